@@ -1,0 +1,131 @@
+"""Everything Ranklift raises on purpose, branching by what the caller can do next.
+
+::
+
+    RankliftError
+    ├── InputError            mend the input: names the key, its value and the remedy
+    ├── RetryError            the same call may succeed later
+    │   ├── NodeUnreachable   no answer from a node
+    │   └── StepTimeout       a control step took longer than its limit
+    ├── ReplaceNodeError      this node will not come good by itself
+    │   └── HostKeyChanged    a node showed another key than the one pinned for its stack
+    ├── ManyNodesError        some nodes of a many-node call failed; carries every node's result
+    └── GiveUpError           nothing left to try
+        ├── JobFailed         a job ended otherwise than SUCCEEDED; carries its exit status
+        └── MissingTool       this machine lacks something the project cannot bring itself
+
+This is the one module that every package may import.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = [
+    "GiveUpError",
+    "HostKeyChanged",
+    "InputError",
+    "JobFailed",
+    "ManyNodesError",
+    "MissingTool",
+    "NodeUnreachable",
+    "RankliftError",
+    "ReplaceNodeError",
+    "RetryError",
+    "StepTimeout",
+]
+
+
+class RankliftError(Exception):
+    """Root of the tree: catch it to catch everything the project raises on purpose."""
+
+
+class InputError(RankliftError, ValueError):
+    """Something the user gave is wrong; nothing has been created, connected or changed.
+
+    >>> raise InputError("nodeCount", 0, "must be at least 1", "set it to the number of VMs wanted")
+    Traceback (most recent call last):
+    ...
+    launch.errors.InputError: nodeCount = 0: must be at least 1; set it to the number of VMs wanted
+    """
+
+    def __init__(self, key: str, value: object, problem: str, remedy: str) -> None:
+        self.key, self.value, self.problem, self.remedy = key, value, problem, remedy
+        shown = "" if value is None else f" = {value!r}" if isinstance(value, str) else f" = {value}"
+        super().__init__(f"{key}{shown}: {problem}; {remedy}")
+
+
+class RetryError(RankliftError):
+    """The same call may succeed later."""
+
+
+class NodeUnreachable(RetryError, ConnectionError):
+    """No answer from ``node``."""
+
+    def __init__(self, node: str, reason: str) -> None:
+        self.node, self.reason = node, reason
+        super().__init__(f"{node}: {reason}")
+
+
+class StepTimeout(RetryError, TimeoutError):
+    """A control step on ``node`` took longer than ``seconds``."""
+
+    def __init__(self, node: str, step: str, seconds: float) -> None:
+        self.node, self.step, self.seconds = node, step, seconds
+        super().__init__(f"{node}: {step} did not end within {seconds:g} s")
+
+
+class ReplaceNodeError(RankliftError):
+    """``node`` will not come good by itself."""
+
+    def __init__(self, node: str, reason: str) -> None:
+        self.node, self.reason = node, reason
+        super().__init__(f"{node}: {reason}")
+
+
+class HostKeyChanged(ReplaceNodeError):
+    """``node`` showed another host key than the one pinned for its stack."""
+
+
+class ManyNodesError(RankliftError):
+    """Some nodes of a many-node call failed.
+
+    ``results`` maps every node asked to its result or its error; ``str()`` folds the names of nodes
+    that failed alike.
+    """
+
+    def __init__(self, what: str, results: Mapping[str, Any]) -> None:
+        from launch.nodeset import fold
+
+        self.what, self.results = what, results
+        alike: dict[str, list[str]] = {}
+        for node, error in self.errors.items():
+            alike.setdefault(str(error).removeprefix(f"{node}: "), []).append(node)
+        lines = [f"{fold(nodes)}: {text}" for text, nodes in alike.items()]
+        super().__init__(f"{what} failed on {len(self.errors)} of {len(results)} nodes\n" + "\n".join(lines))
+
+    @property
+    def errors(self) -> dict[str, Exception]:
+        """The failures alone, by node."""
+        return {node: r for node, r in self.results.items() if isinstance(r, Exception)}
+
+
+class GiveUpError(RankliftError):
+    """Nothing left to try."""
+
+
+class JobFailed(GiveUpError):
+    """Job ``job`` ended in ``state``; ``exit_status`` is its first failing rank's (128+n for signal n)."""
+
+    def __init__(self, job: str, state: str, exit_status: int, reason: str) -> None:
+        self.job, self.state, self.exit_status, self.reason = job, state, exit_status, reason
+        super().__init__(f"job {job} {state}: {reason}")
+
+
+class MissingTool(GiveUpError):
+    """This machine lacks ``tool``."""
+
+    def __init__(self, tool: str, remedy: str) -> None:
+        self.tool, self.remedy = tool, remedy
+        super().__init__(f"{tool} is missing: {remedy}")
