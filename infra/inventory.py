@@ -6,9 +6,36 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+import os
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
 
-__all__ = ["Inventory", "Node"]
+from launch.errors import InputError
+
+__all__ = [
+    "INVENTORY_FILE",
+    "KEY_FILE",
+    "KNOWN_HOSTS_FILE",
+    "SSH_CONFIG_FILE",
+    "AzureClients",
+    "Inventory",
+    "Node",
+    "StackOutputs",
+    "known_hosts_text",
+    "load",
+    "read_azure",
+    "save",
+    "ssh_config_text",
+]
+
+INVENTORY_FILE = "inventory.json"
+SSH_CONFIG_FILE = "ssh_config"
+KNOWN_HOSTS_FILE = "known_hosts"
+KEY_FILE = "id_ed25519"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,9 +47,11 @@ class Node:
     instance_id: int
     """What ``--nodes 0-3,7`` counts in."""
     private_ip: str
+    """Empty while Azure has not given the VM an address."""
     host: str
     """Where the operator's ssh connects: the load balancer, or ``private_ip`` with ``access: private``."""
     port: int
+    """0 while the load balancer has no port for the VM."""
     slots: int
     """Processes the node can take: its GPUs, or its vCPUs when it has none."""
     state: str
@@ -38,3 +67,288 @@ class Inventory:
     location: str
     user: str
     nodes: tuple[Node, ...]
+    read_at: float = 0.0
+    """Unix time in seconds at which Azure gave this answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class StackOutputs:
+    """What the Pulumi program exports, under Python's names."""
+
+    stack: str
+    scale_set_id: str
+    """Full ARM id."""
+    load_balancer_id: str | None
+    """``None`` with ``access: private``."""
+    backend_pool: str | None
+    public_ip: str | None
+    """``None`` with ``access: private``."""
+    ssh_port: int
+    vm_size: str
+    location: str
+    node_count: int
+    slots: int
+    admin_user: str
+    access: str
+    host_public_key: str
+    """``ssh-ed25519 AAAA…``: the one key every node of the stack shows."""
+    user_private_key: str = field(repr=False)
+    cluster_public_key: str = ""
+
+    @classmethod
+    def from_json(cls, outputs: Mapping[str, Any]) -> StackOutputs:
+        """Reads the answer of ``pulumi stack output --json --show-secrets``.
+
+        Raises :class:`~launch.errors.InputError` naming the first output that is missing, which is how a
+        stack looks that is not up, or only half.
+        """
+
+        def get(key: str) -> Any:
+            if key not in outputs:
+                raise InputError(
+                    f"output {key}", None, "the stack has none: it is not up, or only half", "run `fab up`"
+                )
+            return outputs[key]
+
+        return cls(
+            stack=get("stack"),
+            scale_set_id=get("scaleSetId"),
+            # Pulumi leaves null outputs out of its answer.
+            load_balancer_id=outputs.get("loadBalancerId"),
+            backend_pool=outputs.get("backendPool"),
+            public_ip=outputs.get("publicIp"),
+            ssh_port=int(get("sshPort")),
+            vm_size=get("vmSize"),
+            location=get("location"),
+            node_count=int(get("nodeCount")),
+            slots=int(get("slots")),
+            admin_user=get("adminUser"),
+            access=get("access"),
+            host_public_key=str(get("hostPublicKey")).strip(),
+            user_private_key=get("userPrivateKey"),
+            cluster_public_key=str(get("clusterPublicKey")).strip(),
+        )
+
+
+class AzureClients(Protocol):
+    """The two Azure clients that reading needs; ``infra.azure.clients`` makes them."""
+
+    @property
+    def compute(self) -> Any:
+        """A ``ComputeManagementClient``."""
+
+    @property
+    def network(self) -> Any:
+        """A ``NetworkManagementClient``."""
+
+
+def read_azure(outputs: StackOutputs, clients: AzureClients) -> Inventory:
+    """Asks Azure which VMs the stack has now, their addresses, and which port of the load balancer is whose.
+
+    Ports are never computed: instances come and go. One GET of the backend pool answers for all nodes; a
+    node that it does not show yet is asked for alone.
+
+    Raises whatever the Azure SDK raises.
+    """
+    group, scale_set = _arm(outputs.scale_set_id, "resourceGroups"), _arm(outputs.scale_set_id, None)
+    machines = list(
+        clients.compute.virtual_machine_scale_set_vms.list(group, scale_set, expand="instanceView")
+    )
+    addresses, configurations = _addresses(
+        clients.network.network_interfaces.list_virtual_machine_scale_set_network_interfaces(group, scale_set)
+    )
+    ports: dict[int, int] = {}
+    if outputs.public_ip is not None:
+        ports = _ports(outputs, clients, addresses, configurations)
+    nodes = []
+    for machine in machines:
+        number = int(machine.instance_id)
+        address = addresses.get(number, "")
+        public = outputs.public_ip is not None
+        nodes.append(
+            Node(
+                name=machine.properties.os_profile.computer_name,
+                instance_id=number,
+                private_ip=address,
+                host=(outputs.public_ip or "") if public else address,
+                port=ports.get(number, 0) if public else outputs.ssh_port,
+                slots=outputs.slots,
+                state=_state(machine),
+            )
+        )
+    nodes.sort(key=lambda node: node.instance_id)
+    return Inventory(
+        stack=outputs.stack,
+        size=outputs.vm_size,
+        location=outputs.location,
+        user=outputs.admin_user,
+        nodes=tuple(nodes),
+        read_at=time.time(),
+    )
+
+
+def save(inventory: Inventory, outputs: StackOutputs, folder: Path) -> None:
+    """Writes what plain ``ssh -F`` and the tasks need into ``folder`` (0700), each file by rename."""
+    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+    folder.chmod(0o700)
+    _write(folder / KEY_FILE, outputs.user_private_key.rstrip("\n") + "\n", 0o600)
+    _write(folder / KNOWN_HOSTS_FILE, known_hosts_text(inventory, outputs.host_public_key), 0o600)
+    _write(folder / SSH_CONFIG_FILE, ssh_config_text(inventory, folder), 0o600)
+    # The inventory comes last: whoever finds it finds the rest.
+    _write(folder / INVENTORY_FILE, json.dumps(asdict(inventory), indent=1) + "\n", 0o600)
+
+
+def load(folder: Path) -> Inventory:
+    """The inventory last saved in ``folder``.
+
+    Raises :class:`~launch.errors.InputError` when there is none or it cannot be read.
+    """
+    path = folder / INVENTORY_FILE
+    try:
+        data = json.loads(path.read_text())
+        nodes = tuple(Node(**node) for node in data.pop("nodes"))
+        return Inventory(nodes=nodes, **data)
+    except FileNotFoundError:
+        raise InputError(
+            "stack", folder.name, "no inventory is saved for it", "run `fab up`, or `fab status` if it is up"
+        ) from None
+    except (ValueError, KeyError, TypeError) as error:
+        raise InputError(
+            "inventory", str(path), f"cannot be read ({error})", "run `fab status` to write it anew"
+        ) from None
+
+
+def ssh_config_text(inventory: Inventory, folder: Path) -> str:
+    """The text of an ssh_config that reaches every node of ``inventory`` with the files in ``folder``.
+
+    Settings repeat in every block, because a ``Host *`` would reach other hosts where the file is included.
+    """
+    key = _quoted(folder.absolute() / KEY_FILE)
+    known_hosts = _quoted(folder.absolute() / KNOWN_HOSTS_FILE)
+    blocks = [f"# Nodes of stack {inventory.stack}. Written by `fab up`, `fab status` and `fab wait`.\n"]
+    blocks += [
+        f"""\
+Host {node.name}
+    HostName {node.host}
+    Port {node.port}
+    User {inventory.user}
+    HostKeyAlias {node.name}
+    IdentityFile {key}
+    IdentitiesOnly yes
+    IdentityAgent none
+    StrictHostKeyChecking yes
+    UserKnownHostsFile {known_hosts}
+    GlobalKnownHostsFile /dev/null
+    PasswordAuthentication no
+    ConnectTimeout 15
+    ServerAliveInterval 15
+"""
+        for node in inventory.nodes
+        if node.host and node.port
+    ]
+    return "\n".join(blocks)
+
+
+def known_hosts_text(inventory: Inventory, host_public_key: str) -> str:
+    """One line a node, under its name: the key that the stack gave its nodes, known before any connection.
+
+    >>> node = Node("node000000", 0, "10.0.0.4", "192.0.2.1", 50000, 8, "running")
+    >>> known_hosts_text(Inventory("dev", "size", "place", "me", (node,)), "ssh-ed25519 AAAA")
+    'node000000 ssh-ed25519 AAAA\\n'
+    """
+    key = " ".join(host_public_key.split()[:2])
+    return "".join(f"{node.name} {key}\n" for node in inventory.nodes)
+
+
+def _ports(
+    outputs: StackOutputs,
+    clients: AzureClients,
+    addresses: Mapping[int, str],
+    configurations: Mapping[int, str],
+) -> dict[int, int]:
+    if outputs.load_balancer_id is None or outputs.backend_pool is None:
+        raise InputError(
+            "output loadBalancerId", None, "there is a publicIp but no load balancer", "run `fab up` again"
+        )
+    group, balancer = _arm(outputs.load_balancer_id, "resourceGroups"), _arm(outputs.load_balancer_id, None)
+    pool = clients.network.load_balancer_backend_address_pools.get(group, balancer, outputs.backend_pool)
+    by_address = {address: number for number, address in addresses.items()}
+    by_configuration = {text.lower(): number for number, text in configurations.items()}
+    ports: dict[int, int] = {}
+    for entry in getattr(pool.properties, "load_balancer_backend_addresses", None) or ():
+        properties = entry.properties
+        reference = getattr(properties.network_interface_ip_configuration, "id", None) or ""
+        number = by_configuration.get(reference.lower(), by_address.get(properties.ip_address or ""))
+        port = _ssh_port(properties.inbound_nat_rules_port_mapping, outputs.ssh_port)
+        if number is not None and port is not None:
+            ports[number] = port
+    for number in sorted(addresses.keys() - ports.keys()):
+        answer = clients.network.load_balancers.begin_list_inbound_nat_rule_port_mappings(
+            group, balancer, outputs.backend_pool, {"ipConfiguration": {"id": configurations[number]}}
+        ).result()
+        port = _ssh_port(answer.inbound_nat_rule_port_mappings, outputs.ssh_port)
+        if port is not None:
+            ports[number] = port
+    return ports
+
+
+def _ssh_port(mappings: Iterable[Any] | None, backend_port: int) -> int | None:
+    for mapping in mappings or ():
+        if mapping.backend_port == backend_port:
+            return int(mapping.frontend_port)
+    return None
+
+
+def _addresses(interfaces: Iterable[Any]) -> tuple[dict[int, str], dict[int, str]]:
+    addresses: dict[int, str] = {}
+    configurations: dict[int, str] = {}
+    for interface in interfaces:
+        properties = interface.properties
+        machine = getattr(properties.virtual_machine, "id", None)
+        if machine is None or properties.primary is False:
+            continue
+        number = int(machine.rstrip("/").rpartition("/")[2])
+        for configuration in properties.ip_configurations or ():
+            if configuration.properties.primary is not False and configuration.properties.private_ip_address:
+                addresses[number] = configuration.properties.private_ip_address
+                configurations[number] = configuration.id
+                break
+    return addresses, configurations
+
+
+def _state(machine: Any) -> str:
+    provisioning = str(machine.properties.provisioning_state or "unknown").lower()
+    if provisioning != "succeeded":
+        return provisioning
+    for status in getattr(machine.properties.instance_view, "statuses", None) or ():
+        kind, _, word = str(status.code).partition("/")
+        if kind == "PowerState":
+            return word.lower()
+    return provisioning
+
+
+def _arm(identifier: str, key: str | None) -> str:
+    """The value after ``key`` in an ARM id; with no key, the resource's own name."""
+    parts = identifier.strip("/").split("/")
+    if key is None:
+        return parts[-1]
+    lowered = [part.lower() for part in parts]
+    return parts[lowered.index(key.lower()) + 1]
+
+
+def _quoted(path: Path) -> str:
+    text = str(path)
+    if "${" in text or "\n" in text:
+        # ssh would expand the first, and no quoting stops it.
+        raise InputError("project folder", text, "ssh cannot be given such a path", "rename the folder")
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{escaped}"'
+
+
+def _write(path: Path, text: str, mode: int) -> None:
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
+    with os.fdopen(descriptor, "w") as stream:
+        os.fchmod(stream.fileno(), mode)
+        stream.write(text)
+    temporary.replace(path)

@@ -1,0 +1,116 @@
+"""The one fan-out: many nodes, a bounded number at a time. Nobody else starts threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from queue import Empty, SimpleQueue
+from typing import TypeVar
+
+from launch.errors import ManyNodesError, RankliftError, StepTimeout
+
+__all__ = ["LIMIT", "fan_out", "raise_for_errors"]
+
+LIMIT = 64
+"""Nodes worked on at once. Measured: more than this costs a small operator's machine time."""
+
+Result = TypeVar("Result")
+
+
+class Cancelled(RankliftError):
+    """The call was given up before this node's turn, or while it was being worked on."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(f"{node}: given up")
+
+
+def fan_out(
+    work: Callable[[str], Result],
+    nodes: Iterable[str],
+    *,
+    what: str = "the step",
+    limit: int = LIMIT,
+    timeout: float | None = None,
+    on_result: Callable[[str, Result | Exception], None] | None = None,
+) -> dict[str, Result | Exception]:
+    """``work(node)`` for every node, at most ``limit`` at once; every node's result or error, in the order given.
+
+    ``timeout`` is each node's own, in seconds from its start; a node that takes longer gets
+    :class:`~launch.errors.StepTimeout` and its turn passes to the next, whatever its thread still does.
+    ``on_result`` is called in the caller's thread, in the order of completion. Ctrl-C starts nothing more
+    and is raised at once. Exceptions of ``work`` are results; see :func:`raise_for_errors`.
+
+    >>> fan_out(len, ["a", "bb"])
+    {'a': 1, 'bb': 2}
+    """
+    waiting = list(dict.fromkeys(nodes))
+    results: dict[str, Result | Exception] = dict.fromkeys(waiting, RankliftError("not started"))
+    order = iter(waiting)
+    done: SimpleQueue[tuple[str, Result | Exception]] = SimpleQueue()
+    started: dict[str, float] = {}
+    stop = threading.Event()
+    turns: SimpleQueue[str | None] = SimpleQueue()
+
+    def serve() -> None:
+        while (node := turns.get()) is not None and not stop.is_set():
+            outcome: Result | Exception
+            try:
+                outcome = work(node)
+            except Exception as error:  # noqa: BLE001 - every failure is that node's result
+                outcome = error
+            done.put((node, outcome))
+
+    def employ() -> None:
+        # A daemon, so that a thread stuck on a dead node does not keep the process from ending.
+        threading.Thread(target=serve, daemon=True, name="fan-out").start()
+
+    def give_turn() -> None:
+        node = next(order, None)
+        if node is not None:
+            started[node] = time.monotonic()
+            turns.put(node)
+
+    def settle(node: str, outcome: Result | Exception) -> None:
+        del started[node]
+        results[node] = outcome
+        if on_result is not None:
+            on_result(node, outcome)
+        give_turn()
+
+    for _ in range(min(limit, len(waiting))):
+        employ()
+        give_turn()
+    try:
+        while started:
+            patience = None
+            if timeout is not None:
+                patience = max(0.0, min(started.values()) + timeout - time.monotonic())
+            try:
+                node, outcome = done.get(timeout=patience)
+            except Empty:
+                late = min(started, key=lambda node: started[node])
+                employ()
+                settle(late, StepTimeout(late, what, timeout or 0.0))
+            else:
+                if node in started:
+                    settle(node, outcome)
+    finally:
+        stop.set()
+        for _ in range(2 * len(waiting)):
+            turns.put(None)
+    return results
+
+
+def raise_for_errors(what: str, results: Mapping[str, Result | Exception]) -> dict[str, Result]:
+    """The results, when every one is good.
+
+    Raises :class:`~launch.errors.ManyNodesError`, which carries all of them, otherwise.
+
+    >>> raise_for_errors("counting", {"a": 1})
+    {'a': 1}
+    """
+    good = {node: result for node, result in results.items() if not isinstance(result, Exception)}
+    if len(good) < len(results):
+        raise ManyNodesError(what, results)
+    return good

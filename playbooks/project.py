@@ -1,0 +1,226 @@
+"""Which project folder, which stack, and what Pulumi and Azure are asked about them.
+
+The project folder is the checkout with ``Pulumi.yaml``; ``.ranklift/`` lies in it. It is found through
+``ns.configure({"ranklift": {"project": …}})`` in the fabfile, else ``RANKLIFT_PROJECT``, else the folders
+above the current one. The stack is ``--stack``, else ``RANKLIFT_STACK``, else the one ``pulumi stack select``
+chose.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from infra import inventory
+from launch.errors import InputError, MissingTool, RankliftError, StepTimeout
+
+__all__ = ["PulumiError", "Stack", "find_project", "is_project", "open_stack"]
+
+PULUMI_QUESTION_S = 60.0
+"""How long a question to Pulumi (not an update) may take."""
+_NAME = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+){0,2}")
+
+
+class PulumiError(RankliftError):
+    """Pulumi said no; the text is its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """One stack of one project, and the environment in which its commands run."""
+
+    name: str
+    project: Path
+    environment: Mapping[str, str]
+    """All of it: this process's, and the rehearsal's on top when the stack is rehearsed."""
+
+    @property
+    def folder(self) -> Path:
+        """Where its inventory and keys are: ``.ranklift/<stack>/``."""
+        return self.project / ".ranklift" / self.name.replace("/", "--")
+
+    def inventory(self) -> inventory.Inventory:
+        """The nodes as they were last saved; asks nobody.
+
+        Raises :class:`~launch.errors.InputError` when none are saved.
+        """
+        return inventory.load(self.folder)
+
+    def exists(self) -> bool:
+        """Whether Pulumi knows the stack."""
+        answer = _ask(["stack", "ls", "--json"], self.project, self.environment)
+        names = [str(entry["name"]) for entry in json.loads(answer)]
+        return any(name == self.name or name.rpartition("/")[2] == self.name for name in names)
+
+    def outputs(self) -> inventory.StackOutputs:
+        """What the stack exports, secrets in the clear.
+
+        Raises :class:`~launch.errors.InputError` when there is no such stack or it is not up,
+        :class:`~launch.errors.MissingTool` without Pulumi, :class:`PulumiError` with Pulumi's own words.
+        """
+        arguments = ["stack", "output", "--json", "--show-secrets", "--stack", self.name]
+        try:
+            answer = _ask(arguments, self.project, self.environment)
+        except PulumiError as error:
+            if "no stack named" in str(error):
+                raise InputError(
+                    "stack", self.name, "Pulumi has none of that name", "run `fab up`, or see `pulumi stack ls`"
+                ) from None
+            raise
+        return inventory.StackOutputs.from_json(json.loads(answer))
+
+    def refresh(self) -> inventory.Inventory:
+        """Asks Pulumi and Azure what there is now, and saves it. Raises like :meth:`outputs`."""
+        from azure.core.exceptions import AzureError
+
+        from infra import azure
+
+        outputs = self.outputs()
+        subscription = outputs.scale_set_id.strip("/").split("/")[1]
+        with _environment_of(self.environment):
+            clients = azure.clients(subscription)
+            try:
+                found = inventory.read_azure(outputs, clients)
+            except AzureError as error:
+                text = getattr(error, "message", None) or str(error)
+                raise RankliftError(f"Azure did not say what stack {self.name} has: {text}") from error
+        inventory.save(found, outputs, self.folder)
+        return found
+
+    def pulumi(self, *arguments: str) -> int:
+        """Runs Pulumi with the terminal as it is, and gives its exit status."""
+        command = [_pulumi(self.environment), *arguments]
+        with subprocess.Popen(command, cwd=self.project, env=dict(self.environment)) as process:  # noqa: S603
+            while True:
+                try:
+                    return process.wait()
+                except KeyboardInterrupt:
+                    # The terminal sent it to Pulumi too, which now ends in good order; killing it
+                    # would leave its lock and half-made resources behind.
+                    continue
+
+
+def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:
+    """The project folder.
+
+    Raises :class:`~launch.errors.InputError` when none is found or the one named has no Pulumi.yaml.
+    """
+    if configured:
+        folder = (fabfile_folder or Path.cwd()) / Path(configured).expanduser()
+        return _checked("ranklift.project", configured, folder)
+    named = os.environ.get("RANKLIFT_PROJECT")
+    if named:
+        return _checked("RANKLIFT_PROJECT", named, Path(named).expanduser())
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        if is_project(folder):
+            return folder
+    raise InputError(
+        "project",
+        str(here),
+        "no Ranklift project here or above",
+        'set RANKLIFT_PROJECT, or ns.configure({"ranklift": {"project": "…"}}) in the fabfile',
+    )
+
+
+def is_project(folder: Path) -> bool:
+    """Whether ``folder`` is a checkout of the Pulumi project."""
+    try:
+        text = (folder / "Pulumi.yaml").read_text()
+    except OSError:
+        return False
+    return re.search(r"^name:\s*[\"']?ranklift[\"']?\s*$", text, re.MULTILINE) is not None
+
+
+def open_stack(project: Path, flag: str | None) -> Stack:
+    """The stack to work on.
+
+    Raises :class:`~launch.errors.InputError` when none is chosen or the name cannot be one.
+    """
+    rehearsal = _rehearsal(project)
+    own = dict(os.environ)
+    name = flag or os.environ.get("RANKLIFT_STACK")
+    if name:
+        if _NAME.fullmatch(name) is None or set(name) <= {"."}:
+            raise InputError("--stack", name, "is no name of a stack", "see `pulumi stack ls`")
+        return Stack(name, project, own | rehearsal() if _rehearsed(name) else own)
+    for environment in (own, own | rehearsal()):
+        try:
+            chosen = _ask(["stack", "--show-name"], project, environment).strip()
+        except PulumiError:
+            continue
+        return Stack(chosen, project, own | rehearsal() if _rehearsed(chosen) else environment)
+    raise InputError(
+        "--stack", None, "no stack is chosen", "give --stack NAME, set RANKLIFT_STACK or `pulumi stack select`"
+    )
+
+
+def _rehearsed(name: str) -> bool:
+    return name == "rehearsal" or name.startswith("rehearsal-")
+
+
+def _rehearsal(project: Path) -> Callable[[], dict[str, str]]:
+    def environment() -> dict[str, str]:
+        if not (project / ".ranklift" / "rehearsal" / "rehearsal.json").exists():
+            return {}
+        from infra.rehearsal import lifecycle
+
+        return lifecycle.environment(project)
+
+    return environment
+
+
+def _checked(key: str, value: str, folder: Path) -> Path:
+    folder = folder.resolve()
+    if not is_project(folder):
+        raise InputError(key, value, f"{folder} has no Pulumi.yaml of Ranklift's", "name the checkout of Ranklift")
+    return folder
+
+
+def _pulumi(environment: Mapping[str, str]) -> str:
+    found = shutil.which("pulumi", path=environment.get("PATH"))
+    if found is None:
+        raise MissingTool("pulumi", "put it on PATH, or run `make toolchain` in the project")
+    return found
+
+
+def _ask(arguments: list[str], project: Path, environment: Mapping[str, str]) -> str:
+    command = [_pulumi(environment), *arguments, "--non-interactive"]
+    try:
+        answer = subprocess.run(  # noqa: S603
+            command,
+            cwd=project,
+            env={**environment, "PULUMI_SKIP_UPDATE_CHECK": "1"},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PULUMI_QUESTION_S,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise StepTimeout("pulumi", " ".join(arguments[:2]), PULUMI_QUESTION_S) from None
+    if answer.returncode != 0:
+        text = answer.stderr.strip() or answer.stdout.strip()
+        raise PulumiError(f"pulumi {' '.join(arguments[:2])}: {text.removeprefix('error: ')}")
+    return answer.stdout
+
+
+class _environment_of:  # noqa: N801 - reads as the context manager it is
+    """The Azure SDK's settings come from the process's environment: set them for the call alone."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._wanted = environment
+
+    def __enter__(self) -> None:
+        self._before = dict(os.environ)
+        os.environ.update(self._wanted)
+
+    def __exit__(self, *error: object) -> None:
+        os.environ.clear()
+        os.environ.update(self._before)
