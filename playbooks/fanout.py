@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from queue import Empty, SimpleQueue
 from typing import TypeVar
 
-from launch.errors import ManyNodesError, RankliftError, StepTimeout
+from launch.errors import ManyNodesError, StepTimeout
 
 __all__ = ["LIMIT", "fan_out", "raise_for_errors"]
 
@@ -16,13 +16,6 @@ LIMIT = 64
 """Nodes worked on at once. Measured: more than this costs a small operator's machine time."""
 
 Result = TypeVar("Result")
-
-
-class Cancelled(RankliftError):
-    """The call was given up before this node's turn, or while it was being worked on."""
-
-    def __init__(self, node: str) -> None:
-        super().__init__(f"{node}: given up")
 
 
 def fan_out(
@@ -34,7 +27,7 @@ def fan_out(
     timeout: float | None = None,
     on_result: Callable[[str, Result | Exception], None] | None = None,
 ) -> dict[str, Result | Exception]:
-    """``work(node)`` for every node, at most ``limit`` at once; every node's result or error, in the order given.
+    """``work(node)`` for every node, ``limit`` at once; every node's result or error, in the order given.
 
     ``timeout`` is each node's own, in seconds from its start; a node that takes longer gets
     :class:`~launch.errors.StepTimeout` and its turn passes to the next, whatever its thread still does.
@@ -45,7 +38,7 @@ def fan_out(
     {'a': 1, 'bb': 2}
     """
     waiting = list(dict.fromkeys(nodes))
-    results: dict[str, Result | Exception] = dict.fromkeys(waiting, RankliftError("not started"))
+    results: dict[str, Result | Exception] = {}
     order = iter(waiting)
     done: SimpleQueue[tuple[str, Result | Exception]] = SimpleQueue()
     started: dict[str, float] = {}
@@ -99,7 +92,7 @@ def fan_out(
         stop.set()
         for _ in range(2 * len(waiting)):
             turns.put(None)
-    return results
+    return {node: results[node] for node in waiting}
 
 
 def raise_for_errors(what: str, results: Mapping[str, Result | Exception]) -> dict[str, Result]:

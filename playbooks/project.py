@@ -45,7 +45,7 @@ class Stack:
         """Where its inventory and keys are: ``.ranklift/<stack>/``."""
         return self.project / ".ranklift" / self.name.replace("/", "--")
 
-    def inventory(self) -> inventory.Inventory:
+    def saved(self) -> inventory.Inventory:
         """The nodes as they were last saved; asks nobody.
 
         Raises :class:`~launch.errors.InputError` when none are saved.
@@ -69,9 +69,8 @@ class Stack:
             answer = _ask(arguments, self.project, self.environment)
         except PulumiError as error:
             if "no stack named" in str(error):
-                raise InputError(
-                    "stack", self.name, "Pulumi has none of that name", "run `fab up`, or see `pulumi stack ls`"
-                ) from None
+                remedy = "run `fab up`, or see `pulumi stack ls`"
+                raise InputError("stack", self.name, "Pulumi has none of that name", remedy) from None
             raise
         return inventory.StackOutputs.from_json(json.loads(answer))
 
@@ -156,9 +155,8 @@ def open_stack(project: Path, flag: str | None) -> Stack:
         except PulumiError:
             continue
         return Stack(chosen, project, own | rehearsal() if _rehearsed(chosen) else environment)
-    raise InputError(
-        "--stack", None, "no stack is chosen", "give --stack NAME, set RANKLIFT_STACK or `pulumi stack select`"
-    )
+    remedy = "give --stack NAME, set RANKLIFT_STACK or `pulumi stack select`"
+    raise InputError("--stack", None, "no stack is chosen", remedy)
 
 
 def _rehearsed(name: str) -> bool:
@@ -179,7 +177,8 @@ def _rehearsal(project: Path) -> Callable[[], dict[str, str]]:
 def _checked(key: str, value: str, folder: Path) -> Path:
     folder = folder.resolve()
     if not is_project(folder):
-        raise InputError(key, value, f"{folder} has no Pulumi.yaml of Ranklift's", "name the checkout of Ranklift")
+        problem = f"{folder} has no Pulumi.yaml of Ranklift's"
+        raise InputError(key, value, problem, "name the checkout of Ranklift")
     return folder
 
 
@@ -211,7 +210,7 @@ def _ask(arguments: list[str], project: Path, environment: Mapping[str, str]) ->
     return answer.stdout
 
 
-class _environment_of:  # noqa: N801 - reads as the context manager it is
+class _environment_of:
     """The Azure SDK's settings come from the process's environment: set them for the call alone."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:
