@@ -1,0 +1,58 @@
+"""Azure's refusals, with Azure's codes and words."""
+
+from __future__ import annotations
+
+from typing import Any
+
+__all__ = ["ArmError", "conflict", "group_not_found", "not_found"]
+
+
+class ArmError(Exception):
+    """A request or an operation that Azure refuses; ``status`` is the HTTP status it answers with."""
+
+    def __init__(self, status: int, code: str, message: str, target: str | None = None) -> None:
+        self.status, self.code, self.message, self.target = status, code, message, target
+        super().__init__(f"{code}: {message}")
+
+    def body(self) -> dict[str, Any]:
+        """What stands under ``error`` in the answer.
+
+        >>> ArmError(404, "ResourceNotFound", "gone").body()
+        {'code': 'ResourceNotFound', 'message': 'gone'}
+        """
+        shown: dict[str, Any] = {"code": self.code, "message": self.message}
+        if self.target is not None:
+            shown["target"] = self.target
+        return shown
+
+
+def group_not_found(group: str) -> ArmError:
+    """No such resource group."""
+    return ArmError(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")
+
+
+def not_found(type_and_name: str, group: str) -> ArmError:
+    """No such resource in a group that exists."""
+    return ArmError(
+        404,
+        "ResourceNotFound",
+        f"The Resource '{type_and_name}' under resource group '{group}' was not found. "
+        "For more details please go to https://aka.ms/ARMResourceNotFoundFix",
+    )
+
+
+def conflict(provider: str, operation_url: str) -> ArmError:
+    """Another operation on the same resource has not ended: each provider says it in its own words."""
+    if provider.lower() == "microsoft.network":
+        return ArmError(
+            409,
+            "AnotherOperationInProgress",
+            "Another operation on this or dependent resource is in progress. "
+            f"To retrieve status of the operation use uri: {operation_url}.",
+        )
+    return ArmError(
+        409,
+        "Conflict",
+        "The request failed due to conflict with a concurrent request. To resolve it, please refer to "
+        "https://aka.ms/activitylog to get more details on the conflicting requests.",
+    )

@@ -1,0 +1,72 @@
+"""What the emulated subscription is made of."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import dataclass, field
+from typing import Any
+
+from infra.rehearsal.arm.ids import ResourceId
+from infra.rehearsal.arm.kinds import Kind
+from infra.rehearsal.arm.operations import Operation
+from infra.rehearsal.machines import Machine
+
+__all__ = ["Instance", "Record", "ScaleSet", "place"]
+
+
+@dataclass(slots=True)
+class Record:
+    """One resource: ``body`` as it was asked for, checked; the rest is what Azure adds."""
+
+    id: ResourceId
+    kind: Kind
+    body: dict[str, Any]
+    state: str = "Creating"
+    etag: str = ""
+    guid: str = field(default_factory=lambda: str(uuid.uuid4()))
+    operation: Operation | None = None
+    address: str | None = None
+    """A public IP's address."""
+
+    @property
+    def busy(self) -> bool:
+        """An operation on it has not ended."""
+        return self.operation is not None and not self.operation.done.is_set()
+
+    @property
+    def properties(self) -> dict[str, Any]:
+        """What stands under ``properties``."""
+        return self.body.get("properties") or {}
+
+    def children(self, collection: str) -> list[dict[str, Any]]:
+        """One of the lists of child resources, empty when absent."""
+        return self.properties.get(collection) or []
+
+
+@dataclass(slots=True)
+class Instance:
+    """One VM of a scale set."""
+
+    id: int
+    machine: Machine
+    subnet: str
+    state: str = "Creating"
+    vm_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+
+
+@dataclass(slots=True)
+class ScaleSet:
+    """The VMs of a scale set. Ids only grow: ``next_id`` outlives the VMs."""
+
+    network: str
+    next_id: int = 0
+    instances: dict[int, Instance] = field(default_factory=dict)
+
+
+def place(location: str) -> str:
+    """A region's name as Azure compares it.
+
+    >>> place("West Europe")
+    'westeurope'
+    """
+    return location.replace(" ", "").lower()

@@ -1,0 +1,141 @@
+"""What can be asked below a scale set (VMs, interfaces) and of a backend pool (port mappings)."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any
+
+from aiohttp import web
+
+from infra.rehearsal.arm import scale_sets, views
+from infra.rehearsal.arm.errors import ArmError
+from infra.rehearsal.arm.ids import ResourceId
+from infra.rehearsal.arm.models import check, model
+from infra.rehearsal.arm.operations import Operation
+from infra.rehearsal.arm.records import Instance, Record
+from infra.rehearsal.arm.subscription import Subscription
+
+__all__ = ["Answer", "answer"]
+
+_SET = 2
+_VM = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A body, or the operation that was started."""
+
+    body: dict[str, Any] | None = None
+    operation: Operation | None = None
+
+    def response(self) -> web.Response:
+        """The body over HTTP."""
+        return web.json_response(self.body)
+
+
+async def answer(
+    request: web.Request, subscription: Subscription, group: ResourceId, parts: tuple[str, ...]
+) -> Answer | None:  # noqa: PLR0911  (one return a path reads better than one variable)
+    """The answer for a path below a scale set or a pool's query; None for every other path.
+
+    Interfaces of scale sets are asked of either ``Microsoft.Compute`` or ``Microsoft.Network``.
+    """
+    lower = tuple(p.lower() for p in parts)
+    if lower[0] == "loadbalancers" and lower[-1] == "queryinboundnatruleportmapping":
+        return await _port_mapping(request, subscription, group, parts)
+    if lower[0] != "virtualmachinescalesets" or len(parts) <= _SET:
+        return None
+    rid = ResourceId(subscription.id, group.group, "Microsoft.Compute", ("virtualMachineScaleSets", parts[1]))
+    record = subscription.find(rid)
+    held = subscription.scale_sets.get(rid.key)
+    instances = [held.instances[n] for n in sorted(held.instances)] if held is not None else []
+    rest = lower[_SET:]
+    if rest == ("instanceview",):
+        return Answer(views.scale_set_view(instances))
+    if rest == ("networkinterfaces",):
+        return Answer({"value": [n for i in instances for n in _interfaces(record, i)]})
+    if rest == ("virtualmachines",):
+        alive = None
+        if request.query.get("$expand", "").lower() == "instanceview":
+            alive = await _alive(subscription, record)
+        return Answer({"value": [views.virtual_machine(record, i, alive) for i in instances]})
+    if rest == ("delete",) and request.method == "POST":
+        wanted = (json.loads(await request.text() or "{}")).get("instanceIds") or []
+        every = [str(i.id) for i in instances] if wanted == ["*"] else [str(w) for w in wanted]
+        return Answer(operation=_delete(subscription, record, instances, every))
+    if rest[0] == "virtualmachines" and len(parts) >= _VM:
+        return await _of_vm(request, subscription, record, instances, rest[1:])
+    raise ArmError(400, "InvalidResourceType", f"The resource type '{'/'.join(parts[::2])}' is not emulated.")
+
+
+async def _alive(subscription: Subscription, record: Record) -> frozenset[str]:
+    held = subscription.scale_sets.get(record.id.key)
+    return await subscription.machines.running(held.network) if held is not None else frozenset()
+
+
+def _interfaces(record: Record, instance: Instance) -> list[dict[str, Any]]:
+    profile = record.properties["virtualMachineProfile"].get("networkProfile") or {}
+    nics = profile.get("networkInterfaceConfigurations") or ()
+    return [views.interface(record, instance, nic) for nic in nics]
+
+
+def _delete(
+    subscription: Subscription, record: Record, instances: list[Instance], wanted: list[str]
+) -> Operation:
+    known = {str(i.id) for i in instances}
+    missing = [w for w in wanted if w not in known]
+    if missing or not wanted:
+        problem = (
+            f"The provided instanceId {missing[0] if missing else ''} is not an active Virtual Machine Scale "
+            "Set VM instanceId."
+        )
+        raise ArmError(400, "InvalidParameter", problem, "instanceIds")
+    work = scale_sets.delete_instances(subscription, record, [int(w) for w in wanted])
+    return subscription.begin(record, "post", work, "Updating")
+
+
+async def _of_vm(
+    request: web.Request,
+    subscription: Subscription,
+    record: Record,
+    instances: list[Instance],
+    rest: tuple[str, ...],
+) -> Answer:
+    instance = next((i for i in instances if str(i.id) == rest[0]), None)
+    if instance is None:
+        problem = f"The entity was not found: instance {rest[0]} of {record.id.name}."
+        raise ArmError(404, "NotFound", problem)
+    below = rest[1:]
+    if not below and request.method == "DELETE":
+        return Answer(operation=_delete(subscription, record, instances, [rest[0]]))
+    if not below:
+        expand = request.query.get("$expand", "").lower() == "instanceview"
+        alive = await _alive(subscription, record) if expand else None
+        return Answer(views.virtual_machine(record, instance, alive))
+    if below == ("instanceview",):
+        return Answer(views.instance_view(instance, await _alive(subscription, record)))
+    if below == ("networkinterfaces",):
+        return Answer({"value": _interfaces(record, instance)})
+    raise ArmError(400, "InvalidResourceType", f"'{below[0]}' of a scale set's VM is not emulated.")
+
+
+async def _port_mapping(
+    request: web.Request, subscription: Subscription, group: ResourceId, parts: tuple[str, ...]
+) -> Answer:
+    rid = ResourceId(subscription.id, group.group, "Microsoft.Network", parts[:-1])
+    record = subscription.find(rid)
+    wanted = check(model("network.QueryInboundNatRulePortMappingRequest"), json.loads(await request.text()))
+    configuration = (wanted.get("ipConfiguration") or {}).get("id", "").lower()
+    found = [
+        mapping
+        for member in subscription.balancer.members(rid)
+        if configuration == member.configuration_id.key
+        or wanted.get("ipAddress") == member.instance.machine.private_ip
+        for mapping in subscription.balancer.mapping(member, rid)
+    ]
+
+    async def work() -> dict[str, Any]:
+        return {"inboundNatRulePortMappings": found}
+
+    return Answer(operation=subscription.begin(record, "post", work(), None))
