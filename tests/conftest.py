@@ -1,0 +1,64 @@
+"""What holds for every test: a home of its own, no way off this machine, the project's commands on PATH."""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PREFIXES = ("AZURE_", "ARM_", "PULUMI_", "RANKLIFT_", "XDG_", "SSH_", "GIT_", "FABRIC_", "INVOKE_", "OMPI_")
+"""Variables of the developer's own shell that would change what a test sees."""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _own_home(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Tests never read or write the developer's ~/.ssh, ~/.azure, ~/.pulumi or git settings."""
+    home = tmp_path_factory.mktemp("home")
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name.startswith(PREFIXES):
+                patch.delenv(name)
+        patch.setenv("HOME", str(home))
+        patch.setenv("PULUMI_HOME", str(home / ".pulumi"))
+        patch.setenv("PULUMI_SKIP_UPDATE_CHECK", "1")
+        patch.setenv("AZURE_CONFIG_DIR", str(home / ".azure"))
+        patch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+        patch.setenv("GIT_CONFIG_SYSTEM", os.devnull)
+        for who in ("AUTHOR", "COMMITTER"):
+            patch.setenv(f"GIT_{who}_NAME", "Test")
+            patch.setenv(f"GIT_{who}_EMAIL", "test@example.invalid")
+        patch.setenv("PATH", f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}")
+        yield home
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _no_network() -> Iterator[None]:
+    """A connection that would leave this machine fails the test that tries it."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in ("connect", "connect_ex"):
+            patch.setattr(socket.socket, name, _guarded(getattr(socket.socket, name)))
+        yield
+
+
+def _guarded(connect: Any) -> Any:
+    def guarded(self: socket.socket, address: Any) -> Any:
+        if self.family in (socket.AF_INET, socket.AF_INET6) and not _is_local(address[0]):
+            raise AssertionError(f"a test tried to reach {address[0]}")
+        return connect(self, address)
+
+    return guarded
+
+
+def _is_local(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
