@@ -1,0 +1,1 @@
+"""What a node boots: which image for which size, and what cloud-init makes of it."""
