@@ -1,0 +1,28 @@
+"""The Pulumi program: configuration in, one cluster, outputs out."""
+
+import sys
+from pathlib import Path
+
+# Pulumi puts this folder first on the path, where azure.py would hide Microsoft's package of that name;
+# the project's own folder belongs there.
+_HERE = Path(__file__).resolve().parent
+sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or ".").resolve() != _HERE)]
+
+import pulumi  # noqa: E402
+from pulumi.runtime import get_config_env  # noqa: E402
+
+from infra import leaves  # noqa: E402
+from infra.config import parse  # noqa: E402
+from launch.errors import RankliftError  # noqa: E402
+
+try:
+    config = parse(get_config_env())
+except RankliftError as error:
+    # Shown without a traceback: it says by itself what to mend.
+    raise pulumi.RunError(str(error)) from None
+
+leaves.install()
+from infra.cluster import TrainingCluster  # noqa: E402
+
+for _name, _value in TrainingCluster(pulumi.get_stack(), config).outputs.items():
+    pulumi.export(_name, _value)
