@@ -122,6 +122,13 @@ class SshHost:
         self._connection: Connection | None = None
         self._opening = threading.Lock()
 
+    def __enter__(self) -> SshHost:
+        """Closes the connection at the end."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
     def run(
         self, argv: Sequence[str], *, stdin: bytes | IO[bytes] | None = None, timeout: float | None = None
     ) -> Completed:
@@ -257,7 +264,7 @@ class SshHost:
 
 
 def _transport(sock: socket.socket, **options: Any) -> paramiko.Transport:
-    """One algorithm of each kind, which every OpenSSH of today has: quick to start, nothing weak to choose."""
+    """One algorithm of each kind, which every OpenSSH has today: quick to start, nothing weak to choose."""
     transport = paramiko.Transport(sock, **options)
     wanted = transport.get_security_options()
     wanted.kex = ("curve25519-sha256@libssh.org",)

@@ -8,6 +8,7 @@ chose.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -43,7 +44,7 @@ class Stack:
     @property
     def folder(self) -> Path:
         """Where its inventory and keys are: ``.ranklift/<stack>/``."""
-        return self.project / ".ranklift" / self.name.replace("/", "--")
+        return self.project / ".ranklift" / self.name.rpartition("/")[2]
 
     def saved(self) -> inventory.Inventory:
         """The nodes as they were last saved; asks nobody.
@@ -74,15 +75,14 @@ class Stack:
             raise
         return inventory.StackOutputs.from_json(json.loads(answer))
 
-    def refresh(self) -> inventory.Inventory:
-        """Asks Pulumi and Azure what there is now, and saves it. Raises like :meth:`outputs`."""
+    def refresh(self, outputs: inventory.StackOutputs) -> inventory.Inventory:
+        """Asks Azure which nodes there are now, and saves that; raises RankliftError in Azure's words."""
         from azure.core.exceptions import AzureError
 
         from infra import azure
 
-        outputs = self.outputs()
         subscription = outputs.scale_set_id.strip("/").split("/")[1]
-        with _environment_of(self.environment):
+        with _EnvironmentOf(self.environment):
             clients = azure.clients(subscription)
             try:
                 found = inventory.read_azure(outputs, clients)
@@ -150,11 +150,9 @@ def open_stack(project: Path, flag: str | None) -> Stack:
             raise InputError("--stack", name, "is no name of a stack", "see `pulumi stack ls`")
         return Stack(name, project, own | rehearsal() if _rehearsed(name) else own)
     for environment in (own, own | rehearsal()):
-        try:
-            chosen = _ask(["stack", "--show-name"], project, environment).strip()
-        except PulumiError:
-            continue
-        return Stack(chosen, project, own | rehearsal() if _rehearsed(chosen) else environment)
+        chosen = _selected(project, environment)
+        if chosen is not None:
+            return Stack(chosen, project, own | rehearsal() if _rehearsed(chosen) else environment)
     remedy = "give --stack NAME, set RANKLIFT_STACK or `pulumi stack select`"
     raise InputError("--stack", None, "no stack is chosen", remedy)
 
@@ -172,6 +170,27 @@ def _rehearsal(project: Path) -> Callable[[], dict[str, str]]:
         return lifecycle.environment(project)
 
     return environment
+
+
+def _selected(project: Path, environment: Mapping[str, str]) -> str | None:
+    """What ``pulumi stack select`` chose.
+
+    Pulumi's own note of it is read first: asking the command calls the backend, which a dry run must not,
+    and costs every command a tenth of a second.
+    """
+    home = Path(environment.get("PULUMI_HOME") or Path.home() / ".pulumi")
+    digest = hashlib.sha1(str(project / "Pulumi.yaml").encode(), usedforsecurity=False).hexdigest()
+    note = home / "workspaces" / f"ranklift-{digest}-workspace.json"
+    try:
+        chosen = json.loads(note.read_text()).get("stack")
+    except (OSError, ValueError):
+        chosen = None
+    if chosen:
+        return str(chosen).removeprefix("organization/ranklift/")
+    try:
+        return _ask(["stack", "--show-name"], project, environment).strip() or None
+    except (PulumiError, MissingTool):
+        return None
 
 
 def _checked(key: str, value: str, folder: Path) -> Path:
@@ -210,7 +229,7 @@ def _ask(arguments: list[str], project: Path, environment: Mapping[str, str]) ->
     return answer.stdout
 
 
-class _environment_of:
+class _EnvironmentOf:
     """The Azure SDK's settings come from the process's environment: set them for the call alone."""
 
     def __init__(self, environment: Mapping[str, str]) -> None:

@@ -1,0 +1,24 @@
+"""Every task under its name, as ``fab --list`` shows them."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+
+from invoke.collection import Collection
+
+from playbooks import cluster, nodes
+
+__all__ = ["make_collection"]
+
+
+def make_collection() -> Collection:
+    """A new collection; a user's fabfile may configure it and add to it."""
+    ns = Collection()
+    for task in (cluster.up, cluster.down, cluster.status, cluster.wait):
+        ns.add_task(task)
+    for task in (nodes.execute, nodes.ssh, nodes.push):
+        ns.add_task(task)
+    if find_spec("playbooks.rehearsal") is not None:
+        ns.add_collection(Collection.from_module(import_module("playbooks.rehearsal"), name="rehearsal"))
+    return ns

@@ -1,0 +1,135 @@
+"""What every task shares: its help, its errors, its exit status, the project and stack it works on.
+
+Exit statuses: 0 done, 1 failed, 2 wrong input, 130 Ctrl-C; a job's or a remote command's own where one ran.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+from invoke.tasks import Task
+
+from infra.inventory import Inventory, Node
+from launch.errors import InputError, JobFailed, RankliftError
+from launch.nodeset import fold, parse_ranges
+from playbooks import render
+from playbooks.project import Stack, find_project, open_stack
+
+__all__ = ["HELP", "choose_nodes", "command", "open_from", "seconds"]
+
+HELP = {
+    "stack": "the stack to work on (default: RANKLIFT_STACK, else the one `pulumi stack select` chose)",
+    "nodes": "which nodes, by instance id: 0-3,7 (default: all)",
+    "json": "print the result as JSON",
+    "dry-run": "print what would be done: no connection, no cloud call",
+    "timeout": "give up after this many seconds; 90s, 10m and 2h are understood too",
+}
+
+
+def command(
+    name: str, *, example: str, help: dict[str, str] | None = None, **options: Any  # noqa: A002
+) -> Callable[[Callable[..., None]], Task[Any]]:
+    """Makes a function a task that shows ``example`` in its help and ends as the module says."""
+
+    def decorate(function: Callable[..., None]) -> Task[Any]:
+        @functools.wraps(function)
+        def body(context: Context, *arguments: Any, **keywords: Any) -> None:
+            try:
+                function(context, *arguments, **keywords)
+            except InputError as error:
+                raise _ended(error, 2) from None
+            except JobFailed as error:
+                raise _ended(error, error.exit_status or 1) from None
+            except RankliftError as error:
+                raise _ended(error, 1) from None
+            except KeyboardInterrupt:
+                render.progress("interrupted")
+                raise Exit(code=130) from None
+            except BrokenPipeError:
+                # `fab logs | head`: whoever read has seen enough. Python would complain again at its end.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise Exit(code=141) from None
+
+        # Invoke prints the docstring as the task's help, line breaks and all.
+        body.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nExample:\n    {example}\n"
+        parameters = function.__code__.co_varnames[: function.__code__.co_argcount]
+        known = {key: text for key, text in HELP.items() if key.replace("-", "_") in parameters}
+        options.setdefault("auto_shortflags", False)
+        return Task(body, name=name, help={**known, **(help or {})}, **options)
+
+    return decorate
+
+
+def open_from(context: Context, stack: str | None) -> Stack:
+    """The stack that a task's ``--stack`` and the fabfile's settings name.
+
+    Raises :class:`~launch.errors.InputError` when there is no such thing.
+    """
+    settings = context.config.get("ranklift") or {}
+    # Invoke keeps the fabfile's folder here, and nowhere else.
+    prefix = getattr(context.config, "_project_prefix", None)
+    project = find_project(settings.get("project"), Path(prefix) if prefix else None)
+    return open_stack(project, stack)
+
+
+def seconds(key: str, text: str) -> float:
+    """A span of time as users write it.
+
+    >>> seconds("--timeout", "90"), seconds("--timeout", "10m"), seconds("--timeout", "1.5h")
+    (90.0, 600.0, 5400.0)
+
+    Raises :class:`~launch.errors.InputError` naming ``key`` for anything else, and for nothing at all.
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    span = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
+    if span <= 0:
+        raise InputError(key, text, "is no span of time", "write it like 90, 90s, 10m or 2h")
+    return span
+
+
+def choose_nodes(inventory: Inventory, ranges: str | None) -> Sequence[Node]:
+    """The nodes that ``--nodes`` names, all when it is not given.
+
+    Raises :class:`~launch.errors.InputError` naming the ids there are.
+    """
+    if not inventory.nodes:
+        raise InputError("stack", inventory.stack, "it has no nodes", "run `fab status`, or `fab up`")
+    if ranges is None:
+        return inventory.nodes
+    wanted = parse_ranges(ranges)
+    by_id = {node.instance_id: node for node in inventory.nodes}
+    missing = [number for number in wanted if number not in by_id]
+    if missing:
+        shown = ", ".join(str(number) for number in missing[:8]) + (" …" if len(missing) > 8 else "")  # noqa: PLR2004
+        raise InputError(
+            "--nodes",
+            ranges,
+            f"stack {inventory.stack} has no instance {shown}",
+            f"it had {_ranges(by_id)} ({fold(n.name for n in inventory.nodes)}) "
+            f"{render.age(inventory.read_at)} ago; `fab status` asks Azure again",
+        )
+    return [by_id[number] for number in wanted]
+
+
+def _ranges(numbers: Sequence[int] | dict[int, Node]) -> str:
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
+
+
+def _ended(error: RankliftError, status: int) -> Exit:
+    render.error(error)
+    return Exit(code=status)

@@ -1,0 +1,189 @@
+"""Single nodes and many: ``exec``, ``ssh``, ``push``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+from launch.host import Completed
+
+from infra.inventory import SSH_CONFIG_FILE, Inventory, Node
+from launch.errors import InputError, ManyNodesError, MissingTool, NodeUnreachable
+from launch.nodeset import fold
+from playbooks import render
+from playbooks.command import choose_nodes, command, open_from, seconds
+from playbooks.fanout import LIMIT, fan_out
+from playbooks.project import Stack
+
+__all__ = ["execute", "push", "ssh"]
+
+
+@command(
+    "exec",
+    example='fab exec "nvidia-smi -L" --nodes 0-3,7',
+    help={
+        "line": "the command line, in quotes; bash reads it on the nodes",
+        "fanout": "nodes worked on at once",
+        "timeout": "limit for each node in seconds (default: none); 90s, 10m and 2h are understood too",
+    },
+    positional=["line"],
+)
+def execute(  # noqa: PLR0913
+    context: Context,
+    line: str,
+    nodes: str | None = None,
+    stack: str | None = None,
+    timeout: str | None = None,
+    fanout: int = LIMIT,
+    json: bool = False,
+    dry_run: bool = False,
+) -> None:
+    """Runs a command on nodes; those that gave the same are shown once.
+
+    The exit status is the command's own where all failures agree, else 1.
+    """
+    limit = None if timeout is None else seconds("--timeout", timeout)
+    if fanout < 1:
+        raise InputError("--fanout", fanout, "must be at least 1", f"leave it out for {LIMIT}")
+    chosen = open_from(context, stack)
+    inventory = chosen.saved()
+    wanted = choose_nodes(inventory, nodes)
+    argv = ["bash", "-c", line]
+    if dry_run:
+        render.result(f"on {fold(node.name for node in wanted)}: {line}")
+        return
+    results = run_on(chosen, inventory, wanted, argv, limit, fanout)
+    if json:
+        render.as_json(results)
+    else:
+        render.merged(results)
+    failed = {result.exit_status for result in results.values() if isinstance(result, Completed)} - {0}
+    broken = any(isinstance(result, Exception) for result in results.values())
+    if broken and not json:
+        raise explained(inventory, ManyNodesError("exec", results))
+    if broken or failed:
+        raise Exit(code=failed.pop() if len(failed) == 1 and not broken else 1)
+
+
+def run_on(  # noqa: PLR0913
+    stack: Stack,
+    inventory: Inventory,
+    nodes: Sequence[Node],
+    argv: Sequence[str],
+    timeout: float | None,
+    fanout: int = LIMIT,
+) -> dict[str, Completed | Exception]:
+    """``argv`` on every node, each connection closed as soon as it has answered."""
+    from playbooks.connections import Cluster
+
+    by_name = {node.name: node for node in nodes}
+    with Cluster(inventory, stack.folder) as cluster:
+
+        def run(name: str) -> Completed:
+            with cluster.host(by_name[name]) as host:
+                return host.run(argv, timeout=timeout)
+
+        # The fan-out's own limit is the net under the connection's: the latter knows more to say.
+        return fan_out(
+            run,
+            by_name,
+            what=argv[-1],
+            limit=fanout,
+            timeout=None if timeout is None else timeout + 1,
+        )
+
+
+@command(
+    "ssh",
+    example="fab ssh --node 3",
+    help={"node": "instance id (default: the head, the lowest)"},
+)
+def ssh(context: Context, node: int | None = None, stack: str | None = None, dry_run: bool = False) -> None:
+    """Opens a shell on one node.
+
+    It is the ssh on PATH, with the stack's own settings and keys alone.
+    """
+    chosen = open_from(context, stack)
+    inventory = chosen.saved()
+    wanted = choose_nodes(inventory, None if node is None else str(node))[0]
+    argv = ["ssh", "-F", str(chosen.folder / SSH_CONFIG_FILE), wanted.name]
+    if dry_run:
+        render.command(argv)
+        return
+    program = shutil.which("ssh")
+    if program is None:
+        raise MissingTool("ssh", "install OpenSSH's client")
+    os.execv(program, argv)  # noqa: S606  (ssh takes over the terminal and the exit status)
+
+
+@command(
+    "push",
+    example="fab push --source ~/code/train --nodes 0-3",
+    help={
+        "source": "the folder to push (default: the repository around the current folder, else that folder)",
+        "verify": "let every node read its copy again, and mend it",
+    },
+)
+def push(  # noqa: PLR0913
+    context: Context,
+    source: str | None = None,
+    nodes: str | None = None,
+    stack: str | None = None,
+    verify: bool = False,
+    json: bool = False,
+    dry_run: bool = False,
+) -> None:
+    """Brings code to the nodes; a second push of the same moves nothing.
+
+    What .gitignore and .ranklift-ignore name is left out.
+    """
+    from launch.snapshot import plan_snapshot
+    from playbooks.pushing import push_snapshot
+
+    chosen = open_from(context, stack)
+    inventory = chosen.saved()
+    wanted = choose_nodes(inventory, nodes)
+    snapshot = plan_snapshot(source_folder(source), chosen.folder / "hashes.json")
+    if dry_run:
+        if json:
+            render.as_json({"snapshot": snapshot, "nodes": [node.name for node in wanted]})
+        else:
+            count, size = len(snapshot.entries), render.amount(snapshot.size)
+            where = fold(node.name for node in wanted)
+            render.result(f"snapshot {snapshot.id}: {count} files, {size}, from {snapshot.root} to {where}")
+        return
+    report = push_snapshot(chosen, inventory, wanted, snapshot, verify=verify)
+    if json:
+        render.as_json(report)
+    else:
+        render.result(
+            f"snapshot {report.snapshot}: {report.files} files on {fold(report.results)}; "
+            f"{render.amount(report.bytes_sent)} sent in {report.seconds:.1f} s"
+        )
+
+
+def source_folder(given: str | None) -> Path:
+    """What ``push`` pushes: ``--source``, else the repository around the current folder, else that folder."""
+    if given is not None:
+        return Path(given).expanduser()
+    git = shutil.which("git")
+    if git is not None:
+        top = subprocess.run(  # noqa: S603
+            [git, "rev-parse", "--show-toplevel"], capture_output=True, text=True, check=False, timeout=30
+        )
+        if top.returncode == 0:
+            return Path(top.stdout.rstrip("\n"))
+    return Path.cwd()
+
+
+def explained(inventory: Inventory, error: ManyNodesError) -> ManyNodesError:
+    """Says how old the saved addresses are, when it may be them that are wrong."""
+    if any(isinstance(failure, NodeUnreachable) for failure in error.errors.values()):
+        hint = f"\naddresses are {render.age(inventory.read_at)} old; `fab status` asks Azure again"
+        error.args = (f"{error}{hint}",)
+    return error

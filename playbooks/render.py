@@ -1,0 +1,204 @@
+"""Everything that is shown: results to stdout, progress and errors to stderr, colours on terminals alone."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import IO, Any
+
+from launch.host import Completed
+
+from launch.errors import InputError
+from launch.nodeset import fold
+
+__all__ = [
+    "age",
+    "amount",
+    "as_json",
+    "command",
+    "error",
+    "log",
+    "merged",
+    "merged_text",
+    "plain",
+    "progress",
+    "result",
+    "table",
+]
+
+_WIDE = 240
+"""Columns where there is no terminal: what reads the table there can wrap for itself."""
+
+
+def result(text: str) -> None:
+    """One line of result."""
+    _write(sys.stdout, text + "\n")
+
+
+def progress(text: str) -> None:
+    """One line about what goes on."""
+    _write(sys.stderr, text + "\n")
+
+
+def error(failure: BaseException) -> None:
+    """The one style of error: what failed, on which nodes, what to do."""
+    paint = _painter(sys.stderr)
+    _write(sys.stderr, f"{paint('error:', '1;31')} {failure}\n")
+
+
+def as_json(value: object) -> None:
+    """The same records as the tables, for programs."""
+    _write(sys.stdout, json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
+
+
+def command(argv: Sequence[str]) -> None:
+    """A command that is about to be run here."""
+    paint = _painter(sys.stderr)
+    _write(sys.stderr, paint(f"$ {shlex.join(argv)}", "1") + "\n")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table on stdout; nothing is cut off."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        drawn.add_column(column, overflow="fold")
+    for row in rows:
+        drawn.add_row(*(Text(str(cell), _style(str(cell))) for cell in row))
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDE)
+    # Spaces at the ends of lines are of use to nobody.
+    with console.capture() as captured:
+        console.print(drawn)
+    _write(sys.stdout, "\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines()) + "\n")
+
+
+def log(rank: int | None, node: str, text: str, stream: str = "stdout") -> None:
+    """One line of a rank; of the launcher when ``rank`` is ``None``."""
+    paint = _painter(sys.stdout)
+    who = "launcher" if rank is None else str(rank)
+    colour = "2" if rank is None else f"3{1 + rank % 6}"
+    mark = paint("!", "31") if stream == "stderr" and sys.stdout.isatty() else ""
+    _write(sys.stdout, f"{paint(f'[{who} {node}]', colour)}{mark} {text}\n")
+
+
+def merged(results: Mapping[str, Completed | Exception]) -> None:
+    """What a command gave on many nodes: nodes that gave the same are shown once."""
+    out, err = merged_text(results)
+    _write(sys.stdout, out)
+    _write(sys.stderr, err)
+
+
+def merged_text(results: Mapping[str, Completed | Exception]) -> tuple[str, str]:
+    """The texts for stdout and stderr; a single node's output stands alone, as if it had run here.
+
+    >>> same = Completed(0, b"5.15\\n", b"")
+    >>> print(merged_text({"node000000": same, "node000001": same, "node000002": Completed(3, b"", b"no")})[0])
+    node[000000-000001]
+      5.15
+    node000002: exit status 3
+    <BLANKLINE>
+    """
+    alike: dict[tuple[int, bytes, bytes], list[str]] = {}
+    for node, outcome in results.items():
+        if not isinstance(outcome, Exception):
+            alike.setdefault((outcome.exit_status, outcome.stdout, outcome.stderr), []).append(node)
+    if len(results) == 1:
+        return "".join(_text(key[1]) for key in alike), "".join(_text(key[2]) for key in alike)
+    out: list[str] = []
+    err: list[str] = []
+    for (status, stdout, stderr), nodes in sorted(alike.items(), key=lambda item: (-len(item[1]), item[1])):
+        out.append(fold(nodes) + (f": exit status {status}" if status else "") + "\n")
+        out += [f"  {line}\n" for line in _text(stdout).splitlines()]
+        if stderr:
+            err.append(f"{fold(nodes)}: stderr\n")
+            err += [f"  {line}\n" for line in _text(stderr).splitlines()]
+    return "".join(out), "".join(err)
+
+
+def age(read_at: float, now: float | None = None) -> str:
+    """How old something is, in words.
+
+    >>> age(1000.0, 1030.0), age(1000.0, 1000.0 + 7300), age(0.0, 1000000.0)
+    ('30 s', '2 h', '11 days')
+    """
+    seconds = max(0.0, (time.time() if now is None else now) - read_at)
+    for unit, name in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def amount(count: float) -> str:
+    """Bytes in decimal units.
+
+    >>> amount(12), amount(1234567)
+    ('12 B', '1.2 MB')
+    """
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000 or unit == "GB":  # noqa: PLR2004
+            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
+        count /= 1000
+    raise AssertionError
+
+
+def plain(value: Any) -> Any:
+    """Records as JSON's own kinds: dataclasses by field, bytes as text, errors as ``{"error": …}``.
+
+    >>> plain({"node000000": Completed(0, b"hi", b"")})
+    {'node000000': {'exit_status': 0, 'stdout': 'hi', 'stderr': ''}}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        shown = [f.name for f in dataclasses.fields(value) if f.repr]
+        return {name: plain(getattr(value, name)) for name in shown}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, BaseException):
+        kind = "input" if isinstance(value, InputError) else type(value).__name__
+        return {"error": str(value), "kind": kind}
+    if isinstance(value, bytes):
+        return _text(value)
+    if isinstance(value, Path):
+        return str(value)
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    return value
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _style(text: str) -> str:
+    if text in ("running", "yes", "SUCCEEDED"):
+        return "green"
+    if text in ("failed", "stopped", "FAILED", "LOST", "CANCELLED") or text.startswith("no:"):
+        return "red"
+    return ""
+
+
+def _painter(stream: IO[str]) -> Any:
+    import os
+
+    colourful = stream.isatty() and not os.environ.get("NO_COLOR")
+    return lambda text, code: f"\x1b[{code}m{text}\x1b[0m" if colourful else text
+
+
+def _write(stream: IO[str], text: str) -> None:
+    # A locale that lacks a letter of a rank's output must not end the command.
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        encoding = getattr(stream, "encoding", None) or "ascii"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    stream.flush()
+
+
