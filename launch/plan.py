@@ -1,0 +1,293 @@
+"""From what a user asks for to everything that will be run, as data and without I/O."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from launch.environment import EXPANDED, job_environment, job_paths, node_environment, rank_environment
+from launch.errors import InputError
+from launch.fabric_settings import fabric_settings
+from launch.hostfile import hostfile_text
+from launch.mpi import common_network, mpirun_argv
+from launch.spec import JobNode, JobSpec
+
+__all__ = ["JobPlan", "NodePlan", "RankPlan", "job_id", "plan"]
+
+_VERSION = 1
+_MPI_VARIABLES = ("OMPI_", "PMIX_", "PMI_", "PRTE_")
+_OPEN_MPI = ("4", "5")
+_START_BASE_S = 60.0
+_START_PER_NODE_S = 0.5
+_INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh)")
+_SCRIPT = re.compile(r".+\.(py|sh)")
+_NAME = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class RankPlan:
+    """One process the system starts; with a launcher per node, that launcher."""
+
+    rank: int
+    local_rank: int
+    env: dict[str, str]
+    """What this rank sees that its neighbours do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodePlan:
+    """One node's part in a job."""
+
+    node: JobNode
+    node_rank: int
+    reserve: int
+    """Slots the job holds there: one per rank, or all when a single process has the node to itself."""
+    env: dict[str, str]
+    ranks: tuple[RankPlan, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """Everything that will be run. MASTER_PORT and slot numbers are settled on the head when its turn comes."""
+
+    id: str
+    spec: JobSpec
+    remote: str
+    """Folder of the node code under the home folder."""
+    cwd: str
+    argv: tuple[str, ...]
+    """What each rank runs, before the variables in :data:`~launch.environment.EXPANDED` are filled in."""
+    env: dict[str, str]
+    """For every rank."""
+    defaults: dict[str, str]
+    """For every rank, giving way to the user's variables."""
+    files: dict[str, str]
+    """Likewise, on nodes where the file exists."""
+    paths: dict[str, str]
+    """Likewise, ``~`` being the node's home folder."""
+    hostfile: str
+    mpirun: dict[str, list[str]]
+    """Command line by Open MPI major version; empty for jobs that need no MPI."""
+    start_limit_s: float
+    nodes: tuple[NodePlan, ...]
+
+    @property
+    def head(self) -> JobNode:
+        """The node of rank 0."""
+        return self.nodes[0].node
+
+    @property
+    def world_size(self) -> int:
+        """Processes the system starts."""
+        return sum(len(node.ranks) for node in self.nodes)
+
+    def environment(self, rank: int) -> dict[str, str]:
+        """What the launcher sets for one rank, as far as it is known before the job's turn."""
+        for node in self.nodes:
+            for given in node.ranks:
+                if given.rank == rank:
+                    return {
+                        **self.defaults,
+                        **self.files,
+                        **self.env,
+                        **self.paths,
+                        **node.env,
+                        **given.env,
+                        **self.spec.env,
+                    }
+        raise KeyError(rank)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as ``job.json`` holds it: what ``--dry-run`` prints and the supervisor executes."""
+        spec = self.spec
+        return {
+            "version": _VERSION,
+            "id": self.id,
+            "name": spec.name,
+            "kind": spec.kind,
+            "per_node": spec.per_node,
+            "command": list(spec.command),
+            "snapshot": spec.snapshot,
+            "remote": self.remote,
+            "cwd": self.cwd,
+            "argv": list(self.argv),
+            "expand": list(EXPANDED),
+            "drop": [] if spec.kind == "mpi" else list(_MPI_VARIABLES),
+            "defaults": self.defaults,
+            "files": self.files,
+            "paths": self.paths,
+            "env": self.env,
+            "user_env": dict(spec.env),
+            "master_addr": self.head.private_ip,
+            "port": spec.port,
+            "timeout_s": spec.timeout_s,
+            "start_limit_s": self.start_limit_s,
+            "grace_s": spec.grace_s,
+            "hostfile": self.hostfile,
+            "mpirun": self.mpirun,
+            "nodes": [
+                {
+                    "name": node.node.name,
+                    "private_ip": node.node.private_ip,
+                    "slots": node.node.slots,
+                    "reserve": node.reserve,
+                    "env": node.env,
+                    "ranks": [{"rank": given.rank, "env": given.env} for given in node.ranks],
+                }
+                for node in self.nodes
+            ],
+        }
+
+    def to_json(self) -> str:
+        """:meth:`as_dict` as text."""
+        return json.dumps(self.as_dict(), indent=2, ensure_ascii=False)
+
+
+def job_id(name: str, now: datetime, random: Callable[[int], str] = secrets.token_hex) -> str:
+    """Readable, sortable by time within a name, and unique: ``name-YYYYmmdd-HHMMSS-xxxx``.
+
+    >>> job_id("My Digits!", datetime(2026, 3, 1, 9, 5, 7), lambda _: "0f3a")
+    'my-digits-20260301-090507-0f3a'
+    """
+    short = _NAME.sub("-", name.lower()).strip("-")[:40] or "job"
+    return f"{short}-{now:%Y%m%d-%H%M%S}-{random(2)}"
+
+
+def plan(
+    spec: JobSpec,
+    nodes: Sequence[JobNode],
+    *,
+    size: str,
+    remote: str,
+    files: Collection[str] | None = None,
+    now: datetime | None = None,
+    random: Callable[[int], str] = secrets.token_hex,
+) -> JobPlan:
+    """The job on these nodes, ranks numbered node by node in their order; the first node is the head.
+
+    ``remote`` is the id of the node code (:func:`launch.push.remote_code`), ``files`` the snapshot's paths:
+    with them a script that is not there is found before anything connects. Raises
+    :class:`~launch.errors.InputError`.
+    """
+    if not nodes:
+        raise InputError(
+            "nodes", None, "there is no node to run on", "choose some with --nodes, or build the stack"
+        )
+    argv = _rank_argv(spec)
+    if files is not None:
+        _check_script(spec, argv, files)
+    identifier = job_id(spec.name, now or datetime.now(), random)
+    placed = _place(spec, nodes)
+    world_size = sum(len(node.ranks) for node in placed)
+    folder = f"~/.ranklift/jobs/{identifier}"
+    settings = fabric_settings(size)
+    remote_folder = f".ranklift/remote/{remote}"
+    network = common_network([node.private_ip for node in nodes])
+    hidden = () if spec.kind == "mpi" else _MPI_VARIABLES
+    return JobPlan(
+        id=identifier,
+        spec=spec,
+        remote=remote_folder,
+        cwd=f"~/.ranklift/snapshots/{spec.snapshot}" if spec.snapshot else "~",
+        argv=argv,
+        env=job_environment(identifier, nodes, spec.port, world_size),
+        defaults={
+            "PYTHONUNBUFFERED": "1",
+            **{key: value for key, value in settings.env.items() if not (hidden and key.startswith(hidden))},
+        },
+        files=dict(settings.files),
+        paths=job_paths(folder),
+        hostfile=hostfile_text((node.node.name, len(node.ranks)) for node in placed),
+        mpirun={
+            major: mpirun_argv(major, world_size, len(nodes), network, remote_folder, int(spec.grace_s) + 2)
+            for major in _OPEN_MPI
+            if spec.kind == "mpi"
+        },
+        start_limit_s=_START_BASE_S + _START_PER_NODE_S * len(nodes),
+        nodes=placed,
+    )
+
+
+def _place(spec: JobSpec, nodes: Sequence[JobNode]) -> tuple[NodePlan, ...]:
+    placed = []
+    first = 0
+    for node_rank, node in enumerate(nodes):
+        count = _processes_on(spec, node)
+        ranks = tuple(_rank_plan(spec, first + local, local, count) for local in range(count))
+        reserve = node.slots if count == 1 else count
+        placed.append(NodePlan(node, node_rank, reserve, node_environment(node_rank), ranks))
+        first += count
+    return tuple(placed)
+
+
+def _rank_plan(spec: JobSpec, rank: int, local: int, count: int) -> RankPlan:
+    # A launcher's own processes get these from it; were they set, scripts would take it for a rank.
+    return RankPlan(rank, local, {} if spec.per_node else rank_environment(rank, local, count))
+
+
+def _processes_on(spec: JobSpec, node: JobNode) -> int:
+    if node.slots < 1:
+        raise InputError(
+            "slots", node.slots, f"{node.name} takes no processes", "leave that node out of --nodes"
+        )
+    if spec.per_node:
+        return 1
+    count = spec.processes_per_node
+    if count is None:
+        return node.slots
+    if count > node.slots:
+        raise InputError(
+            "processes_per_node",
+            count,
+            f"{node.name} has {node.slots} slots",
+            f"ask for at most {node.slots}, or for nodes of a larger size",
+        )
+    return count
+
+
+def _rank_argv(spec: JobSpec) -> tuple[str, ...]:
+    if spec.per_node and len(spec.command) == 1 and not spec.command[0].endswith(".py"):
+        return ("bash", "-c", spec.command[0])
+    if spec.command[0].endswith(".py"):
+        return (spec.python, "-u", *spec.command)
+    return spec.command
+
+
+def _check_script(spec: JobSpec, argv: tuple[str, ...], files: Collection[str]) -> None:
+    script = _script_of(argv)
+    if script is None or PurePosixPath(script).is_absolute():
+        return
+    if str(PurePosixPath(script)) not in files:
+        raise InputError(
+            "script",
+            script,
+            "is not in the pushed code",
+            "give its path from the folder that is pushed, and see .gitignore",
+        )
+
+
+def _script_of(argv: tuple[str, ...]) -> str | None:
+    """The file that a command runs, where that can be told: a script itself, or an interpreter's first argument.
+
+    >>> _script_of(("python3", "-u", "train.py", "x.py")), _script_of(("./run.sh",)), _script_of(("hostname",))
+    ('train.py', 'run.sh', None)
+    >>> _script_of(("python3", "-m", "pkg.train")), _script_of(("bash", "-c", "a.sh"))
+    (None, None)
+    """
+    first = argv[0]
+    if _SCRIPT.fullmatch(first):
+        return str(PurePosixPath(first))
+    if not _INTERPRETERS.fullmatch(PurePosixPath(first).name):
+        return None
+    for word in argv[1:]:
+        if word in ("-c", "-m"):
+            return None
+        if not word.startswith("-"):
+            return str(PurePosixPath(word)) if _SCRIPT.fullmatch(word) else None
+    return None

@@ -1,0 +1,153 @@
+"""What the operator's client runs on the head, each one connection: submit, follow, list, cancel, collect.
+
+Answers are frames on stdout (:mod:`launch.remote.protocol`), errors plain text on stderr with exit
+status 3.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import Any
+
+from launch.remote import jobs, protocol
+
+__all__ = ["REFUSED", "main"]
+
+REFUSED = 3
+"""Exit status when the request itself is at fault; stderr holds one line for the user."""
+
+_POLL = 0.03
+_KEEPALIVE = 5.0
+_CANCEL_WITHIN = 30.0
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command."""
+    what, *rest = arguments or [""]
+    try:
+        if what == "submit":
+            return _submit(follow="--follow" in rest)
+        if what == "follow":
+            return _follow(jobs.Folder(rest[0]), tail=int(rest[1]) if len(rest) > 1 else None)
+        if what == "list":
+            return _answer(jobs.all_jobs())
+        if what == "cancel":
+            return _cancel(jobs.Folder(rest[0]))
+        if what == "sweep":
+            return _sweep(rest[0])
+        if what == "archive":
+            from launch.remote import collect
+
+            return collect.archive(rest[0])
+        if what == "collect":
+            from launch.remote import collect
+
+            return collect.collect(jobs.Folder(rest[0]))
+    except FileNotFoundError as error:
+        return _refuse(f"there is no job {rest[0] if rest else ''} on this head ({error.filename})")
+    except BrokenPipeError:
+        return 0  # whoever followed has gone; the job goes on
+    return _refuse(f"no such command: {what!r}")
+
+
+def _refuse(text: str) -> int:
+    sys.stderr.write(text + "\n")
+    return REFUSED
+
+
+def _send(kind: bytes, payload: bytes) -> None:
+    data = protocol.frame(kind, payload)
+    while data:
+        data = data[os.write(1, data) :]
+
+
+def _answer(value: Any) -> int:
+    _send(protocol.STATE, json.dumps(value).encode())
+    return 0
+
+
+def _submit(follow: bool) -> int:
+    from launch.remote import supervisor
+
+    plan = json.loads(_read_exactly(int(_read_exactly(10))))
+    folder = jobs.Folder(plan["id"])
+    try:
+        folder.create(plan)
+    except FileExistsError:
+        return _refuse(f"there is a job {plan['id']} already")
+    supervisor.detach(folder, plan)
+    _send(protocol.JOB, json.dumps({"job": plan["id"]}).encode())
+    return _follow(folder, tail=None) if follow else 0
+
+
+def _read_exactly(count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = os.read(0, count - len(data))
+        if not more:
+            raise EOFError("the plan was cut short")
+        data += more
+    return data
+
+
+def _follow(folder: jobs.Folder, tail: int | None) -> int:
+    """Sends the output from its beginning (or its last ``tail`` records) and every state until the last."""
+    from collections import deque
+
+    from launch.remote.records import StreamReader
+
+    folder.plan()
+    reader = StreamReader(folder.file("stream.log"))
+    shown: dict[str, Any] = {}
+    if tail is not None:
+        for record, _ in deque(reader.read(), maxlen=tail):
+            _send(protocol.OUT, record)
+    spoken = looked = time.monotonic()
+    stamp: object = None
+    while True:
+        now = time.monotonic()
+        entry = os.stat(folder.file("state.json"))
+        if (entry.st_ino, entry.st_mtime_ns) != stamp or now - looked > 1:
+            stamp, looked = (entry.st_ino, entry.st_mtime_ns), now
+            state = folder.state()
+        if state["state"] not in jobs.TERMINAL and state != shown:
+            _send(protocol.STATE, json.dumps(state).encode())
+            shown, spoken = state, now
+        for record, _ in reader.read():
+            _send(protocol.OUT, record)
+            spoken = now
+        if state["state"] in jobs.TERMINAL:
+            _send(protocol.STATE, json.dumps(state).encode())
+            return 0
+        if now - spoken > _KEEPALIVE:
+            _send(protocol.BEAT, b"")
+            spoken = now
+        time.sleep(_POLL)
+
+
+def _cancel(folder: jobs.Folder) -> int:
+    state = folder.state()
+    if state["state"] not in jobs.TERMINAL:
+        with open(folder.file("cancel"), "w", encoding="utf-8"):
+            pass
+        until = time.monotonic() + _CANCEL_WITHIN
+        while state["state"] not in jobs.TERMINAL and time.monotonic() < until:
+            time.sleep(0.1)
+            state = folder.state()
+    return _answer(state)
+
+
+def _sweep(job: str) -> int:
+    from launch.remote import processes
+
+    until = time.monotonic() + protocol.BEAT_PERIOD
+    while True:
+        left = processes.children_of_job(job)
+        for pid in left:
+            processes.kill(pid, processes.SIGKILL)
+        if not left or time.monotonic() > until:
+            return 1 if left else 0
+        time.sleep(0.05)

@@ -1,0 +1,165 @@
+"""Starting one process of a rank and ending everything that came of it.
+
+A runner is a child subreaper, so that also a double-forked daemon of a rank stays among its
+descendants: they are found by walking /proc, never by name.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import time
+
+__all__ = [
+    "become_subreaper",
+    "children_of_job",
+    "die_with_parent",
+    "end_descendants",
+    "kill",
+    "signal_descendants",
+    "spawn",
+]
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
+SIGKILL, SIGPIPE, SIGTERM, SIGXFSZ = 9, 13, 15, 25
+_COMMAND_NOT_EXECUTABLE, _COMMAND_NOT_FOUND = 126, 127
+
+_libc = ctypes.CDLL(None)
+
+
+def become_subreaper() -> None:
+    """From now on orphans among this process's descendants become its children."""
+    _libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)
+
+
+def die_with_parent(signal_number: int) -> None:
+    """Asks the kernel to send this process ``signal_number`` when its parent ends."""
+    _libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
+
+
+def spawn(argv: list[str], env: dict[str, str], cwd: str, restore_signal: object) -> tuple[int, int, int]:
+    """Starts ``argv`` in a session of its own; gives its pid and the read ends of its stdout and stderr.
+
+    The command is looked up in the new environment's PATH. What cannot be started says so on its own
+    stderr and ends with 127 (not found) or 126, as under a shell. ``restore_signal(number)`` puts a
+    signal back to its default in the child: the interpreter ignores SIGPIPE, ranks must not.
+    """
+    parent = os.getpid()
+    out_read, out_write = os.pipe()
+    err_read, err_write = os.pipe()
+    pid = os.fork()
+    if pid:
+        os.close(out_write)
+        os.close(err_write)
+        os.set_blocking(out_read, False)
+        os.set_blocking(err_read, False)
+        return pid, out_read, err_read
+    status = _COMMAND_NOT_EXECUTABLE
+    try:
+        os.setsid()
+        die_with_parent(SIGKILL)
+        if os.getppid() != parent:
+            os._exit(128 + SIGKILL)
+        null = os.open(os.devnull, os.O_RDONLY)
+        os.dup2(null, 0)
+        os.dup2(out_write, 1)
+        os.dup2(err_write, 2)
+        for number in (SIGPIPE, SIGXFSZ):
+            restore_signal(number)  # type: ignore[operator]
+        os.chdir(cwd)
+        os.execvpe(argv[0], argv, env)  # noqa: S606  an argv, no shell
+    except OSError as error:
+        if isinstance(error, FileNotFoundError):
+            status = _COMMAND_NOT_FOUND
+        os.write(2, f"cannot start {argv[0]}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
+    finally:
+        os._exit(status)
+
+
+def _parents() -> dict[int, int]:
+    """The parent of every process that can be seen, zombies left out."""
+    parents = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            with open(f"/proc/{entry}/stat", "rb") as file:
+                state, parent = file.read().rpartition(b")")[2].split()[:2]
+        except OSError:
+            continue
+        if state not in (b"Z", b"X"):
+            parents[int(entry)] = int(parent)
+    return parents
+
+
+def descendants(root: int) -> list[int]:
+    """Every living process below ``root``, parents before their children."""
+    below: dict[int, list[int]] = {}
+    for pid, parent in _parents().items():
+        below.setdefault(parent, []).append(pid)
+    found: list[int] = []
+    queue = [root]
+    while queue:
+        children = below.get(queue.pop(0), [])
+        found += children
+        queue += children
+    return found
+
+
+def signal_descendants(number: int) -> list[int]:
+    """Sends the signal to everything below this process; gives the pids that were there."""
+    pids = descendants(os.getpid())
+    for pid in pids:
+        kill(pid, number)
+    return pids
+
+
+def end_descendants(seconds: float) -> list[int]:
+    """Kills until nothing is left below this process; gives the pids still there after ``seconds``.
+
+    Again and again, because a process may fork between being listed and being killed.
+    """
+    deadline = time.monotonic() + seconds
+    while True:
+        left = signal_descendants(SIGKILL)
+        while True:
+            try:
+                if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                    break
+            except ChildProcessError:
+                break
+        if not left or time.monotonic() > deadline:
+            return left
+        time.sleep(0.005)
+
+
+def children_of_job(job: str) -> list[int]:
+    """Processes of this user whose environment says they belong to ``job``, this one and its parents not.
+
+    For what is left when a runner itself was killed: nothing walks up to it any more.
+    """
+    wanted = b"RANKLIFT_JOB_ID=" + job.encode()
+    parents = _parents()
+    above = set()
+    pid = os.getpid()
+    while pid:
+        above.add(pid)
+        pid = parents.get(pid, 0)
+    found = []
+    for pid in parents:
+        try:
+            with open(f"/proc/{pid}/environ", "rb") as file:
+                if pid not in above and wanted in file.read().split(b"\0"):
+                    found.append(pid)
+        except OSError:
+            continue
+    return found
+
+
+def kill(pid: int, number: int) -> None:
+    """Sends the signal, if the process is still there and this user's."""
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        pass

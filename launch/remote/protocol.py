@@ -1,0 +1,190 @@
+"""Frames between supervisor and runners, and from the head to the operator.
+
+A frame is a type (one byte), a length (four bytes, big-endian) and a payload. Payloads between
+supervisor and runner are bencoded rather than JSON: importing :mod:`json` takes longer than starting the
+interpreter without it, and every rank under MPI has a runner of its own.
+"""
+
+from __future__ import annotations
+
+import struct
+from typing import Any
+
+__all__ = [
+    "BEAT",
+    "BEAT_PERIOD",
+    "BUSY",
+    "DONE",
+    "EXIT",
+    "FAILED",
+    "HELLO",
+    "JOB",
+    "NODE_SILENT",
+    "OUT",
+    "PART",
+    "RECORD",
+    "SPEC",
+    "STARTED",
+    "STATE",
+    "STOP",
+    "TETHER",
+    "Decoder",
+    "ProtocolError",
+    "frame",
+    "pack",
+    "unpack",
+]
+
+HELLO = b"H"
+"""Runner: here I am. ``{token, rank, local_rank, node, pid}``; rank is -1 for a whole node's runner."""
+SPEC = b"S"
+"""Supervisor: what to run, see :func:`launch.remote.jobs.runner_spec`."""
+STARTED = b"R"
+"""Runner: every rank of mine is running. ``{pids}``."""
+OUT = b"O"
+"""Runner: output of a rank (:data:`OUTPUT` header, bytes). On the operator's channel: one :data:`RECORD`."""
+EXIT = b"E"
+"""Runner: one rank ended. ``{rank, status, stopped}``; signal n is 128+n; stopped: I had signalled it."""
+FAILED = b"F"
+"""Runner: nothing was started. ``{reason}``."""
+BUSY = b"Q"
+"""Runner: another job holds slots it was given. ``{slots, holders}``."""
+DONE = b"D"
+"""Runner: none of my ranks' processes is left. ``{left}``: pids that even SIGKILL did not end."""
+STOP = b"T"
+"""Supervisor: end every rank. ``{grace_ms}``."""
+BEAT = b"B"
+"""Either way: still alive."""
+JOB = b"J"
+"""Operator's channel: the job is in the supervisor's hands (JSON)."""
+STATE = b"C"
+"""Operator's channel: the job's state.json (JSON)."""
+PART = b"P"
+"""Operator's channel: a piece of one node's archive (node index, bytes; no bytes = its end or its error)."""
+
+OUTPUT = struct.Struct("!IB")
+"""Rank, stream (1 stdout, 2 stderr)."""
+RECORD = struct.Struct("!diiBI")
+"""One record of stream.log: time, rank (-1: the launcher), node index, stream, length of the bytes after it."""
+
+BEAT_PERIOD = 4.0
+"""Seconds between signs of life, either way."""
+NODE_SILENT = 15.0
+"""Seconds without any byte from a runner after which its node counts as silent: noticed within 20 s."""
+TETHER = 30.0
+"""Seconds without any byte from the supervisor after which a runner ends its ranks by itself."""
+
+_HEADER = struct.Struct("!cI")
+_LIMIT = 64 * 1024 * 1024
+
+
+class ProtocolError(Exception):
+    """The other side does not speak this protocol."""
+
+
+def frame(kind: bytes, payload: bytes = b"") -> bytes:
+    """One frame, ready to send."""
+    return _HEADER.pack(kind, len(payload)) + payload
+
+
+class Decoder:
+    """Cuts a byte stream into frames.
+
+    >>> decoder = Decoder()
+    >>> decoder.feed(frame(BEAT)[:3]), decoder.feed(frame(BEAT)[3:] + frame(STOP, b"x"))
+    ([], [(b'B', b''), (b'T', b'x')])
+    """
+
+    def __init__(self) -> None:
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """The frames that ``data`` completes.
+
+        Raises :class:`ProtocolError` when a length cannot be true.
+        """
+        buffer = self._buffer
+        buffer += data
+        frames = []
+        start = 0
+        while len(buffer) - start >= _HEADER.size:
+            kind, length = _HEADER.unpack_from(buffer, start)
+            if length > _LIMIT:
+                raise ProtocolError(f"a frame of {length} bytes")
+            end = start + _HEADER.size + length
+            if len(buffer) < end:
+                break
+            frames.append((kind, bytes(buffer[start + _HEADER.size : end])))
+            start = end
+        del buffer[:start]
+        return frames
+
+
+def pack(value: Any) -> bytes:
+    """``value`` (int, str, list, dict with str keys) bencoded; other bytes than UTF-8 survive.
+
+    >>> pack({"rank": 3, "argv": ["a b", "é"]})
+    b'd4:ranki3e4:argvl3:a b2:\\xc3\\xa9ee'
+    """
+    parts: list[bytes] = []
+    _pack(value, parts)
+    return b"".join(parts)
+
+
+def _pack(value: Any, parts: list[bytes]) -> None:
+    if isinstance(value, int):
+        parts.append(b"i%de" % value)
+    elif isinstance(value, str):
+        data = value.encode("utf-8", "surrogateescape")
+        parts.append(b"%d:" % len(data) + data)
+    elif isinstance(value, dict):
+        parts.append(b"d")
+        for key, item in value.items():
+            _pack(key, parts)
+            _pack(item, parts)
+        parts.append(b"e")
+    elif isinstance(value, (list, tuple)):
+        parts.append(b"l")
+        for item in value:
+            _pack(item, parts)
+        parts.append(b"e")
+    else:
+        raise TypeError(f"{type(value).__name__} cannot be packed")
+
+
+def unpack(data: bytes) -> Any:
+    """What :func:`pack` was given.
+
+    >>> unpack(pack({"rank": 3, "argv": ["a b", "é"]}))
+    {'rank': 3, 'argv': ['a b', 'é']}
+
+    Raises :class:`ProtocolError` for anything else.
+    """
+    try:
+        value, end = _unpack(data, 0)
+    except (IndexError, ValueError) as error:
+        raise ProtocolError(f"not bencoded: {data[:40]!r}") from error
+    if end != len(data):
+        raise ProtocolError(f"{len(data) - end} bytes too many")
+    return value
+
+
+def _unpack(data: bytes, at: int) -> tuple[Any, int]:
+    kind = data[at : at + 1]
+    if kind == b"i":
+        end = data.index(b"e", at)
+        return int(data[at + 1 : end]), end + 1
+    if kind in (b"l", b"d"):
+        items = []
+        at += 1
+        while data[at] != 0x65:
+            item, at = _unpack(data, at)
+            items.append(item)
+        if kind == b"l":
+            return items, at + 1
+        return dict(zip(items[::2], items[1::2])), at + 1
+    colon = data.index(b":", at)
+    end = colon + 1 + int(data[at:colon])
+    if end > len(data):
+        raise ProtocolError("cut short")
+    return data[colon + 1 : end].decode("utf-8", "surrogateescape"), end

@@ -1,0 +1,123 @@
+"""Whose turn it is on this head: first in, first out, as far as slots are shared.
+
+``~/.ranklift/queue.json`` holds an entry for each job that waits or runs. It is read and replaced under
+a lock; entries whose supervisor is gone are dropped on sight. Jobs with other heads are not in it: the
+runners' own locks on the slots keep those apart (:func:`launch.remote.workplace.take_slots`).
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from launch.remote.jobs import identity, is_alive
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["Turn", "admit", "enter", "leave", "waiting_for"]
+
+_FOLDER = "~/.ranklift"
+_PORTS_TRIED = 1000
+
+
+class Turn:
+    """What a job was given when its turn came: slot numbers by node, and MASTER_PORT."""
+
+    def __init__(self, slots: dict[str, list[int]], port: int) -> None:
+        self.slots, self.port = slots, port
+
+
+@contextmanager
+def _entries() -> Iterator[list[dict[str, Any]]]:
+    folder = os.path.expanduser(_FOLDER)
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    path = os.path.join(folder, "queue.json")
+    with open(path + ".lock", "w", encoding="utf-8") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try:
+            with open(path, encoding="utf-8") as file:
+                entries = json.load(file)
+        except FileNotFoundError:
+            entries = []
+        entries = [entry for entry in entries if is_alive(entry["process"])]
+        yield entries
+        with open(path + ".new", "w", encoding="utf-8") as file:
+            json.dump(entries, file)
+        os.rename(path + ".new", path)
+
+
+def enter(plan: dict[str, Any]) -> None:
+    """Puts the calling supervisor's job at the end of the queue."""
+    nodes = {node["name"]: {"need": node["reserve"], "of": node["slots"]} for node in plan["nodes"]}
+    with _entries() as entries:
+        entries.append(
+            {"job": plan["id"], "process": identity(os.getpid()), "nodes": nodes, "slots": None, "port": None}
+        )
+
+
+def leave(job: str) -> None:
+    """Takes the job out of the queue and frees what it held."""
+    with _entries() as entries:
+        entries[:] = [entry for entry in entries if entry["job"] != job]
+
+
+def requeue(job: str) -> None:
+    """Gives back what the job held; it keeps its place."""
+    with _entries() as entries:
+        for entry in entries:
+            if entry["job"] == job:
+                entry["slots"] = entry["port"] = None
+
+
+def admit(job: str, port: int) -> Turn | None:
+    """The job's slots and port if it may start now; ``port`` or the next one free on this head."""
+    with _entries() as entries:
+        place = next(i for i, entry in enumerate(entries) if entry["job"] == job)
+        mine = entries[place]
+        slots = _free_slots(mine["nodes"], entries[:place], entries[place + 1 :])
+        if slots is None:
+            return None
+        mine["slots"] = slots
+        mine["port"] = _free_port(port, {entry["port"] for entry in entries})
+        return Turn(slots, mine["port"])
+
+
+def waiting_for(job: str) -> list[str]:
+    """The earlier jobs that share a node with this one."""
+    with _entries() as entries:
+        place = next(i for i, entry in enumerate(entries) if entry["job"] == job)
+        nodes = set(entries[place]["nodes"])
+        return [entry["job"] for entry in entries[:place] if nodes & set(entry["nodes"])]
+
+
+def _free_slots(
+    nodes: dict[str, dict[str, int]], earlier: list[dict[str, Any]], later: list[dict[str, Any]]
+) -> dict[str, list[int]] | None:
+    given: dict[str, list[int]] = {}
+    for name, wish in nodes.items():
+        if any(entry["slots"] is None and name in entry["nodes"] for entry in earlier):
+            return None
+        held = {slot for entry in earlier + later for slot in (entry["slots"] or {}).get(name, [])}
+        free = [slot for slot in range(wish["of"]) if slot not in held]
+        if len(free) < wish["need"]:
+            return None
+        given[name] = free[: wish["need"]]
+    return given
+
+
+def _free_port(wanted: int, reserved: set[int | None]) -> int:
+    for port in range(wanted, wanted + _PORTS_TRIED):
+        if port in reserved:
+            continue
+        with socket.socket() as probe:
+            try:
+                probe.bind(("", port))
+            except OSError:
+                continue
+            return port
+    raise OSError(f"no free port from {wanted} to {wanted + _PORTS_TRIED - 1}")

@@ -1,0 +1,137 @@
+"""Nodes that are folders on this machine, reached by an ``ssh`` that runs commands locally.
+
+Enough for everything but partitions and separate process tables; the rehearsal's real nodes have those.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import IO
+
+from launch import client
+from launch.events import Event, JobState
+from launch.host import Completed
+from launch.plan import JobPlan, plan
+from launch.spec import JobNode, JobSpec
+
+REMOTE = Path(client.__file__).parent / "remote"
+
+SSH = """#!/bin/sh
+while :; do case $1 in -o) shift 2;; -*) shift;; *) break;; esac; done
+host=$1; shift
+if [ -e "$STANDIN/down/$host" ]; then
+    echo "ssh: connect to host $host port 22: No route to host" >&2; exit 255
+fi
+export HOME="$STANDIN/$host" TMPDIR="$STANDIN/$host/tmp"
+cd "$HOME" && exec sh -c "$*"
+"""
+
+
+class LocalHost:
+    """The head's commands run here, its home folder being a folder of the test's."""
+
+    def __init__(self, name: str, home: Path, env: dict[str, str]) -> None:
+        self.name, self._home, self._env = name, home, env
+
+    def run(
+        self, argv: Sequence[str], *, stdin: bytes | IO[bytes] | None = None, timeout: float | None = None
+    ) -> Completed:
+        pieces: list[bytes] = []
+        done = self.stream(argv, pieces.append, stdin=stdin, timeout=timeout)
+        return Completed(done.exit_status, b"".join(pieces), done.stderr)
+
+    def stream(
+        self,
+        argv: Sequence[str],
+        on_stdout: Callable[[bytes], object],
+        *,
+        stdin: bytes | IO[bytes] | None = None,
+        timeout: float | None = None,
+    ) -> Completed:
+        given = stdin if isinstance(stdin, bytes) else stdin.read() if stdin else b""
+        with subprocess.Popen(
+            argv,
+            cwd=self._home,
+            env=self._env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        ) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            assert process.stderr is not None
+            process.stdin.write(given)
+            process.stdin.close()
+            while data := os.read(process.stdout.fileno(), 65536):
+                on_stdout(data)
+            return Completed(process.wait(timeout), b"", process.stderr.read())
+
+
+class Nodes:
+    """Stand-in nodes with a pushed snapshot ``code`` on each."""
+
+    def __init__(self, folder: Path, slots: Sequence[int]) -> None:
+        self.folder = folder
+        self.nodes = tuple(JobNode(f"node{i:06}", "127.0.0.1", count) for i, count in enumerate(slots))
+        self.bin = folder / "bin"
+        self.bin.mkdir()
+        (self.bin / "ssh").write_text(SSH)
+        (self.bin / "ssh").chmod(0o755)
+        (folder / "down").mkdir()
+        for node in self.nodes:
+            home = folder / node.name
+            (home / ".ranklift/snapshots/code").mkdir(parents=True)
+            (home / ".ranklift/remote").mkdir()
+            (home / ".ranklift/remote/hash").symlink_to(REMOTE)
+            (home / "tmp").mkdir()
+        self.env = {
+            "PATH": f"{self.bin}:/usr/bin:/bin",
+            "HOME": str(folder / self.nodes[0].name),
+            "STANDIN": str(folder),
+            "OMPI_ALLOW_RUN_AS_ROOT": "1",
+            "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        self.head = LocalHost(self.nodes[0].name, folder / self.nodes[0].name, self.env)
+
+    def code(self, name: str, text: str) -> None:
+        """Pushes one file to every node."""
+        for node in self.nodes:
+            (self.folder / node.name / ".ranklift/snapshots/code" / name).write_text(text)
+
+    def plan(self, spec: JobSpec) -> JobPlan:
+        return plan(spec, self.nodes, size="Standard_ND40rs_v2", remote="hash")
+
+    def run(self, spec: JobSpec) -> tuple[JobState, list[Event]]:
+        """Runs a job to its end."""
+        events: list[Event] = []
+        state = client.submit_and_follow(self.plan(spec), self.head, events.append)
+        return state, events
+
+    def down(self, node: int) -> None:
+        """From now on the node's ssh answers nothing."""
+        (self.folder / "down" / self.nodes[node].name).touch()
+
+
+def left_of(job: str) -> list[str]:
+    """Command lines of processes that belong to a job, found by their environment."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"RANKLIFT_JOB_ID={job}".encode() in (process / "environ").read_bytes().split(b"\0"):
+                found.append((process / "cmdline").read_bytes().replace(b"\0", b" ").decode())
+        except OSError:
+            continue
+    return found
+
+
+def until(true: Callable[[], object], seconds: float = 10.0) -> None:
+    """Waits until something is so."""
+    end = time.monotonic() + seconds
+    while not true():
+        assert time.monotonic() < end, "it never came to be"
+        time.sleep(0.02)
