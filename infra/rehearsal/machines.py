@@ -64,7 +64,7 @@ class Machines(Protocol):
         """Names of the VMs that are alive."""
 
     async def fault(self, network: str, name: str, fault: Fault) -> None:
-        """``death``: the VM stops at once. ``partition``: its link goes down. ``heal``: the link comes back."""
+        """``death``: the VM stops at once. ``partition``: its link goes down. ``heal``: it comes back."""
 
     async def close(self) -> None:
         """Removes every network; afterwards no process, namespace, mount or port is left."""

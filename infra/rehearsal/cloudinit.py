@@ -1,0 +1,199 @@
+"""A ``#cloud-config`` document as the files it puts on a node.
+
+The modules a rehearsed node runs are those that a node's image needs: ``ssh_deletekeys``, ``ssh_keys``,
+``write_files`` and ``runcmd``. Everything else is refused by name: a setting that a rehearsal passed over
+would first be missed on Azure.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import re
+import shlex
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import PurePosixPath
+from typing import Any
+
+import yaml
+
+from launch.errors import InputError
+
+__all__ = ["CloudConfig", "File", "parse"]
+
+_HEADER = "#cloud-config"
+_PERMISSIONS = re.compile(r"0?[0-7]{3}")
+_HOST_KEYS = {
+    "ed25519_private": ("/etc/ssh/ssh_host_ed25519_key", 0o600),
+    "ed25519_public": ("/etc/ssh/ssh_host_ed25519_key.pub", 0o644),
+}
+_FILE_KEYS = {"path", "content", "owner", "permissions", "encoding", "append", "defer"}
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """One file to put on a node's disk."""
+
+    path: str
+    content: bytes = field(repr=False)
+    mode: int
+    append: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class CloudConfig:
+    """What a document asks for; ``files`` in the order in which cloud-init would write them."""
+
+    files: tuple[File, ...] = ()
+    runcmd: str = field(default="", repr=False)
+    """A shell script, empty when nothing is to be run."""
+
+    @property
+    def has_host_key(self) -> bool:
+        """Whether the document brings the host key; without it the first boot makes one."""
+        return any(file.path == _HOST_KEYS["ed25519_private"][0] for file in self.files)
+
+
+@lru_cache(maxsize=8)
+def parse(user_data: str, admin_user: str) -> CloudConfig:
+    """Reads a document; the empty one asks for nothing.
+
+    >>> parse("#cloud-config\\nwrite_files: [{path: /etc/motd, content: hi}]\\n", "azureuser").files
+    (File(path='/etc/motd', mode=420, append=False),)
+
+    Raises :class:`~launch.errors.InputError` naming the module or key that a rehearsed node does not know.
+    """
+    if not user_data.strip():
+        return CloudConfig()
+    if user_data.split("\n", 1)[0].strip() != _HEADER:
+        raise InputError("customData", None, f"does not begin with {_HEADER}", "give a cloud-config document")
+    try:
+        document = yaml.load(user_data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
+    except yaml.YAMLError as error:
+        raise InputError("customData", None, f"no YAML: {error}", "mend the cloud-config document") from error
+    if document is None:
+        return CloudConfig()
+    if not isinstance(document, dict):
+        raise _wrong("cloud-config", document, "must be a mapping of modules")
+    for module in document:
+        if module not in _MODULES:
+            known = ", ".join(_MODULES)
+            raise InputError(
+                f"cloud-config {module}", None, "no module of a rehearsed node", f"use one of {known}"
+            )
+    early: list[File] = []
+    late: list[File] = []
+    for module, read in _MODULES.items():
+        for file, deferred in read(document.get(module), admin_user):
+            (late if deferred else early).append(file)
+    return CloudConfig(tuple(early + late), _runcmd(document.get("runcmd")))
+
+
+def _wrong(key: str, value: object, problem: str) -> InputError:
+    # Never the value itself: private keys are among them.
+    return InputError(key, None, f"{problem}, not {type(value).__name__}", "mend the cloud-config document")
+
+
+def _delete_keys(value: Any, _user: str) -> list[tuple[File, bool]]:
+    if value not in (None, True, False):
+        raise _wrong("ssh_deletekeys", value, "must be true or false")
+    return []  # a rehearsed node's image has no host keys to delete
+
+
+def _host_keys(value: Any, _user: str) -> list[tuple[File, bool]]:
+    if value is None:
+        return []
+    if not isinstance(value, dict):
+        raise _wrong("ssh_keys", value, "must be a mapping")
+    files = []
+    for key, text in value.items():
+        if key not in _HOST_KEYS:
+            raise InputError(
+                f"ssh_keys.{key}", None, "nodes show an ed25519 host key only", f"use {', '.join(_HOST_KEYS)}"
+            )
+        if not isinstance(text, str):
+            raise _wrong(f"ssh_keys.{key}", text, "must be text")
+        path, mode = _HOST_KEYS[key]
+        files.append((File(path, text.rstrip("\n").encode() + b"\n", mode), False))
+    if "ed25519_private" not in value:
+        raise InputError("ssh_keys", None, "has no ed25519_private", "give both halves of the host key")
+    return files
+
+
+def _write_files(value: Any, user: str) -> list[tuple[File, bool]]:
+    if value is None:
+        return []
+    if not isinstance(value, list):
+        raise _wrong("write_files", value, "must be a list")
+    return [_write_file(f"write_files[{number}]", entry, user) for number, entry in enumerate(value)]
+
+
+def _write_file(where: str, entry: Any, user: str) -> tuple[File, bool]:
+    if not isinstance(entry, dict):
+        raise _wrong(where, entry, "must be a mapping")
+    for key in entry:
+        if key not in _FILE_KEYS:
+            raise InputError(f"{where}.{key}", None, "unknown key", f"use {', '.join(sorted(_FILE_KEYS))}")
+    path = entry.get("path")
+    if not isinstance(path, str) or not path.startswith("/") or ".." in PurePosixPath(path).parts:
+        raise InputError(f"{where}.path", path, "must be an absolute path", "write it like /etc/motd")
+    for key in ("append", "defer"):
+        if not isinstance(entry.get(key, False), bool):
+            raise _wrong(f"{where}.{key}", entry[key], "must be true or false")
+    owner = entry.get("owner", "root:root")
+    if not isinstance(owner, str) or not set(owner.split(":")) <= {"root", user}:
+        raise InputError(f"{where}.owner", owner, "no user of a node", f"use root or {user}")
+    permissions = entry.get("permissions", "0644")
+    if not isinstance(permissions, str) or not _PERMISSIONS.fullmatch(permissions):
+        raise InputError(f"{where}.permissions", permissions, "no octal string", "write it like '0644'")
+    content = _decode(where, entry.get("content", ""), entry.get("encoding", "text/plain"))
+    file = File(path, content, int(permissions, 8), bool(entry.get("append", False)))
+    return file, bool(entry.get("defer", False))
+
+
+def _decode(where: str, content: Any, encoding: Any) -> bytes:
+    if isinstance(content, str):
+        content = content.encode()
+    if not isinstance(content, bytes):  # YAML's !!binary
+        raise _wrong(f"{where}.content", content, "must be text")
+    if encoding == "text/plain":
+        return content
+    try:
+        if encoding in {"b64", "base64"}:
+            return base64.b64decode(content)
+        if encoding in {"gz", "gzip"}:
+            return gzip.decompress(content)
+        if encoding in {"gz+b64", "gz+base64", "gzip+b64", "gzip+base64"}:
+            return gzip.decompress(base64.b64decode(content))
+    except (binascii.Error, OSError, EOFError) as error:
+        raise InputError(
+            f"{where}.content", None, f"is not {encoding}: {error}", "encode it again"
+        ) from error
+    raise InputError(f"{where}.encoding", encoding, "unknown", "use b64, gzip or gz+b64")
+
+
+def _runcmd(value: Any) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, list):
+        raise _wrong("runcmd", value, "must be a list")
+    lines = ["#!/bin/sh"]
+    for number, command in enumerate(value):
+        if isinstance(command, str):
+            lines.append(command)
+        elif isinstance(command, list):
+            lines.append(shlex.join(str(word) for word in command))
+        else:
+            raise _wrong(f"runcmd[{number}]", command, "must be text or a list")
+    return "\n".join(lines) + "\n" if value else ""
+
+
+_MODULES: dict[str, Callable[[Any, str], list[tuple[File, bool]]]] = {
+    "ssh_deletekeys": _delete_keys,
+    "ssh_keys": _host_keys,
+    "write_files": _write_files,
+    "runcmd": lambda _value, _user: [],  # a script, not a file: read by itself
+}

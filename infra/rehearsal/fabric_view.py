@@ -1,0 +1,112 @@
+"""What the inside of a rehearsed network sees of this machine: everything needed, nothing writable.
+
+The nodes run as this user (whose uid is the only one that exists inside), root included: without the
+read-only view a careless ``rm`` on a node would reach the machine under it.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from infra.rehearsal.fabric_kernel import MS_BIND, MS_NODEV, MS_NOSUID, MS_REC, mount, set_readonly
+from infra.rehearsal.fabric_node import GATEWAY_MAC
+
+__all__ = ["add_home", "plug_in", "prepare"]
+
+_DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
+_LINKS = {
+    "ptmx": "pts/ptmx",
+    "fd": "/proc/self/fd",
+    "stdin": "/proc/self/fd/0",
+    "stdout": "/proc/self/fd/1",
+    "stderr": "/proc/self/fd/2",
+}
+
+
+def prepare(disks: str, network: str, masked: Sequence[str]) -> None:
+    """Makes the mounts that all nodes of a network share; leaves this process in the network's disk folder.
+
+    Afterwards ``disks`` (the folder of all networks' disks) is writable under relative paths and, like every
+    folder in ``masked``, hidden under its own.
+    """
+    set_readonly("/", True, recursive=True)
+    set_readonly("/proc", False)
+    mount(disks, disks, flags=MS_BIND)
+    set_readonly(disks, False)
+    os.chdir(Path(disks, network))
+    Path("image").mkdir(exist_ok=True)
+    mount("../image", "image", flags=MS_BIND)
+    set_readonly("image", True)
+    _devices("dev")
+    _homes("homes")
+    for folder in (disks, *masked):
+        if Path(folder).is_dir():
+            mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, "size=4k,mode=0755")
+            set_readonly(folder, True)
+
+
+def _devices(staging: str) -> None:
+    Path(staging).mkdir(exist_ok=True)
+    mount("tmpfs", staging, "tmpfs", MS_NOSUID, "size=64k,mode=0755")
+    for name in _DEVICES:
+        Path(staging, name).touch()
+        mount(f"/dev/{name}", f"{staging}/{name}", flags=MS_BIND)
+    for name, target in _LINKS.items():
+        Path(staging, name).symlink_to(target)
+    for name in ("shm", "pts"):
+        Path(staging, name).mkdir()
+    set_readonly(staging, True)
+    mount(staging, "/dev", flags=MS_BIND | MS_REC)
+
+
+def _homes(staging: str) -> None:
+    Path(staging).mkdir(exist_ok=True)
+    mount("tmpfs", staging, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
+    for entry in sorted(Path("/home").iterdir()):
+        place = Path(staging, entry.name)
+        if entry.is_symlink():
+            place.symlink_to(entry.readlink())
+        elif entry.is_dir():
+            place.mkdir()
+            mount(str(entry), str(place), flags=MS_BIND | MS_REC)
+    mount(staging, "/home", flags=MS_BIND | MS_REC)
+    set_readonly("/home", True)
+
+
+def add_home(user: str) -> None:
+    """Makes ``/home/<user>`` exist, for nodes to mount their own upon."""
+    Path("homes", user).mkdir(exist_ok=True)
+
+
+def plug_in(gateway: str, prefix_length: int) -> None:
+    """Makes the network's bridge, with the gateway's address."""
+    for key, value in {
+        "net/ipv4/ip_forward": "1",
+        # Nodes reach each other by way of the gateway on purpose: it must not tell them of a shorter way.
+        "net/ipv4/conf/all/send_redirects": "0",
+        "net/ipv4/conf/default/send_redirects": "0",
+        "net/ipv6/conf/all/disable_ipv6": "1",
+        "net/ipv6/conf/default/disable_ipv6": "1",
+    }.items():
+        path = Path("/proc/sys", key)
+        if path.exists():
+            path.write_text(value)
+    ip(
+        f"""\
+link set lo up
+link add br0 address {GATEWAY_MAC} type bridge stp_state 0 forward_delay 0 mcast_snooping 0
+link set br0 up
+addr add {gateway}/{prefix_length} dev br0
+"""
+    )
+
+
+def ip(batch: str, *, force: bool = False) -> None:
+    """Runs ``ip -batch``; with ``force`` lines that fail (what is gone already) are passed over."""
+    argv = ["ip", "-force", "-batch", "-"] if force else ["ip", "-batch", "-"]
+    done = subprocess.run(argv, input=batch.encode(), capture_output=True, check=False)
+    if done.returncode and not force:
+        raise OSError(f"ip -batch: {done.stderr.decode(errors='replace').strip()}")

@@ -1,0 +1,165 @@
+"""The daemon's line to a network's :mod:`~infra.rehearsal.fabric` process: start it, ask it, hang up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import infra
+from infra.rehearsal.fabric import PACKET
+from infra.rehearsal.fabric_kernel import die_with_parent
+from infra.rehearsal.fabric_node import INNER_ID
+from launch.errors import GiveUpError
+
+__all__ = ["Line", "dial"]
+
+_START_LIMIT = 20.0
+_END_LIMIT = 30.0
+
+_UNSHARE = (
+    "unshare",
+    "--user",
+    f"--map-user={INNER_ID}",
+    f"--map-group={INNER_ID}",
+    "--keep-caps",
+    "--net",
+    "--mount",
+    "--uts",
+    "--pid",
+    "--ipc",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+)
+
+
+class Line:
+    """Questions to one fabric process; answers come in any order. Made by :func:`dial`."""
+
+    def __init__(self, control: socket.socket, process: asyncio.subprocess.Process, log: Path) -> None:
+        self._control, self._process, self._log = control, process, log
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._last = 0
+        self._open = True
+        self.user_namespace = ""
+        """The network's user namespace as ``/proc/<pid>/ns/user`` names it."""
+        self.started: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        """Done when the network is there; carries a failure to make it."""
+        self._waiting[0] = self.started
+        asyncio.get_running_loop().add_reader(control, self._receive)
+
+    async def ask(self, operation: str, *, files: Sequence[int] = (), **arguments: Any) -> Any:
+        """The result of one operation; ``files`` are passed along as they are.
+
+        Raises :class:`~launch.errors.GiveUpError` when the operation failed or the network is gone.
+        """
+        if not self._open:
+            raise GiveUpError(f"the virtual network ended: {self._last_words()}")
+        self._last += 1
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[self._last] = future
+        packet = json.dumps({"id": self._last, "op": operation, **arguments}).encode()
+        if len(packet) > PACKET:
+            raise GiveUpError(f"{operation}: {len(packet)} bytes are more than one packet holds")
+        while True:
+            try:
+                socket.send_fds(self._control, [packet], list(files))
+            except BlockingIOError:
+                await asyncio.sleep(0.01)
+            except OSError as error:
+                self._fail(str(error))
+                break
+            else:
+                break
+        return await future
+
+    async def hang_up(self) -> None:
+        """Ends the network; returns when the kernel has ended every process in it."""
+        if self._open:
+            self._fail("closed")
+        self._control.close()
+        try:
+            async with asyncio.timeout(_END_LIMIT):
+                await self._process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+    def _receive(self) -> None:
+        try:
+            packet = self._control.recv(PACKET)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet = b""
+        if not packet:
+            self._fail(self._last_words())
+            return
+        answer = json.loads(packet)
+        future = self._waiting.pop(answer["id"], None)
+        if future is None or future.done():
+            return
+        if "error" in answer:
+            future.set_exception(GiveUpError(answer["error"]))
+        else:
+            future.set_result(answer["result"])
+
+    def _fail(self, reason: str) -> None:
+        self._open = False
+        asyncio.get_running_loop().remove_reader(self._control)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(GiveUpError(f"the virtual network ended: {reason}"))
+        self._waiting.clear()
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
+        return lines[-1] if lines else "it said nothing"
+
+
+async def dial(settings: Mapping[str, Any], log: Path) -> Line:
+    """Starts a fabric process with its namespaces and waits until its network is there.
+
+    It dies with this process's main thread. Raises :class:`~launch.errors.GiveUpError` with its last words.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    code_root = str(Path(infra.__file__).parent.parent)
+    with theirs, log.open("ab") as out:
+        process = await asyncio.create_subprocess_exec(
+            *_UNSHARE,
+            sys.executable,
+            "-m",
+            "infra.rehearsal.fabric",
+            str(theirs.fileno()),
+            json.dumps(dict(settings)),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            pass_fds=[theirs.fileno()],
+            preexec_fn=die_with_parent,
+            start_new_session=True,
+            cwd=code_root,
+            env={**os.environ, "PYTHONPATH": code_root, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+    line = Line(ours, process, log)
+    try:
+        async with asyncio.timeout(_START_LIMIT):
+            await line.started
+        line.user_namespace = str(Path(f"/proc/{_first_child(process.pid)}/ns/user").readlink())
+    except BaseException:
+        await line.hang_up()
+        raise
+    return line
+
+
+def _first_child(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
