@@ -1,8 +1,8 @@
 """The operator's commands. A repository of your own needs no more than this as its ``fabfile.py``::
 
-    from playbooks import ns
+from playbooks import ns
 
-    ns.configure({"ranklift": {"project": "../ranklift"}})
+ns.configure({"ranklift": {"project": "../ranklift"}})
 """
 
 from __future__ import annotations

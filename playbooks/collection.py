@@ -7,7 +7,7 @@ from importlib.util import find_spec
 
 from invoke.collection import Collection
 
-from playbooks import cluster, nodes
+from playbooks import cluster, jobs, launching, nodes
 
 __all__ = ["make_collection"]
 
@@ -19,6 +19,9 @@ def make_collection() -> Collection:
         ns.add_task(task)
     for task in (nodes.execute, nodes.ssh, nodes.push):
         ns.add_task(task)
+    for task in (jobs.jobs, jobs.logs, jobs.cancel, jobs.collect):
+        ns.add_task(task)
+    ns.add_collection(Collection("launch", launching.mpi, launching.torch))
     if find_spec("playbooks.rehearsal") is not None:
         ns.add_collection(Collection.from_module(import_module("playbooks.rehearsal"), name="rehearsal"))
     return ns

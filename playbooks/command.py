@@ -36,7 +36,7 @@ HELP = {
 
 
 def command(
-    name: str, *, example: str, help: dict[str, str] | None = None, **options: Any  # noqa: A002
+    name: str, *, example: str, help: dict[str, str] | None = None, **options: Any
 ) -> Callable[[Callable[..., None]], Task[Any]]:
     """Makes a function a task that shows ``example`` in its help and ends as the module says."""
 

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import IO, Any
 
 import paramiko
-from fabric import Config, Connection  # type: ignore[import-untyped]
-from launch.host import Completed
+from fabric import Config, Connection
 
 from infra.inventory import KEY_FILE, KNOWN_HOSTS_FILE, Inventory, Node
 from launch.errors import HostKeyChanged, InputError, NodeUnreachable, StepTimeout
+from launch.host import Completed
 from playbooks.exchange import QUIET_S, DeadlinePassed, exchange
 from playbooks.fanout import fan_out
 
@@ -271,4 +271,3 @@ def _transport(sock: socket.socket, **options: Any) -> paramiko.Transport:
     wanted.key_types = ("ssh-ed25519",)
     wanted.ciphers = ("aes128-gcm@openssh.com", "aes128-ctr")
     return transport
-

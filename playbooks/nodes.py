@@ -10,10 +10,10 @@ from pathlib import Path
 
 from invoke.context import Context
 from invoke.exceptions import Exit
-from launch.host import Completed
 
 from infra.inventory import SSH_CONFIG_FILE, Inventory, Node
 from launch.errors import InputError, ManyNodesError, MissingTool, NodeUnreachable
+from launch.host import Completed
 from launch.nodeset import fold
 from playbooks import render
 from playbooks.command import choose_nodes, command, open_from, seconds
@@ -33,7 +33,7 @@ __all__ = ["execute", "push", "ssh"]
     },
     positional=["line"],
 )
-def execute(  # noqa: PLR0913
+def execute(
     context: Context,
     line: str,
     nodes: str | None = None,
@@ -70,7 +70,7 @@ def execute(  # noqa: PLR0913
         raise Exit(code=failed.pop() if len(failed) == 1 and not broken else 1)
 
 
-def run_on(  # noqa: PLR0913
+def run_on(
     stack: Stack,
     inventory: Inventory,
     nodes: Sequence[Node],
@@ -129,7 +129,7 @@ def ssh(context: Context, node: int | None = None, stack: str | None = None, dry
         "verify": "let every node read its copy again, and mend it",
     },
 )
-def push(  # noqa: PLR0913
+def push(
     context: Context,
     source: str | None = None,
     nodes: str | None = None,
@@ -173,7 +173,7 @@ def source_folder(given: str | None) -> Path:
         return Path(given).expanduser()
     git = shutil.which("git")
     if git is not None:
-        top = subprocess.run(  # noqa: S603
+        top = subprocess.run(
             [git, "rev-parse", "--show-toplevel"], capture_output=True, text=True, check=False, timeout=30
         )
         if top.returncode == 0:

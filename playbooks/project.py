@@ -82,20 +82,19 @@ class Stack:
         from infra import azure
 
         subscription = outputs.scale_set_id.strip("/").split("/")[1]
-        with _EnvironmentOf(self.environment):
-            clients = azure.clients(subscription)
-            try:
-                found = inventory.read_azure(outputs, clients)
-            except AzureError as error:
-                text = getattr(error, "message", None) or str(error)
-                raise RankliftError(f"Azure did not say what stack {self.name} has: {text}") from error
+        clients = azure.clients(subscription, self.environment)
+        try:
+            found = inventory.read_azure(outputs, clients)
+        except AzureError as error:
+            text = getattr(error, "message", None) or str(error)
+            raise RankliftError(f"Azure did not say what stack {self.name} has: {text}") from error
         inventory.save(found, outputs, self.folder)
         return found
 
     def pulumi(self, *arguments: str) -> int:
         """Runs Pulumi with the terminal as it is, and gives its exit status."""
         command = [_pulumi(self.environment), *arguments]
-        with subprocess.Popen(command, cwd=self.project, env=dict(self.environment)) as process:  # noqa: S603
+        with subprocess.Popen(command, cwd=self.project, env=dict(self.environment)) as process:
             while True:
                 try:
                     return process.wait()
@@ -211,7 +210,7 @@ def _pulumi(environment: Mapping[str, str]) -> str:
 def _ask(arguments: list[str], project: Path, environment: Mapping[str, str]) -> str:
     command = [_pulumi(environment), *arguments, "--non-interactive"]
     try:
-        answer = subprocess.run(  # noqa: S603
+        answer = subprocess.run(
             command,
             cwd=project,
             env={**environment, "PULUMI_SKIP_UPDATE_CHECK": "1"},
@@ -227,18 +226,3 @@ def _ask(arguments: list[str], project: Path, environment: Mapping[str, str]) ->
         text = answer.stderr.strip() or answer.stdout.strip()
         raise PulumiError(f"pulumi {' '.join(arguments[:2])}: {text.removeprefix('error: ')}")
     return answer.stdout
-
-
-class _EnvironmentOf:
-    """The Azure SDK's settings come from the process's environment: set them for the call alone."""
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._wanted = environment
-
-    def __enter__(self) -> None:
-        self._before = dict(os.environ)
-        os.environ.update(self._wanted)
-
-    def __exit__(self, *error: object) -> None:
-        os.environ.clear()
-        os.environ.update(self._before)

@@ -8,12 +8,12 @@ import shlex
 import sys
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
-from launch.host import Completed
-
 from launch.errors import InputError
+from launch.host import Completed
 from launch.nodeset import fold
 
 __all__ = [
@@ -81,13 +81,14 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     _write(sys.stdout, "\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines()) + "\n")
 
 
-def log(rank: int | None, node: str, text: str, stream: str = "stdout") -> None:
+def log(rank: int | None, node: str, text: str, stream: str = "stdout", *, to_stderr: bool = False) -> None:
     """One line of a rank; of the launcher when ``rank`` is ``None``."""
-    paint = _painter(sys.stdout)
+    to = sys.stderr if to_stderr else sys.stdout
+    paint = _painter(to)
     who = "launcher" if rank is None else str(rank)
     colour = "2" if rank is None else f"3{1 + rank % 6}"
-    mark = paint("!", "31") if stream == "stderr" and sys.stdout.isatty() else ""
-    _write(sys.stdout, f"{paint(f'[{who} {node}]', colour)}{mark} {text}\n")
+    mark = paint("!", "31") if stream == "stderr" and to.isatty() else ""
+    _write(to, f"{paint(f'[{who} {node}]', colour)}{mark} {text}\n")
 
 
 def merged(results: Mapping[str, Completed | Exception]) -> None:
@@ -100,8 +101,8 @@ def merged(results: Mapping[str, Completed | Exception]) -> None:
 def merged_text(results: Mapping[str, Completed | Exception]) -> tuple[str, str]:
     """The texts for stdout and stderr; a single node's output stands alone, as if it had run here.
 
-    >>> same = Completed(0, b"5.15\\n", b"")
-    >>> print(merged_text({"node000000": same, "node000001": same, "node000002": Completed(3, b"", b"no")})[0])
+    >>> same, other = Completed(0, b"5.15\\n", b""), Completed(3, b"", b"no")
+    >>> print(merged_text({"node000000": same, "node000001": same, "node000002": other})[0])
     node[000000-000001]
       5.15
     node000002: exit status 3
@@ -164,13 +165,11 @@ def plain(value: Any) -> Any:
     if isinstance(value, BaseException):
         kind = "input" if isinstance(value, InputError) else type(value).__name__
         return {"error": str(value), "kind": kind}
-    if isinstance(value, bytes):
-        return _text(value)
-    if isinstance(value, Path):
-        return str(value)
     if isinstance(value, (list, tuple, set, frozenset)):
         return [plain(item) for item in value]
-    return value
+    if isinstance(value, bytes):
+        return _text(value)
+    return str(value) if isinstance(value, (Path, datetime)) else value
 
 
 def _text(data: bytes) -> str:
@@ -200,5 +199,3 @@ def _write(stream: IO[str], text: str) -> None:
         encoding = getattr(stream, "encoding", None) or "ascii"
         stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
     stream.flush()
-
-

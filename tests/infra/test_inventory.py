@@ -101,7 +101,9 @@ class FakeAzure:
                     ip_configurations=[
                         SimpleNamespace(
                             id=self.configuration(number),
-                            properties=SimpleNamespace(primary=True, private_ip_address=f"10.0.0.{4 + number}"),
+                            properties=SimpleNamespace(
+                                primary=True, private_ip_address=f"10.0.0.{4 + number}"
+                            ),
                         )
                     ],
                 )
@@ -171,9 +173,10 @@ def test_private_access_goes_to_the_private_address() -> None:
 
 
 def test_ssh_config_is_this() -> None:
-    assert ssh_config_text(INVENTORY, Path("/home/me/my 100% project/.ranklift/dev")) == (
-        GOLDEN / "ssh_config"
-    ).read_text()
+    assert (
+        ssh_config_text(INVENTORY, Path("/home/me/my 100% project/.ranklift/dev"))
+        == (GOLDEN / "ssh_config").read_text()
+    )
 
 
 @pytest.mark.skipif(shutil.which("ssh") is None, reason="no OpenSSH here")
@@ -221,9 +224,9 @@ def test_saved_and_loaded_again(tmp_path: Path) -> None:
     save(INVENTORY, OUTPUTS, folder)
     assert load(folder) == INVENTORY
     assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {
-        name: 0o600 for name in ("inventory.json", "ssh_config", "known_hosts", "id_ed25519")
-    }
+    assert {path.name: stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == dict.fromkeys(
+        ("inventory.json", "ssh_config", "known_hosts", "id_ed25519"), 384
+    )
     assert (folder / "id_ed25519").read_text() == "PRIVATE\n"
     assert "PRIVATE" not in (folder / "inventory.json").read_text()
     assert "PRIVATE" not in repr(OUTPUTS)

@@ -1,0 +1,106 @@
+"""Where a job's head is, and how what its ranks say is shown."""
+
+from __future__ import annotations
+
+import json
+import re
+import tempfile
+from collections.abc import Callable
+
+from infra.inventory import Inventory, Node
+from launch.errors import InputError, ManyNodesError
+from launch.events import Event, LogLine, Reader
+from launch.host import Host
+from launch.remote import protocol
+from launch.remote.records import StreamReader
+from playbooks import render
+from playbooks.fanout import fan_out
+from playbooks.project import Stack
+
+__all__ = ["Shown", "find_head", "remember", "show_so_far"]
+
+STEP_S = 30.0
+_JOB = re.compile(r"[a-z0-9][a-z0-9-]*")
+
+
+class Shown:
+    """Prints a job's events as they come: ranks' lines to stdout, states to stderr."""
+
+    def __init__(self, rank: int | None = None, *, to_stderr: bool = False) -> None:
+        self._rank, self._to_stderr = rank, to_stderr
+
+    def __call__(self, event: Event) -> None:
+        """Shows one event; lines of other ranks than the one asked for are passed over."""
+        if isinstance(event, LogLine):
+            if self._rank is None or event.rank == self._rank:
+                text = event.data.decode("utf-8", "replace")
+                render.log(event.rank, event.node, text, event.stream, to_stderr=self._to_stderr)
+            return
+        state = event.state
+        reason = f": {state.reason}" if state.reason else ""
+        render.progress(f"job {state.job} {state.state}{reason}")
+
+
+def remember(stack: Stack, job: str, head: str) -> None:
+    """Notes which node has the job, so that later commands need not ask all of them."""
+    folder = stack.folder / "jobs"
+    folder.mkdir(mode=0o700, exist_ok=True)
+    (folder / job).write_text(head + "\n")
+
+
+def find_head(stack: Stack, inventory: Inventory, job: str) -> Node:
+    """The node that has the job: as noted when it was launched from here, else by asking every node.
+
+    Raises :class:`~launch.errors.InputError` when none has it.
+    """
+    if _JOB.fullmatch(job) is None:
+        raise InputError("job", job, "is no job's id", "see `fab jobs`")
+    by_name = {node.name: node for node in inventory.nodes}
+    note = stack.folder / "jobs" / job
+    if note.exists() and (noted := note.read_text().strip()) in by_name:
+        return by_name[noted]
+    from playbooks.connections import Cluster
+
+    with Cluster(inventory, stack.folder) as cluster:
+
+        def has(name: str) -> bool:
+            with cluster.host(by_name[name]) as host:
+                found = host.run(["test", "-e", f".ranklift/jobs/{job}/job.json"], timeout=STEP_S)
+            return found.exit_status == 0
+
+        answers = fan_out(has, by_name, what="looking for the job", timeout=STEP_S + 1)
+    for name, answer in answers.items():
+        if answer is True:
+            remember(stack, job, name)
+            return by_name[name]
+    if any(isinstance(answer, Exception) for answer in answers.values()):
+        # It may be on one of those.
+        raise ManyNodesError(f"looking for job {job}", answers)
+    raise InputError("job", job, f"no node of stack {stack.name} has it", "see `fab jobs`")
+
+
+def show_so_far(job: str, head: Host, on_event: Callable[[Event], object]) -> None:
+    """What the job's ranks have said until now, without waiting for more.
+
+    Raises :class:`~launch.errors.InputError` when the head has no such job.
+    """
+    folder = f".ranklift/jobs/{job}"
+    state = head.run(["cat", f"{folder}/state.json"], timeout=STEP_S)
+    if state.exit_status != 0:
+        raise InputError("job", job, f"{head.name} has no such job", "see `fab jobs`")
+    log = head.run(["cat", f"{folder}/stream.log"])
+    with tempfile.NamedTemporaryFile() as copy:
+        copy.write(log.stdout)
+        copy.flush()
+
+        def line(event: Event) -> None:
+            if isinstance(event, LogLine):
+                on_event(event)
+
+        reader = Reader(line)
+        # The reader wants to know the nodes first, and the end last: unfinished lines come out then.
+        told = json.loads(state.stdout)
+        reader.feed(protocol.frame(protocol.STATE, json.dumps({**told, "state": "RUNNING"}).encode()))
+        for record, _ in StreamReader(copy.name).read():
+            reader.feed(protocol.frame(protocol.OUT, record))
+        reader.feed(protocol.frame(protocol.STATE, json.dumps({**told, "state": "SUCCEEDED"}).encode()))
