@@ -34,9 +34,9 @@ class Answer:
         return web.json_response(self.body)
 
 
-async def answer(
+async def answer(  # noqa: PLR0911  (one return a path reads better than one variable)
     request: web.Request, subscription: Subscription, group: ResourceId, parts: tuple[str, ...]
-) -> Answer | None:  # noqa: PLR0911  (one return a path reads better than one variable)
+) -> Answer | None:
     """The answer for a path below a scale set or a pool's query; None for every other path.
 
     Interfaces of scale sets are asked of either ``Microsoft.Compute`` or ``Microsoft.Network``.

@@ -135,7 +135,7 @@ class Endpoint:
 
     def clients(self) -> SimpleNamespace:
         """Microsoft's own clients against this endpoint."""
-        common = {
+        common: Any = {
             "base_url": self.url,
             "authentication_policy": SansIOHTTPPolicy(),
             "credential_scopes": ["x"],

@@ -158,7 +158,7 @@ def test_a_vm_that_does_not_come_up_fails_the_operation_and_the_next_write_mends
 
 def test_two_networks_do_not_see_each_other(azure: Endpoint, recorded: RecordingMachines) -> None:
     build(azure, 1)
-    other = bodies.BASE.replace("lab", "lab2")
+    other = BASE.replace("lab", "lab2")
     azure.ask("PUT", other, {"location": "westeurope"})
     azure.settle("PUT", f"{other}/{VNET}", bodies.vnet())
     body = bodies.scale_set(1)
