@@ -1,0 +1,274 @@
+"""One hop of the tree: the way up to the parent, and the children with their connections.
+
+Up the tree go JSON lines behind a mark (login scripts may print too): ``beat``, ``lack``, ``told``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shlex
+import signal
+import subprocess
+import threading
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, BinaryIO, List  # noqa: UP035  (nodes may run Python 3.8)
+
+MARK = b"\x1eranklift "
+BEAT_S = 2.0
+"""A node says this often that it is alive."""
+STALL_S = 60.0
+"""A child that accepts no data for so long is given up."""
+
+BOOT = r"""
+import sys,os,json,zlib
+r=sys.stdin.buffer
+name,size=r.readline().decode().split()
+source=r.read(int(size))
+home=os.path.expanduser("~/.ranklift/remote/")
+here=home+name
+if not os.path.isdir(here):
+ new="%s.%d.new"%(here,os.getpid())
+ os.makedirs(home,0o700,exist_ok=True)
+ os.makedirs(new,exist_ok=True)
+ for file,text in json.loads(zlib.decompress(source)).items():
+  with open(os.path.join(new,file),"w",encoding="utf-8") as out: out.write(text)
+ try: os.rename(new,here)
+ except OSError:
+  import shutil
+  shutil.rmtree(new)
+for module,path in ("launch",[]),("launch.remote",[here]):
+ sys.modules[module]=type(sys)(module)
+ sys.modules[module].__path__=path
+from launch.remote import spread
+spread.main(r,name,source)
+"""
+
+Tree = List[Any]  # noqa: UP006  (evaluated)
+"""``[name, address, [subtrees]]``, as it goes through JSON."""
+
+
+def plant(nodes: Sequence[tuple[str, str]], fanout: int) -> list[Tree]:
+    """The nodes as at most ``fanout`` trees of nearly equal size, each with that fan-out.
+
+    >>> plant([("a", "10.0.0.5"), ("b", "10.0.0.6"), ("c", "10.0.0.7")], 2)
+    [['a', '10.0.0.5', [['b', '10.0.0.6', []]]], ['c', '10.0.0.7', []]]
+    """
+    trees = []
+    parts = min(fanout, len(nodes))
+    start = 0
+    for part in range(parts):
+        size = (len(nodes) - start + parts - part - 1) // (parts - part)
+        mine = nodes[start : start + size]
+        trees.append([mine[0][0], mine[0][1], plant(mine[1:], fanout)])
+        start += size
+    return trees
+
+
+def names_in(trees: Iterable[Tree]) -> Iterator[str]:
+    """Every name in the trees."""
+    for name, _, below in trees:
+        yield name
+        yield from names_in(below)
+
+
+class Up:
+    """The way to whoever started this process: one JSON line a message, and a beat."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out, self._lock = out, threading.Lock()
+        self.broken = threading.Event()
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def send(self, **message: Any) -> None:
+        """Sends one message; a broken way up only sets ``broken``."""
+        line = MARK + json.dumps(message).encode() + b"\n"
+        try:
+            with self._lock:
+                self._out.write(line)
+                self._out.flush()
+        except (OSError, ValueError):
+            self.broken.set()
+
+    def _beat(self) -> None:
+        while not self.broken.wait(BEAT_S):
+            self.send(t="beat")
+
+
+class Branch:
+    """One child and everything below it."""
+
+    def __init__(self, tree: Tree, call: Call, events: queue.Queue[tuple[Branch, dict[str, Any]]]) -> None:
+        self.name, address, self.below = tree
+        self.lack: list[int] | None = None
+        self.reason = ""
+        self.gone = False
+        self.heard = time.monotonic()
+        self._events = events
+        self._tail = b""
+        self._chunks: queue.Queue[bytes | None] = queue.Queue(maxsize=16)
+        command = "python3 -c " + shlex.quote(BOOT)
+        self._ssh = subprocess.Popen(
+            [*call.ssh, address, command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # so that a proxy command ends with its ssh
+        )
+        self._listening = threading.Thread(target=self._listen, daemon=True)
+        self._listening.start()
+        for work in (self._write, self._read):
+            threading.Thread(target=work, daemon=True).start()
+        self.send(call.opening("node", name=self.name, trees=self.below))
+
+    def send(self, data: bytes) -> None:
+        """Queues data for the child; one that takes none for :data:`STALL_S` is given up."""
+        self._put(data)
+
+    def close(self) -> None:
+        """No more data will come."""
+        self._put(None)
+
+    def _put(self, data: bytes | None) -> None:
+        deadline = time.monotonic() + STALL_S
+        while not self.gone:
+            try:
+                self._chunks.put(data, timeout=0.5)
+                break
+            except queue.Full:
+                if time.monotonic() > deadline:
+                    self.give_up(f"accepted no data for {STALL_S:g} s")
+
+    def give_up(self, reason: str) -> None:
+        """Ends the connection; ``reason`` is what will be told of it."""
+        self.reason = self.reason or reason
+        self._kill()
+
+    def _kill(self) -> None:
+        if not self.gone:  # afterwards its number may be another's
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._ssh.pid, signal.SIGKILL)
+
+    def _write(self) -> None:
+        assert self._ssh.stdin is not None  # noqa: S101  (a pipe was asked for)
+        try:
+            while True:
+                data = self._chunks.get()
+                if data is None or self.gone:
+                    break
+                self._ssh.stdin.write(data)
+                self._ssh.stdin.flush()
+            self._ssh.stdin.close()
+        except OSError:
+            self._kill()  # _read() then sees its end and tells why
+
+    def _listen(self) -> None:
+        assert self._ssh.stderr is not None  # noqa: S101  (a pipe was asked for)
+        for line in self._ssh.stderr:
+            self._tail = line.strip() or self._tail
+
+    def _read(self) -> None:
+        assert self._ssh.stdout is not None  # noqa: S101  (a pipe was asked for)
+        for line in self._ssh.stdout:
+            self.heard = time.monotonic()
+            if line.startswith(MARK):
+                message = json.loads(line[len(MARK) :])
+                if message["t"] != "beat":
+                    self._events.put((self, message))
+        status = self._ssh.wait()
+        self._listening.join(BEAT_S)  # what it said last is the reason
+        if not self.reason:
+            tail = self._tail.decode("utf-8", "replace")
+            self.reason = tail or f"its process ended with status {status}"
+        self.gone = True
+        self._events.put((self, {"t": "gone"}))
+
+
+class Call:
+    """What is the same at every hop of one push."""
+
+    def __init__(self, header: dict[str, Any], text: bytes, name: str, source: bytes) -> None:
+        self.header, self.text, self.boot = header, text, (name, source)
+        self.ssh: list[str] = header.get("ssh", [])
+        self.silence: float = header.get("silence", 0)
+
+    def opening(self, op: str, **more: Any) -> bytes:
+        """What a child gets first: these modules, the header, the manifest."""
+        packed = zlib.compress(self.text, 1)
+        header = {key: value for key, value in self.header.items() if key not in ("nodes", "sent")}
+        header.update(more, op=op, manifest=len(packed))
+        name, source = self.boot
+        return b"%s %d\n%s%s\n%s" % (name.encode(), len(source), source, json.dumps(header).encode(), packed)
+
+
+class Branches:
+    """All children of one hop, with those taken over from children that did not answer."""
+
+    def __init__(self, trees: Iterable[Tree], call: Call, up: Up) -> None:
+        self._events: queue.Queue[tuple[Branch, dict[str, Any]]] = queue.Queue()
+        self._call, self._up = call, up
+        self.told: dict[str, str | None] = {}
+        self._all = [Branch(tree, call, self._events) for tree in trees]
+
+    def lacking(self) -> set[int]:
+        """Waits until every child has spoken or been replaced; gives what anybody below lacks."""
+        lacking: set[int] = set()
+        waiting = set(self._all)
+        while waiting:
+            branch, message = self._next(waiting)
+            if message["t"] == "lack":
+                lacking.update(message["blobs"])
+                waiting.discard(branch)
+            elif message["t"] == "gone" and branch in waiting:
+                waiting.discard(branch)
+                self._tell(branch.name, branch.reason)
+                adopted = [Branch(tree, self._call, self._events) for tree in branch.below]
+                self._all += adopted
+                waiting.update(adopted)
+        return lacking
+
+    def send(self, data: bytes) -> None:
+        """Passes data to every child that is still there."""
+        for branch in self._all:
+            branch.send(data)
+
+    def finish(self) -> None:
+        """Ends the stream and waits for what the children tell; some may end without a word."""
+        for branch in self._all:
+            branch.close()
+        waiting = {branch for branch in self._all if not branch.gone}
+        while waiting:
+            branch, message = self._next(waiting)
+            if message["t"] == "gone":
+                waiting.discard(branch)
+        while not self._events.empty():
+            self._next(set())
+        for branch in self._all:
+            if branch.name not in self.told:
+                self._tell(branch.name, branch.reason)
+
+    def stop(self) -> None:
+        """Ends every connection."""
+        for branch in self._all:
+            branch.give_up("stopped")
+
+    def _next(self, waiting: set[Branch]) -> tuple[Branch, dict[str, Any]]:
+        while True:
+            try:
+                branch, message = self._events.get(timeout=1)
+            except queue.Empty:
+                for branch in waiting:
+                    if time.monotonic() - branch.heard > self._call.silence:
+                        branch.give_up(f"said nothing for {self._call.silence:g} s")
+                continue
+            if message["t"] == "told":
+                self._tell(message["node"], message["error"])
+            return branch, message
+
+    def _tell(self, node: str, error: str | None) -> None:
+        self.told[node] = error
+        self._up.send(t="told", node=node, error=error)

@@ -1,0 +1,270 @@
+"""A node's store of pushed code: ``~/.ranklift/snapshots/<id>/``, each made whole or not at all.
+
+A snapshot is described by its manifest, one JSON array of ``["f", path, sha256, size, executable]`` and
+``["l", path, target]``; its id is the head of the manifest's own SHA-256. Contents travel as *blobs*: the
+distinct, non-empty file contents in the order of the manifest, one after the other with nothing between
+them. Whoever knows the manifest can therefore cut the stream, skip what it has and check all it takes.
+
+Contents a node already has come from its older snapshots, copied and checked, never linked: a job that
+writes into its working directory must not reach into another snapshot.
+"""
+
+# ruff: noqa: PTH103, PTH104, PTH110, PTH111, PTH112, PTH115, PTH116, PTH118, PTH120
+# ruff: noqa: PTH123, PTH208  (names on a node are bytes, which pathlib does not take)
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterable, Iterator
+
+KEEP = 5
+"""Snapshots kept on a node beside those that a job still uses."""
+
+_ID_DIGITS = 16
+_ABANDONED_S = 86400.0
+CHUNK = 256 * 1024
+_FINAL_STATES = ('"SUCCEEDED"', '"FAILED"', '"CANCELLED"', '"LOST"')
+
+
+class Manifest:
+    """What a snapshot holds, read from its JSON text."""
+
+    def __init__(self, text: bytes) -> None:
+        self.text = text
+        self.id = hashlib.sha256(text).hexdigest()[:_ID_DIGITS]
+        self.files: list[tuple[bytes, str, int, bool]] = []
+        self.links: list[tuple[bytes, bytes]] = []
+        self.blobs: list[tuple[str, int]] = []
+        self.places: dict[str, list[tuple[bytes, bool]]] = {}
+        for entry in json.loads(text):
+            path = _safe(entry[1])
+            if entry[0] == "l":
+                self.links.append((path, entry[2].encode("utf-8", "surrogateescape")))
+                continue
+            _, _, sha, size, executable = entry
+            self.files.append((path, sha, size, bool(executable)))
+            if sha not in self.places:
+                self.places[sha] = []
+                if size:
+                    self.blobs.append((sha, size))
+            self.places[sha].append((path, bool(executable)))
+
+    def folders(self) -> list[bytes]:
+        """Every folder that must exist, parents first."""
+        wanted: set[bytes] = set()
+        for path in [entry[0] for entry in self.files] + [link[0] for link in self.links]:
+            folder = os.path.dirname(path)
+            while folder and folder not in wanted:
+                wanted.add(folder)
+                folder = os.path.dirname(folder)
+        return sorted(wanted)
+
+
+def _safe(path: str) -> bytes:
+    parts = path.split("/")
+    if ".." in parts or "" in parts or "." in parts:
+        raise ValueError(f"the manifest names a path outside the snapshot: {path!r}")
+    return path.encode("utf-8", "surrogateescape")
+
+
+class Store:
+    """The snapshots of one node under ``root`` (default ``~/.ranklift``)."""
+
+    def __init__(self, root: str | None = None) -> None:
+        self.root = root or os.path.join(os.path.expanduser("~"), ".ranklift")
+        self.folder = os.path.join(self.root, "snapshots")
+        os.makedirs(self.root, mode=0o700, exist_ok=True)
+        os.makedirs(self.folder, exist_ok=True)
+
+    def path(self, snapshot: str) -> str:
+        """Where the snapshot is, or would be."""
+        return os.path.join(self.folder, snapshot)
+
+    def has(self, snapshot: str) -> bool:
+        """Whether it is there whole: it gets its name only when nothing is missing."""
+        return os.path.isdir(self.path(snapshot))
+
+    def intact(self, manifest: Manifest) -> bool:
+        """Whether it is there and every file and link still is what was pushed; reads all of it."""
+        if not self.has(manifest.id):
+            return False
+        base = os.fsencode(self.path(manifest.id))
+        try:
+            for path, sha, _, executable in manifest.files:
+                full = os.path.join(base, path)
+                if digest_of(full) != sha or bool(os.stat(full).st_mode & 0o100) != executable:
+                    return False
+            return all(os.readlink(os.path.join(base, path)) == target for path, target in manifest.links)
+        except OSError:
+            return False
+
+    def known(self) -> list[str]:
+        """Ids of the whole snapshots, the most recently pushed first."""
+        found = []
+        for name in os.listdir(self.folder):
+            if len(name) == _ID_DIGITS and "." not in name:
+                try:
+                    found.append((os.stat(self.path(name) + ".manifest").st_mtime_ns, name))
+                except OSError:
+                    continue
+        return [name for _, name in sorted(found, reverse=True)]
+
+    def touch(self, snapshot: str) -> None:
+        """Marks it as just pushed, which keeps it from being pruned."""
+        with contextlib.suppress(OSError):
+            os.utime(self.path(snapshot) + ".manifest")
+
+    def candidates(self, wanted: Iterable[str]) -> dict[str, list[bytes]]:
+        """Files of whole snapshots said to hold the wanted contents; not yet checked."""
+        missing = set(wanted)
+        found: dict[str, list[bytes]] = {}
+        for name in self.known():
+            try:
+                with open(self.path(name) + ".manifest", "rb") as stream:
+                    entries = json.loads(stream.read())
+            except (OSError, ValueError):
+                continue
+            base = os.fsencode(self.path(name))
+            for entry in entries:
+                if entry[0] == "f" and entry[2] in missing:
+                    found.setdefault(entry[2], []).append(os.path.join(base, _safe(entry[1])))
+        return found
+
+    def lacking(self, manifest: Manifest) -> list[int]:
+        """Numbers of the manifest's blobs that are nowhere on this node."""
+        found = self.candidates(sha for sha, _ in manifest.blobs)
+        return [
+            number
+            for number, (sha, _) in enumerate(manifest.blobs)
+            if not any(digest_of(place) == sha for place in found.get(sha, ()))
+        ]
+
+    def contents(self, manifest: Manifest, order: Iterable[int]) -> Iterator[bytes]:
+        """The blobs of a whole snapshot as one stream, in pieces of about :data:`CHUNK`."""
+        base = os.fsencode(self.path(manifest.id))
+        buffer = bytearray()
+        for number in order:
+            sha, left = manifest.blobs[number]
+            with open(os.path.join(base, manifest.places[sha][0][0]), "rb", buffering=0) as stream:
+                while left:
+                    data = stream.read(min(CHUNK, left))
+                    if not data:
+                        raise ValueError("the head's copy was changed by a job; push with verification")
+                    left -= len(data)
+                    buffer += data
+                    if len(buffer) >= CHUNK:
+                        yield bytes(buffer)
+                        buffer.clear()
+        yield bytes(buffer)
+
+    def confirmed(self, snapshot: str) -> list[str]:
+        """Nodes that have told this one that they hold the snapshot."""
+        try:
+            with open(self.path(snapshot) + ".nodes", encoding="utf-8") as stream:
+                return list(json.load(stream))
+        except (OSError, ValueError):
+            return []
+
+    def confirm(self, snapshot: str, nodes: Iterable[str]) -> None:
+        """Adds to :meth:`confirmed`."""
+        with open(os.path.join(self.folder, ".lock"), "w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            both = sorted(set(self.confirmed(snapshot)).union(nodes))
+            write_whole(self.path(snapshot) + ".nodes", json.dumps(both).encode())
+
+    def superfluous(self, current: str) -> list[str]:
+        """Snapshots this node has spread, beyond the newest :data:`KEEP`, that no unfinished job needs."""
+        old = [name for name in self.known() if name != current][KEEP - 1 :]
+        if not old:
+            return []
+        in_jobs = "\n".join(_unfinished_jobs(os.path.join(self.root, "jobs")))
+        return [name for name in old if os.path.exists(self.path(name) + ".nodes") and name not in in_jobs]
+
+    def prune(self, snapshots: Iterable[str]) -> None:
+        """Removes snapshots, in the background, that no process of this node works in; old debris as well."""
+        trash = []
+        for name in snapshots:
+            if self.has(name) and not _worked_in(self.path(name)):
+                aside = tempfile.mkdtemp(prefix=".gone-", dir=self.folder)
+                for suffix in ("", ".manifest", ".nodes"):
+                    try:
+                        os.rename(self.path(name) + suffix, os.path.join(aside, name + suffix))
+                    except OSError:
+                        continue
+        for name in os.listdir(self.folder):
+            full = os.path.join(self.folder, name)
+            if name.startswith(".gone-") or (name.startswith(".new-") and _age(full) > _ABANDONED_S):
+                trash.append(full)
+        if trash:
+            subprocess.Popen(
+                ["rm", "-rf", "--", *trash],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+            )
+
+
+def digest_of(path: bytes) -> str | None:
+    """SHA-256 of a file's content; ``None`` when it cannot be read."""
+    try:
+        digest = hashlib.sha256()
+        with open(path, "rb", buffering=0) as stream:
+            for data in iter(lambda: stream.read(CHUNK), b""):
+                digest.update(data)
+        return digest.hexdigest()
+    except OSError:
+        return None
+
+
+def write_whole(path: str, data: bytes) -> None:
+    """Writes a file that others see as it was or as it will be, never in between."""
+    handle, name = tempfile.mkstemp(prefix=".new-", dir=os.path.dirname(path))
+    with os.fdopen(handle, "wb") as stream:
+        stream.write(data)
+    os.rename(name, path)
+
+
+def _age(path: str) -> float:
+    try:
+        return time.time() - os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+
+
+def _unfinished_jobs(folder: str) -> Iterator[str]:
+    """The job.json texts of jobs whose state is not final; a snapshot's id in one means it is in use."""
+    try:
+        jobs = os.listdir(folder)
+    except OSError:
+        return
+    for job in jobs:
+        if not any(word in _text(os.path.join(folder, job, "state.json")) for word in _FINAL_STATES):
+            yield _text(os.path.join(folder, job, "job.json"))
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8", errors="replace") as stream:
+            return stream.read()
+    except OSError:
+        return ""
+
+
+def _worked_in(folder: str) -> bool:
+    inside = os.path.realpath(folder)
+    for process in os.listdir("/proc"):
+        if process.isdigit():
+            try:
+                if (os.readlink(f"/proc/{process}/cwd") + "/").startswith(inside + "/"):
+                    return True
+            except OSError:
+                continue
+    return False

@@ -1,0 +1,257 @@
+"""A push makes every node hold the snapshot, moves only what is new, and survives nodes that do not."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import IO
+
+import pytest
+
+from launch.errors import InputError, ManyNodesError, RetryError
+from launch.host import Completed
+from launch.push import _Stream, push, remote_code
+from launch.snapshot import plan_snapshot
+from tests.launch.cluster import Cluster, LocalHost, Node
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path / "cluster", 7)
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "code"
+    (root / "a folder").mkdir(parents=True)
+    (root / "train.py").write_text("print('hello')\n")
+    (root / "run.sh").write_text("#!/bin/sh\n")
+    (root / "run.sh").chmod(0o755)
+    (root / "empty").touch()
+    (root / "a folder" / "größe\nzwei").write_bytes(os.urandom(300_000))
+    (root / "a folder" / "twin").write_text("print('hello')\n")
+    (root / os.fsdecode(b"not-utf8-\xff")).write_text("x")
+    (root / "data").symlink_to("/mnt/data")
+    return root
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes | str, bool]]:
+    found: dict[str, tuple[bytes | str, bool]] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = (str(path.readlink()), False)
+        elif path.is_file():
+            found[name] = (path.read_bytes(), bool(path.stat().st_mode & 0o100))
+    return found
+
+
+def debris(node: Node) -> list[str]:
+    folder = node.home / ".ranklift" / "snapshots"
+    return [path.name for path in folder.iterdir() if path.name.startswith(".new")] if folder.exists() else []
+
+
+def test_every_node_gets_the_same_tree(cluster: Cluster, tree: Path) -> None:
+    snapshot = plan_snapshot(tree)
+    report = push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    assert report.results == dict.fromkeys(node.name for node in cluster.nodes)
+    for node in cluster.nodes:
+        assert contents(node.snapshot(snapshot.id)) == contents(tree)
+        assert debris(node) == []
+        assert (node.home / ".ranklift" / "remote" / remote_code()[0] / "spread.py").is_file()
+
+
+def test_the_head_does_not_serve_everyone_itself(tmp_path: Path, tree: Path) -> None:
+    cluster = Cluster(tmp_path / "wide", 12)
+    push(plan_snapshot(tree), cluster.head, cluster.nodes, ssh=cluster.ssh)
+    parents = [(node.home / "calls").read_text().split() for node in cluster.nodes[1:]]
+    assert all(len(calls) == 1 for calls in parents)
+    assert max(parents.count(calls) for calls in parents) == 4
+
+
+def test_unchanged_code_costs_one_question(cluster: Cluster, tree: Path) -> None:
+    snapshot = plan_snapshot(tree)
+    push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    cluster.head.calls = 0
+    report = push(plan_snapshot(tree), cluster.head, cluster.nodes, ssh=cluster.ssh)
+    assert (cluster.head.calls, report.bytes_sent) == (1, 0)
+    assert len((cluster.nodes[3].home / "calls").read_text().split()) == 1
+
+
+def test_only_what_changed_is_sent(cluster: Cluster, tree: Path) -> None:
+    push(plan_snapshot(tree), cluster.head, cluster.nodes, ssh=cluster.ssh)
+    (tree / "train.py").write_text("print('changed')\n")
+    (tree / "a folder").rename(tree / "moved")
+    snapshot = plan_snapshot(tree)
+    report = push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    assert report.bytes_sent < 100
+    for node in cluster.nodes:
+        assert contents(node.snapshot(snapshot.id)) == contents(tree)
+
+
+def test_snapshots_share_no_file(cluster: Cluster, tree: Path) -> None:
+    """A job that writes over its own code must not change another snapshot."""
+    first = plan_snapshot(tree)
+    push(first, cluster.head, cluster.nodes[:1], ssh=cluster.ssh)
+    (tree / "more.py").write_text("pass\n")
+    second = plan_snapshot(tree)
+    push(second, cluster.head, cluster.nodes[:1], ssh=cluster.ssh)
+    node = cluster.nodes[0]
+    with (node.snapshot(first.id) / "train.py").open("a") as stream:
+        stream.write("spoilt")
+    assert contents(node.snapshot(second.id)) == contents(tree)
+
+
+def test_contents_that_a_job_changed_are_not_reused(cluster: Cluster, tree: Path) -> None:
+    first = plan_snapshot(tree)
+    push(first, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    for node in cluster.nodes:
+        for name in ("train.py", "a folder/twin"):
+            (node.snapshot(first.id) / name).write_text("print('jello')\n")
+    (tree / "more.py").write_text("pass\n")
+    second = plan_snapshot(tree)
+    push(second, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    for node in cluster.nodes:
+        assert contents(node.snapshot(second.id)) == contents(tree)
+
+
+def test_verification_mends_what_a_job_or_a_new_disk_undid(cluster: Cluster, tree: Path) -> None:
+    snapshot = plan_snapshot(tree)
+    push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    (cluster.nodes[0].snapshot(snapshot.id) / "train.py").write_text("spoilt")
+    (cluster.nodes[2].snapshot(snapshot.id) / "run.sh").chmod(0o644)
+    (cluster.nodes[4].home / ".ranklift").rename(cluster.nodes[4].home / "old disk")
+    push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh, verify=True)
+    for node in cluster.nodes:
+        assert contents(node.snapshot(snapshot.id)) == contents(tree)
+        assert debris(node) == []
+
+
+def test_a_new_node_is_served_from_the_head(cluster: Cluster, tree: Path) -> None:
+    snapshot = plan_snapshot(tree)
+    push(snapshot, cluster.head, cluster.nodes[:5], ssh=cluster.ssh)
+    report = push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    assert report.bytes_sent == 0
+    assert contents(cluster.nodes[6].snapshot(snapshot.id)) == contents(tree)
+
+
+def test_a_dead_node_is_named_and_its_children_are_served(tmp_path: Path, tree: Path) -> None:
+    cluster = Cluster(tmp_path / "wide", 14)
+    dead = cluster.nodes[1]  # an inner node of the tree
+    (dead.home / "dead").touch()
+    snapshot = plan_snapshot(tree)
+    with pytest.raises(ManyNodesError) as caught:
+        push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    assert list(caught.value.errors) == [dead.name]
+    assert "No route to host" in str(caught.value)
+    for node in cluster.nodes:
+        if node is not dead:
+            assert contents(node.snapshot(snapshot.id)) == contents(tree)
+    (dead.home / "dead").unlink()
+    assert push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh).bytes_sent == 0
+    assert contents(dead.snapshot(snapshot.id)) == contents(tree)
+
+
+def test_nodes_below_a_connection_that_breaks_are_served_again(tmp_path: Path, tree: Path) -> None:
+    cluster = Cluster(tmp_path / "wide", 14)
+    broken = cluster.nodes[1]
+    (broken.home / "cut").write_text("150000")  # within the stream: what comes before it is far less
+    snapshot = plan_snapshot(tree)
+    with pytest.raises(ManyNodesError) as caught:
+        push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    assert list(caught.value.errors) == [broken.name]
+    for node in cluster.nodes:
+        if node is not broken:
+            assert contents(node.snapshot(snapshot.id)) == contents(tree)
+    assert "closed by remote host" in str(caught.value)
+    assert not broken.snapshot(snapshot.id).exists()
+    assert debris(broken) == []
+
+
+def test_a_silent_node_is_given_up_in_time(cluster: Cluster, tree: Path) -> None:
+    (cluster.nodes[1].home / "silent").touch()
+    snapshot = plan_snapshot(tree)
+    with pytest.raises(ManyNodesError, match="node000001: said nothing for 1 s"):
+        push(snapshot, cluster.head, cluster.nodes[:2], ssh=cluster.ssh, silence=1)
+    assert contents(cluster.nodes[0].snapshot(snapshot.id)) == contents(tree)
+
+
+def test_an_interrupted_push_is_repeated(cluster: Cluster, tree: Path) -> None:
+    class Interrupted(LocalHost):
+        def run(
+            self, argv: Sequence[str], *, stdin: bytes | IO[bytes] | None = None, timeout: float | None = None
+        ) -> Completed:
+            data = stdin.read() if stdin is not None and not isinstance(stdin, bytes) else stdin or b""
+            return super().run(argv, stdin=data[:-100_000] if len(data) > 200_000 else data, timeout=timeout)
+
+    snapshot = plan_snapshot(tree)
+    with pytest.raises(RetryError, match="push again"):
+        push(snapshot, Interrupted(cluster.nodes[0]), cluster.nodes, ssh=cluster.ssh)
+    assert not cluster.nodes[0].snapshot(snapshot.id).exists()
+    assert debris(cluster.nodes[0]) == []
+    push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    assert contents(cluster.nodes[6].snapshot(snapshot.id)) == contents(tree)
+
+
+def test_two_pushes_at_once_both_succeed(cluster: Cluster, tree: Path) -> None:
+    snapshot = plan_snapshot(tree)
+    errors: list[BaseException] = []
+
+    def one() -> None:
+        try:
+            push(snapshot, LocalHost(cluster.nodes[0]), cluster.nodes, ssh=cluster.ssh)
+        except BaseException as error:  # noqa: BLE001
+            errors.append(error)
+
+    threads = [threading.Thread(target=one) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert errors == []
+    for node in cluster.nodes:
+        assert contents(node.snapshot(snapshot.id)) == contents(tree)
+        assert debris(node) == []
+
+
+def test_a_file_that_changes_meanwhile_is_named(cluster: Cluster, tree: Path) -> None:
+    snapshot = plan_snapshot(tree)
+    (tree / "run.sh").write_text("#!/bin/zz\n")
+    with pytest.raises(RetryError, match=r"run\.sh changed while it was being pushed"):
+        push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    (tree / "run.sh").write_text("")
+    with pytest.raises(RetryError, match=r"run\.sh changed while it was being pushed"):
+        push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+
+
+def test_the_head_must_be_among_the_nodes(cluster: Cluster, tree: Path) -> None:
+    with pytest.raises(InputError, match="node000000"):
+        push(plan_snapshot(tree), cluster.head, cluster.nodes[1:], ssh=cluster.ssh)
+
+
+def test_old_snapshots_go_unless_something_uses_them(cluster: Cluster, tree: Path) -> None:
+    node = cluster.nodes[0]
+    ids = []
+    for number in range(9):
+        (tree / "train.py").write_text(f"print({number})\n")
+        snapshot = plan_snapshot(tree)
+        ids.append(snapshot.id)
+        push(snapshot, cluster.head, cluster.nodes[:2], ssh=cluster.ssh)
+        if number == 1:
+            job = node.home / ".ranklift" / "jobs" / "j1"
+            job.mkdir(parents=True)
+            (job / "job.json").write_text(f'{{"snapshot": "{snapshot.id}"}}')
+            (job / "state.json").write_text('{"state": "QUEUED"}')
+    kept = {name for name in ids if node.snapshot(name).is_dir()}
+    assert kept == {ids[1], *ids[-5:]}
+    assert {name for name in ids if cluster.nodes[1].snapshot(name).is_dir()} == kept
+
+
+@pytest.mark.parametrize(("data", "packed"), [(b"import os\n" * 9999, True), (os.urandom(99_990), False)])
+def test_compression_is_used_where_it_pays(data: bytes, packed: bool) -> None:
+    stream = _Stream(iter([data]))
+    stream.prepend(b"")
+    assert stream.packed is packed
+    assert (len(stream.read()) < len(data) / 5) is packed
