@@ -1,9 +1,9 @@
 """The process inside a virtual network's namespaces: switch, hypervisor and load balancer in one.
 
 It is the first process (PID 1) of the network's PID namespace, so that the kernel ends every node with it.
-The rehearsal daemon talks to it over an inherited ``SOCK_SEQPACKET`` pair, JSON a packet: ``{"id", "op", ...}``
-is answered by ``{"id", "result"}`` or ``{"id", "error"}``; listening sockets come along as file descriptors.
-End of file there is the end of the network. Standard library only, started by :mod:`infra.rehearsal.nodes`.
+The rehearsal daemon talks to it over an inherited ``SOCK_SEQPACKET`` pair, a JSON object a packet:
+``{"id", "op", ...}`` is answered by ``{"id", "result"}`` or ``{"id", "error"}``; listening sockets come along
+as file descriptors. End of file there is the end of the network. Standard library only, started by :mod:`infra.rehearsal.nodes`.
 """
 
 from __future__ import annotations

@@ -18,12 +18,12 @@ from infra.rehearsal.fabric_kernel import die_with_parent
 from infra.rehearsal.fabric_node import INNER_ID
 from launch.errors import GiveUpError
 
-__all__ = ["Line", "dial"]
+__all__ = ["UNSHARE", "Line", "dial"]
 
 _START_LIMIT = 20.0
 _END_LIMIT = 30.0
 
-_UNSHARE = (
+UNSHARE = (
     "unshare",
     "--user",
     f"--map-user={INNER_ID}",
@@ -38,6 +38,7 @@ _UNSHARE = (
     "--kill-child",
     "--mount-proc",
 )
+"""How a network's namespaces are made: as root and as an ordinary user alike."""
 
 
 class Line:
@@ -135,7 +136,7 @@ async def dial(settings: Mapping[str, Any], log: Path) -> Line:
     code_root = str(Path(infra.__file__).parent.parent)
     with theirs, log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
-            *_UNSHARE,
+            *UNSHARE,
             sys.executable,
             "-m",
             "infra.rehearsal.fabric",

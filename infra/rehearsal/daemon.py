@@ -1,0 +1,112 @@
+"""The rehearsal's own process: ARM endpoint, provider, hardware. :mod:`infra.rehearsal.lifecycle` starts it.
+
+SIGTERM ends it in good order. Whatever else ends it, the kernel ends with it everything it started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import resource
+import signal
+import sys
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from infra.rehearsal.arm import make_app
+from infra.rehearsal.folder import Folder, Record, short_path, start_time
+from infra.rehearsal.nodes import LocalMachines, Settings
+from infra.rehearsal.provider import SUBSCRIPTION_ID, serve
+from launch.errors import RankliftError
+
+__all__ = ["main", "run"]
+
+_log = logging.getLogger("rehearsal")
+
+
+async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> None:
+    """Serves until SIGTERM or SIGINT; afterwards nothing of it is left but files."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    settings = Settings(folder.disks, node_python, nodes_limit, masked=(folder.root.parent,))
+    async with contextlib.AsyncExitStack() as stack:
+        machines = LocalMachines(settings)
+        stack.push_async_callback(machines.close)
+        runner = web.AppRunner(make_app(machines, SUBSCRIPTION_ID), access_log=None)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        site = web.TCPSite(runner, "127.0.0.1", 0, shutdown_timeout=1)
+        await site.start()
+        arm_port = int(runner.addresses[0][1])
+        provider = await serve(f"http://127.0.0.1:{arm_port}")
+        stack.push_async_callback(provider.stop)
+        stack.callback(folder.record_file.unlink, missing_ok=True)
+        with short_path(folder.control) as path:
+            server = await asyncio.start_unix_server(_Control(machines).serve, path)
+        stack.callback(server.close)
+        pid = os.getpid()
+        folder.write_record(
+            Record(pid, start_time(pid), arm_port, provider.port, SUBSCRIPTION_ID, nodes_limit)
+        )
+        _log.info("ready: ARM on port %d, provider on port %d", arm_port, provider.port)
+        await stopped.wait()
+        _log.info("stopping")
+    _log.info("stopped")
+
+
+class _Control:
+    """Answers the tasks: one line of JSON each way."""
+
+    def __init__(self, machines: LocalMachines) -> None:
+        self._machines = machines
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, one question."""
+        try:
+            question = json.loads(await reader.readline())
+            answer = {"result": await self._answer(**question)}
+        except (RankliftError, ValueError, TypeError) as error:
+            answer = {"error": str(error)}
+        except Exception as error:  # noqa: BLE001 - told to whoever asked; the rehearsal goes on
+            _log.exception("control")
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        writer.write(json.dumps(answer).encode() + b"\n")
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    async def _answer(self, op: str, **arguments: Any) -> Any:
+        if op == "status":
+            return await self._machines.status()
+        if op == "fault":
+            for name in arguments["names"]:
+                await self._machines.fault(arguments["network"], name, arguments["fault"])
+            return None
+        raise ValueError(f"{op}: the rehearsal knows status and fault")
+
+
+def main(arguments: list[str]) -> None:
+    """``python -m infra.rehearsal.daemon PROJECT --nodes-limit N [--node-python FOLDER] --lock FD``."""
+    parser = argparse.ArgumentParser(prog="rehearsal")
+    parser.add_argument("project", type=Path)
+    parser.add_argument("--nodes-limit", type=int, required=True)
+    parser.add_argument("--node-python", type=Path)
+    parser.add_argument("--lock", type=int, required=True, help="the locked folder; held until the end")
+    options = parser.parse_args(arguments)
+    os.set_inheritable(options.lock, False)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    asyncio.run(run(Folder(options.project), options.nodes_limit, options.node_python))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,165 @@
+"""The rehearsal's folder in a project, and the record that a running rehearsal keeps there."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import json
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from infra.rehearsal.disks import replace_file
+from launch.errors import GiveUpError
+
+__all__ = ["Folder", "Record", "short_path", "start_time"]
+
+_LOCK_LIMIT = 1.0
+
+
+def start_time(pid: int) -> int:
+    """When a process started, in clock ticks after boot: with the pid its identity. 0 when there is none.
+
+    >>> start_time(os.getpid()) > 0, start_time(2**30)
+    (True, 0)
+    """
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except OSError:
+        return 0
+    return 0 if stat[0] == "Z" else int(stat[19])
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What ``rehearsal.json`` says of the daemon."""
+
+    pid: int
+    start_time: int
+    """As :func:`start_time` gives it: a pid alone may be another's by now."""
+    arm_port: int
+    provider_port: int
+    subscription_id: str
+    nodes_limit: int
+
+    @property
+    def alive(self) -> bool:
+        """Whether that very process still runs."""
+        return start_time(self.pid) == self.start_time != 0
+
+
+@dataclass(frozen=True, slots=True)
+class Folder:
+    """Where everything of a project's rehearsal lies."""
+
+    project: Path
+
+    @property
+    def root(self) -> Path:
+        """Removed as a whole when the rehearsal stops."""
+        return self.project / ".ranklift" / "rehearsal"
+
+    @property
+    def disks(self) -> Path:
+        """Of the nodes."""
+        return self.root / "nodes"
+
+    @property
+    def backend(self) -> Path:
+        """Pulumi's file backend."""
+        return self.root / "backend"
+
+    @property
+    def log(self) -> Path:
+        """What the daemon says."""
+        return self.root / "daemon.log"
+
+    @property
+    def control(self) -> Path:
+        """The daemon's socket."""
+        return self.root / "control"
+
+    @property
+    def record_file(self) -> Path:
+        """Exists while the daemon is ready."""
+        return self.root / "rehearsal.json"
+
+    def record(self) -> Record | None:
+        """What a daemon wrote, whether or not it still runs."""
+        try:
+            return Record(**json.loads(self.record_file.read_text()))
+        except (OSError, ValueError, TypeError):
+            return None
+
+    def write_record(self, record: Record) -> None:
+        """Says that the daemon is ready."""
+        replace_file(self.record_file, json.dumps(asdict(record)), 0o600)
+
+    def lock(self) -> int | None:
+        """Takes the project's rehearsal for this process and whoever inherits the descriptor.
+
+        ``None`` when another has it. The kernel gives it back when the last holder ends, however it ends.
+        """
+        self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self.root.parent, os.O_RDONLY | os.O_DIRECTORY)
+        deadline = time.monotonic() + _LOCK_LIMIT  # a look by `locked` passes in no time
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    os.close(descriptor)
+                    return None
+                time.sleep(0.02)
+            else:
+                return descriptor
+
+    def locked(self) -> bool:
+        """Whether a daemon, or a start or stop under way, holds the project's rehearsal."""
+        try:
+            descriptor = os.open(self.root.parent, os.O_RDONLY | os.O_DIRECTORY)
+        except FileNotFoundError:
+            return False
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        finally:
+            os.close(descriptor)
+        return False
+
+    def ask(self, operation: str, **arguments: Any) -> Any:
+        """One question to the running daemon.
+
+        Raises :class:`~launch.errors.GiveUpError` with its refusal, or when nobody answers.
+        """
+        with socket.socket(socket.AF_UNIX) as line, short_path(self.control) as path:
+            line.settimeout(60)
+            try:
+                line.connect(path)
+                line.sendall(json.dumps({"op": operation, **arguments}).encode() + b"\n")
+                with line.makefile("rb") as answers:
+                    answer = json.loads(answers.readline())
+            except (OSError, ValueError) as error:
+                raise GiveUpError(f"the rehearsal in {self.project} does not answer: {error}") from error
+        if "error" in answer:
+            raise GiveUpError(answer["error"])
+        return answer["result"]
+
+
+@contextmanager
+def short_path(path: Path) -> Iterator[str]:
+    """A name for ``path`` that fits into a socket's address, which holds 107 bytes, however deep it lies."""
+    try:
+        descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
+    except FileNotFoundError:
+        raise GiveUpError(f"{path.parent}: {os.strerror(errno.ENOENT)}") from None
+    try:
+        yield f"/proc/self/fd/{descriptor}/{path.name}"
+    finally:
+        os.close(descriptor)

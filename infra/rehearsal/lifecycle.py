@@ -1,0 +1,271 @@
+"""Start, stop and state of the rehearsal of one project folder.
+
+started = start(Path("."))
+os.environ.update(environment(Path(".")))    # now `pulumi up` builds on this machine
+report = stop(Path("."))
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import infra
+from infra.naming import cluster_name
+from infra.rehearsal import leftovers, prerequisites
+from infra.rehearsal.disks import remove_tree
+from infra.rehearsal.folder import Folder, Record, start_time
+from infra.rehearsal.machines import Fault
+from launch.errors import GiveUpError, InputError
+
+__all__ = ["Started", "Status", "Stopped", "environment", "fault", "start", "status", "stop"]
+
+_READY_LIMIT = 60.0
+_STOP_LIMIT = 60.0
+_PROOF_LIMIT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What :func:`start` did."""
+
+    record: Record
+    cleaned: tuple[str, ...]
+    """What a rehearsal that was killed had left here, and is gone now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What :func:`stop` ended; every count is what the kernel showed before, and shows no more."""
+
+    ran: bool
+    processes: int = 0
+    networks: int = 0
+    ports: int = 0
+    lost_stacks: tuple[str, ...] = ()
+    """Stacks that still had resources; these went with the emulated subscription."""
+    cleaned: tuple[str, ...] = ()
+    """Leftovers of a rehearsal that was killed, when none ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What runs."""
+
+    running: bool
+    record: Record | None = None
+    networks: dict[str, Any] | None = None
+    """By ARM id of the virtual network: ``nodes`` (address by name), ``running``, ``cut``, ``listening``."""
+    leftovers: tuple[str, ...] = ()
+    """Of a rehearsal that was killed; the next start removes them."""
+
+
+def start(project: Path, nodes_limit: int | None = None) -> Started:
+    """Starts the rehearsal and returns when it can be used.
+
+    ``nodes_limit`` is the most nodes at a time (default: what this machine's memory holds, at most 300).
+    Raises :class:`~launch.errors.InputError` when one runs already (nothing is changed) or the machine
+    forbids user namespaces, :class:`~launch.errors.MissingTool` when a program is missing,
+    :class:`~launch.errors.GiveUpError` with the log's last lines when it does not come up.
+    """
+    if nodes_limit is not None and nodes_limit < 1:
+        raise InputError("--nodes-limit", nodes_limit, "must be at least 1", "leave it out for the default")
+    folder = _folder(project)
+    prerequisites.check()
+    limit = nodes_limit or prerequisites.default_nodes_limit(Path("/proc/meminfo").read_text())
+    lock = folder.lock()
+    if lock is None:
+        record = folder.record()
+        pid = record.pid if record is not None else None
+        raise InputError(
+            "rehearsal", pid, "runs in this project already", "use it, or run fab rehearsal.stop"
+        )
+    try:
+        cleaned = _clean(folder)
+        folder.root.mkdir(mode=0o700)
+        for place in (folder.disks, folder.backend, folder.root / "pulumi-home"):
+            place.mkdir()
+        process = _spawn(folder, limit, lock)
+    finally:
+        os.close(lock)  # the daemon holds its own descriptor of the same lock
+    return Started(_until_ready(folder, process), cleaned)
+
+
+def _folder(project: Path) -> Folder:
+    return Folder(project.resolve())
+
+
+def _spawn(folder: Folder, nodes_limit: int, lock: int) -> subprocess.Popen[bytes]:
+    code_root = str(Path(infra.__file__).parent.parent)
+    argv = [sys.executable, "-m", "infra.rehearsal.daemon", str(folder.project)]
+    argv += ["--nodes-limit", str(nodes_limit), "--lock", str(lock)]
+    node_python = folder.project / ".venv-node"
+    if (node_python / "bin" / "python").exists():
+        argv += ["--node-python", str(node_python)]
+    paths = [code_root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    with folder.log.open("wb") as log:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[lock],
+            start_new_session=True,
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+
+
+def _until_ready(folder: Folder, process: subprocess.Popen[bytes]) -> Record:
+    deadline = time.monotonic() + _READY_LIMIT
+    while process.poll() is None and time.monotonic() < deadline:
+        record = folder.record()
+        if record is not None:
+            process.returncode = 0  # it lives on by itself: no warning when this handle goes
+            return record
+        time.sleep(0.02)
+    words = _last_words(folder)
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+        raise GiveUpError(f"the rehearsal was not ready after {_READY_LIMIT:g} s{words}")
+    raise GiveUpError(f"the rehearsal ended while it started (exit status {process.returncode}){words}")
+
+
+def _last_words(folder: Folder) -> str:
+    lines = folder.log.read_text(errors="replace").splitlines()[-8:] if folder.log.exists() else []
+    return "".join(f"\n    {line}" for line in lines)
+
+
+def stop(project: Path) -> Stopped:
+    """Ends the rehearsal with everything in it, and proves it; fine when none runs.
+
+    Raises :class:`~launch.errors.GiveUpError` naming what is left, should anything be.
+    """
+    folder = _folder(project)
+    record = _running(folder)
+    if record is None:
+        return Stopped(ran=False, cleaned=_clean_locked(folder))
+    before = leftovers.belongings(folder)
+    lost = tuple(f"{name} ({count} resources)" for name, count in leftovers.lost_stacks(folder).items())
+    _end(record)
+    deadline = time.monotonic() + _PROOF_LIMIT
+    while (remains := leftovers.left(before, folder)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if remains:
+        raise GiveUpError(f"the rehearsal ended but left: {', '.join(remains)}")
+    _clean_locked(folder)
+    return Stopped(True, len(before.processes), before.namespaces, len(before.ports), lost)
+
+
+def _running(folder: Folder) -> Record | None:
+    deadline = time.monotonic() + _READY_LIMIT
+    while folder.locked():
+        record = folder.record()
+        if record is not None and record.alive:
+            return record
+        if time.monotonic() > deadline:
+            raise GiveUpError(f"another process starts or stops the rehearsal in {folder.project}; try again")
+        time.sleep(0.1)
+    return None
+
+
+def _end(record: Record) -> None:
+    for number, limit in ((signal.SIGTERM, _STOP_LIMIT), (signal.SIGKILL, _PROOF_LIMIT)):
+        if record.alive:
+            os.kill(record.pid, number)
+        deadline = time.monotonic() + limit
+        while record.alive and time.monotonic() < deadline:
+            time.sleep(0.02)
+            _reap(record.pid)
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return  # it was started by another process than this one
+
+
+def _clean_locked(folder: Folder) -> tuple[str, ...]:
+    lock = folder.lock()
+    if lock is None:  # another start was quicker, and has cleaned up itself
+        return ()
+    try:
+        return _clean(folder)
+    finally:
+        os.close(lock)
+
+
+def _clean(folder: Folder) -> tuple[str, ...]:
+    """Removes what an ended rehearsal left, with the inventories of its stacks; tells what it was."""
+    found = leftovers.traces(folder) if folder.root.exists() else ()
+    if folder.root.exists():
+        leftovers.end_strays(folder)
+        for name in _stacks(folder):
+            remove_tree(folder.root.parent / name)
+        remove_tree(folder.root)
+    return found
+
+
+def _stacks(folder: Folder) -> set[str]:
+    """Names of all stacks that the rehearsal's backend knows or knew."""
+    names = {path.stem for path in folder.backend.glob(".pulumi/stacks/**/*.json")}
+    names |= {path.name for path in folder.backend.glob(".pulumi/history/*/*")}
+    return {name for name in names if name.startswith("rehearsal-")}
+
+
+def status(project: Path) -> Status:
+    """What runs in the project, and what a killed rehearsal left."""
+    folder = _folder(project)
+    record = folder.record()
+    if record is not None and record.alive and folder.locked():
+        return Status(True, record, folder.ask("status")["networks"])
+    return Status(False, leftovers=leftovers.traces(folder) if folder.root.exists() else ())
+
+
+def environment(project: Path) -> dict[str, str]:
+    """The variables with which ``pulumi`` and the tasks work on the rehearsal.
+
+    Raises :class:`~launch.errors.InputError` when none runs.
+    """
+    folder = _folder(project)
+    record = folder.record()
+    if record is None or start_time(record.pid) != record.start_time:
+        raise InputError("rehearsal", str(folder.project), "none runs here", "run fab rehearsal.start")
+    tools = folder.project / ".venv" / "bin"
+    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+    first = str(tools if tools.is_dir() else Path(sys.executable).parent)
+    return {
+        "PULUMI_BACKEND_URL": folder.backend.as_uri(),
+        "PULUMI_CONFIG_PASSPHRASE": "",
+        "PULUMI_DEBUG_PROVIDERS": f"azure-native:{record.provider_port}",
+        "PULUMI_HOME": str(folder.root / "pulumi-home"),
+        "PULUMI_SKIP_UPDATE_CHECK": "1",
+        "RANKLIFT_ARM_ENDPOINT": f"http://127.0.0.1:{record.arm_port}",
+        "PATH": os.pathsep.join([first, *(part for part in path if part != first)]),
+    }
+
+
+def fault(project: Path, stack: str, names: Sequence[str], kind: Fault) -> None:
+    """Breaks or mends nodes of a rehearsed stack, by computer name.
+
+    Raises :class:`~launch.errors.InputError` when none runs or the stack has no network in it.
+    """
+    folder = _folder(project)
+    found = status(project)
+    if not found.running or found.networks is None:
+        raise InputError("rehearsal", str(folder.project), "none runs here", "run fab rehearsal.start")
+    group = f"/resourcegroups/{cluster_name(stack)}/"
+    for network in found.networks:
+        if group in network.lower():
+            folder.ask("fault", network=network, names=list(names), fault=kind)
+            return
+    raise InputError("--stack", stack, "has no nodes in the rehearsal that runs here", "run fab up")

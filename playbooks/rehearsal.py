@@ -1,0 +1,108 @@
+"""Azure on this machine: ``rehearsal.start``, ``stop``, ``status``, ``env``, ``fault``."""
+
+from __future__ import annotations
+
+import shlex
+from pathlib import Path
+from typing import get_args
+
+from invoke.context import Context
+
+from infra.rehearsal import lifecycle
+from infra.rehearsal.machines import Fault
+from launch.errors import InputError
+from playbooks import render
+from playbooks.command import choose_nodes, command, open_from
+from playbooks.project import find_project
+
+__all__ = ["env", "fault", "start", "status", "stop"]
+
+
+def _project(context: Context) -> Path:
+    settings = context.config.get("ranklift") or {}
+    prefix = getattr(context.config, "_project_prefix", None)
+    return find_project(settings.get("project"), Path(prefix) if prefix else None)
+
+
+@command(
+    "start",
+    example="fab rehearsal.start --nodes-limit 64",
+    help={"nodes-limit": "most nodes at a time (default: what this machine's memory holds, at most 300)"},
+)
+def start(context: Context, nodes_limit: int = 0) -> None:
+    """Starts Azure on this machine; stacks named rehearsal or rehearsal-… then live here."""
+    project = _project(context)
+    started = lifecycle.start(project, nodes_limit or None)
+    for line in started.cleaned:
+        render.progress(f"removed, left by a rehearsal that was killed: {line}")
+    record = started.record
+    render.result(
+        f"rehearsal runs as process {record.pid}: up to {record.nodes_limit} nodes, ARM on port "
+        f"{record.arm_port}, provider on port {record.provider_port}"
+    )
+
+
+@command("stop", example="fab rehearsal.stop")
+def stop(context: Context) -> None:
+    """Ends the rehearsal with everything in it, and proves that nothing is left."""
+    report = lifecycle.stop(_project(context))
+    if not report.ran:
+        for line in report.cleaned:
+            render.progress(f"removed, left by a rehearsal that was killed: {line}")
+        render.result("no rehearsal runs here")
+        return
+    for stack in report.lost_stacks:
+        render.progress(f"gone with the rehearsal: stack {stack}")
+    render.result(
+        f"rehearsal stopped; gone and checked: {report.processes} processes, {report.networks} networks with "
+        f"their namespaces, {report.ports} listening ports, its folder; no mount is left"
+    )
+
+
+@command("status", example="fab rehearsal.status --json")
+def status(context: Context, json: bool = False) -> None:
+    """Shows what the rehearsal runs: networks, nodes, cut-off nodes. Exit status 1 when none runs."""
+    from invoke.exceptions import Exit
+
+    found = lifecycle.status(_project(context))
+    if json:
+        render.as_json(found)
+    elif not found.running or found.record is None:
+        render.result("no rehearsal runs here")
+        for line in found.leftovers:
+            render.result(f"left by one that was killed: {line}")
+    else:
+        render.result(f"rehearsal runs as process {found.record.pid}, up to {found.record.nodes_limit} nodes")
+        for network, its in (found.networks or {}).items():
+            cut = f", {len(its['cut'])} cut off" if its["cut"] else ""
+            dead = len(its["nodes"]) - len(its["running"])
+            lost = f", {dead} dead" if dead else ""
+            render.result(f"{network}: {len(its['running'])} of {len(its['nodes'])} nodes run{cut}{lost}")
+    if not found.running:
+        raise Exit(code=1)
+
+
+@command("env", example='eval "$(fab rehearsal.env)"; pulumi up')
+def env(context: Context) -> None:
+    """Prints the exports with which a plain pulumi works on the rehearsal."""
+    for key, value in lifecycle.environment(_project(context)).items():
+        render.result(f"export {key}={shlex.quote(value)}")
+
+
+@command(
+    "fault",
+    example="fab rehearsal.fault partition --nodes 2",
+    help={"kind": "death (the VM is lost), partition (its link goes down), heal (the link comes back)"},
+    positional=["kind"],
+)
+def fault(context: Context, kind: str, nodes: str | None = None, stack: str | None = None) -> None:
+    """Breaks nodes of a rehearsed stack, or mends their link."""
+    kinds: dict[str, Fault] = {name: name for name in get_args(Fault)}
+    if kind not in kinds:
+        raise InputError("kind", kind, "no fault", f"use one of {', '.join(kinds)}")
+    if nodes is None:
+        raise InputError("--nodes", None, "is missing", "name the nodes by instance id, as in 0-3,7")
+    chosen = open_from(context, stack)
+    names = [node.name for node in choose_nodes(chosen.saved(), nodes)]
+    lifecycle.fault(chosen.project, chosen.name, names, kinds[kind])
+    render.result(f"{kind}: {', '.join(names)}")
