@@ -1,0 +1,138 @@
+"""The ignore rules mean what git takes them to mean; git itself is asked."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from launch.errors import InputError
+from launch.snapshot import plan_snapshot
+
+NAMES = ["a", "b", "ab", "a b", ".x", "a\nb", "ä", "a.py", "[a]", "#a", "!a", "a\\b"]
+WORDS = [
+    "a",
+    "b",
+    "*",
+    "?",
+    "a*",
+    "**",
+    "*.py",
+    "[ab]",
+    "[!a]",
+    ".*",
+    "ä",
+    "a b",
+    r"\#a",
+    r"\!a",
+    "ab",
+    "\\[a]",
+]
+
+paths = st.lists(st.sampled_from(NAMES), min_size=1, max_size=3).map("/".join)
+rules = st.builds(
+    lambda negated, rooted, words, folder: f"{negated}{rooted}{'/'.join(words)}{folder}",
+    st.sampled_from(["", "", "!"]),
+    st.sampled_from(["", "", "/"]),
+    st.lists(st.sampled_from(WORDS), min_size=1, max_size=3),
+    st.sampled_from(["", "", "/"]),
+)
+texts = st.lists(st.one_of(rules, st.sampled_from(["", "# a", "a  "])), max_size=5).map("\n".join)
+
+
+def lay_out(root: Path, files: list[str], ignores: dict[str, str], name: str) -> None:
+    for file in files:
+        path = root / file
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.touch()
+        except OSError:  # a name drawn both as a file and as a folder: the first one stands
+            continue
+    for folder, text in ignores.items():
+        if (root / folder).is_dir():
+            (root / folder / name).write_text(text, encoding="utf-8")
+
+
+def git_says(root: Path) -> set[str]:
+    quiet = {"HOME": str(root), "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_CONFIG_SYSTEM": "/dev/null"}
+    environment = {**os.environ, **quiet}
+    subprocess.run(["git", "init", "-q"], cwd=root, env=environment, check=True)
+    listed = subprocess.run(
+        ["git", "ls-files", "-z", "-co", "--exclude-standard"],
+        cwd=root,
+        env=environment,
+        check=True,
+        capture_output=True,
+    )
+    return {os.fsdecode(name) for name in listed.stdout.split(b"\0") if name}
+
+
+def we_say(root: Path) -> set[str]:
+    return {entry.path for entry in plan_snapshot(root).entries}
+
+
+@settings(max_examples=120, deadline=None, suppress_health_check=list(HealthCheck))
+@given(
+    files=st.lists(paths, min_size=1, max_size=8),
+    ignores=st.dictionaries(st.sampled_from(["", "a", "b", "a/b"]), texts, min_size=1, max_size=3),
+)
+@example(files=["a/b", "a/a"], ignores={"": "*\n!a/\n!.gitignore"})
+@example(files=["a/b", "a/a"], ignores={"": "a/**\n!a/b"})
+@example(files=["a/b/a", "a/b/b"], ignores={"": "/a/*\n!/a/b", "a/b": "a"})
+@example(files=["a\nb/b", "b\n"], ignores={"": "b"})
+@example(files=["ab/a", "a"], ignores={"": "**/a"})
+@example(files=["a"], ignores={"": "\ufeffa"})
+def test_what_git_would_list_is_what_is_pushed(files: list[str], ignores: dict[str, str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder)
+        lay_out(root, ["kept/always", *files], ignores, ".gitignore")
+        (root / "kept" / ".gitignore").write_text("!always\n")
+        try:
+            ours = we_say(root)
+        except InputError:
+            ours = set()
+        assert ours == git_says(root)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
+@given(files=st.lists(paths, min_size=1, max_size=6), text=texts)
+def test_both_ignore_files_mean_the_same(files: list[str], text: str) -> None:
+    said = []
+    for name in (".gitignore", ".ranklift-ignore"):
+        with tempfile.TemporaryDirectory() as folder:
+            lay_out(Path(folder), files, {"": text}, name)
+            try:
+                said.append(we_say(Path(folder)) - {name})
+            except InputError:
+                said.append(set())
+    assert said[0] == said[1]
+
+
+def test_ranklift_ignore_has_the_last_word_in_its_folder(tmp_path: Path) -> None:
+    lay_out(tmp_path, ["big.bin", "small.bin", "sub/other.bin"], {"": "*.bin"}, ".gitignore")
+    lay_out(tmp_path, [], {"": "!small.bin\n.*ignore"}, ".ranklift-ignore")
+    assert we_say(tmp_path) == {"small.bin"}
+
+
+def test_git_folders_and_files_are_never_pushed(tmp_path: Path) -> None:
+    lay_out(
+        tmp_path, ["code.py", ".git/config", "module/.git", "module/x.py"], {"": "!.git"}, ".ranklift-ignore"
+    )
+    assert we_say(tmp_path) == {".ranklift-ignore", "code.py", "module/x.py"}
+
+
+def test_a_folder_rule_does_not_match_a_link_to_a_folder(tmp_path: Path) -> None:
+    lay_out(tmp_path, ["real/x"], {"": "link/\n"}, ".gitignore")
+    (tmp_path / "link").symlink_to("real")
+    assert we_say(tmp_path) == git_says(tmp_path) == {".gitignore", "link", "real/x"}
+
+
+def test_a_rule_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    lay_out(tmp_path, ["x"], {"": "fine\n!\n"}, ".gitignore")
+    with pytest.raises(InputError, match=r"\.gitignore:2 = '!'"):
+        plan_snapshot(tmp_path)

@@ -1,0 +1,136 @@
+"""A snapshot's id follows the code and nothing else; planning an unchanged tree reads no contents."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from launch.errors import InputError
+from launch.snapshot import plan_snapshot
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "code"
+    (root / "pkg").mkdir(parents=True)
+    (root / "train.py").write_text("print('hello')\n")
+    (root / "pkg" / "ünïcode name").write_text("twin")
+    (root / "pkg" / "twin").write_text("twin")
+    (root / "empty").touch()
+    (root / "run.sh").write_text("#!/bin/sh\n")
+    (root / "run.sh").chmod(0o755)
+    return root
+
+
+def test_equal_trees_have_equal_ids_wherever_and_whenever(tree: Path, tmp_path: Path) -> None:
+    first = plan_snapshot(tree)
+    moved = tree.rename(tmp_path / "elsewhere")
+    os.utime(moved / "train.py", (1, 1))
+    (moved / "hollow").mkdir()
+    assert plan_snapshot(moved).id == first.id
+    assert len(first.id) == 16
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda root: (root / "train.py").write_text("print('jello')\n"),
+        lambda root: (root / "run.sh").chmod(0o644),
+        lambda root: (root / "empty").rename(root / "void"),
+        lambda root: (root / "link").symlink_to("train.py"),
+    ],
+    ids=["content", "executable", "name", "link"],
+)
+def test_every_change_makes_another_id(tree: Path, change) -> None:  # type: ignore[no-untyped-def]
+    before = plan_snapshot(tree).id
+    change(tree)
+    assert plan_snapshot(tree).id != before
+
+
+def test_equal_contents_are_one_blob_and_empty_files_none(tree: Path) -> None:
+    snapshot = plan_snapshot(tree)
+    assert [blob.path for blob in snapshot.blobs()] == ["pkg/twin", "run.sh", "train.py"]
+    assert snapshot.size == len("print('hello')\n") + 2 * len("twin") + len("#!/bin/sh\n")
+    assert [entry.path for entry in snapshot.largest(1)] == ["train.py"]
+
+
+def test_links_stay_links_even_out_of_the_tree(tree: Path) -> None:
+    (tree / "data").symlink_to("/mnt/data")
+    (tree / "up").symlink_to("../..")
+    targets = {entry.path: entry.target for entry in plan_snapshot(tree).entries if entry.target is not None}
+    assert targets == {"data": "/mnt/data", "up": "../.."}
+
+
+def test_names_that_are_not_utf8_are_kept(tree: Path) -> None:
+    (tree / os.fsdecode(b"caf\xe9")).touch()
+    names = [os.fsencode(entry.path) for entry in plan_snapshot(tree).entries]
+    assert b"caf\xe9" in names
+    assert names == sorted(names)
+
+
+def test_unchanged_files_are_not_read_again(tree: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "cache" / "hashes.json"
+    for path in tree.rglob("*"):
+        os.utime(path, (1, 1))
+    plan_snapshot(tree, cache)
+    known = json.loads(cache.read_text())
+    marked = "0" * 64
+    for status in known["files"].values():
+        status[-1] = marked
+    cache.write_text(json.dumps(known))
+    fresh = {entry.sha256 != marked for entry in plan_snapshot(tree, cache).entries}
+    assert fresh <= {
+        True,
+        False,
+    }  # files just created may still count as unsettled, never the other way round
+    (tree / "train.py").write_text("print('jello')\n")
+    changed = {entry.path: entry.sha256 for entry in plan_snapshot(tree, cache).entries}
+    assert changed["train.py"] != marked
+
+
+def test_a_broken_cache_is_only_slow(tree: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "hashes.json"
+    for text in ("", "[]", '{"root": 1}', "\0"):
+        cache.write_text(text)
+        assert plan_snapshot(tree, cache).id == plan_snapshot(tree).id
+
+
+def test_a_cache_of_another_tree_is_not_believed(tree: Path, tmp_path: Path) -> None:
+    cache = tmp_path / "hashes.json"
+    plan_snapshot(tree, cache)
+    cache.write_text(cache.read_text().replace(str(tree), "/elsewhere"))
+    assert plan_snapshot(tree, cache).id == plan_snapshot(tree).id
+
+
+def test_nothing_to_push_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="nothing to push"):
+        plan_snapshot(tmp_path)
+    with pytest.raises(InputError, match="no such folder"):
+        plan_snapshot(tmp_path / "absent")
+
+
+def test_what_is_no_file_is_named(tree: Path) -> None:
+    os.mkfifo(tree / "pipe")
+    with pytest.raises(InputError, match=r"pipe.*\.ranklift-ignore"):
+        plan_snapshot(tree)
+    (tree / ".ranklift-ignore").write_text("pipe\n")
+    plan_snapshot(tree)
+
+
+def test_sockets_are_named(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tree)
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind("live")
+        with pytest.raises(InputError, match="live"):
+            plan_snapshot(tree)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="the superuser can read everything")
+def test_an_unreadable_file_is_named(tree: Path) -> None:
+    (tree / "train.py").chmod(0)
+    with pytest.raises(InputError, match=r"train\.py.*cannot be read"):
+        plan_snapshot(tree)
