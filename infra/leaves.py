@@ -33,15 +33,17 @@ class _Service(ModuleType):
 
 
 def install() -> None:
-    """Prepares the packages that are not yet imported; calling it again does nothing."""
-    import pulumi_azure_native
+    """Prepares the packages that have not run yet; calling it again does nothing."""
+    import pulumi_azure_native as package
 
     for service in _SERVICES:
-        name = f"{pulumi_azure_native.__name__}.{service}"
-        if name in sys.modules:
+        name = f"{package.__name__}.{service}"
+        # azure-native itself defers its packages, but all of one runs as soon as it is touched.
+        if type(sys.modules.get(name)) in {ModuleType, _Service}:
             continue
-        spec = importlib.util.find_spec(name)
+        spec = importlib.util.find_spec(name, package.__name__)
         assert spec is not None  # noqa: S101 - part of the package just imported
         module = importlib.util.module_from_spec(spec)
         module.__class__ = _Service
         sys.modules[name] = module
+        setattr(package, service, module)

@@ -1,0 +1,102 @@
+"""Builds clusters against an engine that records what it is asked for; a process of its own.
+
+Reads ``{variant: settings}`` as JSON from stdin and writes, for each, the resources asked for, the options
+that go with them, the outputs and which of those are secret. It is a process of its own because Pulumi's
+mocks leave event loops behind in their threads.
+"""
+
+import json
+import sys
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+import pulumi
+from pulumi.runtime import mocks, rpc
+
+from infra import leaves
+from infra.config import parse
+
+leaves.install()
+from infra.cluster import TrainingCluster  # noqa: E402
+
+GROUP = "/subscriptions/s/resourceGroups/ranklift-dev"
+STACK = "dev"
+
+
+class Engine(mocks.Mocks):
+    """Creates everything at once."""
+
+    def __init__(self) -> None:
+        self.resources: dict[str, Any] = {}
+
+    def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        inputs = {key: plain(value) for key, value in args.inputs.items() if key != "__provider"}
+        self.resources[f"{args.typ} {args.name}"] = inputs
+        made = dict(args.inputs)
+        if args.typ.endswith(":KeyPair"):
+            made |= {"private_key": f"PRIVATE {args.name}", "public_key": f"ssh-ed25519 AAAA{args.name}"}
+        if args.typ.endswith(":PublicIPAddress"):
+            made["ipAddress"] = "198.51.100.9"
+        made["name"] = inputs.get("virtualNetworkName", inputs.get("resourceGroupName"))
+        own = GROUP if args.typ.endswith(":ResourceGroup") else f"{GROUP}/{args.typ}/{args.name}"
+        return own, made
+
+    def call(self, args: mocks.MockCallArgs) -> NoReturn:
+        raise AssertionError(f"{args.token} was called")
+
+
+class Monitor(mocks.MockMonitor):
+    """Keeps the options too, which mocks are not shown."""
+
+    def __init__(self, engine: Engine) -> None:
+        super().__init__(engine)
+        self.options: dict[str, Any] = {}
+
+    def RegisterResource(self, request: Any) -> Any:
+        self.options[f"{request.type} {request.name}"] = {
+            "ignoreChanges": list(request.ignoreChanges),
+            "replaceOnChanges": list(request.replaceOnChanges),
+            "additionalSecretOutputs": list(request.additionalSecretOutputs),
+            "retainOnDelete": request.retainOnDelete,
+            "parent": request.parent.rpartition("::")[2],
+        }
+        return super().RegisterResource(request)  # type: ignore[no-untyped-call]
+
+
+def plain(value: Any) -> Any:
+    """The value without marks of secrecy, whole numbers as such."""
+    value = rpc.unwrap_rpc_secret(value)
+    if isinstance(value, Mapping):
+        return {key: plain(part) for key, part in sorted(value.items())}
+    if isinstance(value, list):
+        return [plain(part) for part in value]
+    return int(value) if isinstance(value, float) else value
+
+
+def record(settings: dict[str, str]) -> dict[str, Any]:
+    """What the cluster of these settings asks for."""
+    config = parse({f"ranklift:{key}": value for key, value in settings.items()})
+    engine = Engine()
+    monitor = Monitor(engine)
+    mocks.set_mocks(engine, project="ranklift", stack=STACK, monitor=monitor)
+    outputs: dict[str, Any] = {}
+    secrets: list[str] = []
+
+    @pulumi.runtime.test  # type: ignore[untyped-decorator]
+    def program() -> pulumi.Output[None]:
+        async def look(given: dict[str, pulumi.Input[object]]) -> None:
+            for key, value in given.items():
+                output = pulumi.Output.from_input(value)
+                outputs[key] = await output.future()
+                if await output.is_secret():
+                    secrets.append(key)
+
+        return pulumi.Output.from_input(look(TrainingCluster(STACK, config).outputs))
+
+    program()
+    resources = dict(sorted(engine.resources.items()))
+    return {"resources": resources, "options": monitor.options, "outputs": outputs, "secrets": secrets}
+
+
+if __name__ == "__main__":
+    print(json.dumps({name: record(settings) for name, settings in json.load(sys.stdin).items()}))  # noqa: T201
