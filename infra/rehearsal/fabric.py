@@ -3,7 +3,8 @@
 It is the first process (PID 1) of the network's PID namespace, so that the kernel ends every node with it.
 The rehearsal daemon talks to it over an inherited ``SOCK_SEQPACKET`` pair, a JSON object a packet:
 ``{"id", "op", ...}`` is answered by ``{"id", "result"}`` or ``{"id", "error"}``; listening sockets come along
-as file descriptors. End of file there is the end of the network. Standard library only, started by :mod:`infra.rehearsal.nodes`.
+as file descriptors. End of file there is the end of the network. Standard library only, started by
+:mod:`infra.rehearsal.switchboard`.
 """
 
 from __future__ import annotations

@@ -83,10 +83,9 @@ def start(project: Path, nodes_limit: int | None = None) -> Started:
     lock = folder.lock()
     if lock is None:
         record = folder.record()
-        pid = record.pid if record is not None else None
-        raise InputError(
-            "rehearsal", pid, "runs in this project already", "use it, or run fab rehearsal.stop"
-        )
+        who = f"process {record.pid}" if record is not None else "about to be ready"
+        problem = f"one runs in {folder.project} already ({who})"
+        raise InputError("rehearsal", None, problem, "use it, or run fab rehearsal.stop")
     try:
         cleaned = _clean(folder)
         folder.root.mkdir(mode=0o700)
