@@ -44,6 +44,8 @@ def command(
         @functools.wraps(function)
         def body(context: Context, *arguments: Any, **keywords: Any) -> None:
             try:
+                for given in options.get("positional", ()):
+                    _refuse_option(name, given, str(keywords.get(given, "")))
                 function(context, *arguments, **keywords)
             except InputError as error:
                 raise _ended(error, 2) from None
@@ -67,6 +69,18 @@ def command(
         return Task(body, name=name, help={**known, **(help or {})}, **options)
 
     return decorate
+
+
+def _refuse_option(task: str, argument: str, value: str) -> None:
+    """Invoke takes whatever stands where an argument is due, ``--help`` and misspelt options included."""
+    if value in ("--help", "-h"):
+        from fabric.main import program
+
+        called = next(n for n, word in enumerate(sys.argv) if n and word.rpartition(".")[2] == task)
+        program.run([*sys.argv[:called], "--help", sys.argv[called]])
+    if value.startswith("-"):
+        remedy = f"give {argument} first, and see `fab {task} --help`"
+        raise InputError(argument, value, "looks like an option, and the task has none of that name", remedy)
 
 
 def open_from(context: Context, stack: str | None) -> Stack:

@@ -6,10 +6,12 @@ import json
 import re
 import tempfile
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import PurePosixPath
 
 from infra.inventory import Inventory, Node
 from launch.errors import InputError, ManyNodesError
-from launch.events import Event, LogLine, Reader
+from launch.events import Event, JobState, LogLine, Reader
 from launch.host import Host
 from launch.remote import protocol
 from launch.remote.records import StreamReader
@@ -17,7 +19,7 @@ from playbooks import render
 from playbooks.fanout import fan_out
 from playbooks.project import Stack
 
-__all__ = ["Shown", "find_head", "remember", "show_so_far"]
+__all__ = ["Place", "Shown", "end", "find_job", "remember", "show_so_far"]
 
 STEP_S = 30.0
 _JOB = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -37,42 +39,69 @@ class Shown:
                 render.log(event.rank, event.node, text, event.stream, to_stderr=self._to_stderr)
             return
         state = event.state
-        reason = f": {state.reason}" if state.reason else ""
-        render.progress(f"job {state.job} {state.state}{reason}")
+        if not state.is_terminal or state.state == "SUCCEEDED":  # else the error will say it
+            reason = f": {state.reason}" if state.reason else ""
+            render.progress(f"job {state.job} {state.state}{reason}")
 
 
-def remember(stack: Stack, job: str, head: str) -> None:
-    """Notes which node has the job, so that later commands need not ask all of them."""
+def end(state: JobState) -> None:
+    """Ends the command as the job ended: the first failing rank's last lines, and its exit status.
+
+    Raises :class:`~launch.errors.JobFailed` unless the job succeeded.
+    """
+    failure = state.failure
+    if state.is_terminal and failure is not None and failure.last_lines:
+        who = "the launcher" if failure.rank is None else f"rank {failure.rank}"
+        where = f" on {failure.node}" if failure.node else ""
+        render.progress(f"last lines of {who}{where}:")
+        for line in failure.last_lines:
+            render.progress(f"  {line}")
+    state.check()
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a job is kept, and which version of the node code it runs under."""
+
+    head: Node
+    remote: str
+    """Id of the node code: a job is asked after with the version that started it, whatever is installed now."""
+
+
+def remember(stack: Stack, job: str, head: str, remote: str) -> None:
+    """Notes where the job is, so that later commands need not ask every node."""
     folder = stack.folder / "jobs"
     folder.mkdir(mode=0o700, exist_ok=True)
-    (folder / job).write_text(head + "\n")
+    (folder / f"{job}.json").write_text(json.dumps({"head": head, "remote": remote}) + "\n")
 
 
-def find_head(stack: Stack, inventory: Inventory, job: str) -> Node:
-    """The node that has the job: as noted when it was launched from here, else by asking every node.
+def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
+    """Where the job is: as noted when it was launched from here, else by asking every node.
 
     Raises :class:`~launch.errors.InputError` when none has it.
     """
     if _JOB.fullmatch(job) is None:
         raise InputError("job", job, "is no job's id", "see `fab jobs`")
     by_name = {node.name: node for node in inventory.nodes}
-    note = stack.folder / "jobs" / job
-    if note.exists() and (noted := note.read_text().strip()) in by_name:
-        return by_name[noted]
+    note = stack.folder / "jobs" / f"{job}.json"
+    if note.exists():
+        noted = json.loads(note.read_text())
+        if noted["head"] in by_name:
+            return Place(by_name[noted["head"]], noted["remote"])
     from playbooks.connections import Cluster
 
     with Cluster(inventory, stack.folder) as cluster:
 
-        def has(name: str) -> bool:
+        def ask(name: str) -> bytes:
             with cluster.host(by_name[name]) as host:
-                found = host.run(["test", "-e", f".ranklift/jobs/{job}/job.json"], timeout=STEP_S)
-            return found.exit_status == 0
+                return host.run(["cat", f".ranklift/jobs/{job}/job.json"], timeout=STEP_S).stdout
 
-        answers = fan_out(has, by_name, what="looking for the job", timeout=STEP_S + 1)
+        answers = fan_out(ask, by_name, what="looking for the job", timeout=STEP_S + 1)
     for name, answer in answers.items():
-        if answer is True:
-            remember(stack, job, name)
-            return by_name[name]
+        if isinstance(answer, bytes) and answer:
+            remote = PurePosixPath(json.loads(answer)["remote"]).name
+            remember(stack, job, name, remote)
+            return Place(by_name[name], remote)
     if any(isinstance(answer, Exception) for answer in answers.values()):
         # It may be on one of those.
         raise ManyNodesError(f"looking for job {job}", answers)

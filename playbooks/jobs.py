@@ -13,11 +13,13 @@ from launch.events import JobState
 from playbooks import render
 from playbooks.command import choose_nodes, command, open_from
 from playbooks.fanout import fan_out
-from playbooks.joblog import STEP_S, Shown, find_head, show_so_far
+from playbooks.joblog import STEP_S, Shown, end, find_job, show_so_far
 from playbooks.nodes import explained
 
 __all__ = ["cancel", "collect", "jobs", "logs"]
 
+_VERSIONS = ["sh", "-c", "test -d .ranklift/jobs && ls -t .ranklift/remote"]
+"""Which versions of the node code a node with jobs has, newest first."""
 _HELP = {"job": "the job's id, as launch and `fab jobs` show it"}
 
 
@@ -31,18 +33,17 @@ def jobs(context: Context, nodes: str | None = None, stack: str | None = None, j
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     by_name = {node.name: node for node in choose_nodes(inventory, nodes)}
-    remote = remote_code()[0]
+    current = remote_code()[0]
     with Cluster(inventory, chosen.folder) as cluster:
 
         def ask(name: str) -> list[JobState]:
             with cluster.host(by_name[name]) as host:
-                # A node that was never a head has no node code to ask either.
-                if host.run(["test", "-d", ".ranklift/jobs"], timeout=STEP_S).exit_status != 0:
+                present = host.run(_VERSIONS, timeout=STEP_S).stdout.decode().split()
+                if not present:  # nothing was ever launched there
                     return []
-                return list_jobs(host, remote=remote)
+                return list_jobs(host, remote=current if current in present else present[0])
 
         answers = fan_out(ask, by_name, what="listing its jobs", timeout=2 * STEP_S)
-    # A node that only took part has the job's folder too, under the head's name for it.
     found = {state.job: state for a in answers.values() if isinstance(a, list) for state in a}
     rows = sorted(found.values(), key=lambda state: state.created)
     if json:
@@ -83,37 +84,35 @@ def logs(
 ) -> None:
     """Shows what a job's ranks have said, each line with its rank and node."""
     from launch.client import follow as watch
-    from launch.push import remote_code
     from playbooks.connections import Cluster
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    head = find_head(chosen, inventory, job)
+    place = find_job(chosen, inventory, job)
     with Cluster(inventory, chosen.folder) as cluster:
-        host = cluster.host(head)
+        host = cluster.host(place.head)
         if not follow:
             show_so_far(job, host, Shown(rank))
             return
         try:
-            state = watch(job, host, Shown(rank), remote=remote_code()[0])
+            state = watch(job, host, Shown(rank), remote=place.remote)
         except KeyboardInterrupt:
             render.progress(f"\njob {job} goes on; cancel it with: fab cancel {job} --stack {chosen.name}")
             raise Exit(code=130) from None
-    state.check()
+    end(state)
 
 
 @command("cancel", example="fab cancel train-20260301-090507-0f3a", help=_HELP, positional=["job"])
 def cancel(context: Context, job: str, stack: str | None = None, json: bool = False) -> None:
     """Ends a job on all its nodes; one that has ended stays as it is."""
-    from launch.client import cancel as end
-    from launch.push import remote_code
+    from launch.client import cancel as cancel_job
     from playbooks.connections import Cluster
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    head = find_head(chosen, inventory, job)
+    place = find_job(chosen, inventory, job)
     with Cluster(inventory, chosen.folder) as cluster:
-        state = end(job, cluster.host(head), remote=remote_code()[0])
+        state = cancel_job(job, cluster.host(place.head), remote=place.remote)
     if json:
         render.as_json(state)
     else:
@@ -133,14 +132,13 @@ def collect(
 ) -> None:
     """Brings a job's logs and outputs from all its nodes into <into>/<job>/."""
     from launch.client import collect as fetch
-    from launch.push import remote_code
     from playbooks.connections import Cluster
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    head = find_head(chosen, inventory, job)
+    place = find_job(chosen, inventory, job)
     with Cluster(inventory, chosen.folder) as cluster:
-        report = fetch(job, cluster.host(head), Path(into).expanduser(), remote=remote_code()[0])
+        report = fetch(job, cluster.host(place.head), Path(into).expanduser(), remote=place.remote)
     good = [result for result in report.results.values() if not isinstance(result, Exception)]
     if json:
         render.as_json(report)

@@ -16,7 +16,7 @@ from launch.errors import InputError, ManyNodesError
 from launch.nodeset import fold
 from playbooks import render
 from playbooks.command import choose_nodes, command, open_from, seconds
-from playbooks.joblog import Shown, remember
+from playbooks.joblog import Shown, end, remember
 from playbooks.nodes import explained, source_folder
 from playbooks.project import Stack
 
@@ -172,7 +172,7 @@ def _run(
             raise explained(inventory, ManyNodesError("the push before the job", error.results)) from None
         sent = render.amount(report.bytes_sent)
         render.progress(f"snapshot {report.snapshot}: {sent} sent in {report.seconds:.1f} s")
-        remember(stack, job, head.name)
+        remember(stack, job, head.name, PurePosixPath(planned.remote).name)
         if request.detach:
             submit(planned, cluster.host(head))
             if request.json:
@@ -189,7 +189,7 @@ def _run(
             raise Exit(code=130) from None
     if request.json:
         render.as_json(state)
-    state.check()
+    end(state)
 
 
 def _how_to_go_on(stack: Stack, job: str) -> str:

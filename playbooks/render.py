@@ -78,7 +78,8 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     # Spaces at the ends of lines are of use to nobody.
     with console.capture() as captured:
         console.print(drawn)
-    _write(sys.stdout, "\n".join(line.rstrip() for line in captured.get().strip("\n").splitlines()) + "\n")
+    lines = (line.rstrip() for line in captured.get().splitlines())
+    _write(sys.stdout, "".join(f"{line}\n" for line in lines if line))
 
 
 def log(rank: int | None, node: str, text: str, stream: str = "stdout", *, to_stderr: bool = False) -> None:
@@ -151,7 +152,7 @@ def amount(count: float) -> str:
     raise AssertionError
 
 
-def plain(value: Any) -> Any:
+def plain(value: Any) -> Any:  # noqa: PLR0911
     """Records as JSON's own kinds: dataclasses by field, bytes as text, errors as ``{"error": …}``.
 
     >>> plain({"node000000": Completed(0, b"hi", b"")})
@@ -169,7 +170,9 @@ def plain(value: Any) -> Any:
         return [plain(item) for item in value]
     if isinstance(value, bytes):
         return _text(value)
-    return str(value) if isinstance(value, (Path, datetime)) else value
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, Path) else value
 
 
 def _text(data: bytes) -> str:
