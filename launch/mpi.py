@@ -11,6 +11,10 @@ FROM_HOSTS_ON_NO_TREE = 64
 """With so many hosts ssh is started by mpirun alone instead of in a tree, which hangs at odd counts above
 (open-mpi/ompi#4578, #7087); Horovod draws the line at the same place."""
 
+_KILL_AFTER_S = 3
+"""Between mpirun's SIGTERM to the runners, e.g. after MPI_Abort, and its SIGKILL. It always waits that long, and
+runners need less (:data:`launch.remote.runner.ABORT_GRACE`)."""
+
 AGENT = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5"
 
 
@@ -25,17 +29,14 @@ def common_network(addresses: Sequence[str]) -> str:
     return str(ipaddress.ip_network((min(numbers), length), strict=False))
 
 
-def mpirun_argv(
-    major: str, ranks: int, hosts: int, network: str, remote: str, kill_after_s: int
-) -> list[str]:
+def mpirun_argv(major: str, ranks: int, hosts: int, network: str, remote: str) -> list[str]:
     """mpirun's arguments for Open MPI ``major`` (4 or 5); ``{hostfile}`` stands for the file on the head.
 
     mpirun starts one runner per rank and nothing else: what the user runs, its environment and every
     secret go to the runners over a connection of their own. ``remote`` is the folder of the node code
-    under the home folder, which differs from node to node at most in its place. ``kill_after_s`` gives
-    runners time to end their ranks before mpirun ends them.
+    under the home folder, which differs from node to node at most in its place.
 
-    >>> argv = mpirun_argv("4", 8, 64, "10.0.0.0/24", ".ranklift/remote/0123", 5)
+    >>> argv = mpirun_argv("4", 8, 64, "10.0.0.0/24", ".ranklift/remote/0123")
     >>> argv[argv.index("plm_rsh_no_tree_spawn") + 1]
     '1'
     """
@@ -47,6 +48,6 @@ def mpirun_argv(
         argv += [runtime, f"{launcher}_no_tree_spawn", "1", runtime, f"{launcher}_num_concurrent", str(hosts)]
     argv += [runtime, "oob_tcp_if_include" if four else "prte_if_include", network]
     argv += ["--mca", "btl_tcp_if_include", network]
-    argv += [runtime, "odls_base_sigkill_timeout", str(kill_after_s)]
+    argv += [runtime, "odls_base_sigkill_timeout", str(_KILL_AFTER_S)]
     argv += ["-x", "RANKLIFT_SUPERVISOR", "-x", "RANKLIFT_TOKEN"]
     return [*argv, "sh", "-c", f'exec python3 -I -S "$HOME/{remote}" rank']

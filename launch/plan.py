@@ -205,7 +205,7 @@ def plan(
         paths=job_paths(folder),
         hostfile=hostfile_text((node.node.name, len(node.ranks)) for node in placed),
         mpirun={
-            major: mpirun_argv(major, world_size, len(nodes), network, remote_folder, int(spec.grace_s) + 2)
+            major: mpirun_argv(major, world_size, len(nodes), network, remote_folder)
             for major in _OPEN_MPI
             if spec.kind == "mpi"
         },

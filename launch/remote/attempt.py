@@ -28,6 +28,8 @@ but the head's processor is what tires first."""
 _TICK = 0.2
 _SLACK = 4.0
 """Seconds after the grace until runners that have not ended are cut off."""
+_MPIRUN_SLACK = 4.0
+"""Seconds mpirun gets to end after the last runner: it waits 3 s of its own after an MPI_Abort."""
 _SWEEP_S = 10.0
 _LOST = 255
 """The exit status of a rank of which nobody knows how it ended, as ssh gives it."""
@@ -183,6 +185,7 @@ class Attempt:
             if link.open:
                 link.flush()
         self._start_some()
+        self._release()
         now = time.monotonic()
         if now - self._beaten >= protocol.BEAT_PERIOD:
             self._beaten = now
@@ -219,10 +222,22 @@ class Attempt:
         """While ending: past the grace, whatever is still there goes."""
         assert self._stopping is not None  # noqa: S101
         over = now - self._stopping - self.plan["grace_s"]
-        if over > 1 and self._mpirun is not None and self._mpirun.poll() is None:
-            self._mpirun.send_signal(SIGTERM if over < _SLACK - 1 else SIGKILL)
         if over > _SLACK:
+            for link in self._links:
+                if link.open and not link.done:
+                    self._lose(link, "its processes did not end")
+        if over > _SLACK + _MPIRUN_SLACK and self._mpirun is not None and self._mpirun.poll() is None:
+            self._mpirun.send_signal(SIGTERM)
+        if over > _SLACK + 2 * _MPIRUN_SLACK:
             self._cut_off = True
+
+    def _release(self) -> None:
+        """Lets runners go once no process of the job is left: closing their channel is the sign."""
+        still = [link for link in self._links if link.open]
+        everyone = self._stopping is not None or len(self._ended) == len(self._node_of)
+        if still and everyone and all(link.done for link in still):
+            for link in still:
+                self._drop(link)
 
     def _over(self) -> bool:
         if self._cut_off:
@@ -391,7 +406,7 @@ class Attempt:
         if link.open:
             self._selector.unregister(link.reading)
             link.close()
-        if link.process is not None and link.process.poll() is None:
+        if link.process is not None and not link.done and link.process.poll() is None:
             link.process.kill()
 
     def _name(self, link: Link) -> str:
@@ -449,7 +464,11 @@ class Attempt:
                 self._lost.add(link.node)
             self._drop(link)
             if link.process is not None:
-                link.process.wait()
+                try:
+                    link.process.wait(_SLACK)
+                except subprocess.TimeoutExpired:
+                    link.process.kill()
+                    link.process.wait()
         if self._mpirun is not None:
             if self._mpirun.poll() is None:
                 self._mpirun.kill()

@@ -10,6 +10,8 @@ import ctypes
 import os
 import time
 
+import _signal  # type: ignore[import-not-found]
+
 __all__ = [
     "become_subreaper",
     "children_of_job",
@@ -22,7 +24,9 @@ __all__ = [
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-SIGKILL, SIGPIPE, SIGTERM, SIGXFSZ = 9, 13, 15, 25
+SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGXFSZ = 1, 2, 9, 13, 15, 17, 25
+_HANDLED = (SIGHUP, SIGINT, SIGTERM, SIGCHLD)
+_PASSES = 3
 _COMMAND_NOT_EXECUTABLE, _COMMAND_NOT_FOUND = 126, 127
 
 _libc = ctypes.CDLL(None)
@@ -38,18 +42,20 @@ def die_with_parent(signal_number: int) -> None:
     _libc.prctl(_PR_SET_PDEATHSIG, signal_number, 0, 0, 0)
 
 
-def spawn(argv: list[str], env: dict[str, str], cwd: str, restore_signal: object) -> tuple[int, int, int]:
+def spawn(argv: list[str], env: dict[str, str], cwd: str) -> tuple[int, int, int]:
     """Starts ``argv`` in a session of its own; gives its pid and the read ends of its stdout and stderr.
 
     The command is looked up in the new environment's PATH. What cannot be started says so on its own
-    stderr and ends with 127 (not found) or 126, as under a shell. ``restore_signal(number)`` puts a
-    signal back to its default in the child: the interpreter ignores SIGPIPE, ranks must not.
+    stderr and ends with 127 (not found) or 126, as under a shell. Signals are held back until the child has
+    given up this process's handlers, or one that came before exec would be swallowed by them.
     """
     parent = os.getpid()
     out_read, out_write = os.pipe()
     err_read, err_write = os.pipe()
+    held_back = _signal.pthread_sigmask(_signal.SIG_BLOCK, _HANDLED)
     pid = os.fork()
     if pid:
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, held_back)
         os.close(out_write)
         os.close(err_write)
         os.set_blocking(out_read, False)
@@ -65,8 +71,9 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str, restore_signal: object
         os.dup2(null, 0)
         os.dup2(out_write, 1)
         os.dup2(err_write, 2)
-        for number in (SIGPIPE, SIGXFSZ):
-            restore_signal(number)  # type: ignore[operator]
+        for number in (*_HANDLED, SIGPIPE, SIGXFSZ):
+            _signal.signal(number, _signal.SIG_DFL)
+        _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
         os.chdir(cwd)
         os.execvpe(argv[0], argv, env)  # noqa: S606  an argv, no shell
     except OSError as error:
@@ -108,11 +115,19 @@ def descendants(root: int) -> list[int]:
 
 
 def signal_descendants(number: int) -> list[int]:
-    """Sends the signal to everything below this process; gives the pids that were there."""
-    pids = descendants(os.getpid())
-    for pid in pids:
-        kill(pid, number)
-    return pids
+    """Sends the signal once to everything below this process; gives the pids that were there.
+
+    It looks again for what was forked between listing and signalling.
+    """
+    told: list[int] = []
+    for _ in range(_PASSES):
+        new = [pid for pid in descendants(os.getpid()) if pid not in told]
+        if not new:
+            break
+        for pid in new:
+            kill(pid, number)
+        told += new
+    return told
 
 
 def end_descendants(seconds: float) -> list[int]:

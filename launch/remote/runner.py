@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 import _signal  # type: ignore[import-not-found]
 import _socket
 from launch.remote import processes, protocol, workplace
-from launch.remote.processes import SIGKILL, SIGTERM
+from launch.remote.processes import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -36,7 +36,9 @@ _LEFTOVER_GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL for processes that outlive their rank."""
 _DIE_WITHIN = 5.0
 """Seconds after SIGKILL until a process counts as unkillable (stuck in the kernel)."""
-_SIGCHLD, _SIGHUP, _SIGINT, _SIGPIPE = 17, 1, 2, 13
+ABORT_GRACE = 2.0
+"""Seconds between SIGTERM and SIGKILL when a signal to the runner itself is the reason: mpirun's own SIGKILL
+comes 3 s after its SIGTERM and would leave the ranks' orphans behind."""
 _TICK_MS = 250
 
 
@@ -66,7 +68,7 @@ class Runner:
         for end in (self._wake, wake, channel_in, channel_out):
             os.set_blocking(end, False)
         _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        for number in (_SIGCHLD, _SIGHUP, _SIGINT, SIGTERM):
+        for number in (SIGCHLD, SIGHUP, SIGINT, SIGTERM):
             _signal.signal(number, self._on_signal)
 
     def hello(self, fields: dict[str, Any]) -> None:
@@ -74,30 +76,34 @@ class Runner:
         self._send(protocol.HELLO, fields)
 
     def run(self) -> int:
-        """Waits for the SPEC, runs its ranks to their end; gives the worst rank's exit status."""
+        """Waits for the SPEC and runs its ranks to their end; gives 0 however they ended.
+
+        How they ended is told on the channel. mpirun would end the other ranks by its own lights if it saw a
+        runner end early or badly, so runners leave when the supervisor closes the channel, all at once.
+        """
         held: list[int] = []
         while not self.ranks:
             spec = self._wait_for_spec()
-            if spec is None:
-                return 1
+            if spec is None or self._stopped:
+                self._send(protocol.DONE, {"left": []})
+                return self._leave()
             self._grace = spec["grace_ms"] / 1000
             try:
                 held = workplace.take_slots(spec)
                 self._start(spec)
             except workplace.SlotsTaken as taken:
                 self._send(protocol.BUSY, {"slots": taken.slots, "holders": taken.holders})
-                return self._leave(1)
+                return self._leave()
             except OSError as error:
                 self._send(protocol.FAILED, {"reason": str(error)})
-                return self._leave(1)
+                return self._leave()
         while any(rank.status is None for rank in self.ranks):
             self._turn(_TICK_MS)
         left = self._end_leftovers()
         self._send(protocol.DONE, {"left": left})
         for slot in held:
             os.close(slot)
-        statuses = [rank.status or 0 for rank in self.ranks]
-        return self._leave(next((status for status in statuses if status), 0))
+        return self._leave()
 
     def _wait_for_spec(self) -> dict[str, Any] | None:
         while self._tethered and not self._stopped:
@@ -118,7 +124,7 @@ class Runner:
             env = workplace.environment(spec, given, os.environ)
             argv = workplace.expand(spec["argv"], spec["expand"], env)
             log = workplace.open_log(folder, number)
-            pid, out, err = processes.spawn(argv, env, workplace.full(spec["cwd"]), _default_signal)
+            pid, out, err = processes.spawn(argv, env, workplace.full(spec["cwd"]))
             self.ranks.append(_Rank(number, pid, {out: 1, err: 2}, log))
         self._send(protocol.STARTED, {"pids": [rank.pid for rank in self.ranks]})
 
@@ -224,8 +230,8 @@ class Runner:
                 processes.signal_descendants(SIGTERM)
 
     def _on_signal(self, number: int, _frame: object) -> None:
-        if number != _SIGCHLD:
-            self.stop(self._grace)
+        if number != SIGCHLD:
+            self.stop(min(self._grace, ABORT_GRACE))
 
     def _end_leftovers(self) -> list[int]:
         """After the ranks ended: ends what they left behind and passes on its last words."""
@@ -239,12 +245,11 @@ class Runner:
             self._turn(20)
         return left
 
-    def _leave(self, status: int) -> int:
-        """Sends what is still to be sent, within the tether's length, then gives ``status``."""
-        until = time.monotonic() + protocol.TETHER
-        while self._outgoing and self._tethered and time.monotonic() < until:
+    def _leave(self) -> int:
+        """Sends what is still to be sent and waits for the channel's end."""
+        while self._tethered:
             self._turn(_TICK_MS)
-        return status
+        return 0
 
     def _send(self, kind: bytes, fields: dict[str, Any]) -> None:
         self._send_raw(protocol.frame(kind, protocol.pack(fields)))
@@ -266,10 +271,6 @@ class Runner:
             del self._outgoing[:sent]
         if not self._tethered:
             self._outgoing.clear()
-
-
-def _default_signal(number: int) -> None:
-    _signal.signal(number, _signal.SIG_DFL)
 
 
 def run_node() -> int:
