@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from aiohttp import web
@@ -32,8 +33,16 @@ def make_app(machines: Machines, subscription_id: str, faults: Faults | None = N
     app = web.Application(middlewares=[_answers])
     app[SUBSCRIPTION] = Subscription(subscription_id, machines, faults)
     app.router.add_route("*", "/{tail:.*}", _dispatch)
+    app.cleanup_ctx.append(_warm)
     app.on_cleanup.append(_close)
     return app
+
+
+async def _warm(_: web.Application) -> AsyncIterator[None]:
+    # Microsoft's models take seconds to import; the first request must not wait for them, nor the start.
+    imported = asyncio.gather(*(asyncio.to_thread(lambda kind: kind.model, kind) for kind in KINDS.values()))
+    yield
+    await imported
 
 
 async def _close(app: web.Application) -> None:
