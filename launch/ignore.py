@@ -10,35 +10,30 @@ What git knows beside the files of the tree is not asked: a tracked file that a 
 
 from __future__ import annotations
 
+import os
 import re
+import string
 from dataclasses import dataclass
 from pathlib import Path
 
-from pathspec import GitIgnoreSpec
-from pathspec.patterns.gitignore import GitIgnorePatternError
-
-from launch.errors import InputError
-
-__all__ = ["IGNORE_FILES", "Rules"]
+__all__ = ["IGNORE_FILES", "Rules", "read_rules"]
 
 IGNORE_FILES = (".gitignore", ".ranklift-ignore")
 """In the order they are read: of two rules that match, the later one decides."""
-
-_DIRECTORY = "(?P<ps_d>/)"
-"""How pathspec marks, in its expressions, the slash that ends a matched directory."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Rule:
     ignores: bool
-    pattern: re.Pattern[str]
     directories_only: bool
+    anywhere: bool
+    """Holds for the name at any depth; otherwise for the whole path from the ignore file's folder."""
+    pattern: re.Pattern[str]
 
     def matches(self, path: str, is_directory: bool) -> bool:
-        """Whether the rule matches this very entry; a match of one of its parents does not count."""
-        if not self.directories_only:
-            return self.pattern.match(path) is not None
-        return is_directory and self.pattern.match(path) is not None
+        if self.directories_only and not is_directory:
+            return False
+        return self.pattern.fullmatch(path.rpartition("/")[2] if self.anywhere else path) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,19 +49,17 @@ class Rules:
     """Folders with ignore files, outermost first, each path ending in a slash or empty, with their rules."""
 
     def within(self, folder: str, texts: dict[str, bytes]) -> Rules:
-        """The rules below ``folder``, whose ignore files have these contents.
-
-        Raises :class:`~launch.errors.InputError` for a rule that git would not understand either.
-        """
+        """The rules below ``folder``, whose ignore files have these contents."""
         rules: list[_Rule] = []
-        prefix = f"{folder}/" if folder else ""
+        prefix = os.fsencode(f"{folder}/").decode("latin-1") if folder else ""
         for name in IGNORE_FILES:
             if name in texts:
-                rules += _read(prefix + name, texts[name])
+                rules += _read(texts[name])
         return Rules((*self.levels, (prefix, tuple(reversed(rules))))) if rules else self
 
     def ignored(self, path: str, is_directory: bool) -> bool:
         """Whether the entry at ``path`` (from the root, with slashes) is left out."""
+        path = path if path.isascii() else os.fsencode(path).decode("latin-1")  # git compares bytes
         for prefix, rules in reversed(self.levels):
             below = path[len(prefix) :]
             for rule in rules:
@@ -81,26 +74,91 @@ def read_rules(rules: Rules, root: Path, folder: str, names: set[str]) -> Rules:
     return rules.within(folder, texts) if texts else rules
 
 
-def _read(name: str, text: bytes) -> list[_Rule]:
-    rules = []
-    for number, line in enumerate(text.removeprefix(b"\xef\xbb\xbf").split(b"\n"), start=1):
-        shown = line.decode("utf-8", "surrogateescape")
-        try:
-            patterns = GitIgnoreSpec.from_lines([shown]).patterns
-        except GitIgnorePatternError:
-            raise InputError(
-                f"{name}:{number}", shown, "this ignore rule is not valid", "mend or remove the line"
-            ) from None
-        for pattern in patterns:
-            if pattern.include is not None and pattern.regex is not None:
-                rules.append(_exact(pattern.include, pattern.regex.pattern))
-    return rules
+def _read(text: bytes) -> list[_Rule]:
+    lines = text.removeprefix(b"\xef\xbb\xbf").decode("latin-1").split("\n")
+    return [rule for line in lines if (rule := _rule(line)) is not None]
 
 
-def _exact(ignores: bool, expression: str) -> _Rule:
-    directories_only = expression.endswith(_DIRECTORY)
-    if directories_only:
-        expression = expression.removesuffix(_DIRECTORY) + r"\Z"
-    elif expression.endswith(f"(?:{_DIRECTORY}|$)"):
-        expression = expression.removesuffix(f"(?:{_DIRECTORY}|$)") + r"\Z"
-    return _Rule(ignores, re.compile(expression, re.DOTALL), directories_only)
+def _rule(line: str) -> _Rule | None:
+    if line.startswith("#"):
+        return None
+    line = re.sub(r"(?<!\\) +\Z", "", line)
+    negated = line.startswith("!")
+    line = line[negated:]
+    directories_only = line.endswith("/")
+    line = line[: len(line) - directories_only]
+    if not line:
+        return None
+    expression = _expression(line.removeprefix("/"))
+    if expression is None:
+        return None
+    return _Rule(not negated, directories_only, "/" not in line, re.compile(expression, re.DOTALL))
+
+
+_CLASSES = {
+    "alnum": string.ascii_letters + string.digits,
+    "alpha": string.ascii_letters,
+    "blank": " \t",
+    "digit": string.digits,
+    "lower": string.ascii_lowercase,
+    "punct": string.punctuation,
+    "space": string.whitespace,
+    "upper": string.ascii_uppercase,
+    "xdigit": string.hexdigits,
+}
+
+_TOKEN = re.compile(
+    r"""(?P<below>(?:(?<=/)|\A)\*\*/)            # **/ : any folders, or none
+      | (?P<inside>(?:(?<=/)|\A)\*\*\Z)          # /** : everything inside
+      | (?P<many>\*+) | (?P<one>\?)
+      | \[(?P<not>[!^]?)(?P<set>\]?+(?:\[:[a-z]+:\]|\\.|[^]\\])*+)\]
+      | \\(?P<escaped>.) | (?P<plain>[^\\[])""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _expression(pattern: str) -> str | None:
+    """The regular expression for a pattern; ``None`` when no path can match it (an open bracket, say)."""
+    parts, position = [], 0
+    while position < len(pattern):
+        token = _TOKEN.match(pattern, position)
+        if token is None:
+            return None
+        position = token.end()
+        if token["below"]:
+            parts.append("(?:.*/)?")
+        elif token["inside"]:
+            parts.append(".*")
+        elif token["many"]:
+            parts.append("[^/]*")
+        elif token["one"]:
+            parts.append("[^/]")
+        elif token["set"] is not None:
+            parts.append(_one_of(token["set"], bool(token["not"])))
+        else:
+            parts.append(re.escape(token["escaped"] or token["plain"]))
+    return "".join(parts)
+
+
+_MEMBER = re.compile(
+    r"""\[:(?P<name>[a-z]+):\]
+      | (?:\\(?P<low_escaped>.)|(?P<low>.))-(?:\\(?P<high_escaped>.)|(?P<high>.))
+      | \\(?P<escaped>.) | (?P<plain>.)""",
+    re.VERBOSE | re.DOTALL,
+)
+
+
+def _one_of(text: str, negated: bool) -> str:
+    members: set[str] = set()
+    for member in _MEMBER.finditer(text):
+        if member["name"]:
+            members.update(_CLASSES.get(member["name"], ""))
+        elif low := member["low_escaped"] or member["low"]:
+            high = member["high_escaped"] or member["high"]
+            members.update(map(chr, range(ord(low), ord(high) + 1)))
+        else:
+            members.add(member["escaped"] or member["plain"])
+    if negated:
+        members = set(map(chr, range(256))) - members
+    members.discard("/")
+    return f"[{re.escape(''.join(sorted(members)))}]" if members else "(?!)"
