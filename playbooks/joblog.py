@@ -65,7 +65,7 @@ class Place:
 
     head: Node
     remote: str
-    """Id of the node code: a job is asked after with the version that started it, whatever is installed now."""
+    """Id of the node code: a job is asked after with the version that started it."""
 
 
 def remember(stack: Stack, job: str, head: str, remote: str) -> None:

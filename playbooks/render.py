@@ -130,7 +130,7 @@ def age(read_at: float, now: float | None = None) -> str:
     """How old something is, in words.
 
     >>> age(1000.0, 1030.0), age(1000.0, 1000.0 + 7300), age(0.0, 1000000.0)
-    ('30 s', '2 h', '11 days')
+    ('30 s', '2 h', '12 days')
     """
     seconds = max(0.0, (time.time() if now is None else now) - read_at)
     for unit, name in ((86400, "days"), (3600, "h"), (60, "min")):
