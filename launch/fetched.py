@@ -91,7 +91,8 @@ class Fetch:
 
     def _part(self, index: int) -> IO[bytes]:
         if index not in self._parts:
-            self._parts[index] = self._open.enter_context(tempfile.TemporaryFile(dir=self._folder))
+            part = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  the stack closes it
+            self._parts[index] = self._open.enter_context(part)
         return self._parts[index]
 
     def _end(self, index: int, error: str) -> None:

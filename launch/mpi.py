@@ -12,7 +12,7 @@ FROM_HOSTS_ON_NO_TREE = 64
 (open-mpi/ompi#4578, #7087); Horovod draws the line at the same place."""
 
 _KILL_AFTER_S = 3
-"""Between mpirun's SIGTERM to the runners, e.g. after MPI_Abort, and its SIGKILL. It always waits that long, and
+"""Between mpirun's SIGTERM to the runners, e.g. after MPI_Abort, and its SIGKILL. It always waits that long;
 runners need less (:data:`launch.remote.runner.ABORT_GRACE`)."""
 
 AGENT = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5"

@@ -54,7 +54,7 @@ class NodePlan:
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """Everything that will be run. MASTER_PORT and slot numbers are settled on the head when its turn comes."""
+    """Everything that will be run; MASTER_PORT and slot numbers are settled on the head in the job's turn."""
 
     id: str
     spec: JobSpec
@@ -118,7 +118,7 @@ class JobPlan:
             "cwd": self.cwd,
             "argv": list(self.argv),
             "expand": list(EXPANDED),
-            "drop": [] if spec.kind == "mpi" else list(_MPI_VARIABLES),
+            "drop": list(_hidden(spec)),
             "defaults": self.defaults,
             "files": self.files,
             "paths": self.paths,
@@ -181,7 +181,7 @@ def plan(
         )
     argv = _rank_argv(spec)
     if files is not None:
-        _check_script(spec, argv, files)
+        _check_script(argv, files)
     identifier = job_id(spec.name, now or datetime.now(), random)
     placed = _place(spec, nodes)
     world_size = sum(len(node.ranks) for node in placed)
@@ -189,7 +189,7 @@ def plan(
     settings = fabric_settings(size)
     remote_folder = f".ranklift/remote/{remote}"
     network = common_network([node.private_ip for node in nodes])
-    hidden = () if spec.kind == "mpi" else _MPI_VARIABLES
+    hidden = _hidden(spec)
     return JobPlan(
         id=identifier,
         spec=spec,
@@ -212,6 +212,11 @@ def plan(
         start_limit_s=_START_BASE_S + _START_PER_NODE_S * len(nodes),
         nodes=placed,
     )
+
+
+def _hidden(spec: JobSpec) -> tuple[str, ...]:
+    """Beginnings of variables that ranks must not see: Lightning takes a rank with them for one of MPI's."""
+    return () if spec.kind == "mpi" else _MPI_VARIABLES
 
 
 def _place(spec: JobSpec, nodes: Sequence[JobNode]) -> tuple[NodePlan, ...]:
@@ -246,7 +251,7 @@ def _processes_on(spec: JobSpec, node: JobNode) -> int:
             "processes_per_node",
             count,
             f"{node.name} has {node.slots} slots",
-            f"ask for at most {node.slots}, or for nodes of a larger size",
+            f"ask for at most {node.slots}",
         )
     return count
 
@@ -259,21 +264,17 @@ def _rank_argv(spec: JobSpec) -> tuple[str, ...]:
     return spec.command
 
 
-def _check_script(spec: JobSpec, argv: tuple[str, ...], files: Collection[str]) -> None:
+def _check_script(argv: tuple[str, ...], files: Collection[str]) -> None:
     script = _script_of(argv)
     if script is None or PurePosixPath(script).is_absolute():
         return
     if str(PurePosixPath(script)) not in files:
-        raise InputError(
-            "script",
-            script,
-            "is not in the pushed code",
-            "give its path from the folder that is pushed, and see .gitignore",
-        )
+        remedy = "give its path from the folder that is pushed, and see .gitignore"
+        raise InputError("script", script, "is not in the pushed code", remedy)
 
 
 def _script_of(argv: tuple[str, ...]) -> str | None:
-    """The file that a command runs, where that can be told: a script itself, or an interpreter's first argument.
+    """The file a command runs, where that can be told: itself, or an interpreter's first argument.
 
     >>> _script_of(("python3", "-u", "train.py", "x.py")), _script_of(("./run.sh",)), _script_of(("hostname",))
     ('train.py', 'run.sh', None)

@@ -10,9 +10,12 @@ import json
 import os
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launch.remote import jobs, protocol
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 __all__ = ["REFUSED", "main"]
 
@@ -27,30 +30,15 @@ _CANCEL_WITHIN = 30.0
 def main(arguments: list[str]) -> int:
     """Runs one command."""
     what, *rest = arguments or [""]
+    command = _COMMANDS.get(what)
+    if command is None:
+        return _refuse(f"no such command: {what!r}")
     try:
-        if what == "submit":
-            return _submit(follow="--follow" in rest)
-        if what == "follow":
-            return _follow(jobs.Folder(rest[0]), tail=int(rest[1]) if len(rest) > 1 else None)
-        if what == "list":
-            return _answer(jobs.all_jobs())
-        if what == "cancel":
-            return _cancel(jobs.Folder(rest[0]))
-        if what == "sweep":
-            return _sweep(rest[0])
-        if what == "archive":
-            from launch.remote import collect
-
-            return collect.archive(rest[0])
-        if what == "collect":
-            from launch.remote import collect
-
-            return collect.collect(jobs.Folder(rest[0]))
+        return command(*rest)
     except FileNotFoundError as error:
         return _refuse(f"there is no job {rest[0] if rest else ''} on this head ({error.filename})")
     except BrokenPipeError:
         return 0  # whoever followed has gone; the job goes on
-    return _refuse(f"no such command: {what!r}")
 
 
 def _refuse(text: str) -> int:
@@ -69,7 +57,11 @@ def _answer(value: Any) -> int:
     return 0
 
 
-def _submit(follow: bool) -> int:
+def _list() -> int:
+    return _answer(jobs.all_jobs())
+
+
+def _submit(follow: str = "") -> int:
     from launch.remote import supervisor
 
     plan = json.loads(_read_exactly(int(_read_exactly(10))))
@@ -80,7 +72,7 @@ def _submit(follow: bool) -> int:
         return _refuse(f"there is a job {plan['id']} already")
     supervisor.detach(folder, plan)
     _send(protocol.JOB, json.dumps({"job": plan["id"]}).encode())
-    return _follow(folder, tail=None) if follow else 0
+    return _watch(folder, tail=None) if follow else 0
 
 
 def _read_exactly(count: int) -> bytes:
@@ -93,7 +85,11 @@ def _read_exactly(count: int) -> bytes:
     return data
 
 
-def _follow(folder: jobs.Folder, tail: int | None) -> int:
+def _follow(job: str, tail: str = "") -> int:
+    return _watch(jobs.Folder(job), int(tail) if tail else None)
+
+
+def _watch(folder: jobs.Folder, tail: int | None) -> int:
     """Sends the output from its beginning (or its last ``tail`` records) and every state until the last."""
     from collections import deque
 
@@ -128,7 +124,8 @@ def _follow(folder: jobs.Folder, tail: int | None) -> int:
         time.sleep(_POLL)
 
 
-def _cancel(folder: jobs.Folder) -> int:
+def _cancel(job: str) -> int:
+    folder = jobs.Folder(job)
     state = folder.state()
     if state["state"] not in jobs.TERMINAL:
         with open(folder.file("cancel"), "w", encoding="utf-8"):
@@ -151,3 +148,26 @@ def _sweep(job: str) -> int:
         if not left or time.monotonic() > until:
             return 1 if left else 0
         time.sleep(0.05)
+
+
+def _archive(job: str) -> int:
+    from launch.remote import collect
+
+    return collect.archive(job)
+
+
+def _collect(job: str) -> int:
+    from launch.remote import collect
+
+    return collect.collect(jobs.Folder(job))
+
+
+_COMMANDS: dict[str, Callable[..., int]] = {
+    "archive": _archive,
+    "cancel": _cancel,
+    "collect": _collect,
+    "follow": _follow,
+    "list": _list,
+    "submit": _submit,
+    "sweep": _sweep,
+}

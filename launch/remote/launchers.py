@@ -18,6 +18,7 @@ __all__ = ["CannotLaunch", "Mpi", "archive", "find_mpi", "node_link", "start_mpi
 _MODULES = "/etc/profile.d/modules.sh"
 _VERSION = re.compile(r"\(Open MPI\) (\d+)\.(\S+)")
 _LIMIT_S = 20
+NOT_FOUND = 127
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-T")
 
 
@@ -59,9 +60,8 @@ def find_mpi(known: list[str]) -> Mpi:
     match = _VERSION.search(shown)
     if match is None or match[1] not in known:
         first = shown.strip().splitlines()[0] if shown.strip() else "nothing"
-        raise CannotLaunch(
-            f"mpirun on the head answers {first!r}: Open MPI {' or '.join(known)} is needed, put its bin folder first on PATH"
-        )
+        wanted = f"Open MPI {' or '.join(known)} is needed, put its bin folder first on PATH"
+        raise CannotLaunch(f"mpirun on the head answers {first!r}: {wanted}")
     return Mpi(match[1], f"{match[1]}.{match[2]}", command, env)
 
 
@@ -94,7 +94,7 @@ def start_mpirun(argv: list[str], mpi: Mpi, secrets: Mapping[str, str]) -> subpr
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         start_new_session=True,
-        preexec_fn=lambda: die_with_parent(SIGTERM),
+        preexec_fn=lambda: die_with_parent(SIGTERM),  # noqa: PLW1509  the supervisor has no threads
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,6 @@ from launch.remote import protocol
 
 if TYPE_CHECKING:
     import socket
-    import subprocess
 
 __all__ = ["Link"]
 
@@ -34,7 +34,7 @@ class Link:
         self.process, self.connection = process, connection
         self.ranks: list[int] = []
         self.ended: set[int] = set()
-        self.greeted = self.started = self.done = False
+        self.greeted = self.done = False
         self.open = True
         self.heard = time.monotonic()
         self._decoder = protocol.Decoder()
@@ -100,3 +100,18 @@ class Link:
                         pipe.close()
                     except OSError:
                         continue
+
+    def kill(self) -> None:
+        """Ends the ssh client; its runner notices that its tether is gone."""
+        if self.process is not None and self.process.poll() is None:
+            self.process.kill()
+
+    def wait(self, seconds: float) -> None:
+        """Waits for the ssh client's end, which is made to come after ``seconds``."""
+        if self.process is None:
+            return
+        try:
+            self.process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()

@@ -6,11 +6,11 @@ descendants: they are found by walking /proc, never by name.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
+import contextlib
 import ctypes
 import os
 import time
-
-import _signal  # type: ignore[import-not-found]
 
 __all__ = [
     "become_subreaper",
@@ -174,7 +174,5 @@ def children_of_job(job: str) -> list[int]:
 
 def kill(pid: int, number: int) -> None:
     """Sends the signal, if the process is still there and this user's."""
-    try:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
         os.kill(pid, number)
-    except (ProcessLookupError, PermissionError):
-        pass

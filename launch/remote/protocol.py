@@ -65,7 +65,7 @@ PART = b"P"
 OUTPUT = struct.Struct("!IB")
 """Rank, stream (1 stdout, 2 stderr)."""
 RECORD = struct.Struct("!diiBI")
-"""One record of stream.log: time, rank (-1: the launcher), node index, stream, length of the bytes after it."""
+"""One record of stream.log: time, rank (-1: the launcher), node index, stream, length of what follows."""
 
 BEAT_PERIOD = 4.0
 """Seconds between signs of life, either way."""
@@ -75,6 +75,7 @@ TETHER = 30.0
 """Seconds without any byte from the supervisor after which a runner ends its ranks by itself."""
 
 _HEADER = struct.Struct("!cI")
+_END = ord("e")
 _LIMIT = 64 * 1024 * 1024
 
 
@@ -177,12 +178,12 @@ def _unpack(data: bytes, at: int) -> tuple[Any, int]:
     if kind in (b"l", b"d"):
         items = []
         at += 1
-        while data[at] != 0x65:
+        while data[at] != _END:
             item, at = _unpack(data, at)
             items.append(item)
         if kind == b"l":
             return items, at + 1
-        return dict(zip(items[::2], items[1::2])), at + 1
+        return {items[i]: items[i + 1] for i in range(0, len(items), 2)}, at + 1
     colon = data.index(b":", at)
     end = colon + 1 + int(data[at:colon])
     if end > len(data):

@@ -11,14 +11,14 @@ starting the interpreter does.
 
 from __future__ import annotations
 
+import _signal  # type: ignore[import-not-found]
+import _socket
 import os
 import select
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-import _signal  # type: ignore[import-not-found]
-import _socket
 from launch.remote import processes, protocol, workplace
 from launch.remote.processes import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM
 

@@ -8,9 +8,10 @@ import time
 import traceback
 from typing import Any
 
-from launch.remote import jobs, launchers, turns
-from launch.remote.attempt import Attempt, Outcome
+from launch.remote import jobs, turns
+from launch.remote.attempt import Attempt
 from launch.remote.records import StreamWriter
+from launch.remote.verdict import CANCELLED, LOST_RANK, Outcome
 
 __all__ = ["detach", "supervise"]
 
@@ -89,7 +90,7 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
             if turn is None:
                 turn = _wait(folder, plan)
                 if turn is None:
-                    outcome = Outcome("CANCELLED", 130, "cancelled before its turn came")
+                    outcome = Outcome("CANCELLED", CANCELLED, "cancelled before its turn came")
                     break
                 _starting(folder, state, turn)
             attempt = Attempt(folder, plan, turn, stream, lambda: _running(folder, state))
@@ -102,7 +103,7 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
                 time.sleep(_BUSY_PAUSE)
     except Exception as error:  # noqa: BLE001  whatever it is, the job must not stay RUNNING for ever
         traceback.print_exc()
-        outcome = Outcome("FAILED", 255, f"the supervisor failed: {error!r}")
+        outcome = Outcome("FAILED", LOST_RANK, f"the supervisor failed: {error!r}")
     turns.leave(plan["id"])
     state.update(
         state=outcome.state,

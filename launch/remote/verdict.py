@@ -1,0 +1,88 @@
+"""How a job ended, in the words the user reads."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from launch.remote.records import LAUNCHER, StreamWriter, last_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = [
+    "CANCELLED",
+    "LOST_RANK",
+    "TIMED_OUT",
+    "Outcome",
+    "judge",
+    "lost_node",
+    "misplaced_rank",
+    "rank_failed",
+]
+
+LOST_RANK = 255
+"""The exit status of a rank of which nobody knows how it ended, as ssh gives it."""
+TIMED_OUT = 124
+"""As timeout(1) gives it."""
+CANCELLED = 130
+"""As a shell gives it after Ctrl-C."""
+_SIGNALLED = 128
+
+
+class Outcome:
+    """How a job ended; ``failure`` names the first failing rank, its node and its last lines."""
+
+    def __init__(
+        self, state: str, exit_status: int, reason: str, failure: dict[str, Any] | None = None
+    ) -> None:
+        self.state, self.exit_status, self.reason, self.failure = state, exit_status, reason, failure
+
+
+def _failed(status: int, reason: str, rank: int | None, node: str | None, words: list[str]) -> Outcome:
+    failure = {"rank": rank, "node": node, "status": status, "last_lines": words}
+    return Outcome("FAILED", status, reason, failure)
+
+
+def rank_failed(stream: StreamWriter, rank: int, index: int, name: str, status: int) -> Outcome:
+    """A rank ended badly by itself: its status is the job's."""
+    what = f"ended with exit status {status}"
+    if status > _SIGNALLED:
+        what = f"was ended by signal {status - _SIGNALLED}"
+    words = last_lines(stream.tails.get((rank, index), b""))
+    return _failed(status, f"rank {rank} on {name} {what}", rank, name, words)
+
+
+def lost_node(stream: StreamWriter, ranks: list[int], index: int, name: str, why: str) -> Outcome:
+    """A runner fell silent or went away before its ranks' ends were known."""
+    said = last_lines(stream.tails.get((ranks[0], index), b"")) if ranks else []
+    numbers = ", ".join(map(str, ranks))
+    return _failed(
+        LOST_RANK, f"{name} (rank {numbers}) is lost: {why}", ranks[0] if ranks else None, name, said
+    )
+
+
+def misplaced_rank(rank: int, where: str, local_there: int, planned: str, local: int) -> Outcome:
+    """mpirun numbered ranks otherwise than the plan: everything that was told to ranks would be wrong."""
+    reason = f"mpirun put rank {rank} on {where} as its local rank {local_there}, "
+    reason += f"the plan has it on {planned} as local rank {local}"
+    return _failed(LOST_RANK, reason, rank, where, [])
+
+
+def judge(
+    stream: StreamWriter, ranks: Iterable[int], ended: Mapping[int, int], mpirun_status: int | None
+) -> Outcome:
+    """The outcome when no rank failed by itself: good only if every rank ended with 0, and mpirun too.
+
+    After MPI_Abort all ranks were stopped, and the status it was given is mpirun's.
+    """
+    total = sorted(ranks)
+    worst = next((status for status in ended.values() if status), 0)
+    missing = [rank for rank in total if rank not in ended]
+    if not (mpirun_status or worst or missing):
+        return Outcome("SUCCEEDED", 0, "")
+    reason = "" if mpirun_status is None else f"mpirun ended with exit status {mpirun_status}"
+    if missing:
+        reason += " and " if reason else ""
+        reason += f"{len(missing)} of {len(total)} ranks never reported their end"
+    words = last_lines(b"".join(tail for (rank, _), tail in stream.tails.items() if rank == LAUNCHER))
+    return _failed(mpirun_status or worst or LOST_RANK, reason, None, None, words)
