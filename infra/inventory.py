@@ -28,6 +28,7 @@ __all__ = [
     "known_hosts_text",
     "load",
     "read_azure",
+    "remove",
     "save",
     "ssh_config_text",
 ]
@@ -216,6 +217,17 @@ def load(folder: Path) -> Inventory:
         raise InputError(
             "inventory", str(path), f"cannot be read ({error})", "run `fab status` to write it anew"
         ) from None
+
+
+def remove(folder: Path) -> None:
+    """Removes what :func:`save` wrote, and the folder unless others keep something in it; may be repeated.
+
+    A rehearsal has its own files in ``.ranklift/rehearsal/``, which is also the folder of its first stack.
+    """
+    for name in (INVENTORY_FILE, SSH_CONFIG_FILE, KNOWN_HOSTS_FILE, KEY_FILE):
+        (folder / name).unlink(missing_ok=True)
+    if folder.is_dir() and not any(folder.iterdir()):
+        folder.rmdir()
 
 
 def ssh_config_text(inventory: Inventory, folder: Path) -> str:

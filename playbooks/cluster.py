@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,13 +10,13 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory, Node
-from launch.errors import HostKeyChanged, InputError, ManyNodesError, NodeUnreachable
+from launch.errors import HostKeyChanged, ManyNodesError, NodeUnreachable
 from playbooks import render
 from playbooks.command import command, open_from, seconds
 from playbooks.fanout import fan_out
 from playbooks.project import Stack
 
-__all__ = ["down", "status", "up", "wait"]
+__all__ = ["NodeStatus", "down", "probe", "status", "up", "wait", "wait_for_nodes"]
 
 PROBE_S = 20.0
 """How long one node may take to answer one question."""
@@ -161,10 +160,7 @@ def down(context: Context, stack: str | None = None, dry_run: bool = False) -> N
     else:
         render.progress(f"there is no stack {chosen.name}: nothing to destroy")
     # Last, because the keys may still be wanted as long as a node is there.
-    shutil.rmtree(chosen.folder, ignore_errors=True)
-    if chosen.folder.exists():
-        remedy = "look who owns it, then run `fab down` again"
-        raise InputError("folder", str(chosen.folder), "cannot be removed", remedy)
+    chosen.forget()
 
 
 def _pulumi(stack: Stack, arguments: Sequence[str]) -> None:

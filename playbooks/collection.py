@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from importlib.util import find_spec
 
 from invoke.collection import Collection
 
-from playbooks import cluster, jobs, launching, nodes
+from playbooks import cluster, jobs, launching, nodes, rehearsal
 
 __all__ = ["make_collection"]
 
@@ -22,6 +20,5 @@ def make_collection() -> Collection:
     for task in (jobs.jobs, jobs.logs, jobs.cancel, jobs.collect):
         ns.add_task(task)
     ns.add_collection(Collection("launch", launching.mpi, launching.torch))
-    if find_spec("playbooks.rehearsal") is not None:
-        ns.add_collection(Collection.from_module(import_module("playbooks.rehearsal"), name="rehearsal"))
+    ns.add_collection(Collection.from_module(rehearsal, name="rehearsal"))
     return ns

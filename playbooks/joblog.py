@@ -70,9 +70,8 @@ class Place:
 
 def remember(stack: Stack, job: str, head: str, remote: str) -> None:
     """Notes where the job is, so that later commands need not ask every node."""
-    folder = stack.folder / "jobs"
-    folder.mkdir(mode=0o700, exist_ok=True)
-    (folder / f"{job}.json").write_text(json.dumps({"head": head, "remote": remote}) + "\n")
+    stack.jobs.mkdir(mode=0o700, exist_ok=True)
+    (stack.jobs / f"{job}.json").write_text(json.dumps({"head": head, "remote": remote}) + "\n")
 
 
 def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
@@ -83,7 +82,7 @@ def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
     if _JOB.fullmatch(job) is None:
         raise InputError("job", job, "is no job's id", "see `fab jobs`")
     by_name = {node.name: node for node in inventory.nodes}
-    note = stack.folder / "jobs" / f"{job}.json"
+    note = stack.jobs / f"{job}.json"
     if note.exists():
         noted = json.loads(note.read_text())
         if noted["head"] in by_name:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from launch.snapshot import Snapshot
     from launch.spec import JobSpec
 
-__all__ = ["mpi", "torch"]
+__all__ = ["Request", "mpi", "plan_text", "torch", "variables", "words"]
 
 _HELP = {
     "line": "script and arguments, in quotes; paths are relative to what is pushed",
@@ -135,7 +135,7 @@ def _launch(context: Context, request: Request, how: str) -> None:
     stack = open_from(context, request.stack)
     inventory = stack.saved()
     nodes = choose_nodes(inventory, request.nodes)
-    snapshot = plan_snapshot(source_folder(request.source), stack.folder / "hashes.json")
+    snapshot = plan_snapshot(source_folder(request.source), stack.hashes)
     planned = plan(
         _spec(request, how, nodes, snapshot.id),
         [JobNode(node.name, node.private_ip, node.slots) for node in nodes],

@@ -20,7 +20,7 @@ from playbooks.command import choose_nodes, command, open_from, seconds
 from playbooks.fanout import LIMIT, fan_out
 from playbooks.project import Stack
 
-__all__ = ["execute", "push", "ssh"]
+__all__ = ["execute", "explained", "push", "run_on", "source_folder", "ssh"]
 
 
 @command(
@@ -148,7 +148,7 @@ def push(
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     wanted = choose_nodes(inventory, nodes)
-    snapshot = plan_snapshot(source_folder(source), chosen.folder / "hashes.json")
+    snapshot = plan_snapshot(source_folder(source), chosen.hashes)
     if dry_run:
         if json:
             render.as_json({"snapshot": snapshot, "nodes": [node.name for node in wanted]})

@@ -14,7 +14,7 @@ import os
 import re
 import shutil
 import subprocess
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,7 +25,8 @@ __all__ = ["PulumiError", "Stack", "find_project", "is_project", "open_stack"]
 
 PULUMI_QUESTION_S = 60.0
 """How long a question to Pulumi (not an update) may take."""
-_NAME = re.compile(r"[A-Za-z0-9._-]+(?:/[A-Za-z0-9._-]+){0,2}")
+_PART = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
+_NAME = re.compile(rf"{_PART}(?:/{_PART}){{0,2}}")
 
 
 class PulumiError(RankliftError):
@@ -52,6 +53,22 @@ class Stack:
         Raises :class:`~launch.errors.InputError` when none are saved.
         """
         return inventory.load(self.folder)
+
+    @property
+    def hashes(self) -> Path:
+        """Where a push remembers what it has hashed."""
+        return self.folder / "hashes.json"
+
+    @property
+    def jobs(self) -> Path:
+        """Where it is noted which node has which job."""
+        return self.folder / "jobs"
+
+    def forget(self) -> None:
+        """Removes all that is kept of the stack here, keys included; what others put beside it stays."""
+        shutil.rmtree(self.jobs, ignore_errors=True)
+        self.hashes.unlink(missing_ok=True)
+        inventory.remove(self.folder)
 
     def exists(self) -> bool:
         """Whether Pulumi knows the stack."""
@@ -139,36 +156,33 @@ def is_project(folder: Path) -> bool:
 def open_stack(project: Path, flag: str | None) -> Stack:
     """The stack to work on.
 
-    Raises :class:`~launch.errors.InputError` when none is chosen or the name cannot be one.
+    A name that is ``rehearsal`` or begins with ``rehearsal-`` belongs to the rehearsal and never to Azure.
+    Raises :class:`~launch.errors.InputError` when no stack is chosen, the name cannot be one, or it is a
+    rehearsed one and no rehearsal runs.
     """
-    rehearsal = _rehearsal(project)
     own = dict(os.environ)
-    name = flag or os.environ.get("RANKLIFT_STACK")
-    if name:
-        if _NAME.fullmatch(name) is None or set(name) <= {"."}:
-            raise InputError("--stack", name, "is no name of a stack", "see `pulumi stack ls`")
-        return Stack(name, project, own | rehearsal() if _rehearsed(name) else own)
-    for environment in (own, own | rehearsal()):
-        chosen = _selected(project, environment)
-        if chosen is not None:
-            return Stack(chosen, project, own | rehearsal() if _rehearsed(chosen) else environment)
-    remedy = "give --stack NAME, set RANKLIFT_STACK or `pulumi stack select`"
-    raise InputError("--stack", None, "no stack is chosen", remedy)
+    name = flag or os.environ.get("RANKLIFT_STACK") or _selected(project, own)
+    if name is None:
+        try:
+            rehearsed = own | _rehearsal(project)
+        except InputError:
+            rehearsed = own
+        name = _selected(project, rehearsed)
+        if name is None:
+            remedy = "give --stack NAME, set RANKLIFT_STACK or `pulumi stack select`"
+            raise InputError("--stack", None, "no stack is chosen", remedy)
+    if _NAME.fullmatch(name) is None:
+        raise InputError("--stack", name, "is no name of a stack", "see `pulumi stack ls`")
+    last = name.rpartition("/")[2]
+    if last == "rehearsal" or last.startswith("rehearsal-"):
+        return Stack(name, project, own | _rehearsal(project))
+    return Stack(name, project, own)
 
 
-def _rehearsed(name: str) -> bool:
-    return name == "rehearsal" or name.startswith("rehearsal-")
+def _rehearsal(project: Path) -> dict[str, str]:
+    from infra.rehearsal import lifecycle
 
-
-def _rehearsal(project: Path) -> Callable[[], dict[str, str]]:
-    def environment() -> dict[str, str]:
-        if not (project / ".ranklift" / "rehearsal" / "rehearsal.json").exists():
-            return {}
-        from infra.rehearsal import lifecycle
-
-        return lifecycle.environment(project)
-
-    return environment
+    return lifecycle.environment(project)
 
 
 def _selected(project: Path, environment: Mapping[str, str]) -> str | None:

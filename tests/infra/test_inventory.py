@@ -19,6 +19,7 @@ from infra.inventory import (
     known_hosts_text,
     load,
     read_azure,
+    remove,
     save,
     ssh_config_text,
 )
@@ -260,3 +261,15 @@ def test_outputs_by_their_names_and_the_first_missing_one() -> None:
     del answer["slots"]
     with pytest.raises(InputError, match="output slots"):
         StackOutputs.from_json(answer)
+
+
+def test_removing_takes_what_was_saved_and_nothing_else(tmp_path: Path) -> None:
+    folder = tmp_path / "rehearsal"
+    save(INVENTORY, OUTPUTS, folder)
+    (folder / "rehearsal.json").write_text("{}")
+    remove(folder)
+    assert [path.name for path in folder.iterdir()] == ["rehearsal.json"]
+    (folder / "rehearsal.json").unlink()
+    for _ in range(2):
+        remove(folder)
+        assert not folder.exists()

@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import fabric
 import paramiko
 import pytest
 
@@ -117,7 +118,7 @@ def test_a_node_without_a_pin_is_not_even_connected(
     stack: Inventory, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / KNOWN_HOSTS_FILE).write_text("")
-    monkeypatch.setattr(connections.Connection, "open", lambda self: pytest.fail("connected"))
+    monkeypatch.setattr(fabric.Connection, "open", lambda self: pytest.fail("connected"))
     with pytest.raises(HostKeyChanged, match="no host key is pinned"):
         connect(stack, tmp_path)
 

@@ -50,7 +50,12 @@ def test_results_are_told_in_the_order_of_completion_in_the_callers_thread() -> 
         threads.add(threading.current_thread())
 
     waits = {"a": 0.3, "b": 0.0, "c": 0.15}
-    fan_out(lambda node: time.sleep(waits[node]) or waits[node], waits, on_result=tell)
+
+    def wait(node: str) -> float:
+        time.sleep(waits[node])
+        return waits[node]
+
+    fan_out(wait, waits, on_result=tell)
     assert told == ["b", "c", "a"]
     assert threads == {threading.current_thread()}
 

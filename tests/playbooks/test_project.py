@@ -1,0 +1,139 @@
+"""Which project and which stack, and what Pulumi is asked."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from launch.errors import InputError, MissingTool, StepTimeout
+from playbooks import project
+from playbooks.project import PulumiError, Stack, find_project, open_stack
+
+PULUMI_YAML = "name: ranklift\nruntime: python\nmain: infra\n"
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    made = tmp_path / "ranklift"
+    made.mkdir()
+    (made / "Pulumi.yaml").write_text(PULUMI_YAML)
+    return made
+
+
+def fake_pulumi(folder: Path, script: str) -> dict[str, str]:
+    """An environment whose pulumi is this shell script."""
+    program = folder / "bin" / "pulumi"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:/usr/bin:/bin"}
+
+
+def test_configured_is_relative_to_the_fabfile_and_wins(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANKLIFT_PROJECT", "/nowhere")
+    own = tmp_path / "own"
+    own.mkdir()
+    assert find_project("../ranklift", own) == folder
+
+
+def test_then_the_environment_then_the_folders_above(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (folder / "a" / "b").mkdir(parents=True)
+    monkeypatch.chdir(folder / "a" / "b")
+    assert find_project(None, None) == folder
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "Pulumi.yaml").write_text(PULUMI_YAML)
+    monkeypatch.setenv("RANKLIFT_PROJECT", str(other))
+    assert find_project(None, None) == other
+
+
+def test_another_pulumi_project_is_not_taken_for_ours(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "Pulumi.yaml").write_text("name: ranklift-web\n")
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(InputError, match="RANKLIFT_PROJECT"):
+        find_project(None, None)
+    with pytest.raises(InputError, match=r"ranklift\.project = '\.'"):
+        find_project(".", tmp_path)
+
+
+def test_the_flag_wins_over_the_environment(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RANKLIFT_STACK", "prod")
+    assert open_stack(folder, "dev").name == "dev"
+    assert open_stack(folder, None).name == "prod"
+    assert open_stack(folder, "me/ranklift/dev").folder == folder / ".ranklift" / "dev"
+
+
+@pytest.mark.parametrize("name", ["../up", "a b", "..", "x/..", "-x/../y", "a//b", ".hidden"])
+def test_a_name_that_leaves_the_folder_is_refused(folder: Path, name: str) -> None:
+    with pytest.raises(InputError, match="--stack"):
+        open_stack(folder, name)
+
+
+def test_the_selected_stack_is_read_from_pulumis_note(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import hashlib
+
+    home = folder / "pulumi-home"
+    monkeypatch.setenv("PULUMI_HOME", str(home))
+    digest = hashlib.sha1(str(folder / "Pulumi.yaml").encode()).hexdigest()
+    note = home / "workspaces" / f"ranklift-{digest}-workspace.json"
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"stack": "organization/ranklift/dev"}))
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert open_stack(folder, None).name == "dev"
+
+
+def test_without_a_note_pulumi_is_asked(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = fake_pulumi(folder, '[ "$1 $2" = "stack --show-name" ] && echo asked')
+    monkeypatch.setenv("PATH", environment["PATH"])
+    assert open_stack(folder, None).name == "asked"
+
+
+def test_no_stack_chosen_says_how_to_choose(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", fake_pulumi(folder, "echo error: no stack selected >&2; exit 1")["PATH"])
+    with pytest.raises(InputError, match="pulumi stack select"):
+        open_stack(folder, None)
+
+
+def test_outputs_of_no_stack_of_one_that_is_down_and_of_none_at_all(folder: Path) -> None:
+    missing = fake_pulumi(folder, "echo \"error: no stack named 'dev' found\" >&2; exit 6")
+    with pytest.raises(InputError, match="Pulumi has none of that name"):
+        Stack("dev", folder, missing).outputs()
+    with pytest.raises(InputError, match="not up"):
+        Stack("dev", folder, fake_pulumi(folder, "echo '{}'")).outputs()
+    with pytest.raises(PulumiError, match=r"^pulumi stack output: passphrase must be set$"):
+        broken = fake_pulumi(folder, "echo error: passphrase must be set >&2; exit 255")
+        Stack("dev", folder, broken).outputs()
+    with pytest.raises(MissingTool, match="pulumi is missing"):
+        Stack("dev", folder, {"PATH": "/nowhere"}).outputs()
+
+
+def test_a_question_has_a_time_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(project, "PULUMI_QUESTION_S", 0.2)
+    with pytest.raises(StepTimeout, match="pulumi: stack output did not end"):
+        Stack("dev", folder, fake_pulumi(folder, "exec sleep 5")).outputs()
+
+
+def test_a_rehearsed_stack_gets_the_rehearsals_environment(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(project, "_rehearsal", lambda _: {"PULUMI_BACKEND_URL": "file:///x"})
+    for name, rehearsed in (
+        ("rehearsal", True),
+        ("rehearsal-2", True),
+        ("rehearsals", False),
+        ("dev", False),
+    ):
+        assert ("PULUMI_BACKEND_URL" in open_stack(folder, name).environment) is rehearsed
+
+
+def test_a_rehearsed_stack_without_a_rehearsal_never_falls_through_to_azure(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"fab rehearsal\.start"):
+        open_stack(folder, "rehearsal")

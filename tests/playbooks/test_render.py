@@ -1,0 +1,92 @@
+"""What users see: goldens for tables and merged output, one style of error, JSON of the same records."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from launch.errors import InputError, ManyNodesError, NodeUnreachable
+from launch.host import Completed
+from playbooks import render
+
+GOLDEN = Path(__file__).parent / "golden"
+
+
+def test_a_table_is_never_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
+    render.table(
+        ("name", "id", "address", "ssh"),
+        [
+            ("node000000", 0, "127.64.0.1:50000", "yes"),
+            ("node00000a", 10, "", "no: it has no address yet " * 4),
+        ],
+    )
+    assert capsys.readouterr().out == (GOLDEN / "table.txt").read_text()
+
+
+def test_equal_output_is_shown_once_under_folded_names() -> None:
+    results: dict[str, Completed | Exception] = {
+        f"node{number:06d}": Completed(0, b"5.15.0\n", b"warning: old\n") for number in range(4)
+    }
+    results["node000004"] = Completed(0, b"6.1.0\nsecond line\n", b"")
+    results["node000005"] = Completed(3, b"", b"no such file\n")
+    results["node000006"] = NodeUnreachable("node000006", "refused")
+    out, err = render.merged_text(results)
+    assert out == (GOLDEN / "merged.out").read_text()
+    assert err == (GOLDEN / "merged.err").read_text()
+
+
+def test_one_nodes_output_stands_alone_so_that_scripts_can_use_it() -> None:
+    assert render.merged_text({"node000000": Completed(0, b"5.15.0\n", b"hm\n")}) == ("5.15.0\n", "hm\n")
+
+
+def test_output_that_is_no_text_does_not_end_the_command() -> None:
+    assert (
+        render.merged_text({"node000000": Completed(0, b"\xff\n", b"")})[0] == "\N{REPLACEMENT CHARACTER}\n"
+    )
+
+
+def test_lines_name_rank_and_node(capsys: pytest.CaptureFixture[str]) -> None:
+    render.log(3, "node000001", "loss 0.25")
+    render.log(None, "node000000", "mpirun noticed")
+    render.log(0, "node000000", "aside", to_stderr=True)
+    told = capsys.readouterr()
+    assert told.out == "[3 node000001] loss 0.25\n[launcher node000000] mpirun noticed\n"
+    assert told.err == "[0 node000000] aside\n"
+
+
+def test_no_colours_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
+    render.error(InputError("--nodes", "x", "is no range", "write it like 0-3,7"))
+    render.command(["pulumi", "up", "--stack", "a b"])
+    render.log(1, "node000000", "text", "stderr")
+    told = capsys.readouterr()
+    assert told.err == "error: --nodes = 'x': is no range; write it like 0-3,7\n$ pulumi up --stack 'a b'\n"
+    assert "\x1b" not in told.out
+
+
+def test_an_error_of_many_nodes_folds_those_that_failed_alike(capsys: pytest.CaptureFixture[str]) -> None:
+    results = {f"node{n:06d}": NodeUnreachable(f"node{n:06d}", "refused") if n else None for n in range(4)}
+    render.error(ManyNodesError("push", results))
+    expected = "error: push failed on 3 of 4 nodes\nnode[000001-000003]: refused\n"
+    assert capsys.readouterr().err == expected
+
+
+def test_json_is_the_same_records(capsys: pytest.CaptureFixture[str]) -> None:
+    @dataclass(frozen=True)
+    class Record:
+        name: str
+        when: datetime
+        secret: str = field(repr=False, default="hidden")
+
+    render.as_json(
+        [Record("é", datetime(2026, 3, 1, tzinfo=UTC)), NodeUnreachable("a", "b"), Path("/x"), b"y"]
+    )
+    assert json.loads(capsys.readouterr().out) == [
+        {"name": "é", "when": "2026-03-01T00:00:00+00:00"},
+        {"error": "a: b", "kind": "NodeUnreachable"},
+        "/x",
+        "y",
+    ]

@@ -1,0 +1,292 @@
+"""The commands as users type them: help, errors once and in one style, exit statuses, dry runs."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from playbooks import ns
+from tests.playbooks.server import SshServer, free_port, make_key, save_stack
+
+ROOT = Path(__file__).resolve().parents[2]
+FAB = str(Path(sys.executable).with_name("fab"))
+TASKS = sorted(name for name in ns.task_names if not name.startswith("rehearsal"))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    with SshServer(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def workplace(server: SshServer, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's repository beside the project; instances 0, 1 and 3 of stack ``dev`` answer, 4 does not."""
+    top = tmp_path_factory.mktemp("work place")
+    project, own = top / "ranklift", top / "own"
+    project.mkdir()
+    (project / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
+    good = dict.fromkeys((0, 1, 3), server.port)
+    save_stack(project / ".ranklift" / "dev", {**good, 4: free_port()}, server.host_key, server.user_key)
+    other = make_key(top / "other")
+    save_stack(project / ".ranklift" / "changed", {0: server.port}, other, server.user_key)
+    own.mkdir()
+    (own / "fabfile.py").write_text(
+        'from playbooks import ns\nns.configure({"ranklift": {"project": "../ranklift"}})\n'
+    )
+    (own / "train.py").write_text("print('hi')\n")
+    return own
+
+
+def fab(
+    workplace: Path, *arguments: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [FAB, *arguments],
+        cwd=workplace,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev", **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def test_the_issued_names_are_all_there() -> None:
+    assert {
+        *("status", "wait", "exec", "ssh", "push", "launch.mpi", "launch.torch", "jobs"),
+        *("logs", "cancel", "collect", "up", "down"),
+    } <= set(ns.task_names)
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_help_shows_an_example_of_this_task_and_explains_every_option(task: str) -> None:
+    made = ns[task]
+    assert f"Example:\n    fab {task}" in (made.__doc__ or "")
+    undocumented = [argument.name for argument in made.get_arguments() if not argument.help]
+    assert undocumented == []
+
+
+def test_help_is_help_even_where_an_argument_is_due(workplace: Path) -> None:
+    for words in (["exec", "--help"], ["launch.mpi", "--help"], ["--help", "logs"], ["status", "--help"]):
+        told = fab(workplace, *words)
+        assert (told.returncode, told.stderr) == (0, "")
+        assert "Example:" in told.stdout
+
+
+def test_a_misspelt_option_is_not_run_as_a_command(workplace: Path) -> None:
+    told = fab(workplace, "exec", "--nods")
+    assert told.returncode == 2
+    assert "'--nods': looks like an option" in told.stderr
+
+
+def test_exec_merges_what_is_equal_and_ends_as_the_command_did(workplace: Path) -> None:
+    told = fab(workplace, "exec", "echo \"$HOME\" 'a  b'; exit 5", "--nodes", "0-1,3")
+    assert told.returncode == 5
+    assert told.stdout.startswith("node[000000-000001,000003]: exit status 5\n  /")
+    assert told.stdout.endswith("home a  b\n")
+    assert told.stderr == ""
+
+
+def test_exec_on_one_node_prints_the_output_alone(workplace: Path) -> None:
+    assert fab(workplace, "exec", "echo one; echo two >&2", "--nodes", "3").stdout == "one\n"
+
+
+def test_a_dead_node_is_named_and_the_others_are_served(workplace: Path) -> None:
+    told = fab(workplace, "exec", "echo hi")
+    assert told.returncode == 1
+    assert told.stdout == "node[000000-000001,000003]\n  hi\n"
+    assert told.stderr.startswith("error: exec failed on 1 of 4 nodes\nnode000004: 127.0.0.1:")
+    assert "fab status" in told.stderr
+    assert "Traceback" not in told.stderr
+
+
+def test_exec_as_json_has_results_and_errors(workplace: Path) -> None:
+    told = fab(workplace, "exec", "echo hi", "--json", "--nodes", "0,4")
+    found = json.loads(told.stdout)
+    assert told.returncode == 1
+    assert found["node000000"] == {"exit_status": 0, "stdout": "hi\n", "stderr": ""}
+    assert found["node000004"]["kind"] == "NodeUnreachable"
+
+
+def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
+    told = fab(workplace, "exec", "echo hi", "--stack", "changed", "--nodes", "0")
+    assert (told.returncode, told.stdout) == (1, "")
+    assert "node000000" in told.stderr
+    assert "not the pinned" in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["exec", "id", "--nodes", "0-"], "--nodes = '0-': '0-' is no range"),
+        (["exec", "id", "--nodes", "2,9"], "has no instance 2, 9; it had 0-1,3-4"),
+        (["exec", "id", "--timeout", "soon"], "--timeout = 'soon': is no span of time"),
+        (["exec", "id", "--fanout", "0"], "--fanout = 0: must be at least 1"),
+        (["exec", "id", "--stack", "nix"], "stack = 'nix': no inventory is saved"),
+        (["ssh", "--node", "7"], "has no instance 7"),
+        (["launch.mpi", "nope.py"], "script = 'nope.py': is not in the pushed code"),
+        (["launch.mpi", "train.py", "--nproc-per-node", "9"], "--nproc-per-node = 9: node000000 has 8 slots"),
+        (["launch.mpi", "train.py", "--nproc-per-node", "0"], "--nproc-per-node = '0': is no number"),
+        (["launch.mpi", "train.py", "--env", "X"], "--env = 'X': is no NAME=VALUE"),
+        (["launch.mpi", "train.py 'x"], "close every quote"),
+        (["launch.torch", "train.py", "--torchrun", "--per-node"], "goes not with --torchrun"),
+        (["launch.torch", "train.py", "--source", "nix"], "no such folder"),
+        (["logs", "../../etc"], "is no job's id"),
+        (["push", "--nodes", "8"], "has no instance 8"),
+    ],
+)
+def test_wrong_input_is_one_line_with_key_value_remedy_and_status_2(
+    workplace: Path, words: list[str], expected: str
+) -> None:
+    told = fab(workplace, *words)
+    assert told.returncode == 2
+    assert told.stdout == ""
+    assert told.stderr.startswith("error: ")
+    assert len(told.stderr.splitlines()) == 1
+    assert expected in told.stderr
+
+
+def test_no_project_here_says_how_to_name_one(tmp_path: Path) -> None:
+    (tmp_path / "fabfile.py").write_text("from playbooks import ns\n")
+    told = fab(tmp_path, "exec", "id")
+    assert told.returncode == 2
+    assert "RANKLIFT_PROJECT" in told.stderr
+
+
+def test_a_dry_run_opens_no_socket_and_calls_nobody(workplace: Path) -> None:
+    """strace would say the same; a sitecustomize that forbids sockets and processes needs no such tool."""
+    guard = workplace.parent / "guard"
+    guard.mkdir()
+    (guard / "sitecustomize.py").write_text(
+        "import sys\n"
+        "def hook(event, arguments):\n"
+        "    if event in ('socket.connect', 'socket.getaddrinfo') or (\n"
+        "        event in ('subprocess.Popen', 'os.exec') and 'git' not in str(arguments[0])\n"
+        "    ):\n"
+        "        sys.stderr.write(f'FORBIDDEN {event}\\n')\n"
+        "        sys.stderr.flush()\n"
+        "        import os; os._exit(99)\n"
+        "sys.addaudithook(hook)\n"
+    )
+    env = {"PYTHONPATH": f"{guard}:{ROOT}"}
+    assert fab(workplace, "exec", "id", env=env).returncode == 99, "the guard works"
+    for words, expected in (
+        (["exec", "uname -a", "--nodes", "0,3"], "on node[000000,000003]: uname -a"),
+        (["push"], "2 files"),
+        (["launch.mpi", "train.py", "--nproc-per-node", "2"], "processes 8: 0-1 on node000000"),
+        (["launch.torch", "train.py", "--torchrun"], "torchrun --nnodes 4"),
+        (["up"], "pulumi up --yes --stack dev"),
+        (["down"], "pulumi destroy --yes --stack dev"),
+    ):
+        told = fab(workplace, *words, "--dry-run", env=env)
+        assert (told.returncode, told.stderr) == (0, ""), words
+        assert expected in told.stdout
+
+
+def test_a_dry_run_as_json_is_the_whole_plan(workplace: Path) -> None:
+    told = fab(
+        workplace,
+        *("launch.mpi", "train.py --x 'a b'", "--dry-run", "--json", "--env", "X=1 $2", "--nodes", "0-1"),
+        *("--timeout", "10m", "--name", "my run"),
+    )
+    found = json.loads(told.stdout)
+    assert found["argv"] == ["python3", "-u", "train.py", "--x", "a b"]
+    assert found["user_env"] == {"X": "1 $2"}
+    assert found["timeout_s"] == 600
+    assert found["id"].startswith("my-run-")
+    assert [node["name"] for node in found["nodes"]] == ["node000000", "node000001"]
+
+
+def test_launch_over_a_dead_node_is_refused_by_its_name(workplace: Path) -> None:
+    for nodes in ("4", "0,4"):
+        told = fab(workplace, "launch.torch", "train.py", "--nodes", nodes)
+        assert told.returncode == 1
+        assert "node000004" in told.stderr
+        assert "Traceback" not in told.stderr
+
+
+def test_ssh_hands_over_to_openssh_with_the_stacks_settings(workplace: Path) -> None:
+    told = fab(workplace, "ssh", "--node", "3", "--dry-run")
+    assert told.stderr.startswith("$ ssh -F ")
+    assert told.stderr.endswith("/.ranklift/dev/ssh_config' node000003\n")
+
+
+def test_plain_ssh_works_with_what_is_saved_and_refuses_a_changed_key(workplace: Path) -> None:
+    folder = workplace.parent / "ranklift" / ".ranklift"
+    for stack, status in (("dev", 0), ("changed", 255)):
+        told = subprocess.run(
+            ["ssh", "-F", str(folder / stack / "ssh_config"), "node000000", "echo", "hi"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+        assert told.returncode == status, told.stderr
+        assert told.stdout == ("hi\n" if status == 0 else "")
+
+
+def test_ctrl_c_ends_with_130_and_no_traceback(workplace: Path) -> None:
+    with subprocess.Popen(
+        [FAB, "exec", "sleep 30", "--nodes", "0"],
+        cwd=workplace,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev"},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        time.sleep(2)
+        running.send_signal(signal.SIGINT)
+        _, stderr = running.communicate(timeout=30)
+    assert (running.returncode, stderr) == (130, "interrupted\n")
+
+
+def test_down_without_a_stack_is_done_and_cleans_up(workplace: Path, tmp_path: Path) -> None:
+    project = workplace.parent / "ranklift"
+    save_stack(project / ".ranklift" / "gone", {}, make_key(tmp_path / "host"), make_key(tmp_path / "user"))
+    program = tmp_path / "bin" / "pulumi"
+    program.parent.mkdir()
+    program.write_text("#!/bin/sh\necho '[]'\n")
+    program.chmod(0o755)
+    env = {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    for _ in range(2):
+        told = fab(workplace, "down", "--stack", "gone", env=env)
+        assert told.returncode == 0, told.stderr
+        assert not (project / ".ranklift" / "gone").exists()
+
+
+def test_up_makes_the_stack_first_and_passes_pulumis_failure_on(workplace: Path, tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "pulumi"
+    program.parent.mkdir()
+    program.write_text(
+        '#!/bin/sh\necho "$@" >> "$0.calls"\n'
+        'case "$1 $2" in "stack ls") echo "[]";; "up --yes") exit 7;; esac\n'
+    )
+    program.chmod(0o755)
+    told = fab(workplace, "up", "--stack", "new", env={"PATH": f"{program.parent}:{os.environ['PATH']}"})
+    assert told.returncode == 7
+    assert Path(f"{program}.calls").read_text().splitlines() == [
+        "stack ls --json --non-interactive",
+        "stack init new --no-select",
+        "up --yes --stack new",
+    ]
+
+
+def test_listing_the_tasks_is_quick(workplace: Path) -> None:
+    spent = []
+    for _ in range(3):
+        before = os.times()
+        assert fab(workplace, "--list").returncode == 0
+        after = os.times()
+        spent.append(
+            after.children_user + after.children_system - before.children_user - before.children_system
+        )
+    # Processor time: the clock would measure what else this machine does.
+    assert min(spent) < 0.4
