@@ -18,7 +18,7 @@ def load(seed: int = 0):
     """Training images and labels, test images and labels; pixels between 0 and 1, one split for every rank."""
     package = importlib.util.find_spec("sklearn")
     if package is None:
-        raise SystemExit("the digits come with scikit-learn: pip install scikit-learn")
+        raise SystemExit("no scikit-learn, which brings the digits: pip install scikit-learn")
     file = Path(package.submodule_search_locations[0], "datasets", "data", "digits.csv.gz")
     table = np.loadtxt(file, delimiter=",", dtype=np.float32)
     table = table[np.random.default_rng(seed).permutation(len(table))]
