@@ -11,21 +11,20 @@ FROM_HOSTS_ON_NO_TREE = 64
 """With so many hosts ssh is started by mpirun alone instead of in a tree, which hangs at odd counts above
 (open-mpi/ompi#4578, #7087); Horovod draws the line at the same place."""
 
-_KILL_AFTER_S = 3
-"""Between mpirun's SIGTERM to the runners, e.g. after MPI_Abort, and its SIGKILL. It always waits that long;
-runners need less (:data:`launch.remote.runner.ABORT_GRACE`)."""
+FRONT_END = "eth0"
+"""The front-end interface of every Azure VM, whatever other adapters it has."""
 
 AGENT = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5"
 
 
 def common_network(addresses: Sequence[str]) -> str:
-    """The smallest network that holds all addresses, for Open MPI's interface choice.
+    """The smallest network of at least a /24 that holds all addresses, for Open MPI's interface choice.
 
     >>> common_network(["10.0.0.4", "10.0.0.5", "10.0.1.3"])
     '10.0.0.0/23'
     """
     numbers = [int(ipaddress.IPv4Address(address)) for address in addresses]
-    length = 32 - (min(numbers) ^ max(numbers)).bit_length()
+    length = min(24, 32 - (min(numbers) ^ max(numbers)).bit_length())
     return str(ipaddress.ip_network((min(numbers), length), strict=False))
 
 
@@ -42,12 +41,22 @@ def mpirun_argv(major: str, ranks: int, hosts: int, network: str, remote: str) -
     """
     four = major == "4"
     launcher, runtime = ("plm_rsh", "--mca") if four else ("plm_ssh", "--prtemca")
-    argv = ["mpirun", "-np", str(ranks), "--hostfile", "{hostfile}", "--map-by", "slot", "--bind-to", "none"]
+    argv = [
+        "mpirun",
+        "-np",
+        str(ranks),
+        "--hostfile",
+        "{hostfile}",
+        "--map-by",
+        "slot",
+        "--bind-to",
+        "none",
+    ]
     argv += [runtime, f"{launcher}_agent", AGENT]
     if hosts >= FROM_HOSTS_ON_NO_TREE:
         argv += [runtime, f"{launcher}_no_tree_spawn", "1", runtime, f"{launcher}_num_concurrent", str(hosts)]
-    argv += [runtime, "oob_tcp_if_include" if four else "prte_if_include", network]
+    # PRRTE takes networks too, but does not find the interface that belongs to one (seen with 5.0.11)
+    argv += [runtime, "oob_tcp_if_include", network] if four else [runtime, "prte_if_include", FRONT_END]
     argv += ["--mca", "btl_tcp_if_include", network]
-    argv += [runtime, "odls_base_sigkill_timeout", str(_KILL_AFTER_S)]
     argv += ["-x", "RANKLIFT_SUPERVISOR", "-x", "RANKLIFT_TOKEN"]
     return [*argv, "sh", "-c", f'exec python3 -I -S "$HOME/{remote}" rank']

@@ -28,7 +28,7 @@ _TICK = 0.2
 _SLACK = 4.0
 """Seconds after the grace until runners that have not reported their end are cut off."""
 _MPIRUN_SLACK = 4.0
-"""Seconds mpirun gets to end after the last runner: it waits 3 s of its own after an MPI_Abort."""
+"""Seconds mpirun gets to end after the last runner; it takes its time after an MPI_Abort."""
 _SWEEP_S = 10.0
 _CHUNK = 65536
 
@@ -129,8 +129,11 @@ class Attempt:
                 data = os.read(fd, _CHUNK)
             except BlockingIOError:
                 return
+            if data and self._verdict is not None and not any(link.open for link in self._links):
+                return  # mpirun's guess at what happened: it blames whichever runner left first
             if data:
-                self.stream.write(LAUNCHER, node, number, data)
+                # prterun sends NUL bytes between its messages
+                self.stream.write(LAUNCHER, node, number, data.replace(b"\0", b""))
             else:
                 self._selector.unregister(fd)
                 del self._speaking[fd]

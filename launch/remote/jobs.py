@@ -132,25 +132,24 @@ def runner_spec(
     ``port`` and ``slots`` are known on the head alone, when the job's turn has come.
     """
     node = plan["nodes"][index]
-    defaults = dict(plan["defaults"])
+    given = {"MASTER_PORT": str(port), "AZ_BATCH_MASTER_NODE": f"{plan['master_addr']}:{port}"}
     if node["reserve"] < node["slots"]:
-        defaults["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, slots))
+        given["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, slots))
     ranks = node["ranks"]
     if rank is not None:
-        local = next(i for i, given in enumerate(ranks) if given["rank"] == rank)
+        local = [one["rank"] for one in ranks].index(rank)
         slots = slots[local : local + 1] if local else slots[:1] + slots[len(ranks) :]
         ranks = [ranks[local]]
-    port_env = {"MASTER_PORT": str(port), "AZ_BATCH_MASTER_NODE": f"{plan['master_addr']}:{port}"}
     return {
         "job": plan["id"],
         "folder": f"{ROOT}/{plan['id']}",
         "cwd": plan["cwd"],
         "hostfile": plan["hostfile"],
         "drop": plan["drop"],
-        "defaults": defaults,
+        "defaults": plan["defaults"],
         "files": plan["files"],
         "paths": plan["paths"],
-        "env": dict(plan["env"], **node["env"], **port_env),
+        "env": dict(plan["env"], **node["env"], **given),
         "user_env": plan["user_env"],
         "argv": plan["argv"],
         "expand": plan["expand"],

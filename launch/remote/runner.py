@@ -36,9 +36,9 @@ _LEFTOVER_GRACE = 0.5
 """Seconds between SIGTERM and SIGKILL for processes that outlive their rank."""
 _DIE_WITHIN = 5.0
 """Seconds after SIGKILL until a process counts as unkillable (stuck in the kernel)."""
-ABORT_GRACE = 2.0
+ABORT_GRACE = 0.7
 """Seconds between SIGTERM and SIGKILL when a signal to the runner itself is the reason: mpirun's own SIGKILL
-comes 3 s after its SIGTERM and would leave the ranks' orphans behind."""
+comes 1 s after its SIGTERM and would leave the ranks' orphans behind."""
 _TICK_MS = 250
 
 

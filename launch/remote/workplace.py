@@ -103,14 +103,14 @@ def take_slots(spec: Mapping[str, Any]) -> list[int]:
 def environment(
     spec: Mapping[str, Any], rank: Mapping[str, Any], inherited: Mapping[str, str]
 ) -> dict[str, str]:
-    """What one rank sees: the node's own environment, then the job's, then the rank's, then the user's.
+    """What one rank sees: the node's own environment over defaults, then the job's, the rank's, the user's.
 
     ``files`` are set only where the file exists on this node: images differ in what they bring.
     """
     dropped = tuple(spec["drop"])
-    env = {key: value for key, value in inherited.items() if not (dropped and key.startswith(dropped))}
-    env.update(spec["defaults"])
+    env = dict(spec["defaults"])
     env.update({key: path for key, path in spec["files"].items() if os.path.exists(path)})
+    env.update({key: value for key, value in inherited.items() if not (dropped and key.startswith(dropped))})
     env.update(spec["env"])
     env.update({key: full(path) for key, path in spec["paths"].items()})
     env.update(rank["env"])

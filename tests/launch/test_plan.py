@@ -1,0 +1,238 @@
+"""What a plan holds, against golden files and rule by rule."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.errors import InputError
+from launch.fabric_settings import fabric_settings
+from launch.mpi import common_network, mpirun_argv
+from launch.plan import JobPlan, plan
+from launch.spec import JobNode, JobSpec
+from launch.torch import torch_launcher_argv
+
+GOLDEN = Path(__file__).parent / "golden"
+NODES = (
+    JobNode("node000000", "10.0.0.4", 8),
+    JobNode("node000003", "10.0.0.7", 8),
+    JobNode("node00000a", "10.0.1.2", 8),
+)
+
+
+def made(spec: JobSpec, nodes: Sequence[JobNode] = NODES, **options: Any) -> JobPlan:
+    settings = {"size": "Standard_ND96asr_v4", "remote": "0123456789ab", **options}
+    return plan(
+        spec, nodes, now=datetime(2026, 3, 1, 9, 5, 7), random=lambda count: "0f3a"[: 2 * count], **settings
+    )
+
+
+def golden(name: str, text: str) -> None:
+    """Compares with the file; WRITE_GOLDEN=1 writes it instead, for a reader to check in a diff."""
+    path = GOLDEN / name
+    if os.environ.get("WRITE_GOLDEN"):
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+SPECS = {
+    "mpi": JobSpec("Digits", "mpi", ("train.py", "--lr", "0.1"), processes_per_node=2, snapshot="5eed"),
+    "pytorch": JobSpec(
+        "digits", "pytorch", ("train.py", "--local_rank=$LOCAL_RANK"), processes_per_node=2, snapshot="5eed",
+        env={"GREETING": "it's $HOME\nand \"more\""}, timeout_s=3600,
+    ),
+    "per_node": JobSpec(
+        "digits", "pytorch", torch_launcher_argv("torchrun", 3, 2, ("train.py",)), per_node=True, snapshot="5eed"
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_the_whole_plan(kind: str) -> None:
+    golden(f"plan-{kind}.json", made(SPECS[kind]).to_json() + "\n")
+
+
+@pytest.mark.parametrize("kind", SPECS)
+def test_the_environment_of_a_rank(kind: str) -> None:
+    planned = made(SPECS[kind])
+    env = planned.environment(planned.world_size - 1)
+    golden(f"environment-{kind}.txt", "".join(f"{name}={env[name]!r}\n" for name in sorted(env)))
+
+
+@pytest.mark.parametrize("major", ["4", "5"])
+@pytest.mark.parametrize("hosts", [8, 64])
+def test_mpiruns_command_line(major: str, hosts: int) -> None:
+    argv = mpirun_argv(major, hosts * 8, hosts, "10.0.0.0/25", ".ranklift/remote/0123456789ab")
+    golden(f"mpirun-{major}-{hosts}-hosts.txt", "".join(f"{word}\n" for word in argv))
+
+
+def test_the_hostfile_gives_every_node_its_ranks() -> None:
+    uneven = [JobNode(f"node00000{i}", f"10.0.0.{4 + i}", slots) for i, slots in enumerate((2, 1, 3))]
+    spec = JobSpec("t", "mpi", ("hostname",), processes_per_node=None)
+    assert made(spec, uneven).hostfile == "node000000 slots=2\nnode000001 slots=1\nnode000002 slots=3\n"
+
+
+def test_ranks_are_numbered_node_by_node() -> None:
+    uneven = [JobNode(f"node00000{i}", f"10.0.0.{4 + i}", slots) for i, slots in enumerate((2, 1, 3))]
+    planned = made(JobSpec("t", "pytorch", ("a",), processes_per_node=None), uneven)
+    assert [[(rank.rank, rank.local_rank) for rank in node.ranks] for node in planned.nodes] == [
+        [(0, 0), (1, 1)],
+        [(2, 0)],
+        [(3, 0), (4, 1), (5, 2)],
+    ]
+    assert [node.node_rank for node in planned.nodes] == [0, 1, 2]
+
+
+def test_no_value_of_the_users_is_on_mpiruns_command_line() -> None:
+    spec = JobSpec("t", "mpi", ("train.py", "needle-1"), env={"KEY": "needle-2"})
+    for argv in made(spec).mpirun.values():
+        assert "needle" not in " ".join(argv)
+
+
+def test_ids_are_readable_sortable_and_unique() -> None:
+    spec = JobSpec("My Digits: run #1", "mpi", ("hostname",))
+    assert made(spec).id == "my-digits-run-1-20260301-090507-0f3a"
+    first, second = (plan(spec, NODES, size="x", remote="r").id for _ in range(2))
+    assert first != second
+    assert made(JobSpec("日本", "mpi", ("hostname",))).id.startswith("job-2026")
+
+
+@pytest.mark.parametrize(
+    ("per_node", "processes", "reserved"),
+    [(True, 1, 8), (False, 1, 8), (False, 2, 2), (False, None, 8)],
+    ids=["launcher", "one", "two", "all"],
+)
+def test_one_process_has_its_node_to_itself(per_node: bool, processes: int | None, reserved: int) -> None:
+    spec = JobSpec("t", "pytorch", ("a",), per_node=per_node, processes_per_node=processes)
+    assert {node.reserve for node in made(spec).nodes} == {reserved}
+
+
+@pytest.mark.parametrize(
+    ("spec", "argv"),
+    [
+        (JobSpec("t", "mpi", ("train.py", "a b")), ("python3", "-u", "train.py", "a b")),
+        (JobSpec("t", "mpi", ("train.py",), python="/opt/py"), ("/opt/py", "-u", "train.py")),
+        (JobSpec("t", "mpi", ("hostname", "-f")), ("hostname", "-f")),
+        (
+            JobSpec("t", "pytorch", ("echo  '$RANK'",), per_node=True),
+            ("bash", "-c", "echo  '$RANK'"),
+        ),
+        (JobSpec("t", "pytorch", ("echo", "$NODE_RANK"), per_node=True), ("echo", "$NODE_RANK")),
+    ],
+)
+def test_what_each_rank_runs(spec: JobSpec, argv: tuple[str, ...]) -> None:
+    assert made(spec).argv == argv
+
+
+def test_ranks_of_pytorch_jobs_are_given_nothing_of_mpis() -> None:
+    assert not [name for name in made(SPECS["pytorch"]).environment(0) if name.startswith(("OMPI_", "PMI"))]
+
+
+def test_the_users_environment_wins_over_the_sizes() -> None:
+    spec = JobSpec("t", "mpi", ("a",), env={"NCCL_SOCKET_IFNAME": "ib0", "PYTHONUNBUFFERED": ""})
+    env = made(spec).environment(0)
+    assert (env["NCCL_SOCKET_IFNAME"], env["PYTHONUNBUFFERED"]) == ("ib0", "")
+
+
+def test_no_size_is_given_transports_or_devices() -> None:
+    for size in (
+        "Standard_ND40rs_v2",
+        "Standard_ND96asr_v4",
+        "Standard_ND96isr_H100_v5",
+        "Standard_HB120rs_v3",
+    ):
+        assert not {"UCX_TLS", "UCX_NET_DEVICES", "NCCL_IB_DISABLE", "NCCL_IB_HCA"} & set(
+            fabric_settings(size).env
+        )
+
+
+def test_the_torch_launchers_command_lines() -> None:
+    options = "--nnodes 2 --nproc-per-node 8 --node-rank $NODE_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT"
+    script = ("train.py", "--lr", "1")
+    assert " ".join(torch_launcher_argv("torchrun", 2, 8, script)) == f"torchrun {options} train.py --lr 1"
+    assert " ".join(torch_launcher_argv("launch", 2, 8, script)) == (
+        f"python3 -u -m torch.distributed.launch --use-env {options} train.py --lr 1"
+    )
+    assert " ".join(torch_launcher_argv("torchrun", 2, 8, script, "/opt/py")) == (
+        f"/opt/py -u -m torch.distributed.run {options} train.py --lr 1"
+    )
+
+
+@pytest.mark.parametrize(
+    ("addresses", "network"),
+    [
+        (["10.0.0.4"], "10.0.0.0/24"),
+        (["10.0.0.4", "10.0.0.5"], "10.0.0.0/24"),
+        (["10.0.0.4", "10.0.1.3", "10.0.3.255"], "10.0.0.0/22"),
+    ],
+)
+def test_the_network_mpi_is_bound_to_holds_every_node(addresses: list[str], network: str) -> None:
+    assert common_network(addresses) == network
+
+
+class TestBadInput:
+    def test_more_processes_than_slots(self) -> None:
+        with pytest.raises(InputError, match=r"processes_per_node = 9: node000000 has 8 slots; .*at most 8"):
+            made(JobSpec("t", "mpi", ("a",), processes_per_node=9))
+
+    def test_no_nodes(self) -> None:
+        with pytest.raises(InputError, match="nodes: there is no node"):
+            made(JobSpec("t", "mpi", ("a",)), [])
+
+    def test_a_node_without_slots(self) -> None:
+        with pytest.raises(InputError, match="slots = 0: node000000 takes no processes"):
+            made(JobSpec("t", "mpi", ("a",)), [JobNode("node000000", "10.0.0.4", 0)])
+
+    @pytest.mark.parametrize(
+        "command", [("tarin.py",), ("./tarin.py", "x"), ("python3", "-u", "tarin.py"), ("bash", "tarin.sh")]
+    )
+    def test_a_script_that_was_not_pushed(self, command: tuple[str, ...]) -> None:
+        with pytest.raises(InputError, match=r"script = 'tarin\.(py|sh)': is not in the pushed code"):
+            made(JobSpec("t", "mpi", command), files={"train.py", "run.sh"})
+
+    @pytest.mark.parametrize(
+        "command",
+        [
+            ("train.py",),
+            ("./train.py",),
+            ("hostname",),
+            ("/opt/x.py",),
+            ("python3", "-m", "m"),
+            ("run.sh", "n.py"),
+        ],
+    )
+    def test_scripts_that_are_there_or_cannot_be_known(self, command: tuple[str, ...]) -> None:
+        made(JobSpec("t", "mpi", command), files={"train.py", "run.sh"})
+
+    @pytest.mark.parametrize(
+        ("change", "words"),
+        [
+            ({"command": ()}, "command: is empty"),
+            ({"kind": "ray"}, "kind = 'ray': is no kind of job"),
+            ({"kind": "mpi", "per_node": True}, "per_node = True"),
+            ({"processes_per_node": 0}, "processes_per_node = 0"),
+            ({"port": 0}, "port = 0"),
+            ({"timeout_s": 0.0}, "timeout_s = 0.0"),
+            ({"env": {"A-B": "1"}}, "env = 'A-B'"),
+            ({"env": {"RANK": "1"}}, "env RANK = '1': is set by the launcher"),
+            ({"env": {"MASTER_PORT": "1"}}, "use the port option"),
+            ({"env": {"A": "\0"}}, "env A = .*NUL"),
+            ({"command": ("a", "\0")}, "command = .*NUL"),
+        ],
+    )
+    def test_specs_that_make_no_sense(self, change: dict[str, Any], words: str) -> None:
+        with pytest.raises(InputError, match=words):
+            JobSpec(**{"name": "t", "kind": "pytorch", "command": ("a",), **change})
+
+
+def test_job_json_is_all_a_supervisor_needs() -> None:
+    """Nothing in the plan but what JSON can carry there and back."""
+    for spec in SPECS.values():
+        told = made(spec).as_dict()
+        assert json.loads(json.dumps(told)) == told
