@@ -100,7 +100,7 @@ def put(stdin: BinaryIO, call: Call, up: Up) -> None:
     for name, _ in todo:
         if name not in told:
             up.send(t="told", node=name, error=f"the connection to it broke {PASSES} times")
-    store.confirm(manifest.id, [name for name, error in told.items() if error is None])
+    store.confirm(manifest.id, call.boot[0], [name for name, error in told.items() if error is None])
     store.prune(header["drop"])
 
 
@@ -136,7 +136,7 @@ def main(stdin: BinaryIO, name: str, source: bytes) -> None:
     store = Store()
     if header["op"] == "check":
         present = store.has(header["id"])
-        up.send(t="check", present=present, confirmed=store.confirmed(header["id"]) if present else [])
+        up.send(t="check", present=present, confirmed=store.confirmed(header["id"], name) if present else [])
         if present:
             store.touch(header["id"])
         return

@@ -164,20 +164,22 @@ class Store:
                         buffer.clear()
         yield bytes(buffer)
 
-    def confirmed(self, snapshot: str) -> list[str]:
-        """Nodes that have told this one that they hold the snapshot."""
+    def confirmed(self, snapshot: str, code: str) -> list[str]:
+        """Nodes that have told this one that they hold the snapshot, and these modules as of ``code``."""
         try:
             with open(self.path(snapshot) + ".nodes", encoding="utf-8") as stream:
-                return list(json.load(stream))
-        except (OSError, ValueError):
+                told = json.load(stream)
+            return list(told["nodes"]) if told["code"] == code else []
+        except (OSError, ValueError, KeyError, TypeError):
             return []
 
-    def confirm(self, snapshot: str, nodes: Iterable[str]) -> None:
+    def confirm(self, snapshot: str, code: str, nodes: Iterable[str]) -> None:
         """Adds to :meth:`confirmed`."""
         with open(os.path.join(self.folder, ".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            both = sorted(set(self.confirmed(snapshot)).union(nodes))
-            write_whole(self.path(snapshot) + ".nodes", json.dumps(both).encode())
+            both = sorted(set(self.confirmed(snapshot, code)).union(nodes))
+            told = {"code": code, "nodes": both}
+            write_whole(self.path(snapshot) + ".nodes", json.dumps(told).encode())
 
     def superfluous(self, current: str) -> list[str]:
         """Snapshots this node has spread, beyond the newest :data:`KEEP`, that no unfinished job needs."""

@@ -80,6 +80,18 @@ def test_unchanged_code_costs_one_question(cluster: Cluster, tree: Path) -> None
     assert len((cluster.nodes[3].home / "calls").read_text().split()) == 1
 
 
+def test_newer_node_code_reaches_every_node_though_the_snapshot_is_unchanged(
+    cluster: Cluster, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    snapshot = plan_snapshot(tree)
+    push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    _, code = remote_code()
+    monkeypatch.setattr("launch.push.remote_code", lambda: ("0123456789ab", code))
+    push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    for node in cluster.nodes:
+        assert (node.home / ".ranklift" / "remote" / "0123456789ab" / "runner.py").is_file(), node.name
+
+
 def test_only_what_changed_is_sent(cluster: Cluster, tree: Path) -> None:
     push(plan_snapshot(tree), cluster.head, cluster.nodes, ssh=cluster.ssh)
     (tree / "train.py").write_text("print('changed')\n")
