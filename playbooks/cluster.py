@@ -139,7 +139,7 @@ def up(context: Context, stack: str | None = None, timeout: str = "10m", dry_run
         render.result(f"pulumi {' '.join(arguments)}\nfab wait --stack {chosen.name} --timeout {timeout}")
         return
     if not chosen.exists():
-        _pulumi(chosen, ["stack", "init", chosen.name, "--no-select"])
+        _pulumi(chosen, ["stack", "init", chosen.name])
     _pulumi(chosen, arguments)
     wait_for_nodes(chosen, limit)
 

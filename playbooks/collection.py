@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from invoke.collection import Collection
 
 from playbooks import cluster, jobs, launching, nodes, rehearsal

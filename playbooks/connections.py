@@ -260,7 +260,10 @@ class SshHost:
         except NodeUnreachable:
             raise
         except (paramiko.SSHException, OSError, EOFError) as error:
-            raise NodeUnreachable(self.name, f"{where}: {error or type(error).__name__}") from error
+            # A load balancer takes the connection and drops it when the node behind it is gone.
+            gone = isinstance(error, (EOFError, ConnectionResetError)) or "banner" in str(error)
+            reason = "the connection is closed before any sshd answers" if gone else str(error)
+            raise NodeUnreachable(self.name, f"{where}: {reason or type(error).__name__}") from error
 
 
 def _transport(sock: socket.socket, **options: Any) -> paramiko.Transport:

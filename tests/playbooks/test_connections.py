@@ -176,6 +176,21 @@ def test_a_silent_listener_is_unreachable_in_bounded_time(
         assert time.monotonic() - started < 10
 
 
+def test_a_load_balancer_without_a_node_behind_it_is_unreachable(server: SshServer, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as balancer:
+
+        def drop() -> None:
+            balancer.accept()[0].close()
+
+        dropping = threading.Thread(target=drop)
+        dropping.start()
+        port = balancer.getsockname()[1]
+        inventory = save_stack(tmp_path, {0: port}, server.host_key, server.user_key)
+        with pytest.raises(NodeUnreachable, match=r"closed before any sshd answers$"):
+            connect(inventory, tmp_path)
+        dropping.join()
+
+
 def test_a_connection_that_breaks_is_unreachable_and_the_next_call_connects_anew(tmp_path: Path) -> None:
     with SshServer(tmp_path / "sshd") as running:
         inventory = save_stack(tmp_path, {0: running.port}, running.host_key, running.user_key)

@@ -274,7 +274,7 @@ def test_up_makes_the_stack_first_and_passes_pulumis_failure_on(workplace: Path,
     assert told.returncode == 7
     assert Path(f"{program}.calls").read_text().splitlines() == [
         "stack ls --json --non-interactive",
-        "stack init new --no-select",
+        "stack init new",
         "up --yes --stack new",
     ]
 
