@@ -32,7 +32,7 @@ PACKET = 150_000
 """Largest packet of the control pair, bytes: below Linux's default socket buffer of 208 KiB."""
 
 _WAVE = 32  # nodes that boot at once: each is a forked interpreter of some MB until it becomes its init
-_BOOT_LIMIT = 60.0
+_BOOT_LIMIT = 90.0
 _LISTENS = ":0016 00000000:0000 0A"  # a line of /proc/<pid>/net/tcp: port 22, state LISTEN
 
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ctypes
 import os
-import signal
 
 __all__ = [
     "MS_BIND",
@@ -18,7 +17,6 @@ __all__ = [
     "MS_RDONLY",
     "MS_REC",
     "NODE_NAMESPACES",
-    "die_with_parent",
     "drop_capabilities",
     "mount",
     "set_readonly",
@@ -38,7 +36,7 @@ NODE_NAMESPACES = _NEW_MOUNTS | _NEW_HOSTNAME | _NEW_PIDS | _NEW_NETWORK
 _MOUNT_SETATTR = 442  # the same number on every architecture; kernel 5.12
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY = 1
-_PR_SET_PDEATHSIG, _PR_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL = 1, 47, 4
+_PR_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL = 47, 4
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -117,8 +115,3 @@ def drop_capabilities() -> None:
     for word in words:
         word.inheritable = 0
     _check(_libc.capset(ctypes.byref(header), words), "capset")
-
-
-def die_with_parent() -> None:
-    """SIGKILL for this process as soon as the thread that started it is gone."""
-    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0), "set the parent-death signal")

@@ -27,7 +27,7 @@ from launch.errors import GiveUpError, InputError
 
 __all__ = ["Started", "Status", "Stopped", "environment", "fault", "start", "status", "stop"]
 
-_READY_LIMIT = 60.0
+_READY_LIMIT = 120.0
 _STOP_LIMIT = 60.0
 _PROOF_LIMIT = 10.0
 

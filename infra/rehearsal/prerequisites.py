@@ -17,6 +17,7 @@ _TOOLS = {
     "ssh-keygen": "openssh-client",
     "ip": "iproute2",
     "unshare": "util-linux",
+    "setpriv": "util-linux",
 }
 _SWITCHES = {
     "/proc/sys/user/max_user_namespaces": ("0", "user.max_user_namespaces=65536"),

@@ -14,13 +14,12 @@ from typing import Any
 
 import infra
 from infra.rehearsal.fabric import PACKET
-from infra.rehearsal.fabric_kernel import die_with_parent
 from infra.rehearsal.fabric_node import INNER_ID
 from launch.errors import GiveUpError
 
 __all__ = ["UNSHARE", "Line", "dial"]
 
-_START_LIMIT = 20.0
+_START_LIMIT = 60.0
 _END_LIMIT = 30.0
 
 UNSHARE = (
@@ -136,6 +135,8 @@ async def dial(settings: Mapping[str, Any], log: Path) -> Line:
     code_root = str(Path(infra.__file__).parent.parent)
     with theirs, log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
+            # Not by preexec_fn: that would fork this process with the threads of its gRPC server.
+            *("setpriv", "--pdeathsig", "KILL", "--"),
             *UNSHARE,
             sys.executable,
             "-m",
@@ -146,7 +147,6 @@ async def dial(settings: Mapping[str, Any], log: Path) -> Line:
             stdout=out,
             stderr=out,
             pass_fds=[theirs.fileno()],
-            preexec_fn=die_with_parent,
             start_new_session=True,
             cwd=code_root,
             env={**os.environ, "PYTHONPATH": code_root, "PYTHONDONTWRITEBYTECODE": "1"},

@@ -1,0 +1,94 @@
+"""Real nodes for tests: a few VMs, a pinned host key, and ssh to them by way of their forwarded ports."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from infra.rehearsal.machines import Machine
+from infra.rehearsal.nodes import LocalMachines, Settings
+
+NETWORK = "/subscriptions/0/resourceGroups/test/providers/Microsoft.Network/virtualNetworks/test"
+USER = "azureuser"
+
+
+@dataclass
+class Lab:
+    """One network of rehearsed nodes and the operator's view of them."""
+
+    folder: Path
+    machines: LocalMachines
+    user_data: str
+    public_key: str
+    address: str = ""
+    names: list[str] = field(default_factory=list)
+
+    def machine(self, number: int) -> Machine:
+        return Machine(f"node{number:06}", private_ip(number), USER, (self.public_key,), self.user_data)
+
+    async def grow(self, numbers: Sequence[int]) -> None:
+        machines = [self.machine(number) for number in numbers]
+        await self.machines.boot(NETWORK, machines)
+        for number, machine in zip(numbers, machines, strict=True):
+            listen = (self.address, 50000 + number)
+            await self.machines.forward(NETWORK, listen, (machine.private_ip, 22))
+
+    async def ssh(self, number: int, command: str, *options: str) -> tuple[int, str]:
+        process = await asyncio.create_subprocess_exec(
+            *("ssh", "-F", "none", "-i", str(self.folder / "key"), "-p", str(50000 + number)),
+            *("-o", f"UserKnownHostsFile={self.folder / 'known_hosts'}", "-o", "BatchMode=yes"),
+            *("-o", "IdentitiesOnly=yes", "-o", "LogLevel=ERROR", "-o", "StrictHostKeyChecking=yes"),
+            *("-o", "ConnectTimeout=10", *options, f"{USER}@{self.address}", command),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+        )
+        out, _ = await process.communicate()
+        assert process.returncode is not None
+        return process.returncode, out.decode()
+
+
+def private_ip(number: int) -> str:
+    return f"10.0.0.{number + 4}"
+
+
+def make_key(path: Path) -> str:
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path)],
+        check=True,
+        stdin=subprocess.DEVNULL,
+    )
+    return path.with_suffix(".pub").read_text().strip()
+
+
+@asynccontextmanager
+async def lab(folder: Path, count: int, nodes_limit: int = 16) -> AsyncIterator[Lab]:
+    public, host = make_key(folder / "key"), make_key(folder / "host")
+    (folder / "known_hosts").write_text(f"* {host}\n")
+    document = {
+        "ssh_keys": {"ed25519_private": (folder / "host").read_text(), "ed25519_public": host},
+        "write_files": [
+            {
+                "path": f"/home/{USER}/.ssh/id_ed25519",
+                "content": (folder / "key").read_text(),
+                "owner": f"{USER}:{USER}",
+                "permissions": "0600",
+                "defer": True,
+            },
+            {"path": "/etc/ssh/ssh_known_hosts", "content": f"* {host}\n"},
+        ],
+    }
+    machines = LocalMachines(Settings(folder / "nodes", nodes_limit=nodes_limit))
+    made = Lab(folder, machines, "#cloud-config\n" + json.dumps(document), public)
+    try:
+        await machines.create_network(NETWORK, "10.0.0.0/16")
+        made.address = await machines.public_address()
+        await made.grow(range(count))
+        yield made
+    finally:
+        await machines.close()

@@ -1,0 +1,79 @@
+"""What a rehearsed node takes from a cloud-config document, and what it refuses."""
+
+from __future__ import annotations
+
+import base64
+
+import pytest
+
+from infra.rehearsal.cloudinit import CloudConfig, File, parse
+from launch.errors import InputError
+
+
+def test_nothing_asks_for_nothing() -> None:
+    assert parse("", "azureuser") == CloudConfig()
+    assert parse("#cloud-config\n", "azureuser") == CloudConfig()
+
+
+def test_host_keys_become_files_that_sshd_accepts() -> None:
+    config = parse("#cloud-config\nssh_keys: {ed25519_private: 'SECRET', ed25519_public: 'PUB'}\n", "u")
+    assert config.files == (
+        File("/etc/ssh/ssh_host_ed25519_key", b"SECRET\n", 0o600),
+        File("/etc/ssh/ssh_host_ed25519_key.pub", b"PUB\n", 0o644),
+    )
+    assert config.has_host_key
+    assert "SECRET" not in repr(config)
+
+
+def test_deferred_files_come_after_all_others() -> None:
+    text = (
+        "#cloud-config\nwrite_files:\n- {path: /etc/a, defer: true}\n- {path: /etc/b, permissions: '0600'}\n"
+    )
+    assert [(file.path, file.mode) for file in parse(text, "u").files] == [
+        ("/etc/b", 0o600),
+        ("/etc/a", 0o644),
+    ]
+
+
+def test_contents_may_be_encoded() -> None:
+    encoded = base64.b64encode(b"\x00\xff").decode()
+    text = (
+        f"#cloud-config\nwrite_files: [{{path: /etc/a, encoding: b64, content: {encoded}, append: true}}]\n"
+    )
+    assert parse(text, "u").files == (File("/etc/a", b"\x00\xff", 0o644, append=True),)
+
+
+def test_commands_keep_their_words() -> None:
+    config = parse("#cloud-config\nruncmd: ['echo $HOME', [echo, 'a b']]\n", "u")
+    assert config.runcmd == "#!/bin/sh\necho $HOME\necho 'a b'\n"
+
+
+@pytest.mark.parametrize(
+    ("document", "named"),
+    [
+        ("packages: [nginx]", "cloud-config packages"),
+        ("write_file: []", "cloud-config write_file"),
+        ("write_files: [{path: /etc/a, mode: '0600'}]", r"write_files\[0\].mode"),
+        ("write_files: [{path: etc/a}]", r"write_files\[0\].path"),
+        ("write_files: [{path: /etc/../usr/a}]", r"write_files\[0\].path"),
+        ("write_files: [{path: /etc/a, owner: bob}]", r"write_files\[0\].owner"),
+        ("write_files: [{path: /etc/a, permissions: 600}]", r"write_files\[0\].permissions"),
+        ("write_files: [{path: /etc/a, encoding: rot13}]", r"write_files\[0\].encoding"),
+        ("write_files: [{path: /etc/a, encoding: b64, content: a}]", r"write_files\[0\].content"),
+        ("write_files: [{path: /etc/a, defer: 'yes'}]", r"write_files\[0\].defer"),
+        ("ssh_keys: {rsa_private: x}", "ssh_keys.rsa_private"),
+        ("ssh_keys: {ed25519_public: x}", "ssh_keys"),
+        ("ssh_deletekeys: maybe", "ssh_deletekeys"),
+        ("runcmd: reboot", "runcmd"),
+        ("[1]", "cloud-config"),
+        ("a: [", "customData"),
+    ],
+)
+def test_the_rest_is_refused_by_name(document: str, named: str) -> None:
+    with pytest.raises(InputError, match=f"^{named}"):
+        parse(f"#cloud-config\n{document}\n", "azureuser")
+
+
+def test_a_shell_script_is_no_cloud_config() -> None:
+    with pytest.raises(InputError, match="customData"):
+        parse("#!/bin/sh\n", "azureuser")

@@ -1,0 +1,58 @@
+"""The folders that rehearsed nodes live on."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.rehearsal.cloudinit import parse
+from infra.rehearsal.disks import make_disk, make_image, place, remove_tree, sshd_config_text
+from infra.rehearsal.machines import Machine
+from launch.errors import InputError
+
+
+def mode(path: Path) -> int:
+    return path.stat().st_mode & 0o777
+
+
+def test_an_image_has_users_and_sshd_of_its_own_and_no_secret_of_this_machine(tmp_path: Path) -> None:
+    make_image(tmp_path / "image", "/node/bin")
+    etc = tmp_path / "image" / "etc"
+    assert (etc / "ssh" / "sshd_config").read_text() == sshd_config_text("/node/bin")
+    assert "/node/bin" in (etc / "profile.d" / "node-python.sh").read_text()
+    assert (etc / "hosts").readlink() == Path("/run/vnet/hosts")
+    assert not list(etc.glob("ssh/ssh_host_*"))
+    assert not (etc / "shadow").exists()
+
+
+def test_a_disk_has_keys_with_the_modes_that_ssh_demands(tmp_path: Path) -> None:
+    make_image(tmp_path / "image", None)
+    machine = Machine("node000000", "10.0.0.4", "ada", ("ssh-ed25519 A", "ssh-ed25519 B\n"), "")
+    config = parse("#cloud-config\nwrite_files: [{path: /etc/profile, content: x, append: true}]\n", "ada")
+    disk = tmp_path / "disk"
+    make_disk(disk, tmp_path / "image", machine, config)
+    make_disk(disk, tmp_path / "image", machine, parse("", "ada"))  # a reboot
+    assert (disk / "home/.ssh/authorized_keys").read_text() == "ssh-ed25519 A\nssh-ed25519 B\n"
+    assert mode(disk / "home/.ssh/authorized_keys") == 0o600
+    assert mode(disk / "home/.ssh") == 0o700
+    assert mode(disk / "home") == 0o755
+    assert mode(disk / "etc/ssh/ssh_host_ed25519_key") == 0o600
+    assert "ada:x:1000:1000::/home/ada:" in (disk / "etc/passwd").read_text()
+    assert (disk / "etc/hostname").read_text() == "node000000\n"
+
+
+def test_a_place_that_no_node_can_write_is_refused() -> None:
+    with pytest.raises(InputError, match=r"/usr/local/bin/x.*read-only on a rehearsed node"):
+        place("/usr/local/bin/x", "azureuser")
+
+
+def test_folders_without_any_permission_are_removed_too(tmp_path: Path) -> None:
+    inner = tmp_path / "disk" / "work" / "work"
+    inner.mkdir(parents=True)
+    (inner / "file").touch()
+    (inner / "link").symlink_to(tmp_path)
+    inner.chmod(0)
+    remove_tree(tmp_path / "disk")
+    remove_tree(tmp_path / "disk")
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,88 @@
+"""Start, stop, a second start, a kill: one rehearsal a project, and nothing left of it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from infra.rehearsal import lifecycle
+from infra.rehearsal.folder import Folder, Record
+from infra.rehearsal.prerequisites import check
+from launch.errors import InputError, MissingTool
+
+
+def wait_for_end(record: Record) -> None:
+    deadline = time.monotonic() + 10
+    while record.alive and time.monotonic() < deadline:
+        time.sleep(0.02)
+
+
+def test_a_rehearsal_from_start_to_stop(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"fab rehearsal\.start"):
+        lifecycle.environment(tmp_path)
+    assert lifecycle.stop(tmp_path) == lifecycle.Stopped(ran=False)
+    started = lifecycle.start(tmp_path, nodes_limit=3)
+    try:
+        assert started.cleaned == ()
+        with pytest.raises(InputError, match=rf"already \(process {started.record.pid}\)"):
+            lifecycle.start(tmp_path)
+        found = lifecycle.status(tmp_path)
+        assert (found.running, found.record, found.networks) == (True, started.record, {})
+        variables = lifecycle.environment(tmp_path)
+        assert variables["PULUMI_DEBUG_PROVIDERS"] == f"azure-native:{started.record.provider_port}"
+        assert variables["PULUMI_BACKEND_URL"] == f"file://{tmp_path}/.ranklift/rehearsal/backend"
+        url = f"{variables['RANKLIFT_ARM_ENDPOINT']}/subscriptions/{started.record.subscription_id}"
+        with urllib.request.urlopen(f"{url}?api-version=2024-01-01") as answer:
+            assert json.load(answer)["state"] == "Enabled"
+        with pytest.raises(InputError, match="--stack = 'rehearsal': has no nodes"):
+            lifecycle.fault(tmp_path, "rehearsal", ["node000000"], "death")
+    finally:
+        report = lifecycle.stop(tmp_path)
+    assert (report.ran, report.processes, report.ports) == (True, 1, 2)
+    assert list((tmp_path / ".ranklift").iterdir()) == []
+
+
+def test_leftovers_of_a_killed_rehearsal_are_found_and_cleaned(tmp_path: Path) -> None:
+    record = lifecycle.start(tmp_path).record
+    stacks = Folder(tmp_path).backend / ".pulumi" / "stacks" / "ranklift"
+    stacks.mkdir(parents=True)
+    resources = [{"type": "pulumi:pulumi:Stack"}, {"type": "azure-native:network:VirtualNetwork"}]
+    (stacks / "rehearsal-2.json").write_text(json.dumps({"checkpoint": {"latest": {"resources": resources}}}))
+    (tmp_path / ".ranklift" / "rehearsal-2").mkdir()
+    (tmp_path / ".ranklift" / "production").mkdir()
+    os.kill(record.pid, signal.SIGKILL)
+    wait_for_end(record)
+    left = (
+        f"the record of process {record.pid}, which has ended",
+        "Pulumi stack rehearsal-2 with 1 resources",
+    )
+    assert lifecycle.status(tmp_path) == lifecycle.Status(False, leftovers=left)
+    started = lifecycle.start(tmp_path)
+    try:
+        assert started.cleaned == left
+    finally:
+        lifecycle.stop(tmp_path)
+    assert [path.name for path in (tmp_path / ".ranklift").iterdir()] == ["production"]
+
+
+def test_a_start_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(InputError, match="--nodes-limit = -1"):
+        lifecycle.start(tmp_path, nodes_limit=-1)
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(MissingTool, match="apt-get install"):
+        lifecycle.start(tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_machine_without_user_namespaces_is_refused_with_the_switch(tmp_path: Path) -> None:
+    switch = tmp_path / "proc/sys/user/max_user_namespaces"
+    switch.parent.mkdir(parents=True)
+    switch.write_text("0\n")
+    with pytest.raises(InputError, match=r"max_user_namespaces = '0'.*sudo sysctl user.max_user_namespaces"):
+        check(tmp_path)
