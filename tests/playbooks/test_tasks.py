@@ -234,17 +234,20 @@ def test_plain_ssh_works_with_what_is_saved_and_refuses_a_changed_key(workplace:
         assert told.stdout == ("hi\n" if status == 0 else "")
 
 
-def test_ctrl_c_ends_with_130_and_no_traceback(workplace: Path) -> None:
+def test_ctrl_c_ends_with_130_and_no_traceback(workplace: Path, tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
     with subprocess.Popen(
-        [FAB, "exec", "sleep 30", "--nodes", "0"],
+        [FAB, "exec", f"touch {begun}; sleep 30", "--nodes", "0"],
         cwd=workplace,
         env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev"},
         stderr=subprocess.PIPE,
         text=True,
     ) as running:
-        time.sleep(2)
+        deadline = time.monotonic() + 60
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
         running.send_signal(signal.SIGINT)
-        _, stderr = running.communicate(timeout=30)
+        _, stderr = running.communicate(timeout=60)
     assert (running.returncode, stderr) == (130, "interrupted\n")
 
 
@@ -279,14 +282,30 @@ def test_up_makes_the_stack_first_and_passes_pulumis_failure_on(workplace: Path,
     ]
 
 
-def test_listing_the_tasks_is_quick(workplace: Path) -> None:
-    spent = []
-    for _ in range(3):
-        before = os.times()
-        assert fab(workplace, "--list").returncode == 0
-        after = os.times()
-        spent.append(
-            after.children_user + after.children_system - before.children_user - before.children_system
-        )
-    # Processor time: the clock would measure what else this machine does.
-    assert min(spent) < 0.4
+def test_listing_the_tasks_is_quick_because_it_imports_nothing_that_a_task_alone_needs(
+    workplace: Path,
+) -> None:
+    """Seconds depend on the machine and on what else it does; what is imported does not."""
+    told = subprocess.run(
+        [sys.executable, "-X", "importtime", FAB, "--list"],
+        cwd=workplace,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines()}
+    assert "playbooks.cluster" in imported
+    heavy = (
+        "azure",
+        "rich",
+        "pulumi",
+        "pulumi_azure_native",
+        "pathspec",
+        "jinja2",
+        "pydantic",
+        "grpc",
+        "aiohttp",
+    )
+    assert sorted(name for name in imported if name.split(".")[0] in heavy) == []
