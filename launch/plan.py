@@ -257,11 +257,11 @@ def _processes_on(spec: JobSpec, node: JobNode) -> int:
 
 
 def _rank_argv(spec: JobSpec) -> tuple[str, ...]:
-    if spec.per_node and len(spec.command) == 1 and not spec.command[0].endswith(".py"):
-        return ("bash", "-c", spec.command[0])
-    if spec.command[0].endswith(".py"):
-        return (spec.python, "-u", *spec.command)
-    return spec.command
+    first = spec.command[0]
+    is_script = first.endswith(".py")
+    if spec.per_node and len(spec.command) == 1 and (not is_script or len(first.split()) > 1):
+        return ("bash", "-c", first)
+    return (spec.python, "-u", *spec.command) if is_script else spec.command
 
 
 def _check_script(argv: tuple[str, ...], files: Collection[str]) -> None:

@@ -52,7 +52,7 @@ class JobSpec:
     """The user's program and its arguments. A first word ending in .py runs under ``python``."""
     per_node: bool = False
     """The command is a launcher itself, run once on every node (guide G8). A single word is a shell line
-    for ``bash -c``, exactly as it is."""
+    for ``bash -c``, exactly as it is, unless it is a script's name."""
     processes_per_node: int | None = 1
     """Ranks on each node; None for one per slot. Not used with ``per_node``."""
     env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))

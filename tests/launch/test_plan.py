@@ -120,6 +120,10 @@ def test_one_process_has_its_node_to_itself(per_node: bool, processes: int | Non
         (JobSpec("t", "mpi", ("train.py",), python="/opt/py"), ("/opt/py", "-u", "train.py")),
         (JobSpec("t", "mpi", ("hostname", "-f")), ("hostname", "-f")),
         (
+            JobSpec("t", "pytorch", ("python3 -m torch.distributed.launch train.py",), per_node=True),
+            ("bash", "-c", "python3 -m torch.distributed.launch train.py"),
+        ),
+        (
             JobSpec("t", "pytorch", ("echo  '$RANK'",), per_node=True),
             ("bash", "-c", "echo  '$RANK'"),
         ),
