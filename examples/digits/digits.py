@@ -26,11 +26,14 @@ def load(seed: int = 0):
     return images[TEST_SIZE:], labels[TEST_SIZE:], images[:TEST_SIZE], labels[:TEST_SIZE]
 
 
+def say(line: str) -> None:
+    """Prints a whole line at once: processes that share a launcher's output must not cut into each other's."""
+    os.write(1, (line + "\n").encode())
+
+
 def report(accuracy: float, seconds: float, ranks: int, epochs: int) -> Path:
     """Prints the result and writes metrics.json; returns the folder for outputs."""
-    print(
-        f"test accuracy {accuracy:.4f} after {epochs} epochs on {ranks} ranks in {seconds:.1f} s", flush=True
-    )
+    say(f"test accuracy {accuracy:.4f} after {epochs} epochs on {ranks} ranks in {seconds:.1f} s")
     folder = Path(os.environ.get("RANKLIFT_OUTPUT_DIR", "outputs"))
     folder.mkdir(parents=True, exist_ok=True)
     metrics = {"test_accuracy": accuracy, "epochs": epochs, "ranks": ranks, "seconds": round(seconds, 3)}

@@ -57,7 +57,7 @@ def main() -> None:
     data = TensorDataset(images, labels)
     sampler = DistributedSampler(data, ranks, rank, seed=0)
     batches = DataLoader(data, batch_size=max(1, args.global_batch // ranks), sampler=sampler)
-    print(f"rank {rank} of {ranks} on {socket.gethostname()}: {len(sampler)} images, {device}", flush=True)
+    digits.say(f"rank {rank} of {ranks} on {socket.gethostname()}: {len(sampler)} images, {device}")
 
     model = DistributedDataParallel(network().to(device), device_ids=[args.local_rank] if gpu else None)
     optimizer = torch.optim.Adam(model.parameters(), lr=args.learning_rate)
@@ -70,7 +70,7 @@ def main() -> None:
             loss.backward()
             optimizer.step()
         if rank == 0 and (epoch % 5 == 0 or epoch == args.epochs):
-            print(f"epoch {epoch}: loss {loss.item():.4f}", flush=True)
+            digits.say(f"epoch {epoch}: loss {loss.item():.4f}")
 
     if rank == 0:
         with torch.no_grad():

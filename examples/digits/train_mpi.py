@@ -57,7 +57,7 @@ def main() -> None:
     world = MPI.COMM_WORLD
     rank, ranks = world.Get_rank(), world.Get_size()
     images, labels, test_images, test_labels = digits.load()
-    print(f"rank {rank} of {ranks} on {socket.gethostname()}: {len(images[rank::ranks])} images", flush=True)
+    digits.say(f"rank {rank} of {ranks} on {socket.gethostname()}: {len(images[rank::ranks])} images")
 
     chance = np.random.default_rng(
         0
@@ -80,7 +80,7 @@ def main() -> None:
             speed = 0.9 * speed - args.learning_rate / len(batch) * gradient[:-1]
             flat += speed
         if rank == 0 and (epoch % 10 == 0 or epoch == args.epochs):
-            print(f"epoch {epoch}: loss {gradient[-1] / len(batch):.4f}", flush=True)
+            digits.say(f"epoch {epoch}: loss {gradient[-1] / len(batch):.4f}")
 
     if rank == 0:
         accuracy = float((forward(weights, test_images)[1].argmax(axis=1) == test_labels).mean())
