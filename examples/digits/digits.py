@@ -15,7 +15,7 @@ TEST_SIZE = 360
 
 
 def load(seed: int = 0):
-    """Training images and labels, test images and labels; pixels between 0 and 1, one split for every rank."""
+    """Training images and labels, test images and labels (pixels from 0 to 1), one split for all ranks."""
     package = importlib.util.find_spec("sklearn")
     if package is None:
         raise SystemExit("no scikit-learn, which brings the digits: pip install scikit-learn")
@@ -27,7 +27,7 @@ def load(seed: int = 0):
 
 
 def say(line: str) -> None:
-    """Prints a whole line at once: processes that share a launcher's output must not cut into each other's."""
+    """Prints a line in one piece: processes that share an output must not cut into each other's."""
     os.write(1, (line + "\n").encode())
 
 

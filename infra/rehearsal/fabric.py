@@ -26,7 +26,7 @@ from infra.rehearsal.fabric_forward import Forward
 from infra.rehearsal.fabric_node import NodeSpec, mac, power_on
 from infra.rehearsal.fabric_view import add_home, ip, plug_in, prepare
 
-__all__ = ["PACKET", "Fabric"]
+__all__ = ["PACKET", "Fabric", "main"]
 
 PACKET = 150_000
 """Largest packet of the control pair, bytes: below Linux's default socket buffer of 208 KiB."""

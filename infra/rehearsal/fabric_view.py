@@ -14,7 +14,7 @@ from pathlib import Path
 from infra.rehearsal.fabric_kernel import MS_BIND, MS_NODEV, MS_NOSUID, MS_REC, mount, set_readonly
 from infra.rehearsal.fabric_node import GATEWAY_MAC
 
-__all__ = ["add_home", "plug_in", "prepare"]
+__all__ = ["add_home", "ip", "plug_in", "prepare"]
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {

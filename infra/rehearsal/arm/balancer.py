@@ -14,7 +14,7 @@ from infra.rehearsal.arm.records import Instance, Record
 if TYPE_CHECKING:
     from infra.rehearsal.arm.subscription import Subscription
 
-__all__ = ["Balancer", "Member", "pools_of"]
+__all__ = ["Balancer", "Member", "configurations", "pools_of", "range_too_small"]
 
 BALANCERS = "Microsoft.Network/loadBalancers"
 SCALE_SETS = "Microsoft.Compute/virtualMachineScaleSets"

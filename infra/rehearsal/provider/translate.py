@@ -10,7 +10,7 @@ from infra.rehearsal.arm.models import Field, flatten, nest, shape
 from infra.rehearsal.arm.records import place
 from infra.rehearsal.provider.values import UNKNOWN, Unknown, plain, weave
 
-__all__ = ["API_VERSIONS", "body", "inputs_of", "outputs", "predicted", "resource_id"]
+__all__ = ["API_VERSIONS", "body", "inputs_of", "outputs", "path_names", "predicted", "resource_id"]
 
 API_VERSIONS = {
     "Microsoft.Compute": "2024-11-01",
