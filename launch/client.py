@@ -112,7 +112,7 @@ def _folder(remote: str) -> str:
 
 
 def _command(remote: str, *words: str) -> list[str]:
-    return ["python3", "-I", "-S", remote, *words]
+    return ["python3", "-I", "-S", f"{remote}/__main__.py", *words]
 
 
 def _message(plan: JobPlan) -> bytes:

@@ -59,4 +59,4 @@ def mpirun_argv(major: str, ranks: int, hosts: int, network: str, remote: str) -
     argv += [runtime, "oob_tcp_if_include", network] if four else [runtime, "prte_if_include", FRONT_END]
     argv += ["--mca", "btl_tcp_if_include", network]
     argv += ["-x", "RANKLIFT_SUPERVISOR", "-x", "RANKLIFT_TOKEN"]
-    return [*argv, "sh", "-c", f'exec python3 -I -S "$HOME/{remote}" rank']
+    return [*argv, "sh", "-c", f'exec python3 -I -S "$HOME/{remote}/__main__.py" rank']

@@ -42,7 +42,7 @@ class JobSpec:
     >>> JobSpec(name="digits", kind="pytorch", command=("train.py",), processes_per_node=0)
     Traceback (most recent call last):
     ...
-    launch.errors.InputError: processes_per_node = 0: must be at least 1; leave it out for one process per slot
+    launch.errors.InputError: processes_per_node = 0: must be at least 1; ask for one or more
     """
 
     name: str
@@ -81,7 +81,7 @@ class JobSpec:
                 "processes_per_node",
                 self.processes_per_node,
                 "must be at least 1",
-                "leave it out for one process per slot",
+                "ask for one or more",
             )
         if not 1 <= self.port <= _HIGHEST_PORT:
             raise InputError("port", self.port, "is no TCP port", f"use the default, {MASTER_PORT}")

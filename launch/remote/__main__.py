@@ -1,4 +1,4 @@
-"""Entry on a node: ``python3 -I -S ~/.ranklift/remote/<hash> <what> [job] [options]``.
+"""Entry on a node: ``python3 -I -S ~/.ranklift/remote/<hash>/__main__.py <what> ...``.
 
 The folder is no importable package (its name is a hash), so the package is made known first. Each
 branch imports only its own modules: one interpreter starts per rank under MPI, and 64 rehearsed nodes
@@ -7,10 +7,10 @@ share this machine's cores.
 
 from __future__ import annotations
 
+import os
 import sys
 
 if "launch.remote" not in sys.modules:
-    sys.path[:] = [path for path in sys.path if path != __file__.rpartition("/")[0]]
     for name, path in (("launch", []), ("launch.remote", [__file__.rpartition("/")[0] or "."])):
         module = type(sys)(name)
         module.__path__ = path
@@ -23,11 +23,11 @@ def main(arguments: list[str]) -> int:
     if what == "rank":
         from launch.remote import runner
 
-        return runner.run_rank()
+        os._exit(runner.run_rank())  # without tidying up an interpreter that nobody uses again
     if what == "node":
         from launch.remote import runner
 
-        return runner.run_node()
+        os._exit(runner.run_node())
     from launch.remote import commands
 
     return commands.main(arguments)

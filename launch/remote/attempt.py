@@ -78,7 +78,8 @@ class Attempt:
         if self._busy and (self._verdict is None or self._verdict.state != "CANCELLED"):
             return None
         self._sweep()
-        return self._verdict or verdict.judge(self.stream, self._node_of, self._ended, status)
+        where = {rank: self._names[index] for rank, index in self._node_of.items()}
+        return self._verdict or verdict.judge(self.stream, where, self._ended, status)
 
     # -- starting ---------------------------------------------------------------------------------
 

@@ -115,7 +115,7 @@ def archive(plan: dict[str, Any], index: int) -> subprocess.Popen[bytes]:
 
 def _remote(plan: dict[str, Any], index: int, what: str, stdin: int, stderr: int) -> subprocess.Popen[bytes]:
     # A shell line, because only the node's own shell knows its home folder. Nothing of the user's is in it.
-    line = f'exec python3 -I -S "$HOME/{plan["remote"]}" {what}'
+    line = f'exec python3 -I -S "$HOME/{plan["remote"]}/__main__.py" {what}'
     node = plan["nodes"][index]
     argv = ["sh", "-c", line] if index == 0 else [*SSH, node["name"], line]
     return subprocess.Popen(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True)

@@ -7,7 +7,6 @@ descendants: they are found by walking /proc, never by name.
 from __future__ import annotations
 
 import _signal  # type: ignore[import-not-found]
-import contextlib
 import ctypes
 import os
 import time
@@ -15,8 +14,10 @@ import time
 __all__ = [
     "become_subreaper",
     "children_of_job",
+    "descendants",
     "die_with_parent",
     "end_descendants",
+    "has_children",
     "kill",
     "signal_descendants",
     "spawn",
@@ -75,13 +76,28 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str) -> tuple[int, int, int
             _signal.signal(number, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
         os.chdir(cwd)
-        os.execvpe(argv[0], argv, env)  # noqa: S606  an argv, no shell
+        _exec(argv, env)
     except OSError as error:
         if isinstance(error, FileNotFoundError):
             status = _COMMAND_NOT_FOUND
         os.write(2, f"cannot start {argv[0]}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
     finally:
         os._exit(status)
+
+
+def _exec(argv: list[str], env: dict[str, str]) -> None:
+    """Like os.execvpe, which imports :mod:`warnings` first. Raises the error that says most."""
+    if "/" in argv[0]:
+        os.execve(argv[0], argv, env)  # noqa: S606  an argv, no shell
+    refused: OSError = FileNotFoundError(2, os.strerror(2))
+    for folder in env.get("PATH", os.defpath).split(":"):
+        try:
+            os.execve(f"{folder or '.'}/{argv[0]}", argv, env)  # noqa: S606
+        except (FileNotFoundError, NotADirectoryError):
+            continue
+        except OSError as error:
+            refused = error
+    raise refused
 
 
 def _parents() -> dict[int, int]:
@@ -112,6 +128,19 @@ def descendants(root: int) -> list[int]:
         found += children
         queue += children
     return found
+
+
+def has_children() -> bool:
+    """Whether anything is left below this process, ended children that nobody waited for aside.
+
+    Every descendant of a subreaper hangs on one of its children, so that no look into /proc is needed.
+    """
+    try:
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
+    except ChildProcessError:
+        return False
+    return True
 
 
 def signal_descendants(number: int) -> list[int]:
@@ -174,5 +203,7 @@ def children_of_job(job: str) -> list[int]:
 
 def kill(pid: int, number: int) -> None:
     """Sends the signal, if the process is still there and this user's."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
+    try:
         os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return

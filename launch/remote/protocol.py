@@ -8,7 +8,10 @@ interpreter without it, and every rank under MPI has a runner of its own.
 from __future__ import annotations
 
 import struct
-from typing import Any
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
 
 __all__ = [
     "BEAT",

@@ -5,8 +5,9 @@ For MPI jobs mpirun starts one per rank, which connects back to the supervisor, 
 user's is ever on mpirun's command line. Either way that channel is the tether: when it closes, or nothing
 came over it for 30 s, everything the runner started is ended.
 
-``_socket`` and ``_signal`` instead of their public faces: those import :mod:`enum`, which costs as much as
-starting the interpreter does.
+Many runners start at once on a rehearsal's few cores. So here, and in what this imports, there are ``_socket``
+and ``_signal`` instead of their public faces, which import :mod:`enum`, and no :mod:`typing`, which imports
+:mod:`re`: each costs as much as starting the interpreter does.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import os
 import select
 import sys
 import time
-from typing import TYPE_CHECKING, Any
 
 from launch.remote import processes, protocol, workplace
 from launch.remote.processes import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM
 
+TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
+    from typing import Any
 
 __all__ = ["Runner", "run_node", "run_rank"]
 
@@ -226,7 +228,7 @@ class Runner:
         self._stop_at = at if self._stop_at is None else min(at, self._stop_at)
         if not self._stopped:
             self._stopped = True
-            if self.ranks:
+            if any(rank.status is None for rank in self.ranks):
                 processes.signal_descendants(SIGTERM)
 
     def _on_signal(self, number: int, _frame: object) -> None:
@@ -235,11 +237,13 @@ class Runner:
 
     def _end_leftovers(self) -> list[int]:
         """After the ranks ended: ends what they left behind and passes on its last words."""
-        if processes.signal_descendants(SIGTERM):
+        left: list[int] = []
+        if processes.has_children():
+            processes.signal_descendants(SIGTERM)
             until = time.monotonic() + _LEFTOVER_GRACE
-            while time.monotonic() < until and processes.signal_descendants(0):
+            while time.monotonic() < until and processes.has_children():
                 self._turn(20)
-        left = processes.end_descendants(_DIE_WITHIN)
+            left = processes.end_descendants(_DIE_WITHIN)
         until = time.monotonic() + _LAST_WORDS
         while any(rank.pipes for rank in self.ranks) and time.monotonic() < until:
             self._turn(20)

@@ -19,7 +19,7 @@ from launch.remote.jobs import identity, is_alive
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Turn", "admit", "enter", "leave", "waiting_for"]
+__all__ = ["Turn", "admit", "enter", "leave", "requeue", "waiting_for"]
 
 _FOLDER = "~/.ranklift"
 _PORTS_TRIED = 1000

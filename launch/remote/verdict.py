@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from launch.remote.records import LAUNCHER, StreamWriter, last_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Mapping
 
 __all__ = [
     "CANCELLED",
@@ -69,20 +69,21 @@ def misplaced_rank(rank: int, where: str, local_there: int, planned: str, local:
 
 
 def judge(
-    stream: StreamWriter, ranks: Iterable[int], ended: Mapping[int, int], mpirun_status: int | None
+    stream: StreamWriter, ranks: Mapping[int, str], ended: Mapping[int, int], mpirun_status: int | None
 ) -> Outcome:
     """The outcome when no rank failed by itself: good only if every rank ended with 0, and mpirun too.
 
-    After MPI_Abort all ranks were stopped, and the status it was given is mpirun's.
+    ``ranks`` says which node each rank is on. After MPI_Abort all ranks were stopped, and the status it was
+    given is mpirun's.
     """
-    total = sorted(ranks)
     worst = next((status for status in ended.values() if status), 0)
-    missing = [rank for rank in total if rank not in ended]
+    missing = [rank for rank in ranks if rank not in ended]
     if not (mpirun_status or worst or missing):
         return Outcome("SUCCEEDED", 0, "")
     reason = "" if mpirun_status is None else f"mpirun ended with exit status {mpirun_status}"
     if missing:
         reason += " and " if reason else ""
-        reason += f"{len(missing)} of {len(total)} ranks never reported their end"
+        where = ", ".join(dict.fromkeys(ranks[rank] for rank in missing))
+        reason += f"{len(missing)} of {len(ranks)} ranks never reported their end: {where}"
     words = last_lines(b"".join(tail for (rank, _), tail in stream.tails.items() if rank == LAUNCHER))
     return _failed(mpirun_status or worst or LOST_RANK, reason, None, None, words)
