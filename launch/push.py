@@ -116,7 +116,8 @@ def push(
     results: dict[str, Exception | None] = dict.fromkeys(names)
     if verify or not call.is_everywhere(snapshot, names):
         lacking = call.offer(snapshot)
-        stream = _Stream(_contents(snapshot, [snapshot.blobs()[number] for number in lacking]))
+        blobs = snapshot.blobs()
+        stream = _Stream(_contents(snapshot, [blobs[number] for number in lacking]))
         told = call.put(
             snapshot,
             stream,
