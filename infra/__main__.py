@@ -11,7 +11,6 @@ sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or
 import pulumi  # noqa: E402
 from pulumi.runtime import get_config_env  # noqa: E402
 
-from infra import leaves  # noqa: E402
 from infra.config import parse  # noqa: E402
 from launch.errors import RankliftError  # noqa: E402
 
@@ -21,8 +20,7 @@ except RankliftError as error:
     # Shown without a traceback: it says by itself what to mend.
     raise pulumi.RunError(str(error)) from None
 
-leaves.install()
-from infra.cluster import TrainingCluster  # noqa: E402
+from infra.cluster import TrainingCluster  # noqa: E402  slow to import: a wrong configuration need not wait
 
 for _name, _value in TrainingCluster(pulumi.get_stack(), config).outputs.items():
     pulumi.export(_name, _value)

@@ -13,11 +13,8 @@ from typing import Any, NoReturn
 import pulumi
 from pulumi.runtime import mocks, rpc
 
-from infra import leaves
+from infra.cluster import TrainingCluster
 from infra.config import parse
-
-leaves.install()
-from infra.cluster import TrainingCluster  # noqa: E402
 
 GROUP = "/subscriptions/s/resourceGroups/ranklift-dev"
 STACK = "dev"
