@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import subprocess
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +19,7 @@ __all__ = ["CannotLaunch", "Mpi", "archive", "find_mpi", "node_link", "start_mpi
 
 _MODULES = "/etc/profile.d/modules.sh"
 _VERSION = re.compile(r"\(Open MPI\) (\d+)\.(\S+)")
+_KEPT = "~/.ranklift/mpirun.json"
 _LIMIT_S = 20
 NOT_FOUND = 127
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-T")
@@ -66,15 +69,32 @@ def find_mpi(known: list[str]) -> Mpi:
 
 
 def _version(env: Mapping[str, str]) -> str | None:
+    """What mpirun says of its version; remembered as long as its file stays the same."""
+    found = shutil.which("mpirun", path=env.get("PATH"))
+    if found is None:
+        return None
+    entry = os.stat(found)
+    key = [os.path.realpath(found), entry.st_size, entry.st_mtime_ns]
+    kept = os.path.expanduser(_KEPT)
+    try:
+        with open(kept, encoding="utf-8") as file:
+            known = json.load(file)
+        if known["of"] == key:
+            return str(known["says"])
+    except (OSError, ValueError, KeyError):
+        pass  # not asked before
     try:
         done = subprocess.run(
-            ["mpirun", "--version"], env=env, capture_output=True, text=True, timeout=_LIMIT_S, check=False
+            [found, "--version"], env=env, capture_output=True, text=True, timeout=_LIMIT_S, check=False
         )
-    except (FileNotFoundError, PermissionError):
-        return None
     except subprocess.TimeoutExpired as error:
         raise CannotLaunch(f"mpirun --version on the head did not end within {_LIMIT_S} s") from error
-    return done.stdout + done.stderr
+    says = done.stdout + done.stderr
+    if _VERSION.search(says):
+        with open(f"{kept}.{os.getpid()}", "w", encoding="utf-8") as file:
+            json.dump({"of": key, "says": says}, file)
+        os.rename(f"{kept}.{os.getpid()}", kept)
+    return says
 
 
 def _module_environment() -> dict[str, str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import socket
 import subprocess
 from typing import TYPE_CHECKING, Any
@@ -28,7 +28,7 @@ class Mpirun:
         mpi = launchers.find_mpi(sorted(plan["mpirun"]))
         with open(folder.file("hostfile"), "w", encoding="utf-8") as file:
             file.write(plan["hostfile"])
-        self.token = secrets.token_hex(16)
+        self.token = os.urandom(16).hex()
         self.listener = socket.socket()
         self.listener.bind((plan["nodes"][0]["private_ip"], 0))
         self.listener.listen(_BACKLOG)

@@ -5,9 +5,9 @@ For MPI jobs mpirun starts one per rank, which connects back to the supervisor, 
 user's is ever on mpirun's command line. Either way that channel is the tether: when it closes, or nothing
 came over it for 30 s, everything the runner started is ended.
 
-Many runners start at once on a rehearsal's few cores. So here, and in what this imports, there are ``_socket``
-and ``_signal`` instead of their public faces, which import :mod:`enum`, and no :mod:`typing`, which imports
-:mod:`re`: each costs as much as starting the interpreter does.
+Many runners start at once on few cores in a rehearsal. So here, and in what this imports, are ``_socket`` and
+``_signal`` instead of their public faces, which import :mod:`enum`, and there is no :mod:`typing`, which
+imports :mod:`re`: each costs as much as starting the interpreter does.
 """
 
 from __future__ import annotations

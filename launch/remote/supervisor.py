@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import time
-import traceback
 from typing import Any
 
 from launch.remote import jobs, turns
@@ -102,6 +101,8 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
                 turn = None
                 time.sleep(_BUSY_PAUSE)
     except Exception as error:  # noqa: BLE001  whatever it is, the job must not stay RUNNING for ever
+        import traceback
+
         traceback.print_exc()
         outcome = Outcome("FAILED", LOST_RANK, f"the supervisor failed: {error!r}")
     turns.leave(plan["id"])
