@@ -6,23 +6,41 @@ Up the tree go JSON lines behind a mark (login scripts may print too): ``beat``,
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import queue
+import select
 import shlex
 import signal
 import subprocess
 import threading
 import time
-import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, BinaryIO, List  # noqa: UP035  (nodes may run Python 3.8)
+
+__all__ = [
+    "BEAT_S",
+    "BOOT",
+    "MARK",
+    "STALL_S",
+    "Branch",
+    "Branches",
+    "Call",
+    "Tree",
+    "Up",
+    "names_in",
+    "plant",
+]
 
 MARK = b"\x1eranklift "
 BEAT_S = 2.0
 """A node says this often that it is alive."""
 STALL_S = 60.0
 """A child that accepts no data for so long is given up."""
+
+_F_SETPIPE_SZ = 1031
+PIPE = 1 << 20
 
 BOOT = r"""
 import sys,os,json,zlib
@@ -110,7 +128,6 @@ class Branch:
         self.heard = time.monotonic()
         self._events = events
         self._tail = b""
-        self._chunks: queue.Queue[bytes | None] = queue.Queue(maxsize=16)
         command = "python3 -c " + shlex.quote(BOOT)
         self._ssh = subprocess.Popen(
             [*call.ssh, address, command],
@@ -119,29 +136,37 @@ class Branch:
             stderr=subprocess.PIPE,
             start_new_session=True,  # so that a proxy command ends with its ssh
         )
+        assert self._ssh.stdin is not None  # noqa: S101  (a pipe was asked for)
+        self.into = self._ssh.stdin.fileno()
+        with contextlib.suppress(OSError):  # larger pieces at a time mean fewer switches between processes
+            fcntl.fcntl(self.into, _F_SETPIPE_SZ, PIPE)
+        opening = call.opening("node", name=self.name, trees=self.below)
         self._listening = threading.Thread(target=self._listen, daemon=True)
         self._listening.start()
-        for work in (self._write, self._read):
-            threading.Thread(target=work, daemon=True).start()
-        self.send(call.opening("node", name=self.name, trees=self.below))
+        # A node that is gone accepts nothing while ssh waits for it; its siblings must not wait as well.
+        self._opening = threading.Thread(target=self._open, args=(opening,), daemon=True)
+        self._opening.start()
+        threading.Thread(target=self._read, daemon=True).start()
 
-    def send(self, data: bytes) -> None:
-        """Queues data for the child; one that takes none for :data:`STALL_S` is given up."""
-        self._put(data)
+    def _open(self, opening: bytes) -> None:
+        assert self._ssh.stdin is not None  # noqa: S101  (a pipe was asked for)
+        try:
+            self._ssh.stdin.write(opening)
+            self._ssh.stdin.flush()
+            os.set_blocking(self.into, False)
+        except OSError:
+            self._kill()  # _read() then sees its end and tells why
+
+    def opened(self) -> bool:
+        """Whether the child has all that comes first, and takes data now."""
+        self._opening.join()
+        return not self.gone and self._ssh.poll() is None
 
     def close(self) -> None:
         """No more data will come."""
-        self._put(None)
-
-    def _put(self, data: bytes | None) -> None:
-        deadline = time.monotonic() + STALL_S
-        while not self.gone:
-            try:
-                self._chunks.put(data, timeout=0.5)
-                break
-            except queue.Full:
-                if time.monotonic() > deadline:
-                    self.give_up(f"accepted no data for {STALL_S:g} s")
+        assert self._ssh.stdin is not None  # noqa: S101  (a pipe was asked for)
+        with contextlib.suppress(OSError):
+            self._ssh.stdin.close()
 
     def give_up(self, reason: str) -> None:
         """Ends the connection; ``reason`` is what will be told of it."""
@@ -152,19 +177,6 @@ class Branch:
         if not self.gone:  # afterwards its number may be another's
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._ssh.pid, signal.SIGKILL)
-
-    def _write(self) -> None:
-        assert self._ssh.stdin is not None  # noqa: S101  (a pipe was asked for)
-        try:
-            while True:
-                data = self._chunks.get()
-                if data is None or self.gone:
-                    break
-                self._ssh.stdin.write(data)
-                self._ssh.stdin.flush()
-            self._ssh.stdin.close()
-        except OSError:
-            self._kill()  # _read() then sees its end and tells why
 
     def _listen(self) -> None:
         assert self._ssh.stderr is not None  # noqa: S101  (a pipe was asked for)
@@ -191,18 +203,25 @@ class Branch:
 class Call:
     """What is the same at every hop of one push."""
 
-    def __init__(self, header: dict[str, Any], text: bytes, name: str, source: bytes) -> None:
-        self.header, self.text, self.boot = header, text, (name, source)
+    def __init__(self, header: dict[str, Any], packed: bytes, name: str, source: bytes) -> None:
+        self.header, self.boot = header, (name, source)
+        self.packed = packed
+        """The manifest, compressed: it goes on as it came."""
         self.ssh: list[str] = header.get("ssh", [])
         self.silence: float = header.get("silence", 0)
 
     def opening(self, op: str, **more: Any) -> bytes:
         """What a child gets first: these modules, the header, the manifest."""
-        packed = zlib.compress(self.text, 1)
         header = {key: value for key, value in self.header.items() if key not in ("nodes", "sent")}
-        header.update(more, op=op, manifest=len(packed))
+        header.update(more, op=op, manifest=len(self.packed))
         name, source = self.boot
-        return b"%s %d\n%s%s\n%s" % (name.encode(), len(source), source, json.dumps(header).encode(), packed)
+        return b"%s %d\n%s%s\n%s" % (
+            name.encode(),
+            len(source),
+            source,
+            json.dumps(header).encode(),
+            self.packed,
+        )
 
 
 class Branches:
@@ -232,9 +251,33 @@ class Branches:
         return lacking
 
     def send(self, data: bytes) -> None:
-        """Passes data to every child that is still there."""
-        for branch in self._all:
-            branch.send(data)
+        """Passes data to every child that is still there, each as fast as it takes it."""
+        left = {branch.into: (branch, memoryview(data)) for branch in self._all if branch.opened()}
+        deadline = time.monotonic() + STALL_S
+        while left:
+            for into, (branch, view) in list(left.items()):
+                try:
+                    rest = view[os.write(into, view) :]
+                except BlockingIOError:
+                    rest = view
+                except OSError:
+                    branch.give_up("")  # its own last words say why
+                    rest = memoryview(b"")
+                if rest:
+                    left[into] = (branch, rest)
+                else:
+                    del left[into]
+            if left:
+                self._await_room(left, deadline)
+
+    def _await_room(self, left: dict[int, tuple[Branch, memoryview]], deadline: float) -> None:
+        room = select.poll()
+        for into in left:
+            room.register(into, select.POLLOUT)
+        if not room.poll(1000) and time.monotonic() > deadline:
+            for into, (branch, _) in list(left.items()):
+                branch.give_up(f"accepted no data for {STALL_S:g} s")
+                del left[into]
 
     def finish(self) -> None:
         """Ends the stream and waits for what the children tell; some may end without a word."""

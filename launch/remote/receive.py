@@ -1,8 +1,5 @@
 """Making one snapshot on a node from what is there and from a stream that several nodes share."""
 
-# ruff: noqa: PTH102, PTH104, PTH108, PTH112, PTH118
-# ruff: noqa: PTH123, PTH211  (names on a node are bytes, which pathlib does not take)
-
 from __future__ import annotations
 
 import hashlib
@@ -14,6 +11,8 @@ from typing import Any
 
 from launch.remote.store import CHUNK, Manifest, Store, write_whole
 
+__all__ = ["Builder", "Share"]
+
 
 class Builder:
     """Makes one snapshot in a folder of its own and gives it its name when it is whole.
@@ -22,8 +21,9 @@ class Builder:
     ``abort()`` at any time leaves nothing behind.
     """
 
-    def __init__(self, store: Store, manifest: Manifest) -> None:
-        self.store, self.manifest = store, manifest
+    def __init__(self, store: Store, manifest: Manifest, check: bool) -> None:
+        """``check``: whether the stream's contents are hashed. The head does it once for everyone."""
+        self.store, self.manifest, self._check = store, manifest, check
         self.written = 0
         self._folder = tempfile.mkdtemp(prefix=".new-" + manifest.id + "-", dir=store.folder)
         self._tree = os.path.join(os.fsencode(self._folder), b"tree")
@@ -76,10 +76,14 @@ class Builder:
         view = memoryview(data)
         while view:
             if not self._left:
-                self._begin()
+                sha, self._left = self._next()
+                if sha in self._missing:
+                    self._out = self._open(*self.manifest.places[sha][0])
+                    self._hash = hashlib.sha256() if self._check else None
             part = view[: self._left]
             if self._out >= 0:
-                self._hash.update(part)
+                if self._hash is not None:
+                    self._hash.update(part)
                 _write_all(self._out, part)
                 self.written += len(part)
             self._left -= len(part)
@@ -87,28 +91,25 @@ class Builder:
             if not self._left and self._out >= 0:
                 self._end()
 
-    def _begin(self) -> None:
+    def _next(self) -> tuple[str, int]:
         self._current = next(self._order, None)
         if self._current is None:
             raise ValueError("more arrived than was announced")
-        sha, self._left = self._current
-        if sha in self._missing:
-            self._out = self._open(*self.manifest.places[sha][0])
-            self._hash = hashlib.sha256()
+        return self._current
 
     def _end(self) -> None:
         assert self._current is not None  # noqa: S101  (feed() has begun a blob)
         os.close(self._out)
         self._out = -1
         sha = self._current[0]
-        if self._hash.hexdigest() != sha:
+        if self._hash is not None and self._hash.hexdigest() != sha:
             name = os.fsdecode(self.manifest.places[sha][0][0])
             raise ValueError(f"{name} changed while it was being pushed; push again")
         self._missing.discard(sha)
 
     def _open(self, path: bytes, executable: bool) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return os.open(os.path.join(self._tree, path), flags, 0o777 if executable else 0o666)
+        return os.open(self._tree + b"/" + path, flags, 0o777 if executable else 0o666)
 
     def finish(self, replace: bool = False) -> None:
         """Adds links, copies of equal files and empty ones, and gives the snapshot its name.
@@ -165,7 +166,7 @@ class Share:
             whole = self.store.intact(self.manifest) if self.verify else self.store.has(self.manifest.id)
             if whole:
                 return []
-            self._builder = Builder(self.store, self.manifest)
+            self._builder = Builder(self.store, self.manifest, check=False)
             return self._builder.start()
         except (OSError, ValueError) as error:
             self._fail(error)

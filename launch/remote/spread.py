@@ -27,6 +27,8 @@ from launch.remote.branches import Branches, Call, Up, plant
 from launch.remote.receive import Builder, Share
 from launch.remote.store import Manifest, Store
 
+__all__ = ["CHUNK", "PASSES", "main", "put", "relay"]
+
 PASSES = 3
 """Times the head tries: nodes below a connection that broke get another way in the next pass."""
 CHUNK = 256 * 1024
@@ -34,7 +36,7 @@ CHUNK = 256 * 1024
 
 def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
     """One node that is not the head: makes its own snapshot while it serves those below."""
-    store, manifest = Store(), Manifest(call.text)
+    store, manifest = Store(), _manifest(call)
     branches = Branches(call.header["trees"], call, up)
     share = Share(store, manifest, call.header["verify"])
     threading.Thread(target=_undo, args=(up, share, branches), daemon=True).start()
@@ -48,7 +50,7 @@ def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
         share.expect(order)
         left = sum(manifest.blobs[number][1] for number in order)
         while left:
-            data = stdin.read1(min(CHUNK, left))  # type: ignore[attr-defined]
+            data = stdin.read(min(CHUNK, left))
             if not data:
                 raise EOFError("the stream broke off")
             left -= len(data)
@@ -71,10 +73,10 @@ def _undo(up: Up, share: Share, branches: Branches) -> None:
 
 def put(stdin: BinaryIO, call: Call, up: Up) -> None:
     """The head: takes what it lacks from the operator, then serves the other nodes."""
-    store, manifest, header = Store(), Manifest(call.text), call.header
+    store, manifest, header = Store(), _manifest(call), call.header
     verify = header["verify"]
     if not (store.intact(manifest) if verify else store.has(manifest.id)):
-        builder = Builder(store, manifest)
+        builder = Builder(store, manifest, check=True)
         try:
             short = set(builder.start()).difference(header["sent"])
             if short:
@@ -120,6 +122,10 @@ def _one_pass(
     return branches.told
 
 
+def _manifest(call: Call) -> Manifest:
+    return Manifest(zlib.decompress(call.packed))
+
+
 def _inflated(stdin: BinaryIO, packed: bool) -> Iterator[bytes]:
     machine = zlib.decompressobj()
     for data in iter(lambda: stdin.read1(CHUNK), b""):  # type: ignore[attr-defined]
@@ -140,11 +146,10 @@ def main(stdin: BinaryIO, name: str, source: bytes) -> None:
         if present:
             store.touch(header["id"])
         return
-    text = zlib.decompress(stdin.read(header["manifest"]))
-    call = Call(header, text, name, source)
+    call = Call(header, stdin.read(header["manifest"]), name, source)
     try:
         if header["op"] == "offer":
-            up.send(t="lack", blobs=store.lacking(Manifest(text)))
+            up.send(t="lack", blobs=store.lacking(_manifest(call)))
         elif header["op"] == "put":
             put(stdin, call, up)
         else:

@@ -9,9 +9,6 @@ Contents a node already has come from its older snapshots, copied and checked, n
 writes into its working directory must not reach into another snapshot.
 """
 
-# ruff: noqa: PTH103, PTH104, PTH110, PTH111, PTH112, PTH115, PTH116, PTH118, PTH120
-# ruff: noqa: PTH123, PTH208  (names on a node are bytes, which pathlib does not take)
-
 from __future__ import annotations
 
 import contextlib
@@ -23,6 +20,8 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterable, Iterator
+
+__all__ = ["CHUNK", "KEEP", "Manifest", "Store", "digest_of", "write_whole"]
 
 KEEP = 5
 """Snapshots kept on a node beside those that a job still uses."""
@@ -147,22 +146,32 @@ class Store:
         ]
 
     def contents(self, manifest: Manifest, order: Iterable[int]) -> Iterator[bytes]:
-        """The blobs of a whole snapshot as one stream, in pieces of about :data:`CHUNK`."""
+        """The blobs of a whole snapshot as one stream, in pieces of about :data:`CHUNK`.
+
+        Raises :class:`ValueError` when a file no longer is what was pushed: nobody may take it for that.
+        """
         base = os.fsencode(self.path(manifest.id))
-        buffer = bytearray()
+        pieces: list[bytes] = []
+        gathered = 0
         for number in order:
             sha, left = manifest.blobs[number]
-            with open(os.path.join(base, manifest.places[sha][0][0]), "rb", buffering=0) as stream:
+            path = manifest.places[sha][0][0]
+            digest = hashlib.sha256()
+            with open(os.path.join(base, path), "rb", buffering=0) as stream:
                 while left:
                     data = stream.read(min(CHUNK, left))
                     if not data:
-                        raise ValueError("the head's copy was changed by a job; push with verification")
+                        break
+                    digest.update(data)
                     left -= len(data)
-                    buffer += data
-                    if len(buffer) >= CHUNK:
-                        yield bytes(buffer)
-                        buffer.clear()
-        yield bytes(buffer)
+                    pieces.append(data)
+                    gathered += len(data)
+                    if gathered >= CHUNK:
+                        yield b"".join(pieces)
+                        pieces, gathered = [], 0
+            if left or digest.hexdigest() != sha:
+                raise ValueError(f"a job changed the head's copy of {os.fsdecode(path)}; push with --verify")
+        yield b"".join(pieces)
 
     def confirmed(self, snapshot: str, code: str) -> list[str]:
         """Nodes that have told this one that they hold the snapshot, and these modules as of ``code``."""
