@@ -48,7 +48,8 @@ SPECS = {
         env={"GREETING": "it's $HOME\nand \"more\""}, timeout_s=3600,
     ),
     "per_node": JobSpec(
-        "digits", "pytorch", torch_launcher_argv("torchrun", 3, 2, ("train.py",)), per_node=True, snapshot="5eed"
+        "digits", "pytorch", torch_launcher_argv("torchrun", 3, 2, ("train.py",)),
+        per_node=True, snapshot="5eed",
     ),
 }  # fmt: skip
 
@@ -157,7 +158,8 @@ def test_no_size_is_given_transports_or_devices() -> None:
 
 
 def test_the_torch_launchers_command_lines() -> None:
-    options = "--nnodes 2 --nproc-per-node 8 --node-rank $NODE_RANK --master-addr $MASTER_ADDR --master-port $MASTER_PORT"
+    options = "--nnodes 2 --nproc-per-node 8 --node-rank $NODE_RANK"
+    options += " --master-addr $MASTER_ADDR --master-port $MASTER_PORT"
     script = ("train.py", "--lr", "1")
     assert " ".join(torch_launcher_argv("torchrun", 2, 8, script)) == f"torchrun {options} train.py --lr 1"
     assert " ".join(torch_launcher_argv("launch", 2, 8, script)) == (

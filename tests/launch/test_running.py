@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import signal
@@ -253,7 +254,7 @@ class TestHowAJobEnds:
         started = start(nodes, shell("(setsid sleep 300 &); echo up; sleep 300"))
         until(lambda: len(lines(started.events)) == 3)
         exits = nodes.folder / "node000001/.ranklift/jobs" / started.job / "exits.jsonl"
-        holder = next(pid for pid in map(int, filter(str.isdigit, os.listdir("/proc"))) if holds(pid, exits))
+        holder = next(int(entry.name) for entry in Path("/proc").glob("[0-9]*") if holds(entry, exits))
         os.kill(holder, signal.SIGKILL)
         state = started.end()
         assert state.state == "FAILED"
@@ -338,6 +339,22 @@ class TestSharingNodes:
         assert ended is not None
         assert started is not None
         assert started < ended
+
+    @KINDS
+    def test_slots_that_a_job_with_another_head_holds_are_waited_for(self, nodes: Nodes, kind: Kind) -> None:
+        slots = nodes.folder / "node000001/.ranklift/slots"
+        slots.mkdir()
+        with (slots / "0").open("w") as lock:
+            lock.write("other-job")
+            lock.flush()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            started = start(nodes, shell("echo ran", kind))
+            until(lambda: "QUEUED" in states(started.events))
+            held = next(
+                e.state for e in started.events if isinstance(e, StateChange) and e.state.state == "QUEUED"
+            )
+        assert held.reason == "waits for other-job on node000001"
+        assert started.end().state == "SUCCEEDED"
 
     def test_a_queued_job_can_be_cancelled(self, nodes: Nodes) -> None:
         first = start(nodes, shell("echo up; sleep 2"))
@@ -425,9 +442,9 @@ def _nothing_runs_on(tmp_path: Path) -> Iterator[None]:
     RUNNING.clear()
 
 
-def holds(pid: int, path: Path) -> bool:
+def holds(process: Path, file: Path) -> bool:
     """Whether a process has the file open."""
     try:
-        return any(os.readlink(fd) == str(path) for fd in Path(f"/proc/{pid}/fd").iterdir())
+        return any(descriptor.readlink() == file for descriptor in (process / "fd").iterdir())
     except OSError:
         return False

@@ -1,0 +1,79 @@
+"""First in, first out, as far as slots are shared."""
+
+from __future__ import annotations
+
+import json
+import socket
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.remote import turns
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return tmp_path
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("", 0))
+        return int(probe.getsockname()[1])
+
+
+def job(name: str, **need: int) -> str:
+    nodes: list[dict[str, Any]] = [
+        {"name": node, "reserve": count, "slots": 4} for node, count in need.items()
+    ]
+    turns.enter({"id": name, "nodes": nodes})
+    return name
+
+
+def slots(name: str) -> dict[str, list[int]] | None:
+    turn = turns.admit(name, free_port())
+    return turn.slots if turn is not None else None
+
+
+def test_jobs_share_a_node_as_long_as_its_slots_last() -> None:
+    assert slots(job("a", n=2)) == {"n": [0, 1]}
+    assert slots(job("b", n=2)) == {"n": [2, 3]}
+    assert slots(job("c", n=1)) is None
+    turns.leave("a")
+    assert slots("c") == {"n": [0]}
+
+
+def test_a_small_job_does_not_overtake_one_that_waits_for_the_same_node() -> None:
+    assert slots(job("a", n=3)) is not None
+    assert slots(job("big", n=4, m=4)) is None
+    assert slots(job("small", n=1)) is None
+    assert slots(job("elsewhere", k=1)) == {"k": [0]}
+    assert turns.waiting_for("small") == ["a", "big"]
+
+
+def test_jobs_that_run_at_once_get_ports_of_their_own() -> None:
+    port = free_port()
+    first, second = (turns.admit(job(name, n=1), port) for name in ("a", "b"))
+    assert first is not None
+    assert second is not None
+    assert first.port == port
+    assert second.port > port
+
+
+def test_a_job_given_back_keeps_its_place() -> None:
+    assert slots(job("a", n=4)) is not None
+    assert slots(job("b", n=4)) is None
+    turns.requeue("a")
+    assert slots("b") is None
+    assert slots("a") is not None
+
+
+def test_jobs_whose_supervisor_is_gone_hold_nothing(home: Path) -> None:
+    job("dead", n=4)
+    queue = home / ".ranklift/queue.json"
+    entries = json.loads(queue.read_text())
+    entries[0]["process"]["started"] += 1  # another process has that number now
+    queue.write_text(json.dumps(entries))
+    assert slots(job("a", n=4)) is not None

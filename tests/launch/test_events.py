@@ -1,0 +1,79 @@
+"""From the head's frames to lines and states."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from launch.errors import JobFailed
+from launch.events import Event, JobState, LogLine, Reader, StateChange
+from launch.remote import protocol
+
+STATE: dict[str, Any] = {
+    "job": "t-1", "name": "t", "kind": "mpi", "state": "RUNNING", "reason": "", "exit_status": None,
+    "nodes": ["node000000", "node000001"], "ranks": 2, "port": 6105,
+    "created": 1.0, "started": 2.0, "ended": None, "failure": None,
+}  # fmt: skip
+
+
+def state(**changes: object) -> bytes:
+    return protocol.frame(protocol.STATE, json.dumps({**STATE, **changes}).encode())
+
+
+def output(data: bytes, rank: int = 0, node: int = 0, stream: int = 1, at: float = 1.0) -> bytes:
+    return protocol.frame(protocol.OUT, protocol.RECORD.pack(at, rank, node, stream, len(data)) + data)
+
+
+def told(*frames: bytes) -> list[Event]:
+    events: list[Event] = []
+    Reader(events.append).feed(b"".join(frames))
+    return events
+
+
+def lines(*frames: bytes) -> list[tuple[int | None, str, str, bytes]]:
+    return [(e.rank, e.node, e.stream, e.data) for e in told(state(), *frames) if isinstance(e, LogLine)]
+
+
+def test_lines_are_put_together_from_pieces_by_rank_and_stream() -> None:
+    assert lines(
+        output(b"one\ntw"), output(b"other\n", 1, 1), output(b"oops\n", stream=2), output(b"o\n")
+    ) == [
+        (0, "node000000", "stdout", b"one"),
+        (1, "node000001", "stdout", b"other"),
+        (0, "node000000", "stderr", b"oops"),
+        (0, "node000000", "stdout", b"two"),
+    ]
+
+
+def test_carriage_returns_end_lines_too_even_at_a_cut() -> None:
+    told = [line[-1] for line in lines(output(b"10%\r20%\r"), output(b"\n30%\r"), output(b"done\r\n"))]
+    assert told == [b"10%", b"20%", b"30%", b"done"]
+
+
+def test_an_unfinished_line_comes_out_before_the_end() -> None:
+    events = told(state(), output(b"last words"), state(state="SUCCEEDED", exit_status=0))
+    assert isinstance(events[-2], LogLine)
+    assert events[-2].data == b"last words"
+    assert isinstance(events[-1], StateChange)
+
+
+def test_the_launchers_words_have_no_rank() -> None:
+    assert lines(output(b"mpirun says\n", rank=-1)) == [(None, "node000000", "stdout", b"mpirun says")]
+
+
+def test_the_same_state_is_told_once() -> None:
+    assert len(told(state(), state(), protocol.frame(protocol.BEAT))) == 1
+
+
+@pytest.mark.parametrize(("name", "status"), [("FAILED", 3), ("CANCELLED", 130), ("LOST", 255)])
+def test_check_raises_for_every_bad_end(name: str, status: int) -> None:
+    with pytest.raises(JobFailed) as failed:
+        JobState.from_dict({**STATE, "state": name, "exit_status": status, "reason": "why"}).check()
+    assert failed.value.exit_status == status
+
+
+@pytest.mark.parametrize("name", ["QUEUED", "RUNNING", "SUCCEEDED"])
+def test_check_is_silent_otherwise(name: str) -> None:
+    JobState.from_dict({**STATE, "state": name}).check()
