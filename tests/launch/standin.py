@@ -6,17 +6,19 @@ Enough for everything but partitions and separate process tables; the rehearsal'
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
+import threading
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
 from launch import client
-from launch.events import Event, JobState
+from launch.events import Event, JobState, LogLine, StateChange
 from launch.host import Completed
 from launch.plan import JobPlan, plan
-from launch.spec import JobNode, JobSpec
+from launch.spec import JobNode, JobSpec, Kind
 
 REMOTE = Path(client.__file__).parent / "remote"
 
@@ -135,3 +137,64 @@ def until(true: Callable[[], object], seconds: float = 10.0) -> None:
     while not true():
         assert time.monotonic() < end, "it never came to be"
         time.sleep(0.02)
+
+
+def lines(events: list[Event]) -> list[tuple[int, str]]:
+    """What ranks wrote; mpirun's own remarks left out."""
+    return [(e.rank, e.data.decode()) for e in events if isinstance(e, LogLine) and e.rank is not None]
+
+
+def remarks(events: list[Event]) -> str:
+    """What the launcher wrote."""
+    return "\n".join(e.data.decode() for e in events if isinstance(e, LogLine) and e.rank is None)
+
+
+def states(events: list[Event]) -> list[str]:
+    return [event.state.state for event in events if isinstance(event, StateChange)]
+
+
+def shell(script: str, kind: Kind = "pytorch", **options: object) -> JobSpec:
+    settings: dict[str, object] = {"processes_per_node": 1, "snapshot": "code", **options}
+    return JobSpec(name="t", kind=kind, command=("sh", "-c", script), **settings)  # type: ignore[arg-type]
+
+
+class Started:
+    """A job that runs while the test goes on."""
+
+    def __init__(self, nodes: Nodes, spec: JobSpec) -> None:
+        self.events: list[Event] = []
+        made = nodes.plan(spec)
+        self.job = made.id
+        self._state: JobState | None = None
+
+        def run() -> None:
+            self._state = client.submit_and_follow(made, nodes.head, self.events.append)
+
+        self.thread = threading.Thread(target=run, daemon=True)
+        self.thread.start()
+
+    def end(self) -> JobState:
+        self.thread.join(30)
+        assert self._state is not None
+        return self._state
+
+
+RUNNING: list[Started] = []
+
+
+def start(nodes: Nodes, spec: JobSpec) -> Started:
+    RUNNING.append(Started(nodes, spec))
+    return RUNNING[-1]
+
+
+def end_everything() -> None:
+    """After a test: what it started and did not end."""
+    for started in RUNNING:
+        for entry in Path("/proc").glob("[0-9]*"):
+            try:
+                if f"RANKLIFT_JOB_ID={started.job}".encode() in (entry / "environ").read_bytes().split(b"\0"):
+                    os.kill(int(entry.name), signal.SIGKILL)
+            except OSError:
+                continue
+        started.thread.join(10)
+    RUNNING.clear()

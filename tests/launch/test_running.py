@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from launch import client
-from launch.errors import GiveUpError, InputError, JobFailed
-from launch.events import Event, JobState, LogLine, StateChange
+from launch.errors import JobFailed
+from launch.events import LogLine
 from launch.spec import JobSpec, Kind
-from tests.launch.standin import Nodes, left_of, until
+from tests.launch.standin import Nodes, end_everything, left_of, lines, remarks, shell, start, until
 
 pytestmark = pytest.mark.timeout(120)
 
@@ -37,23 +34,10 @@ def nodes(tmp_path: Path) -> Nodes:
     return made
 
 
-def lines(events: list[Event]) -> list[tuple[int, str]]:
-    """What ranks wrote; mpirun's own remarks left out."""
-    return [(e.rank, e.data.decode()) for e in events if isinstance(e, LogLine) and e.rank is not None]
-
-
-def remarks(events: list[Event]) -> str:
-    """What the launcher wrote."""
-    return "\n".join(e.data.decode() for e in events if isinstance(e, LogLine) and e.rank is None)
-
-
-def states(events: list[Event]) -> list[str]:
-    return [event.state.state for event in events if isinstance(event, StateChange)]
-
-
-def shell(script: str, kind: Kind = "pytorch", **options: object) -> JobSpec:
-    settings: dict[str, object] = {"processes_per_node": 1, "snapshot": "code", **options}
-    return JobSpec(name="t", kind=kind, command=("sh", "-c", script), **settings)  # type: ignore[arg-type]
+@pytest.fixture(autouse=True)
+def _nothing_runs_on() -> Iterator[None]:
+    yield
+    end_everything()
 
 
 KINDS = pytest.mark.parametrize("kind", ["mpi", "pytorch"])
@@ -260,186 +244,6 @@ class TestHowAJobEnds:
         assert state.state == "FAILED"
         assert "node000001 (rank 1) is lost" in state.reason
         assert left_of(started.job) == []
-
-
-class TestBeingWatched:
-    @KINDS
-    def test_cancel_ends_ranks_that_ignore_sigterm_and_their_orphans(self, nodes: Nodes, kind: Kind) -> None:
-        script = (
-            'trap "" TERM; (setsid setsid sleep 300 >/dev/null 2>&1 &); echo up; while :; do sleep 1; done'
-        )
-        started = start(nodes, shell(script, kind, grace_s=0.5))
-        until(lambda: len(lines(started.events)) == 3)
-        state = client.cancel(started.job, nodes.head, remote="hash")
-        assert (state.state, state.exit_status) == ("CANCELLED", 130)
-        assert left_of(started.job) == []
-        assert started.end().state == "CANCELLED"
-        assert client.cancel(started.job, nodes.head, remote="hash") == state
-
-    def test_a_job_goes_on_when_nobody_follows_and_can_be_followed_later(self, nodes: Nodes) -> None:
-        made = nodes.plan(shell("echo one; sleep 0.5; echo two"))
-        assert client.submit(made, nodes.head) == made.id
-        events: list[Event] = []
-        state = client.follow(made.id, nodes.head, events.append, remote="hash")
-        assert state.state == "SUCCEEDED"
-        assert sorted(lines(events)) == [(i, text) for i in range(3) for text in ("one", "two")]
-        last: list[Event] = []
-        client.follow(made.id, nodes.head, last.append, remote="hash", tail=2)
-        assert [text for _, text in lines(last)] == [text for _, text in lines(events)[-2:]]
-
-    def test_states_come_in_order_and_the_last_after_all_output(self, nodes: Nodes) -> None:
-        _, events = nodes.run(shell("sleep 0.3; echo bye"))
-        assert states(events) == ["STARTING", "RUNNING", "SUCCEEDED"]
-        assert isinstance(events[-1], StateChange)
-
-    def test_jobs_are_listed_oldest_first(self, nodes: Nodes) -> None:
-        ids = [nodes.run(JobSpec(name, "pytorch", ("true",)))[0].job for name in ("b", "a")]
-        assert [state.job for state in client.list_jobs(nodes.head, remote="hash")] == ids
-
-    def test_a_supervisor_that_was_killed_leaves_a_lost_job_and_no_rank(self, nodes: Nodes) -> None:
-        started = start(nodes, shell("echo up; sleep 300", grace_s=0.3))
-        until(lambda: len(lines(started.events)) == 3)
-        folder = nodes.folder / "node000000/.ranklift/jobs" / started.job
-        os.kill(json.loads((folder / "state.json").read_text())["supervisor"]["pid"], signal.SIGKILL)
-        assert started.end().state == "LOST"
-        until(lambda: left_of(started.job) == [])
-
-    def test_unknown_jobs_and_a_head_without_node_code(self, nodes: Nodes) -> None:
-        with pytest.raises(InputError, match="there is no job nope"):
-            client.follow("nope", nodes.head, print, remote="hash")
-        with pytest.raises(InputError, match="there is no job nope"):
-            client.cancel("nope", nodes.head, remote="hash")
-        with pytest.raises(GiveUpError, match="push first"):
-            client.list_jobs(nodes.head, remote="other")
-
-
-class TestSharingNodes:
-    def test_a_second_job_waits_for_the_slots_and_says_for_whom(self, nodes: Nodes) -> None:
-        first = start(nodes, shell("echo up; sleep 1"))
-        until(lambda: states(first.events)[-1:] == ["RUNNING"])
-        state, events = nodes.run(shell("true"))
-        assert states(events)[0] == "QUEUED"
-        queued = next(e.state for e in events if isinstance(e, StateChange))
-        assert queued.reason == f"waits for {first.job}"
-        ended = first.end().ended
-        assert ended is not None
-        assert state.started is not None
-        assert state.started >= ended
-
-    def test_two_jobs_share_nodes_whose_slots_suffice_each_with_its_own_devices(self, tmp_path: Path) -> None:
-        nodes = Nodes(tmp_path, [4])
-        script = "echo $CUDA_VISIBLE_DEVICES $MASTER_PORT; sleep 2"
-        first = start(nodes, shell(script, processes_per_node=2))
-        until(lambda: lines(first.events))
-        _, events = nodes.run(shell(script, processes_per_node=2))
-        one, two = ({text for _, text in lines(e)}.pop().split() for e in (first.events, events))
-        assert (one[0], two[0]) == ("0,1", "2,3")
-        assert one[1] != two[1]
-        ended, started = first.end().ended, events[0].state.started  # type: ignore[union-attr]
-        assert ended is not None
-        assert started is not None
-        assert started < ended
-
-    @KINDS
-    def test_slots_that_a_job_with_another_head_holds_are_waited_for(self, nodes: Nodes, kind: Kind) -> None:
-        slots = nodes.folder / "node000001/.ranklift/slots"
-        slots.mkdir()
-        with (slots / "0").open("w") as lock:
-            lock.write("other-job")
-            lock.flush()
-            fcntl.flock(lock, fcntl.LOCK_EX)
-            started = start(nodes, shell("echo ran", kind))
-            until(lambda: "QUEUED" in states(started.events))
-            held = next(
-                e.state for e in started.events if isinstance(e, StateChange) and e.state.state == "QUEUED"
-            )
-        assert held.reason == "waits for other-job on node000001"
-        assert started.end().state == "SUCCEEDED"
-
-    def test_a_queued_job_can_be_cancelled(self, nodes: Nodes) -> None:
-        first = start(nodes, shell("echo up; sleep 2"))
-        until(lambda: lines(first.events))
-        second = start(nodes, shell("true"))
-        until(lambda: states(second.events) == ["QUEUED"])
-        assert client.cancel(second.job, nodes.head, remote="hash").state == "CANCELLED"
-        assert first.end().state == "SUCCEEDED"
-
-
-class TestCollecting:
-    def test_logs_outputs_and_records_of_every_node_nothing_overwritten(
-        self, nodes: Nodes, tmp_path: Path
-    ) -> None:
-        script = 'echo "rank $RANK"; echo bad >&2; echo $RANK > "$RANKLIFT_OUTPUT_DIR/m ü.txt"'
-        state, _ = nodes.run(shell(script, "mpi"))
-        (tmp_path / "results" / state.job / "logs").mkdir(parents=True)
-        (tmp_path / "results" / state.job / "logs/rank-1.log").write_text("mine")
-        report = client.collect(state.job, nodes.head, tmp_path / "results", remote="hash")
-        assert report.errors == {}
-        found = {
-            str(path.relative_to(report.folder)): path.read_text()
-            for path in report.folder.rglob("*")
-            if path.suffix in (".log", ".txt") and path.name != "supervisor.log"
-        }
-        assert found == {
-            "logs/rank-0.log": "rank 0\nbad\n",
-            "logs/rank-1.log": "mine",
-            "logs/rank-2.log": "rank 2\nbad\n",
-            **{f"outputs/node00000{i}/m ü.txt": f"{i}\n" for i in range(3)},
-        }
-        assert {"job.json", "state.json", "exits.jsonl", "events.jsonl"} <= {
-            path.name for path in report.folder.iterdir()
-        }
-
-    def test_a_node_that_is_gone_is_named_and_the_rest_brought(self, nodes: Nodes, tmp_path: Path) -> None:
-        state, _ = nodes.run(shell("echo hi"))
-        nodes.down(1)
-        report = client.collect(state.job, nodes.head, tmp_path / "results", remote="hash")
-        assert list(report.errors) == ["node000001"]
-        assert "No route to host" in str(report.errors["node000001"])
-        assert sorted(p.name for p in (report.folder / "logs").iterdir()) == ["rank-0.log", "rank-2.log"]
-
-
-class Started:
-    """A job that runs while the test goes on."""
-
-    def __init__(self, nodes: Nodes, spec: JobSpec) -> None:
-        self.events: list[Event] = []
-        made = nodes.plan(spec)
-        self.job = made.id
-        self._state: JobState | None = None
-
-        def run() -> None:
-            self._state = client.submit_and_follow(made, nodes.head, self.events.append)
-
-        self.thread = threading.Thread(target=run, daemon=True)
-        self.thread.start()
-
-    def end(self) -> JobState:
-        self.thread.join(30)
-        assert self._state is not None
-        return self._state
-
-
-RUNNING: list[Started] = []
-
-
-def start(nodes: Nodes, spec: JobSpec) -> Started:
-    RUNNING.append(Started(nodes, spec))
-    return RUNNING[-1]
-
-
-@pytest.fixture(autouse=True)
-def _nothing_runs_on(tmp_path: Path) -> Iterator[None]:
-    yield
-    for started in RUNNING:
-        for pid in Path("/proc").glob("[0-9]*"):
-            try:
-                if f"RANKLIFT_JOB_ID={started.job}".encode() in (pid / "environ").read_bytes().split(b"\0"):
-                    os.kill(int(pid.name), signal.SIGKILL)
-            except OSError:
-                continue
-        started.thread.join(10)
-    RUNNING.clear()
 
 
 def holds(process: Path, file: Path) -> bool:

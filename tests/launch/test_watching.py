@@ -1,0 +1,171 @@
+"""Jobs on stand-in nodes as their operator sees them: followed, cancelled, queued, collected."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launch import client
+from launch.errors import GiveUpError, InputError
+from launch.events import Event, StateChange
+from launch.spec import JobSpec, Kind
+from tests.launch.standin import Nodes, end_everything, left_of, lines, shell, start, states, until
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Nodes:
+    return Nodes(tmp_path, [2, 1, 3])
+
+
+@pytest.fixture(autouse=True)
+def _nothing_runs_on() -> Iterator[None]:
+    yield
+    end_everything()
+
+
+KINDS = pytest.mark.parametrize("kind", ["mpi", "pytorch"])
+
+
+class TestBeingWatched:
+    @KINDS
+    def test_cancel_ends_ranks_that_ignore_sigterm_and_their_orphans(self, nodes: Nodes, kind: Kind) -> None:
+        script = (
+            'trap "" TERM; (setsid setsid sleep 300 >/dev/null 2>&1 &); echo up; while :; do sleep 1; done'
+        )
+        started = start(nodes, shell(script, kind, grace_s=0.5))
+        until(lambda: len(lines(started.events)) == 3)
+        state = client.cancel(started.job, nodes.head, remote="hash")
+        assert (state.state, state.exit_status) == ("CANCELLED", 130)
+        assert left_of(started.job) == []
+        assert started.end().state == "CANCELLED"
+        assert client.cancel(started.job, nodes.head, remote="hash") == state
+
+    def test_a_job_goes_on_when_nobody_follows_and_can_be_followed_later(self, nodes: Nodes) -> None:
+        made = nodes.plan(shell("echo one; sleep 0.5; echo two"))
+        assert client.submit(made, nodes.head) == made.id
+        events: list[Event] = []
+        state = client.follow(made.id, nodes.head, events.append, remote="hash")
+        assert state.state == "SUCCEEDED"
+        assert sorted(lines(events)) == [(i, text) for i in range(3) for text in ("one", "two")]
+        last: list[Event] = []
+        client.follow(made.id, nodes.head, last.append, remote="hash", tail=2)
+        assert [text for _, text in lines(last)] == [text for _, text in lines(events)[-2:]]
+
+    def test_states_come_in_order_and_the_last_after_all_output(self, nodes: Nodes) -> None:
+        _, events = nodes.run(shell("sleep 0.3; echo bye"))
+        assert states(events) == ["STARTING", "RUNNING", "SUCCEEDED"]
+        assert isinstance(events[-1], StateChange)
+
+    def test_jobs_are_listed_oldest_first(self, nodes: Nodes) -> None:
+        ids = [nodes.run(JobSpec(name, "pytorch", ("true",)))[0].job for name in ("b", "a")]
+        assert [state.job for state in client.list_jobs(nodes.head, remote="hash")] == ids
+
+    def test_a_supervisor_that_was_killed_leaves_a_lost_job_and_no_rank(self, nodes: Nodes) -> None:
+        started = start(nodes, shell("echo up; sleep 300", grace_s=0.3))
+        until(lambda: len(lines(started.events)) == 3)
+        folder = nodes.folder / "node000000/.ranklift/jobs" / started.job
+        os.kill(json.loads((folder / "state.json").read_text())["supervisor"]["pid"], signal.SIGKILL)
+        assert started.end().state == "LOST"
+        until(lambda: left_of(started.job) == [])
+
+    def test_unknown_jobs_and_a_head_without_node_code(self, nodes: Nodes) -> None:
+        with pytest.raises(InputError, match="there is no job nope"):
+            client.follow("nope", nodes.head, print, remote="hash")
+        with pytest.raises(InputError, match="there is no job nope"):
+            client.cancel("nope", nodes.head, remote="hash")
+        with pytest.raises(GiveUpError, match="push first"):
+            client.list_jobs(nodes.head, remote="other")
+
+
+class TestSharingNodes:
+    def test_a_second_job_waits_for_the_slots_and_says_for_whom(self, nodes: Nodes) -> None:
+        first = start(nodes, shell("echo up; sleep 1"))
+        until(lambda: states(first.events)[-1:] == ["RUNNING"])
+        state, events = nodes.run(shell("true"))
+        assert states(events)[0] == "QUEUED"
+        queued = next(e.state for e in events if isinstance(e, StateChange))
+        assert queued.reason == f"waits for {first.job}"
+        ended = first.end().ended
+        assert ended is not None
+        assert state.started is not None
+        assert state.started >= ended
+
+    def test_two_jobs_share_nodes_whose_slots_suffice_each_with_its_own_devices(self, tmp_path: Path) -> None:
+        nodes = Nodes(tmp_path, [4])
+        script = "echo $CUDA_VISIBLE_DEVICES $MASTER_PORT; sleep 2"
+        first = start(nodes, shell(script, processes_per_node=2))
+        until(lambda: lines(first.events))
+        _, events = nodes.run(shell(script, processes_per_node=2))
+        one, two = ({text for _, text in lines(e)}.pop().split() for e in (first.events, events))
+        assert (one[0], two[0]) == ("0,1", "2,3")
+        assert one[1] != two[1]
+        ended, started = first.end().ended, events[0].state.started  # type: ignore[union-attr]
+        assert ended is not None
+        assert started is not None
+        assert started < ended
+
+    @KINDS
+    def test_slots_that_a_job_with_another_head_holds_are_waited_for(self, nodes: Nodes, kind: Kind) -> None:
+        slots = nodes.folder / "node000001/.ranklift/slots"
+        slots.mkdir()
+        with (slots / "0").open("w") as lock:
+            lock.write("other-job")
+            lock.flush()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            started = start(nodes, shell("echo ran", kind))
+            until(lambda: "QUEUED" in states(started.events))
+            held = next(
+                e.state for e in started.events if isinstance(e, StateChange) and e.state.state == "QUEUED"
+            )
+        assert held.reason == "waits for other-job on node000001"
+        assert started.end().state == "SUCCEEDED"
+
+    def test_a_queued_job_can_be_cancelled(self, nodes: Nodes) -> None:
+        first = start(nodes, shell("echo up; sleep 2"))
+        until(lambda: lines(first.events))
+        second = start(nodes, shell("true"))
+        until(lambda: states(second.events) == ["QUEUED"])
+        assert client.cancel(second.job, nodes.head, remote="hash").state == "CANCELLED"
+        assert first.end().state == "SUCCEEDED"
+
+
+class TestCollecting:
+    def test_logs_outputs_and_records_of_every_node_nothing_overwritten(
+        self, nodes: Nodes, tmp_path: Path
+    ) -> None:
+        script = 'echo "rank $RANK"; echo bad >&2; echo $RANK > "$RANKLIFT_OUTPUT_DIR/m ü.txt"'
+        state, _ = nodes.run(shell(script, "mpi"))
+        (tmp_path / "results" / state.job / "logs").mkdir(parents=True)
+        (tmp_path / "results" / state.job / "logs/rank-1.log").write_text("mine")
+        report = client.collect(state.job, nodes.head, tmp_path / "results", remote="hash")
+        assert report.errors == {}
+        found = {
+            str(path.relative_to(report.folder)): path.read_text()
+            for path in report.folder.rglob("*")
+            if path.suffix in (".log", ".txt") and path.name != "supervisor.log"
+        }
+        assert found == {
+            "logs/rank-0.log": "rank 0\nbad\n",
+            "logs/rank-1.log": "mine",
+            "logs/rank-2.log": "rank 2\nbad\n",
+            **{f"outputs/node00000{i}/m ü.txt": f"{i}\n" for i in range(3)},
+        }
+        assert {"job.json", "state.json", "exits.jsonl", "events.jsonl"} <= {
+            path.name for path in report.folder.iterdir()
+        }
+
+    def test_a_node_that_is_gone_is_named_and_the_rest_brought(self, nodes: Nodes, tmp_path: Path) -> None:
+        state, _ = nodes.run(shell("echo hi"))
+        nodes.down(1)
+        report = client.collect(state.job, nodes.head, tmp_path / "results", remote="hash")
+        assert list(report.errors) == ["node000001"]
+        assert "No route to host" in str(report.errors["node000001"])
+        assert sorted(p.name for p in (report.folder / "logs").iterdir()) == ["rank-0.log", "rank-2.log"]
