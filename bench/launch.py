@@ -1,0 +1,108 @@
+"""What a launch costs beside mpirun alone, and a push beside rsync to every node.
+
+Launch: ``fab launch.mpi hostname``, whole, beside mpirun with a process on each node, timed where it is typed: on
+the head. Push: 100 MB of random bytes in 10,000 files, new ones every round, to 64 nodes; then the same
+again. rsync runs to 64 nodes at a time through the load balancer, which is what a loop over nodes does.
+"""
+
+from __future__ import annotations
+
+import random
+import sys
+from pathlib import Path
+
+from bench.cluster import Bench, rehearsal
+from bench.report import Claim, bars, median, save, table
+from launch.mpi import FROM_HOSTS_ON_NO_TREE
+
+__all__ = ["main"]
+
+COUNTS = (8, 64)
+ROUNDS, PUSHES = 5, 3
+FILES, FILE_BYTES = 10_000, 10_000
+MORE_S, HALF, AGAIN_S = 1.0, 0.5, 2.0
+OURS, MPIRUN = "fab launch.mpi", "mpirun on the head"
+
+
+def main() -> int:
+    """Measures, prints and saves; exit status 1 when a figure is missed."""
+    launches: dict[str, dict[str, list[float]]] = {}
+    with rehearsal() as bench:
+        for count in COUNTS:
+            bench.nodes(count)
+            launches[f"{count} nodes"] = measure_launch(bench, count)
+        pushes = measure_push(bench)
+    launch_medians = {group: _medians(runs) for group, runs in launches.items()}
+    push_medians = _medians(pushes)
+    for group, runs in launch_medians.items():
+        table(f"hostname on {group}", ("", "median, s"), list(runs.items()))
+    table(f"100 MB in 10,000 files to {COUNTS[-1]} nodes", ("", "median, s"), list(push_medians.items()))
+    bars("launch", "hostname on every node", launch_medians, "seconds, median")
+    bars("push", "10,000 files, 100 MB", {f"{COUNTS[-1]} nodes": push_medians}, "seconds, median")
+    claims = [
+        Claim(f"{group}: fab launch.mpi over mpirun", runs[OURS] - runs[MPIRUN], MORE_S)
+        for group, runs in launch_medians.items()
+    ]
+    claims += [
+        Claim("push beside parallel rsync", push_medians["fab push"] / push_medians["rsync"], HALF, "x"),
+        Claim("push of unchanged code", push_medians["fab push, unchanged"], AGAIN_S),
+    ]
+    return save("launch", {"launch_s": launches, "push_s": pushes}, claims)
+
+
+def _medians(runs: dict[str, list[float]]) -> dict[str, float]:
+    return {name: median(seconds) for name, seconds in runs.items()}
+
+
+def measure_launch(bench: Bench, count: int) -> dict[str, list[float]]:
+    """Seconds of both, in turn, after a round that does not count."""
+    (bench.folder / "code").mkdir(exist_ok=True)
+    (bench.folder / "code" / "README").write_text("pushed with every launch\n")
+    names = bench.names()
+    hostfile = "".join(f"{name} slots=1\\n" for name in names)
+    bench.ssh(names[0], f"printf '{hostfile}' > bench-hostfile")
+    options = f"-np {count} --hostfile bench-hostfile --map-by slot --bind-to none"
+    if count >= FROM_HOSTS_ON_NO_TREE:
+        options += f" --mca plm_rsh_no_tree_spawn 1 --mca plm_rsh_num_concurrent {count}"
+    runs: dict[str, list[float]] = {OURS: [], MPIRUN: []}
+    for attempt in range(ROUNDS + 1):
+        ours = bench.fab("launch.mpi", "hostname", "--source", "code")
+        told = bench.ssh(names[0], f"TIMEFORMAT='took %R'; time mpirun {options} hostname 2>&1")
+        for name in names:
+            if name not in ours.stdout or name not in told.stdout:
+                raise RuntimeError(f"{name} did not run")
+        if attempt:
+            runs[OURS].append(ours.seconds)
+            runs[MPIRUN].append(float(told.stdout.rpartition("took ")[2]))
+    return runs
+
+
+def measure_push(bench: Bench) -> dict[str, list[float]]:
+    """Seconds of a push, of the same again, and of rsync to all nodes at once."""
+    tree = bench.folder / "tree"
+    nodes = bench.folder / "nodes"
+    nodes.write_text("\n".join(bench.names()) + "\n")
+    remote_shell = f"ssh -F {bench.ssh_config}"
+    runs: dict[str, list[float]] = {"fab push": [], "fab push, unchanged": [], "rsync": []}
+    for attempt in range(PUSHES):
+        plant(tree, seed=attempt)
+        runs["fab push"].append(bench.fab("push", "--source", str(tree)).seconds)
+        runs["fab push, unchanged"].append(bench.fab("push", "--source", str(tree)).seconds)
+        each = f"rsync -a -e '{remote_shell}' {tree}/ {{}}:bench-tree-{attempt}/"
+        rsync = ["xargs", "-a", str(nodes), "-P", "64", "-I", "{}", "sh", "-c", each]
+        runs["rsync"].append(bench.run(rsync).seconds)
+        bench.fab("exec", "rm -rf bench-tree-* .ranklift/snapshots")
+    return runs
+
+
+def plant(tree: Path, seed: int) -> None:
+    """10,000 files of random bytes in 100 folders; another seed changes every one of them."""
+    source = random.Random(seed)
+    for number in range(FILES):
+        folder = tree / f"part-{number % 100:02}"
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / f"{number:05}.bin").write_bytes(source.randbytes(FILE_BYTES))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
