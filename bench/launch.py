@@ -2,7 +2,7 @@
 
 Launch: ``fab launch.mpi hostname``, whole, beside mpirun with a process on each node, timed where it is
 typed: on the head. Push: 100 MB of random bytes in 10,000 files, new ones every round, to 64 nodes; then
-the same again. rsync runs to 64 nodes at a time through the load balancer, which is what a loop over nodes does.
+the same again. rsync runs to 64 nodes at a time through the load balancer, as a loop over nodes would.
 """
 
 from __future__ import annotations
