@@ -18,10 +18,29 @@ if TYPE_CHECKING:
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.network import NetworkManagementClient
 
-__all__ = ["ENDPOINT", "Clients", "clients", "endpoint"]
+__all__ = ["ENDPOINT", "REMOVABLE", "Clients", "clients", "endpoint", "remove"]
 
 ENDPOINT = "RANKLIFT_ARM_ENDPOINT"
 """Environment variable with the address of a rehearsal's ARM endpoint."""
+
+REMOVABLE: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
+    "azure-native:compute:VirtualMachineScaleSet": (
+        "compute",
+        "virtual_machine_scale_sets",
+        ("vmScaleSetName",),
+    ),
+    "azure-native:network:LoadBalancer": ("network", "load_balancers", ("loadBalancerName",)),
+    "azure-native:network:NatGateway": ("network", "nat_gateways", ("natGatewayName",)),
+    "azure-native:network:NetworkSecurityGroup": (
+        "network",
+        "network_security_groups",
+        ("networkSecurityGroupName",),
+    ),
+    "azure-native:network:PublicIPAddress": ("network", "public_ip_addresses", ("publicIpAddressName",)),
+    "azure-native:network:Subnet": ("network", "subnets", ("virtualNetworkName", "subnetName")),
+    "azure-native:network:VirtualNetwork": ("network", "virtual_networks", ("virtualNetworkName",)),
+}
+"""What :func:`remove` can: Pulumi's type to client, group of operations and the inputs that name one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +94,21 @@ def clients(subscription_id: str, environment: Mapping[str, str] | None = None) 
         compute=ComputeManagementClient(credential, subscription_id, **options),
         network=NetworkManagementClient(credential, subscription_id, **options),
     )
+
+
+def remove(found: Clients, kind: str, inputs: Mapping[str, Any]) -> None:
+    """Removes the resource of one of the :data:`REMOVABLE` kinds that Pulumi's ``inputs`` name.
+
+    Returns when Azure has done it, or has no such thing. Raises ``azure.core.exceptions.AzureError``.
+    """
+    from azure.core.exceptions import ResourceNotFoundError
+
+    client, operations, names = REMOVABLE[kind]
+    path = [inputs[name] for name in ("resourceGroupName", *names)]
+    try:
+        getattr(getattr(found, client), operations).begin_delete(*path).result()
+    except ResourceNotFoundError:
+        return  # some kinds answer so, others as if it had been there
 
 
 def _signed() -> tuple[Any, dict[str, Any]]:

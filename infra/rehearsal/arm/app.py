@@ -10,6 +10,7 @@ from typing import Any
 
 from aiohttp import web
 
+from infra.rehearsal import callers
 from infra.rehearsal.arm import scale_set_api, views
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.ids import ResourceId
@@ -30,7 +31,7 @@ _MIN_PARTS = 2
 
 def make_app(machines: Machines, subscription_id: str, faults: Faults | None = None) -> web.Application:
     """The endpoint over an empty subscription; its state is ``app[SUBSCRIPTION]``."""
-    app = web.Application(middlewares=[_answers])
+    app = web.Application(middlewares=[_answers, _own_user_only])
     app[SUBSCRIPTION] = Subscription(subscription_id, machines, faults)
     app.router.add_route("*", "/{tail:.*}", _dispatch)
     app.cleanup_ctx.append(_warm)
@@ -57,6 +58,17 @@ async def _answers(
         return await handler(request)
     except ArmError as error:
         return web.json_response({"error": error.body()}, status=error.status)
+
+
+@web.middleware
+async def _own_user_only(
+    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
+) -> web.StreamResponse:
+    ends = request.get_extra_info("peername"), request.get_extra_info("sockname")
+    if not callers.is_trusted(*ends):
+        problem = "This rehearsal belongs to another user of this machine."
+        raise ArmError(403, "AuthorizationFailed", problem)
+    return await handler(request)
 
 
 async def _dispatch(request: web.Request) -> web.StreamResponse:
