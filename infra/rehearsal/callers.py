@@ -10,11 +10,14 @@ from __future__ import annotations
 import os
 import socket
 import struct
+import sys
 from pathlib import Path
 
 __all__ = ["is_trusted", "owner"]
 
-_TABLE = Path("/proc/net/tcp")
+_TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_MAPPED = "0" * 16 + ("FFFF0000" if sys.byteorder == "little" else "0000FFFF")
+"""How an IPv6 socket, which gRPC opens, shows that it speaks IPv4: ``::ffff:0:0/96``."""
 _LOCAL, _REMOTE, _UID = 1, 2, 7
 _ROOT = 0
 
@@ -25,10 +28,11 @@ def owner(caller: tuple[str, int], listener: tuple[str, int]) -> int | None:
     Both are IPv4 addresses with ports, ``caller`` as the listener sees it.
     """
     ends = (_in_hex(caller), _in_hex(listener))
-    for line in _TABLE.read_text().splitlines()[1:]:
-        fields = line.split()
-        if (fields[_LOCAL], fields[_REMOTE]) == ends:
-            return int(fields[_UID])
+    for table in _TABLES:
+        for line in table.read_text().splitlines()[1:]:
+            fields = line.split()
+            if (fields[_LOCAL].removeprefix(_MAPPED), fields[_REMOTE].removeprefix(_MAPPED)) == ends:
+                return int(fields[_UID])
     return None
 
 

@@ -44,8 +44,17 @@ def test_a_connection_that_is_not_there_is_nobodys(listener: socket.socket) -> N
 @pytest.mark.skipif(os.getuid() != 0, reason="only root can call as somebody else")
 def test_another_users_connection_is_theirs(listener: socket.socket) -> None:
     here = listener.getsockname()
-    call = f"import socket; s = socket.create_connection({here!r}); print(s.getsockname()[1], flush=True); input()"
-    argv = ["/usr/bin/setpriv", "--reuid=65534", "--clear-groups", sys.executable, "-I", "-S", "-c", call]
+    call = f"import socket; s = socket.create_connection({here!r}); print(s.getsockname()[1], flush=True)"
+    argv = [
+        "/usr/bin/setpriv",
+        "--reuid=65534",
+        "--clear-groups",
+        sys.executable,
+        "-I",
+        "-S",
+        "-c",
+        call + "; input()",
+    ]
     with subprocess.Popen(
         argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
     ) as stranger:
