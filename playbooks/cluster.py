@@ -15,6 +15,7 @@ from playbooks import render
 from playbooks.command import command, open_from, seconds
 from playbooks.fanout import fan_out
 from playbooks.project import Stack
+from playbooks.unfinished import mend
 
 __all__ = ["NodeStatus", "down", "probe", "status", "up", "wait", "wait_for_nodes"]
 
@@ -91,7 +92,7 @@ def wait_for_nodes(stack: Stack, limit: float) -> Inventory:
 
 @command("status", example="fab status --stack dev")
 def status(context: Context, stack: str | None = None, json: bool = False) -> None:
-    """Shows the nodes as Azure has them now, and whether each answers."""
+    """Shows the nodes as Azure has them now, and whether each answers; exit status 1 when one does not."""
     chosen = open_from(context, stack)
     inventory = chosen.refresh(chosen.outputs())
     answers = probe(chosen, inventory, inventory.nodes)
@@ -110,11 +111,13 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
     ]
     if json:
         render.as_json(rows)
-        return
-    render.table(
-        ("name", "id", "address", "private", "size", "slots", "state", "ssh"),
-        [(r.name, r.id, r.address, r.private_ip, r.size, r.slots, r.state, r.ssh) for r in rows],
-    )
+    else:
+        render.table(
+            ("name", "id", "address", "private", "size", "slots", "state", "ssh"),
+            [(r.name, r.id, r.address, r.private_ip, r.size, r.slots, r.state, r.ssh) for r in rows],
+        )
+    if any(answers.values()):
+        raise Exit(code=1)
 
 
 @command("wait", example="fab wait --timeout 5m")
@@ -130,7 +133,8 @@ def wait(context: Context, stack: str | None = None, timeout: str = "10m", json:
 def up(context: Context, stack: str | None = None, timeout: str = "10m", dry_run: bool = False) -> None:
     """Makes or changes the cluster, and waits until every node answers.
 
-    Runs `pulumi up --yes`; the stack is made if there is none of that name.
+    Runs `pulumi up --yes`; the stack is made if there is none of that name. What an earlier Pulumi that was
+    killed had begun is mended first.
     """
     limit = seconds("--timeout", timeout)
     chosen = open_from(context, stack)
@@ -138,7 +142,9 @@ def up(context: Context, stack: str | None = None, timeout: str = "10m", dry_run
     if dry_run:
         render.result(f"pulumi {' '.join(arguments)}\nfab wait --stack {chosen.name} --timeout {timeout}")
         return
-    if not chosen.exists():
+    if chosen.exists():
+        mend(chosen, lambda words: _pulumi(chosen, words))
+    else:
         _pulumi(chosen, ["stack", "init", chosen.name])
     _pulumi(chosen, arguments)
     wait_for_nodes(chosen, limit)
@@ -156,6 +162,7 @@ def down(context: Context, stack: str | None = None, dry_run: bool = False) -> N
         render.result(f"pulumi {' '.join(arguments)}\nrm -r {chosen.folder}")
         return
     if chosen.exists():
+        mend(chosen, lambda words: _pulumi(chosen, words))
         _pulumi(chosen, arguments)
     else:
         render.progress(f"there is no stack {chosen.name}: nothing to destroy")
@@ -165,7 +172,14 @@ def down(context: Context, stack: str | None = None, dry_run: bool = False) -> N
 
 def _pulumi(stack: Stack, arguments: Sequence[str]) -> None:
     render.command(["pulumi", *arguments])
-    exit_status = stack.pulumi(*arguments)
+    try:
+        exit_status = stack.pulumi(*arguments)
+    except KeyboardInterrupt:
+        render.progress(
+            f"interrupted; what Pulumi had begun is known to it: `fab up --stack {stack.name}` goes on from "
+            f"there, `fab down --stack {stack.name}` removes it"
+        )
+        raise Exit(code=130) from None
     if exit_status != 0:
         # Pulumi has said why.
         raise Exit(code=exit_status if exit_status > 0 else 128 - exit_status)

@@ -17,6 +17,7 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from infra import inventory
 from launch.errors import InputError, MissingTool, RankliftError, StepTimeout
@@ -108,17 +109,28 @@ class Stack:
         inventory.save(found, outputs, self.folder)
         return found
 
+    def state(self) -> Any:
+        """What Pulumi remembers of the stack: the deployment, secrets encrypted."""
+        return json.loads(_ask(["stack", "export", "--stack", self.name], self.project, self.environment))
+
     def pulumi(self, *arguments: str) -> int:
-        """Runs Pulumi with the terminal as it is, and gives its exit status."""
+        """Runs Pulumi with the terminal as it is, and gives its exit status.
+
+        Ctrl-C is raised once Pulumi has ended: the terminal sent it to Pulumi too, which then ends in good
+        order. Killing it would leave its lock, and resources that nobody knows of.
+        """
         command = [_pulumi(self.environment), *arguments]
+        interrupted: KeyboardInterrupt | None = None
         with subprocess.Popen(command, cwd=self.project, env=dict(self.environment)) as process:
             while True:
                 try:
-                    return process.wait()
-                except KeyboardInterrupt:
-                    # The terminal sent it to Pulumi too, which now ends in good order; killing it
-                    # would leave its lock and half-made resources behind.
-                    continue
+                    exit_status = process.wait()
+                    break
+                except KeyboardInterrupt as error:
+                    interrupted = error
+        if interrupted is not None:
+            raise interrupted
+        return exit_status
 
 
 def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:
@@ -217,7 +229,7 @@ def _checked(key: str, value: str, folder: Path) -> Path:
 def _pulumi(environment: Mapping[str, str]) -> str:
     found = shutil.which("pulumi", path=environment.get("PATH"))
     if found is None:
-        raise MissingTool("pulumi", "put it on PATH, or run `make toolchain` in the project")
+        raise MissingTool("pulumi", "put it on PATH, or run `make setup` in the project")
     return found
 
 

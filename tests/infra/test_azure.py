@@ -1,9 +1,12 @@
 """Whom the commands talk to."""
 
-import pytest
-from azure.core.exceptions import ServiceRequestError
+from typing import Any
+from unittest.mock import Mock
 
-from infra.azure import clients, endpoint
+import pytest
+from azure.core.exceptions import ResourceNotFoundError, ServiceRequestError
+
+from infra.azure import REMOVABLE, Clients, clients, endpoint, remove
 from launch.errors import InputError
 
 
@@ -38,3 +41,22 @@ def test_a_request_to_the_rehearsal_asks_nobody_for_a_token() -> None:
     rehearsed = clients("subscription", {"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:1"})
     with pytest.raises(ServiceRequestError):  # nobody listens on port 1, which is found out after signing
         list(rehearsed.compute.virtual_machine_scale_set_vms.list("group", "set"))
+
+
+@pytest.mark.parametrize("kind", REMOVABLE)
+def test_everything_removable_is_removed_by_an_operation_that_azures_sdk_has(kind: str) -> None:
+    rehearsed = clients("subscription", {"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:1"})
+    client, operations, names = REMOVABLE[kind]
+    assert callable(getattr(getattr(rehearsed, client), operations).begin_delete)
+    with pytest.raises(ServiceRequestError):
+        remove(rehearsed, kind, {"resourceGroupName": "group"} | dict.fromkeys(names, "x"))
+
+
+@pytest.mark.parametrize("answer", [None, ResourceNotFoundError("gone")])
+def test_removing_waits_for_azure_and_takes_it_well_when_there_is_nothing(answer: Any) -> None:
+    double = Mock()
+    double.subnets.begin_delete.return_value.result.side_effect = answer
+    inputs = {"resourceGroupName": "g", "virtualNetworkName": "v", "subnetName": "s", "addressPrefix": "-"}
+    remove(Clients(compute=double, network=double), "azure-native:network:Subnet", inputs)
+    double.subnets.begin_delete.assert_called_once_with("g", "v", "s")
+    double.subnets.begin_delete.return_value.result.assert_called_once_with()

@@ -282,6 +282,39 @@ def test_up_makes_the_stack_first_and_passes_pulumis_failure_on(workplace: Path,
     ]
 
 
+def test_ctrl_c_waits_for_pulumi_and_says_how_to_go_on(workplace: Path, tmp_path: Path) -> None:
+    program = tmp_path / "bin" / "pulumi"
+    program.parent.mkdir()
+    program.write_text(
+        "#!/bin/sh\n"
+        'case "$1 $2" in "stack ls") echo "[]"; exit;; "up --yes") ;; *) exit;; esac\n'
+        "trap 'sleep 1; touch \"$0.ended\"; exit 1' INT\n"
+        'touch "$0.begun"; while :; do sleep 0.1; done\n'
+    )
+    program.chmod(0o755)
+    with subprocess.Popen(
+        [FAB, "up", "--stack", "new"],
+        cwd=workplace,
+        env={
+            **os.environ,
+            "PYTHONPATH": str(ROOT),
+            "PATH": f"{program.parent}:{os.environ['PATH']}",
+        },
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as running:
+        deadline = time.monotonic() + 60
+        while not Path(f"{program}.begun").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
+        _, stderr = running.communicate(timeout=60)
+    assert Path(f"{program}.ended").exists()
+    assert running.returncode == 130
+    assert "`fab up --stack new` goes on from there" in stderr
+    assert "Traceback" not in stderr
+
+
 def test_listing_the_tasks_is_quick_because_it_imports_nothing_that_a_task_alone_needs(
     workplace: Path,
 ) -> None:

@@ -1,0 +1,129 @@
+"""What a Pulumi that was killed leaves behind, mended before the next one works on the stack.
+
+It leaves its lock, at which the next one stops; and resources of which it noted that it was making them, but
+not whether Azure has: `pulumi up` would stop because they exist, `pulumi destroy` because the subnet is in
+use by nodes that it knows nothing of. Nobody can have used those, so they are removed and made again.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import socket
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from launch.errors import RankliftError
+from playbooks import render
+from playbooks.project import Stack
+
+__all__ = ["Unfinished", "left_lock", "mend", "unfinished"]
+
+_SUBSCRIPTION = re.compile(r"/subscriptions/([^/]+)/")
+
+
+@dataclass(frozen=True, slots=True)
+class Unfinished:
+    """A resource that Pulumi was making when it was killed."""
+
+    urn: str
+    kind: str
+    """Pulumi's type, e.g. ``azure-native:compute:VirtualMachineScaleSet``."""
+    inputs: Mapping[str, Any] = field(repr=False)
+
+    @property
+    def name(self) -> str:
+        """For people: type and name in the program.
+
+        >>> Unfinished("urn:pulumi:dev::ranklift::a$azure-native:network:Subnet::nodes",
+        ...            "azure-native:network:Subnet", {}).name
+        'Subnet nodes'
+        """
+        return f"{self.kind.rpartition(':')[2].rpartition('/')[2]} {self.urn.rpartition('::')[2]}"
+
+
+def mend(stack: Stack, pulumi: Callable[[Sequence[str]], None]) -> None:
+    """Removes what a killed Pulumi left of ``stack``; ``pulumi`` runs and shows a command.
+
+    A lock is removed only when the process that holds it ran on this machine and is gone: any other Pulumi
+    stops at it, and says so. Raises :class:`~launch.errors.RankliftError` with the remedy when what is
+    unfinished cannot be removed from here.
+    """
+    process = left_lock(stack)
+    if process is not None:
+        render.progress(f"process {process} was killed while it held the lock of stack {stack.name}")
+        pulumi(["cancel", "--yes", "--stack", stack.name])
+    state = stack.state()
+    begun = unfinished(state)
+    if not begun:
+        return
+    _remove(stack, state, [one for one in begun if one.kind.startswith("azure-native:")])
+    # Azure is asked for all that Pulumi remembers on this way: a crash is no time for believing.
+    pulumi(["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", stack.name])
+
+
+def unfinished(state: Mapping[str, Any]) -> list[Unfinished]:
+    """The creations under way in what ``pulumi stack export`` gives; updates and removals mend themselves."""
+    operations = (state.get("deployment") or {}).get("pending_operations") or ()
+    return [
+        Unfinished(one["resource"]["urn"], one["resource"]["type"], one["resource"].get("inputs") or {})
+        for one in operations
+        if one["type"] == "creating"
+    ]
+
+
+def left_lock(stack: Stack) -> int | None:
+    """The process that locked the stack, if it ran on this machine and is gone; ``None`` in all other cases.
+
+    Only file backends keep locks that outlive their process.
+    """
+    backend = urlsplit(stack.environment.get("PULUMI_BACKEND_URL", ""))
+    if backend.scheme != "file":
+        return None
+    name = stack.name.rpartition("/")[2]
+    folder = Path(unquote(backend.path), ".pulumi", "locks", "organization", "ranklift", name)
+    for path in sorted(folder.glob("*.json")):
+        try:
+            lock = json.loads(path.read_text())
+            process, host = int(lock["pid"]), lock["hostname"]
+        except (OSError, ValueError, KeyError):
+            continue  # given back meanwhile, or not ours to judge
+        if host == socket.gethostname() and _program(process) != "pulumi":
+            return process
+    return None
+
+
+def _program(process: int) -> str | None:
+    try:
+        return Path(f"/proc/{process}/comm").read_text().strip()
+    except OSError:
+        return None
+
+
+def _remove(stack: Stack, state: Mapping[str, Any], begun: Sequence[Unfinished]) -> None:
+    if not begun:
+        return
+    from azure.core.exceptions import AzureError
+
+    from infra import azure
+
+    resources = (state.get("deployment") or {}).get("resources") or ()
+    subscription = next(filter(None, (_SUBSCRIPTION.match(str(one.get("id"))) for one in resources)), None)
+    stuck = [one.name for one in begun if one.kind not in azure.REMOVABLE]
+    if stuck or subscription is None:
+        raise RankliftError(
+            f"stack {stack.name}: Pulumi was killed while it made {', '.join(stuck or [begun[0].name])}, and "
+            "whether Azure has it is not known; if the portal shows it, delete it there, then run "
+            f"`pulumi refresh --clear-pending-creates --stack {stack.name}`"
+        )
+    clients = azure.clients(subscription[1], stack.environment)
+    for one in begun:
+        render.progress(f"{one.name}: Pulumi was killed while it was made; removing what Azure has of it")
+        try:
+            azure.remove(clients, one.kind, one.inputs)
+        except AzureError as error:
+            text = getattr(error, "message", None) or str(error)
+            raise RankliftError(f"stack {stack.name}: {one.name} could not be removed: {text}") from error
