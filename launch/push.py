@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
+from launch.credential import make_credential
 from launch.errors import InputError, ManyNodesError, NodeUnreachable, RetryError
 from launch.remote.branches import BOOT, MARK
 from launch.snapshot import Entry, Snapshot
@@ -126,6 +127,7 @@ def push(
             ssh=list(ssh),
             fanout=FANOUT,
             silence=silence,
+            credential=make_credential(),
             drop=[],
             head=head.name,
             nodes=[(node.name, node.private_ip) for node in nodes],

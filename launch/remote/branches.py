@@ -6,41 +6,33 @@ Up the tree go JSON lines behind a mark (login scripts may print too): ``beat``,
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import json
 import os
 import queue
-import select
 import shlex
 import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
-from typing import Any, BinaryIO, List  # noqa: UP035  (nodes may run Python 3.8)
+from collections.abc import Iterable
+from typing import Any, BinaryIO
+
+from launch.remote.line import Line, dial
+from launch.remote.tree import Tree, runs, spans
 
 __all__ = [
     "BEAT_S",
     "BOOT",
     "MARK",
-    "STALL_S",
     "Branch",
     "Branches",
     "Call",
-    "Tree",
     "Up",
-    "names_in",
-    "plant",
 ]
 
 MARK = b"\x1eranklift "
 BEAT_S = 2.0
 """A node says this often that it is alive."""
-STALL_S = 60.0
-"""A child that accepts no data for so long is given up."""
-
-_F_SETPIPE_SZ = 1031
-PIPE = 1 << 20
 
 BOOT = r"""
 import sys,os,json,zlib
@@ -65,33 +57,6 @@ for module,path in ("launch",[]),("launch.remote",[here]):
 from launch.remote import spread
 spread.main(r,name,source)
 """
-
-Tree = List[Any]  # noqa: UP006  (evaluated)
-"""``[name, address, [subtrees]]``, as it goes through JSON."""
-
-
-def plant(nodes: Sequence[tuple[str, str]], fanout: int) -> list[Tree]:
-    """The nodes as at most ``fanout`` trees of nearly equal size, each with that fan-out.
-
-    >>> plant([("a", "10.0.0.5"), ("b", "10.0.0.6"), ("c", "10.0.0.7")], 2)
-    [['a', '10.0.0.5', [['b', '10.0.0.6', []]]], ['c', '10.0.0.7', []]]
-    """
-    trees = []
-    parts = min(fanout, len(nodes))
-    start = 0
-    for part in range(parts):
-        size = (len(nodes) - start + parts - part - 1) // (parts - part)
-        mine = nodes[start : start + size]
-        trees.append([mine[0][0], mine[0][1], plant(mine[1:], fanout)])
-        start += size
-    return trees
-
-
-def names_in(trees: Iterable[Tree]) -> Iterator[str]:
-    """Every name in the trees."""
-    for name, _, below in trees:
-        yield name
-        yield from names_in(below)
 
 
 class Up:
@@ -121,8 +86,9 @@ class Branch:
     """One child and everything below it."""
 
     def __init__(self, tree: Tree, call: Call, events: queue.Queue[tuple[Branch, dict[str, Any]]]) -> None:
-        self.name, address, self.below = tree
-        self.lack: list[int] | None = None
+        self.name, self.address, self.below = tree
+        self.port = 0
+        self.line: Line | None = None
         self.reason = ""
         self.gone = False
         self.heard = time.monotonic()
@@ -130,41 +96,57 @@ class Branch:
         self._tail = b""
         command = "python3 -c " + shlex.quote(BOOT)
         self._ssh = subprocess.Popen(
-            [*call.ssh, address, command],
+            [*call.ssh, self.address, command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             start_new_session=True,  # so that a proxy command ends with its ssh
         )
-        assert self._ssh.stdin is not None  # noqa: S101  (a pipe was asked for)
-        self.into = self._ssh.stdin.fileno()
-        with contextlib.suppress(OSError):  # larger pieces at a time mean fewer switches between processes
-            fcntl.fcntl(self.into, _F_SETPIPE_SZ, PIPE)
-        opening = call.opening("node", name=self.name, trees=self.below)
+        opening = call.opening("node", name=self.name, address=self.address, trees=self.below)
         self._listening = threading.Thread(target=self._listen, daemon=True)
         self._listening.start()
         # A node that is gone accepts nothing while ssh waits for it; its siblings must not wait as well.
-        self._opening = threading.Thread(target=self._open, args=(opening,), daemon=True)
-        self._opening.start()
+        threading.Thread(target=self.tell, args=(opening,), daemon=True).start()
         threading.Thread(target=self._read, daemon=True).start()
 
-    def _open(self, opening: bytes) -> None:
+    def tell(self, data: bytes) -> None:
+        """Sends what is not file contents, over ssh."""
         assert self._ssh.stdin is not None  # noqa: S101  (a pipe was asked for)
         try:
-            self._ssh.stdin.write(opening)
+            self._ssh.stdin.write(data)
             self._ssh.stdin.flush()
-            os.set_blocking(self.into, False)
         except OSError:
             self._kill()  # _read() then sees its end and tells why
 
-    def opened(self) -> bool:
-        """Whether the child has all that comes first, and takes data now."""
-        self._opening.join()
-        return not self.gone and self._ssh.poll() is None
+    def connect(self, credential: str) -> None:
+        """Opens the line for file contents."""
+        try:
+            self.line = dial(self.address, self.port, credential)
+        except (OSError, EOFError) as error:
+            self.give_up(f"port {self.port} cannot be reached from another node: {error}")
+
+    def send(self, data: bytes | memoryview) -> None:
+        """Sends file contents; a child that takes none any more is given up."""
+        if self.line is not None:
+            try:
+                self.line.sendall(data)
+            except OSError as error:
+                self.line = None
+                self.fade(str(error))
+
+    def fade(self, reason: str) -> None:
+        """Waits for the child's own last words; without any, ``reason`` is why it ended."""
+        deadline = time.monotonic() + 2 * BEAT_S
+        while not self.gone and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.give_up(reason)
 
     def close(self) -> None:
         """No more data will come."""
         assert self._ssh.stdin is not None  # noqa: S101  (a pipe was asked for)
+        if self.line is not None:
+            with contextlib.suppress(OSError):
+                self.line.close()
         with contextlib.suppress(OSError):
             self._ssh.stdin.close()
 
@@ -240,7 +222,8 @@ class Branches:
         while waiting:
             branch, message = self._next(waiting)
             if message["t"] == "lack":
-                lacking.update(message["blobs"])
+                lacking.update(spans(message["blobs"]))
+                branch.port = message["port"]
                 waiting.discard(branch)
             elif message["t"] == "gone" and branch in waiting:
                 waiting.discard(branch)
@@ -250,34 +233,20 @@ class Branches:
                 waiting.update(adopted)
         return lacking
 
-    def send(self, data: bytes) -> None:
-        """Passes data to every child that is still there, each as fast as it takes it."""
-        left = {branch.into: (branch, memoryview(data)) for branch in self._all if branch.opened()}
-        deadline = time.monotonic() + STALL_S
-        while left:
-            for into, (branch, view) in list(left.items()):
-                try:
-                    rest = view[os.write(into, view) :]
-                except BlockingIOError:
-                    rest = view
-                except OSError:
-                    branch.give_up("")  # its own last words say why
-                    rest = memoryview(b"")
-                if rest:
-                    left[into] = (branch, rest)
-                else:
-                    del left[into]
-            if left:
-                self._await_room(left, deadline)
+    def announce(self, order: list[int]) -> None:
+        """Says which blobs will come, and opens the lines on which they do."""
+        line = json.dumps(runs(order)).encode() + b"\n"
+        for branch in self._all:
+            if not branch.gone:
+                branch.tell(line)
+        for branch in self._all:
+            if order and not branch.gone:
+                branch.connect(self._call.header["credential"])
 
-    def _await_room(self, left: dict[int, tuple[Branch, memoryview]], deadline: float) -> None:
-        room = select.poll()
-        for into in left:
-            room.register(into, select.POLLOUT)
-        if not room.poll(1000) and time.monotonic() > deadline:
-            for into, (branch, _) in list(left.items()):
-                branch.give_up(f"accepted no data for {STALL_S:g} s")
-                del left[into]
+    def send(self, data: bytes | memoryview) -> None:
+        """Passes file contents to every child that is still there."""
+        for branch in self._all:
+            branch.send(data)
 
     def finish(self) -> None:
         """Ends the stream and waits for what the children tell; some may end without a word."""

@@ -71,7 +71,7 @@ class Builder:
         self._order = iter([self.manifest.blobs[number] for number in order])
         self._current, self._left = None, 0
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Takes the next bytes of the stream, cut anywhere."""
         view = memoryview(data)
         while view:
@@ -177,7 +177,7 @@ class Share:
         if self._builder is not None:
             self._builder.expect(order)
 
-    def feed(self, data: bytes) -> None:
+    def feed(self, data: bytes | memoryview) -> None:
         """Takes the next bytes of the stream."""
         try:
             if self._builder is not None:

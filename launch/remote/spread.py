@@ -1,5 +1,6 @@
-"""Spreads one snapshot from the head to the other nodes, along a tree of the cluster's own ssh.
+"""Spreads one snapshot from the head to the other nodes, along a tree.
 
+Nodes are started and watched over the cluster's own ssh; the contents go beside it (``line.py``).
 Every hop unpacks while it passes the stream on to its children, so that the last node has the code
 shortly after the head has sent it. Before any content flows, the whole tree says what it lacks; the
 stream holds what somebody lacks and nothing else. A node that cannot be reached is named, and its parent
@@ -23,15 +24,16 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import BinaryIO
 
-from launch.remote.branches import Branches, Call, Up, plant
+from launch.remote.branches import Branches, Call, Up
+from launch.remote.line import CHUNK, Line, accept, listen
 from launch.remote.receive import Builder, Share
 from launch.remote.store import Manifest, Store
+from launch.remote.tree import plant, runs, spans
 
 __all__ = ["CHUNK", "PASSES", "main", "put", "relay"]
 
 PASSES = 3
 """Times the head tries: nodes below a connection that broke get another way in the next pass."""
-CHUNK = 256 * 1024
 
 
 def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
@@ -42,26 +44,38 @@ def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
     threading.Thread(target=_undo, args=(up, share, branches), daemon=True).start()
     try:
         own = share.start()
-        up.send(t="lack", blobs=sorted(branches.lacking().union(own)))
-        order = json.loads(stdin.readline() or b"null")
-        if order is None:
-            raise EOFError("the stream ended before it began")
-        branches.send(json.dumps(order).encode() + b"\n")
+        listener = listen(call.header["address"])
+        lacking = sorted(branches.lacking().union(own))
+        up.send(t="lack", blobs=runs(lacking), port=listener.getsockname()[1])
+        announced = stdin.readline()
+        if not announced:
+            raise EOFError("the push ended before it began")
+        order = list(spans(json.loads(announced)))
         share.expect(order)
-        left = sum(manifest.blobs[number][1] for number in order)
-        while left:
-            data = stdin.read(min(CHUNK, left))
-            if not data:
-                raise EOFError("the stream broke off")
-            left -= len(data)
-            branches.send(data)
-            share.feed(data)
+        size = sum(manifest.blobs[number][1] for number in order)
+        if order:
+            line = accept(listener, call.header["credential"])
+        branches.announce(order)
+        if order:
+            for piece in _pieces(line, size):
+                branches.send(piece)
+                share.feed(piece)
         share.finish()
         up.send(t="told", node=call.header["name"], error=share.error)
         branches.finish()
     finally:
         share.abort()
     store.prune(call.header["drop"])
+
+
+def _pieces(line: Line, left: int) -> Iterator[memoryview]:
+    """What comes on a line, in pieces of :data:`CHUNK`, each valid until the next."""
+    room = memoryview(bytearray(CHUNK))
+    while left:
+        piece = room[: min(CHUNK, left)]
+        line.recv_into(piece)
+        left -= len(piece)
+        yield piece
 
 
 def _undo(up: Up, share: Share, branches: Branches) -> None:
@@ -112,7 +126,7 @@ def _one_pass(
     branches = Branches(plant(todo, call.header["fanout"]), call, up)
     try:
         order = sorted(branches.lacking())
-        branches.send(json.dumps(order).encode() + b"\n")
+        branches.announce(order)
         for data in store.contents(manifest, order):
             branches.send(data)
         branches.finish()
@@ -138,6 +152,8 @@ def main(stdin: BinaryIO, name: str, source: bytes) -> None:
     """Reads one call and does it. ``name`` and ``source`` are these modules, for the children."""
     header = json.loads(stdin.readline())
     signal.alarm(int(header["limit"]))
+    # Throughput counts here, not answering at once: being woken must not interrupt who runs.
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     up = Up(sys.stdout.buffer)
     store = Store()
     if header["op"] == "check":

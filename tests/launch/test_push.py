@@ -169,7 +169,8 @@ def test_a_dead_node_is_named_and_its_children_are_served(tmp_path: Path, tree: 
 def test_nodes_below_a_connection_that_breaks_are_served_again(tmp_path: Path, tree: Path) -> None:
     cluster = Cluster(tmp_path / "wide", 14)
     broken = cluster.nodes[1]
-    (broken.home / "cut").write_text("150000")  # within the stream: what comes before it is far less
+    (broken.home / "cut").touch()
+    (tree / "big").write_bytes(os.urandom(40_000_000))
     snapshot = plan_snapshot(tree)
     with pytest.raises(ManyNodesError) as caught:
         push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
@@ -177,9 +178,20 @@ def test_nodes_below_a_connection_that_breaks_are_served_again(tmp_path: Path, t
     for node in cluster.nodes:
         if node is not broken:
             assert contents(node.snapshot(snapshot.id)) == contents(tree)
-    assert "closed by remote host" in str(caught.value)
+    assert "Connection closed" in str(caught.value)
     assert not broken.snapshot(snapshot.id).exists()
-    assert debris(broken) == []
+
+
+def test_a_full_disk_is_named_and_its_node_still_passes_everything_on(tmp_path: Path, tree: Path) -> None:
+    cluster = Cluster(tmp_path / "wide", 14)
+    full = cluster.nodes[1]
+    (full.home / "full").touch()
+    snapshot = plan_snapshot(tree)
+    with pytest.raises(ManyNodesError, match=r"node000001: .*File too large"):
+        push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    assert debris(full) == []
+    assert contents(cluster.nodes[2].snapshot(snapshot.id)) == contents(tree)
+    assert len((cluster.nodes[2].home / "calls").read_text().split()) == 1
 
 
 def test_a_silent_node_is_given_up_in_time(cluster: Cluster, tree: Path) -> None:
