@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-__all__ = ["Bench", "Timed", "rehearsal"]
+__all__ = ["Bench", "Timed", "rehearsal", "roomy"]
 
 ROOT = Path(__file__).parent.parent
 STACK = "rehearsal"
@@ -84,10 +84,27 @@ class Bench:
         return [host for host in hosts if not set(host) & set("*?!")]
 
 
+def roomy(gigabytes: float) -> Path | None:
+    """A folder in memory, when that much would leave as much again; else ``None``.
+
+    Rehearsed nodes share one disk, which real ones do not: what writes gigabytes to all of them at once would
+    measure that disk, the same for everyone.
+    """
+    memory = Path("/dev/shm")  # noqa: S108  (a folder of its own is made in it)
+    text = Path("/proc/meminfo").read_text()
+    available = int(text.partition("MemAvailable:")[2].split()[0]) * 1024
+    needed = 2 * gigabytes * 1e9
+    fits = memory.is_dir() and shutil.disk_usage(memory).free > needed and available > needed
+    return memory if fits else None
+
+
 @contextmanager
-def rehearsal() -> Iterator[Bench]:
-    """A rehearsal that runs, with the stack selected and nothing up; all of it is gone at the end."""
-    folder = Path(tempfile.mkdtemp(prefix="ranklift-bench-"))
+def rehearsal(within: Path | None = None) -> Iterator[Bench]:
+    """A rehearsal that runs, with the stack selected and nothing up; all of it is gone at the end.
+
+    ``within`` is where its folder is made, the nodes' disks in it; by default among temporary files.
+    """
+    folder = Path(tempfile.mkdtemp(prefix="ranklift-bench-", dir=within))
     shutil.copy(ROOT / "Pulumi.yaml", folder)
     shutil.copy(ROOT / "Pulumi.rehearsal.yaml", folder)
     shutil.copy(ROOT / "fabfile.py", folder)
