@@ -114,15 +114,22 @@ class Reader:
         self._decoder = protocol.Decoder()
         self._started: dict[tuple[int, int, int], tuple[datetime, bytes]] = {}
         self._nodes: tuple[str, ...] = ()
+        self._early: list[bytes] = []
 
     def feed(self, data: bytes) -> None:
         """The next bytes from the head's stdout."""
         for kind, payload in self._decoder.feed(data):
             if kind == protocol.OUT:
-                self._output(payload)
+                if self._nodes:
+                    self._output(payload)
+                else:  # of a job that has ended: its nodes are told last
+                    self._early.append(payload)
             elif kind == protocol.STATE:
                 state = JobState.from_dict(json.loads(payload))
                 self._nodes = state.nodes
+                early, self._early = self._early, []
+                for record in early:
+                    self._output(record)
                 if state.is_terminal:
                     self._finish_lines()
                 if state != self.state:

@@ -8,7 +8,7 @@ from pathlib import Path
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from launch.errors import ManyNodesError
+from launch.errors import InputError, ManyNodesError
 from launch.events import JobState
 from playbooks import render
 from playbooks.command import choose_nodes, command, open_from
@@ -80,22 +80,25 @@ def jobs(context: Context, nodes: str | None = None, stack: str | None = None, j
     auto_shortflags=True,
 )
 def logs(
-    context: Context, job: str, follow: bool = False, rank: int | None = None, stack: str | None = None
+    context: Context, job: str, follow: bool = False, rank: str | None = None, stack: str | None = None
 ) -> None:
     """Shows what a job's ranks have said, each line with its rank and node."""
     from launch.client import follow as watch
     from playbooks.connections import Cluster
 
+    if rank is not None and not rank.isdecimal():
+        raise InputError("--rank", rank, "is no rank", "give a number from 0, as in front of the lines")
+    shown = Shown(None if rank is None else int(rank))
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     place = find_job(chosen, inventory, job)
     with Cluster(inventory, chosen.folder) as cluster:
         host = cluster.host(place.head)
         if not follow:
-            show_so_far(job, host, Shown(rank))
+            show_so_far(job, host, shown)
             return
         try:
-            state = watch(job, host, Shown(rank), remote=place.remote)
+            state = watch(job, host, shown, remote=place.remote)
         except KeyboardInterrupt:
             render.progress(f"\njob {job} goes on; cancel it with: fab cancel {job} --stack {chosen.name}")
             raise Exit(code=130) from None

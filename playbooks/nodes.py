@@ -103,14 +103,14 @@ def run_on(
     example="fab ssh --node 3",
     help={"node": "instance id (default: the head, the lowest)"},
 )
-def ssh(context: Context, node: int | None = None, stack: str | None = None, dry_run: bool = False) -> None:
+def ssh(context: Context, node: str | None = None, stack: str | None = None, dry_run: bool = False) -> None:
     """Opens a shell on one node.
 
     It is the ssh on PATH, with the stack's own settings and keys alone.
     """
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    wanted = choose_nodes(inventory, None if node is None else str(node))[0]
+    wanted = choose_nodes(inventory, node)[0]
     argv = ["ssh", "-F", str(chosen.folder / SSH_CONFIG_FILE), wanted.name]
     if dry_run:
         render.command(argv)
@@ -159,7 +159,8 @@ def push(
         return
     report = push_snapshot(chosen, inventory, wanted, snapshot, verify=verify)
     if json:
-        render.as_json(report)
+        # Left out of the report's short form, as one line a node.
+        render.as_json({**render.plain(report), "results": report.results})
     else:
         render.result(
             f"snapshot {report.snapshot}: {report.files} files on {fold(report.results)}; "

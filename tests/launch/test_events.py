@@ -59,6 +59,15 @@ def test_an_unfinished_line_comes_out_before_the_end() -> None:
     assert isinstance(events[-1], StateChange)
 
 
+def test_lines_of_a_job_that_has_ended_have_their_nodes_names_too() -> None:
+    events = told(output(b"one\ntwo\n", 1, 1), state(state="SUCCEEDED", exit_status=0))
+    assert [(e.rank, e.node, e.data) for e in events if isinstance(e, LogLine)] == [
+        (1, "node000001", b"one"),
+        (1, "node000001", b"two"),
+    ]
+    assert isinstance(events[-1], StateChange)
+
+
 def test_the_launchers_words_have_no_rank() -> None:
     assert lines(output(b"mpirun says\n", rank=-1)) == [(None, "node000000", "stdout", b"mpirun says")]
 

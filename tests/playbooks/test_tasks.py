@@ -141,6 +141,7 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["launch.torch", "train.py", "--torchrun", "--per-node"], "goes not with --torchrun"),
         (["launch.torch", "train.py", "--source", "nix"], "no such folder"),
         (["logs", "../../etc"], "is no job's id"),
+        (["logs", "t-1", "--rank", "all"], "--rank = 'all': is no rank"),
         (["push", "--nodes", "8"], "has no instance 8"),
     ],
 )
