@@ -258,10 +258,12 @@ def _processes_on(spec: JobSpec, node: JobNode) -> int:
 
 def _rank_argv(spec: JobSpec) -> tuple[str, ...]:
     first = spec.command[0]
-    is_script = first.endswith(".py")
-    if spec.per_node and len(spec.command) == 1 and (not is_script or len(first.split()) > 1):
+    is_script = first.endswith((".py", ".sh")) and len(first.split()) == 1
+    if spec.per_node and len(spec.command) == 1 and not is_script:
         return ("bash", "-c", first)
-    return (spec.python, "-u", *spec.command) if is_script else spec.command
+    if first.endswith(".py"):
+        return (spec.python, "-u", *spec.command)
+    return ("bash", *spec.command) if first.endswith(".sh") else spec.command
 
 
 def _check_script(argv: tuple[str, ...], files: Collection[str]) -> None:

@@ -49,7 +49,8 @@ class JobSpec:
     """For people; part of the job's id."""
     kind: Kind
     command: tuple[str, ...]
-    """The user's program and its arguments. A first word ending in .py runs under ``python``."""
+    """The user's program and its arguments. A first word ending in .py runs under ``python``, one
+    ending in .sh under bash."""
     per_node: bool = False
     """The command is a launcher itself, run once on every node (guide G8). A single word is a shell line
     for ``bash -c``, exactly as it is, unless it is a script's name."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
@@ -39,9 +38,16 @@ class Shown:
                 render.log(event.rank, event.node, text, event.stream, to_stderr=self._to_stderr)
             return
         state = event.state
+        self.check(state.job, state.ranks)
         if not state.is_terminal or state.state == "SUCCEEDED":  # else the error will say it
             reason = f": {state.reason}" if state.reason else ""
             render.progress(f"job {state.job} {state.state}{reason}")
+
+    def check(self, job: str, ranks: int) -> None:
+        """Raises :class:`~launch.errors.InputError` when a rank was asked for that the job does not have."""
+        if self._rank is not None and self._rank >= ranks:
+            remedy = f"give a number from 0 to {ranks - 1}"
+            raise InputError("--rank", self._rank, f"job {job} has {ranks} ranks", remedy)
 
 
 def end(state: JobState) -> None:
@@ -107,7 +113,7 @@ def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
     raise InputError("job", job, f"no node of stack {stack.name} has it", "see `fab jobs`")
 
 
-def show_so_far(job: str, head: Host, on_event: Callable[[Event], object]) -> None:
+def show_so_far(job: str, head: Host, shown: Shown) -> None:
     """What the job's ranks have said until now, without waiting for more.
 
     Raises :class:`~launch.errors.InputError` when the head has no such job.
@@ -116,6 +122,8 @@ def show_so_far(job: str, head: Host, on_event: Callable[[Event], object]) -> No
     state = head.run(["cat", f"{folder}/state.json"], timeout=STEP_S)
     if state.exit_status != 0:
         raise InputError("job", job, f"{head.name} has no such job", "see `fab jobs`")
+    told = json.loads(state.stdout)
+    shown.check(job, told["ranks"])
     log = head.run(["cat", f"{folder}/stream.log"])
     with tempfile.NamedTemporaryFile() as copy:
         copy.write(log.stdout)
@@ -123,11 +131,10 @@ def show_so_far(job: str, head: Host, on_event: Callable[[Event], object]) -> No
 
         def line(event: Event) -> None:
             if isinstance(event, LogLine):
-                on_event(event)
+                shown(event)
 
         reader = Reader(line)
         # The reader wants to know the nodes first, and the end last: unfinished lines come out then.
-        told = json.loads(state.stdout)
         reader.feed(protocol.frame(protocol.STATE, json.dumps({**told, "state": "RUNNING"}).encode()))
         for record, _ in StreamReader(copy.name).read():
             reader.feed(protocol.frame(protocol.OUT, record))

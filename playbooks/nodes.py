@@ -48,6 +48,8 @@ def execute(
     The exit status is the command's own where all failures agree, else 1.
     """
     limit = None if timeout is None else seconds("--timeout", timeout)
+    if not line.strip():
+        raise InputError("line", line, "is empty", 'give the command to run, as in fab exec "nvidia-smi -L"')
     if fanout < 1:
         raise InputError("--fanout", fanout, "must be at least 1", f"leave it out for {LIMIT}")
     chosen = open_from(context, stack)

@@ -113,7 +113,7 @@ def merged_text(results: Mapping[str, Completed | Exception]) -> tuple[str, str]
     for node, outcome in results.items():
         if not isinstance(outcome, Exception):
             alike.setdefault((outcome.exit_status, outcome.stdout, outcome.stderr), []).append(node)
-    if len(results) == 1:
+    if len(results) == 1 and not any(status for status, _, _ in alike):
         return "".join(_text(key[1]) for key in alike), "".join(_text(key[2]) for key in alike)
     out: list[str] = []
     err: list[str] = []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -59,22 +60,32 @@ def left(before: Belongings, folder: Folder) -> tuple[str, ...]:
     return tuple(found)
 
 
-def end_strays(folder: Folder) -> None:
-    """Ends what outlived its daemon; there can be nothing while the kernel keeps its word.
+def end_strays(folder: Folder, *, networks: bool = True) -> None:
+    """Ends what would outlive the rehearsal.
 
-    Only the network's first process is sought, by its command line: everything in it ends with it.
+    That is Pulumi at work on the rehearsal's own backend, which would write its stack into the next one's,
+    and the first process of a network, with which everything in it ends: of those there can be none while
+    the kernel keeps its word. Without ``networks`` those are left to their daemon.
     """
-    disks = str(folder.disks)
+    disks = json.dumps(str(folder.disks))
+    backend = f"PULUMI_BACKEND_URL={folder.backend.as_uri()}"
     for pid in _pids():
-        try:
-            words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").split("\0")
-        except OSError:
-            continue
-        if "infra.rehearsal.fabric" in words and json.dumps(disks) in words[-2]:
-            os.kill(pid, signal.SIGKILL)
+        words = _words(pid, "cmdline")
+        is_network = networks and "infra.rehearsal.fabric" in words and disks in words[-2]
+        is_pulumi = words[0].rpartition("/")[2].startswith("pulumi") and backend in _words(pid, "environ")
+        if is_network or is_pulumi:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
             deadline = time.monotonic() + 5
             while start_time(pid) and time.monotonic() < deadline:
                 time.sleep(0.05)
+
+
+def _words(pid: int, file: str) -> list[str]:
+    try:
+        return Path(f"/proc/{pid}/{file}").read_bytes().decode(errors="replace").split("\0")
+    except OSError:  # it has ended, or is somebody else's
+        return [""]
 
 
 def traces(folder: Folder) -> tuple[str, ...]:

@@ -153,6 +153,7 @@ def stop(project: Path) -> Stopped:
     if record is None:
         return Stopped(ran=False, cleaned=_clean_locked(folder))
     before = leftovers.belongings(folder)
+    leftovers.end_strays(folder, networks=False)
     lost = tuple(f"{name} ({count} resources)" for name, count in leftovers.lost_stacks(folder).items())
     _end(record)
     deadline = time.monotonic() + _PROOF_LIMIT

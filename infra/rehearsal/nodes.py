@@ -194,6 +194,8 @@ class LocalMachines:
             if name not in found.machines:
                 known = ", ".join(sorted(found.machines)) or "none"
                 raise InputError("node", name, "no such node", f"nodes of this network: {known}")
+            if fault == "heal" and name not in await self.running(network):
+                raise InputError("node", name, "is dead", "heal mends links only; run fab down, then fab up")
             _drain(found, name)
             await found.line.ask("fault", name=name, fault=fault)
             if fault == "partition":

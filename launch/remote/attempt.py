@@ -168,7 +168,7 @@ class Attempt:
 
     def _look_around(self, now: float) -> None:
         if os.path.exists(self.folder.file("cancel")):
-            self._fail(Outcome("CANCELLED", verdict.CANCELLED, "cancelled"))
+            self._fail(Outcome("CANCELLED", verdict.CANCELLED, ""))
         limit = self.plan["timeout_s"]
         if limit is not None and now - self._begun > limit:
             self._fail(Outcome("FAILED", verdict.TIMED_OUT, f"its time limit of {limit:g} s was over"))
