@@ -17,7 +17,7 @@ from bench.report import Claim, bars, median, save, table
 __all__ = ["main"]
 
 COUNTS = (64, 300)
-ROUNDS = 5
+ROUNDS = 3
 COMMAND = "hostname"
 AT_ONCE = "64"
 OURS, ASYNCSSH, GROUP = "fab exec", "asyncssh", "ThreadingGroup"
