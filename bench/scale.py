@@ -1,11 +1,14 @@
 """How long a cluster of 1 to 300 nodes takes to come up and to go, and what it weighs.
 
-A round is ``pulumi up`` until ``fab wait`` has seen every node answer, then ``pulumi destroy``. Memory is
-what the machine has less of while the nodes run: MemAvailable before less the smallest seen after.
+A round is ``pulumi up`` until ``fab wait`` has seen every node answer, then ``pulumi destroy``. Memory is that
+of all processes of the rehearsal while the nodes run, pages they share divided among them (PSS), so that
+whatever else the machine does is left out.
 """
 
 from __future__ import annotations
 
+import contextlib
+import json
 import sys
 from pathlib import Path
 
@@ -37,10 +40,10 @@ def main() -> int:
 
 def measure(count: int) -> tuple[int, float, float, float]:
     """Nodes, seconds up, seconds down, GB, in a rehearsal of its own."""
-    before = _available()
     with rehearsal() as bench:
         up = bench.nodes(count)
-        memory = before - _available()
+        record = json.loads((bench.folder / ".ranklift" / "rehearsal" / "rehearsal.json").read_text())
+        memory = sum(map(_pss, _family(record["pid"]))) / 1e9
         down = _destroy(bench)
     return count, up, down, memory
 
@@ -49,10 +52,27 @@ def _destroy(bench: Bench) -> float:
     return bench.run(["pulumi", "destroy", "--yes", "--skip-preview"]).seconds
 
 
-def _available() -> float:
-    """GB that programs can still have."""
-    fields = dict(line.split(":") for line in Path("/proc/meminfo").read_text().splitlines())
-    return int(fields["MemAvailable"].split()[0]) * 1024 / 1e9
+def _family(pid: int) -> list[int]:
+    """A process with all its descendants."""
+    parents: dict[int, list[int]] = {}
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            parents.setdefault(int(fields[1]), []).append(int(stat.parent.name))
+    family = [pid]
+    for member in family:
+        family += parents.get(member, [])
+    return family
+
+
+def _pss(pid: int) -> int:
+    """Bytes of one process; 0 for one that has just ended."""
+    try:
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text()
+    except OSError:
+        return 0
+    line = next(line for line in text.splitlines() if line.startswith("Pss:"))
+    return int(line.split()[1]) * 1024
 
 
 if __name__ == "__main__":
