@@ -1,8 +1,8 @@
 """How long a cluster of 1 to 300 nodes takes to come up and to go, and what it weighs.
 
-A round is ``pulumi up`` until ``fab wait`` has seen every node answer, then ``pulumi destroy``. Memory is that
-of all processes of the rehearsal while the nodes run, pages they share divided among them (PSS), so that
-whatever else the machine does is left out.
+A round is ``pulumi up`` until ``fab wait`` has seen every node answer, then ``pulumi destroy``. Memory
+is that of all processes of the rehearsal while the nodes run, pages they share divided among them (PSS), so
+that whatever else the machine does is left out.
 """
 
 from __future__ import annotations
