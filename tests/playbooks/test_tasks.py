@@ -336,7 +336,6 @@ def test_listing_the_tasks_is_quick_because_it_imports_nothing_that_a_task_alone
         "rich",
         "pulumi",
         "pulumi_azure_native",
-        "pathspec",
         "jinja2",
         "pydantic",
         "grpc",
