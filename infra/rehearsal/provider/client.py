@@ -71,15 +71,18 @@ class ArmClient:
     async def start(
         self, method: str, rid: ResourceId, body: Any, cancelled: Callable[[], bool]
     ) -> aiohttp.ClientResponse:
-        """Sends a write, again and again while another operation holds the resource."""
+        """Sends a write, again and again while another operation holds the resource.
+
+        Raises :class:`ArmError` with Azure's refusal, :class:`Interrupted` when cancelled before it is sent.
+        """
         while True:
+            if cancelled():
+                raise Interrupted
             try:
                 _, answer = await self._send(method, self._address(rid), body)
             except ArmError as error:
                 if error.code not in _AGAIN:
                     raise
-                if cancelled():
-                    raise Interrupted from error
                 await asyncio.sleep(_WAIT)
             else:
                 return answer

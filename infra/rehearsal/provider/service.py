@@ -46,7 +46,7 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
     def __init__(self, client: ArmClient, subscription_id: str = SUBSCRIPTION_ID) -> None:
         self._client, self._subscription = client, subscription_id
         # One provider serves the engines of all stacks: a Cancel is meant for its sender's own calls.
-        self._running: dict[str, set[asyncio.Event]] = {}
+        self._cancelled: set[str] = set()
 
     # -- the provider itself ------------------------------------------------------------------------------
 
@@ -72,12 +72,14 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
 
     async def Configure(self, request: Any, context: Any) -> Any:
         """What :meth:`Handshake` said, for engines that do not shake hands."""
+        self._cancelled.discard(context.peer())  # an engine of long ago may have had the same port
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
     async def Cancel(self, request: Any, context: Any) -> Any:
-        """Stops waiting for what the same engine asked for; Azure goes on with it."""
-        for event in self._running.get(context.peer(), ()):
-            event.set()
+        """Stops waiting for what the same engine asked for; Azure goes on with it. What it asks for later,
+        and an engine may have calls on the way, is not begun.
+        """
+        self._cancelled.add(context.peer())
         return empty_pb2.Empty()
 
     async def Invoke(self, request: Any, context: Any) -> Any:
@@ -226,13 +228,11 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
     async def _guarded(
         self, work: Callable[[Callable[[], bool]], Awaitable[Any]], request: Any, context: Any
     ) -> Any:
-        event = asyncio.Event()
         peer = context.peer()
-        self._running.setdefault(peer, set()).add(event)
         limit = getattr(request, "timeout", 0) or None
         try:
             async with asyncio.timeout(limit):
-                return await work(event.is_set)
+                return await work(lambda: peer in self._cancelled)
         except ArmError as error:
             await context.abort(_UNKNOWN, f'Code="{error.code}" Message="{error.message}"')
         except Interrupted:
@@ -241,10 +241,6 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
             await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"Azure did not end within {limit:g} s")
         except OSError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"the resource manager does not answer: {error}")
-        finally:
-            self._running[peer].discard(event)
-            if not self._running[peer]:
-                del self._running[peer]
 
 
 async def _kind(request: Any, context: Any) -> Kind:

@@ -290,7 +290,26 @@ def test_cancel_stops_waiting_and_the_engine_keeps_the_resource(
         with pytest.raises(Refused, match="cancelled") as refused:
             await creating
         # Another `up` waits for what Azure still does.
+        await engine.call("Configure", p.ConfigureRequest())
         await engine.update(SCALE_SET, refused.value.half_made.id, nodes())
+
+    with_engine(azure.url, scenario)
+    assert recorded.booted() == ["node000000", "node000001"]
+
+
+def test_what_is_asked_for_after_cancel_is_not_begun_until_an_engine_starts_anew(
+    azure: Endpoint, recorded: RecordingMachines
+) -> None:
+    async def scenario(engine: Engine) -> None:
+        await engine.make(GROUP, LAB)
+        await engine.make(VNET, NET)
+        await engine.call("Cancel", empty_pb2.Empty())
+        with pytest.raises(Refused, match="cancelled") as refused:
+            await engine.create(SCALE_SET, nodes())
+        assert refused.value.half_made is None
+        assert recorded.booted() == []
+        await engine.call("Configure", p.ConfigureRequest())
+        await engine.make(SCALE_SET, nodes())
 
     with_engine(azure.url, scenario)
     assert recorded.booted() == ["node000000", "node000001"]
