@@ -1,0 +1,31 @@
+"""One rehearsal and one running cluster for all tests that leave them as they found them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.workplace import Workplace
+
+NODES_LIMIT = 8
+"""Most nodes of the shared rehearsal; one more makes a scale set fail half-way."""
+
+
+@pytest.fixture(scope="session")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """A workplace with a running rehearsal. That nothing of it is left in the end is a test of its own."""
+    made = Workplace(tmp_path_factory.mktemp("e2e"))
+    made.start(NODES_LIMIT)
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def cluster(workplace: Workplace) -> Workplace:
+    """The stack ``rehearsal`` is up with two nodes, or more once a test has let it grow."""
+    workplace.configure("rehearsal", nodeCount=2)
+    workplace.fab("up", "--stack", "rehearsal")
+    return workplace

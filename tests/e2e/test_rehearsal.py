@@ -1,0 +1,78 @@
+"""The rehearsal itself: one a project, and nothing of it left however it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.workplace import NOTHING, Workplace
+
+pytestmark = pytest.mark.timeout(1200)
+
+
+@pytest.fixture
+def alone(tmp_path: Path) -> Iterator[Workplace]:
+    """A workplace with a rehearsal of its own and one node in it."""
+    made = Workplace(tmp_path)
+    made.start(2)
+    try:
+        made.configure("rehearsal", nodeCount=1)
+        made.fab("up", "--stack", "rehearsal")
+        yield made
+    finally:
+        made.close()
+
+
+def test_a_second_start_is_refused_and_a_killed_rehearsal_leaves_nothing_that_runs(alone: Workplace) -> None:
+    record = alone.record
+    refused = alone.fab("rehearsal.start", status=2)
+    assert refused.err == (
+        f"error: rehearsal: one runs in {alone.project} already (process {record.pid}); "
+        "use it, or run fab rehearsal.stop\n"
+    )
+    assert alone.record == record
+    assert alone.fab("exec", "uname -n").out == "node000000\n"
+
+    before = alone.owned()
+    assert len(before.processes) > 3
+    assert len(before.namespaces) > 3
+    assert len(before.ports) > 3
+    os.kill(record.pid, signal.SIGKILL)
+    assert alone.remains(before) == NOTHING
+
+    told = alone.fab("rehearsal.status", status=1).out
+    left = [
+        f"the record of process {record.pid}, which has ended",
+        "1 disks of nodes of ",
+        "Pulumi stack rehearsal with 13 resources",
+    ]
+    assert told.startswith("no rehearsal runs here\n")
+    for line in left:
+        assert f"left by one that was killed: {line}" in told
+    gone = alone.fab("status", "--stack", "rehearsal", status=2)
+    assert "run fab rehearsal.start" in gone.err
+
+    started = alone.start(2)
+    for line in left:
+        assert f"removed, left by a rehearsal that was killed: {line}" in started.err
+    assert alone.record.pid != record.pid
+    assert alone.groups() == set()
+    up = alone.fab("up", "--stack", "rehearsal")
+    assert "14 created" in up.out
+    assert alone.fab("exec", "uname -n").out == "node000000\n"
+
+
+def test_two_projects_rehearse_beside_each_other(workplace: Workplace, alone: Workplace) -> None:
+    """One is stopped; the other does not notice."""
+    before = workplace.record
+    assert alone.record.pid != before.pid
+    stopped = alone.fab("rehearsal.stop")
+    assert "gone with the rehearsal: stack rehearsal (13 resources)" in stopped.err
+    assert "1 networks with their namespaces" in stopped.out
+    assert workplace.record == before
+    workplace.fab("rehearsal.status")
+    alone.start(2)
