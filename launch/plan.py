@@ -258,8 +258,7 @@ def _processes_on(spec: JobSpec, node: JobNode) -> int:
 
 def _rank_argv(spec: JobSpec) -> tuple[str, ...]:
     first = spec.command[0]
-    is_script = first.endswith((".py", ".sh")) and len(first.split()) == 1
-    if spec.per_node and len(spec.command) == 1 and not is_script:
+    if spec.shell:
         return ("bash", "-c", first)
     if first.endswith(".py"):
         return (spec.python, "-u", *spec.command)

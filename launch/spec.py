@@ -6,23 +6,30 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
-from typing import Literal
+from typing import Literal, get_args
 
 from launch.errors import InputError
 
-__all__ = ["MASTER_PORT", "JobNode", "JobSpec", "Kind"]
+__all__ = ["HOME", "MASTER_PORT", "Flavour", "JobNode", "JobSpec", "Kind", "OutputType"]
 
-Kind = Literal["mpi", "pytorch"]
+Kind = Literal["mpi", "pytorch", "tensorflow"]
+Flavour = Literal["openmpi", "mpich", "intelmpi"]
+OutputType = Literal["uri_folder", "uri_file", "mltable", "mlflow_model", "custom_model", "triton_model"]
 
 MASTER_PORT = 6105
 """Azure ML's port for process groups (guide G5)."""
 
+HOME = "/home/azureuser"
+"""Home folder of the nodes' user, wherever a path in it must be written out."""
+
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OUTPUT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _LAUNCHERS_OWN = re.compile(
     r"(WORLD_SIZE|RANK|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|MASTER_ADDR|MASTER_PORT|AZ_BATCH_.*|AZ_BATCHAI_.*"
     r"|OMPI_COMM_WORLD_.*|RANKLIFT_.*)"
 )
 _HIGHEST_PORT = 65535
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,40 +57,64 @@ class JobSpec:
     kind: Kind
     command: tuple[str, ...]
     """The user's program and its arguments. A first word ending in .py runs under ``python``, one
-    ending in .sh under bash."""
+    ending in .sh under bash. ``$NAME`` of a launcher's variable is filled in for each process (guide G7)."""
+    shell: bool = False
+    """The command is one word: a line for ``bash -c``, exactly as it is."""
     per_node: bool = False
-    """The command is a launcher itself, run once on every node (guide G8). A single word is a shell line
-    for ``bash -c``, exactly as it is, unless it is a script's name."""
+    """The command starts the node's processes itself and runs once on every node (guide G8, G9 a)."""
     processes_per_node: int | None = 1
-    """Ranks on each node; None for one per slot. Not used with ``per_node``."""
-    env: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
+    """Ranks on each node; None for one per slot. Not used with ``per_node`` and by tensorflow jobs."""
+    workers: int | None = None
+    """A tensorflow job's workers (guide G11); None for one task on each node."""
+    parameter_servers: int = 0
+    """A tensorflow job's parameter servers; they share the nodes' processors and take no slot."""
+    chief: bool = False
+    """Whether a tensorflow job has a chief: beside its workers where ``workers`` counts them, else as the
+    first node's task."""
+    mpi: Flavour | None = None
+    """Which MPI starts the ranks; None for whatever the head has."""
+    mpi_args: tuple[str, ...] = ()
+    """Further arguments for mpirun, before the program."""
+    env: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     """Set for every rank, over everything else."""
     snapshot: str = ""
     """Id of the pushed code; its folder is the ranks' working directory. Empty: the home folder."""
+    setup: str = ""
+    """A line for bash, run once on every node before its ranks, in their working directory."""
     python: str = "python3"
+    """A command, or the path on the nodes of an environment's folder, whose ``bin`` then comes first on
+    PATH. A path whose last part begins with ``python`` or ``pypy`` is a command."""
+    requires: tuple[str, ...] = ()
+    """Modules that this Python must have on every node before any rank starts."""
+    shm_bytes: int | None = None
+    """What /dev/shm of every node must hold at least."""
+    outputs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    """Type of each output by name (:data:`OutputType`); all but files get a folder on every node."""
     port: int = MASTER_PORT
     """MASTER_PORT wished for; the next free one when it is taken on the head."""
     timeout_s: float | None = None
     """Seconds the job may take from the moment its turn came."""
     grace_s: float = 3.0
     """Seconds between SIGTERM and SIGKILL when the job is ended."""
+    display_name: str = ""
+    experiment: str = ""
+    description: str = ""
+    tags: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    home: str = HOME
 
     def __post_init__(self) -> None:
-        if not self.command or not self.command[0]:
+        if not self.command or not self.command[0].strip():
             raise InputError("command", None, "is empty", "give the script to run, e.g. train.py --epochs 3")
-        if self.kind not in ("mpi", "pytorch"):
-            raise InputError("kind", self.kind, "is no kind of job", "use mpi or pytorch")
-        if self.per_node and self.kind == "mpi":
+        if self.kind not in get_args(Kind):
+            raise InputError("kind", self.kind, "is no kind of job", f"use {_either(get_args(Kind))}")
+        if self.shell and len(self.command) != 1:
             raise InputError(
-                "per_node", True, "is for pytorch jobs", "for one MPI process a node use processes_per_node 1"
+                "command", self.command, "is no single line for a shell", "give one line, or shell = False"
             )
-        if self.processes_per_node is not None and self.processes_per_node < 1:
-            raise InputError(
-                "processes_per_node",
-                self.processes_per_node,
-                "must be at least 1",
-                "ask for one or more",
-            )
+        self._check_processes()
+        self._check_tasks()
+        self._check_mpi()
+        self._check_node()
         if not 1 <= self.port <= _HIGHEST_PORT:
             raise InputError("port", self.port, "is no TCP port", f"use the default, {MASTER_PORT}")
         for key, seconds in (("timeout_s", self.timeout_s), ("grace_s", self.grace_s)):
@@ -94,14 +125,88 @@ class JobSpec:
         for name, value in self.env.items():
             self._check_variable(name, value)
 
-    @staticmethod
-    def _check_variable(name: str, value: str) -> None:
+    def _check_processes(self) -> None:
+        count = self.processes_per_node
+        if self.per_node and self.kind != "pytorch":
+            raise InputError(
+                "per_node", True, "is for pytorch jobs", "for one process a node use processes_per_node 1"
+            )
+        if count is not None and count < 1:
+            raise InputError("processes_per_node", count, "must be at least 1", "ask for one or more")
+        if count is not None and count > 1 and self.per_node:
+            raise InputError(
+                "processes_per_node",
+                count,
+                "goes not with a command that starts a node's processes itself",
+                "leave the count out, or run the script without that launcher",
+            )
+        if count is not None and count > 1 and self.kind == "tensorflow":
+            raise InputError(
+                "processes_per_node", count, "is not for tensorflow jobs", "say how many workers there are"
+            )
+
+    def _check_tasks(self) -> None:
+        asked = {"workers": self.workers, "parameter_servers": self.parameter_servers, "chief": self.chief}
+        if self.kind != "tensorflow":
+            for key, value in asked.items():
+                if value:
+                    raise InputError(key, value, "is for tensorflow jobs", "leave it out")
+        if self.workers is not None and self.workers < 1:
+            raise InputError("workers", self.workers, "must be at least 1", "ask for one or more")
+        if self.parameter_servers < 0:
+            raise InputError(
+                "parameter_servers", self.parameter_servers, "is no number of tasks", "ask for 0 or more"
+            )
+        if self.parameter_servers and self.workers is None:
+            raise InputError(
+                "parameter_servers",
+                self.parameter_servers,
+                "serve nobody without workers",
+                "say how many workers there are as well",
+            )
+
+    def _check_mpi(self) -> None:
+        if self.mpi is not None and self.mpi not in get_args(Flavour):
+            raise InputError("mpi", self.mpi, "is no MPI that is known", f"use {_either(get_args(Flavour))}")
+        if self.kind != "mpi":
+            for key, value in (("mpi", self.mpi), ("mpi_args", self.mpi_args)):
+                if value:
+                    raise InputError(key, value, "is for mpi jobs", "leave it out")
+        for word in self.mpi_args:
+            _refuse_nul("mpi_args", word)
+
+    def _check_node(self) -> None:
+        """What the nodes are to have and to make."""
+        if not self.python.strip():
+            raise InputError("python", self.python, "is empty", "name a command, or leave it out")
+        for key, value in (("python", self.python), ("setup", self.setup)):
+            _refuse_nul(key, value)
+        for module in self.requires:
+            if not module.isidentifier():
+                raise InputError("requires", module, "is no top-level module", "name it as import does")
+        if self.shm_bytes is not None and self.shm_bytes < 1:
+            raise InputError("shm_bytes", self.shm_bytes, "must be above 0", "give it in bytes")
+        for name, kind in self.outputs.items():
+            if not _OUTPUT_NAME.fullmatch(name):
+                raise InputError("outputs", name, "is no name for an output", "use letters, digits, _ and -")
+            if kind not in get_args(OutputType):
+                raise InputError(
+                    f"outputs {name}", kind, "is no type of output", f"use {_either(get_args(OutputType))}"
+                )
+        if not self.home.startswith("/"):
+            raise InputError("home", self.home, "is no absolute path", f"leave it out for {HOME}")
+
+    def _check_variable(self, name: str, value: str) -> None:
         if not _ENV_NAME.fullmatch(name):
             raise InputError("env", name, "is no name for a variable", "use letters, digits and _")
-        if _LAUNCHERS_OWN.fullmatch(name):
+        if _LAUNCHERS_OWN.fullmatch(name) or (name == "TF_CONFIG" and self.kind == "tensorflow"):
             remedy = "use the port option" if name == "MASTER_PORT" else "leave it out"
             raise InputError(f"env {name}", value, "is set by the launcher for every rank", remedy)
         _refuse_nul(f"env {name}", value)
+
+
+def _either(words: tuple[str, ...]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _refuse_nul(key: str, value: str) -> None:

@@ -213,6 +213,7 @@ def _spec(request: Request, how: str, nodes: Sequence[Node], snapshot: str) -> J
         name=request.name or _name(command_line),
         kind="mpi" if how == "mpi" else "pytorch",
         command=argv,
+        shell=how == "per-node" and not (len(command_line) == 1 and request.line.endswith((".py", ".sh"))),
         per_node=how in ("torchrun", "per-node"),
         processes_per_node=None if how in ("torchrun", "per-node") else processes,
         env=variables(request.env),

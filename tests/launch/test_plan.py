@@ -123,11 +123,11 @@ def test_one_process_has_its_node_to_itself(per_node: bool, processes: int | Non
         (JobSpec("t", "mpi", ("run.sh", "x")), ("bash", "run.sh", "x")),
         (JobSpec("t", "pytorch", ("run.sh",), per_node=True), ("bash", "run.sh")),
         (
-            JobSpec("t", "pytorch", ("python3 -m torch.distributed.launch train.py",), per_node=True),
+            JobSpec("t", "mpi", ("python3 -m torch.distributed.launch train.py",), shell=True),
             ("bash", "-c", "python3 -m torch.distributed.launch train.py"),
         ),
         (
-            JobSpec("t", "pytorch", ("echo  '$RANK'",), per_node=True),
+            JobSpec("t", "pytorch", ("echo  '$RANK'",), shell=True, per_node=True),
             ("bash", "-c", "echo  '$RANK'"),
         ),
         (JobSpec("t", "pytorch", ("echo", "$NODE_RANK"), per_node=True), ("echo", "$NODE_RANK")),

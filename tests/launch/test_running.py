@@ -100,7 +100,7 @@ class TestWhatRanksGet:
 
     def test_a_per_node_command_is_a_shell_line_of_its_own(self, nodes: Nodes) -> None:
         line = """echo "$NODE_RANK  $MASTER_PORT" '$RANK' "${RANK-unset}" "${LOCAL_RANK-unset}" $WORLD_SIZE"""
-        _, events = nodes.run(JobSpec("t", "pytorch", (line,), per_node=True))
+        _, events = nodes.run(JobSpec("t", "pytorch", (line,), shell=True, per_node=True))
         assert sorted(lines(events)) == [(i, f"{i}  6105 $RANK unset unset 3") for i in range(3)]
 
     @KINDS
