@@ -1,0 +1,64 @@
+"""Names of nodes, folded, as the supervisor and the operator's side both print them."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["base36", "fold"]
+
+_DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
+_NAME = re.compile(r"(?P<prefix>.*?)(?P<id>[0-9a-z]{6})")
+
+
+def base36(number: int, width: int = 6) -> str:
+    """The number in lower-case base 36, padded with zeros.
+
+    >>> base36(10), base36(299)
+    ('00000a', '00008b')
+    """
+    digits = ""
+    while number:
+        number, rest = divmod(number, 36)
+        digits = _DIGITS[rest] + digits
+    return digits.rjust(width, "0")
+
+
+def fold(names: Iterable[str]) -> str:
+    """The names in one short string; runs of consecutive ids become ranges.
+
+    >>> fold(["node000000", "node000001", "node00000f", "node000002"])
+    'node[000000-000002,00000f]'
+    >>> fold(["node000004"]), fold(["login", "node000001", "node000000"])
+    ('node000004', 'login,node[000000-000001]')
+    """
+    by_prefix: dict[str, set[int]] = {}
+    plain: set[str] = set()
+    for name in names:
+        match = _NAME.fullmatch(name)
+        if match is None:
+            plain.add(name)
+        else:
+            by_prefix.setdefault(match["prefix"], set()).add(int(match["id"], 36))
+    folded = sorted(plain)
+    for prefix, ids in sorted(by_prefix.items()):
+        runs = _runs(sorted(ids))
+        if len(ids) == 1:
+            folded.append(prefix + base36(runs[0][0]))
+        else:
+            inner = ",".join(base36(a) if a == b else f"{base36(a)}-{base36(b)}" for a, b in runs)
+            folded.append(f"{prefix}[{inner}]")
+    return ",".join(folded)
+
+
+def _runs(numbers: list[int]) -> list[tuple[int, int]]:
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return runs
