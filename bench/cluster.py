@@ -37,9 +37,14 @@ class Bench:
     environment: dict[str, str] = field(repr=False)
 
     @property
+    def stack_folder(self) -> Path:
+        """The stack's inventory and keys."""
+        return self.folder / ".ranklift" / STACK
+
+    @property
     def ssh_config(self) -> Path:
-        """What plain ssh, and so every peer, reaches the nodes with."""
-        return self.folder / ".ranklift" / STACK / "ssh_config"
+        """What plain ssh, and so nearly every peer, reaches the nodes with."""
+        return self.stack_folder / "ssh_config"
 
     def run(self, argv: Sequence[str], **more: str) -> Timed:
         """Runs one command to its end, with ``more`` in its environment.

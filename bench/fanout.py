@@ -1,6 +1,6 @@
 """One command on 64 and on 300 nodes: ``fab exec`` beside what else people use for it.
 
-Whole commands, from start to exit, on the same nodes through the same ssh_config with host keys checked;
+Whole commands, from start to exit, on the same nodes with the same keys, host keys checked;
 64 connections at a time for all that take such a number. Rounds go through all competitors in turn, so that
 what disturbs the machine disturbs them alike.
 """
@@ -17,7 +17,7 @@ from bench.report import Claim, bars, median, save, table
 __all__ = ["main"]
 
 COUNTS = (64, 300)
-ROUNDS = 3
+ROUNDS = 5
 COMMAND = "hostname"
 AT_ONCE = "64"
 OURS, ASYNCSSH, GROUP = "fab exec", "asyncssh", "ThreadingGroup"
@@ -70,7 +70,9 @@ def competitors(bench: Bench) -> dict[str, Competitor]:
     bin_ = ROOT / ".venv-bench" / "bin"
     return {
         OURS: Competitor(["fab", "exec", COMMAND]),
-        ASYNCSSH: Competitor([sys.executable, "-m", "bench.peers.with_asyncssh", config, COMMAND, *names]),
+        ASYNCSSH: Competitor(
+            [sys.executable, "-m", "bench.peers.with_asyncssh", str(bench.stack_folder), COMMAND]
+        ),
         GROUP: Competitor([sys.executable, "-m", "bench.peers.with_fabric", config, COMMAND, *names]),
         "pdsh": Competitor(
             ["pdsh", "-R", "ssh", "-f", AT_ONCE, "-w", listed, COMMAND],

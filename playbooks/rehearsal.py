@@ -8,7 +8,6 @@ from typing import get_args
 
 from invoke.context import Context
 
-from infra.rehearsal import lifecycle
 from infra.rehearsal.machines import Fault
 from launch.errors import InputError
 from playbooks import render
@@ -31,6 +30,8 @@ def _project(context: Context) -> Path:
 )
 def start(context: Context, nodes_limit: int = 0) -> None:
     """Starts Azure on this machine; stacks named rehearsal or rehearsal-… then live here."""
+    from infra.rehearsal import lifecycle
+
     project = _project(context)
     started = lifecycle.start(project, nodes_limit or None)
     for line in started.cleaned:
@@ -45,6 +46,8 @@ def start(context: Context, nodes_limit: int = 0) -> None:
 @command("stop", example="fab rehearsal.stop")
 def stop(context: Context) -> None:
     """Ends the rehearsal with everything in it, and proves that nothing is left."""
+    from infra.rehearsal import lifecycle
+
     report = lifecycle.stop(_project(context))
     if not report.ran:
         for line in report.cleaned:
@@ -63,6 +66,8 @@ def stop(context: Context) -> None:
 def status(context: Context, json: bool = False) -> None:
     """Shows what the rehearsal runs: networks, nodes, cut-off nodes. Exit status 1 when none runs."""
     from invoke.exceptions import Exit
+
+    from infra.rehearsal import lifecycle
 
     found = lifecycle.status(_project(context))
     if json:
@@ -85,6 +90,8 @@ def status(context: Context, json: bool = False) -> None:
 @command("env", example='eval "$(fab rehearsal.env)"; pulumi up')
 def env(context: Context) -> None:
     """Prints the exports with which a plain pulumi works on the rehearsal."""
+    from infra.rehearsal import lifecycle
+
     for key, value in lifecycle.environment(_project(context)).items():
         render.result(f"export {key}={shlex.quote(value)}")
 
@@ -97,6 +104,8 @@ def env(context: Context) -> None:
 )
 def fault(context: Context, kind: str, nodes: str | None = None, stack: str | None = None) -> None:
     """Breaks nodes of a rehearsed stack, or mends their link."""
+    from infra.rehearsal import lifecycle
+
     kinds: dict[str, Fault] = {name: name for name in get_args(Fault)}
     if kind not in kinds:
         raise InputError("kind", kind, "no fault", f"use one of {', '.join(kinds)}")
