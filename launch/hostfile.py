@@ -1,10 +1,10 @@
-"""Open MPI's hostfile."""
+"""Which node has how many ranks, in the words of Open MPI and of hydra."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-__all__ = ["hostfile_text"]
+__all__ = ["hostfile_text", "machinefile_text"]
 
 
 def hostfile_text(ranks_on: Iterable[tuple[str, int]]) -> str:
@@ -20,3 +20,13 @@ def hostfile_text(ranks_on: Iterable[tuple[str, int]]) -> str:
     node000001 slots=1
     """
     return "".join(f"{name} slots={count}\n" for name, count in ranks_on if count)
+
+
+def machinefile_text(ranks_on: Iterable[tuple[str, int]]) -> str:
+    """The same for hydra (MPICH, Intel MPI): one ``name:n`` line for each node that has ranks.
+
+    >>> print(machinefile_text([("node000000", 2), ("node000001", 1)]), end="")
+    node000000:2
+    node000001:1
+    """
+    return "".join(f"{name}:{count}\n" for name, count in ranks_on if count)

@@ -14,15 +14,14 @@ from typing import Any
 from launch.environment import EXPANDED, job_environment, job_paths, node_environment, rank_environment
 from launch.errors import InputError
 from launch.fabric_settings import fabric_settings
-from launch.hostfile import hostfile_text
-from launch.mpi import common_network, mpirun_argv
+from launch.hostfile import hostfile_text, machinefile_text
+from launch.mpi import CommandLine, Start, command_lines, common_network
 from launch.spec import JobNode, JobSpec
 
 __all__ = ["JobPlan", "NodePlan", "RankPlan", "job_id", "plan"]
 
 _VERSION = 1
 _MPI_VARIABLES = ("OMPI_", "PMIX_", "PMI_", "PRTE_")
-_OPEN_MPI = ("4", "5")
 _START_BASE_S = 60.0
 _START_PER_NODE_S = 0.5
 _INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh)")
@@ -72,8 +71,9 @@ class JobPlan:
     paths: dict[str, str]
     """Likewise, ``~`` being the node's home folder."""
     hostfile: str
-    mpirun: dict[str, list[str]]
-    """Command line by Open MPI major version; empty for jobs that need no MPI."""
+    machinefile: str
+    mpirun: dict[str, CommandLine]
+    """By MPI, of which the head has one; empty for jobs that need none."""
     start_limit_s: float
     nodes: tuple[NodePlan, ...]
 
@@ -130,7 +130,8 @@ class JobPlan:
             "start_limit_s": self.start_limit_s,
             "grace_s": spec.grace_s,
             "hostfile": self.hostfile,
-            "mpirun": self.mpirun,
+            "machinefile": self.machinefile,
+            "mpirun": {name: {"argv": line.argv, "env": line.env} for name, line in self.mpirun.items()},
             "nodes": [
                 {
                     "name": node.node.name,
@@ -188,7 +189,14 @@ def plan(
     folder = f"~/.ranklift/jobs/{identifier}"
     settings = fabric_settings(size)
     remote_folder = f".ranklift/remote/{remote}"
-    network = common_network([node.private_ip for node in nodes])
+    start = Start(
+        ranks=world_size,
+        hosts=len(nodes),
+        network=common_network([node.private_ip for node in nodes]),
+        remote=remote_folder,
+        extra=spec.mpi_args,
+    )
+    counts = [(node.node.name, len(node.ranks)) for node in placed]
     hidden = _hidden(spec)
     return JobPlan(
         id=identifier,
@@ -203,12 +211,9 @@ def plan(
         },
         files=dict(settings.files),
         paths=job_paths(folder),
-        hostfile=hostfile_text((node.node.name, len(node.ranks)) for node in placed),
-        mpirun={
-            major: mpirun_argv(major, world_size, len(nodes), network, remote_folder)
-            for major in _OPEN_MPI
-            if spec.kind == "mpi"
-        },
+        hostfile=hostfile_text(counts),
+        machinefile=machinefile_text(counts),
+        mpirun=command_lines(start, spec.mpi) if spec.kind == "mpi" else {},
         start_limit_s=_START_BASE_S + _START_PER_NODE_S * len(nodes),
         nodes=placed,
     )

@@ -285,7 +285,7 @@ def plan_text(planned: JobPlan, snapshot: Snapshot) -> str:
         f"in        {planned.cwd}",
         f"command   {shlex.join(planned.argv)}",
     ]
-    lines += [f"mpirun {major}  {shlex.join(argv)}" for major, argv in planned.mpirun.items()]
+    lines += [f"{name:<9} {shlex.join(line.words)}" for name, line in planned.mpirun.items()]
     lines += [f"env       {key}={shlex.quote(value)}" for key, value in planned.environment(0).items()]
     return "\n".join(lines)
 

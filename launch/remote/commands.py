@@ -150,6 +150,20 @@ def _sweep(job: str) -> int:
         time.sleep(0.05)
 
 
+def _mpi() -> int:
+    """Tells as JSON which MPI this node has, of those that a line on stdin asks for."""
+    from launch.remote.mpi import CannotLaunch, find_mpi
+
+    asked = json.loads(sys.stdin.buffer.readline())
+    try:
+        mpi = find_mpi(asked["known"], asked["first"])
+        told = {"title": mpi.title, "command": mpi.command}
+    except CannotLaunch as error:
+        told = {"error": str(error)}
+    sys.stdout.write(json.dumps(told) + "\n")
+    return 0
+
+
 def _archive(job: str) -> int:
     from launch.remote import collect
 
@@ -168,6 +182,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "collect": _collect,
     "follow": _follow,
     "list": _list,
+    "mpi": _mpi,
     "submit": _submit,
     "sweep": _sweep,
 }

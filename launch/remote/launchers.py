@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
-import re
-import shutil
 import subprocess
+import time
 from typing import TYPE_CHECKING, Any
 
 from launch.remote.links import Link
@@ -15,100 +15,25 @@ from launch.remote.processes import SIGTERM, die_with_parent
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["CannotLaunch", "Mpi", "archive", "find_mpi", "node_link", "start_mpirun", "sweep"]
+    from launch.remote.mpi import Mpi
 
-_MODULES = "/etc/profile.d/modules.sh"
-_VERSION = re.compile(r"\(Open MPI\) (\d+)\.(\S+)")
-_KEPT = "~/.ranklift/mpirun.json"
-_LIMIT_S = 20
+__all__ = ["archive", "node_link", "other_mpis", "start_mpirun", "sweep"]
+
 NOT_FOUND = 127
+_AT_ONCE = 48
+_ANSWER_S = 20.0
+"""Seconds a node gets to say which MPI it has."""
 SSH = ("ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", "-o", "ServerAliveInterval=5", "-T")
 
 
-class CannotLaunch(Exception):
-    """The head lacks what starts the ranks."""
+def start_mpirun(argv: list[str], mpi: Mpi, more: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Starts mpirun in the home folder, which every node has; secrets in ``more`` reach it by that alone.
 
-
-class Mpi:
-    """An Open MPI found on the head: ``command`` starts it, in ``env``."""
-
-    def __init__(self, major: str, version: str, command: str, env: dict[str, str]) -> None:
-        self.major, self.version, self.command, self.env = major, version, command, env
-
-
-def find_mpi(known: list[str]) -> Mpi:
-    """The head's Open MPI: on PATH, else from the HPC image's modules.
-
-    One that is on PATH is called by its bare name: an absolute one would put its own folder in front of
-    every rank's PATH. Raises :class:`CannotLaunch` naming what was found instead; ``known`` are the major
-    versions there is a command line for.
+    It leads a session of its own, for Intel MPI's is a script that runs the real one.
     """
-    env = dict(os.environ)
-    command, shown = "mpirun", _version(env)
-    if shown is None and os.path.exists(_MODULES):
-        env = _module_environment()
-        shown = _version(env)
-        command = next(
-            (
-                f"{folder}/mpirun"
-                for folder in env.get("PATH", "").split(":")
-                if os.path.exists(f"{folder}/mpirun")
-            ),
-            command,
-        )
-    if shown is None:
-        raise CannotLaunch(
-            "there is no mpirun on the head: use an image that brings Open MPI, such as the HPC ones"
-        )
-    match = _VERSION.search(shown)
-    if match is None or match[1] not in known:
-        first = shown.strip().splitlines()[0] if shown.strip() else "nothing"
-        wanted = f"Open MPI {' or '.join(known)} is needed, put its bin folder first on PATH"
-        raise CannotLaunch(f"mpirun on the head answers {first!r}: {wanted}")
-    return Mpi(match[1], f"{match[1]}.{match[2]}", command, env)
-
-
-def _version(env: Mapping[str, str]) -> str | None:
-    """What mpirun says of its version; remembered as long as its file stays the same."""
-    found = shutil.which("mpirun", path=env.get("PATH"))
-    if found is None:
-        return None
-    entry = os.stat(found)
-    key = [os.path.realpath(found), entry.st_size, entry.st_mtime_ns]
-    kept = os.path.expanduser(_KEPT)
-    try:
-        with open(kept, encoding="utf-8") as file:
-            known = json.load(file)
-        if known["of"] == key:
-            return str(known["says"])
-    except (OSError, ValueError, KeyError):
-        pass  # not asked before
-    try:
-        done = subprocess.run(
-            [found, "--version"], env=env, capture_output=True, text=True, timeout=_LIMIT_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise CannotLaunch(f"mpirun --version on the head did not end within {_LIMIT_S} s") from error
-    says = done.stdout + done.stderr
-    if _VERSION.search(says):
-        with open(f"{kept}.{os.getpid()}", "w", encoding="utf-8") as file:
-            json.dump({"of": key, "says": says}, file)
-        os.rename(f"{kept}.{os.getpid()}", kept)
-    return says
-
-
-def _module_environment() -> dict[str, str]:
-    script = f". {_MODULES} && {{ module load mpi/hpcx || module load mpi/openmpi; }} >/dev/null 2>&1; env -0"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=_LIMIT_S, check=False)
-    pairs = (line.partition("=") for line in os.fsdecode(done.stdout).split("\0") if line)
-    return {key: value for key, _, value in pairs}
-
-
-def start_mpirun(argv: list[str], mpi: Mpi, secrets: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Starts mpirun in the home folder, which every node has; ``secrets`` reach it by environment alone."""
     return subprocess.Popen(
         [mpi.command, *argv[1:]],
-        env=dict(mpi.env, **secrets),
+        env=dict(mpi.env, **more),
         cwd=os.path.expanduser("~"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -118,6 +43,50 @@ def start_mpirun(argv: list[str], mpi: Mpi, secrets: Mapping[str, str]) -> subpr
     )
 
 
+def other_mpis(plan: dict[str, Any], known: list[str], first: str, mpi: Mpi) -> dict[int, str]:
+    """Why nodes cannot start ranks as the head's ``mpi`` asks them to, by node; they are asked all at once.
+
+    Empty when all have the same. ``known`` and ``first`` are what the head's own search was given.
+    """
+    request = json.dumps({"known": known, "first": first}).encode() + b"\n"
+    reasons: dict[int, str] = {}
+    left = list(range(1, len(plan["nodes"])))
+    while left:
+        asked, left = left[:_AT_ONCE], left[_AT_ONCE:]
+        asking = []
+        for index in asked:
+            process = _remote(plan, index, "mpi", stdin=subprocess.PIPE, stderr=subprocess.PIPE)
+            if process.stdin is not None:
+                with contextlib.suppress(BrokenPipeError):  # it says why on its stderr
+                    process.stdin.write(request)
+                    process.stdin.flush()
+            asking.append((index, process))
+        until = time.monotonic() + _ANSWER_S
+        for index, process in asking:
+            reason = _other_mpi(process, mpi, until)
+            if reason:
+                reasons[index] = reason
+    return reasons
+
+
+def _other_mpi(process: subprocess.Popen[bytes], mpi: Mpi, until: float) -> str:
+    try:
+        out, err = process.communicate(timeout=max(0.1, until - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return f"no answer within {_ANSWER_S:g} s"
+    try:
+        found = json.loads(out)
+    except ValueError:
+        words = err.decode("utf-8", "replace").strip().splitlines()
+        return words[-1] if words else f"no answer, exit status {process.returncode}"
+    if "error" in found:
+        return str(found["error"])
+    same = (found["title"], found["command"]) == (mpi.title, mpi.command)
+    return "" if same else f"mpirun is {found['title']} ({found['command']})"
+
+
 def node_link(plan: dict[str, Any], index: int) -> Link:
     """Starts the runner of one node: the head's own without ssh, the others' over it."""
     return Link(index, process=_remote(plan, index, "node", stdin=subprocess.PIPE, stderr=subprocess.PIPE))
@@ -125,7 +94,7 @@ def node_link(plan: dict[str, Any], index: int) -> Link:
 
 def sweep(plan: dict[str, Any], index: int) -> subprocess.Popen[bytes]:
     """Ends what a killed runner left on its node; gives the process that does it."""
-    return _remote(plan, index, f"sweep {plan['id']}", stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    return _remote(plan, index, f"sweep {plan['id']}", stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
 def archive(plan: dict[str, Any], index: int) -> subprocess.Popen[bytes]:

@@ -9,34 +9,61 @@ from typing import TYPE_CHECKING, Any
 
 from launch.remote import launchers
 from launch.remote.links import Link
+from launch.remote.mpi import CannotLaunch, find_mpi
+from launch.remote.processes import SIGKILL
+from launch.remote.workplace import python_folder
 
 if TYPE_CHECKING:
     from launch.remote.jobs import Folder
 
-__all__ = ["Mpirun"]
+__all__ = ["Mpirun", "exporting"]
 
 _BACKLOG = 1024
+_FOR_MPIRUN = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "HYDRA_", "MPIEXEC_", "I_MPI_")
+"""Beginnings of variables that mean something to mpirun itself. It gets the user's, in its environment."""
 
 
 class Mpirun:
     """Starts mpirun for a plan; every rank's runner connects to :attr:`listener` and shows :attr:`token`.
 
-    Raises :class:`~launch.remote.launchers.CannotLaunch` when the head has no Open MPI it can use.
+    Raises :class:`~launch.remote.mpi.CannotLaunch` when the head has no MPI that the job can use.
     """
 
     def __init__(self, folder: Folder, plan: dict[str, Any]) -> None:
-        mpi = launchers.find_mpi(sorted(plan["mpirun"]))
-        with open(folder.file("hostfile"), "w", encoding="utf-8") as file:
-            file.write(plan["hostfile"])
+        self._plan, self._known = plan, list(plan["mpirun"])
+        python = python_folder(plan.get("python", "python3"))
+        self._first = f"{python}/bin" if python else ""
+        try:
+            self._mpi = find_mpi(self._known, self._first)
+        except CannotLaunch as error:
+            raise CannotLaunch(
+                f"{plan['nodes'][0]['name']}, the head: {error}: use an image that brings it, or name as the "
+                "job's python an environment on the nodes that does"
+            ) from error
+        for name in ("hostfile", "machinefile"):
+            with open(folder.file(name), "w", encoding="utf-8") as file:
+                file.write(plan[name])
         self.token = os.urandom(16).hex()
         self.listener = socket.socket()
         self.listener.bind((plan["nodes"][0]["private_ip"], 0))
         self.listener.listen(_BACKLOG)
         self.listener.setblocking(False)
         host, port = self.listener.getsockname()
-        argv = [word.replace("{hostfile}", folder.file("hostfile")) for word in plan["mpirun"][mpi.major]]
-        hidden = {"RANKLIFT_TOKEN": self.token, "RANKLIFT_SUPERVISOR": f"{host}:{port}"}
-        self.process: subprocess.Popen[bytes] = launchers.start_mpirun(argv, mpi, hidden)
+        line = plan["mpirun"][self._mpi.name]
+        files = {f"{{{name}}}": folder.file(name) for name in ("hostfile", "machinefile")}
+        argv = exporting([files.get(word, word) for word in line["argv"]], self._mpi.exports)
+        given = {key: value for key, value in line["env"].items() if key not in self._mpi.env}
+        given.update((key, value) for key, value in plan["user_env"].items() if key.startswith(_FOR_MPIRUN))
+        given.update(RANKLIFT_TOKEN=self.token, RANKLIFT_SUPERVISOR=f"{host}:{port}")
+        self.process: subprocess.Popen[bytes] = launchers.start_mpirun(argv, self._mpi, given)
+
+    def unfit(self) -> dict[int, str]:
+        """Why nodes cannot start ranks for this mpirun, by node; for when it ended before every rank began.
+
+        Asks them all, which takes as long as ssh to them does. Empty when the reason is another one.
+        """
+        reasons = launchers.other_mpis(self._plan, self._known, self._first, self._mpi)
+        return {index: f"{reason}; the head has {self._mpi.title}" for index, reason in reasons.items()}
 
     @property
     def runs(self) -> bool:
@@ -58,14 +85,37 @@ class Mpirun:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return Link(None, connection=connection)
 
+    @property
+    def was_killed(self) -> int:
+        """The signal that ended it, when that was how it ended; else 0."""
+        code = self.process.poll()
+        return -code if code is not None and code < 0 else 0
+
     def signal(self, number: int) -> None:
-        """Sends a signal to mpirun itself."""
+        """Sends a signal to mpirun itself, which with Intel MPI is what the script of that name started."""
         if self.runs:
-            self.process.send_signal(number)
+            send = os.killpg if self._mpi.name == "intelmpi" else os.kill
+            send(self.process.pid, number)
 
     def close(self) -> None:
         """Ends it if it still runs, and closes the door."""
         if self.runs:
-            self.process.kill()
+            os.killpg(self.process.pid, SIGKILL)
         self.process.wait()
         self.listener.close()
+
+
+def exporting(argv: list[str], names: list[str]) -> list[str]:
+    """The command line with further variables to pass on beside our own.
+
+    >>> exporting(["mpirun", "-x", "RANKLIFT_TOKEN", "sh"], ["A"])
+    ['mpirun', '-x', 'RANKLIFT_TOKEN', '-x', 'A', 'sh']
+    >>> exporting(["mpirun", "-genvlist", "B,RANKLIFT_TOKEN", "sh"], ["A"])
+    ['mpirun', '-genvlist', 'B,RANKLIFT_TOKEN,A', 'sh']
+    """
+    words: list[str] = []
+    for word in argv:
+        words.append(",".join([word, *names]) if word.endswith(",RANKLIFT_TOKEN") else word)
+        if word == "RANKLIFT_TOKEN":
+            words += [part for name in names for part in ("-x", name)]
+    return words
