@@ -51,6 +51,7 @@ done
 """
 
 
+_OWN_BOOT = "/run/boot_id"
 _LOCKED = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
 
 
@@ -160,6 +161,9 @@ def _set_sysctls() -> None:
         if Path(name).exists():
             mount(name, name, flags=MS_BIND)
             set_readonly(name, True)
+    # UCX takes processes that see the same boot for ones that share memory.
+    Path(_OWN_BOOT).write_text(Path("/proc/sys/kernel/random/uuid").read_text())
+    mount(_OWN_BOOT, "/proc/sys/kernel/random/boot_id", flags=MS_BIND)
 
 
 def _configure_network(spec: NodeSpec) -> None:
