@@ -1,0 +1,85 @@
+"""What a script and its command line tell of how they are to be started."""
+
+from __future__ import annotations
+
+import pytest
+
+from launch.modules import required_modules, starts_own_processes
+
+
+@pytest.mark.parametrize(
+    ("source", "modules"),
+    [
+        ("import torch", ("torch",)),
+        ("import os, torch.distributed as dist", ("torch",)),
+        ("from tensorflow.keras import layers", ("tensorflow",)),
+        ("import horovod.torch as hvd\nimport torch\nimport numpy as np", ("horovod", "numpy", "torch")),
+        ("from mpi4py import MPI; import sklearn", ("mpi4py", "sklearn")),
+        ("from . import torch", ()),
+        ("from .torch import x", ()),
+        ("import torchvision, json", ()),
+        ("if 1:\n    import torch", ()),
+        ("try:\n    import torch\nexcept ImportError:\n    torch = None", ()),
+        ("def f():\n    import torch", ()),
+        ("# -*- coding: utf-8 -*-\nimport torch", ("torch",)),
+        ("print 'Python 2'\nimport torch", ()),
+        ("import torch\0", ()),
+        ("", ()),
+    ],
+)
+def test_frameworks_that_are_imported_whatever_happens(source: str, modules: tuple[str, ...]) -> None:
+    assert required_modules(source) == modules
+
+
+@pytest.mark.parametrize(
+    ("command", "launcher"),
+    [
+        ("torchrun --nnodes 2 train.py", "torchrun"),
+        ("/opt/env/bin/torchrun train.py", "torchrun"),
+        ("python -m torch.distributed.launch --nproc_per_node 4 train.py", "torch.distributed.launch"),
+        ("python3.11 -u -m torch.distributed.run train.py", "torch.distributed.run"),
+        ("python -W ignore -m torch.distributed.run train.py", "torch.distributed.run"),
+        ("accelerate launch train.py", "accelerate launch"),
+        ("pip install x && OMP_NUM_THREADS=4 torchrun train.py", "torchrun"),
+        ("cd src; exec torchrun train.py", "torchrun"),
+        ("pip install x\npython -m torch.distributed.launch train.py", "torch.distributed.launch"),
+        ("(torchrun train.py)", "torchrun"),
+        (("torchrun", "train.py"), "torchrun"),
+        (("python", "-m", "torch.distributed.launch", "a.py"), "torch.distributed.launch"),
+    ],
+)
+def test_commands_that_start_a_nodes_processes(command: str, launcher: str) -> None:
+    assert starts_own_processes(command) == f"{launcher} starts the processes of a node itself"
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "python train.py",
+        "python train.py --launcher torchrun",
+        "python train.py -m torch.distributed.launch",
+        "echo torchrun",
+        "python -m trainer",
+        "python -m",
+        "accelerate env",
+        "echo 'it is open",
+        "",
+        ("python", "torchrun"),
+        ("python", "a b; torchrun x.py"),
+    ],
+)
+def test_commands_that_do_not(command: str) -> None:
+    assert starts_own_processes(command) is None
+
+
+def test_a_script_that_imports_lightning_does_unless_it_may_do_without() -> None:
+    for source in (
+        "import lightning as L",
+        "from pytorch_lightning import Trainer",
+        "import lightning.pytorch",
+    ):
+        reason = starts_own_processes("python train.py", source)
+        assert reason is not None
+        assert "Lightning" in reason
+    assert starts_own_processes("python train.py", "if 0:\n    import lightning") is None
+    assert starts_own_processes("python train.py", "import torch") is None
