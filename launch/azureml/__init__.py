@@ -1,0 +1,62 @@
+"""The classes of Azure ML's SDK v1 that start jobs, on one's own cluster.
+
+A script moves here by its import lines: ``from azureml.core import X`` becomes
+``from launch.azureml import X``, ``from azureml.core.runconfig import Y`` becomes
+``from launch.azureml.runconfig import Y``. What this does not carry over is told on stderr; what Azure ML
+has and this has not raises :class:`~launch.azureml.exceptions.NotSupported` by name.
+
+Unlike the rest of the library these classes write to stdout and stderr, as those they stand for do.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from launch.azureml.compute import AmlCompute, ComputeTarget
+from launch.azureml.conda_dependencies import CondaDependencies
+from launch.azureml.environment import Environment
+from launch.azureml.exceptions import (
+    ActivityFailedException,
+    ExperimentExecutionException,
+    NotSupported,
+    RunConfigurationException,
+    UserErrorException,
+)
+from launch.azureml.experiment import Experiment
+from launch.azureml.missing import absent
+from launch.azureml.run import Run, ScriptRun
+from launch.azureml.runconfig import (
+    DockerConfiguration,
+    MpiConfiguration,
+    PyTorchConfiguration,
+    RunConfiguration,
+    TensorflowConfiguration,
+)
+from launch.azureml.script_run_config import ScriptRunConfig
+from launch.azureml.workspace import Workspace
+
+__all__ = [
+    "ActivityFailedException",
+    "AmlCompute",
+    "ComputeTarget",
+    "CondaDependencies",
+    "DockerConfiguration",
+    "Environment",
+    "Experiment",
+    "ExperimentExecutionException",
+    "MpiConfiguration",
+    "NotSupported",
+    "PyTorchConfiguration",
+    "Run",
+    "RunConfiguration",
+    "RunConfigurationException",
+    "ScriptRun",
+    "ScriptRunConfig",
+    "TensorflowConfiguration",
+    "UserErrorException",
+    "Workspace",
+]
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name)

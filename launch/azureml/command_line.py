@@ -1,0 +1,102 @@
+"""A script and its arguments as one line for bash, in which nothing but the launcher's variables expands."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from typing import Any
+
+from launch.azureml.exceptions import UserErrorException
+from launch.environment import EXPANDED
+
+__all__ = ["joined", "line", "means_something", "strings"]
+
+_VARIABLE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
+_JOB_FILES_OWN = ("${{", "$[[", "{inputs.", "{outputs.")
+"""What job files give a meaning, quotes or not. Never in a word that needs no quotes itself."""
+_LONGEST = 131071
+"""Bytes that Linux allows in one argument; the line is one for bash."""
+
+
+def strings(arguments: Any) -> list[str]:
+    """What azureml-core takes as ``arguments``, as words: numbers and paths become text.
+
+    >>> strings(["--epochs", 50, "--lr", 1e-05]), strings("--name 'a b'"), strings(None)
+    (['--epochs', '50', '--lr', '1e-05'], ['--name', 'a b'], [])
+
+    Raises UserErrorException for quotes that do not close, and for anything that is no list.
+    """
+    if arguments is None:
+        return []
+    if isinstance(arguments, str):
+        try:
+            return shlex.split(arguments)
+        except ValueError as error:
+            remedy = "close every quote, or give a list"
+            raise UserErrorException("arguments", arguments, str(error).lower(), remedy) from None
+    if not isinstance(arguments, list | tuple):
+        raise UserErrorException("arguments", repr(arguments), "is no list", "give the words in a list")
+    return [argument if isinstance(argument, str) else str(argument) for argument in arguments]
+
+
+def line(words: Sequence[str]) -> str:
+    """The words quoted for bash, so that each process gets them byte for byte.
+
+    ``$NAME`` and ``${NAME}`` of the launcher's own variables (guide G7) expand in the process they are
+    for; every other ``$`` is the user's, and so is what looks like a job file's ``${{…}}``.
+
+    >>> line(["python", "train.py", "--rank=$LOCAL_RANK", "a b", "$HOME", ""])
+    'python train.py --rank="${LOCAL_RANK}" \\'a b\\' \\'$HOME\\' \\'\\''
+
+    Raises UserErrorException for a NUL byte, and for more than Linux lets a process have in one line.
+    """
+    made = " ".join(_quoted(word) for word in words)
+    if "\0" in made:
+        raise UserErrorException(
+            "arguments", None, "hold a NUL byte, which no process can be given", "remove it"
+        )
+    try:
+        size = len(made.encode())
+    except UnicodeEncodeError:
+        problem = "hold bytes that are no UTF-8 text, which a job file cannot"
+        raise UserErrorException(
+            "arguments", None, problem, "put them into a file in source_directory"
+        ) from None
+    if size > _LONGEST:
+        remedy = "put them into a file in source_directory"
+        raise UserErrorException("arguments", None, f"are {size} bytes, the limit is {_LONGEST}", remedy)
+    return made
+
+
+def joined(command: Any) -> str:
+    """A ``command`` as azureml-core makes one line of it: words are joined by spaces, and not quoted.
+
+    >>> joined(["torchrun", "--nproc_per_node", 4, "train.py"])
+    'torchrun --nproc_per_node 4 train.py'
+    """
+    return command if isinstance(command, str) else " ".join(strings(command))
+
+
+def means_something(text: str) -> bool:
+    """Whether a job file would not take the text as it is."""
+    return any(mark in text for mark in _JOB_FILES_OWN)
+
+
+def _quoted(word: str) -> str:
+    parts = []
+    at = 0
+    for match in _VARIABLE.finditer(word):
+        name = match[1] or match[2]
+        if name in EXPANDED:
+            parts += [_literal(word[at : match.start()]), f'"${{{name}}}"']
+            at = match.end()
+    parts.append(_literal(word[at:]))
+    return "".join(parts) or "''"
+
+
+def _literal(text: str) -> str:
+    made = shlex.quote(text) if text else ""
+    for mark in _JOB_FILES_OWN:
+        made = made.replace(mark, f"{mark[0]}''{mark[1:]}")
+    return made

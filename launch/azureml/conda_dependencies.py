@@ -1,0 +1,119 @@
+"""``CondaDependencies``: what a script asks to be installed, so that a notice can name it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from launch.azureml.element import Element
+from launch.azureml.exceptions import UserErrorException
+
+__all__ = ["CondaDependencies"]
+
+
+class CondaDependencies(Element):
+    """Packages by name; nothing is installed."""
+
+    def __init__(
+        self, conda_dependencies_file_path: str | None = None, _underlying_structure: Any = None
+    ) -> None:
+        self._channels: list[str] = []
+        self._conda: list[str] = []
+        self._pip: list[str] = []
+        self._python_version: str | None = None
+        if conda_dependencies_file_path is not None:
+            self._read(conda_dependencies_file_path)
+        self._complete = True
+
+    def _read(self, path: str) -> None:
+        import yaml
+
+        try:
+            read = yaml.safe_load(Path(path).read_text())
+            self._channels = [str(channel) for channel in read.get("channels") or ()]
+            for entry in read.get("dependencies") or ():
+                if isinstance(entry, dict):
+                    self._pip += [str(package) for package in entry.get("pip") or ()]
+                else:
+                    self.add_conda_package(str(entry))
+        except (OSError, yaml.YAMLError, AttributeError, TypeError) as error:
+            problem = f"is no conda specification: {error}"
+            raise UserErrorException("file_path", str(path), problem, "name a conda YAML file") from None
+
+    @staticmethod
+    def create(
+        pip_indexurl: str | None = None,
+        pip_packages: Iterable[str] | None = None,
+        conda_packages: Iterable[str] | None = None,
+        python_version: str = "3.10.18",
+        pin_sdk_version: bool = True,
+    ) -> CondaDependencies:
+        """With these packages."""
+        made = CondaDependencies()
+        made.set_python_version(python_version)
+        for package in conda_packages or ():
+            made.add_conda_package(package)
+        for package in pip_packages or ():
+            made.add_pip_package(package)
+        return made
+
+    @property
+    def conda_packages(self) -> Sequence[str]:
+        """As they were asked for."""
+        return tuple(self._conda)
+
+    @property
+    def pip_packages(self) -> Sequence[str]:
+        """As they were asked for."""
+        return tuple(self._pip)
+
+    @property
+    def conda_channels(self) -> Sequence[str]:
+        """Where conda packages would come from."""
+        return tuple(self._channels)
+
+    def add_channel(self, channel: str) -> None:
+        """One more channel."""
+        self._channels.append(channel)
+
+    def add_conda_package(self, conda_package: str) -> None:
+        """One more package; ``python=…`` sets the version of Python."""
+        name, _, version = conda_package.partition("=")
+        if name.strip() == "python":
+            self._python_version = version.lstrip("=")
+        elif conda_package not in self._conda:
+            self._conda.append(conda_package)
+
+    def add_pip_package(self, pip_package: str) -> None:
+        """One more package."""
+        if pip_package not in self._pip:
+            self._pip.append(pip_package)
+
+    def remove_conda_package(self, conda_package: str) -> None:
+        """One package less, where it was asked for."""
+        self._conda = [package for package in self._conda if package != conda_package]
+
+    def remove_pip_package(self, pip_package: str) -> None:
+        """One package less, where it was asked for."""
+        self._pip = [package for package in self._pip if package != pip_package]
+
+    def set_pip_requirements(self, pip_requirements: Iterable[str]) -> None:
+        """The lines of a requirements file, without comments, in place of what there was."""
+        lines = (line.partition(" #")[0].strip() for line in pip_requirements)
+        self._pip = [line for line in lines if line and not line.startswith("#")]
+
+    def set_python_version(self, version: str) -> None:
+        """The Python that conda would install."""
+        self._python_version = version
+
+    def get_python_version(self) -> str | None:
+        """The Python that conda would install, where one was named."""
+        return self._python_version
+
+    def asked_for(self) -> Sequence[str]:
+        """What would have been installed; empty when nothing was asked for."""
+        python = [f"python={self._python_version}"] if self._python_version else []
+        conda = [*python, *(package for package in self._conda if package != "pip")]
+        parts = [("conda packages", conda), ("pip packages", self._pip)]
+        return [f"{what} {', '.join(packages)}" for what, packages in parts if packages]

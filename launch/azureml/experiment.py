@@ -1,0 +1,115 @@
+"""``Experiment``: a name under which runs are submitted."""
+
+from __future__ import annotations
+
+import os
+import re
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from launch.azureml.element import Element
+from launch.azureml.exceptions import NotSupported, UserErrorException
+from launch.azureml.notices import tell
+from launch.azureml.program import Fab
+from launch.azureml.run import Run, ScriptRun
+from launch.azureml.script_run_config import ScriptRunConfig
+from launch.azureml.submission import submission
+
+__all__ = ["Experiment"]
+
+_NAME = re.compile(r"[a-zA-Z0-9][\w-]{0,254}")
+
+
+class Experiment(Element):
+    """Runs of one purpose; the name is part of their ids and stands in ``fab jobs --json``.
+
+    >>> Experiment(None, "my experiment")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    launch.azureml.exceptions.UserErrorException: name = 'my experiment': is no name of an experiment; ...
+    """
+
+    def __init__(
+        self,
+        workspace: Any,
+        name: str,
+        _skip_name_validation: bool = False,
+        _id: Any = None,
+        _archived_time: Any = None,
+        _create_in_cloud: bool = True,
+        _experiment_dto: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        if not _skip_name_validation and not _NAME.fullmatch(name):
+            remedy = "use up to 255 letters, digits, - and _, the first a letter or digit"
+            raise UserErrorException("name", name, "is no name of an experiment", remedy)
+        self.workspace = workspace
+        self.name = name
+        self._complete = True
+
+    def submit(self, config: ScriptRunConfig, tags: Mapping[str, str] | None = None, **kwargs: Any) -> Run:
+        """Pushes the code, hands the job to the cluster and returns at once; the job goes on by itself.
+
+        Raises UserErrorException before anything is sent when the configuration is wrong, NotSupported
+        for other configurations than ScriptRunConfig, ExperimentExecutionException when the cluster
+        does not take the job.
+        """
+        if not isinstance(config, ScriptRunConfig):
+            raise NotSupported(f"submitting a {type(config).__name__}", "submit a ScriptRunConfig")
+        if kwargs.pop("run_id", None) is not None:
+            raise NotSupported("a run_id of one's own", "leave it out and read run.id")
+        if kwargs.pop("credential_passthrough", False):
+            config.run_config.credential_passthrough = True
+        if kwargs:
+            raise TypeError(f"submit() got an unexpected keyword argument {next(iter(kwargs))!r}")
+        planned = submission(config, self.name, tags or {}, os.environ)
+        tell(planned.notices)
+        fab = Fab(planned.stack)
+        with tempfile.TemporaryDirectory(prefix="ranklift-") as folder:
+            path = Path(folder) / "job.yml"
+            path.write_text(_yaml(planned.job))
+            options = [
+                word for name, value in planned.variables.items() for word in ("--env", f"{name}={value}")
+            ]
+            taken = fab.json("launch", str(path), "--name", self.name, "--detach", *options)
+        return ScriptRun(
+            self, taken["job"], stack=planned.stack, head=taken.get("head"), definition=planned.job
+        )
+
+    def get_runs(
+        self, type: Any = None, tags: Any = None, properties: Any = None, include_children: bool = False
+    ) -> Iterator[Run]:
+        """The runs of this name that the chosen stack's nodes have, newest first."""
+        wanted = {tags: None} if isinstance(tags, str) else tags or {}
+        for record in reversed(Fab(None).json("jobs")):
+            has = record.get("tags") or {}
+            if record.get("experiment") == self.name and all(
+                name in has and value in (None, has[name]) for name, value in wanted.items()
+            ):
+                yield ScriptRun(self, record["job"])
+
+    def get_portal_url(self) -> str:
+        """No address, since there is no portal: the command that lists the runs."""
+        return "fab jobs"
+
+    @property
+    def portal_url(self) -> str:
+        """As :meth:`get_portal_url`."""
+        return self.get_portal_url()
+
+    @property
+    def workspace_object(self) -> Any:
+        """The workspace."""
+        return self.workspace
+
+    def __repr__(self) -> str:
+        return f"Experiment(Name: {self.name})"
+
+
+def _yaml(job: Mapping[str, Any]) -> str:
+    import yaml
+
+    # Escapes instead of letters: YAML forbids some characters that arguments may hold.
+    return str(yaml.safe_dump(dict(job), sort_keys=False, allow_unicode=False, width=1 << 20))

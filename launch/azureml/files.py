@@ -1,0 +1,93 @@
+"""A run's files under the names that Azure ML would give them."""
+
+from __future__ import annotations
+
+import filecmp
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path, PurePosixPath
+
+from launch.azureml.exceptions import UserErrorException
+from launch.azureml.program import Fab
+
+__all__ = ["Files", "destination", "local_paths"]
+
+
+class Files:
+    """A copy of what ``fab collect`` brings, kept while the run's object lives."""
+
+    def __init__(self, fab: Fab, job: str) -> None:
+        self._fab, self._job = fab, job
+        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._final = False
+
+    def table(self, nodes: Sequence[str], ranks: int, *, final: bool) -> Mapping[str, Path]:
+        """Name to copy, sorted; brought anew until the copy of a ``final`` state was made.
+
+        Raises ExperimentExecutionException naming the nodes whose files cannot be had.
+        """
+        if self._folder is None or not self._final:
+            folder = tempfile.TemporaryDirectory(prefix="ranklift-")
+            self._fab.json("collect", self._job, "--into", folder.name)
+            self._folder, self._final = folder, final
+        return dict(sorted(_named(Path(self._folder.name) / self._job, nodes, ranks).items()))
+
+
+def _named(folder: Path, nodes: Sequence[str], ranks: int) -> dict[str, Path]:
+    table = {f"system_logs/{path.name}": path for path in folder.glob("*") if path.is_file()}
+    for path in (folder / "logs").glob("rank-*.log"):
+        table[_log_name(int(path.stem.removeprefix("rank-")), ranks)] = path
+    for node in nodes:
+        top = folder / "outputs" / node
+        for path in sorted(top.rglob("*")):
+            if not path.is_file():
+                continue
+            name = f"outputs/{path.relative_to(top).as_posix()}"
+            if name not in table:
+                table[name] = path
+            elif not filecmp.cmp(table[name], path, shallow=False):
+                table[f"outputs/{node}/{path.relative_to(top).as_posix()}"] = path
+    return table
+
+
+def _log_name(rank: int, ranks: int) -> str:
+    """Azure ML's name of a process's log.
+
+    >>> _log_name(0, 1), _log_name(3, 8), _log_name(3, 16)
+    ('user_logs/std_log.txt', 'user_logs/std_log_process_3.txt', 'user_logs/std_log_process_03.txt')
+    """
+    if ranks == 1:
+        return "user_logs/std_log.txt"
+    return f"user_logs/std_log_process_{rank:0{len(str(ranks - 1))}}.txt"
+
+
+def destination(name: str, asked_for: str | None) -> Path:
+    """Where one file goes: into a folder that exists or ends in a slash, else to the very path.
+
+    >>> str(destination("outputs/model.pt", None)), str(destination("outputs/model.pt", "kept/"))
+    ('model.pt', 'kept/model.pt')
+    >>> str(destination("outputs/model.pt", "kept/best.pt"))
+    'kept/best.pt'
+    """
+    base = PurePosixPath(name).name
+    if asked_for is None:
+        return Path(base)
+    path = Path(asked_for)
+    return path / base if asked_for.endswith("/") or path.is_dir() else path
+
+
+def local_paths(
+    names: Sequence[str], directory: str | None, paths: Sequence[str] | None, without: str
+) -> list[Path]:
+    """Where many files go: ``paths`` or their own names less ``without``, in ``directory``.
+
+    >>> [str(path) for path in local_paths(["outputs/a/b"], "got", None, "outputs/")]
+    ['got/a/b']
+
+    Raises UserErrorException for other than one path a file.
+    """
+    if paths is not None and (len(paths) != len(names) or len(set(paths)) != len(paths)):
+        problem = f"{len(paths)} paths for {len(names)} files, or some twice"
+        raise UserErrorException("output_paths", None, problem, "give one path for each file")
+    chosen = [name.removeprefix(without) for name in names] if paths is None else list(paths)
+    return [Path(directory or ".") / name for name in chosen]

@@ -1,0 +1,101 @@
+"""Names that azureml-core has and Ranklift does not: each says so, instead of being merely unknown."""
+
+from __future__ import annotations
+
+from launch.azureml.exceptions import NotSupported
+
+__all__ = ["MISSING", "absent"]
+
+_STATE = "jobs of Ranklift keep lines and files; print what is to be seen, write the rest under outputs/"
+_STACK = "a Ranklift project is no Azure ML workspace; stacks are made and changed with `fab up`"
+_DATA = "stage the data on the nodes first, and give the script its path there"
+_SERVICE = "it is a service of Azure ML's own"
+_SWEEP = "submit one run for each set of arguments"
+_IMAGE = "nodes have their own software: install it with images, or name a Python with RANKLIFT_PYTHON"
+_RUN = "see `fab jobs`, `fab logs` and `fab collect`"
+
+MISSING: dict[str, dict[str, str]] = {
+    "launch.azureml": {
+        _DATA: "Dataset Datastore DataPath OutputFileDatasetConfig",
+        _SERVICE: "Image Keyvault Model PrivateEndPoint PrivateEndPointConfig Webservice LinkedService "
+        "SynapseWorkspaceLinkedServiceConfiguration diagnostic_log attach_legacy_compute_target "
+        "is_compute_target_prepared prepare_compute_target remove_legacy_compute_target AutoMLConfig "
+        "Pipeline PublishedPipeline PythonScriptStep ParallelRunConfig",
+        _SWEEP: "HyperDriveConfig HyperDriveRun RandomParameterSampling GridParameterSampling "
+        "BayesianParameterSampling BanditPolicy PrimaryMetricGoal",
+        _IMAGE: "ContainerRegistry",
+        _RUN: "RunDetails get_run",
+        "use ScriptRunConfig": "Estimator PyTorch TensorFlow Chainer MMLBaseEstimator",
+        "fab uses the login of the Azure CLI": "InteractiveLoginAuthentication AzureCliAuthentication "
+        "ServicePrincipalAuthentication MsiAuthentication",
+    },
+    "launch.azureml.runconfig": {
+        _DATA: "Data DataLocation DataPath DataReferenceConfiguration DatacacheConfiguration Dataset "
+        "DatasetRegistrationOptions GlobsOptions MountOptions OutputData OutputOptions RegistrationOptions "
+        "UploadOptions Uri DatasetConsumptionConfig DatacacheConsumptionConfig",
+        _SERVICE: "AmlComputeConfiguration ApplicationEndpointConfiguration HdiConfiguration "
+        "HistoryConfiguration KubernetesComputeConfiguration ParallelTaskConfiguration SparkConfiguration "
+        "SparkEnvironment SparkSection DatabricksCluster DatabricksEnvironment DatabricksSection EggLibrary "
+        "JarLibrary MavenLibrary PyPiLibrary RCranLibrary Cr",
+        _IMAGE: "AzureContainerRegistry ContainerRegistry DEFAULT_CPU_IMAGE DEFAULT_GPU_IMAGE MPI_CPU_IMAGE "
+        "MPI_GPU_IMAGE",
+    },
+    "Workspace": {
+        _STACK: "create delete update setup list write_config add_private_endpoint sku location "
+        "delete_private_endpoint_connection private_endpoints diagnose_workspace "
+        "get_default_compute_target get_details DEFAULT_CPU_CLUSTER_CONFIGURATION "
+        "DEFAULT_CPU_CLUSTER_NAME DEFAULT_GPU_CLUSTER_CONFIGURATION DEFAULT_GPU_CLUSTER_NAME",
+        _DATA: "datasets datastores get_default_datastore set_default_datastore",
+        _SERVICE: "delete_connection discovery_url environments experiments get_connection "
+        "get_default_keyvault get_mlflow_tracking_uri images linked_services list_connections list_keys "
+        "models service_context set_connection sync_keys tags update_dependencies webservices",
+    },
+    "ComputeTarget": {
+        _STACK: "attach create delete deserialize detach get_status list provisioning_configuration "
+        "refresh_state serialize update wait_for_completion add_identity get get_active_runs list_nodes "
+        "remove_identity supported_vmsizes provision provisioning_state",
+    },
+    "Experiment": {
+        _SERVICE: "archive archived_time delete from_directory get_docs_url id list reactivate refresh "
+        "identity remove_tags set_tags tag tags start_logging DELIM EXPERIMENT_ID_PATH EXPERIMENT_NAME_PATH "
+        "TID_FMT WORKSPACE_FMT",
+    },
+    "Run": {
+        _STATE: "log log_accuracy_table log_confusion_matrix log_image log_list log_predictions "
+        "log_residuals log_row log_table get_metrics upload_file upload_files upload_folder flush "
+        "add_properties get_properties properties tag set_tags remove_tags",
+        _SERVICE: "add_type_provider child_run clean complete create_children fail get_children get_docs_url "
+        "get_environment get_secret get_secrets get_snapshot_id identity list list_by_compute parent "
+        "register_model restore_snapshot start submit_child take_snapshot get_submitted_run "
+        "DELIM EXPERIMENT_ID_PATH EXPERIMENT_NAME_PATH RUN_PATH TID_FMT WORKSPACE_FMT",
+        "the script on a node has its numbers in the environment: RANK, RANKLIFT_JOB_ID": "get_context",
+        _RUN: "get_detailed_status get_details_with_logs get_tags description name number",
+    },
+    "Environment": {
+        _IMAGE: "add_private_pip_wheel build build_local from_docker_build_context "
+        "from_existing_conda_environment get_image_details inferencing_stack_version asset_id databricks r "
+        "spark",
+        _SERVICE: "label list load_from_directory save_to_directory",
+    },
+    "RunConfiguration": {
+        _SERVICE: "load save delete history spark hdi paralleltask amlcompute kubernetescompute services "
+        "auto_prepare_environment auto_cluster_compute_specification",
+        _DATA: "source_directory_data_store datacaches",
+    },
+    "ScriptRunConfig": {_SERVICE: "DELIM identity"},
+}
+"""By class (or module): the remedy, and the names it is for."""
+
+
+def absent(owner: str, name: str) -> Exception:
+    """What to raise for a name that ``owner`` does not have.
+
+    >>> print(absent("Run", "get_children"))
+    Run.get_children is not offered by Ranklift: it is a service of Azure ML's own
+    >>> absent("Run", "logg")
+    AttributeError("Run has no attribute 'logg'")
+    """
+    for remedy, names in MISSING.get(owner, {}).items():
+        if name in names.split():
+            return NotSupported(f"{owner}.{name}", remedy)
+    return AttributeError(f"{owner} has no attribute {name!r}")

@@ -1,0 +1,157 @@
+"""The seam to the cluster: the ``fab`` program, run as a user would run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Any
+
+from launch.azureml.exceptions import ExperimentExecutionException
+from launch.errors import MissingTool
+
+__all__ = ["Answer", "Fab"]
+
+_FABFILE = "from playbooks import ns\n"
+_CHUNK = 1 << 16
+_GIVE_UP_S = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How a command ended, and what it said."""
+
+    status: int
+    out: str
+    error: str
+    """From the line that begins with ``error:`` on; all of stderr where there is none."""
+
+
+class Fab:
+    """Runs tasks on one stack, ``None`` for the chosen one, from the current folder.
+
+    The fabfile is the one in or above the current folder; without one, the tasks are Ranklift's alone.
+    """
+
+    def __init__(self, stack: str | None) -> None:
+        self.stack = stack
+
+    def json(self, *words: str) -> Any:
+        """What a task prints under ``--json``.
+
+        Raises ExperimentExecutionException with the task's own error, MissingTool without ``fab``.
+        """
+        answer = self.run([*words, "--json"])
+        if answer.status != 0:
+            raise ExperimentExecutionException(self._explained(answer))
+        try:
+            return json.loads(answer.out)
+        except ValueError:
+            said = answer.out.strip() or "nothing"
+            raise ExperimentExecutionException(f"`fab {words[0]}` gave no JSON but: {said}") from None
+
+    def run(
+        self,
+        words: Sequence[str],
+        on_line: Callable[[str], None] | None = None,
+        on_note: Callable[[str], None] | None = None,
+    ) -> Answer:
+        """Runs a task; its lines go to ``on_line`` as they come, its progress to ``on_note`` (stderr).
+
+        Interrupting it interrupts the task too.
+        """
+        notes = _Notes(on_note or _to_stderr)
+        out: list[str] = []
+        with tempfile.TemporaryDirectory(prefix="ranklift-") as spare:
+            argv = [*_program(Path(spare)), *words, *(["--stack", self.stack] if self.stack else [])]
+            with subprocess.Popen(
+                argv, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+            ) as process:
+                try:
+                    assert process.stdout is not None and process.stderr is not None  # noqa: S101
+                    _pump({process.stdout: on_line or out.append, process.stderr: notes})
+                    status = process.wait()
+                except BaseException:
+                    _interrupt(process)
+                    raise
+        return Answer(status, "\n".join(out), notes.error())
+
+    def _explained(self, answer: Answer) -> str:
+        text = answer.error.removeprefix("error: ") or f"fab ended with exit status {answer.status}"
+        if self.stack and "fab up" in text and not os.environ.get("RANKLIFT_STACK"):
+            text += (
+                f"\nthe compute target {self.stack} was taken for a stack; RANKLIFT_STACK can name the one "
+                "that stands for it"
+            )
+        return text
+
+
+class _Notes:
+    """Passes lines on until one begins an error, which is kept for the exception."""
+
+    def __init__(self, pass_on: Callable[[str], None]) -> None:
+        self._pass_on = pass_on
+        self._passed: list[str] = []
+        self._kept: list[str] = []
+
+    def __call__(self, line: str) -> None:
+        if self._kept or line.startswith("error: "):
+            self._kept.append(line)
+        else:
+            self._passed.append(line)
+            self._pass_on(line)
+
+    def error(self) -> str:
+        return "\n".join(self._kept or self._passed[-10:])
+
+
+def _program(spare: Path) -> list[str]:
+    beside = Path(sys.executable).with_name("fab")
+    fab = str(beside) if beside.is_file() else shutil.which("fab")
+    if fab is None:
+        raise MissingTool("fab", f"install Ranklift into the environment of {sys.executable}")
+    here = Path.cwd()
+    if any(
+        (folder / "fabfile.py").is_file() or (folder / "fabfile").is_dir() for folder in (here, *here.parents)
+    ):
+        return [fab]
+    (spare / "fabfile.py").write_text(_FABFILE)
+    return [fab, "--search-root", str(spare)]
+
+
+def _pump(sinks: dict[IO[bytes], Callable[[str], None]]) -> None:
+    rest = dict.fromkeys(sinks, b"")
+    with selectors.DefaultSelector() as selector:
+        for pipe in sinks:
+            selector.register(pipe, selectors.EVENT_READ)
+        while selector.get_map():
+            for key, _ in selector.select():
+                stream: Any = key.fileobj
+                data = os.read(key.fd, _CHUNK)
+                *lines, rest[stream] = (rest[stream] + data).split(b"\n")
+                if not data:
+                    selector.unregister(stream)
+                    lines = [rest[stream]] if rest[stream] else []
+                for line in lines:
+                    sinks[stream](line.decode("utf-8", "replace"))
+
+
+def _interrupt(process: subprocess.Popen[bytes]) -> None:
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(_GIVE_UP_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+
+
+def _to_stderr(line: str) -> None:
+    sys.stderr.write(line + "\n")
+    sys.stderr.flush()

@@ -1,0 +1,271 @@
+"""``Run``: a job that was submitted, under Azure ML's words."""
+
+from __future__ import annotations
+
+import getpass
+import re
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from launch.azureml.element import Element
+from launch.azureml.exceptions import (
+    ActivityFailedException,
+    ExperimentExecutionException,
+    UserErrorException,
+)
+from launch.azureml.files import Files, destination, local_paths
+from launch.azureml.program import Fab
+
+__all__ = ["Run", "ScriptRun"]
+
+_STATUS = {
+    "QUEUED": "Queued",
+    "STARTING": "Preparing",
+    "RUNNING": "Running",
+    "SUCCEEDED": "Completed",
+    "FAILED": "Failed",
+    "CANCELLED": "Canceled",
+    "LOST": "Failed",
+}
+"""Azure ML's words. It has none for LOST: a poll loop ends at Failed, and the details say what happened."""
+_OVER = ("Completed", "Failed", "Canceled")
+
+
+class Run(Element):
+    """One job on a stack, by its id; the stack is the chosen one unless it was submitted here."""
+
+    _known_as = "Run"
+
+    def __init__(
+        self,
+        experiment: Any,
+        run_id: str,
+        outputs: Any = None,
+        *,
+        stack: str | None = None,
+        head: str | None = None,
+        definition: Mapping[str, Any] | None = None,
+        **kwargs: Any,
+    ) -> None:
+        self.experiment = experiment
+        self.id = run_id
+        self.type = "azureml.scriptrun"
+        self.display_name = run_id
+        self._fab = Fab(stack)
+        self._head = head
+        self._definition = dict(definition or {})
+        self._files = Files(self._fab, run_id)
+        self._last: dict[str, Any] | None = None
+        self._complete = True
+
+    @staticmethod
+    def get(workspace: Any, run_id: str) -> Run:
+        """A run that was submitted earlier; raises UserErrorException when no node has it."""
+        found = workspace.get_run(run_id)
+        assert isinstance(found, Run)  # noqa: S101  the type of get_run
+        return found
+
+    def get_status(self) -> str:
+        """Queued, Preparing, Running, Completed, Failed or Canceled, as the job's head says now."""
+        return _STATUS[self.record()["state"]]
+
+    @property
+    def status(self) -> str:
+        """As :meth:`get_status`."""
+        return self.get_status()
+
+    def record(self) -> dict[str, Any]:
+        """What ``fab jobs --json`` says of the job: its state, nodes, times and failure.
+
+        Raises UserErrorException when no node has it.
+        """
+        if self._last is not None and _STATUS[self._last["state"]] in _OVER:
+            return self._last
+        for record in self._fab.json("jobs", *_where(self._head)):
+            if record["job"] == self.id:
+                self._last = dict(record)
+                return self._last
+        raise UserErrorException("run_id", self.id, "no node has such a job", "see `fab jobs`")
+
+    def wait_for_completion(
+        self, show_output: bool = False, wait_post_processing: bool = False, raise_on_error: bool = True
+    ) -> dict[str, Any]:
+        """Waits for the run's end and returns :meth:`get_details`.
+
+        With ``show_output`` the ranks' lines come to stdout as they are written, each with its rank and
+        node. Interrupting it leaves the run going. Raises ActivityFailedException with the last lines of
+        the first rank that failed, unless ``raise_on_error`` is off; a run that was cancelled raises nothing.
+        """
+        if show_output:
+            _say(f"RunId: {self.id}\nTo follow it elsewhere: {self.get_portal_url()}\n")
+        try:
+            answer = self._fab.run(
+                ["logs", "-f", self.id],
+                lambda text: _say(text) if show_output else None,
+                None if show_output else lambda _: None,
+            )
+        except KeyboardInterrupt:
+            sys.stderr.write(f"\nrun {self.id} goes on; run.cancel() ends it\n")
+            raise
+        if _STATUS[self.record()["state"]] not in _OVER:
+            raise ExperimentExecutionException(
+                f"run {self.id} is not seen any more, and may well go on; wait again\n{answer.error}"
+            )
+        details = self.get_details()
+        if show_output:
+            _say(f"\nExecution Summary\n=================\nRunId: {self.id}\nStatus: {details['status']}")
+        if details["status"] == "Failed":
+            failed = self._failure()
+            if raise_on_error:
+                raise failed
+            if show_output:
+                _say(f"\nError:\n{failed.error_details}")
+        return details
+
+    def _failure(self) -> ActivityFailedException:
+        record = self.record()
+        failure = record.get("failure") or {}
+        status = record["exit_status"]
+        return ActivityFailedException(
+            self.id,
+            record["state"],
+            255 if status is None else status,
+            record["reason"],
+            tuple(failure.get("last_lines") or ()),
+        )
+
+    def cancel(self) -> None:
+        """Ends the run and returns once nothing of it is left; one that has ended stays as it is."""
+        self._fab.json("cancel", self.id)
+
+    def get_details(self) -> dict[str, Any]:
+        """What is known of the run, under Azure ML's keys."""
+        record = self.record()
+        status = _STATUS[record["state"]]
+        details: dict[str, Any] = {
+            "runId": self.id,
+            "target": self._fab.stack,
+            "status": status,
+            "startTimeUtc": record["started"],
+            **({"endTimeUtc": record["ended"]} if record["ended"] else {}),
+            "properties": {"nodes": list(record["nodes"]), "processes": record["ranks"]},
+            "inputDatasets": [],
+            "outputDatasets": [],
+            "runDefinition": self._definition,
+            "logFiles": {},
+            "submittedBy": getpass.getuser(),
+        }
+        if status == "Failed":
+            details["error"] = {
+                "error": {"code": record["state"], "message": self._failure().error_details},
+                "exitStatus": record["exit_status"],
+            }
+        return details
+
+    def get_tags(self) -> dict[str, str]:
+        """The tags it was submitted with."""
+        return dict(self.record().get("tags") or {})
+
+    @property
+    def tags(self) -> dict[str, str]:
+        """As :meth:`get_tags`."""
+        return self.get_tags()
+
+    def get_portal_url(self) -> str:
+        """No address, since there is no portal: the command that shows the run."""
+        return f"fab logs -f {self.id}" + (f" --stack {self._fab.stack}" if self._fab.stack else "")
+
+    @property
+    def portal_url(self) -> str:
+        """As :meth:`get_portal_url`."""
+        return self.get_portal_url()
+
+    def get_file_names(self) -> list[str]:
+        """The run's files: ``outputs/…``, ``user_logs/…`` and ``system_logs/…``.
+
+        They are brought from all nodes, once when the run is over. A file that several nodes have under
+        one name is the lowest node's; the others' stand under ``outputs/<node>/``.
+        """
+        return list(self._table())
+
+    def _table(self) -> Mapping[str, Path]:
+        record = self.record()
+        return self._files.table(record["nodes"], record["ranks"], final=_STATUS[record["state"]] in _OVER)
+
+    def download_file(
+        self, name: str, output_file_path: str | None = None, _validate_checksum: bool = False
+    ) -> None:
+        """Copies one file to ``output_file_path``: a file or a folder; the current folder when not given.
+
+        Raises UserErrorException when the run has no such file.
+        """
+        table = self._table()
+        if name not in table:
+            raise UserErrorException("name", name, "the run has no such file", "see run.get_file_names()")
+        _copy(table[name], destination(name, output_file_path))
+
+    def download_files(
+        self,
+        prefix: str | None = None,
+        output_directory: str | None = None,
+        output_paths: Sequence[str] | None = None,
+        batch_size: int = 100,
+        append_prefix: bool = True,
+        timeout_seconds: int | None = None,
+    ) -> None:
+        """Copies all files, or those of the folder ``prefix``, into ``output_directory`` (or here).
+
+        ``append_prefix=False`` leaves the prefix out of the paths made, ``output_paths`` names them one
+        by one. Raises UserErrorException when there is no such folder.
+        """
+        wanted = prefix.replace("\\", "/").strip("/") + "/" if prefix else ""
+        names = {name: path for name, path in self._table().items() if name.startswith(wanted)}
+        if wanted and not names:
+            remedy = "see run.get_file_names()"
+            raise UserErrorException("prefix", prefix, "the run has no files there", remedy)
+        shorter = "" if append_prefix else wanted
+        paths = local_paths(list(names), output_directory, output_paths, shorter)
+        for source, target in zip(names.values(), paths, strict=True):
+            _copy(source, target)
+
+    def get_all_logs(self, destination: str | None = None) -> list[str]:
+        """Copies the logs of all ranks into ``destination`` (the current folder) and gives their paths."""
+        folder = Path(destination or ".")
+        paths = []
+        for name, source in self._table().items():
+            if name.startswith("user_logs/"):
+                _copy(source, folder / name)
+                paths.append(str(folder / name))
+        return paths
+
+    def __repr__(self) -> str:
+        return f"Run(Experiment: {getattr(self.experiment, 'name', None)}, Id: {self.id}, Type: {self.type})"
+
+
+class ScriptRun(Run):
+    """What :meth:`Experiment.submit` gives."""
+
+    RUN_TYPE = "azureml.scriptrun"
+
+
+def _where(head: str | None) -> list[str]:
+    """Asking the job's head alone costs the same on every stack: a scale set's names end in the id, base 36.
+
+    >>> _where("node00000a"), _where(None), _where("login")
+    (['--nodes', '10'], [], [])
+    """
+    match = re.fullmatch(r"\D*([0-9a-z]{6})", head or "")
+    return ["--nodes", str(int(match[1], 36))] if match else []
+
+
+def _copy(source: Path, target: Path) -> None:
+    target.parent.mkdir(parents=True, exist_ok=True)
+    shutil.copyfile(source, target)
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(text + "\n")
+    sys.stdout.flush()

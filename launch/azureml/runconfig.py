@@ -1,0 +1,156 @@
+"""``RunConfiguration``, and the configurations of the three kinds of distributed job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from launch.azureml.conda_dependencies import CondaDependencies
+from launch.azureml.element import Element
+from launch.azureml.environment import Environment
+from launch.azureml.exceptions import RunConfigurationException
+from launch.azureml.missing import absent
+
+__all__ = [
+    "SUPPORTED_PYTORCH_BACKENDS",
+    "CondaDependencies",
+    "DockerConfiguration",
+    "Environment",
+    "MpiConfiguration",
+    "PyTorchConfiguration",
+    "RunConfiguration",
+    "TensorflowConfiguration",
+]
+
+SUPPORTED_PYTORCH_BACKENDS = ["nccl", "gloo"]
+_SHM_SIZE = "2g"
+
+
+def __getattr__(name: str) -> Any:
+    raise absent(__name__, name)
+
+
+class MpiConfiguration(Element):
+    """Processes started by mpirun (guide G1): ``process_count_per_node`` on each of ``node_count`` nodes."""
+
+    def __init__(self, process_count_per_node: int = 1, node_count: int = 1) -> None:
+        self.process_count_per_node = process_count_per_node
+        self.node_count = node_count
+        self._complete = True
+
+
+class PyTorchConfiguration(Element):
+    """A PyTorch process group (guide G5 to G8).
+
+    ``process_count`` is the total over all nodes; without it there is one process on each, or the
+    command's own launcher. The backend is the script's own to choose: the name given here is checked
+    and kept, and changes nothing.
+
+    >>> PyTorchConfiguration("mpi")  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    ...
+    launch.azureml.exceptions.RunConfigurationException: communication_backend = 'mpi': ...
+    """
+
+    def __init__(
+        self, communication_backend: str = "Nccl", process_count: int | None = None, node_count: int = 1
+    ) -> None:
+        if communication_backend.lower() not in SUPPORTED_PYTORCH_BACKENDS:
+            raise RunConfigurationException(
+                "communication_backend",
+                communication_backend,
+                "is no backend of Azure ML's",
+                "use 'Nccl' or 'Gloo'",
+            )
+        self.communication_backend = communication_backend.lower()
+        self.process_count = process_count
+        self.node_count = node_count
+        self._complete = True
+
+
+class TensorflowConfiguration(Element):
+    """Tasks with TF_CONFIG (guide G11), on as many nodes as there are workers."""
+
+    def __init__(self, worker_count: int = 1, parameter_server_count: int = 1) -> None:
+        self.worker_count = worker_count
+        self.parameter_server_count = parameter_server_count
+        self._complete = True
+
+
+class DockerConfiguration(Element):
+    """Of Docker's settings, only ``shm_size`` means something on nodes: what /dev/shm must hold at least."""
+
+    def __init__(
+        self,
+        use_docker: bool = False,
+        shared_volumes: bool = True,
+        arguments: Sequence[str] = (),
+        shm_size: str | None = _SHM_SIZE,
+    ) -> None:
+        self.use_docker = use_docker
+        self.shared_volumes = shared_volumes
+        self.arguments = list(arguments)
+        self.shm_size = shm_size
+        self._complete = True
+
+
+class RunConfiguration(Element):
+    """All that is said of a run beside its folder; :class:`ScriptRunConfig` fills one in."""
+
+    def __init__(
+        self,
+        script: str | None = None,
+        arguments: Any = None,
+        framework: str | None = None,
+        communicator: str | None = None,
+        conda_dependencies: CondaDependencies | None = None,
+        _history_enabled: Any = None,
+        _path: Any = None,
+        _name: Any = None,
+        command: Any = None,
+    ) -> None:
+        self.script = script
+        self.command: Any = command or ""
+        self.arguments: Any = arguments or []
+        self.framework = framework or "Python"
+        self.communicator = communicator or "None"
+        self.max_run_duration_seconds: int | None = None
+        self.node_count = 1
+        self.priority: int | None = None
+        self.environment = Environment("default-environment")
+        if conda_dependencies is not None:
+            self.environment.python.conda_dependencies = conda_dependencies
+        self.docker = DockerConfiguration()
+        self.mpi = MpiConfiguration()
+        self.pytorch = PyTorchConfiguration()
+        self.tensorflow = TensorflowConfiguration()
+        self.data: dict[str, Any] = {}
+        self.data_references: dict[str, Any] = {}
+        self.output_data: dict[str, Any] = {}
+        self.credential_passthrough = False
+        self._target = "local"
+        self._variables: dict[str, str] = {}
+        self._complete = True
+
+    @property
+    def environment_variables(self) -> dict[str, str]:
+        """Set for every process, over those of the environment."""
+        return self._variables
+
+    @environment_variables.setter
+    def environment_variables(self, variables: Mapping[str, str]) -> None:
+        self._variables = dict(variables)
+
+    @property
+    def target(self) -> str:
+        """The compute target's name; ``local`` when none was given, which stands for the chosen stack."""
+        return self._target
+
+    @target.setter
+    def target(self, target: Any) -> None:
+        name = target if isinstance(target, str) else getattr(target, "name", None)
+        if not isinstance(name, str) or not name:
+            raise RunConfigurationException(
+                "compute_target", repr(target), "is no compute target", "give its name, or a ComputeTarget"
+            )
+        self._target = name

@@ -1,0 +1,193 @@
+"""From a ``ScriptRunConfig`` to the job file that stands for it, as data and without I/O on the cluster."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from launch.azureml.command_line import joined, line, means_something, strings
+from launch.azureml.exceptions import NotSupported, UserErrorException
+from launch.azureml.runconfig import DockerConfiguration, RunConfiguration
+from launch.azureml.script_run_config import ScriptRunConfig
+
+__all__ = ["Submission", "submission"]
+
+_MPI = ("openmpi", "intelmpi", "mpi")
+_DEFAULT_SHM_SIZE = "2g"
+_COMMAND = re.compile(r"(python|pypy)[^/]*")
+
+
+@dataclass(frozen=True, slots=True)
+class Submission:
+    """One launch."""
+
+    job: dict[str, Any]
+    """The job file: an Azure ML command job."""
+    variables: dict[str, str]
+    """For every process, beside those of the job file: values it would not take as they are."""
+    stack: str | None
+    """None for the one that is chosen."""
+    notices: tuple[str, ...]
+    """What does not carry over."""
+
+
+def submission(
+    config: ScriptRunConfig, experiment: str, tags: Mapping[str, Any], environ: Mapping[str, str]
+) -> Submission:
+    """What to launch for ``config``.
+
+    Of ``environ``, RANKLIFT_STACK names the stack whatever the compute target is called, RANKLIFT_PYTHON
+    the nodes' Python. Raises UserErrorException naming the key, NotSupported for what has no counterpart.
+    """
+    run = config.run_config
+    _refuse_data(run)
+    source = Path(config.source_directory).expanduser().resolve()
+    if not source.is_dir():
+        remedy = "give the folder with the code"
+        raise UserErrorException("source_directory", str(config.source_directory), "is no folder", remedy)
+    distribution, nodes = _distribution(run)
+    interpreter, python = _python(run, environ)
+    stack, notices = _stack(run.target, environ)
+    variables = _variables(run)
+    special = {name: value for name, value in variables.items() if means_something(value)}
+    job: dict[str, Any] = {
+        "command": _command(config, source, interpreter),
+        "code": str(source),
+        "experiment_name": experiment,
+        "tags": {str(key): str(value) for key, value in tags.items()},
+        "environment_variables": {k: v for k, v in variables.items() if k not in special},
+        "distribution": distribution,
+        "resources": {"instance_count": nodes, **_shared_memory(run.docker)},
+        "limits": {"timeout": run.max_run_duration_seconds} if run.max_run_duration_seconds else None,
+        "ranklift": {"python": python} if python else None,
+    }
+    return Submission(
+        {key: value for key, value in job.items() if value},
+        special,
+        stack,
+        (*notices, *_lost(run)),
+    )
+
+
+def _command(config: ScriptRunConfig, source: Path, interpreter: str) -> str:
+    if config.command:
+        if config.script or config.arguments:
+            key = "script" if config.script else "arguments"
+            remedy = "give script and arguments, or command with all of it"
+            raise UserErrorException(key, repr(getattr(config, key)), "goes not with a command", remedy)
+        return joined(config.command)
+    if not config.script:
+        remedy = "give a script, or a command"
+        raise UserErrorException("script", None, "is not given", remedy)
+    script = (source / config.script).resolve()
+    if not script.is_file() or not script.is_relative_to(source):
+        remedy = "give its path from the source directory"
+        raise UserErrorException("script", config.script, f"is no file in {source}", remedy)
+    return line([interpreter, str(script.relative_to(source)), *strings(config.arguments)])
+
+
+def _distribution(run: RunConfiguration) -> tuple[dict[str, Any] | None, int]:
+    communicator = str(run.communicator).lower()
+    if communicator == "parameterserver":
+        workers = _count("worker_count", run.tensorflow.worker_count)
+        servers = _count("parameter_server_count", run.tensorflow.parameter_server_count, least=0)
+        counts = {"worker_count": workers, "parameter_server_count": servers}
+        return {"type": "tensorflow", **counts}, workers
+    if communicator in _MPI:
+        nodes = _nodes(run, run.mpi.node_count)
+        count = _count("process_count_per_node", run.mpi.process_count_per_node)
+        return {"type": "mpi", "process_count_per_instance": count}, nodes
+    if communicator in ("nccl", "gloo"):
+        nodes = _nodes(run, run.pytorch.node_count)
+        if run.pytorch.process_count is None:
+            return {"type": "pytorch"}, nodes
+        total = _count("process_count", run.pytorch.process_count)
+        if total % nodes:
+            remedy = "give a multiple: it is the total over all nodes"
+            raise UserErrorException(
+                "process_count", total, f"does not divide by node_count = {nodes}", remedy
+            )
+        return {"type": "pytorch", "process_count_per_instance": total // nodes}, nodes
+    if communicator not in ("none", ""):
+        remedy = "use MpiConfiguration, PyTorchConfiguration or TensorflowConfiguration"
+        raise NotSupported(f"the communicator {run.communicator}", remedy)
+    nodes = _count("node_count", run.node_count)
+    if nodes > 1:
+        problem = "several nodes need a kind of distributed job"
+        raise UserErrorException("node_count", nodes, problem, "give a distributed_job_config")
+    return None, nodes
+
+
+def _nodes(run: RunConfiguration, configured: Any) -> int:
+    """RunConfiguration and the job's configuration both have a node count; 1 may mean that it was not set."""
+    given, own = _count("node_count", run.node_count), _count("node_count", configured)
+    if 1 < given != own > 1:
+        problem = f"the run configuration has node_count = {given}"
+        raise UserErrorException("node_count", own, problem, "give one number")
+    return max(given, own)
+
+
+def _count(key: str, value: Any, least: int = 1) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise UserErrorException(key, repr(value), f"is no number of at least {least}", "give one")
+    return value
+
+
+def _python(run: RunConfiguration, environ: Mapping[str, str]) -> tuple[str, str | None]:
+    """How the script's line begins, and which Python the job names."""
+    python = run.environment.python
+    if python.user_managed_dependencies and python.interpreter_path not in ("", "python"):
+        return python.interpreter_path, python.interpreter_path
+    named = environ.get("RANKLIFT_PYTHON")
+    if not named:
+        return "python", None
+    return (named if _COMMAND.fullmatch(Path(named).name) else "python"), named
+
+
+def _stack(target: str, environ: Mapping[str, str]) -> tuple[str | None, tuple[str, ...]]:
+    chosen = environ.get("RANKLIFT_STACK") or None
+    if target == "local":
+        return chosen, ()
+    if chosen in (None, target):
+        return target, ()
+    return chosen, (f"compute target {target}: runs go to stack {chosen}, which RANKLIFT_STACK names",)
+
+
+def _variables(run: RunConfiguration) -> dict[str, str]:
+    both = {**run.environment.environment_variables, **run.environment_variables}
+    return {str(name): str(value) for name, value in both.items()}
+
+
+def _shared_memory(docker: DockerConfiguration) -> dict[str, str]:
+    # The default would refuse nodes that nobody has asked anything of.
+    if docker.shm_size in (None, "", _DEFAULT_SHM_SIZE):
+        return {}
+    return {"shm_size": str(docker.shm_size)}
+
+
+def _lost(run: RunConfiguration) -> tuple[str, ...]:
+    environment = run.environment
+    parts = list(environment.lost())
+    notices = []
+    if parts:
+        notices.append(
+            f"environment {environment.name}: does not carry over: {'; '.join(parts)}. The job runs with "
+            "what the nodes have; RANKLIFT_PYTHON can name another Python on them"
+        )
+    if run.docker.use_docker or run.docker.arguments:
+        notices.append("docker_runtime_config: does not carry over: jobs run on the nodes, in no container")
+    if run.priority is not None:
+        notices.append(f"priority {run.priority}: does not carry over: jobs take their turns as they come")
+    if run.credential_passthrough:
+        notices.append("credential_passthrough: does not carry over: a node's own identity is used")
+    return tuple(notices)
+
+
+def _refuse_data(run: RunConfiguration) -> None:
+    for key in ("data", "data_references", "output_data"):
+        if getattr(run, key):
+            remedy = "stage the data on the nodes first, and give the script its path there"
+            raise NotSupported(f"RunConfiguration.{key}", remedy)
