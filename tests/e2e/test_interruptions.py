@@ -5,17 +5,15 @@ from __future__ import annotations
 import os
 import re
 import signal
-import subprocess
+import time
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.conftest import NODES_LIMIT
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import LIMIT_S, Workplace
 
 pytestmark = pytest.mark.timeout(1200)
-
-MAKING = "azure-native:compute:VirtualMachineScaleSet nodes creating (0s)"
-"""What Pulumi says once it has asked for the scale set."""
 
 
 def all_but_nodes(workplace: Workplace, stack: str) -> None:
@@ -26,15 +24,27 @@ def all_but_nodes(workplace: Workplace, stack: str) -> None:
     workplace.pulumi("up", *words)
 
 
-def read_until(process: subprocess.Popen[str], text: str) -> str:
-    """Output up to the line with ``text`` in it."""
-    assert process.stdout is not None
-    shown = ""
-    for line in process.stdout:
-        shown += line
-        if text in line:
-            return shown
-    raise AssertionError(f"ended without {text!r}:\n{shown}")
+def wait_until_making(workplace: Workplace, stack: str) -> None:
+    """Returns when Azure has been asked for the scale set."""
+    deadline = time.monotonic() + LIMIT_S
+    while time.monotonic() < deadline:
+        there = [one["id"] for one in workplace.azure(f"/resourcegroups/ranklift-{stack}/resources")["value"]]
+        if any(one.endswith(f"/virtualMachineScaleSets/ranklift-{stack}") for one in there):
+            return
+        time.sleep(0.05)
+    raise AssertionError("nobody asked for the scale set")
+
+
+def pulumi_of(group: int) -> int:
+    """The engine that runs in a process group."""
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                if (entry / "comm").read_text() == "pulumi\n" and os.getpgid(int(entry.name)) == group:
+                    return int(entry.name)
+            except OSError:
+                continue
+    raise AssertionError("no pulumi runs")
 
 
 def unchanged(workplace: Workplace, stack: str) -> bool:
@@ -46,7 +56,7 @@ def test_ctrl_c_while_nodes_are_made_ends_in_good_order_and_the_next_up_goes_on(
     stack = "rehearsal-stopped"
     all_but_nodes(cluster, stack)
     with cluster.held(stack) as go_on, cluster.begin("up", "--stack", stack) as process:
-        read_until(process, MAKING)
+        wait_until_making(cluster, stack)
         os.killpg(process.pid, signal.SIGINT)
         assert process.stdout is not None
         shown = process.stdout.read()
@@ -61,6 +71,29 @@ def test_ctrl_c_while_nodes_are_made_ends_in_good_order_and_the_next_up_goes_on(
     for _ in range(2):
         cluster.fab("down", "--stack", stack)
         assert f"ranklift-{stack}" not in cluster.groups()
+
+
+@pytest.mark.parametrize("then", ["up", "down"])
+def test_a_pulumi_that_was_killed_while_nodes_are_made_is_mended_by_the_next_command(
+    cluster: Workplace, then: str
+) -> None:
+    stack = f"rehearsal-killed-{then}"
+    all_but_nodes(cluster, stack)
+    with cluster.held(stack) as go_on, cluster.begin("up", "--stack", stack) as process:
+        wait_until_making(cluster, stack)
+        engine = pulumi_of(process.pid)
+        os.kill(engine, signal.SIGKILL)
+        assert process.wait() == 137
+        go_on()
+    # Pulumi has a lock that nobody holds and does not know the nodes that Azure has.
+    done = cluster.fab(then, "--stack", stack)
+    assert f"process {engine} was killed while it held the lock of stack {stack}\n" in done.err
+    assert "VirtualMachineScaleSet nodes: Pulumi was killed while it was made; removing" in done.err
+    if then == "up":
+        assert done.err.endswith("1 of 1 nodes answer\n")
+        assert unchanged(cluster, stack)
+        cluster.fab("down", "--stack", stack)
+    assert f"ranklift-{stack}" not in cluster.groups()
 
 
 def test_down_after_a_half_finished_up_removes_the_half_and_may_be_repeated(cluster: Workplace) -> None:
