@@ -9,8 +9,10 @@ from launch.spec import JobNode
 __all__ = ["EXPANDED", "job_environment", "job_paths", "node_environment", "rank_environment"]
 
 EXPANDED = (
+    "AZ_BATCHAI_MPI_HOST_FILE",
     "AZ_BATCHAI_MPI_MASTER_NODE",
     "AZ_BATCH_HOST_LIST",
+    "AZ_BATCH_IS_CURRENT_NODE_MASTER",
     "AZ_BATCH_MASTER_NODE",
     "AZ_BATCH_NODE_LIST",
     "LOCAL_RANK",
@@ -25,6 +27,7 @@ EXPANDED = (
     "RANK",
     "RANKLIFT_JOB_ID",
     "RANKLIFT_OUTPUT_DIR",
+    "TF_CONFIG",
     "WORLD_SIZE",
 )
 """What arguments may name (guide G7). Any other ``$`` in them is the user's and stays."""

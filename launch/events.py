@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Literal
 
@@ -46,6 +46,10 @@ class JobState:
     started: datetime | None
     ended: datetime | None
     failure: Failure | None
+    display_name: str = ""
+    experiment: str = ""
+    description: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def is_terminal(self) -> bool:
@@ -78,6 +82,10 @@ class JobState:
             ended=_time(state["ended"]),
             failure=failure
             and Failure(failure["rank"], failure["node"], failure["status"], tuple(failure["last_lines"])),
+            display_name=state.get("display_name", ""),
+            experiment=state.get("experiment", ""),
+            description=state.get("description", ""),
+            tags=dict(state.get("tags", {})),
         )
 
 

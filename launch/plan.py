@@ -11,12 +11,16 @@ from datetime import datetime
 from pathlib import PurePosixPath
 from typing import Any
 
-from launch.environment import EXPANDED, job_environment, job_paths, node_environment, rank_environment
+from launch.environment import EXPANDED, job_environment, job_paths
 from launch.errors import InputError
 from launch.fabric_settings import fabric_settings
 from launch.hostfile import hostfile_text, machinefile_text
 from launch.mpi import CommandLine, Start, command_lines, common_network
+from launch.placement import NodePlan, RankPlan, place
+from launch.remote.tasks import FIRST_PORT
+from launch.remote.workplace import python_folder
 from launch.spec import JobNode, JobSpec
+from launch.tensorflow import serving
 
 __all__ = ["JobPlan", "NodePlan", "RankPlan", "job_id", "plan"]
 
@@ -27,28 +31,6 @@ _START_PER_NODE_S = 0.5
 _INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh)")
 _SCRIPT = re.compile(r".+\.(py|sh)")
 _NAME = re.compile(r"[^a-z0-9]+")
-
-
-@dataclass(frozen=True, slots=True)
-class RankPlan:
-    """One process the system starts; with a launcher per node, that launcher."""
-
-    rank: int
-    local_rank: int
-    env: dict[str, str]
-    """What this rank sees that its neighbours do not."""
-
-
-@dataclass(frozen=True, slots=True)
-class NodePlan:
-    """One node's part in a job."""
-
-    node: JobNode
-    node_rank: int
-    reserve: int
-    """Slots the job holds there: one per rank, or all when a single process has the node to itself."""
-    env: dict[str, str]
-    ranks: tuple[RankPlan, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +92,10 @@ class JobPlan:
             "version": _VERSION,
             "id": self.id,
             "name": spec.name,
+            "display_name": spec.display_name,
+            "experiment": spec.experiment,
+            "description": spec.description,
+            "tags": dict(spec.tags),
             "kind": spec.kind,
             "per_node": spec.per_node,
             "command": list(spec.command),
@@ -117,7 +103,15 @@ class JobPlan:
             "remote": self.remote,
             "cwd": self.cwd,
             "argv": list(self.argv),
-            "expand": list(EXPANDED),
+            "expand": [] if spec.shell else list(EXPANDED),
+            "python": spec.python,
+            "checks": _checks(spec, self.argv),
+            "setup": spec.setup,
+            "output_folders": [name for name, kind in spec.outputs.items() if kind != "uri_file"],
+            "services": [
+                given.rank for node in self.nodes for given in node.ranks if given.task in serving(spec)
+            ],
+            "first_port": FIRST_PORT,
             "drop": list(_hidden(spec)),
             "defaults": self.defaults,
             "files": self.files,
@@ -139,7 +133,9 @@ class JobPlan:
                     "slots": node.node.slots,
                     "reserve": node.reserve,
                     "env": node.env,
-                    "ranks": [{"rank": given.rank, "env": given.env} for given in node.ranks],
+                    "ranks": [
+                        {"rank": given.rank, "task": given.task, "env": given.env} for given in node.ranks
+                    ],
                 }
                 for node in self.nodes
             ],
@@ -184,7 +180,7 @@ def plan(
     if files is not None:
         _check_script(argv, files)
     identifier = job_id(spec.name, now or datetime.now(), random)
-    placed = _place(spec, nodes)
+    placed = place(spec, nodes)
     world_size = sum(len(node.ranks) for node in placed)
     folder = f"~/.ranklift/jobs/{identifier}"
     settings = fabric_settings(size)
@@ -210,7 +206,10 @@ def plan(
             **{key: value for key, value in settings.env.items() if not (hidden and key.startswith(hidden))},
         },
         files=dict(settings.files),
-        paths=job_paths(folder),
+        paths={
+            **job_paths(folder),
+            **({"VIRTUAL_ENV": spec.python.rstrip("/")} if python_folder(spec.python) else {}),
+        },
         hostfile=hostfile_text(counts),
         machinefile=machinefile_text(counts),
         mpirun=command_lines(start, spec.mpi) if spec.kind == "mpi" else {},
@@ -224,41 +223,18 @@ def _hidden(spec: JobSpec) -> tuple[str, ...]:
     return () if spec.kind == "mpi" else _MPI_VARIABLES
 
 
-def _place(spec: JobSpec, nodes: Sequence[JobNode]) -> tuple[NodePlan, ...]:
-    placed = []
-    first = 0
-    for node_rank, node in enumerate(nodes):
-        count = _processes_on(spec, node)
-        ranks = tuple(_rank_plan(spec, first + local, local, count) for local in range(count))
-        reserve = node.slots if count == 1 else count
-        placed.append(NodePlan(node, node_rank, reserve, node_environment(node_rank), ranks))
-        first += count
-    return tuple(placed)
-
-
-def _rank_plan(spec: JobSpec, rank: int, local: int, count: int) -> RankPlan:
-    # A launcher's own processes get these from it; were they set, scripts would take it for a rank.
-    return RankPlan(rank, local, {} if spec.per_node else rank_environment(rank, local, count))
-
-
-def _processes_on(spec: JobSpec, node: JobNode) -> int:
-    if node.slots < 1:
-        raise InputError(
-            "slots", node.slots, f"{node.name} takes no processes", "leave that node out of --nodes"
-        )
-    if spec.per_node:
-        return 1
-    count = spec.processes_per_node
-    if count is None:
-        return node.slots
-    if count > node.slots:
-        raise InputError(
-            "processes_per_node",
-            count,
-            f"{node.name} has {node.slots} slots",
-            f"ask for at most {node.slots}",
-        )
-    return count
+def _checks(spec: JobSpec, argv: tuple[str, ...]) -> dict[str, Any]:
+    """What every node is asked for before the first rank starts; empty when that is nothing."""
+    needs_python = spec.python != "python3" and (bool(spec.requires) or spec.python == argv[0])
+    wanted = {
+        "setup": spec.setup,
+        "requires": list(spec.requires),
+        "shm_bytes": spec.shm_bytes or 0,
+        "needs_python": int(needs_python),
+    }
+    if not (any(wanted.values()) or python_folder(spec.python)):
+        return {}
+    return {"python": spec.python, **wanted}
 
 
 def _rank_argv(spec: JobSpec) -> tuple[str, ...]:
@@ -266,7 +242,7 @@ def _rank_argv(spec: JobSpec) -> tuple[str, ...]:
     if spec.shell:
         return ("bash", "-c", first)
     if first.endswith(".py"):
-        return (spec.python, "-u", *spec.command)
+        return ("python" if python_folder(spec.python) else spec.python, "-u", *spec.command)
     return ("bash", *spec.command) if first.endswith(".sh") else spec.command
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 import selectors
-import subprocess
 import time
 from typing import TYPE_CHECKING, Any
 
 from launch.remote import jobs, launchers, protocol, verdict
+from launch.remote.mpi import CannotLaunch
 from launch.remote.mpirun import Mpirun
+from launch.remote.muster import Muster
 from launch.remote.processes import SIGTERM
 from launch.remote.records import LAUNCHER, StreamWriter, last_lines
+from launch.remote.sweeping import sweep
 from launch.remote.verdict import Outcome
 
 if TYPE_CHECKING:
@@ -29,7 +31,6 @@ _SLACK = 4.0
 """Seconds after the grace until runners that have not reported their end are cut off."""
 _MPIRUN_SLACK = 4.0
 """Seconds mpirun gets to end after the last runner; it takes its time after an MPI_Abort."""
-_SWEEP_S = 10.0
 _CHUNK = 65536
 
 
@@ -55,6 +56,9 @@ class Attempt:
         self._to_start: list[int] = []
         self._mpirun: Mpirun | None = None
         self._speaking: dict[int, Callable[[], None]] = {}
+        self._muster = Muster(plan)
+        self._overdue: list[int] = []
+        self._users = set(self._node_of).difference(plan["services"])
         self._ended: dict[int, int] = {}
         self._started: set[int] = set()
         self._verdict: Outcome | None = None
@@ -71,13 +75,15 @@ class Attempt:
             while not self._over():
                 self._turn_once()
             status = self._mpirun.status if self._mpirun is not None and not self._mpirun.runs else None
-        except launchers.CannotLaunch as error:
+        except CannotLaunch as error:
             return Outcome("FAILED", launchers.NOT_FOUND, str(error))
         finally:
             self._close()
         if self._busy and (self._verdict is None or self._verdict.state != "CANCELLED"):
             return None
-        self._sweep()
+        sweep(self.plan, sorted(self._lost))
+        if self._verdict is None and self._muster.went is None:
+            self._name_the_unfit()
         where = {rank: self._names[index] for rank, index in self._node_of.items()}
         return self._verdict or verdict.judge(self.stream, where, self._ended, status)
 
@@ -152,6 +158,7 @@ class Attempt:
             if link.open:
                 link.flush()
         self._start_some()
+        self._go_or_give_up()
         self._release()
         now = time.monotonic()
         if now - self._beaten >= protocol.BEAT_PERIOD:
@@ -172,18 +179,54 @@ class Attempt:
         limit = self.plan["timeout_s"]
         if limit is not None and now - self._begun > limit:
             self._fail(Outcome("FAILED", verdict.TIMED_OUT, f"its time limit of {limit:g} s was over"))
-        limit = self.plan["start_limit_s"]
-        if len(self._started) < len(self._node_of) and now - self._begun > limit:
-            missing = sorted({node for rank, node in self._node_of.items() if rank not in self._started})
-            self._lost.update(missing)
-            names = ", ".join(self._names[index] for index in missing)
-            self._fail(Outcome("FAILED", verdict.LOST_RANK, f"not started within {limit:g} s: {names}"))
+        self._watch_the_start(now)
         for link in self._links:
             if link.open and link.greeted and now - link.heard > protocol.NODE_SILENT:
                 self._lose(link, f"no sign of life for {protocol.NODE_SILENT:g} s")
         # mpirun gone although ranks are missing and no runner is left to tell of them
         if self._mpirun is not None and not self._mpirun.runs and not any(link.open for link in self._links):
             self._stop()
+
+    def _watch_the_start(self, now: float) -> None:
+        limit = self.plan["start_limit_s"]
+        if self._muster.went is None:
+            at_work = {link.node for link in self._links if link.greeted} if self.plan["setup"] else set()
+            missing = [index for index in self._muster.pending if index not in at_work]
+            begun = self._begun
+        else:
+            missing = sorted({self._node_of[rank] for rank in set(self._node_of).difference(self._started)})
+            begun = self._muster.went
+        if missing and now - begun > limit:
+            self._overdue = missing
+            self._lost.update(missing)
+            if self._muster.went is None:
+                self._stop()
+            else:
+                names = ", ".join(self._names[index] for index in missing)
+                self._fail(Outcome("FAILED", verdict.LOST_RANK, f"not started within {limit:g} s: {names}"))
+
+    def _go_or_give_up(self) -> None:
+        """Starts the ranks once every runner is ready, or none once it is known which nodes are unfit."""
+        if self._muster.went is not None or self._stopping is not None:
+            return
+        if self._muster.is_complete:
+            self._muster.went = time.monotonic()
+            for link in self._links:
+                link.send(protocol.GO, self._muster.late(link.ranks))
+        elif self._muster.is_hopeless:
+            self._stop()
+
+    def _name_the_unfit(self) -> None:
+        """No rank was started: says which nodes are why, those that mpirun did not reach among them."""
+        if self._mpirun is not None and not self._muster.is_known:
+            for index, words in sweep(self.plan, self._muster.pending).items():
+                self._muster.unfit(index, [words])
+        if not self._muster.is_known:
+            limit = self.plan["start_limit_s"]
+            for index in self._overdue:
+                self._muster.unfit(index, [f"did not answer within {limit:g} s"])
+        if self._muster.is_known:
+            self._verdict = self._muster.outcome(self.stream)
 
     def _press(self, over: float) -> None:
         """While ending, ``over`` seconds past the grace: whatever is still there goes."""
@@ -242,9 +285,11 @@ class Attempt:
                 self._on_running()
         elif kind == protocol.EXIT:
             self._exit(link, fields["rank"], fields["status"], bool(fields["stopped"]))
+        elif kind == protocol.READY:
+            self._muster.ready(link.ranks, fields["ports"])
         elif kind == protocol.FAILED:
             link.done = True
-            self._fail(Outcome("FAILED", verdict.LOST_RANK, f"{self._name(link)}: {fields['reason']}"))
+            self._cannot(link, fields["reasons"])
         elif kind == protocol.BUSY:
             link.done = self._busy = True
             self.held_by = f"{', '.join(fields['holders'])} on {self._name(link)}"
@@ -283,6 +328,17 @@ class Attempt:
         if status and not stopped:
             self._fail(verdict.rank_failed(self.stream, rank, link.node or 0, name, status))
 
+        if self.plan["services"] and all(self._ended.get(rank) == 0 for rank in self._users):
+            # parameter servers serve until they are told that nobody needs them any more
+            self._fail(Outcome("SUCCEEDED", 0, ""))
+
+    def _cannot(self, link: Link, reasons: list[str]) -> None:
+        """A node is unfit; once ranks run, a node that cannot start its own ends the job at once."""
+        if self._muster.went is not None:
+            self._fail(Outcome("FAILED", verdict.LOST_RANK, f"{self._name(link)}: {'; '.join(reasons)}"))
+        elif self._stopping is None and link.node is not None:
+            self._muster.unfit(link.node, reasons)
+
     def _gone(self, link: Link) -> None:
         """The channel closed: fine once all its ranks' ends are known."""
         if link.node is None or link.done or self._busy:
@@ -297,12 +353,18 @@ class Attempt:
                 read()
             words = last_lines(self.stream.tails.get((LAUNCHER, link.node), b""), 3)
             why = "; ".join(words) or why
+        if self._muster.went is None:
+            self._cannot(link, [why])
+            return
         self._fail(verdict.lost_node(self.stream, link.missing, link.node, self._name(link), why))
 
     def _lose(self, link: Link, why: str) -> None:
         self._drop(link)
         if link.node is not None:
             self._lost.add(link.node)
+            if self._muster.went is None:
+                self._cannot(link, [why])
+                return
             ranks = link.missing or link.ranks
             self._fail(verdict.lost_node(self.stream, ranks, link.node, self._name(link), why))
 
@@ -347,16 +409,3 @@ class Attempt:
         if self._mpirun is not None:
             self._mpirun.close()
         self._selector.close()
-
-    def _sweep(self) -> None:
-        """Ends what may be left on nodes whose runner did not report; silent ones are not waited for long."""
-        sweeps = [launchers.sweep(self.plan, index) for index in sorted(self._lost)]
-        until = time.monotonic() + _SWEEP_S
-        for sweep in sweeps:
-            try:
-                sweep.wait(max(0.0, until - time.monotonic()))
-            except subprocess.TimeoutExpired:
-                sweep.kill()
-                sweep.wait()
-            if sweep.stdout is not None:
-                sweep.stdout.close()

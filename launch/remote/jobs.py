@@ -135,7 +135,8 @@ def runner_spec(
     given = {"MASTER_PORT": str(port), "AZ_BATCH_MASTER_NODE": f"{plan['master_addr']}:{port}"}
     if node["reserve"] < node["slots"]:
         given["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, slots))
-    ranks = node["ranks"]
+    ranks = _with_devices(node["ranks"], slots)
+    first = rank is None or rank == ranks[0]["rank"]
     if rank is not None:
         local = [one["rank"] for one in ranks].index(rank)
         slots = slots[local : local + 1] if local else slots[:1] + slots[len(ranks) :]
@@ -153,7 +154,28 @@ def runner_spec(
         "user_env": plan["user_env"],
         "argv": plan["argv"],
         "expand": plan["expand"],
+        "python": plan["python"],
+        "outputs": plan["output_folders"],
+        "checks": plan["checks"] if first else {},
+        "ports": sum(1 for one in ranks if one["task"]),
+        "first_port": plan["first_port"],
         "slots": slots,
         "grace_ms": int(plan["grace_s"] * 1000),
         "ranks": ranks,
     }
+
+
+def _with_devices(ranks: list[dict[str, Any]], slots: list[int]) -> list[dict[str, Any]]:
+    """The ranks, TensorFlow tasks that share a node with a share of its devices: each would take all."""
+    needy = [one["rank"] for one in ranks if one["task"] not in ("", "ps")]
+    if len(ranks) == 1 or not any(one["task"] for one in ranks):
+        return ranks
+    each = len(slots) // max(1, len(needy))
+    given = []
+    for one in ranks:
+        mine: list[int] = []
+        if one["rank"] in needy:
+            first = needy.index(one["rank"]) * each
+            mine = slots[first : first + each]
+        given.append(dict(one, env=dict(one["env"], CUDA_VISIBLE_DEVICES=",".join(map(str, mine)))))
+    return given

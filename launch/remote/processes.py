@@ -77,7 +77,8 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str) -> tuple[int, int, int
             _signal.signal(number, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
         os.chdir(cwd)
-        _exec(argv, env)
+        # UTF-8 whatever the node's locale is: every byte arrives as it was sent
+        _exec([_encoded(word) for word in argv], {_encoded(key): _encoded(env[key]) for key in env})
     except OSError as error:
         if isinstance(error, FileNotFoundError):
             status = _COMMAND_NOT_FOUND
@@ -86,14 +87,18 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str) -> tuple[int, int, int
         os._exit(status)
 
 
-def _exec(argv: list[str], env: dict[str, str]) -> None:
+def _encoded(text: str) -> bytes:
+    return text.encode("utf-8", "surrogateescape")
+
+
+def _exec(argv: list[bytes], env: dict[bytes, bytes]) -> None:
     """Like os.execvpe, which imports :mod:`warnings` first. Raises the error that says most."""
-    if "/" in argv[0]:
+    if b"/" in argv[0]:
         os.execve(argv[0], argv, env)  # noqa: S606  an argv, no shell
     refused: OSError = FileNotFoundError(2, os.strerror(2))
-    for folder in env.get("PATH", os.defpath).split(":"):
+    for folder in env.get(b"PATH", os.defpath.encode()).split(b":"):
         try:
-            os.execve(f"{folder or '.'}/{argv[0]}", argv, env)  # noqa: S606
+            os.execve((folder or b".") + b"/" + argv[0], argv, env)  # noqa: S606
         except (FileNotFoundError, NotADirectoryError):
             continue
         except OSError as error:

@@ -20,11 +20,13 @@ __all__ = [
     "DONE",
     "EXIT",
     "FAILED",
+    "GO",
     "HELLO",
     "JOB",
     "NODE_SILENT",
     "OUT",
     "PART",
+    "READY",
     "RECORD",
     "SPEC",
     "STARTED",
@@ -42,14 +44,19 @@ HELLO = b"H"
 """Runner: here I am. ``{token, rank, local_rank, node, pid}``; rank is -1 for a whole node's runner."""
 SPEC = b"S"
 """Supervisor: what to run, see :func:`launch.remote.jobs.runner_spec`."""
+READY = b"Y"
+"""Runner: I hold my slots and lack nothing; no rank of mine has started. ``{ports}``: those it took."""
+GO = b"G"
+"""Supervisor: every runner is ready, start. ``{env, ranks}``: variables known only now, and those by rank."""
 STARTED = b"R"
 """Runner: every rank of mine is running. ``{pids}``."""
 OUT = b"O"
-"""Runner: output of a rank (:data:`OUTPUT` header, bytes). On the operator's channel: one :data:`RECORD`."""
+"""Runner: output of a rank, or of the setup line as rank -1 (:data:`OUTPUT` header, bytes).
+On the operator's channel: one :data:`RECORD`."""
 EXIT = b"E"
 """Runner: one rank ended. ``{rank, status, stopped}``; signal n is 128+n; stopped: I had signalled it."""
 FAILED = b"F"
-"""Runner: nothing was started. ``{reason}``."""
+"""Runner: nothing was started. ``{reasons}``."""
 BUSY = b"Q"
 """Runner: another job holds slots it was given. ``{slots, holders}``."""
 DONE = b"D"
@@ -65,7 +72,7 @@ STATE = b"C"
 PART = b"P"
 """Operator's channel: a piece of one node's archive (node index, bytes; no bytes = its end or its error)."""
 
-OUTPUT = struct.Struct("!IB")
+OUTPUT = struct.Struct("!iB")
 """Rank, stream (1 stdout, 2 stderr)."""
 RECORD = struct.Struct("!diiBI")
 """One record of stream.log: time, rank (-1: the launcher), node index, stream, length of what follows."""

@@ -61,6 +61,10 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
         "job": plan["id"],
         "name": plan["name"],
         "kind": plan["kind"],
+        "display_name": plan["display_name"],
+        "experiment": plan["experiment"],
+        "description": plan["description"],
+        "tags": plan["tags"],
         "state": "QUEUED",
         "reason": "",
         "exit_status": None,
@@ -99,7 +103,8 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
                 folder.write_state(state)
                 turns.requeue(plan["id"])
                 turn = None
-                time.sleep(_BUSY_PAUSE)
+                # not all at once: two jobs with different heads would hold each other up for ever
+                time.sleep(_BUSY_PAUSE * (0.5 + os.urandom(1)[0] / 255))
     except Exception as error:  # noqa: BLE001  whatever it is, the job must not stay RUNNING for ever
         import traceback
 

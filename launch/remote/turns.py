@@ -23,6 +23,7 @@ __all__ = ["Turn", "admit", "enter", "leave", "requeue", "waiting_for"]
 
 _FOLDER = "~/.ranklift"
 _PORTS_TRIED = 1000
+_LAST_PORT = 65535
 
 
 class Turn:
@@ -111,7 +112,8 @@ def _free_slots(
 
 
 def _free_port(wanted: int, reserved: set[int | None]) -> int:
-    for port in range(wanted, wanted + _PORTS_TRIED):
+    last = min(wanted + _PORTS_TRIED - 1, _LAST_PORT)
+    for port in range(wanted, last + 1):
         if port in reserved:
             continue
         with socket.socket() as probe:
@@ -120,4 +122,4 @@ def _free_port(wanted: int, reserved: set[int | None]) -> int:
             except OSError:
                 continue
             return port
-    raise OSError(f"no free port from {wanted} to {wanted + _PORTS_TRIED - 1}")
+    raise OSError(f"no free port from {wanted} to {last}")

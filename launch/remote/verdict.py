@@ -17,6 +17,7 @@ __all__ = [
     "judge",
     "lost_node",
     "misplaced_rank",
+    "not_started",
     "rank_failed",
 ]
 
@@ -50,6 +51,11 @@ def rank_failed(stream: StreamWriter, rank: int, index: int, name: str, status: 
         what = f"was ended by signal {status - _SIGNALLED}"
     words = last_lines(stream.tails.get((rank, index), b""))
     return _failed(status, f"rank {rank} on {name} {what}", rank, name, words)
+
+
+def not_started(node: str, reason: str, words: list[str]) -> Outcome:
+    """Some nodes cannot run the job, so no rank was started on any; ``node`` is the first of them."""
+    return _failed(LOST_RANK, f"no rank was started: {reason}", None, node, words)
 
 
 def lost_node(stream: StreamWriter, ranks: list[int], index: int, name: str, why: str) -> Outcome:

@@ -13,16 +13,23 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SlotsTaken",
+    "Unfit",
     "environment",
     "expand",
     "full",
+    "node_environment",
     "open_log",
     "prepare",
+    "python_folder",
+    "take_ports",
     "take_slots",
+    "which",
     "write_exit",
     "write_log",
 ]
 
+_LAUNCHERS_MARKS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "HYDI_", "I_MPI_HYDRA_")
+_LAST_PORT = 65535
 _MISSING_SNAPSHOT = "the pushed code {cwd} is not on this node: push again"
 
 
@@ -32,6 +39,14 @@ class SlotsTaken(Exception):
     def __init__(self, slots: list[int], holders: list[str]) -> None:
         self.slots, self.holders = slots, holders
         super().__init__(f"slots {slots} are held by {', '.join(holders)}")
+
+
+class Unfit(Exception):
+    """This node cannot run the job's ranks; every reason in words for its user."""
+
+    def __init__(self, *reasons: str) -> None:
+        self.reasons = list(reasons)
+        super().__init__("; ".join(reasons))
 
 
 def full(path: str) -> str:
@@ -46,13 +61,14 @@ def prepare(spec: Mapping[str, Any]) -> str:
     the job's outputs unless the pushed code has something of that name; of two jobs that run from one
     snapshot at once the later one owns it, so such scripts use ``RANKLIFT_OUTPUT_DIR``.
 
-    Raises FileNotFoundError when the snapshot is not on this node.
+    Raises :class:`Unfit` when the snapshot is not on this node.
     """
     folder, cwd = full(spec["folder"]), full(spec["cwd"])
     if not os.path.isdir(cwd):
-        raise FileNotFoundError(_MISSING_SNAPSHOT.format(cwd=cwd))
-    for path in (folder + "/logs", folder + "/outputs"):
-        os.makedirs(path, mode=0o700, exist_ok=True)
+        raise Unfit(_MISSING_SNAPSHOT.format(cwd=spec["cwd"]))
+    for path in ("/logs", "/outputs", *("/outputs/" + name for name in spec["outputs"])):
+        os.makedirs(folder + path, mode=0o700, exist_ok=True)
+    _stand_in_for_python(folder, spec)
     if spec["hostfile"]:
         _replace(folder + "/hostfile", spec["hostfile"])
     link = cwd + "/outputs"
@@ -63,10 +79,46 @@ def prepare(spec: Mapping[str, Any]) -> str:
     return folder
 
 
-def _replace(path: str, text: str) -> None:
+def _stand_in_for_python(folder: str, spec: Mapping[str, Any]) -> None:
+    """A ``python`` for nodes without one, which :func:`environment` puts last on PATH.
+
+    A script rather than a link, which would lose a virtual environment's packages.
+    """
+    path = spec["user_env"].get("PATH", os.environ.get("PATH", os.defpath))
+    if python_folder(spec["python"]) or which("python", path):
+        return
+    found = which(full(spec["python"]), path)
+    if found:
+        os.makedirs(folder + "/bin", mode=0o700, exist_ok=True)
+        quoted = "'" + os.path.abspath(found).replace("'", "'\\''") + "'"
+        _replace(folder + "/bin/python", f'#!/bin/sh\nexec {quoted} "$@"\n', 0o700)
+
+
+def python_folder(python: str) -> str:
+    """The folder of the environment that a job's ``python`` names; empty when it names a command.
+
+    >>> python_folder("/opt/envs/torch"), python_folder("/usr/bin/python3.11"), python_folder("python3")
+    ('/opt/envs/torch', '', '')
+    """
+    path = python.rstrip("/")
+    is_command = "/" not in path or path.rpartition("/")[2].startswith(("python", "pypy"))
+    return "" if is_command else full(path)
+
+
+def which(command: str, path: str) -> str:
+    """Where a command is, empty when nowhere; :func:`shutil.which` costs each rank its import."""
+    folders = [""] if "/" in command else [(folder or ".") + "/" for folder in path.split(":")]
+    for folder in folders:
+        if os.path.isfile(folder + command) and os.access(folder + command, os.X_OK):
+            return folder + command
+    return ""
+
+
+def _replace(path: str, text: str, mode: int = 0o600) -> None:
     temporary = f"{path}.{os.getpid()}"
     with open(temporary, "w", encoding="utf-8") as file:
         file.write(text)
+    os.chmod(temporary, mode)
     os.rename(temporary, path)
 
 
@@ -101,6 +153,37 @@ def take_slots(spec: Mapping[str, Any]) -> list[int]:
     return held
 
 
+def take_ports(first: int, count: int, held: list[int]) -> list[int]:
+    """Ports from ``first`` that nothing on this node listens at and no other job was given.
+
+    They stay the job's until the descriptors added to ``held`` are closed. Raises OSError when there are
+    not as many.
+    """
+    if not count:
+        return []
+    import _socket
+
+    folder = full("~/.ranklift/ports")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    ports: list[int] = []
+    for port in range(first, _LAST_PORT + 1):
+        fd = os.open(f"{folder}/{port}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        probe = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            probe.bind(("", port))
+        except OSError:
+            os.close(fd)
+            continue
+        finally:
+            probe.close()
+        held.append(fd)
+        ports.append(port)
+        if len(ports) == count:
+            return ports
+    raise OSError(f"no {count} free ports from {first}")
+
+
 def environment(
     spec: Mapping[str, Any], rank: Mapping[str, Any], inherited: Mapping[str, str]
 ) -> dict[str, str]:
@@ -116,7 +199,24 @@ def environment(
     env.update({key: full(path) for key, path in spec["paths"].items()})
     env.update(rank["env"])
     env.update(spec["user_env"])
+    _lead_to_python(env, spec)
     return env
+
+
+def node_environment(spec: Mapping[str, Any], inherited: Mapping[str, str]) -> dict[str, str]:
+    """What the job's setup line and its checks see: no rank's, and nothing of a launcher's own."""
+    kept = {key: value for key, value in inherited.items() if not key.startswith(_LAUNCHERS_MARKS)}
+    return environment(spec, {"env": {}}, kept)
+
+
+def _lead_to_python(env: dict[str, str], spec: Mapping[str, Any]) -> None:
+    path = env.get("PATH", os.defpath)
+    folder = python_folder(spec["python"])
+    if folder:
+        env.update(PATH=f"{folder}/bin:{path}", VIRTUAL_ENV=folder)
+        env.pop("PYTHONHOME", None)
+    elif not which("python", path):
+        env["PATH"] = f"{path}:{full(spec['folder'])}/bin"
 
 
 def expand(argv: list[str], names: list[str], env: Mapping[str, str]) -> list[str]:
@@ -151,11 +251,9 @@ def _expand(text: str, values: Mapping[str, str]) -> str:
     return "".join(parts)
 
 
-def open_log(folder: str, rank: int) -> int:
-    """The log file of a rank, stdout and stderr in the order they came."""
-    return os.open(
-        f"{folder}/logs/rank-{rank}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
-    )
+def open_log(folder: str, name: str) -> int:
+    """The log file of a rank or of a setup line, stdout and stderr in the order they came."""
+    return os.open(f"{folder}/logs/{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
 def write_log(fd: int, data: bytes) -> None:

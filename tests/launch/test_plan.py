@@ -110,7 +110,8 @@ def test_one_process_has_its_node_to_itself(per_node: bool, processes: int | Non
     ("spec", "argv"),
     [
         (JobSpec("t", "mpi", ("train.py", "a b")), ("python3", "-u", "train.py", "a b")),
-        (JobSpec("t", "mpi", ("train.py",), python="/opt/py"), ("/opt/py", "-u", "train.py")),
+        (JobSpec("t", "mpi", ("train.py",), python="/opt/py"), ("python", "-u", "train.py")),
+        (JobSpec("t", "mpi", ("t.py",), python="/opt/bin/python3.9"), ("/opt/bin/python3.9", "-u", "t.py")),
         (JobSpec("t", "mpi", ("hostname", "-f")), ("hostname", "-f")),
         (JobSpec("t", "mpi", ("run.sh", "x")), ("bash", "run.sh", "x")),
         (JobSpec("t", "pytorch", ("run.sh",), per_node=True), ("bash", "run.sh")),

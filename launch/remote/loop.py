@@ -1,0 +1,233 @@
+"""A runner's loop: its channel to the supervisor, its processes' output and ends, its clock."""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import os
+import select
+import time
+
+from launch.remote import processes, protocol, workplace
+from launch.remote.processes import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+__all__ = ["NODE", "NO_LOG", "TICK_MS", "Loop", "Process"]
+
+_CHUNK = 65536
+_BACKLOG = 4 * 1024 * 1024
+"""Bytes waiting to be sent from which on the ranks' pipes are left full."""
+_LAST_WORDS = 0.3
+"""Seconds that are waited for output after a rank's last process ended."""
+_LEFTOVER_GRACE = 0.5
+"""Seconds between SIGTERM and SIGKILL for processes that outlive their rank."""
+_DIE_WITHIN = 5.0
+"""Seconds after SIGKILL until a process counts as unkillable (stuck in the kernel)."""
+ABORT_GRACE = 0.7
+"""Seconds between SIGTERM and SIGKILL when a signal to the runner itself is the reason: mpirun's own SIGKILL
+comes 1 s after its SIGTERM and would leave the ranks' orphans behind."""
+TICK_MS = 250
+
+
+NODE = -1
+"""The rank of what the node does once for all of its ranks."""
+NO_LOG = -1
+
+
+class Process:
+    """One process of the job while it runs, or one that prepares its node."""
+
+    def __init__(self, rank: int, pid: int, pipes: dict[int, int], log: int) -> None:
+        self.rank, self.pid, self.pipes, self.log = rank, pid, pipes, log
+        self.status: int | None = None
+        self.said = b""
+
+
+class Loop:
+    """What a runner does all the time; ``channel_in`` and ``channel_out`` lead to the supervisor."""
+
+    def __init__(self, channel_in: int, channel_out: int) -> None:
+        self.channel_in, self.channel_out = channel_in, channel_out
+        self.ranks: list[Process] = []
+        self._outgoing = bytearray()
+        self._decoder = protocol.Decoder()
+        self._heard = self._beaten = time.monotonic()
+        self._stop_at: float | None = None
+        self._stopped = False
+        self._grace = 0.0
+        self._tethered = True
+        self._exits = -1
+        self._wake, wake = os.pipe()
+        for end in (self._wake, wake, channel_in, channel_out):
+            os.set_blocking(end, False)
+        _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        for number in (SIGCHLD, SIGHUP, SIGINT, SIGTERM):
+            _signal.signal(number, self._on_signal)
+
+    def hello(self, fields: dict[str, Any]) -> None:
+        """Introduces this runner to the supervisor."""
+        self._send(protocol.HELLO, fields)
+
+    def _wait_for(self, wanted: bytes) -> dict[str, Any] | None:
+        """The next frame of that kind; None once the runner is to end."""
+        while self._tethered and not self._stopped:
+            for kind, payload in self._turn(TICK_MS):
+                if kind == wanted:
+                    fields: dict[str, Any] = protocol.unpack(payload)
+                    return fields
+        return None
+
+    def _turn(self, wait_ms: int) -> list[tuple[bytes, bytes]]:
+        """Handles whatever happens within ``wait_ms``; gives the frames that were not for this method."""
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        if self._tethered:
+            poll.register(self.channel_in, select.POLLIN)
+            if self._outgoing:
+                poll.register(self.channel_out, select.POLLOUT)
+        if len(self._outgoing) < _BACKLOG:
+            for fd in self._pipes():
+                poll.register(fd, select.POLLIN)
+        ready = {fd for fd, _ in poll.poll(wait_ms)}
+        if self._wake in ready:
+            os.read(self._wake, _CHUNK)
+        for rank in self.ranks:
+            for fd in ready.intersection(rank.pipes):
+                self._pass_on(rank, fd)
+        others = self._receive() if self.channel_in in ready else []
+        self._reap()
+        self._keep_time()
+        self._flush()
+        return others
+
+    def _pipes(self) -> Iterable[int]:
+        return (fd for rank in self.ranks for fd in rank.pipes)
+
+    def _pass_on(self, rank: Process, fd: int) -> bool:
+        """Moves what a pipe holds into the log and the channel; False when it holds nothing more."""
+        try:
+            data = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            os.close(fd)
+            del rank.pipes[fd]
+            return False
+        if rank.rank == NODE:
+            rank.said = (rank.said + data)[-_CHUNK:]
+        if rank.log == NO_LOG:
+            return True
+        workplace.write_log(rank.log, data)
+        self._send_raw(protocol.frame(protocol.OUT, protocol.OUTPUT.pack(rank.rank, rank.pipes[fd]) + data))
+        return True
+
+    def _reap(self) -> None:
+        by_pid = {rank.pid: rank for rank in self.ranks}
+        while self.ranks:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            rank = by_pid.get(pid)
+            if rank is None:
+                continue
+            rank.status = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            for fd in list(rank.pipes):
+                while self._pass_on(rank, fd):
+                    pass
+            if rank.rank == NODE:
+                continue
+            workplace.write_exit(self._exits, rank.rank, rank.status, self._stopped)
+            self._send(
+                protocol.EXIT, {"rank": rank.rank, "status": rank.status, "stopped": int(self._stopped)}
+            )
+
+    def _receive(self) -> list[tuple[bytes, bytes]]:
+        others = []
+        try:
+            data = os.read(self.channel_in, _CHUNK)
+        except BlockingIOError:
+            return []
+        except OSError:
+            data = b""
+        if not data:
+            self._tethered = False
+            self.stop(self._grace)
+            return []
+        self._heard = time.monotonic()
+        for kind, payload in self._decoder.feed(data):
+            if kind == protocol.STOP:
+                self.stop(protocol.unpack(payload)["grace_ms"] / 1000)
+            elif kind != protocol.BEAT:
+                others.append((kind, payload))
+        return others
+
+    def _keep_time(self) -> None:
+        now = time.monotonic()
+        if now - self._beaten >= protocol.BEAT_PERIOD:
+            self._beaten = now
+            self._send_raw(protocol.frame(protocol.BEAT))
+        if self._tethered and now - self._heard > protocol.TETHER:
+            self._tethered = False
+            self.stop(self._grace)
+        if self._stop_at is not None and now >= self._stop_at:
+            processes.signal_descendants(SIGKILL)
+
+    def stop(self, grace: float) -> None:
+        """SIGTERM to everything, SIGKILL after ``grace`` seconds; asked again, the earlier end counts."""
+        at = time.monotonic() + grace
+        self._stop_at = at if self._stop_at is None else min(at, self._stop_at)
+        if not self._stopped:
+            self._stopped = True
+            if any(rank.status is None for rank in self.ranks):
+                processes.signal_descendants(SIGTERM)
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if number != SIGCHLD:
+            self.stop(min(self._grace, ABORT_GRACE))
+
+    def _end_leftovers(self) -> list[int]:
+        """After the ranks ended: ends what they left behind and passes on its last words."""
+        left: list[int] = []
+        if processes.has_children():
+            processes.signal_descendants(SIGTERM)
+            until = time.monotonic() + _LEFTOVER_GRACE
+            while time.monotonic() < until and processes.has_children():
+                self._turn(20)
+            left = processes.end_descendants(_DIE_WITHIN)
+        until = time.monotonic() + _LAST_WORDS
+        while any(rank.pipes for rank in self.ranks) and time.monotonic() < until:
+            self._turn(20)
+        return left
+
+    def _leave(self) -> int:
+        """Sends what is still to be sent and waits for the channel's end."""
+        while self._tethered:
+            self._turn(TICK_MS)
+        return 0
+
+    def _send(self, kind: bytes, fields: dict[str, Any]) -> None:
+        self._send_raw(protocol.frame(kind, protocol.pack(fields)))
+
+    def _send_raw(self, data: bytes) -> None:
+        self._outgoing += data
+        self._flush()
+
+    def _flush(self) -> None:
+        while self._outgoing and self._tethered:
+            try:
+                sent = os.write(self.channel_out, self._outgoing[:_CHUNK])
+            except BlockingIOError:
+                return
+            except OSError:
+                self._tethered = False
+                self.stop(self._grace)
+                return
+            del self._outgoing[:sent]
+        if not self._tethered:
+            self._outgoing.clear()

@@ -1,0 +1,95 @@
+"""Before the first rank: which runners are ready, which nodes are unfit, and what is known only then."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from launch.remote import names, tasks, verdict
+from launch.remote.records import LAUNCHER, StreamWriter, last_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from launch.remote.verdict import Outcome
+
+__all__ = ["Muster"]
+
+_FOLD_WITHIN = 12.0
+"""Seconds after the first unfit node in which others may join it in the one error: an ssh client gives up
+on a silent node after 10 s."""
+
+
+class Muster:
+    """Counts the runners of a plan in; no rank starts before the last one is ready."""
+
+    def __init__(self, plan: dict[str, Any]) -> None:
+        self.went: float | None = None
+        """When the ranks were told to start, by the monotonic clock."""
+        self._plan = plan
+        self._nodes = plan["nodes"]
+        self._ready: set[int] = set()
+        self._ports: dict[int, int] = {}
+        self._unfit: dict[int, list[str]] = {}
+        self._first_unfit = 0.0
+
+    def ready(self, ranks: list[int], ports: list[int]) -> None:
+        """A runner of these ranks is ready; ``ports`` are theirs, in order."""
+        self._ready.update(ranks)
+        self._ports.update({ranks[place]: port for place, port in enumerate(ports)})
+
+    def unfit(self, index: int, reasons: Iterable[str]) -> None:
+        """A node cannot take part, or does not answer."""
+        if not self._unfit:
+            self._first_unfit = time.monotonic()
+        known = self._unfit.setdefault(index, [])
+        known += [reason for reason in reasons if reason not in known]
+
+    @property
+    def is_known(self) -> bool:
+        """Whether any node is known to be unfit."""
+        return bool(self._unfit)
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether every rank's runner is ready, and all may start."""
+        return not (self._unfit or self.pending)
+
+    @property
+    def is_hopeless(self) -> bool:
+        """Whether a node is unfit, and all others have answered or had their time to."""
+        if not self._unfit:
+            return False
+        return not self.pending or time.monotonic() - self._first_unfit > _FOLD_WITHIN
+
+    @property
+    def pending(self) -> list[int]:
+        """Nodes that have neither said that they are ready nor that they are not."""
+        return [
+            index
+            for index, node in enumerate(self._nodes)
+            if index not in self._unfit and not all(given["rank"] in self._ready for given in node["ranks"])
+        ]
+
+    def late(self, ranks: list[int]) -> dict[str, Any]:
+        """The GO for a runner of these ranks: their TF_CONFIG, now that every node has told its ports."""
+        configs = tasks.tf_configs(
+            (given["rank"], given["task"], f"{node['private_ip']}:{self._ports[given['rank']]}")
+            for node in self._nodes
+            for given in node["ranks"]
+            if given["task"]
+        )
+        return {
+            "env": {},
+            "ranks": {str(rank): {"TF_CONFIG": configs[rank]} for rank in ranks if rank in configs},
+        }
+
+    def outcome(self, stream: StreamWriter) -> Outcome:
+        """Every unfit node in one reason, those with the same reason folded."""
+        by_reason: dict[str, list[str]] = {}
+        for index, reasons in sorted(self._unfit.items()):
+            by_reason.setdefault("; ".join(reasons), []).append(self._nodes[index]["name"])
+        told = [f"{names.fold(where)}: {reason}" for reason, where in by_reason.items()]
+        first = min(self._unfit)
+        words = last_lines(stream.tails.get((LAUNCHER, first), b""))
+        return verdict.not_started(self._nodes[first]["name"], "; ".join(told), words)

@@ -1,0 +1,39 @@
+"""Ending what a job may have left on its nodes, and finding out which of them the head cannot reach."""
+
+from __future__ import annotations
+
+import subprocess
+import time
+from typing import TYPE_CHECKING, Any
+
+from launch.remote import launchers
+from launch.remote.records import last_lines
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = ["sweep"]
+
+_LIMIT_S = 12.0
+"""Seconds for all nodes together: an ssh client gives up on a silent one after 10."""
+_NOT_REACHED = 255
+"""ssh's exit status when it could not reach the other side."""
+
+
+def sweep(plan: dict[str, Any], indexes: Iterable[int]) -> dict[int, str]:
+    """Ends the job's processes on these nodes, all at once; gives those not reached, with ssh's words."""
+    running = {index: launchers.sweep(plan, index) for index in indexes}
+    until = time.monotonic() + _LIMIT_S
+    unreached = {}
+    for index, process in running.items():
+        try:
+            _, said = process.communicate(timeout=max(0.1, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            unreached[index] = "does not answer ssh"
+            continue
+        if process.returncode == _NOT_REACHED:
+            words = last_lines(said, 1)
+            unreached[index] = words[0] if words else "ssh does not reach it"
+    return unreached
