@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import filecmp
+import shutil
 import tempfile
+import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path, PurePosixPath
 
@@ -18,7 +20,7 @@ class Files:
 
     def __init__(self, fab: Fab, job: str) -> None:
         self._fab, self._job = fab, job
-        self._folder: tempfile.TemporaryDirectory[str] | None = None
+        self._folder: Path | None = None
         self._final = False
 
     def table(self, nodes: Sequence[str], ranks: int, *, final: bool) -> Mapping[str, Path]:
@@ -27,10 +29,13 @@ class Files:
         Raises ExperimentExecutionException naming the nodes whose files cannot be had.
         """
         if self._folder is None or not self._final:
-            folder = tempfile.TemporaryDirectory(prefix="ranklift-")
-            self._fab.json("collect", self._job, "--into", folder.name)
-            self._folder, self._final = folder, final
-        return dict(sorted(_named(Path(self._folder.name) / self._job, nodes, ranks).items()))
+            if self._folder is None:
+                self._folder = Path(tempfile.mkdtemp(prefix="ranklift-"))
+                weakref.finalize(self, shutil.rmtree, self._folder, ignore_errors=True)
+            shutil.rmtree(self._folder / self._job, ignore_errors=True)
+            self._fab.json("collect", self._job, "--into", str(self._folder))
+            self._final = final
+        return dict(sorted(_named(self._folder / self._job, nodes, ranks).items()))
 
 
 def _named(folder: Path, nodes: Sequence[str], ranks: int) -> dict[str, Path]:
