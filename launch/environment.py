@@ -27,10 +27,10 @@ EXPANDED = (
     "RANK",
     "RANKLIFT_JOB_ID",
     "RANKLIFT_OUTPUT_DIR",
-    "TF_CONFIG",
     "WORLD_SIZE",
 )
-"""What arguments may name (guide G7). Any other ``$`` in them is the user's and stays."""
+"""What arguments may name (guide G7). Any other ``$`` in them is the user's and stays. Not TF_CONFIG: its quotes
+would end those of ``sh -c`` lines."""
 
 
 def job_environment(job: str, nodes: Sequence[JobNode], port: int, world_size: int) -> dict[str, str]:

@@ -217,9 +217,10 @@ class Attempt:
             self._stop()
 
     def _name_the_unfit(self) -> None:
-        """No rank was started: says which nodes are why, those that mpirun did not reach among them."""
+        """No rank was started: says which nodes are why; of those that it lacks, mpirun knows no more."""
         if self._mpirun is not None and not self._muster.is_known:
-            for index, words in sweep(self.plan, self._muster.pending).items():
+            reasons = sweep(self.plan, self._muster.pending) or self._mpirun.unfit()
+            for index, words in reasons.items():
                 self._muster.unfit(index, [words])
         if not self._muster.is_known:
             limit = self.plan["start_limit_s"]

@@ -102,7 +102,7 @@ class TestTheSetupLine:
         spec = shell("cat setup.txt", kind, setup=setup, processes_per_node=None, env={"MINE": "a b"})
         state, events = nodes.run(spec)
         assert state.state == "SUCCEEDED"
-        told = {rank: text for rank, text in lines(events)}
+        told = dict(lines(events))
         assert told == {rank: f"{node} none a b 127.0.0.1 none" for rank, node in enumerate([0, 0, 1, 2, 2])}
 
     @KINDS
