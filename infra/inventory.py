@@ -211,7 +211,7 @@ def load(folder: Path) -> Inventory:
         return Inventory(nodes=nodes, **data)
     except FileNotFoundError:
         raise InputError(
-            "stack", folder.name, "no inventory is saved for it", "run `fab up`, or `fab status` if it is up"
+            "stack", folder.name, "no inventory is saved for it", "run `fab status` if it is up"
         ) from None
     except (ValueError, KeyError, TypeError) as error:
         raise InputError(

@@ -3,7 +3,8 @@
 The plan is a manifest: every file with its content's SHA-256, its size and whether it is executable, and
 every symbolic link with its target. Times, owners and other mode bits are not part of it, so equal trees
 have equal ids wherever they were checked out. Folders without files are left out, as git leaves them out.
-Links are kept as links, whatever they point to: ``data -> /mnt/data`` means the node's ``/mnt/data``.
+Links in code are kept as links, whatever they point to: ``data -> /mnt/data`` means the node's ``/mnt/data``.
+Data is taken whole: no ignore file is asked, and links are followed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path
 from launch.errors import InputError
 from launch.ignore import Rules, read_rules
 
-__all__ = ["Entry", "Snapshot", "plan_snapshot"]
+__all__ = ["EMPTY", "Entry", "Snapshot", "plan_data", "plan_snapshot"]
 
 _SETTLED_NS = 100_000_000
 """A file changed so shortly before it was read may change again within one tick of its clock."""
@@ -82,11 +83,11 @@ def plan_snapshot(root: Path, cache: Path | None = None) -> Snapshot:
     Raises :class:`~launch.errors.InputError` when there is nothing to push, or when an entry can be neither
     read nor represented (sockets, pipes, devices).
     """
-    root = Path(os.path.abspath(root))  # noqa: PTH100  (a root that is a link stays what the user named)
+    root = _absolute(root)
     if not root.is_dir():
         raise InputError("source", str(root), "no such folder", "give the folder that holds the code")
     remembered = _Hashes(cache, root)
-    entries = sorted(_walk(root, remembered), key=lambda entry: os.fsencode(entry.path))
+    entries = list(_walk(root, remembered))
     if not entries:
         raise InputError(
             "source",
@@ -95,6 +96,36 @@ def plan_snapshot(root: Path, cache: Path | None = None) -> Snapshot:
             "choose another folder, or look at its .gitignore and .ranklift-ignore",
         )
     remembered.save()
+    return _snapshot(root, entries)
+
+
+def plan_data(path: Path, cache: Path | None = None) -> Snapshot:
+    """A file, or a folder with all that is in it: what an ignore file names belongs to it, and what its
+    links lead to. A file lies in the snapshot under its own name.
+
+    ``cache`` is as for :func:`plan_snapshot`. Raises :class:`~launch.errors.InputError` when there is
+    nothing, or something that can be neither read nor represented.
+    """
+    path = _absolute(path)
+    root = path if path.is_dir() else path.parent
+    remembered = _Hashes(cache, root)
+    try:
+        files = _files(root) if path.is_dir() else iter([(path.name, path.stat())])
+        entries = [_file(root, name, status, remembered) for name, status in files]
+    except OSError as error:
+        raise _unreadable(os.path.relpath(error.filename or path, root), error) from error
+    if not entries:
+        raise InputError("source", str(path), "there is no file in it", "choose another folder")
+    remembered.save()
+    return _snapshot(root, entries)
+
+
+def _absolute(path: Path) -> Path:
+    return Path(os.path.abspath(path))  # noqa: PTH100  (a root that is a link stays what the user named)
+
+
+def _snapshot(root: Path, found: list[Entry]) -> Snapshot:
+    entries = sorted(found, key=lambda entry: os.fsencode(entry.path))
     manifest = json.dumps(
         [
             ["f", entry.path, entry.sha256, entry.size, int(entry.executable)]
@@ -105,6 +136,10 @@ def plan_snapshot(root: Path, cache: Path | None = None) -> Snapshot:
         separators=(",", ":"),
     ).encode()
     return Snapshot(root, hashlib.sha256(manifest).hexdigest()[:16], tuple(entries), manifest)
+
+
+EMPTY = _snapshot(Path(os.devnull), [])
+"""No file at all: the working folder of a job without code."""
 
 
 def _walk(root: Path, hashes: _Hashes) -> Iterator[Entry]:
@@ -129,6 +164,33 @@ def _walk(root: Path, hashes: _Hashes) -> Iterator[Entry]:
                 yield _entry(path, child, hashes)
             except OSError as error:
                 raise _unreadable(path, error) from error
+
+
+def _files(root: Path) -> Iterator[tuple[str, os.stat_result]]:
+    """All files below ``root``, links followed; raises InputError for links that lead in circles."""
+    top = root.stat()
+    pending: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset({(top.st_dev, top.st_ino)}))]
+    while pending:
+        folder, above = pending.pop()
+        with os.scandir(root / folder) as found:
+            children = list(found)
+        for child in children:
+            path = f"{folder}/{child.name}" if folder else child.name
+            status = os.stat(child.path)  # noqa: PTH116  (a Path for each of many files costs more)
+            if not stat.S_ISDIR(status.st_mode):
+                yield path, status
+                continue
+            here = (status.st_dev, status.st_ino)
+            if here in above:
+                raise InputError("source", path, "a link that leads back to its own folder", "remove it")
+            pending.append((path, above | {here}))
+
+
+def _file(root: Path, path: str, status: os.stat_result, hashes: _Hashes) -> Entry:
+    if not stat.S_ISREG(status.st_mode):
+        raise InputError("source", path, "neither a file nor a folder", "remove it")
+    sha256, size = hashes.of(path, str(root / path), status)
+    return Entry(path, sha256, size, bool(status.st_mode & stat.S_IXUSR))
 
 
 def _entry(path: str, child: os.DirEntry[str], hashes: _Hashes) -> Entry:

@@ -10,7 +10,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory, Node
-from launch.errors import HostKeyChanged, ManyNodesError, NodeUnreachable
+from launch.errors import HostKeyChanged, InputError, ManyNodesError, NodeUnreachable
 from playbooks import render
 from playbooks.command import command, open_from, seconds
 from playbooks.fanout import fan_out
@@ -138,6 +138,14 @@ def up(context: Context, stack: str | None = None, timeout: str = "10m", dry_run
     """
     limit = seconds("--timeout", timeout)
     chosen = open_from(context, stack)
+    if not chosen.configuration.exists():
+        # Pulumi would make the stack all the same, and a file for it that holds nothing but a salt.
+        raise InputError(
+            "stack",
+            chosen.name,
+            f"it has no {chosen.configuration.name} in {chosen.project}",
+            "check the name, or write that file first: README.md says what goes into it",
+        )
     arguments = ["up", "--yes", "--stack", chosen.name]
     if dry_run:
         render.result(f"pulumi {' '.join(arguments)}\nfab wait --stack {chosen.name} --timeout {timeout}")

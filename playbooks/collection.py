@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from invoke.collection import Collection
 
-from playbooks import cluster, jobs, launching, nodes, rehearsal
+from playbooks import cluster, jobfiles, jobs, launching, nodes, rehearsal
+from playbooks.parsing import improve_command_line
 
 __all__ = ["make_collection"]
 
@@ -18,6 +19,9 @@ def make_collection() -> Collection:
         ns.add_task(task)
     for task in (jobs.jobs, jobs.logs, jobs.cancel, jobs.collect):
         ns.add_task(task)
-    ns.add_collection(Collection("launch", launching.mpi, launching.torch))
+    launch = Collection("launch", launching.mpi, launching.torch, launching.tensorflow)
+    launch.add_task(jobfiles.launch_file, default=True)
+    ns.add_collection(launch)
     ns.add_collection(Collection.from_module(rehearsal, name="rehearsal"))
+    improve_command_line()
     return ns

@@ -36,16 +36,20 @@ HELP = {
 
 
 def command(
-    name: str, *, example: str, help: dict[str, str] | None = None, **options: Any
+    name: str, *, example: str, help: dict[str, str] | None = None, called: str | None = None, **options: Any
 ) -> Callable[[Callable[..., None]], Task[Any]]:
-    """Makes a function a task that shows ``example`` in its help and ends as the module says."""
+    """Makes a function a task that shows ``example`` in its help and ends as the module says.
+
+    ``called`` is what users type when that is not the task's name: its collection's, when the task is the
+    default there.
+    """
 
     def decorate(function: Callable[..., None]) -> Task[Any]:
         @functools.wraps(function)
         def body(context: Context, *arguments: Any, **keywords: Any) -> None:
             try:
                 for given in options.get("positional", ()):
-                    _refuse_option(name, given, str(keywords.get(given, "")))
+                    _refuse_option((name, called or name), given, str(keywords.get(given, "")))
                 function(context, *arguments, **keywords)
             except InputError as error:
                 raise _ended(error, 2) from None
@@ -71,15 +75,15 @@ def command(
     return decorate
 
 
-def _refuse_option(task: str, argument: str, value: str) -> None:
+def _refuse_option(names: tuple[str, str], argument: str, value: str) -> None:
     """Invoke takes whatever stands where an argument is due, ``--help`` and misspelt options included."""
     if value in ("--help", "-h"):
         from fabric.main import program
 
-        called = next(n for n, word in enumerate(sys.argv) if n and word.rpartition(".")[2] == task)
+        called = next(n for n, word in enumerate(sys.argv) if n and word.rpartition(".")[2] in names)
         program.run([*sys.argv[:called], "--help", sys.argv[called]])
     if value.startswith("-"):
-        remedy = f"give {argument} first, and see `fab {task} --help`"
+        remedy = f"give {argument} first, and see `fab {names[1]} --help`"
         raise InputError(argument, value, "looks like an option, and the task has none of that name", remedy)
 
 

@@ -53,12 +53,34 @@ class Stack:
 
         Raises :class:`~launch.errors.InputError` when none are saved.
         """
+        if not (self.folder / inventory.INVENTORY_FILE).exists():
+            raise InputError("stack", self.name, "no inventory is saved for it", self._remedy())
         return inventory.load(self.folder)
 
     @property
+    def configuration(self) -> Path:
+        """The file that says what the stack is to be."""
+        return self.project / f"Pulumi.{self.name.rpartition('/')[2]}.yaml"
+
+    def _remedy(self) -> str:
+        """What to do about a stack that nothing is known of: a misspelt name is likelier than a new stack."""
+        if self.configuration.exists():
+            return f"run `fab up --stack {self.name}`, or `fab status --stack {self.name}` if it is up"
+        saved = sorted(
+            path.parent.name for path in self.project.glob(f".ranklift/*/{inventory.INVENTORY_FILE}")
+        )
+        known = f"known here: {', '.join(saved)}; " if saved else ""
+        return f"{known}see `pulumi stack ls`"
+
+    @property
     def hashes(self) -> Path:
-        """Where a push remembers what it has hashed."""
+        """Where a push of code remembers what it has hashed."""
         return self.folder / "hashes.json"
+
+    def hashes_of(self, data: Path) -> Path:
+        """The same for one job's input, which may be large and stays as it is for long."""
+        digest = hashlib.sha256(os.fsencode(data.absolute())).hexdigest()[:12]
+        return self.folder / f"hashes-{digest}.json"
 
     @property
     def jobs(self) -> Path:
@@ -68,7 +90,8 @@ class Stack:
     def forget(self) -> None:
         """Removes all that is kept of the stack here, keys included; what others put beside it stays."""
         shutil.rmtree(self.jobs, ignore_errors=True)
-        self.hashes.unlink(missing_ok=True)
+        for remembered in self.folder.glob("hashes*.json"):
+            remembered.unlink(missing_ok=True)
         inventory.remove(self.folder)
 
     def exists(self) -> bool:
@@ -88,8 +111,7 @@ class Stack:
             answer = _ask(arguments, self.project, self.environment)
         except PulumiError as error:
             if "no stack named" in str(error):
-                remedy = "run `fab up`, or see `pulumi stack ls`"
-                raise InputError("stack", self.name, "Pulumi has none of that name", remedy) from None
+                raise InputError("stack", self.name, "Pulumi has none of that name", self._remedy()) from None
             raise
         return inventory.StackOutputs.from_json(json.loads(answer))
 

@@ -34,6 +34,7 @@ def workplace(server: SshServer, tmp_path_factory: pytest.TempPathFactory) -> Pa
     project, own = top / "ranklift", top / "own"
     project.mkdir()
     (project / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
+    (project / "Pulumi.dev.yaml").write_text("config: {}\n")
     good = dict.fromkeys((0, 1, 3), server.port)
     save_stack(project / ".ranklift" / "dev", {**good, 4: free_port()}, server.host_key, server.user_key)
     other = make_key(top / "other")
@@ -62,15 +63,17 @@ def fab(
 
 def test_the_issued_names_are_all_there() -> None:
     assert {
-        *("status", "wait", "exec", "ssh", "push", "launch.mpi", "launch.torch", "jobs"),
-        *("logs", "cancel", "collect", "up", "down"),
+        *("status", "wait", "exec", "ssh", "push", "jobs", "logs", "cancel", "collect", "up", "down"),
+        *("launch.file", "launch.mpi", "launch.torch", "launch.tensorflow"),
     } <= set(ns.task_names)
 
 
 @pytest.mark.parametrize("task", TASKS)
 def test_help_shows_an_example_of_this_task_and_explains_every_option(task: str) -> None:
     made = ns[task]
-    assert f"Example:\n    fab {task}" in (made.__doc__ or "")
+    # A collection's default task is called by the collection's name.
+    called = (*ns.task_names[task], task)
+    assert any(f"Example:\n    fab {name} " in f"{made.__doc__} ".replace("\n\n", " \n") for name in called)
     undocumented = [argument.name for argument in made.get_arguments() if not argument.help]
     assert undocumented == []
 
@@ -140,6 +143,21 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["launch.mpi", "train.py 'x"], "close every quote"),
         (["launch.torch", "train.py", "--torchrun", "--per-node"], "goes not with --torchrun"),
         (["launch.torch", "train.py", "--source", "nix"], "no such folder"),
+        (
+            ["launch.mpi", "train.py", "--mpi", "lam"],
+            "--mpi = 'lam': is no MPI that is known; use one of openmpi",
+        ),
+        (
+            ["launch.torch", "torchrun train.py", "--nproc-per-node", "2"],
+            "goes not with this command: torchrun",
+        ),
+        (["launch.torch", "show.py", "extra"], 'put it in quotes: "show.py extra"'),
+        (["launch.torch", "a.py", "$RANK", "b c", "--nodes", "0"], "put it in quotes: 'a.py $RANK b c'"),
+        (["launch", "job.yml", "extra"], "launch takes one file; see `fab --help launch`"),
+        (["stauts"], "task = 'stauts': there is none of that name; did you mean status?"),
+        (["status", "--jsn"], "option = '--jsn': status has none of that name; did you mean --json?"),
+        (["logs"], "did not receive required positional arguments: 'job'"),
+        (["up", "--stack", "dve"], "stack = 'dve': it has no Pulumi.dve.yaml in "),
         (["logs", "../../etc"], "is no job's id"),
         (["logs", "t-1", "--rank", "all"], "--rank = 'all': is no rank"),
         (["push", "--nodes", "8"], "has no instance 8"),
@@ -183,8 +201,9 @@ def test_a_dry_run_opens_no_socket_and_calls_nobody(workplace: Path) -> None:
     for words, expected in (
         (["exec", "uname -a", "--nodes", "0,3"], "on node[000000,000003]: uname -a"),
         (["push"], "2 files"),
-        (["launch.mpi", "train.py", "--nproc-per-node", "2"], "processes 8: 0-1 on node000000"),
+        (["launch.mpi", "train.py", "--nproc-per-node", "2"], "processes  8: 0-1 on node000000"),
         (["launch.torch", "train.py", "--torchrun"], "torchrun --nnodes 4"),
+        (["launch.tensorflow", "train.py"], '"task": {"type": "worker", "index": 3}'),
         (["up"], "pulumi up --yes --stack dev"),
         (["down"], "pulumi destroy --yes --stack dev"),
     ):
@@ -252,6 +271,22 @@ def test_ctrl_c_ends_with_130_and_no_traceback(workplace: Path, tmp_path: Path) 
     assert (running.returncode, stderr) == (130, "interrupted\n")
 
 
+def test_help_says_what_a_repeated_option_takes(workplace: Path) -> None:
+    told = fab(workplace, "launch.torch", "--help").stdout
+    assert "  --env=NAME=VALUE  " in told
+    assert "  --name=STRING  " in told
+    assert "  --set=KEY=VALUE  " in fab(workplace, "--help", "launch").stdout
+
+
+def test_a_misspelt_stack_is_not_made_and_a_new_one_is_built_on_demand(workplace: Path) -> None:
+    told = fab(workplace, "exec", "id", "--stack", "dve")
+    assert "known here: changed, dev; see `pulumi stack ls`" in told.stderr
+    assert "fab up" not in told.stderr
+    (workplace.parent / "ranklift" / "Pulumi.planned.yaml").write_text("config: {}\n")
+    told = fab(workplace, "exec", "id", "--stack", "planned")
+    assert "run `fab up --stack planned`, or" in told.stderr
+
+
 def test_down_without_a_stack_is_done_and_cleans_up(workplace: Path, tmp_path: Path) -> None:
     project = workplace.parent / "ranklift"
     save_stack(project / ".ranklift" / "gone", {}, make_key(tmp_path / "host"), make_key(tmp_path / "user"))
@@ -274,6 +309,7 @@ def test_up_makes_the_stack_first_and_passes_pulumis_failure_on(workplace: Path,
         'case "$1 $2" in "stack ls") echo "[]";; "up --yes") exit 7;; esac\n'
     )
     program.chmod(0o755)
+    (workplace.parent / "ranklift" / "Pulumi.new.yaml").write_text("config: {}\n")
     told = fab(workplace, "up", "--stack", "new", env={"PATH": f"{program.parent}:{os.environ['PATH']}"})
     assert told.returncode == 7
     assert Path(f"{program}.calls").read_text().splitlines() == [
@@ -293,6 +329,7 @@ def test_ctrl_c_waits_for_pulumi_and_says_how_to_go_on(workplace: Path, tmp_path
         'touch "$0.begun"; while :; do sleep 0.1; done\n'
     )
     program.chmod(0o755)
+    (workplace.parent / "ranklift" / "Pulumi.new.yaml").write_text("config: {}\n")
     with subprocess.Popen(
         [FAB, "up", "--stack", "new"],
         cwd=workplace,

@@ -1,0 +1,161 @@
+"""From a job file's text to what it says: keys, types and paths checked, every mistake with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from launch.errors import InputError
+from launch.jobfile import values
+from launch.jobfile.bindings import check
+from launch.jobfile.marks import Place, compose
+from launch.jobfile.model import JobFile, JobFileError, Own
+from launch.jobfile.reader import Reader
+from launch.jobfile.sections import SCHEME, read_distribution, read_input, read_output, read_own
+
+__all__ = ["read"]
+
+_USED = (
+    *("type", "command", "code", "name", "display_name", "experiment_name", "description", "tags"),
+    *("inputs", "outputs", "environment_variables", "distribution", "resources", "limits", "ranklift"),
+)
+_TEXTS = ("$schema", "compute", "parent_job_name", "id", "status", "schema_ignored")
+_BLOCKS = (
+    "services",
+    "identity",
+    "queue_settings",
+    "properties",
+    "creation_context",
+    "log_files",
+    "parameters",
+)
+_UNUSED = (*_TEXTS, *_BLOCKS, "environment")
+_RESOURCES_UNUSED = ("instance_type", "locations", "max_instance_count", "docker_args", "properties")
+
+
+def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
+    """The job file at ``path``; ``overrides`` set single values over it (``inputs.lr``, ``0.1``).
+
+    Raises :class:`~launch.errors.InputError` naming file, line, key, value and remedy, or
+    :class:`~launch.jobfile.model.JobFileError` with all of them when there are several.
+    """
+    root = compose(path, overrides)
+    reader = Reader()
+    top = reader.block(root, _USED, _UNUSED)
+    for key in _UNUSED:
+        with reader.collecting():
+            _check_unused(root, key)
+    reader.get(top, "type", _command_type, None)
+    command = _command(reader, root, top)
+    inputs = {
+        key: value
+        for key, place in reader.named(top.get("inputs"), "an input").items()
+        if (value := read_input(reader, place, path.parent)) is not None
+    }
+    outputs = {
+        key: read_output(reader, place)
+        for key, place in reader.named(top.get("outputs"), "an output").items()
+    }
+    env = {
+        key: reader.get({key: place}, key, values.written, "")
+        for key, place in reader.named(top.get("environment_variables"), "a variable").items()
+    }
+    distribution = read_distribution(reader, top["distribution"]) if "distribution" in top else None
+    resources = (
+        reader.block(top["resources"], ("instance_count", "shm_size"), _RESOURCES_UNUSED)
+        if ("resources" in top)
+        else {}
+    )
+    limits = reader.block(top["limits"], ("timeout",)) if "limits" in top else {}
+    job = JobFile(
+        path=path,
+        command=command,
+        code=reader.get(top, "code", lambda place: _code(place, path.parent), None),
+        name=reader.get(top, "name", values.text, None),
+        display_name=reader.get(top, "display_name", values.text, ""),
+        experiment=reader.get(top, "experiment_name", values.text, ""),
+        description=reader.get(top, "description", values.text, ""),
+        tags=_tags(reader, top.get("tags")),
+        inputs=inputs,
+        outputs=outputs,
+        env=env,
+        distribution=distribution,
+        instance_count=reader.get(resources, "instance_count", _instances, None),
+        shm_bytes=reader.get(resources, "shm_size", values.byte_size, None),
+        timeout_s=reader.get(limits, "timeout", _seconds, None),
+        own=read_own(reader, top["ranklift"]) if "ranklift" in top else Own(),
+        unused=tuple(reader.unused),
+        places=reader.places,
+    )
+    with reader.collecting():
+        check(job)
+    if reader.errors:
+        raise reader.errors[0] if len(reader.errors) == 1 else JobFileError(reader.errors)
+    return job
+
+
+def _check_unused(root: Place, key: str) -> None:
+    """What means nothing here may still be mistyped."""
+    if not root.is_mapping or (place := root.entries().get(key)) is None:
+        return
+    if key in _BLOCKS:
+        place.entries()
+    elif key in _TEXTS or not place.is_mapping:
+        values.text(place)
+
+
+def _command_type(place: Place) -> None:
+    kind = values.text(place)
+    if kind != "command":
+        raise place.wrong("is no kind of job that runs here", "launch the file of a command job")
+
+
+def _command(reader: Reader, root: Place, top: Mapping[str, Place]) -> str:
+    if "command" not in top:
+        if root.is_mapping and not any(error.key.endswith(": command") for error in reader.errors):
+            reader.errors.append(
+                InputError(
+                    root.where, None, "the job has no command", "add one, e.g. command: python train.py"
+                )
+            )
+        return ""
+    command = reader.get(top, "command", values.text, "-")
+    if not command.strip():
+        reader.errors.append(top["command"].wrong("is empty", "give the line to run, e.g. python train.py"))
+    if "\0" in command:
+        reader.errors.append(top["command"].wrong("holds a NUL byte", "remove it"))
+    return command
+
+
+def _code(place: Place, folder: Path) -> Path:
+    value = values.text(place)
+    match = SCHEME.match(value)
+    if match or value.startswith("git+"):
+        raise place.wrong(
+            "is not on this machine", "check it out and give that folder, relative to the job file"
+        )
+    found = folder / Path(value).expanduser()
+    if not found.exists():
+        problem = f"there is no {found.absolute()}"
+        raise place.wrong(problem, "give a folder, relative to the job file")
+    return found
+
+
+def _instances(place: Place) -> int:
+    return values.whole(place, "say on how many nodes the job is to run")
+
+
+def _seconds(place: Place) -> float:
+    return float(values.whole(place, "give whole seconds, e.g. 3600"))
+
+
+def _tags(reader: Reader, place: Place | None) -> dict[str, str]:
+    if place is None:
+        return {}
+    entries: dict[str, Place] = {}
+    with reader.collecting():
+        entries = place.entries()
+    return {
+        key: "" if tag.is_null else reader.get({key: tag}, key, values.text, "")
+        for key, tag in entries.items()
+    }

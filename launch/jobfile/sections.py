@@ -1,0 +1,179 @@
+"""The parts of a job file that have parts themselves: inputs, outputs, distribution, the own block."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import get_args
+
+from launch.errors import InputError
+from launch.jobfile import values
+from launch.jobfile.marks import Place
+from launch.jobfile.model import Data, Distribution, Own
+from launch.jobfile.reader import Reader
+from launch.spec import Flavour, OutputType
+
+__all__ = ["SCHEME", "read_distribution", "read_input", "read_output", "read_own"]
+
+SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!\\)")
+"""The beginning of an address; a drive letter is none."""
+
+_DISTRIBUTION = {
+    "mpi": ("process_count_per_instance",),
+    "pytorch": ("process_count_per_instance",),
+    "tensorflow": ("worker_count", "parameter_server_count"),
+}
+_ASSETS = get_args(OutputType)
+_INPUT_MODES = ("ro_mount", "download", "direct", "eval_mount", "eval_download")
+_OUTPUT_MODES = ("mount", "rw_mount", "upload", "direct")
+_STAGE = (
+    "bring the data to the nodes first and give its path there as file:///path, "
+    "or give a folder of this machine"
+)
+
+
+def read_input(reader: Reader, place: Place, folder: Path) -> str | Data | None:
+    """An input: the text of a plain value, or a file or folder; None for one that is wrong."""
+    if not place.is_mapping:
+        if place.is_list:
+            reader.errors.append(place.wrong("is a list", "give one value, or a type and a path"))
+            return None
+        return reader.get({"": place}, "", values.literal, "")
+    keys = place.entries() if _readable(reader, place) else {}
+    if "value" in keys and "path" not in keys:
+        found = reader.block(place, ("value",))
+        return reader.get(found, "value", values.literal, "")
+    hints = {
+        "path_on_compute": f"its place on the nodes is chosen here: use ${{{{{place.key}}}}} in the command",
+        "default": "give the value itself, as in lr: 0.1",
+    }
+    found = reader.block(place, ("type", "path"), ("mode", "datastore"), hints)
+    with reader.collecting():
+        if "mode" in keys:
+            values.one_of(keys["mode"], _INPUT_MODES)
+        kind = values.one_of(found["type"], _ASSETS) if "type" in found else "uri_folder"
+        if "path" not in found:
+            raise place.wrong("has no path", "add path:, or give a plain value in place of the mapping")
+        return _data(found["path"], kind, folder)
+    return None
+
+
+def _readable(reader: Reader, place: Place) -> bool:
+    try:
+        place.entries()
+    except InputError as error:
+        reader.errors.append(error)
+        return False
+    return True
+
+
+def _data(place: Place, kind: str, folder: Path) -> Data:
+    value = values.text(place)
+    if value.startswith("file:"):
+        path = value.removeprefix("file:")
+        path = path.removeprefix("//") if path.startswith("//") else path
+        if not path.startswith("/"):
+            raise place.wrong("is no absolute path on the nodes", "write three slashes: file:///data/images")
+        return Data(kind, None, path)
+    if match := SCHEME.match(value):
+        raise place.wrong(f"data behind {match[1]}: is not fetched", _STAGE)
+    if not value:
+        raise place.wrong("is empty", "give a path relative to the job file, or file:///path on the nodes")
+    found = folder / Path(value).expanduser()
+    if not found.exists():
+        raise place.wrong(
+            f"there is no {found.absolute()}",
+            "give a path relative to the job file; one on the nodes begins with file:///",
+        )
+    if kind == "uri_file" and not found.is_file():
+        raise place.wrong("is a folder, not a file", "name the file, or make the type uri_folder")
+    if kind in ("uri_folder", "mltable", "mlflow_model") and not found.is_dir():
+        raise place.wrong("is a file, not a folder", "name the folder, or make the type uri_file")
+    return Data(kind, found, None)
+
+
+def read_output(reader: Reader, place: Place) -> str:
+    """An output's type."""
+    if place.is_null:
+        return "uri_folder"
+    found = reader.block(place, ("type",), ("mode", "path", "name", "version"))
+    with reader.collecting():
+        if place.is_mapping and "mode" in (keys := place.entries()):
+            values.one_of(keys["mode"], _OUTPUT_MODES)
+        if "type" in found:
+            return values.one_of(found["type"], _ASSETS)
+    return "uri_folder"
+
+
+def read_distribution(reader: Reader, place: Place) -> Distribution | None:
+    """The distribution; None for one that is wrong."""
+    kind = None
+    with reader.collecting():
+        keys = place.entries()
+        if "type" not in keys:
+            remedy = "add type: pytorch, mpi or tensorflow"
+            raise place.wrong("has no type", remedy)
+        written = values.text(keys["type"])
+        if written.lower() == "ray":
+            raise keys["type"].wrong("Ray jobs cannot be started here", "use pytorch, mpi or tensorflow")
+        kind = values.one_of(keys["type"], _DISTRIBUTION)
+    if kind is None:
+        return None
+    others = {key for keys in _DISTRIBUTION.values() for key in keys} - set(_DISTRIBUTION[kind])
+    hints = dict.fromkeys(others, f"it is not for {kind}: leave it out")
+    if kind != "tensorflow":
+        count = "process_count_per_instance"
+        hints["process_count"] = f"that was the total over all nodes: give each node's as {count}"
+        hints["node_count"] = "give the number of nodes as resources.instance_count"
+    found = reader.block(place, ("type", *_DISTRIBUTION[kind]), (), hints)
+    processes = reader.get(found, "process_count_per_instance", _processes, None)
+    workers = reader.get(found, "worker_count", _workers, None)
+    servers = reader.get(found, "parameter_server_count", _servers, 0)
+    if servers and "worker_count" not in found:
+        at = found["parameter_server_count"]
+        reader.errors.append(at.wrong("serve nobody without workers", "give a worker_count as well"))
+    if kind == "mpi":
+        return Distribution("mpi", processes)
+    return (
+        Distribution("pytorch", processes)
+        if kind == "pytorch"
+        else Distribution("tensorflow", None, workers, servers)
+    )
+
+
+def _processes(place: Place) -> int:
+    return values.whole(place, "give the number of processes on each node, or leave it out for one")
+
+
+def _workers(place: Place) -> int:
+    return values.whole(place, "give the number of workers in all, or leave it out for one on each node")
+
+
+def _servers(place: Place) -> int:
+    return values.whole(place, "give the number of parameter servers in all", low=0)
+
+
+def read_own(reader: Reader, place: Place) -> Own:
+    """The ``ranklift:`` block."""
+    found = reader.block(place, ("mpi", "mpirun_args", "nodes", "setup", "python", "chief"))
+    flavours = {flavour: flavour for flavour in get_args(Flavour)}
+    return Own(
+        mpi=reader.get(found, "mpi", lambda place: flavours[values.one_of(place, flavours)], None),
+        mpirun_args=reader.get(found, "mpirun_args", _words, ()),
+        nodes=reader.get(found, "nodes", _nodes, None),
+        setup=reader.get(found, "setup", values.text, ""),
+        python=reader.get(found, "python", values.text, None),
+        chief=reader.get(found, "chief", values.flag, False),
+    )
+
+
+def _words(place: Place) -> tuple[str, ...]:
+    if not place.is_list:
+        raise place.wrong("is no list", "write each argument as an item of its own, e.g. [--mca, pml, ob1]")
+    return tuple(values.written(item) for item in place.items())
+
+
+def _nodes(place: Place) -> str:
+    if place.is_list:
+        return ",".join(values.written(item) for item in place.items())
+    return values.written(place)

@@ -1,0 +1,140 @@
+"""From a plan to a job on the cluster: pushes, hands over, shows what the ranks say."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
+
+from invoke.exceptions import Exit
+
+from infra.inventory import Inventory, Node
+from launch.errors import ManyNodesError
+from playbooks import render
+from playbooks.joblog import Shown, end, remember
+from playbooks.nodes import explained
+from playbooks.plantext import plan_text
+from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from launch.host import Host
+    from launch.plan import JobPlan
+    from launch.snapshot import Snapshot
+
+__all__ = ["Handling", "Identity", "Load", "hand_over", "home_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """What is to happen with a job once it is planned."""
+
+    detach: bool
+    json: bool
+    dry_run: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What makes a job's id its own, settled before the plan: paths in a command may hold the id."""
+
+    now: datetime = field(default_factory=datetime.now)
+    token: str = field(default_factory=lambda: secrets.token_hex(2))
+
+    def random(self, _: int) -> str:
+        """For :func:`launch.plan.job_id`."""
+        return self.token
+
+    def of(self, name: str) -> str:
+        """The id of a job of that name."""
+        from launch.plan import job_id
+
+        return job_id(name, self.now, self.random)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What goes to the nodes before the job."""
+
+    code: Snapshot
+    data: Mapping[Path, Snapshot] = field(default_factory=dict)
+
+
+def home_of(user: str) -> str:
+    """Where the nodes' user is at home."""
+    return "/root" if user == "root" else f"/home/{user}"
+
+
+def hand_over(
+    stack: Stack,
+    inventory: Inventory,
+    nodes: Sequence[Node],
+    planned: JobPlan,
+    load: Load,
+    handling: Handling,
+    notices: Sequence[str] = (),
+) -> None:
+    """Ends as the job ends; with ``detach``, once the head has it; with ``dry_run`` the plan is shown."""
+    if handling.dry_run and not handling.json:
+        render.result(plan_text(planned, load.code, load.data, notices))
+        return
+    for notice in notices:
+        render.progress(notice)
+    if handling.dry_run:
+        render.as_json(planned.as_dict())
+        return
+    _run(stack, inventory, nodes, planned, load, handling)
+
+
+def _run(
+    stack: Stack,
+    inventory: Inventory,
+    nodes: Sequence[Node],
+    planned: JobPlan,
+    load: Load,
+    handling: Handling,
+) -> None:
+    from launch.client import submit, submit_and_follow
+    from playbooks.connections import Cluster
+
+    job, head = planned.id, nodes[0]
+    with Cluster(inventory, stack.folder) as cluster:
+        for snapshot in (load.code, *load.data.values()):
+            _push(inventory, snapshot, cluster.host(head), nodes)
+        remember(stack, job, head.name, PurePosixPath(planned.remote).name)
+        if handling.detach:
+            submit(planned, cluster.host(head))
+            if handling.json:
+                render.as_json({"job": job, "head": head.name})
+            else:
+                render.result(job)
+            render.progress(_how_to_go_on(stack, job))
+            return
+        shown = Shown(to_stderr=handling.json)
+        try:
+            state = submit_and_follow(planned, cluster.host(head), shown)
+        except KeyboardInterrupt:
+            render.progress(f"\njob {job} goes on without you\n{_how_to_go_on(stack, job)}")
+            raise Exit(code=130) from None
+    if handling.json:
+        render.as_json(state)
+    end(state)
+
+
+def _push(inventory: Inventory, snapshot: Snapshot, head: Host, nodes: Sequence[Node]) -> None:
+    from launch.push import push
+
+    try:
+        report = push(snapshot, head, nodes)
+    except ManyNodesError as error:
+        raise explained(inventory, ManyNodesError("the push before the job", error.results)) from None
+    if snapshot.entries:
+        sent = render.amount(report.bytes_sent)
+        render.progress(f"snapshot {report.snapshot}: {sent} sent in {report.seconds:.1f} s")
+
+
+def _how_to_go_on(stack: Stack, job: str) -> str:
+    choices = (("follow", f"logs -f {job}"), ("cancel", f"cancel {job}"), ("fetch", f"collect {job}"))
+    return "\n".join(f"  {what}: fab {words} --stack {stack.name}" for what, words in choices)

@@ -1,0 +1,59 @@
+"""Options that every kind of launch takes, as users write them."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+from launch.errors import InputError
+
+__all__ = ["processes_flag", "variables", "words"]
+
+
+def words(key: str, line: str) -> tuple[str, ...]:
+    """A command line as its words, quotes read as a shell reads them; nothing is expanded.
+
+    >>> words("line", "train.py --name 'a b' --rank $LOCAL_RANK")
+    ('train.py', '--name', 'a b', '--rank', '$LOCAL_RANK')
+
+    Raises :class:`~launch.errors.InputError` for quotes that do not close.
+    """
+    try:
+        return tuple(shlex.split(line))
+    except ValueError as error:
+        raise InputError(key, line, str(error).lower(), "close every quote") from None
+
+
+def variables(pairs: Sequence[str]) -> Mapping[str, str]:
+    """``NAME=VALUE`` pairs as a mapping; values may hold anything.
+
+    >>> variables(["A=1", "B=x=y z"])
+    {'A': '1', 'B': 'x=y z'}
+
+    Raises :class:`~launch.errors.InputError` for a pair without ``=`` or a name given twice.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise InputError("--env", pair, "is no NAME=VALUE", "write it like --env LR=0.1")
+        if name in found:
+            raise InputError("--env", pair, f"sets {name} a second time", "give each name once")
+        found[name] = value
+    return found
+
+
+def processes_flag(text: str) -> int | Literal["auto"]:
+    """What ``--nproc-per-node`` says: a number, or ``auto`` for one process per slot.
+
+    >>> processes_flag("8"), processes_flag("auto")
+    (8, 'auto')
+
+    Raises :class:`~launch.errors.InputError` for anything else.
+    """
+    if text == "auto":
+        return "auto"
+    if not text.isdecimal() or int(text) < 1:
+        raise InputError("--nproc-per-node", text, "is no number of processes", "give 1 or more, or auto")
+    return int(text)

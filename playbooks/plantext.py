@@ -1,0 +1,128 @@
+"""A job's plan for people: all that will be run, on which nodes and with which variables."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from launch.nodeset import fold
+from playbooks import render
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from launch.plan import JobPlan
+    from launch.snapshot import Snapshot
+
+__all__ = ["plan_text"]
+
+_BYTES_PER_MIB = 1 << 20
+
+
+def plan_text(
+    planned: JobPlan,
+    snapshot: Snapshot,
+    data: Mapping[Path, Snapshot] | None = None,
+    notices: Sequence[str] = (),
+) -> str:
+    """Everything that ``launch`` would do, one fact a line; ``--json`` has the same for programs.
+
+    ``data`` are the snapshots of the job's inputs by the path they come from. MASTER_PORT, TensorFlow's
+    ports and the MPI are settled on the head in the job's turn: what stands here holds if the first port
+    is free, and shows the command line of every MPI the head may have.
+    """
+    lines = [
+        *_facts(planned, snapshot, data or {}),
+        *(f"note       {notice}" for notice in notices),
+        "",
+        "hostfile",
+        *(f"  {line}" for line in planned.hostfile.splitlines()),
+        *_environment(planned),
+    ]
+    return "\n".join(lines)
+
+
+def _facts(planned: JobPlan, snapshot: Snapshot, data: Mapping[Path, Snapshot]) -> list[str]:
+    spec = planned.spec
+    nodes = [node.node.name for node in planned.nodes]
+    facts = [
+        ("job", planned.id),
+        ("kind", spec.kind + (", run once on each node" if spec.per_node else "")),
+        ("snapshot", f"{snapshot.id}: {_amount(snapshot)}"),
+    ]
+    if snapshot.entries:
+        facts.append(("from", str(snapshot.root)))
+    facts += [("data", f"{path}: snapshot {found.id}, {_amount(found)}") for path, found in data.items()]
+    facts += [
+        ("head", f"{planned.head.name} ({planned.head.private_ip})"),
+        ("nodes", fold(nodes)),
+        ("processes", f"{planned.world_size}: {_ranks_text(planned)}"),
+        ("in", _at_home(planned.cwd, planned)),
+    ]
+    if spec.python != "python3":
+        facts.append(("python", spec.python))
+    if spec.setup:
+        facts.append(("setup", spec.setup))
+    if spec.requires:
+        facts.append(("needs", ", ".join(spec.requires)))
+    if spec.shm_bytes:
+        facts.append(("memory", f"at least {spec.shm_bytes / _BYTES_PER_MIB:.0f} MiB that processes share"))
+    if spec.timeout_s:
+        facts.append(("limit", f"{spec.timeout_s:g} s"))
+    outputs = f"{spec.home}/.ranklift/jobs/{planned.id}/outputs"
+    facts += [("output", f"{name} ({kind}): {outputs}/{name}") for name, kind in spec.outputs.items()]
+    facts.append(("command", shlex.join(planned.argv)))
+    facts += [(name, shlex.join(line.words)) for name, line in planned.mpirun.items()]
+    return [f"{what:<10} {text}" for what, text in facts]
+
+
+def _environment(planned: JobPlan) -> list[str]:
+    user = dict(planned.spec.env)
+    paths = {key: _at_home(path, planned) for key, path in planned.paths.items()}
+    lines = ["", "environment of every rank"]
+    lines += _pairs({**planned.defaults, **planned.env, **paths, **user})
+    files = {key: path for key, path in planned.files.items() if key not in user}
+    if files:
+        lines += ["", "where the node has that file", *_pairs(files)]
+    lines += ["", "environment of one node's ranks"]
+    lines += [f"  {node.node.name}  {_row(node.env, user)}" for node in planned.nodes]
+    ranks = [(node.node.name, given) for node in planned.nodes for given in node.ranks]
+    if any(given.env for _, given in ranks):
+        width = len(str(planned.world_size - 1))
+        lines += ["", "environment of one rank"]
+        lines += [f"  {given.rank:>{width}}  {name}  {_row(given.env, user)}" for name, given in ranks]
+    return lines
+
+
+def _pairs(variables: Mapping[str, str]) -> Iterable[str]:
+    return (f"  {key}={shlex.quote(value)}" for key, value in sorted(variables.items()))
+
+
+def _row(variables: Mapping[str, str], user: Mapping[str, str]) -> str:
+    return " ".join(f"{key}={shlex.quote(value)}" for key, value in variables.items() if key not in user)
+
+
+def _at_home(path: str, planned: JobPlan) -> str:
+    return planned.spec.home + path[1:] if path.startswith("~") else path
+
+
+def _amount(snapshot: Snapshot) -> str:
+    count = len(snapshot.entries)
+    return f"{count} file{'' if count == 1 else 's'}, {render.amount(snapshot.size)}"
+
+
+def _ranks_text(planned: JobPlan) -> str:
+    parts = []
+    for node in planned.nodes[:4]:
+        ranks = [given.rank for given in node.ranks]
+        shown = _run(ranks) if ranks else "none"
+        parts.append(f"{shown} on {node.node.name}")
+    return ", ".join(parts) + (", …" if len(planned.nodes) > len(parts) else "")
+
+
+def _run(ranks: Sequence[int]) -> str:
+    first, last = ranks[0], ranks[-1]
+    if len(ranks) > 1 and last - first + 1 == len(ranks):
+        return f"{first}-{last}"
+    return ", ".join(map(str, ranks))
