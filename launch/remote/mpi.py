@@ -42,10 +42,19 @@ class Mpi:
     ``name`` is that of its command line in the plan: ``openmpi-4``, ``openmpi-5``, ``mpich``, ``intelmpi``.
     """
 
-    def __init__(
-        self, name: str, version: str, command: str, env: dict[str, str], exports: list[str]
-    ) -> None:
-        self.name, self.version, self.command, self.env, self.exports = name, version, command, env, exports
+    def __init__(self, name: str, version: str, command: str, env: dict[str, str]) -> None:
+        self.name, self.version, self.command, self.env = name, version, command, env
+        self.exports = _changed(env)
+
+    @property
+    def library_path(self) -> str:
+        """Where programs that were built with this MPI find its library, when it is in no usual place.
+
+        For ranks alone: mpirun's ssh must not take its libraries from there. Open MPI sees to it itself.
+        """
+        folder = f"{os.path.dirname(os.path.dirname(self.command))}/lib"
+        own = "/" in self.command and not self.name.startswith("openmpi")
+        return folder if own and os.path.exists(f"{folder}/libmpi.so.12") else ""
 
     @property
     def title(self) -> str:
@@ -75,24 +84,13 @@ def find_mpi(known: list[str], first: str = "") -> Mpi:
         says = _version(found, env)
         name, version = _identify(says)
         if name in known:
-            return _described(name, version, found, env)
+            return Mpi(name, version, "mpirun" if shutil.which("mpirun") == found else found, env)
         shown = f"{title(name)} {version}" if name else repr((says.strip().splitlines() or [""])[0])
         if shown not in others:
             others.append(shown)
     if others:
         raise CannotLaunch(f"mpirun is {' and '.join(others)}, wanted is {wanted}")
     raise CannotLaunch(f"there is no mpirun, wanted is {wanted}")
-
-
-def _described(name: str, version: str, found: str, env: dict[str, str]) -> Mpi:
-    command = "mpirun" if shutil.which("mpirun") == found else found
-    exports = _changed(env)
-    library = f"{os.path.dirname(os.path.dirname(found))}/lib"
-    if command == found and name[:7] != "openmpi" and os.path.exists(f"{library}/libmpi.so.12"):
-        # as Open MPI does for its own: programs that were built with an MPI find its library
-        env["LD_LIBRARY_PATH"] = ":".join([library, *filter(None, [env.get("LD_LIBRARY_PATH")])])
-        exports = sorted({*exports, "LD_LIBRARY_PATH"})
-    return Mpi(name, version, command, env, exports)
 
 
 def _identify(says: str) -> tuple[str, str]:

@@ -31,7 +31,7 @@ class Mpirun:
 
     def __init__(self, folder: Folder, plan: dict[str, Any]) -> None:
         self._plan, self._known = plan, list(plan["mpirun"])
-        python = python_folder(plan.get("python", "python3"))
+        python = python_folder(plan["python"])
         self._first = f"{python}/bin" if python else ""
         try:
             self._mpi = find_mpi(self._known, self._first)
@@ -51,10 +51,12 @@ class Mpirun:
         host, port = self.listener.getsockname()
         line = plan["mpirun"][self._mpi.name]
         files = {f"{{{name}}}": folder.file(name) for name in ("hostfile", "machinefile")}
-        argv = exporting([files.get(word, word) for word in line["argv"]], self._mpi.exports)
+        exports = [*self._mpi.exports, "RANKLIFT_LIBRARY_PATH"]
+        argv = exporting([files.get(word, word) for word in line["argv"]], exports)
         given = {key: value for key, value in line["env"].items() if key not in self._mpi.env}
         given.update((key, value) for key, value in plan["user_env"].items() if key.startswith(_FOR_MPIRUN))
         given.update(RANKLIFT_TOKEN=self.token, RANKLIFT_SUPERVISOR=f"{host}:{port}")
+        given.update(RANKLIFT_LIBRARY_PATH=self._mpi.library_path)
         self.process: subprocess.Popen[bytes] = launchers.start_mpirun(argv, self._mpi, given)
 
     def unfit(self) -> dict[int, str]:
