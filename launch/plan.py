@@ -198,7 +198,7 @@ def plan(
         id=identifier,
         spec=spec,
         remote=remote_folder,
-        cwd=f"~/.ranklift/snapshots/{spec.snapshot}" if spec.snapshot else "~",
+        cwd=f"~/.ranklift/snapshots/{spec.snapshot}" if spec.snapshot else f"{folder}/work",
         argv=argv,
         env=job_environment(identifier, nodes, spec.port, world_size),
         defaults={

@@ -78,7 +78,7 @@ class JobSpec:
     env: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     """Set for every rank, over everything else."""
     snapshot: str = ""
-    """Id of the pushed code; its folder is the ranks' working directory. Empty: the home folder."""
+    """Id of the pushed code; its folder is the ranks' working directory. Empty: a folder of the job's own."""
     setup: str = ""
     """A line for bash, run once on every node before its ranks, in their working directory."""
     python: str = "python3"

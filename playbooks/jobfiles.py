@@ -147,7 +147,7 @@ def _launch(
         nodes=len(nodes),
         identifier=identity.of(name_of(job, flags)),
         home=home,
-        pushed=Pushed(load.code.id, files, _places(job, load, home)),
+        pushed=Pushed(load.code.id if load.code.entries else "", files, _places(job, load, home)),
         source=_text(load.code.root / script) if script in files else None,
         flags=flags,
     )

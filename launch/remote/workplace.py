@@ -55,7 +55,7 @@ def full(path: str) -> str:
 
 
 def prepare(spec: Mapping[str, Any]) -> str:
-    """Makes the job's folder on this node and gives its path.
+    """Makes the job's folder on this node, with the working folder of a job without code, and gives its path.
 
     ``outputs`` in the working directory, where scripts written for Azure ML put their results, leads to
     the job's outputs unless the pushed code has something of that name; of two jobs that run from one
@@ -64,6 +64,8 @@ def prepare(spec: Mapping[str, Any]) -> str:
     Raises :class:`Unfit` when the snapshot is not on this node.
     """
     folder, cwd = full(spec["folder"]), full(spec["cwd"])
+    if cwd.startswith(folder + "/"):
+        os.makedirs(cwd, mode=0o700, exist_ok=True)
     if not os.path.isdir(cwd):
         raise Unfit(_MISSING_SNAPSHOT.format(cwd=spec["cwd"]))
     for path in ("/logs", "/outputs", *("/outputs/" + name for name in spec["outputs"])):
