@@ -26,11 +26,12 @@ EXPANDED = (
     "OMPI_COMM_WORLD_SIZE",
     "RANK",
     "RANKLIFT_JOB_ID",
+    "RANKLIFT_NODE_ADDR",
     "RANKLIFT_OUTPUT_DIR",
     "WORLD_SIZE",
 )
-"""What arguments may name (guide G7). Any other ``$`` in them is the user's and stays. Not TF_CONFIG: its quotes
-would end those of ``sh -c`` lines."""
+"""What arguments may name (guide G7). Any other ``$`` in them is the user's and stays. Not TF_CONFIG: its
+quotes would end those of an ``sh -c`` line."""
 
 
 def job_environment(job: str, nodes: Sequence[JobNode], port: int, world_size: int) -> dict[str, str]:
@@ -61,15 +62,16 @@ def job_paths(folder: str) -> dict[str, str]:
     return {"AZ_BATCHAI_MPI_HOST_FILE": f"{folder}/hostfile", "RANKLIFT_OUTPUT_DIR": f"{folder}/outputs"}
 
 
-def node_environment(node_rank: int) -> dict[str, str]:
+def node_environment(node_rank: int, address: str) -> dict[str, str]:
     """The same for every rank of one node.
 
-    >>> node_environment(0)
-    {'AZ_BATCH_IS_CURRENT_NODE_MASTER': 'true', 'NODE_RANK': '0'}
+    >>> node_environment(0, "10.0.0.4")
+    {'AZ_BATCH_IS_CURRENT_NODE_MASTER': 'true', 'NODE_RANK': '0', 'RANKLIFT_NODE_ADDR': '10.0.0.4'}
     """
     return {
         "AZ_BATCH_IS_CURRENT_NODE_MASTER": "true" if node_rank == 0 else "false",
         "NODE_RANK": str(node_rank),
+        "RANKLIFT_NODE_ADDR": address,
     }
 
 

@@ -53,7 +53,8 @@ def place(spec: JobSpec, nodes: Sequence[JobNode]) -> tuple[NodePlan, ...]:
     for node_rank, (node, here) in enumerate(zip(nodes, ranks, strict=True)):
         count = sum(rank.task != "ps" for rank in here)
         reserve = node.slots if count == 1 else count
-        placed.append(NodePlan(node, node_rank, reserve, node_environment(node_rank), tuple(here)))
+        env = node_environment(node_rank, node.private_ip)
+        placed.append(NodePlan(node, node_rank, reserve, env, tuple(here)))
     return tuple(placed)
 
 

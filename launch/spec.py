@@ -29,6 +29,8 @@ _LAUNCHERS_OWN = re.compile(
     r"|OMPI_COMM_WORLD_.*|RANKLIFT_.*)"
 )
 _HIGHEST_PORT = 65535
+_LONGEST = 128 * 1024 - 4096
+"""Bytes of one argument or value: Linux takes 128 KiB with the name and its end; ``$NAME`` may grow."""
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -121,7 +123,7 @@ class JobSpec:
             if seconds is not None and seconds <= 0:
                 raise InputError(key, seconds, "must be above 0", "give it in seconds, or leave it out")
         for word in self.command:
-            _refuse_nul("command", word)
+            _refuse_unsendable("command", word)
         for name, value in self.env.items():
             self._check_variable(name, value)
 
@@ -173,14 +175,14 @@ class JobSpec:
                 if value:
                     raise InputError(key, value, "is for mpi jobs", "leave it out")
         for word in self.mpi_args:
-            _refuse_nul("mpi_args", word)
+            _refuse_unsendable("mpi_args", word)
 
     def _check_node(self) -> None:
         """What the nodes are to have and to make."""
         if not self.python.strip():
             raise InputError("python", self.python, "is empty", "name a command, or leave it out")
         for key, value in (("python", self.python), ("setup", self.setup)):
-            _refuse_nul(key, value)
+            _refuse_unsendable(key, value)
         for module in self.requires:
             if not module.isidentifier():
                 raise InputError("requires", module, "is no top-level module", "name it as import does")
@@ -202,13 +204,22 @@ class JobSpec:
         if _LAUNCHERS_OWN.fullmatch(name) or (name == "TF_CONFIG" and self.kind == "tensorflow"):
             remedy = "use the port option" if name == "MASTER_PORT" else "leave it out"
             raise InputError(f"env {name}", value, "is set by the launcher for every rank", remedy)
-        _refuse_nul(f"env {name}", value)
+        _refuse_unsendable(f"env {name}", value)
 
 
 def _either(words: tuple[str, ...]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def _refuse_nul(key: str, value: str) -> None:
+def _refuse_unsendable(key: str, value: str) -> None:
+    """What no process can be given: Linux ends strings at a NUL and limits their length."""
     if "\0" in value:
         raise InputError(key, value, "holds a NUL byte, which no process can be given", "remove it")
+    try:
+        size = len(value.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        raise InputError(key, value, "is no text that UTF-8 can hold", "write it in UTF-8") from None
+    if size > _LONGEST:
+        raise InputError(
+            key, None, f"is longer than Linux takes: {size} of {_LONGEST} bytes", "put it into a file"
+        )

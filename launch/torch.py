@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from typing import Literal
 
 from launch.errors import InputError
+from launch.remote.workplace import python_folder
 
-__all__ = ["TorchLauncher", "torch_launcher_argv"]
+__all__ = ["Rendezvous", "TorchLauncher", "torch_launcher_argv"]
 
 TorchLauncher = Literal["torchrun", "launch"]
+Rendezvous = Literal["static", "c10d"]
+
+_RANGE = re.compile(r"(\d+):(\d+)")
 
 
 def torch_launcher_argv(
@@ -17,30 +22,76 @@ def torch_launcher_argv(
     processes_per_node: int,
     command: tuple[str, ...],
     python: str = "python3",
+    *,
+    rendezvous: Rendezvous = "static",
+    nodes_range: str | None = None,
 ) -> tuple[str, ...]:
     """The launcher's command line for a per-node job; its variables are expanded on each node.
 
     ``launch`` is the older ``torch.distributed.launch``, with ``--use-env``, so that scripts read
-    LOCAL_RANK under both. Static rendezvous with an address: the c10d one hangs on names that do not
-    resolve. A ``python`` other than the default brings its own torchrun.
+    LOCAL_RANK under both. A ``python`` other than the default brings its own torchrun.
+
+    A static rendezvous goes by NODE_RANK, one of c10d's by arrival, with as many nodes as ``nodes_range``
+    (``2:4``) allows. Left to itself, c10d publishes names, and hangs where they do not resolve
+    (pytorch/pytorch#150532): so every node says its address, and which one is the head.
 
     >>> torch_launcher_argv("torchrun", 4, 2, ("train.py",))[:7]
     ('torchrun', '--nnodes', '4', '--nproc-per-node', '2', '--node-rank', '$NODE_RANK')
+    >>> torch_launcher_argv("torchrun", 4, 2, ("train.py",), rendezvous="c10d", nodes_range="2:4")[1:7]
+    ('--nnodes', '2:4', '--nproc-per-node', '2', '--rdzv-backend', 'c10d')
 
-    Raises :class:`~launch.errors.InputError` when there is no script to run.
+    Raises :class:`~launch.errors.InputError` when there is no script to run, and for a range that the nodes
+    are not in or that the rendezvous cannot have.
     """
     if not command:
         raise InputError("command", None, "is empty", "give the script to run, e.g. train.py --epochs 3")
     options = (
-        *("--nnodes", str(nodes)),
+        *("--nnodes", _nodes(nodes, nodes_range, rendezvous)),
         *("--nproc-per-node", str(processes_per_node)),
+        *_RENDEZVOUS[rendezvous],
+    )
+    script = command if command[0].endswith(".py") else ("--no-python", *command)
+    interpreter = "python" if python_folder(python) else python
+    if launcher == "launch":
+        return (interpreter, "-u", "-m", "torch.distributed.launch", "--use-env", *options, *script)
+    if "/" in python:
+        return (interpreter, "-u", "-m", "torch.distributed.run", *options, *script)
+    return ("torchrun", *options, *script)
+
+
+_RENDEZVOUS = {
+    "static": (
         *("--node-rank", "$NODE_RANK"),
         *("--master-addr", "$MASTER_ADDR"),
         *("--master-port", "$MASTER_PORT"),
-    )
-    script = command if command[0].endswith(".py") else ("--no-python", *command)
-    if launcher == "launch":
-        return (python, "-u", "-m", "torch.distributed.launch", "--use-env", *options, *script)
-    if "/" in python:
-        return (python, "-u", "-m", "torch.distributed.run", *options, *script)
-    return ("torchrun", *options, *script)
+    ),
+    "c10d": (
+        *("--rdzv-backend", "c10d"),
+        *("--rdzv-endpoint", "$MASTER_ADDR:$MASTER_PORT"),
+        *("--rdzv-id", "$RANKLIFT_JOB_ID"),
+        *("--rdzv-conf", "is_host=$AZ_BATCH_IS_CURRENT_NODE_MASTER"),
+        *("--local-addr", "$RANKLIFT_NODE_ADDR"),
+    ),
+}
+
+
+def _nodes(nodes: int, nodes_range: str | None, rendezvous: Rendezvous) -> str:
+    if rendezvous not in _RENDEZVOUS:
+        raise InputError("rendezvous", rendezvous, "is no rendezvous that is known", "use static or c10d")
+    if nodes_range is None:
+        return str(nodes)
+    match = _RANGE.fullmatch(nodes_range)
+    if match is None or not 1 <= int(match[1]) <= int(match[2]):
+        raise InputError("nodes_range", nodes_range, "is no range of nodes", "write it like 2:4")
+    if rendezvous == "static":
+        raise InputError(
+            "nodes_range", nodes_range, "needs a rendezvous that counts nodes as they come", "use c10d"
+        )
+    if not int(match[1]) <= nodes <= int(match[2]):
+        raise InputError(
+            "nodes_range",
+            nodes_range,
+            f"does not hold the {nodes} nodes of the job",
+            "choose others or widen it",
+        )
+    return nodes_range

@@ -14,7 +14,7 @@ import pytest
 from launch.errors import InputError
 from launch.fabric_settings import fabric_settings
 from launch.plan import JobPlan, plan
-from launch.spec import JobNode, JobSpec
+from launch.spec import JobNode, JobSpec, Kind
 from launch.torch import torch_launcher_argv
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -71,15 +71,35 @@ def test_the_hostfile_gives_every_node_its_ranks() -> None:
     assert made(spec, uneven).hostfile == "node000000 slots=2\nnode000001 slots=1\nnode000002 slots=3\n"
 
 
-def test_ranks_are_numbered_node_by_node() -> None:
-    uneven = [JobNode(f"node00000{i}", f"10.0.0.{4 + i}", slots) for i, slots in enumerate((2, 1, 3))]
-    planned = made(JobSpec("t", "pytorch", ("a",), processes_per_node=None), uneven)
-    assert [[(rank.rank, rank.local_rank) for rank in node.ranks] for node in planned.nodes] == [
-        [(0, 0), (1, 1)],
-        [(2, 0)],
-        [(3, 0), (4, 1), (5, 2)],
+UNEVEN = tuple(JobNode(f"node00000{i}", f"10.0.0.{4 + i}", slots) for i, slots in enumerate((2, 1, 2)))
+NUMBERS = ("RANK", "LOCAL_RANK", "NODE_RANK", "LOCAL_WORLD_SIZE", "WORLD_SIZE")
+
+
+@pytest.mark.parametrize("kind", ["mpi", "pytorch"])
+def test_over_uneven_slots_ranks_are_numbered_node_by_node(kind: Kind) -> None:
+    planned = made(JobSpec("t", kind, ("a",), processes_per_node=None), UNEVEN)
+    assert [
+        tuple(planned.environment(rank)[name] for name in NUMBERS) for rank in range(planned.world_size)
+    ] == [
+        ("0", "0", "0", "2", "5"),
+        ("1", "1", "0", "2", "5"),
+        ("2", "0", "1", "1", "5"),
+        ("3", "0", "2", "2", "5"),
+        ("4", "1", "2", "2", "5"),
     ]
-    assert [node.node_rank for node in planned.nodes] == [0, 1, 2]
+    assert [(node.node_rank, node.reserve) for node in planned.nodes] == [(0, 2), (1, 1), (2, 2)]
+    assert [[rank.local_rank for rank in node.ranks] for node in planned.nodes] == [[0, 1], [0], [0, 1]]
+    assert planned.hostfile == "node000000 slots=2\nnode000001 slots=1\nnode000002 slots=2\n"
+
+
+def test_over_uneven_slots_a_launcher_per_node_is_one_process_of_each() -> None:
+    planned = made(JobSpec("t", "pytorch", ("torchrun",), per_node=True, processes_per_node=None), UNEVEN)
+    seen = [planned.environment(rank) for rank in range(planned.world_size)]
+    assert [(env["NODE_RANK"], env["WORLD_SIZE"], env.get("RANK")) for env in seen] == [
+        ("0", "3", None),
+        ("1", "3", None),
+        ("2", "3", None),
+    ]
 
 
 def test_no_value_of_the_users_is_on_mpiruns_command_line() -> None:
@@ -161,8 +181,40 @@ def test_the_torch_launchers_command_lines() -> None:
         f"python3 -u -m torch.distributed.launch --use-env {options} train.py --lr 1"
     )
     assert " ".join(torch_launcher_argv("torchrun", 2, 8, script, "/opt/py")) == (
-        f"/opt/py -u -m torch.distributed.run {options} train.py --lr 1"
+        f"python -u -m torch.distributed.run {options} train.py --lr 1"
     )
+
+
+def test_the_torch_launchers_rendezvous_by_arrival() -> None:
+    argv = torch_launcher_argv("torchrun", 3, 8, ("train.py",), rendezvous="c10d", nodes_range="2:4")
+    assert " ".join(argv) == (
+        "torchrun --nnodes 2:4 --nproc-per-node 8 "
+        "--rdzv-backend c10d --rdzv-endpoint $MASTER_ADDR:$MASTER_PORT "
+        "--rdzv-id $RANKLIFT_JOB_ID --rdzv-conf is_host=$AZ_BATCH_IS_CURRENT_NODE_MASTER "
+        "--local-addr $RANKLIFT_NODE_ADDR train.py"
+    )
+    planned = made(JobSpec("t", "pytorch", argv, per_node=True))
+    assert [planned.environment(rank)["RANKLIFT_NODE_ADDR"] for rank in range(3)] == [
+        node.private_ip for node in NODES
+    ]
+    assert torch_launcher_argv("torchrun", 3, 8, ("a.py",), rendezvous="c10d")[1:3] == ("--nnodes", "3")
+
+
+@pytest.mark.parametrize(
+    ("rendezvous", "nodes_range", "words"),
+    [
+        ("static", "2:4", "nodes_range = '2:4': needs a rendezvous .*; use c10d"),
+        ("c10d", "4:6", "nodes_range = '4:6': does not hold the 3 nodes"),
+        ("c10d", "1:2", "does not hold"),
+        ("c10d", "4:2", "is no range of nodes; write it like 2:4"),
+        ("c10d", "0:4", "is no range"),
+        ("c10d", "3", "is no range"),
+        ("etcd", None, "rendezvous = 'etcd': .*use static or c10d"),
+    ],
+)
+def test_a_rendezvous_that_cannot_be(rendezvous: Any, nodes_range: str | None, words: str) -> None:
+    with pytest.raises(InputError, match=words):
+        torch_launcher_argv("torchrun", 3, 8, ("a.py",), rendezvous=rendezvous, nodes_range=nodes_range)
 
 
 class TestBadInput:
@@ -212,6 +264,21 @@ class TestBadInput:
             ({"env": {"RANK": "1"}}, "env RANK = '1': is set by the launcher"),
             ({"env": {"MASTER_PORT": "1"}}, "use the port option"),
             ({"env": {"A": "\0"}}, "env A = .*NUL"),
+            ({"env": {"A": "x" * 200_000}}, "env A: is longer than Linux takes: 200000 of 126976 bytes"),
+            ({"env": {"A": "\ud800"}}, "env A = .*: is no text that UTF-8 can hold"),
+            ({"command": ("a", "x" * 200_000)}, "command: is longer than"),
+            ({"command": ("a b", "c"), "shell": True}, "command = .*: is no single line for a shell"),
+            ({"per_node": True, "processes_per_node": 2}, "processes_per_node = 2: goes not with a command"),
+            ({"mpi": "openmpi"}, "mpi = 'openmpi': is for mpi jobs"),
+            ({"kind": "mpi", "mpi": "lam"}, "mpi = 'lam': .*; use openmpi, mpich or intelmpi"),
+            ({"mpi_args": ("-v",)}, "mpi_args = .*: is for mpi jobs"),
+            ({"python": " "}, "python = ' ': is empty"),
+            ({"setup": "\0"}, "setup = .*NUL"),
+            ({"requires": ("torch.nn",)}, "requires = 'torch.nn': is no top-level module"),
+            ({"shm_bytes": 0}, "shm_bytes = 0"),
+            ({"outputs": {"a/b": "uri_folder"}}, "outputs = 'a/b'"),
+            ({"outputs": {"a": "folder"}}, "outputs a = 'folder': .*use uri_folder"),
+            ({"home": "azureuser"}, "home = 'azureuser': is no absolute path"),
             ({"command": ("a", "\0")}, "command = .*NUL"),
         ],
     )

@@ -176,7 +176,8 @@ class TestRunning:
 
     def test_tasks_that_share_a_node_share_its_devices_and_servers_get_none(self, tmp_path: Path) -> None:
         nodes = Nodes(tmp_path, [4])
-        script = 'echo "<$CUDA_VISIBLE_DEVICES>"; case $TF_CONFIG in *\'"type": "ps"\'*) sleep 60;; esac; sleep 0.5'
+        script = 'echo "<$CUDA_VISIBLE_DEVICES>"; case $TF_CONFIG in *\'"type": "ps"\'*) sleep 60;; esac'
+        script += "; sleep 0.5"
         state, events = nodes.run(shell(script, workers=2, parameter_servers=1))
         assert state.state == "SUCCEEDED"
         assert dict(lines(events)) == {0: "<0>", 1: "<1>", 2: "<>"}
