@@ -89,6 +89,10 @@ class Workplace:
         """A task in the operator's repository; ``status`` is what it has to end with, None for anything."""
         return self._run(["fab", *words], self.own, status)
 
+    def python(self, script: Path, status: int | None = 0) -> Ran:
+        """A script of the operator's, run in its folder."""
+        return self._run([sys.executable, script.name], script.parent, status)
+
     def pulumi(self, *words: str, status: int | None = 0) -> Ran:
         """Pulumi as typed in the project folder after ``eval "$(fab rehearsal.env)"``."""
         script = 'exports=$(cd "$0" && fab rehearsal.env) && eval "$exports" && exec pulumi "$@"'

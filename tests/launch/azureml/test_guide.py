@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 from typing import Any
 
@@ -13,9 +12,8 @@ from launch.azureml import ComputeTarget, Environment, Experiment, Run, ScriptRu
 from launch.jobfile import Pushed, make, read
 from launch.spec import JobSpec
 from tests.launch.azureml.fake_fab import JOB, FakeFab
+from tests.launch.azureml.guide_scripts import GUIDE, moved, original
 
-GUIDE = Path(__file__).parent / "guide"
-"""The guide's scripts as they stand there; what they take from the paragraphs before is given to them."""
 SCRIPT = {"code": "src", "experiment_name": "experiment_name", "limits": {"timeout": 2592000}}
 LAUNCH = "python -m torch.distributed.launch --nproc_per_node"
 GLUE = (
@@ -80,14 +78,9 @@ PROCESSES: dict[str, tuple[str, bool, int | None]] = {
 LIGHTNING = "import lightning\n"
 
 
-def moved(text: str) -> str:
-    """The script with its import lines changed, as the documentation tells users to."""
-    return re.sub(r"^from azureml\.core\b", "from launch.azureml", text, flags=re.MULTILINE)
-
-
 def run_sample(name: str) -> Run:
     """Runs a script of the guide and gives its run; it is submitted for those that stop short of it."""
-    text = (GUIDE / f"{name}.txt").read_text()
+    text = original(name)
     script = moved(text)
     changed = [
         old
