@@ -74,9 +74,7 @@ class Experiment(Element):
                 word for name, value in planned.variables.items() for word in ("--env", f"{name}={value}")
             ]
             taken = fab.json("launch", str(path), "--name", self.name, "--detach", *options)
-        return ScriptRun(
-            self, taken["job"], stack=planned.stack, head=taken.get("head"), definition=planned.job
-        )
+        return ScriptRun.submitted(self, taken["job"], planned.stack, taken.get("head"), planned.job)
 
     def get_runs(
         self, type: Any = None, tags: Any = None, properties: Any = None, include_children: bool = False

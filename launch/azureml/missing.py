@@ -40,6 +40,10 @@ MISSING: dict[str, dict[str, str]] = {
         _IMAGE: "AzureContainerRegistry ContainerRegistry DEFAULT_CPU_IMAGE DEFAULT_GPU_IMAGE MPI_CPU_IMAGE "
         "MPI_GPU_IMAGE",
     },
+    "launch.azureml.compute": {
+        _STACK: "AdlaCompute AksCompute BatchCompute ComputeInstance DataFactoryCompute DatabricksCompute "
+        "DsvmCompute HDInsightCompute KubernetesCompute KustoCompute RemoteCompute SynapseCompute",
+    },
     "Workspace": {
         _STACK: "create delete update setup list write_config add_private_endpoint sku location "
         "delete_private_endpoint_connection private_endpoints diagnose_workspace "
@@ -53,7 +57,8 @@ MISSING: dict[str, dict[str, str]] = {
     "ComputeTarget": {
         _STACK: "attach create delete deserialize detach get_status list provisioning_configuration "
         "refresh_state serialize update wait_for_completion add_identity get get_active_runs list_nodes "
-        "remove_identity supported_vmsizes provision provisioning_state",
+        "remove_identity supported_vmsizes provision provisioning_state list_quotas list_usages "
+        "update_quotas",
     },
     "Experiment": {
         _SERVICE: "archive archived_time delete from_directory get_docs_url id list reactivate refresh "
@@ -76,6 +81,12 @@ MISSING: dict[str, dict[str, str]] = {
         "from_existing_conda_environment get_image_details inferencing_stack_version asset_id databricks r "
         "spark",
         _SERVICE: "label list load_from_directory save_to_directory",
+    },
+    "CondaDependencies": {
+        _IMAGE: "DEFAULT_NUMBER_OF_CONDA_PACKAGES DEFAULT_NUMBER_OF_PIP_PACKAGES add_cntk_package "
+        "add_tensorflow_conda_package add_tensorflow_pip_package as_dict get_default_number_of_packages "
+        "merge_requirements pip_options remove_channel remove_pip_option save save_to_file sdk_origin_url "
+        "serialize_to_string set_pip_index_url set_pip_option",
     },
     "RunConfiguration": {
         _SERVICE: "load save delete history spark hdi paralleltask amlcompute kubernetescompute services "

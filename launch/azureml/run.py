@@ -44,19 +44,15 @@ class Run(Element):
         experiment: Any,
         run_id: str,
         outputs: Any = None,
-        *,
-        stack: str | None = None,
-        head: str | None = None,
-        definition: Mapping[str, Any] | None = None,
         **kwargs: Any,
     ) -> None:
         self.experiment = experiment
         self.id = run_id
         self.type = "azureml.scriptrun"
         self.display_name = run_id
-        self._fab = Fab(stack)
-        self._head = head
-        self._definition = dict(definition or {})
+        self._fab = Fab(None)
+        self._head: str | None = None
+        self._definition: dict[str, Any] = {}
         self._files = Files(self._fab, run_id)
         self._last: dict[str, Any] | None = None
         self._complete = True
@@ -249,6 +245,23 @@ class ScriptRun(Run):
     """What :meth:`Experiment.submit` gives."""
 
     RUN_TYPE = "azureml.scriptrun"
+
+    def __init__(
+        self, experiment: Any, run_id: str, directory: Any = None, _run_config: Any = None, **kwargs: Any
+    ) -> None:
+        super().__init__(experiment, run_id, **kwargs)
+
+    @classmethod
+    def submitted(
+        cls, experiment: Any, run_id: str, stack: str | None, head: str | None, job: Mapping[str, Any]
+    ) -> ScriptRun:
+        """A run that was handed over just now, to ``head`` of ``stack``, by the job file ``job``."""
+        run = cls(experiment, run_id)
+        run._fab = Fab(stack)
+        run._files = Files(run._fab, run_id)
+        run._head = head
+        run._definition = dict(job)
+        return run
 
 
 def _where(head: str | None) -> list[str]:

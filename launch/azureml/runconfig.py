@@ -16,6 +16,7 @@ __all__ = [
     "CondaDependencies",
     "DockerConfiguration",
     "Environment",
+    "EnvironmentDefinition",
     "MpiConfiguration",
     "PyTorchConfiguration",
     "RunConfiguration",
@@ -24,6 +25,7 @@ __all__ = [
 
 SUPPORTED_PYTORCH_BACKENDS = ["nccl", "gloo"]
 _SHM_SIZE = "2g"
+EnvironmentDefinition = Environment
 
 
 def __getattr__(name: str) -> Any:

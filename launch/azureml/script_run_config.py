@@ -60,9 +60,9 @@ class ScriptRunConfig(Element):
             if limited or any((compute_target, environment, distributed_job_config, docker_runtime_config)):
                 tell([_IGNORED])
             self.run_config = run_config
-            self.script = script or run_config.script
-            self.arguments = arguments or run_config.arguments
-            self.command = command or run_config.command
+            self.script = script or run_config.script or script
+            self.arguments = arguments or run_config.arguments or arguments
+            self.command = command or run_config.command or command
         else:
             made = self.run_config = RunConfiguration()
             made.target = compute_target or "local"
