@@ -8,6 +8,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from launch.remote import jobs, launchers, protocol, verdict
+from launch.remote.failures import Failures
 from launch.remote.mpi import CannotLaunch
 from launch.remote.mpirun import Mpirun
 from launch.remote.muster import Muster
@@ -67,6 +68,7 @@ class Attempt:
         self._cut_off = False
         self._begun = self._beaten = self._looked = time.monotonic()
         self._lost: set[int] = set()
+        self._failures = Failures()
 
     def run(self) -> Outcome | None:
         """The job's outcome; None when another job holds its slots (``held_by`` says which)."""
@@ -85,7 +87,7 @@ class Attempt:
         if self._verdict is None and self._muster.went is None:
             self._name_the_unfit()
         where = {rank: self._names[index] for rank, index in self._node_of.items()}
-        return self._verdict or verdict.judge(self.stream, where, self._ended, status)
+        return self._verdict or self._failures.first or verdict.judge(self.stream, where, self._ended, status)
 
     # -- starting ---------------------------------------------------------------------------------
 
@@ -158,6 +160,9 @@ class Attempt:
             if link.open:
                 link.flush()
         self._start_some()
+        failure = self._failures.settled
+        if failure is not None and self._verdict is None:
+            self._fail(failure)
         self._go_or_give_up()
         self._release()
         now = time.monotonic()
@@ -183,8 +188,9 @@ class Attempt:
         for link in self._links:
             if link.open and link.greeted and now - link.heard > protocol.NODE_SILENT:
                 self._lose(link, f"no sign of life for {protocol.NODE_SILENT:g} s")
-        # mpirun gone although ranks are missing and no runner is left to tell of them
-        if self._mpirun is not None and not self._mpirun.runs and not any(link.open for link in self._links):
+        # mpirun gone although ranks are missing, and no runner is left that has something to tell of them
+        at_work = any(link.open and not link.done for link in self._links)
+        if self._mpirun is not None and not self._mpirun.runs and not at_work:
             self._stop()
 
     def _watch_the_start(self, now: float) -> None:
@@ -285,7 +291,7 @@ class Attempt:
             if len(self._started) == len(self._node_of):
                 self._on_running()
         elif kind == protocol.EXIT:
-            self._exit(link, fields["rank"], fields["status"], bool(fields["stopped"]))
+            self._exit(link, fields)
         elif kind == protocol.READY:
             self._muster.ready(link.ranks, fields["ports"])
         elif kind == protocol.FAILED:
@@ -320,15 +326,16 @@ class Attempt:
             return
         self._send_spec(link, index, rank)
 
-    def _exit(self, link: Link, rank: int, status: int, stopped: bool) -> None:
+    def _exit(self, link: Link, fields: dict[str, Any]) -> None:
         name = self._name(link)
+        rank, status, stopped = fields["rank"], fields["status"], bool(fields["stopped"])
         link.ended.add(rank)
         self._ended[rank] = status
         record = {"rank": rank, "node": name, "status": status, "stopped": stopped, "time": time.time()}
         self.folder.append("exits.jsonl", record)
         if status and not stopped:
-            self._fail(verdict.rank_failed(self.stream, rank, link.node or 0, name, status))
-
+            failed = verdict.rank_failed(self.stream, rank, link.node or 0, name, status)
+            self._failures.add(fields["time_us"], failed)
         if self.plan["services"] and all(self._ended.get(rank) == 0 for rank in self._users):
             # parameter servers serve until they are told that nobody needs them any more
             self._fail(Outcome("SUCCEEDED", 0, ""))
@@ -384,7 +391,7 @@ class Attempt:
     def _fail(self, outcome: Outcome) -> None:
         """The first outcome is the job's; everything still running is told to end."""
         if self._verdict is None:
-            self._verdict = outcome
+            self._verdict = self._failures.first or outcome
         self._stop()
 
     def _stop(self) -> None:

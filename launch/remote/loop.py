@@ -143,9 +143,8 @@ class Loop:
             if rank.rank == NODE:
                 continue
             workplace.write_exit(self._exits, rank.rank, rank.status, self._stopped)
-            self._send(
-                protocol.EXIT, {"rank": rank.rank, "status": rank.status, "stopped": int(self._stopped)}
-            )
+            fields = {"rank": rank.rank, "status": rank.status, "stopped": int(self._stopped)}
+            self._send(protocol.EXIT, dict(fields, time_us=int(time.time() * 1e6)))
 
     def _receive(self) -> list[tuple[bytes, bytes]]:
         others = []

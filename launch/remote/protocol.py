@@ -54,7 +54,8 @@ OUT = b"O"
 """Runner: output of a rank, or of the setup line as rank -1 (:data:`OUTPUT` header, bytes).
 On the operator's channel: one :data:`RECORD`."""
 EXIT = b"E"
-"""Runner: one rank ended. ``{rank, status, stopped}``; signal n is 128+n; stopped: I had signalled it."""
+"""Runner: one rank ended. ``{rank, status, stopped, time_us}``: signal n is 128+n; stopped: I had
+signalled it; the time is by this node's clock."""
 FAILED = b"F"
 """Runner: nothing was started. ``{reasons}``."""
 BUSY = b"Q"

@@ -151,6 +151,10 @@ def run_node() -> int:
 def run_rank() -> int:
     """The runner of one rank under mpirun, which tells it its rank through the environment."""
     processes.die_with_parent(SIGTERM)
+    if "PMI_RANK" in os.environ:
+        status = _stand_behind_hydra()
+        if status is not None:
+            return status
     token = os.environ.pop("RANKLIFT_TOKEN", "")
     host, _, port = os.environ.pop("RANKLIFT_SUPERVISOR", "").rpartition(":")
     libraries = os.environ.pop("RANKLIFT_LIBRARY_PATH", "")
@@ -170,6 +174,24 @@ def run_rank() -> int:
     hello = {"rank": rank, "local_rank": local_rank, "node": os.uname().nodename, "pid": os.getpid()}
     runner.hello(dict(hello, token=token))
     return runner.run()
+
+
+def _stand_behind_hydra() -> int | None:
+    """Goes on in a child, which gets None; the process that hydra started waits and gives its exit status.
+
+    When a rank calls MPI_Abort or mpirun goes away, hydra ends what it started by SIGKILL alone. The child is
+    told of that by a SIGTERM and has the time to end its rank's processes and to say how they ended.
+    """
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        _, status = os.waitpid(pid, 0)
+        return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    os.setsid()
+    processes.die_with_parent(SIGTERM)
+    if os.getppid() != parent:
+        os._exit(128 + SIGTERM)
+    return None
 
 
 def _numbers() -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING, Any
 
 from launch.remote.records import LAUNCHER, StreamWriter, last_lines
@@ -28,6 +29,8 @@ TIMED_OUT = 124
 CANCELLED = 130
 """As a shell gives it after Ctrl-C."""
 _SIGNALLED = 128
+_ABORTED = re.compile(rb"Abort\(\d+\) on node \d+ \(rank ")
+"""What MPICH and Intel MPI write when a rank calls MPI_Abort, or the library does on an error."""
 
 
 class Outcome:
@@ -80,8 +83,13 @@ def judge(
     """The outcome when no rank failed by itself: good only if every rank ended with 0, and mpirun too.
 
     ``ranks`` says which node each rank is on. After MPI_Abort all ranks were stopped, and the status it was
-    given is mpirun's.
+    given is mpirun's; under hydra the rank which called it does not even end, but has said so.
     """
+    if mpirun_status:
+        for (rank, _), tail in stream.tails.items():
+            if rank in ranks and _ABORTED.search(tail):
+                reason = f"rank {rank} on {ranks[rank]} called MPI_Abort: exit status {mpirun_status}"
+                return _failed(mpirun_status, reason, rank, ranks[rank], last_lines(tail))
     worst = next((status for status in ended.values() if status), 0)
     missing = [rank for rank in ranks if rank not in ended]
     if not (mpirun_status or worst or missing):
