@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -129,7 +130,7 @@ def make(
             env={**env, **flags.env},
             snapshot=pushed.snapshot,
             setup=job.own.setup,
-            python=job.own.python or "python3",
+            python=_python(job),
             requires=required_modules(source) if source is not None else (),
             shm_bytes=job.shm_bytes,
             outputs=job.outputs,
@@ -151,11 +152,19 @@ def located(job: JobFile, flags: Flags, error: InputError) -> InputError:
     if (kind == "env" and (name or str(error.value)) in flags.env) or (
         error.key == "processes_per_node" and flags.processes is not None
     ):
-        key = "--env" if kind == "env" else "--nproc-per-node"
+        key = f"--env {name or error.value}" if kind == "env" else "--nproc-per-node"
         return InputError(key, error.value, error.problem, error.remedy)
     if kind == "env":
         return job.located(error, f"environment_variables.{name or error.value}")
     return job.located(error, f"outputs.{name}" if kind == "outputs" and name else _KEYS.get(kind, ""))
+
+
+def _python(job: JobFile) -> str:
+    """What ``ranklift.python`` names; a relative path begins at the job file, as ``code`` does."""
+    python = job.own.python or "python3"
+    if "/" not in python or python.startswith(("/", "~")):
+        return python
+    return os.path.normpath(job.path.absolute().parent / python)
 
 
 def _check_script(job: JobFile, line: str, pushed: Pushed) -> None:
