@@ -65,12 +65,12 @@ def filled(text: str, known: Mapping[str, str], place: Place) -> str:
         if name in known:
             return known[name]
         group, _, short = name.partition(".")
-        defined = sorted(other for other in known if other.startswith(f"{group}."))
+        defined = sorted(other.partition(".")[2] for other in known if other.startswith(f"{group}."))
         at = match[0] if "\n" not in match[0] else ""
         if group not in ("inputs", "outputs") or not short:
             raise place.wrong("names neither an input nor an output", "write ${{inputs.name}}", at=at)
-        close = nearest(name, defined)
-        remedy = f"did you mean {close}?" if close else f"add {short} under {group}:"
+        close = nearest(short, defined)
+        remedy = f"did you mean {group}.{close}?" if close else f"add {short} under {group}:"
         raise place.wrong(f"the file has no {group[:-1]} {short}", remedy, at=at)
 
     if _OPTIONAL in text:

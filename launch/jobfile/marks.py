@@ -18,7 +18,7 @@ from launch.errors import InputError
 
 __all__ = ["Place", "compose"]
 
-_MAP, _TEXT, _NULL = (f"tag:yaml.org,2002:{kind}" for kind in ("map", "str", "null"))
+_MAP, _TEXT, _NULL, _MERGE = (f"tag:yaml.org,2002:{kind}" for kind in ("map", "str", "null", "merge"))
 _SHOWN = 60
 
 
@@ -139,10 +139,12 @@ class Place:
         return f"{self.key}.{key}" if self.key else key
 
     def _key(self, node: yaml.Node) -> str:
-        if isinstance(node, yaml.ScalarNode) and node.tag != _NULL:
+        if isinstance(node, yaml.ScalarNode) and node.tag in (_TEXT, _MERGE):
             return str(node.value)
-        at = f"{self.source.name}, line {node.start_mark.line + 1}"
-        raise InputError(at, None, "a key that is no word", "write a name before the colon")
+        at = f"{self.source.name}, line {node.start_mark.line + 1}: key"
+        if isinstance(node, yaml.ScalarNode) and node.value:
+            raise InputError(at, _Bare(node.value), "is no text to YAML", f"put it in quotes: '{node.value}'")
+        raise InputError(at, None, "is no word", "write a name before the colon")
 
     def _merged(self, node: yaml.MappingNode) -> yaml.MappingNode:
         copy = yaml.MappingNode(node.tag, list(node.value), node.start_mark, node.end_mark)
@@ -180,7 +182,9 @@ def compose(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Place:
     try:
         root = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        # A quote that is left open is found at the end of the file.
+        unclosed = error.problem is not None and "end of stream" in error.problem
+        mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
         at = f"{name}, line {mark.line + 1 if mark else 1}"
         told = ", ".join(part for part in (error.context, error.problem) if part)
         raise InputError(at, None, f"is no YAML ({told})", "mend it there or just above") from None

@@ -87,8 +87,9 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
         unused=tuple(reader.unused),
         places=reader.places,
     )
-    with reader.collecting():
-        check(job)
+    if not reader.errors:
+        with reader.collecting():
+            check(job)
     if reader.errors:
         raise reader.errors[0] if len(reader.errors) == 1 else JobFileError(reader.errors)
     return job

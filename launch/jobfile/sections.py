@@ -47,7 +47,10 @@ def read_input(reader: Reader, place: Place, folder: Path) -> str | Data | None:
         "path_on_compute": f"its place on the nodes is chosen here: use ${{{{{place.key}}}}} in the command",
         "default": "give the value itself, as in lr: 0.1",
     }
+    before = len(reader.errors)
     found = reader.block(place, ("type", "path"), ("mode", "datastore"), hints)
+    if len(reader.errors) > before:
+        return None
     with reader.collecting():
         if "mode" in keys:
             values.one_of(keys["mode"], _INPUT_MODES)

@@ -81,7 +81,7 @@ def one_of(place: Place, words: Iterable[str]) -> str:
 
 def byte_size(place: Place) -> int:
     """A size as Docker writes it: ``2g``, ``512m``."""
-    value = written(place)
+    value = text(place)
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmg]?)b?", value.strip().lower())
     size = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if size < 1:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from launch.errors import InputError
-from launch.snapshot import plan_snapshot
+from launch.snapshot import plan_data, plan_snapshot
 
 
 @pytest.fixture
@@ -145,3 +145,53 @@ def test_an_unreadable_file_is_named(tree: Path) -> None:
     (tree / "train.py").chmod(0)
     with pytest.raises(InputError, match=r"train\.py.*cannot be read"):
         plan_snapshot(tree)
+
+
+def test_data_is_whole_whatever_ignore_files_say(tree: Path) -> None:
+    (tree / ".gitignore").write_text("*.bin\n")
+    (tree / ".ranklift-ignore").write_text("sub/\n")
+    (tree / "sub").mkdir()
+    (tree / "sub" / "a.bin").write_text("1")
+    (tree / ".git").mkdir()
+    (tree / ".git" / "config").write_text("2")
+    paths = {entry.path for entry in plan_data(tree).entries}
+    assert {".gitignore", ".ranklift-ignore", "sub/a.bin", ".git/config"} <= paths
+
+
+def test_links_in_data_are_followed(tree: Path, tmp_path: Path) -> None:
+    blobs = tmp_path / "blobs"
+    (blobs / "more").mkdir(parents=True)
+    (blobs / "one").write_text("content")
+    (blobs / "more" / "two").write_text("2")
+    (tree / "file").symlink_to(blobs / "one")
+    (tree / "folder").symlink_to(blobs / "more")
+    found = {entry.path: entry for entry in plan_data(tree).entries}
+    assert (found["file"].target, found["file"].size) == (None, 7)
+    assert found["folder/two"].size == 1
+
+
+def test_links_in_data_that_lead_nowhere_or_in_circles_are_named(tree: Path) -> None:
+    (tree / "gone").symlink_to("nowhere")
+    with pytest.raises(InputError, match=r"'gone': cannot be read \(No such file or directory\)"):
+        plan_data(tree)
+    (tree / "gone").unlink()
+    (tree / "sub").mkdir()
+    (tree / "sub" / "up").symlink_to("..")
+    with pytest.raises(InputError, match="'sub/up': a link that leads back to its own folder"):
+        plan_data(tree)
+
+
+def test_a_file_of_data_is_a_snapshot_under_its_own_name(tmp_path: Path) -> None:
+    real = tmp_path / "real.csv"
+    real.write_text("a")
+    (tmp_path / "table.csv").symlink_to(real)
+    snapshot = plan_data(tmp_path / "table.csv", tmp_path / "cache.json")
+    assert [(entry.path, entry.size, entry.target) for entry in snapshot.entries] == [("table.csv", 1, None)]
+    assert snapshot == plan_data(tmp_path / "table.csv", tmp_path / "cache.json")
+
+
+def test_no_data_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="there is no file in it"):
+        plan_data(tmp_path)
+    with pytest.raises(InputError, match=r"'nix': cannot be read"):
+        plan_data(tmp_path / "nix")

@@ -1,0 +1,231 @@
+"""From a job file to a job: names filled in, processes counted, options over the file."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from launch.errors import InputError
+from launch.jobfile import Flags, Made, Pushed, make, name_of, node_count, read
+from launch.jobfile.script import script_of
+
+HOME = "/home/azureuser"
+LIGHTNING = "import lightning\n"
+
+
+def made(
+    tmp_path: Path,
+    text: str,
+    *,
+    nodes: int = 1,
+    source: str | None = None,
+    flags: Flags | None = None,
+    paths: dict[str, str] | None = None,
+    files: tuple[str, ...] = ("train.py",),
+) -> Made:
+    (tmp_path / "src").mkdir(exist_ok=True)
+    (tmp_path / "table.csv").touch()
+    path = tmp_path / "job.yml"
+    path.write_text(text)
+    return make(
+        read(path),
+        nodes=nodes,
+        identifier="digits-20260301-090507-0f3a",
+        home=HOME,
+        pushed=Pushed("0123", files, paths or {}),
+        source=source,
+        flags=flags,
+    )
+
+
+def test_names_are_replaced_as_text_and_nothing_is_quoted(tmp_path: Path) -> None:
+    job = made(
+        tmp_path,
+        "command: python train.py ${{inputs.flags}} --in ${{ inputs.table }} --out '${{outputs.model}}'\n"
+        "code: src\n"
+        'inputs:\n  flags: --a "b c" $HOME\n  table: {type: uri_file, path: table.csv}\n'
+        "outputs: {model: }\n"
+        "environment_variables: {OUT: '${{outputs.model}}/x'}\n",
+        paths={"table": "/data/table.csv"},
+    ).spec
+    out = f"{HOME}/.ranklift/jobs/digits-20260301-090507-0f3a/outputs/model"
+    assert job.command == (f"python train.py --a \"b c\" $HOME --in /data/table.csv --out '{out}'",)
+    assert job.shell
+    assert job.env == {"OUT": f"{out}/x"}
+    assert job.outputs == {"model": "uri_folder"}
+
+
+def test_what_comes_in_for_a_name_is_not_looked_at_again(tmp_path: Path) -> None:
+    text = "command: echo ${{inputs.a}}\ninputs: {a: {path: table.csv, type: uri_file}}\n"
+    assert made(tmp_path, text, paths={"a": "${{inputs.b}}"}).spec.command == ("echo ${{inputs.b}}",)
+
+
+def test_everything_arrives_in_the_job(tmp_path: Path) -> None:
+    job = made(
+        tmp_path,
+        "command: python train.py\ncode: src\nname: one\ndisplay_name: Two\nexperiment_name: three\n"
+        "description: four\ntags: {a: b}\ndistribution: {type: mpi, process_count_per_instance: 2}\n"
+        "resources: {shm_size: 2g}\nlimits: {timeout: 60}\n"
+        "ranklift: {mpi: openmpi, mpirun_args: [--display-map], setup: 'true', python: /opt/env}\n",
+        source="import torch\n",
+    ).spec
+    assert (job.name, job.display_name, job.experiment, job.description) == ("one", "Two", "three", "four")
+    assert (job.kind, job.processes_per_node, job.mpi, job.mpi_args) == (
+        *("mpi", 2, "openmpi", ("--display-map",)),
+    )
+    assert (job.shm_bytes, job.timeout_s, job.setup, job.python) == (2 << 30, 60, "true", "/opt/env")
+    assert (job.tags, job.snapshot, job.requires, job.home) == ({"a": "b"}, "0123", ("torch",), HOME)
+
+
+def test_one_node_needs_no_distribution_and_several_are_refused_without(tmp_path: Path) -> None:
+    job = made(tmp_path, "command: hostname\n").spec
+    assert (job.kind, job.per_node) == ("pytorch", True)
+    with pytest.raises(InputError, match=r"job.yml, line 3: resources.instance_count = 3: 3 nodes without"):
+        made(tmp_path, "command: hostname\nresources:\n  instance_count: 3\n", nodes=3)
+    with pytest.raises(InputError, match=r"job.yml: 2 nodes without a distribution would each do the same"):
+        made(tmp_path, "command: hostname\n", nodes=2)
+    with pytest.raises(InputError, match=r"--nproc-per-node = 2: .*job.yml has no distribution"):
+        made(tmp_path, "command: hostname\n", flags=Flags(processes=2))
+
+
+PYTORCH = "command: {}\ncode: src\ndistribution:\n  type: pytorch\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "count", "source", "flag", "per_node", "processes"),
+    [
+        ("python train.py", None, "", None, False, 1),
+        ("python train.py", None, LIGHTNING, None, True, None),
+        ("python train.py", 1, LIGHTNING, None, False, 1),
+        ("python train.py", 2, LIGHTNING, None, False, 2),
+        ("torchrun train.py", None, "", None, True, None),
+        ("torchrun train.py", 1, "", None, True, None),
+        ("python train.py", 2, "", 4, False, 4),
+        ("python train.py", 2, "", "auto", False, None),
+    ],
+)
+def test_who_starts_how_many_processes(
+    tmp_path: Path,
+    command: str,
+    count: int | None,
+    source: str,
+    flag: int | None,
+    per_node: bool,
+    processes: int | None,
+) -> None:
+    text = PYTORCH.format(command) + (f"  process_count_per_instance: {count}\n" if count else "")
+    done = made(tmp_path, text, nodes=2, source=source, flags=Flags(processes=flag))
+    assert (done.spec.per_node, done.spec.processes_per_node) == (per_node, processes)
+    assert bool(done.notices) == (per_node or (count is None and flag is None)), "a choice is told"
+
+
+def test_a_launcher_together_with_a_count_is_refused(tmp_path: Path) -> None:
+    for command in (
+        "torchrun --nproc-per-node 2 train.py",
+        "python -m torch.distributed.launch --use_env train.py",
+        "accelerate launch train.py",
+    ):
+        text = PYTORCH.format(command) + "  process_count_per_instance: 2\n"
+        with pytest.raises(
+            InputError, match=r"line 5: distribution.process_count_per_instance = 2: goes not"
+        ):
+            made(tmp_path, text, nodes=2)
+        with pytest.raises(InputError, match=r"^--nproc-per-node = 2: goes not with this command"):
+            made(tmp_path, PYTORCH.format(command), nodes=2, flags=Flags(processes=2))
+        mpi = PYTORCH.format(command).replace("pytorch", "mpi") + "  process_count_per_instance: 2\n"
+        with pytest.raises(InputError, match="goes not with this command"):
+            made(tmp_path, mpi, nodes=2)
+
+
+def test_tensorflow(tmp_path: Path) -> None:
+    text = "command: hostname\ndistribution: {type: tensorflow, worker_count: 2, parameter_server_count: 1}\n"
+    job = made(tmp_path, f"{text}ranklift: {{chief: true}}\n", nodes=2).spec
+    assert (job.kind, job.workers, job.parameter_servers, job.chief) == ("tensorflow", 2, 1, True)
+    with pytest.raises(InputError, match=r"^--nproc-per-node = 2: is not for tensorflow jobs"):
+        made(tmp_path, text, nodes=2, flags=Flags(processes=2))
+    with pytest.raises(InputError, match=r"job.yml, line 4: ranklift.chief = True: is for tensorflow jobs"):
+        made(tmp_path, "command: hostname\ndistribution: {type: mpi}\nranklift:\n  chief: true\n")
+
+
+def test_options_win_over_the_file(tmp_path: Path) -> None:
+    text = "command: hostname\nname: a\nenvironment_variables: {A: file, B: file}\nlimits: {timeout: 60}\n"
+    job = made(tmp_path, text, flags=Flags(env={"B": "flag", "C": "flag"}, name="b", timeout_s=5)).spec
+    assert job.env == {"A": "file", "B": "flag", "C": "flag"}
+    assert (job.name, job.timeout_s) == ("b", 5)
+
+
+def test_what_only_the_job_refuses_is_told_with_the_files_line(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"job.yml, line 3: environment_variables.RANK = '0': is set by the"):
+        made(tmp_path, "command: hostname\nenvironment_variables:\n  RANK: 0\n")
+    with pytest.raises(InputError, match=r"^--env RANK = '0': is set by the launcher"):
+        made(tmp_path, "command: hostname\n", flags=Flags(env={"RANK": "0"}))
+    with pytest.raises(InputError, match=r"job.yml, line 3: ranklift.mpi = 'mpich': is for mpi jobs"):
+        made(tmp_path, "command: hostname\nranklift:\n  mpi: mpich\n")
+
+
+def test_a_missing_script_is_found_before_anything_is_pushed(tmp_path: Path) -> None:
+    text = "command: >-\n  pip install x &&\n  python nope.py\ncode: src\n"
+    with pytest.raises(InputError) as caught:
+        made(tmp_path, text)
+    assert str(caught.value) == (
+        f"{tmp_path}/job.yml, line 3: command = 'nope.py': runs nope.py, which is not in the code "
+        f"({tmp_path}/job.yml, line 4); give its path from that folder, and see .gitignore"
+    )
+    with pytest.raises(InputError, match=r"runs train.py, but no code is pushed; add code:"):
+        made(tmp_path, "command: python train.py\n", files=())
+
+
+@pytest.mark.parametrize(
+    ("line", "script"),
+    [
+        ("python train.py --config x.py", "train.py"),
+        ("python3.11 -u -X dev -W ignore ./src/train.py", "src/train.py"),
+        ("A=1 B='x y' /opt/env/bin/python train.py", "train.py"),
+        ("python -m torch.distributed.launch --nproc_per_node 2 --use_env train.py a.py", "train.py"),
+        ("accelerate launch --config_file c.yaml train.py", "train.py"),
+        ("bash -x run.sh", "run.sh"),
+        ("./run.sh", "run.sh"),
+        ("pip install -r requirements.txt; python \\\n  train.py | tee log", "train.py"),
+        ("python -m pip install . && python train.py", "train.py"),
+        ("python -c 'import x' train.py", None),
+        ("python -m pkg.main train.py", None),
+        ("cd src && python train.py", None),
+        ("echo 'print()' > train.py && python train.py", None),
+        ("cp a.py train.py; python train.py", None),
+        ("python $SCRIPT", None),
+        ("python ~/train.py", None),
+        ("python /opt/train.py", None),
+        ("python ../train.py", None),
+        ("python 'train.py", None),
+        ("hostname", None),
+    ],
+)
+def test_which_script_a_line_runs(line: str, script: str | None) -> None:
+    assert script_of(line) == script
+
+
+def test_the_jobs_name_is_the_nearest_that_is_given(tmp_path: Path) -> None:
+    path = tmp_path / "digits.yml"
+    for text, name in (
+        ("command: hostname\n", "digits"),
+        ("command: python train.py\n", "train"),
+        ("command: python train.py\ndisplay_name: shown\n", "shown"),
+        ("command: python train.py\ndisplay_name: shown\nname: own\n", "own"),
+    ):
+        path.write_text(text)
+        assert name_of(read(path), Flags()) == name
+    assert name_of(read(path), Flags(name="flag")) == "flag"
+
+
+def test_how_many_nodes(tmp_path: Path) -> None:
+    path = tmp_path / "job.yml"
+    path.write_text("command: hostname\nranklift:\n  nodes: 0-2\nresources:\n  instance_count: 2\n")
+    job = read(path)
+    assert node_count(job, None) == 2
+    assert node_count(dataclasses.replace(job, instance_count=None), None) == 1
+    assert node_count(dataclasses.replace(job, instance_count=None), 3) is None
+    assert node_count(job, 2) is None
+    with pytest.raises(InputError, match=r"line 5: resources.instance_count = 2: .*, line 3 names 3 nodes"):
+        node_count(job, 3)

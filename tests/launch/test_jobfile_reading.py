@@ -1,0 +1,171 @@
+"""Job files: what is taken, and what is refused with its line. The files are in ``jobfiles/``.
+
+``good`` and ``bad`` are what Azure ML's own client takes and refuses too, ``stricter`` what it takes alone
+(``tests/frameworks/test_oracles_jobfile.py`` asks it). A refused file's last line says what is to be told.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launch.errors import InputError
+from launch.jobfile import Data, JobFile, JobFileError, read
+from launch.jobfile.model import Own
+
+FILES = Path(__file__).parent / "jobfiles"
+GOOD = sorted(FILES.glob("good/*.yml"))
+REFUSED = sorted(FILES.glob("bad/*.yml")) + sorted(FILES.glob("stricter/*.yml"))
+
+
+def good(name: str) -> JobFile:
+    return read(FILES / "good" / f"{name}.yml")
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "job.yml"
+    path.write_text(text)
+    return path
+
+
+@pytest.mark.parametrize("path", GOOD, ids=lambda path: path.stem)
+def test_a_good_file_is_taken(path: Path) -> None:
+    assert read(path).command
+
+
+@pytest.mark.parametrize("path", REFUSED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_a_wrong_file_is_refused_in_one_line_with_file_line_key_value_and_remedy(path: Path) -> None:
+    line, _, words = path.read_text().splitlines()[-1].removeprefix("# line ").partition(": ")
+    with pytest.raises(InputError) as caught:
+        read(path)
+    told = str(caught.value)
+    assert told.startswith(f"{path}, line {line}: ")
+    assert words in told
+    assert "; " in told, "says what to do"
+    assert len(told.splitlines()) == 1
+
+
+def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
+    path = written(tmp_path, "comand: x\nlimits:\n  timeout: soon\nresources:\n  instance_count: 0\n")
+    with pytest.raises(JobFileError) as caught:
+        read(path)
+    assert [error.key.removeprefix(f"{path}, ") for error in caught.value.errors] == [
+        *("line 1: comand", "line 1", "line 5: resources.instance_count", "line 3: limits.timeout")
+    ]
+    assert len(str(caught.value).splitlines()) == 4
+
+
+def test_what_means_nothing_here_is_listed_in_one_notice() -> None:
+    job = good("everything-without-meaning")
+    assert job.notice == (
+        f"{job.path}: without meaning here, and left alone: $schema, compute, services, identity, "
+        "queue_settings, properties, environment, resources.instance_type, resources.docker_args, "
+        "resources.locations, resources.max_instance_count, resources.properties"
+    )
+    assert read(FILES / "good" / "uri-file.yml").unused == ("environment", "inputs.table.mode")
+
+
+def test_a_file_without_an_environment_will_do(tmp_path: Path) -> None:
+    assert read(written(tmp_path, "command: hostname\n")).notice is None
+
+
+def test_paths_are_relative_to_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert good("code-folder").code == FILES / "good" / "src"
+    assert good("uri-file").inputs["table"] == Data("uri_file", FILES / "good" / "table.csv", None)
+    assert good("path-on-the-nodes").inputs["images"] == Data("uri_folder", None, "/mnt/images")
+
+
+def test_plain_inputs_are_text_as_azure_ml_makes_it() -> None:
+    assert good("yaml-numbers").inputs == {
+        "octal": "8",
+        "exponent": "1e-3",
+        "hex": "16",
+        "wide": "1000",
+        "third": "1.5",
+    }
+    assert good("booleans").inputs == {"a": "True", "b": "False", "text": "true"}
+
+
+def test_variables_stay_as_they_are_written(tmp_path: Path) -> None:
+    path = written(tmp_path, "command: env\nenvironment_variables: {A: 010, B: true, C: 1.50, D: 'x y'}\n")
+    assert read(path).env == {"A": "010", "B": "true", "C": "1.50", "D": "x y"}
+
+
+def test_an_alias_and_a_merge_are_followed_and_named_by_their_own_line(tmp_path: Path) -> None:
+    assert good("anchors").tags == {"A": "b", "C": "d"}
+    assert good("merge-keys").env == {"A": "one", "B": "three"}
+    path = written(tmp_path, "command: env\ntags: &t\n  a: b\nlimits:\n  timeout: *t\n")
+    with pytest.raises(InputError, match=r"line 5: limits.timeout: is no whole number"):
+        read(path)
+    path = written(tmp_path, "command: env\ntags:\n  <<: text\n")
+    with pytest.raises(InputError, match=r"line 2: tags: cannot be merged"):
+        read(path)
+
+
+def test_aliases_that_multiply_cost_nothing(tmp_path: Path) -> None:
+    lines = ["command: env", "properties:", "  a0: &a0 [x, x, x, x, x, x, x, x, x]"]
+    lines += [f"  a{n}: &a{n} [{', '.join([f'*a{n - 1}'] * 9)}]" for n in range(1, 12)]
+    assert read(written(tmp_path, "\n".join(lines))).unused == ("properties",)
+
+
+@pytest.mark.parametrize(
+    ("content", "told"),
+    [
+        (b"command: \xff\n", "line 1: is not UTF-8; save it as UTF-8"),
+        (b"\xef\xbb\xbfcommand:\n", "line 1: command: is empty"),
+        (b"command: a\0b\n", "is no YAML"),
+        (b"command: !!python/name:os.system ls\n", "line 1: command"),
+        (b"command: 2026-99-99\n", "line 1: command = 2026-99-99: cannot be read"),
+        (b"? [a]\n: b\ncommand: x\n", "line 1: key: is no word"),
+    ],
+)
+def test_text_that_yaml_chokes_on_is_an_error_like_any_other(
+    tmp_path: Path, content: bytes, told: str
+) -> None:
+    path = tmp_path / "job.yml"
+    path.write_bytes(content)
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert told in str(caught.value)
+
+
+def test_no_file_is_an_error_that_names_it(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"file = '.*nix.yml': cannot be read \(No such file or directory\)"):
+        read(tmp_path / "nix.yml")
+
+
+def test_the_own_block(tmp_path: Path) -> None:
+    path = written(
+        tmp_path,
+        "command: hostname\nranklift:\n  mpi: MPICH\n  mpirun_args: [-l, -n, 2]\n  nodes: 0-3,7\n"
+        "  setup: module load mpi\n  python: /opt/envs/torch\n  chief: true\n",
+    )
+    assert read(path).own == Own(
+        "mpich", ("-l", "-n", "2"), "0-3,7", "module load mpi", "/opt/envs/torch", chief=True
+    )
+    for text, told in (
+        ("mpi: lam", r"line 3: ranklift.mpi = 'lam': is not known here; use one of openmpi, mpich, intelmpi"),
+        ("mpirun_args: -l", r"line 3: ranklift.mpirun_args = '-l': is no list"),
+        ("pyhton: x", r"did you mean python\?"),
+        ("chief: 1", r"ranklift.chief = 1: is neither true nor false"),
+    ):
+        with pytest.raises(InputError, match=told):
+            read(written(tmp_path, f"command: hostname\nranklift:\n  {text}\n"))
+
+
+def test_set_puts_single_values_over_the_files(tmp_path: Path) -> None:
+    path = FILES / "good" / "folded-command.yml"
+    job = read(path, [("inputs.lr", "0.5"), ("resources.instance_count", "2"), ("tags.run", "x: [y")])
+    assert job.inputs == {"lr": "0.5", "epochs": "3"}
+    assert (job.instance_count, job.tags) == (2, {"run": "x: [y"})
+    with pytest.raises(InputError, match=r"^--set limits.timeout: limits.timeout = 'soon': is no whole"):
+        read(path, [("limits.timeout", "soon")])
+    with pytest.raises(InputError, match=r"^--set inputs.rl: .*did you mean|has no input|is no "):
+        read(path, [("inputs.rl.x", "1")])
+    with pytest.raises(InputError, match="leads through something that has no keys"):
+        read(path, [("command.x", "1")])
+    shared = written(tmp_path, "command: env\nenvironment_variables: &e {A: b}\ntags: *e\n")
+    changed = read(shared, [("tags.A", "c")])
+    assert (changed.env, changed.tags) == ({"A": "b"}, {"A": "c"})
