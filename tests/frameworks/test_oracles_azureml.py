@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import json
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -219,7 +220,7 @@ def test_whatever_a_class_lacks_it_names(oracle: dict[str, Any], name: str) -> N
                 continue
             except AttributeError:
                 silent.append(member)
-    made = {
+    made: dict[str, Callable[[], Any]] = {
         "RunConfiguration": RunConfiguration,
         "Environment": lambda: Environment("x"),
         "Experiment": lambda: Experiment(None, "x"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from launch.spec import JobSpec
 from tests.launch.azureml.fake_fab import JOB, FakeFab
 from tests.launch.azureml.guide_scripts import GUIDE, moved, original
 
+DOCUMENTATION = Path(__file__).resolve().parents[3] / "docs" / "azureml-v1.md"
 SCRIPT = {"code": "src", "experiment_name": "experiment_name", "limits": {"timeout": 2592000}}
 LAUNCH = "python -m torch.distributed.launch --nproc_per_node"
 GLUE = (
@@ -152,3 +155,20 @@ def test_what_does_not_carry_over_is_told_once(fab: FakeFab, capsys: pytest.Capt
         "notice: environment AzureML-PyTorch-1.6-GPU: does not carry over: what Azure ML keeps under this "
         "name. The job runs with what the nodes have; RANKLIFT_PYTHON can name another Python on them\n"
     )
+
+
+def test_the_documentations_own_script_runs(fab: FakeFab, monkeypatch: pytest.MonkeyPatch) -> None:
+    fab.file("outputs/node000000/model.pt", "weights")
+    (script,) = re.findall(r"^```python\n(.*?)^```$", DOCUMENTATION.read_text(), re.MULTILINE | re.DOTALL)
+    exec(compile(script, "docs", "exec"), {})
+    assert Path("results/outputs/model.pt").read_text() == "weights"
+    assert fab.words("launch") == [["launch", "--name", "digits", "--detach", "--json", "--stack", "dev"]]
+
+
+@pytest.mark.parametrize("name", [*EXPECTED, *TRANSLATED])
+def test_the_documentations_way_to_change_the_import_lines_is_the_one_used_here(name: str) -> None:
+    (expression,) = re.findall(r"^sed -i -E '(.*)' submit\.py$", DOCUMENTATION.read_text(), re.MULTILINE)
+    done = subprocess.run(
+        ["sed", "-E", expression], input=original(name), capture_output=True, text=True, check=True
+    )
+    assert done.stdout == moved(original(name))
