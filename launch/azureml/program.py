@@ -86,7 +86,11 @@ class Fab:
 
     def _explained(self, answer: Answer) -> str:
         text = answer.error.removeprefix("error: ") or f"fab ended with exit status {answer.status}"
-        if self.stack and "fab up" in text and not os.environ.get("RANKLIFT_STACK"):
+        if (
+            self.stack
+            and text.startswith(f"stack = {self.stack!r}:")
+            and not os.environ.get("RANKLIFT_STACK")
+        ):
             text += (
                 f"\nthe compute target {self.stack} was taken for a stack; RANKLIFT_STACK can name the one "
                 "that stands for it"

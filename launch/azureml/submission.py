@@ -86,7 +86,8 @@ def _command(config: ScriptRunConfig, source: Path, interpreter: str) -> str:
     if not script.is_file() or not script.is_relative_to(source):
         remedy = "give its path from the source directory"
         raise UserErrorException("script", config.script, f"is no file in {source}", remedy)
-    return line([interpreter, str(script.relative_to(source)), *strings(config.arguments)])
+    home, rest = ("~/", interpreter[2:]) if interpreter.startswith("~/") else ("", interpreter)
+    return home + line([rest, str(script.relative_to(source)), *strings(config.arguments)])
 
 
 def _distribution(run: RunConfiguration) -> tuple[dict[str, Any] | None, int]:
@@ -140,10 +141,16 @@ def _python(run: RunConfiguration, environ: Mapping[str, str]) -> tuple[str, str
     """How the script's line begins, and which Python the job names."""
     python = run.environment.python
     if python.user_managed_dependencies and python.interpreter_path not in ("", "python"):
-        return python.interpreter_path, python.interpreter_path
+        path = python.interpreter_path
+        if "/" in path and not path.startswith(("/", "~/")):
+            remedy = "give its whole path on the nodes, or a command"
+            raise UserErrorException("interpreter_path", path, "is a relative path", remedy)
+        return path, path
     named = environ.get("RANKLIFT_PYTHON")
     if not named:
         return "python", None
+    if "/" in named and not named.startswith("~"):
+        named = str(Path(named).absolute())
     return (named if _COMMAND.fullmatch(Path(named).name) else "python"), named
 
 

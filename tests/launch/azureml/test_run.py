@@ -272,7 +272,7 @@ def test_what_the_cluster_refuses_is_raised_in_its_words(
 
 
 def test_a_compute_target_that_is_no_stack_is_explained(fab: FakeFab) -> None:
-    fab.answer("launch", status=2, err="error: stack = 'gpu-cluster': no nodes are saved; run `fab up`\n")
+    fab.answer("launch", status=2, err="error: stack = 'gpu-cluster': no inventory is saved for it; x\n")
     with pytest.raises(ExperimentExecutionException) as caught:
         Experiment(None, "x").submit(ScriptRunConfig("src", "train.py", compute_target="gpu-cluster"))
     assert str(caught.value).endswith(

@@ -38,6 +38,14 @@ def planned(
     return submission(ScriptRunConfig(**words), "digits", tags or {}, environ or {})
 
 
+def interpreter(path: str) -> Environment:
+    """An environment that is no more than a Python on the nodes."""
+    environment = Environment("mine")
+    environment.python.user_managed_dependencies = True
+    environment.python.interpreter_path = path
+    return environment
+
+
 def test_a_script_runs_under_python_with_its_arguments() -> None:
     job = planned(arguments=["--name", "a b", "--lr", 0.1, "--local_rank", "$LOCAL_RANK"]).job
     assert job["command"] == "python train.py --name 'a b' --lr 0.1 --local_rank \"${LOCAL_RANK}\""
@@ -116,9 +124,7 @@ def test_what_is_no_compute_target_is_refused() -> None:
 
 
 def test_a_python_of_ones_own_runs_the_script_and_needs_no_notice() -> None:
-    environment = Environment("mine")
-    environment.python.user_managed_dependencies = True
-    environment.python.interpreter_path = "/opt/train/bin/python"
+    environment = interpreter("/opt/train/bin/python")
     environment.python.conda_dependencies.add_pip_package("torch")
     made = planned(environment=environment)
     assert made.job["command"] == "/opt/train/bin/python train.py"
@@ -128,11 +134,21 @@ def test_a_python_of_ones_own_runs_the_script_and_needs_no_notice() -> None:
 
 @pytest.mark.parametrize(
     ("named", "command"),
-    [("/opt/train", "python train.py"), ("python3.11", "python3.11 train.py")],
+    [
+        ("/opt/train", "python train.py"),
+        ("~/train", "python train.py"),
+        ("python3.11", "python3.11 train.py"),
+        ("~/my train/bin/python", "~/'my train/bin/python' train.py"),
+    ],
 )
 def test_a_variable_can_name_the_nodes_python(named: str, command: str) -> None:
     job = planned(environ={"RANKLIFT_PYTHON": named}).job
     assert (job["command"], job["ranklift"]) == (command, {"python": named})
+
+
+def test_a_relative_path_begins_at_the_current_folder() -> None:
+    job = planned(environ={"RANKLIFT_PYTHON": "envs/train"}).job
+    assert job["ranklift"] == {"python": str(Path("envs/train").absolute())}
 
 
 # -- what does not carry over -------------------------------------------------------------------------------
@@ -266,6 +282,10 @@ def test_beside_a_run_configuration_other_settings_are_ignored_aloud(
         ({"script": "../fabfile.py"}, "script = '../fabfile.py': is no file in "),
         ({"script": "train.py", "command": "ls"}, "script = \"'train.py'\": goes not with a command"),
         ({"command": "ls", "arguments": ["-l"]}, "arguments = \"['-l']\": goes not with a command"),
+        (
+            {"environment": interpreter("envs/bin/python")},
+            "interpreter_path = 'envs/bin/python': is a relative path",
+        ),
         ({"source_directory": "nowhere"}, "source_directory = 'nowhere': is no folder"),
     ],
 )
