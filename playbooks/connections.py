@@ -15,7 +15,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -182,6 +182,11 @@ class SshHost:
         """Closes the connection, if there is one."""
         connection, self._connection = self._connection, None
         if connection is not None:
+            transport = connection.client.get_transport()
+            if transport is not None:
+                with suppress(OSError):
+                    # paramiko's thread looks for its end every 100 ms; this wakes it.
+                    transport.sock.shutdown(socket.SHUT_RDWR)
             connection.client.close()
 
     def _transport(self) -> paramiko.Transport:

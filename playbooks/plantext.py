@@ -12,7 +12,7 @@ from playbooks import render
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from launch.plan import JobPlan
+    from launch.plan import JobPlan, NodePlan, RankPlan
     from launch.snapshot import Snapshot
 
 __all__ = ["plan_text"]
@@ -73,7 +73,11 @@ def _facts(planned: JobPlan, snapshot: Snapshot, data: Mapping[Path, Snapshot]) 
     outputs = f"{spec.home}/.ranklift/jobs/{planned.id}/outputs"
     facts += [("output", f"{name} ({kind}): {outputs}/{name}") for name, kind in spec.outputs.items()]
     facts.append(("command", shlex.join(planned.argv)))
-    facts += [(name, shlex.join(line.words)) for name, line in planned.mpirun.items()]
+    folder = f"{spec.home}/.ranklift/jobs/{planned.id}"
+    files = {name: f"{folder}/{name}" for name in ("hostfile", "machinefile")}
+    for name, line in planned.mpirun.items():
+        typed = [files.get(word[1:-1], word) if word.startswith("{") else word for word in line.words]
+        facts.append((name, shlex.join(typed)))
     return [f"{what:<10} {text}" for what, text in facts]
 
 
@@ -87,12 +91,28 @@ def _environment(planned: JobPlan) -> list[str]:
         lines += ["", "where the node has that file", *_pairs(files)]
     lines += ["", "environment of one node's ranks"]
     lines += [f"  {node.node.name}  {_row(node.env, user)}" for node in planned.nodes]
-    ranks = [(node.node.name, given) for node in planned.nodes for given in node.ranks]
-    if any(given.env for _, given in ranks):
+    ranks = [
+        (given.rank, node.node.name, {**given.env, **_from_mpi(planned, node, given)})
+        for node in planned.nodes
+        for given in node.ranks
+    ]
+    if any(env for _, _, env in ranks):
         width = len(str(planned.world_size - 1))
         lines += ["", "environment of one rank"]
-        lines += [f"  {given.rank:>{width}}  {name}  {_row(given.env, user)}" for name, given in ranks]
+        lines += [f"  {rank:>{width}}  {name}  {_row(env, user)}" for rank, name, env in ranks]
     return lines
+
+
+def _from_mpi(planned: JobPlan, node: NodePlan, given: RankPlan) -> dict[str, str]:
+    """What every MPI's ranks find under Open MPI's names (guide G4)."""
+    if planned.spec.kind != "mpi":
+        return {}
+    return {
+        "OMPI_COMM_WORLD_RANK": str(given.rank),
+        "OMPI_COMM_WORLD_SIZE": str(planned.world_size),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(given.local_rank),
+        "OMPI_COMM_WORLD_LOCAL_SIZE": str(len(node.ranks)),
+    }
 
 
 def _pairs(variables: Mapping[str, str]) -> Iterable[str]:
