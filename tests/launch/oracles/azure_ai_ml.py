@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from azure.ai.ml import load_job
+from azure.ai.ml import load_job  # type: ignore[import-not-found,import-untyped,unused-ignore]
 
 
 def read(path: Path) -> dict[str, Any]:
