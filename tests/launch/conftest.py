@@ -1,0 +1,3 @@
+"""What lies here and is no test."""
+
+collect_ignore = ["jobfiles", "oracles"]
