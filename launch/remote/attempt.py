@@ -16,6 +16,7 @@ from launch.remote.processes import SIGTERM
 from launch.remote.records import LAUNCHER, StreamWriter, last_lines
 from launch.remote.sweeping import sweep
 from launch.remote.verdict import Outcome
+from launch.remote.words import Words
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -32,7 +33,6 @@ _SLACK = 4.0
 """Seconds after the grace until runners that have not reported their end are cut off."""
 _MPIRUN_SLACK = 4.0
 """Seconds mpirun gets to end after the last runner; it takes its time after an MPI_Abort."""
-_CHUNK = 65536
 
 
 class Attempt:
@@ -56,7 +56,8 @@ class Attempt:
         self._links: list[Link] = []
         self._to_start: list[int] = []
         self._mpirun: Mpirun | None = None
-        self._speaking: dict[int, Callable[[], None]] = {}
+        self._words = Words(self._selector, stream)
+        self._words.hushed = self._is_over_but_for_mpirun
         self._muster = Muster(plan)
         self._overdue: list[int] = []
         self._users = set(self._node_of).difference(plan["services"])
@@ -98,8 +99,8 @@ class Attempt:
             return
         self._mpirun = Mpirun(self.folder, self.plan)
         self._selector.register(self._mpirun.listener, selectors.EVENT_READ, self._accept)
-        self._pass_on_words(self._mpirun.process.stdout, 0, 1)
-        self._pass_on_words(self._mpirun.process.stderr, 0, 2)
+        self._words.listen(self._mpirun.process.stdout, 0, 1)
+        self._words.listen(self._mpirun.process.stderr, 0, 2)
 
     def _start_some(self) -> None:
         starting = sum(1 for link in self._links if link.open and not link.greeted)
@@ -109,7 +110,7 @@ class Attempt:
             link.ranks = [given["rank"] for given in self._nodes[index]["ranks"]]
             self._add(link)
             if link.process is not None:
-                self._pass_on_words(link.process.stderr, index, 2)
+                self._words.listen(link.process.stderr, index, 2)
             self._send_spec(link, index, None)
             starting += 1
 
@@ -126,30 +127,9 @@ class Attempt:
         slots = self.turn.slots[self._names[index]]
         link.send(protocol.SPEC, jobs.runner_spec(self.plan, index, rank, self.turn.port, slots))
 
-    def _pass_on_words(self, pipe: Any, node: int, number: int) -> None:
-        """Puts what a launcher (mpirun, ssh, a runner) says of itself into the stream."""
-        fd = pipe.fileno()
-        os.set_blocking(fd, False)
-
-        def read() -> None:
-            if fd not in self._speaking:
-                return  # closed earlier in this very turn
-            try:
-                data = os.read(fd, _CHUNK)
-            except BlockingIOError:
-                return
-            if data and self._verdict is not None and not any(link.open for link in self._links):
-                return  # mpirun's guess at what happened: it blames whichever runner left first
-            if data:
-                # prterun sends NUL bytes between its messages
-                self.stream.write(LAUNCHER, node, number, data.replace(b"\0", b""))
-            else:
-                self._selector.unregister(fd)
-                del self._speaking[fd]
-                pipe.close()
-
-        self._speaking[fd] = read
-        self._selector.register(fd, selectors.EVENT_READ, read)
+    def _is_over_but_for_mpirun(self) -> bool:
+        # what it says then is a guess: it blames whichever runner left first
+        return self._verdict is not None and not any(link.open for link in self._links)
 
     # -- the loop ---------------------------------------------------------------------------------
 
@@ -259,7 +239,7 @@ class Attempt:
             return True
         if self._to_start or any(link.open for link in self._links):
             return False
-        return self._mpirun is None or not (self._mpirun.runs or self._speaking)
+        return self._mpirun is None or not (self._mpirun.runs or self._words.are_coming)
 
     # -- what runners say -------------------------------------------------------------------------
 
@@ -357,8 +337,7 @@ class Attempt:
         why = "its runner was killed, or the node went away"
         if link.process is not None:
             link.wait(_TICK)
-            for read in list(self._speaking.values()):
-                read()
+            self._words.read_all()
             words = last_lines(self.stream.tails.get((LAUNCHER, link.node), b""), 3)
             why = "; ".join(words) or why
         if self._muster.went is None:

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["MODULES_LIMIT", "lacks", "missing_modules", "modules_argv"]
+__all__ = ["MODULES_LIMIT", "lacks", "missing_modules", "modules_argv", "shared_memory"]
 
 MODULES_LIMIT = 60.0
 """Seconds a node's Python gets to look for modules."""
