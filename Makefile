@@ -7,7 +7,7 @@ PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PULUMI_SKIP_UPDATE_CHECK := 1
 
-.PHONY: help setup setup-bench demo test check format lock bench-scale bench-fanout bench-launch clean
+.PHONY: help setup setup-bench frameworks demo test test-frameworks check format lock bench-scale bench-fanout bench-launch clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,12 @@ demo: setup ## the main job on a rehearsed 4-node cluster: up, push, three jobs,
 
 test: setup check ## the gates and all tests, with branch coverage
 	pytest --cov --cov-report=term:skip-covered
+
+frameworks: ## environments with the training guide's frameworks and MPIs, Horovod built from source
+	@tools/setup --frameworks
+
+test-frameworks: frameworks ## every way the training guide starts a job, by the frameworks themselves on rehearsed nodes
+	pytest -m frameworks tests/frameworks
 
 check: setup ## formatting, lint and types
 	ruff format --check .
@@ -48,5 +54,6 @@ bench-launch: setup-bench ## launch overhead and push, beside plain mpirun and p
 
 clean: ## what setup, tests and runs have left here; the caches in ~/.cache stay
 	@if [ -e .ranklift/rehearsal/rehearsal.json ]; then fab rehearsal.stop; fi
-	rm -rf .venv .venv-node .venv-bench .ranklift .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache build *.egg-info
+	rm -rf .venv .venv-node .venv-bench .venv-frameworks .venv-openmpi .venv-mpich .venv-impi .venv-horovod \
+		.venv-oracles .ranklift .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache build *.egg-info
 	find $(PYTHON_FILES) -name __pycache__ -prune -exec rm -rf {} +

@@ -1,0 +1,24 @@
+"""One running cluster of four nodes for all rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.e2e.workplace import Workplace
+
+NODES = 4
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """A workplace whose stack ``rehearsal`` is up; nothing of it is left in the end."""
+    made = Workplace(tmp_path_factory.mktemp("frameworks"))
+    made.start(NODES)
+    try:
+        made.configure("rehearsal", nodeCount=NODES)
+        made.fab("up", "--stack", "rehearsal")
+        yield made
+    finally:
+        made.close()

@@ -1,0 +1,122 @@
+"""Each way in which the training guide starts a job: the framework itself, over several nodes.
+
+A row's job is an example as it stands in ``examples/``. A framework that is missing fails its row.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from tests.e2e.workplace import ROOT, Ran, Workplace
+
+pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
+
+NODE = [f"node{number:06}" for number in range(4)]
+TWICE_2 = [NODE[0], NODE[0], NODE[1], NODE[1]]
+TWICE_3 = [*TWICE_2, NODE[2], NODE[2]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """An example, and what its job has to print at the end."""
+
+    guide: str
+    example: str
+    exactly: dict[str, Any] = field(default_factory=dict)
+    """Values of the result, among them where each rank ran, which only all ranks together know."""
+    accuracy: float | None = None
+    """At least."""
+    losses_fall_to: float | None = None
+    """The last is at most this, and less than half of the first."""
+    says: str = ""
+    """A pattern that is found in what was printed."""
+
+    def __str__(self) -> str:
+        return f"{self.guide}-{self.example.removesuffix('.yml').removesuffix('/job')}"
+
+
+ROWS = [
+    Row(
+        "G1",
+        "mpi4py/job.yml",
+        {"nodes": TWICE_3, "images": 1440},
+        accuracy=0.93,
+        says=r'"mpi": "Open MPI v4\.1',
+    ),
+    Row(
+        "G1",
+        "mpi4py/openmpi5.yml",
+        {"nodes": TWICE_3, "images": 1440},
+        accuracy=0.93,
+        says=r'"mpi": "Open MPI v5\.',
+    ),
+    Row("G1", "mpi4py/mpich.yml", {"nodes": TWICE_3, "images": 1440}, accuracy=0.93, says=r'"mpi": "MPICH'),
+    Row(
+        "G1",
+        "mpi4py/intelmpi.yml",
+        {"nodes": TWICE_3, "images": 1440},
+        accuracy=0.93,
+        says=r'"mpi": "Intel\(R\) MPI',
+    ),
+    Row("G2", "horovod/job.yml", {"nodes": TWICE_3, "images": 1440}, accuracy=0.93),
+    Row("G3", "deepspeed/job.yml", {"nodes": TWICE_2, "images": 1440}, accuracy=0.93),
+    Row("G5 G6", "torch-per-process/job.yml", {"nodes": TWICE_2, "images": 1440}, accuracy=0.93),
+    Row(
+        "G7",
+        "torch-arguments/job.yml",
+        {
+            "nodes": TWICE_2,
+            "images": 455,
+            "local_rank": [0, 1, 0, 1],
+            "note": ['two  blanks, "quotes" and ünïcödé costs $5'] * 4,
+        },
+        accuracy=0.93,
+    ),
+    Row("G8", "torch-launch/job.yml", {"nodes": TWICE_2, "local_rank": [0, 1, 0, 1]}, losses_fall_to=0.55),
+    Row("G8", "torchrun/job.yml", {"nodes": TWICE_2, "samples": 133}, accuracy=0.9),
+    Row("G8", "torchrun/elastic.yml", {"samples": 133}, accuracy=0.9),
+    Row("G9 a", "lightning/job.yml", {"nodes": TWICE_2, "steps": 48}, accuracy=0.93),
+    Row("G9 b", "lightning/per-process.yml", {"nodes": TWICE_2, "steps": 48}, accuracy=0.93),
+    Row("G9 c", "lightning-mpi/job.yml", {"nodes": TWICE_2, "steps": 48}, accuracy=0.93),
+    Row("G10", "transformers/job.yml", {"nodes": TWICE_2, "local_rank": [0, 1, 0, 1]}, losses_fall_to=1.0),
+    Row(
+        "G10",
+        "transformers/per-process.yml",
+        {"nodes": TWICE_2, "local_rank": [0, 1, 0, 1]},
+        losses_fall_to=1.0,
+    ),
+    Row("G11", "tensorflow-workers/job.yml", {"images": [480, 480, 480]}, accuracy=0.93),
+    Row("G11", "tensorflow-parameter-servers/job.yml", accuracy=0.93, says=r"worker 1 of 2: loss from 2\.3"),
+]
+
+
+def result(ran: Ran) -> dict[str, Any]:
+    """The JSON object that one rank printed in the end."""
+    (found,) = re.findall(r"^\[\d+ node[0-9a-z]{6}\] (\{\".*\})$", ran.out, re.MULTILINE)
+    told: dict[str, Any] = json.loads(found)
+    return told
+
+
+@pytest.mark.parametrize("row", ROWS, ids=str)
+def test_a_job_trains_with_all_its_ranks(cluster: Workplace, row: Row) -> None:
+    ran = cluster.fab("launch", str(ROOT / "examples" / row.example))
+    assert re.search(r"^job \S+ SUCCEEDED$", ran.err, re.MULTILINE), ran
+    told = result(ran)
+    assert {name: told.get(name) for name in row.exactly} == row.exactly
+    if row.accuracy is not None:
+        assert row.accuracy <= told["accuracy"] <= 1
+    if row.losses_fall_to is not None:
+        first, last = told["losses"]
+        assert 0 < last <= row.losses_fall_to < first
+        assert last < first / 2
+    if row.example == "torchrun/elastic.yml":
+        assert sorted(told["nodes"]) == TWICE_2  # the rendezvous gives out the ranks
+    if row.example.startswith("tensorflow-parameter"):
+        assert min(told["steps"]) == 150
+        assert "/job:ps/task:0" in told["weights_on"]
+    assert re.search(row.says, ran.out), ran
