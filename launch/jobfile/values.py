@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from launch.errors import InputError
 from launch.jobfile.marks import Place
 
-__all__ = ["byte_size", "flag", "literal", "nearest", "one_of", "text", "whole", "written"]
+__all__ = ["byte_size", "flag", "literal", "nearest", "one_of", "text", "unknown", "whole", "written"]
 
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 

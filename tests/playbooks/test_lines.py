@@ -1,0 +1,88 @@
+"""What is made of a line and its options by ``launch.mpi``, ``launch.torch`` and ``launch.tensorflow``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.inventory import Node
+from launch.errors import InputError
+from launch.spec import JobSpec
+from playbooks.handover import Handling
+from playbooks.lines import Kind, Request, job_spec
+
+NODES = [Node(f"node{n:06x}", n, f"10.0.0.{n + 4}", "127.0.0.1", 50000 + n, 8, "running") for n in range(3)]
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    (tmp_path / "train.py").write_text("import torch\n")
+    (tmp_path / "lit.py").write_text("import lightning\n")
+    return tmp_path
+
+
+def spec(
+    code: Path, line: str, kind: Kind, *, nodes: Sequence[Node] = NODES, **request: Any
+) -> tuple[JobSpec, tuple[str, ...]]:
+    fields: dict[str, Any] = {
+        **dict.fromkeys(("nodes", "stack", "source", "name", "timeout")),
+        **{"env": (), "python": "python3", "handling": Handling(detach=False, json=False, dry_run=True)},
+        **request,
+    }
+    return job_spec(Request(line, **fields), kind, nodes, "0123", code, "/home/azureuser")
+
+
+def test_without_a_count_there_is_one_process_a_node(code: Path) -> None:
+    job, notices = spec(code, "train.py --a", Kind("pytorch"))
+    assert (job.command, job.shell, job.per_node, job.processes_per_node) == (
+        *(("train.py", "--a"), False, False, 1),
+    )
+    assert job.requires == ("torch",)
+    assert notices == ()
+
+
+def test_a_script_that_starts_the_others_itself_runs_once_a_node_and_that_is_told(code: Path) -> None:
+    job, notices = spec(code, "lit.py --num_nodes 3", Kind("pytorch"))
+    assert (job.per_node, job.processes_per_node) == (True, None)
+    (notice,) = notices
+    assert notice.startswith("one process on each node: Lightning, which the script imports, starts ")
+    job, notices = spec(code, "lit.py", Kind("pytorch", nproc_per_node="2"))
+    assert (job.per_node, job.processes_per_node, notices) == (False, 2, ())
+    job, _ = spec(code, "lit.py", Kind("mpi"))
+    assert (job.per_node, job.processes_per_node) == (False, 1)
+
+
+def test_a_launcher_in_the_line_goes_not_with_a_count(code: Path) -> None:
+    job, _ = spec(code, "torchrun --nproc-per-node 8 train.py", Kind("pytorch"))
+    assert (job.per_node, job.shell) == (True, False)
+    for kind in (Kind("pytorch", nproc_per_node="2"), Kind("mpi", nproc_per_node="2")):
+        with pytest.raises(InputError, match=r"--nproc-per-node = 2: goes not with this command: torchrun"):
+            spec(code, "torchrun train.py", kind)
+
+
+def test_torchrun_and_lines_for_the_nodes_shell(code: Path) -> None:
+    job, _ = spec(code, "train.py", Kind("pytorch", nproc_per_node="auto", torchrun=True))
+    assert job.command[:5] == ("torchrun", "--nnodes", "3", "--nproc-per-node", "8")
+    assert job.per_node
+    job, _ = spec(code, "python train.py  $NODE_RANK", Kind("pytorch", per_node=True))
+    assert (job.command, job.shell, job.per_node) == (("python train.py  $NODE_RANK",), True, True)
+    job, _ = spec(code, "run.sh", Kind("pytorch", per_node=True))
+    assert (job.command, job.shell) == (("run.sh",), False)
+
+
+def test_mpi_and_its_arguments(code: Path) -> None:
+    job, _ = spec(code, "train.py", Kind("mpi", flavour="mpich", mpi_args=("-l", "a b")))
+    assert (job.kind, job.mpi, job.mpi_args) == ("mpi", "mpich", ("-l", "a b"))
+    with pytest.raises(
+        InputError, match=r"--mpi = 'lam': is no MPI that is known; use one of openmpi, mpich"
+    ):
+        spec(code, "train.py", Kind("mpi", flavour="lam"))
+
+
+def test_tensorflows_tasks(code: Path) -> None:
+    job, _ = spec(code, "train.py", Kind("tensorflow", workers=2, parameter_servers=1, chief=True))
+    assert (job.kind, job.workers, job.parameter_servers, job.chief) == ("tensorflow", 2, 1, True)
+    assert spec(code, "train.py", Kind("tensorflow"))[0].workers is None
