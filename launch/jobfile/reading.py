@@ -40,11 +40,12 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
     :class:`~launch.jobfile.model.JobFileError` with all of them when there are several.
     """
     root = compose(path, overrides)
+    entries = root.entries()
     reader = Reader()
     top = reader.block(root, _USED, _UNUSED)
-    for key in _UNUSED:
+    for key in (key for key in entries if key in _UNUSED):
         with reader.collecting():
-            _check_unused(root, key)
+            _check_unused(key, entries[key])
     reader.get(top, "type", _command_type, None)
     command = _command(reader, root, top)
     inputs = {
@@ -95,10 +96,8 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
     return job
 
 
-def _check_unused(root: Place, key: str) -> None:
+def _check_unused(key: str, place: Place) -> None:
     """What means nothing here may still be mistyped."""
-    if not root.is_mapping or (place := root.entries().get(key)) is None:
-        return
     if key in _BLOCKS:
         place.entries()
     elif key in _TEXTS or not place.is_mapping:
@@ -113,12 +112,8 @@ def _command_type(place: Place) -> None:
 
 def _command(reader: Reader, root: Place, top: Mapping[str, Place]) -> str:
     if "command" not in top:
-        if root.is_mapping and not any(error.key.endswith(": command") for error in reader.errors):
-            reader.errors.append(
-                InputError(
-                    root.where, None, "the job has no command", "add one, e.g. command: python train.py"
-                )
-            )
+        remedy = "add one, e.g. command: python train.py"
+        reader.errors.append(InputError(root.where, None, "the job has no command", remedy))
         return ""
     command = reader.get(top, "command", values.text, "-")
     if not command.strip():

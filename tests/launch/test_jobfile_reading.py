@@ -56,6 +56,13 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
     assert len(str(caught.value).splitlines()) == 4
 
 
+def test_a_key_that_stands_twice_at_the_top_is_told_once(tmp_path: Path) -> None:
+    path = written(tmp_path, "code: .\ncompute: x\ncode: b\n")
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert str(caught.value) == f"{path}, line 3: code: stands twice, first in line 1; keep one of the two"
+
+
 def test_what_means_nothing_here_is_listed_in_one_notice() -> None:
     job = good("everything-without-meaning")
     assert job.notice == (

@@ -198,12 +198,14 @@ def test_a_dry_run_opens_no_socket_and_calls_nobody(workplace: Path) -> None:
     )
     env = {"PYTHONPATH": f"{guard}:{ROOT}"}
     assert fab(workplace, "exec", "id", env=env).returncode == 99, "the guard works"
+    (workplace.parent / "job.yml").write_text("command: python train.py\ncode: own\n")
     for words, expected in (
         (["exec", "uname -a", "--nodes", "0,3"], "on node[000000,000003]: uname -a"),
         (["push"], "2 files"),
         (["launch.mpi", "train.py", "--nproc-per-node", "2"], "processes  8: 0-1 on node000000"),
         (["launch.torch", "train.py", "--torchrun"], "torchrun --nnodes 4"),
         (["launch.tensorflow", "train.py"], '"task": {"type": "worker", "index": 3}'),
+        (["launch", "../job.yml"], "command    bash -c 'python train.py'"),
         (["up"], "pulumi up --yes --stack dev"),
         (["down"], "pulumi destroy --yes --stack dev"),
     ):
