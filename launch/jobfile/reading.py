@@ -84,7 +84,7 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
         instance_count=reader.get(resources, "instance_count", _instances, None),
         shm_bytes=reader.get(resources, "shm_size", values.byte_size, None),
         timeout_s=reader.get(limits, "timeout", _seconds, None),
-        own=read_own(reader, top["ranklift"]) if "ranklift" in top else Own(),
+        own=read_own(reader, top["ranklift"], path.parent) if "ranklift" in top else Own(),
         unused=tuple(reader.unused),
         places=reader.places,
     )

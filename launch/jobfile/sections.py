@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import get_args
@@ -156,7 +157,7 @@ def _servers(place: Place) -> int:
     return values.whole(place, "give the number of parameter servers in all", low=0)
 
 
-def read_own(reader: Reader, place: Place) -> Own:
+def read_own(reader: Reader, place: Place, folder: Path) -> Own:
     """The ``ranklift:`` block."""
     found = reader.block(place, ("mpi", "mpirun_args", "nodes", "setup", "python", "chief"))
     flavours = {flavour: flavour for flavour in get_args(Flavour)}
@@ -165,7 +166,7 @@ def read_own(reader: Reader, place: Place) -> Own:
         mpirun_args=reader.get(found, "mpirun_args", _words, ()),
         nodes=reader.get(found, "nodes", _nodes, None),
         setup=reader.get(found, "setup", values.text, ""),
-        python=reader.get(found, "python", values.text, None),
+        python=reader.get(found, "python", lambda place: _python(place, folder), None),
         chief=reader.get(found, "chief", values.flag, False),
     )
 
@@ -174,6 +175,14 @@ def _words(place: Place) -> tuple[str, ...]:
     if not place.is_list:
         raise place.wrong("is no list", "write each argument as an item of its own, e.g. [--mca, pml, ob1]")
     return tuple(values.written(item) for item in place.items())
+
+
+def _python(place: Place, folder: Path) -> str:
+    """A command, or a path on the nodes; a relative one begins where the job file's other paths do."""
+    value = values.text(place)
+    if "/" not in value or value.startswith(("/", "~")):
+        return value
+    return os.path.abspath(folder / value)  # noqa: PTH100  (an environment that is a link stays one)
 
 
 def _nodes(place: Place) -> str:

@@ -162,6 +162,21 @@ def test_the_own_block(tmp_path: Path) -> None:
             read(written(tmp_path, f"command: hostname\nranklift:\n  {text}\n"))
 
 
+@pytest.mark.parametrize(
+    ("given", "taken"),
+    [
+        ("python3.11", "python3.11"),
+        ("/opt/envs/torch", "/opt/envs/torch"),
+        ("~/envs/torch", "~/envs/torch"),
+        ("../envs/torch", "{parent}/envs/torch"),
+        ("./venv/bin/python", "{here}/venv/bin/python"),
+    ],
+)
+def test_a_relative_python_begins_at_the_job_file(tmp_path: Path, given: str, taken: str) -> None:
+    path = written(tmp_path, f"command: env\nranklift: {{python: {given}}}\n")
+    assert read(path).own.python == taken.format(parent=tmp_path.parent, here=tmp_path)
+
+
 def test_set_puts_single_values_over_the_files(tmp_path: Path) -> None:
     path = FILES / "good" / "folded-command.yml"
     job = read(path, [("inputs.lr", "0.5"), ("resources.instance_count", "2"), ("tags.run", "x: [y")])
