@@ -13,13 +13,14 @@ from launch.jobfile.model import JobFile, JobFileError, Own
 from launch.jobfile.reader import Reader
 from launch.jobfile.sections import SCHEME, read_distribution, read_input, read_output, read_own
 
-__all__ = ["read"]
+__all__ = ["UNUSED", "USED", "read"]
 
-_USED = (
+USED = (
     *("type", "command", "code", "name", "display_name", "experiment_name", "description", "tags"),
     *("inputs", "outputs", "environment_variables", "distribution", "resources", "limits", "ranklift"),
 )
-_TEXTS = ("$schema", "compute", "parent_job_name", "id", "status", "schema_ignored")
+"""Keys that mean something here."""
+_TEXTS = ("$schema", "compute", "parent_job_name", "id", "status")
 _BLOCKS = (
     "services",
     "identity",
@@ -29,7 +30,8 @@ _BLOCKS = (
     "log_files",
     "parameters",
 )
-_UNUSED = (*_TEXTS, *_BLOCKS, "environment")
+UNUSED = (*_TEXTS, *_BLOCKS, "environment")
+"""Keys of the format that mean nothing here."""
 _RESOURCES_UNUSED = ("instance_type", "locations", "max_instance_count", "docker_args", "properties")
 
 
@@ -42,8 +44,8 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
     root = compose(path, overrides)
     entries = root.entries()
     reader = Reader()
-    top = reader.block(root, _USED, _UNUSED)
-    for key in (key for key in entries if key in _UNUSED):
+    top = reader.block(root, USED, UNUSED)
+    for key in (key for key in entries if key in UNUSED):
         with reader.collecting():
             _check_unused(key, entries[key])
     reader.get(top, "type", _command_type, None)
