@@ -9,6 +9,9 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from launch.errors import InputError
 from launch.jobfile import Data, JobFile, JobFileError, read
@@ -175,6 +178,23 @@ def test_the_own_block(tmp_path: Path) -> None:
 def test_a_relative_python_begins_at_the_job_file(tmp_path: Path, given: str, taken: str) -> None:
     path = written(tmp_path, f"command: env\nranklift: {{python: {given}}}\n")
     assert read(path).own.python == taken.format(parent=tmp_path.parent, here=tmp_path)
+
+
+LINES = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), min_size=1).filter(
+    lambda text: text.strip() and "${{" not in text and "$[[" not in text
+)
+
+
+@given(command=LINES, value=st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0")))
+@settings(max_examples=200, deadline=None)
+def test_every_character_of_a_line_and_of_a_value_arrives(
+    tmp_path_factory: pytest.TempPathFactory, command: str, value: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "any.yml"
+    content = {"command": command, "inputs": {"x": value}, "environment_variables": {"X": value}}
+    path.write_text(yaml.safe_dump(content, allow_unicode=True), encoding="utf-8")
+    job = read(path)
+    assert (job.command, job.inputs["x"], job.env["X"]) == (command, value, value)
 
 
 def test_set_puts_single_values_over_the_files(tmp_path: Path) -> None:
