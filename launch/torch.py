@@ -23,21 +23,21 @@ def torch_launcher_argv(
     command: tuple[str, ...],
     python: str = "python3",
     *,
-    rendezvous: Rendezvous = "static",
-    nodes_range: str | None = None,
+    rdzv_backend: Rendezvous = "static",
+    nnodes: str | None = None,
 ) -> tuple[str, ...]:
     """The launcher's command line for a per-node job; its variables are expanded on each node.
 
     ``launch`` is the older ``torch.distributed.launch``, with ``--use-env``, so that scripts read
     LOCAL_RANK under both. A ``python`` other than the default brings its own torchrun.
 
-    A static rendezvous goes by NODE_RANK, one of c10d's by arrival, with as many nodes as ``nodes_range``
+    A static rendezvous goes by NODE_RANK, one of c10d's by arrival, with as many nodes as ``nnodes``
     (``2:4``) allows. Left to itself, c10d publishes names, and hangs where they do not resolve
     (pytorch/pytorch#150532): so every node says its address, and which one is the head.
 
     >>> torch_launcher_argv("torchrun", 4, 2, ("train.py",))[:7]
     ('torchrun', '--nnodes', '4', '--nproc-per-node', '2', '--node-rank', '$NODE_RANK')
-    >>> torch_launcher_argv("torchrun", 4, 2, ("train.py",), rendezvous="c10d", nodes_range="2:4")[1:7]
+    >>> torch_launcher_argv("torchrun", 4, 2, ("train.py",), rdzv_backend="c10d", nnodes="2:4")[1:7]
     ('--nnodes', '2:4', '--nproc-per-node', '2', '--rdzv-backend', 'c10d')
 
     Raises :class:`~launch.errors.InputError` when there is no script to run, and for a range that the nodes
@@ -46,9 +46,9 @@ def torch_launcher_argv(
     if not command:
         raise InputError("command", None, "is empty", "give the script to run, e.g. train.py --epochs 3")
     options = (
-        *("--nnodes", _nodes(nodes, nodes_range, rendezvous)),
+        *("--nnodes", _nodes(nodes, nnodes, rdzv_backend)),
         *("--nproc-per-node", str(processes_per_node)),
-        *_RENDEZVOUS[rendezvous],
+        *_RENDEZVOUS[rdzv_backend],
     )
     script = command if command[0].endswith(".py") else ("--no-python", *command)
     interpreter = "python" if python_folder(python) else python
@@ -75,23 +75,21 @@ _RENDEZVOUS = {
 }
 
 
-def _nodes(nodes: int, nodes_range: str | None, rendezvous: Rendezvous) -> str:
-    if rendezvous not in _RENDEZVOUS:
-        raise InputError("rendezvous", rendezvous, "is no rendezvous that is known", "use static or c10d")
-    if nodes_range is None:
+def _nodes(nodes: int, nnodes: str | None, rdzv_backend: Rendezvous) -> str:
+    if rdzv_backend not in _RENDEZVOUS:
+        raise InputError("rdzv_backend", rdzv_backend, "is no rendezvous that is known", "use static or c10d")
+    if nnodes is None:
         return str(nodes)
-    match = _RANGE.fullmatch(nodes_range)
+    match = _RANGE.fullmatch(nnodes)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise InputError("nodes_range", nodes_range, "is no range of nodes", "write it like 2:4")
-    if rendezvous == "static":
-        raise InputError(
-            "nodes_range", nodes_range, "needs a rendezvous that counts nodes as they come", "use c10d"
-        )
+        raise InputError("nnodes", nnodes, "is no range of nodes", "write it like 2:4")
+    if rdzv_backend == "static":
+        raise InputError("nnodes", nnodes, "needs a rendezvous that counts nodes as they come", "use c10d")
     if not int(match[1]) <= nodes <= int(match[2]):
         raise InputError(
-            "nodes_range",
-            nodes_range,
+            "nnodes",
+            nnodes,
             f"does not hold the {nodes} nodes of the job",
             "choose others or widen it",
         )
-    return nodes_range
+    return nnodes

@@ -75,6 +75,8 @@ def mpi(  # noqa: PLR0913, PLR0917
         **_HELP,
         **_PROCESSES,
         "torchrun": "start torchrun once on every node, which starts the processes",
+        "rdzv-backend": "how torchrun's nodes meet, static or c10d (default: static; c10d with --nnodes)",
+        "nnodes": "with torchrun: the fewest and the most nodes that may take part, like 2:4",
         "per-node": "run the line once on every node as it is: it starts the processes itself",
     },
     iterable=["env"],
@@ -87,6 +89,8 @@ def torch(  # noqa: PLR0913, PLR0917
     stack: str | None = None,
     nproc_per_node: str | None = None,
     torchrun: bool = False,
+    rdzv_backend: str | None = None,
+    nnodes: str | None = None,
     per_node: bool = False,
     env: list[str] | None = None,
     source: str | None = None,
@@ -105,9 +109,20 @@ def torch(  # noqa: PLR0913, PLR0917
     """
     if torchrun and per_node:
         raise InputError("--per-node", None, "goes not with --torchrun", "give one of the two")
+    for flag, value in (("--rdzv-backend", rdzv_backend), ("--nnodes", nnodes)):
+        if value is not None and not torchrun:
+            raise InputError(flag, value, "is for torchrun", "add --torchrun, or leave it out")
     handling = Handling(detach, json, dry_run)
     request = Request(line, nodes, stack, env or (), source, name, python, timeout, handling)
-    _launch(context, request, Kind("pytorch", nproc_per_node, torchrun=torchrun, per_node=per_node))
+    kind = Kind(
+        "pytorch",
+        nproc_per_node,
+        torchrun=torchrun,
+        per_node=per_node,
+        rdzv_backend=rdzv_backend,
+        nnodes=nnodes,
+    )
+    _launch(context, request, kind)
 
 
 @command(

@@ -15,6 +15,7 @@ from playbooks.options import processes_flag, variables, words
 
 if TYPE_CHECKING:
     from launch.spec import Flavour, JobSpec
+    from launch.torch import Rendezvous
 
 __all__ = ["Kind", "Request", "job_spec"]
 
@@ -47,6 +48,8 @@ class Kind:
     workers: int | None = None
     parameter_servers: int = 0
     chief: bool = False
+    rdzv_backend: str | None = None
+    nnodes: str | None = None
 
 
 def job_spec(
@@ -98,7 +101,16 @@ def _started(
 
     asked = None if kind.nproc_per_node is None else _processes(kind.nproc_per_node, nodes)
     if kind.torchrun:
-        argv = torch_launcher_argv("torchrun", len(nodes), asked or 1, line, request.python)
+        backend = kind.rdzv_backend or ("static" if kind.nnodes is None else "c10d")
+        argv = torch_launcher_argv(
+            "torchrun",
+            len(nodes),
+            asked or 1,
+            line,
+            request.python,
+            rdzv_backend=cast("Rendezvous", backend),
+            nnodes=kind.nnodes,
+        )
         return argv, False, True, None, ()
     if kind.per_node:
         # As it is: the nodes' shell expands $NODE_RANK and its like.

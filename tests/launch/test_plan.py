@@ -186,7 +186,7 @@ def test_the_torch_launchers_command_lines() -> None:
 
 
 def test_the_torch_launchers_rendezvous_by_arrival() -> None:
-    argv = torch_launcher_argv("torchrun", 3, 8, ("train.py",), rendezvous="c10d", nodes_range="2:4")
+    argv = torch_launcher_argv("torchrun", 3, 8, ("train.py",), rdzv_backend="c10d", nnodes="2:4")
     assert " ".join(argv) == (
         "torchrun --nnodes 2:4 --nproc-per-node 8 "
         "--rdzv-backend c10d --rdzv-endpoint $MASTER_ADDR:$MASTER_PORT "
@@ -197,24 +197,24 @@ def test_the_torch_launchers_rendezvous_by_arrival() -> None:
     assert [planned.environment(rank)["RANKLIFT_NODE_ADDR"] for rank in range(3)] == [
         node.private_ip for node in NODES
     ]
-    assert torch_launcher_argv("torchrun", 3, 8, ("a.py",), rendezvous="c10d")[1:3] == ("--nnodes", "3")
+    assert torch_launcher_argv("torchrun", 3, 8, ("a.py",), rdzv_backend="c10d")[1:3] == ("--nnodes", "3")
 
 
 @pytest.mark.parametrize(
-    ("rendezvous", "nodes_range", "words"),
+    ("rdzv_backend", "nnodes", "words"),
     [
-        ("static", "2:4", "nodes_range = '2:4': needs a rendezvous .*; use c10d"),
-        ("c10d", "4:6", "nodes_range = '4:6': does not hold the 3 nodes"),
+        ("static", "2:4", "nnodes = '2:4': needs a rendezvous .*; use c10d"),
+        ("c10d", "4:6", "nnodes = '4:6': does not hold the 3 nodes"),
         ("c10d", "1:2", "does not hold"),
         ("c10d", "4:2", "is no range of nodes; write it like 2:4"),
         ("c10d", "0:4", "is no range"),
         ("c10d", "3", "is no range"),
-        ("etcd", None, "rendezvous = 'etcd': .*use static or c10d"),
+        ("etcd", None, "rdzv_backend = 'etcd': .*use static or c10d"),
     ],
 )
-def test_a_rendezvous_that_cannot_be(rendezvous: Any, nodes_range: str | None, words: str) -> None:
+def test_a_rendezvous_that_cannot_be(rdzv_backend: Any, nnodes: str | None, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        torch_launcher_argv("torchrun", 3, 8, ("a.py",), rendezvous=rendezvous, nodes_range=nodes_range)
+        torch_launcher_argv("torchrun", 3, 8, ("a.py",), rdzv_backend=rdzv_backend, nnodes=nnodes)
 
 
 class TestBadInput:

@@ -142,6 +142,8 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["launch.mpi", "train.py", "--env", "X"], "--env = 'X': is no NAME=VALUE"),
         (["launch.mpi", "train.py 'x"], "close every quote"),
         (["launch.torch", "train.py", "--torchrun", "--per-node"], "goes not with --torchrun"),
+        (["launch.torch", "train.py", "--nnodes", "2:4"], "--nnodes = '2:4': is for torchrun"),
+        (["launch.torch", "train.py", "--torchrun", "--nnodes", "8:9"], "does not hold the 4 nodes"),
         (["launch.torch", "train.py", "--source", "nix"], "no such folder"),
         (
             ["launch.mpi", "train.py", "--mpi", "lam"],
@@ -204,6 +206,8 @@ def test_a_dry_run_opens_no_socket_and_calls_nobody(workplace: Path) -> None:
         (["push"], "2 files"),
         (["launch.mpi", "train.py", "--nproc-per-node", "2"], "processes  8: 0-1 on node000000"),
         (["launch.torch", "train.py", "--torchrun"], "torchrun --nnodes 4"),
+        (["launch.torch", "train.py", "--torchrun", "--nnodes", "2:4"], "--rdzv-backend c10d"),
+        (["launch.torch", "train.py", "--torchrun", "--rdzv-backend", "c10d"], "--nnodes 4"),
         (["launch.tensorflow", "train.py"], '"task": {"type": "worker", "index": 3}'),
         (["launch", "../job.yml"], "command    bash -c 'python train.py'"),
         (["up"], "pulumi up --yes --stack dev"),
