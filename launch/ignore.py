@@ -4,6 +4,9 @@ Both kinds of file hold the same rules and go through the same code. In one fold
 the last word, so ``!weights.bin`` there pushes a file that ``.gitignore`` keeps out of the repository. Deeper
 files win over higher ones, and nothing below an ignored folder is looked at. ``.git`` is always left out.
 
+Azure ML's ``.amlignore`` takes the place of the ``.gitignore`` beside it, as it does there: a folder that was
+submitted to Azure ML is pushed as the same files.
+
 What git knows beside the files of the tree is not asked: a tracked file that a rule matches is left out, and
 ``.git/info/exclude`` or a user-wide ignore file change nothing.
 """
@@ -18,8 +21,9 @@ from pathlib import Path
 
 __all__ = ["IGNORE_FILES", "Rules", "read_rules"]
 
-IGNORE_FILES = (".gitignore", ".ranklift-ignore")
-"""In the order they are read: of two rules that match, the later one decides."""
+IGNORE_FILES = (".gitignore", ".amlignore", ".ranklift-ignore")
+"""In the order they are read: of two rules that match, the later one decides; ``.amlignore`` replaces the
+``.gitignore`` of its folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +57,7 @@ class Rules:
         rules: list[_Rule] = []
         prefix = os.fsencode(f"{folder}/").decode("latin-1") if folder else ""
         for name in IGNORE_FILES:
-            if name in texts:
+            if name in texts and not (name == ".gitignore" and ".amlignore" in texts):
                 rules += _read(texts[name])
         return Rules((*self.levels, (prefix, tuple(reversed(rules))))) if rules else self
 

@@ -162,16 +162,8 @@ def _launch(
         )
     except InputError as error:
         raise located(job, flags, error) from None
-    notices = [*filter(None, [job.notice, _ignore_notice(job)]), *made.notices]
+    notices = [*filter(None, [job.notice]), *made.notices]
     hand_over(stack, inventory, nodes, planned, load, handling, notices)
-
-
-def _ignore_notice(job: JobFile) -> str | None:
-    if job.code is None or not (job.code / ".amlignore").exists():
-        return None
-    return (
-        f"{job.code}/.amlignore: is not read: .gitignore is, and .ranklift-ignore, which can hold its lines"
-    )
 
 
 def _load(stack: Stack, job: JobFile) -> Load:

@@ -68,7 +68,7 @@ def submission(
         {key: value for key, value in job.items() if value},
         special,
         stack,
-        (*notices, *_lost(run), *_unread(source)),
+        (*notices, *_lost(run)),
     )
 
 
@@ -191,14 +191,6 @@ def _lost(run: RunConfiguration) -> tuple[str, ...]:
     if run.credential_passthrough:
         notices.append("credential_passthrough: does not carry over: a node's own identity is used")
     return tuple(notices)
-
-
-def _unread(source: Path) -> tuple[str, ...]:
-    if not (source / ".amlignore").exists():
-        return ()
-    return (
-        f"{source}/.amlignore: is not read: .gitignore is, and .ranklift-ignore, which can hold its lines",
-    )
 
 
 def _refuse_data(run: RunConfiguration) -> None:

@@ -118,3 +118,12 @@ def test_a_folder_rule_does_not_match_a_link_to_a_folder(tmp_path: Path) -> None
 def test_a_rule_that_no_path_can_match_does_nothing(tmp_path: Path) -> None:
     lay_out(tmp_path, ["x", "[a", "b\\"], {"": "!\n/\n[a\nb\\\n[z-a]\n[]\n"}, ".gitignore")
     assert we_say(tmp_path) == git_says(tmp_path) == {"x", "[a", "b\\", ".gitignore"}
+
+
+def test_azure_mls_ignore_file_takes_the_place_of_gits_beside_it(tmp_path: Path) -> None:
+    lay_out(tmp_path, ["a.log", "b.bin", "sub/a.log", "sub/b.bin", "c.tmp"], {}, "")
+    (tmp_path / ".gitignore").write_text("*.log\n")
+    (tmp_path / ".amlignore").write_text("*.bin\n")
+    (tmp_path / ".ranklift-ignore").write_text("*.tmp\n!/b.bin\n")
+    (tmp_path / "sub" / ".gitignore").write_text("*.log\n")
+    assert {name for name in we_say(tmp_path) if "ignore" not in name} == {"a.log", "b.bin"}

@@ -248,6 +248,3 @@ def test_notices_go_to_stderr_once_and_the_plan_alone_to_stdout(fab: Fab, own: P
     told = fab("launch", "job.yml", "--dry-run", "--json")
     assert told.stderr == "job.yml: without meaning here, and left alone: compute, environment\n"
     json.loads(told.stdout)
-    (own / "src" / ".amlignore").write_text("data/\n")
-    (own / "job.yml").write_text("command: hostname\ncode: src\n")
-    assert "note       src/.amlignore: is not read: .git" in fab("launch", "job.yml", "--dry-run").stdout

@@ -183,14 +183,6 @@ def test_requirements_images_and_docker_settings_are_named() -> None:
     assert made.job["resources"] == {"instance_count": 1, "shm_size": "8g"}
 
 
-def test_an_ignore_file_of_azure_mls_is_named() -> None:
-    Path("src/.amlignore").write_text("data/\n")
-    (notice,) = planned().notices
-    assert notice.startswith(
-        f"{Path('src').resolve()}/.amlignore: is not read: .gitignore is, and .ranklift-"
-    )
-
-
 def test_an_environment_of_nothing_but_a_name_needs_no_notice() -> None:
     assert planned(environment=Environment("mine")).notices == ()
     dependencies = CondaDependencies.create(pip_packages=["torch"], python_version="3.9")
