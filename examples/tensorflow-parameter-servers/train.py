@@ -48,7 +48,7 @@ def main() -> None:
         losses = [float(session.run([loss, train])[0]) for _ in range(args.steps)]
         print(f"worker {index} of {workers}: loss from {losses[0]:.4f} to {losses[-1]:.4f}")
         while index == 0 and min(steps := session.run(trained)) < args.steps:
-            time.sleep(0.1)
+            time.sleep(0.5)
         if index == 0:
             hits = np.mean((images[TRAIN:] @ session.run(weights)).argmax(axis=1) == labels[TRAIN:])
             told = {"accuracy": round(float(hits), 4), "steps": [int(number) for number in steps]}

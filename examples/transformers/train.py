@@ -44,6 +44,8 @@ def accuracy(told: EvalPrediction) -> dict[str, float]:
 def main() -> None:
     """One rank's whole life."""
     parser = HfArgumentParser(TrainingArguments, description=__doc__)
+    gpu = torch.cuda.is_available()
+    parser.set_defaults(use_cpu=not gpu, dataloader_pin_memory=gpu, logging_steps=10, disable_tqdm=True)
     args, _ = parser.parse_args_into_dataclasses(return_remaining_strings=True)
 
     torch.set_num_threads(1)
@@ -72,6 +74,7 @@ def main() -> None:
     )
     trainer.train()
     found = trainer.evaluate()
+    trainer.save_model()
 
     told: list[tuple[str, int]] = [("", 0)] * args.world_size
     distributed.all_gather_object(told, (socket.gethostname(), args.local_process_index))

@@ -83,15 +83,22 @@ ROWS = [
     Row("G9 a", "lightning/job.yml", {"nodes": TWICE_2, "steps": 48}, accuracy=0.93),
     Row("G9 b", "lightning/per-process.yml", {"nodes": TWICE_2, "steps": 48}, accuracy=0.93),
     Row("G9 c", "lightning-mpi/job.yml", {"nodes": TWICE_2, "steps": 48}, accuracy=0.93),
-    Row("G10", "transformers/job.yml", {"nodes": TWICE_2, "local_rank": [0, 1, 0, 1]}, losses_fall_to=1.0),
+    Row(
+        "G10",
+        "transformers/job.yml",
+        {"nodes": TWICE_2, "local_rank": [0, 1, 0, 1]},
+        accuracy=0.8,
+        losses_fall_to=1.0,
+    ),
     Row(
         "G10",
         "transformers/per-process.yml",
         {"nodes": TWICE_2, "local_rank": [0, 1, 0, 1]},
+        accuracy=0.8,
         losses_fall_to=1.0,
     ),
     Row("G11", "tensorflow-workers/job.yml", {"images": [480, 480, 480]}, accuracy=0.93),
-    Row("G11", "tensorflow-parameter-servers/job.yml", accuracy=0.93, says=r"worker 1 of 2: loss from 2\.3"),
+    Row("G11", "tensorflow-parameter-servers/job.yml", accuracy=0.93, says="worker 1 of 2: loss from"),
 ]
 
 
