@@ -1,7 +1,7 @@
 """A small network on scikit-learn's digits with PyTorch Lightning.
 
-Without LOCAL_RANK in its environment Lightning starts the processes of each node itself (``job.yml``); with it
-the system has done so (``per-process.yml``).
+Without LOCAL_RANK in its environment Lightning itself starts the processes of each node (``job.yml``); with
+it the system has done so (``per-process.yml``).
 """
 
 import json

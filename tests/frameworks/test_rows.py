@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
 
-from tests.e2e.workplace import ROOT, Ran, Workplace
+from tests.e2e.workplace import FABFILE, ROOT, Ran, Workplace
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
 
@@ -127,3 +128,15 @@ def test_a_job_trains_with_all_its_ranks(cluster: Workplace, row: Row) -> None:
         assert min(told["steps"]) == 150
         assert "/job:ps/task:0" in told["weights_on"]
     assert re.search(row.says, ran.out), ran
+
+
+def test_a_script_for_azure_mls_sdk_v1_trains_with_all_its_ranks(cluster: Workplace) -> None:
+    """G12: as it stands in ``examples/``, run in a repository of the operator's."""
+    folder = cluster.own.parent / "flowers"
+    shutil.copytree(ROOT / "examples" / "run-configuration", folder)
+    (folder / "fabfile.py").write_text(FABFILE)
+    ran = cluster.python(folder / "submit.py")
+    assert ran.out.endswith("status: Completed\n"), ran
+    told = result(ran)
+    assert (told["nodes"], told["local_rank"], told["flowers"]) == (TWICE_2, [0, 1, 0, 1], 120)
+    assert told["accuracy"] >= 0.9
