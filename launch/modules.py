@@ -7,7 +7,9 @@ import shlex
 from collections.abc import Iterator, Sequence
 from pathlib import PurePosixPath
 
-__all__ = ["required_modules", "starts_own_processes"]
+from launch.remote.workplace import python_folder
+
+__all__ = ["required_modules", "runs_under", "starts_own_processes"]
 
 _FRAMEWORKS = (
     "accelerate",
@@ -29,6 +31,9 @@ _LAUNCHER_MODULES = (
     "torch.distributed.run",
     "torch.distributed.launcher",
 )
+_LOOK_AROUND = ("echo", "printenv", "ls", "df", "nvidia-smi", "set", "ulimit", "hostname", "date")
+"""Commands before the script that change nothing of which Python runs it, or of what that has."""
+_LEAD_ELSEWHERE = ("PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "VIRTUAL_ENV", "BASH_ENV")
 _LIGHTNING = ("lightning", "pytorch_lightning")
 
 
@@ -73,6 +78,32 @@ def starts_own_processes(command: str | Sequence[str], source: str | None = None
     if source is not None and any(name in _LIGHTNING for name in _imports(source)):
         return "Lightning, which the script imports, starts the processes of a node itself"
     return None
+
+
+def runs_under(python: str, command: str | Sequence[str]) -> bool:
+    """Whether the command runs its script under the job's ``python``, as the nodes have it now.
+
+    Otherwise what that Python lacks says nothing: the line may install it first, or go to another Python.
+
+    >>> runs_under("python3", "LR=1 python train.py"), runs_under("/opt/env", "torchrun train.py")
+    (True, True)
+    >>> runs_under("python3", "pip install -r requirements.txt && python train.py")
+    False
+    >>> runs_under("python3", "/opt/env/bin/python train.py"), runs_under("python3.9", "python train.py")
+    (False, False)
+    """
+    usual = python == "python3" or bool(python_folder(python))
+    names = ("python", "python3", *_LAUNCHERS, "accelerate") if usual else (python,)
+    for words in _commands(command):
+        place = 0
+        while place < len(words) and "=" in words[place]:
+            if words[place].partition("=")[0] in _LEAD_ELSEWHERE:
+                return False
+            place += 1
+        if place == len(words) or words[place] in _LOOK_AROUND:
+            continue
+        return words[place] in names or words[place].endswith(".py")
+    return False
 
 
 def _commands(command: str | Sequence[str]) -> Iterator[list[str]]:

@@ -60,7 +60,7 @@ def job_spec(
     ``root`` is where the code is, ``snapshot`` its id, ``home`` the nodes' home folder. Raises
     :class:`~launch.errors.InputError`.
     """
-    from launch.modules import required_modules
+    from launch.modules import required_modules, runs_under
     from launch.spec import JobSpec
 
     command_line = words("line", request.line)
@@ -84,7 +84,9 @@ def job_spec(
         env=variables(request.env),
         snapshot=snapshot,
         python=request.python,
-        requires=required_modules(source) if source is not None else (),
+        requires=required_modules(source)
+        if source is not None and runs_under(request.python, command_line)
+        else (),
         timeout_s=None if request.timeout is None else seconds("--timeout", request.timeout),
         home=home,
     )

@@ -13,7 +13,7 @@ from launch.errors import InputError
 from launch.jobfile.bindings import filled, values_of
 from launch.jobfile.model import JobFile
 from launch.jobfile.script import script_of
-from launch.modules import required_modules, starts_own_processes
+from launch.modules import required_modules, runs_under, starts_own_processes
 from launch.spec import JobSpec, Kind
 
 __all__ = ["Flags", "Made", "Pushed", "located", "make", "name_of", "node_count"]
@@ -114,6 +114,7 @@ def make(
         for key, value in job.env.items()
     }
     distribution = job.distribution
+    python = _python(job)
     try:
         spec = JobSpec(  # noqa: S604  (shell: a field of the job)
             name=name_of(job, flags),
@@ -130,8 +131,8 @@ def make(
             env={**env, **flags.env},
             snapshot=pushed.snapshot,
             setup=job.own.setup,
-            python=_python(job),
-            requires=required_modules(source) if source is not None else (),
+            python=python,
+            requires=required_modules(source) if source is not None and runs_under(python, line) else (),
             shm_bytes=job.shm_bytes,
             outputs=job.outputs,
             timeout_s=flags.timeout_s or job.timeout_s,

@@ -79,6 +79,11 @@ def test_everything_arrives_in_the_job(tmp_path: Path) -> None:
     assert (job.tags, job.snapshot, job.requires, job.home) == ({"a": "b"}, "0123", ("torch",), HOME)
 
 
+def test_what_a_line_installs_first_is_not_required(tmp_path: Path) -> None:
+    line = "command: pip install -r requirements.txt && python train.py\ncode: src\n"
+    assert made(tmp_path, line, source="import torch\n").spec.requires == ()
+
+
 def test_one_node_needs_no_distribution_and_several_are_refused_without(tmp_path: Path) -> None:
     job = made(tmp_path, "command: hostname\n").spec
     assert (job.kind, job.per_node) == ("pytorch", True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launch.modules import required_modules, starts_own_processes
+from launch.modules import required_modules, runs_under, starts_own_processes
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,38 @@ def test_a_script_that_imports_lightning_does_unless_it_may_do_without() -> None
         assert "Lightning" in reason
     assert starts_own_processes("python train.py", "if 0:\n    import lightning") is None
     assert starts_own_processes("python train.py", "import torch") is None
+
+
+@pytest.mark.parametrize(
+    ("python", "command", "known"),
+    [
+        ("python3", "python train.py", True),
+        ("python3", "python3 -u train.py --x 1", True),
+        ("python3", ("train.py", "--x"), True),
+        ("python3", "LR=1 python train.py", True),
+        ("python3", "echo begin; hostname && torchrun train.py", True),
+        ("/opt/env", "python train.py", True),
+        ("/opt/env", "accelerate launch train.py", True),
+        ("python3.11", "python3.11 train.py", True),
+        ("python3.11", ("train.py",), True),
+        ("python3.11", "python train.py", False),
+        ("python3.11", "torchrun train.py", False),
+        ("python3", "pip install torch && python train.py", False),
+        ("python3", "source /opt/env/bin/activate; python train.py", False),
+        ("python3", "conda run -n env python train.py", False),
+        ("python3", "/opt/env/bin/python train.py", False),
+        ("python3", "/opt/env/bin/torchrun train.py", False),
+        ("python3", "PATH=/opt/env/bin:$PATH python train.py", False),
+        ("python3", "PYTHONPATH=libs python train.py", False),
+        ("python3", "export PATH=/opt/env/bin:$PATH; python train.py", False),
+        ("python3", "env PYTHONPATH=x python train.py", False),
+        ("python3", "bash run.sh", False),
+        ("python3", "echo train.py", False),
+        ("python3", "'open", False),
+        ("python3", "", False),
+    ],
+)
+def test_whether_the_jobs_python_is_what_runs_the_script(
+    python: str, command: str | tuple[str, ...], known: bool
+) -> None:
+    assert runs_under(python, command) is known

@@ -44,6 +44,11 @@ def test_without_a_count_there_is_one_process_a_node(code: Path) -> None:
     assert notices == ()
 
 
+def test_of_another_python_nothing_is_required(code: Path) -> None:
+    for line in ("/opt/env/bin/python train.py", "conda run -n env python train.py"):
+        assert spec(code, line, Kind("mpi"))[0].requires == ()
+
+
 def test_a_script_that_starts_the_others_itself_runs_once_a_node_and_that_is_told(code: Path) -> None:
     job, notices = spec(code, "lit.py --num_nodes 3", Kind("pytorch"))
     assert (job.per_node, job.processes_per_node) == (True, None)
