@@ -315,7 +315,8 @@ class Attempt:
         self.folder.append("exits.jsonl", record)
         if status and not stopped:
             failed = verdict.rank_failed(self.stream, rank, link.node or 0, name, status)
-            self._failures.add(fields["time_us"], failed)
+            said = self.stream.tails.get((rank, link.node or 0), b"")
+            self._failures.add(fields["time_us"], failed, said)
         if self.plan["services"] and all(self._ended.get(rank) == 0 for rank in self._users):
             # parameter servers serve until they are told that nobody needs them any more
             self._fail(Outcome("SUCCEEDED", 0, ""))

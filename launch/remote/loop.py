@@ -43,6 +43,8 @@ class Process:
     def __init__(self, rank: int, pid: int, pipes: dict[int, int], log: int) -> None:
         self.rank, self.pid, self.pipes, self.log = rank, pid, pipes, log
         self.status: int | None = None
+        self.stopped = False
+        """Whether it still ran when it was told to end."""
         self.said = b""
 
 
@@ -142,8 +144,8 @@ class Loop:
                     pass
             if rank.rank == NODE:
                 continue
-            workplace.write_exit(self._exits, rank.rank, rank.status, self._stopped)
-            fields = {"rank": rank.rank, "status": rank.status, "stopped": int(self._stopped)}
+            workplace.write_exit(self._exits, rank.rank, rank.status, rank.stopped)
+            fields = {"rank": rank.rank, "status": rank.status, "stopped": int(rank.stopped)}
             self._send(protocol.EXIT, dict(fields, time_us=int(time.time() * 1e6)))
 
     def _receive(self) -> list[tuple[bytes, bytes]]:
@@ -184,7 +186,10 @@ class Loop:
         if not self._stopped:
             self._stopped = True
             if any(rank.status is None for rank in self.ranks):
-                processes.signal_descendants(SIGTERM)
+                told = processes.signal_descendants(SIGTERM)
+                for rank in self.ranks:
+                    # one that failed by itself may be waiting to be noticed: its peers were quicker
+                    rank.stopped = rank.pid in told
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if number != SIGCHLD:

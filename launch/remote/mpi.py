@@ -21,7 +21,7 @@ _MODULES = {
     "intelmpi": ("mpi/impi-2021", "mpi/impi"),
 }
 """As Azure's HPC images name them, the first choice first."""
-_MODULES_OWN = re.compile(r"_.*|LOADEDMODULES|LMOD.*|MODULE.*|BASH_.*|SHLVL|PWD|OLDPWD|MANPATH")
+_MODULES_OWN = re.compile(r"_.*|LOADEDMODULES|LMOD.*|MODULE.*|BASH_.*|SHLVL|PWD|OLDPWD|MANPATH|COLUMNS|LINES")
 _SAYS = (
     ("openmpi", re.compile(r"\(Open MPI\) (\d\S+)")),
     ("intelmpi", re.compile(r"Intel\(R\) MPI Library.*Version (\d\S+)")),
