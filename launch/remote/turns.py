@@ -118,7 +118,9 @@ def _free_port(wanted: int, reserved: set[int | None]) -> int:
             continue
         with socket.socket() as probe:
             try:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a closed line is none
                 probe.bind(("", port))
+                probe.listen(1)
             except OSError:
                 continue
             return port

@@ -173,7 +173,9 @@ def take_ports(first: int, count: int, held: list[int]) -> list[int]:
         probe = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            probe.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)  # a closed line is none
             probe.bind(("", port))
+            probe.listen(1)
         except OSError:
             os.close(fd)
             continue
