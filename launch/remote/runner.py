@@ -53,10 +53,11 @@ class Runner(Loop):
                 self._send(protocol.BUSY, {"slots": taken.slots, "holders": taken.holders})
                 return self._leave()
             except (workplace.Unfit, OSError) as error:
-                self._end_leftovers()
-                reasons = error.reasons if isinstance(error, workplace.Unfit) else [str(error)]
-                self._send(protocol.FAILED, {"reasons": reasons})
-                return self._leave()
+                if not self._stopped:  # else this node is not why the job ends
+                    self._end_leftovers()
+                    reasons = error.reasons if isinstance(error, workplace.Unfit) else [str(error)]
+                    self._send(protocol.FAILED, {"reasons": reasons})
+                    return self._leave()
         while any(rank.status is None for rank in self.ranks):
             self._turn(TICK_MS)
         left = self._end_leftovers()
@@ -110,16 +111,15 @@ class Runner(Loop):
             raise workplace.Unfit("stopped")
         return process
 
-    def _start(self, spec: dict[str, Any], late: dict[str, Any]) -> None:
+    def _start(self, spec: dict[str, Any], late: dict[str, dict[str, str]]) -> None:
         folder = workplace.full(spec["folder"])
-        spec["env"].update(late["env"])
         self._exits = os.open(
             folder + "/exits.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
         pids = []
         for given in spec["ranks"]:
             number = given["rank"]
-            given["env"].update(late["ranks"].get(str(number), {}))
+            given["env"].update(late.get(str(number), {}))
             env = workplace.environment(spec, given, os.environ)
             argv = workplace.expand(spec["argv"], spec["expand"], env)
             if argv[0] == spec["python"]:
