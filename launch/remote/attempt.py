@@ -197,8 +197,9 @@ class Attempt:
             return
         if self._muster.is_complete:
             self._muster.went = time.monotonic()
+            late = self._muster.late()
             for link in self._links:
-                link.send(protocol.GO, self._muster.late(link.ranks))
+                link.send(protocol.GO, {str(rank): late[rank] for rank in link.ranks if rank in late})
         elif self._muster.is_hopeless:
             self._stop()
 

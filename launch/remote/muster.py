@@ -28,14 +28,14 @@ class Muster:
         """When the ranks were told to start, by the monotonic clock."""
         self._plan = plan
         self._nodes = plan["nodes"]
-        self._ready: set[int] = set()
+        self._awaited = {given["rank"] for node in self._nodes for given in node["ranks"]}
         self._ports: dict[int, int] = {}
         self._unfit: dict[int, list[str]] = {}
         self._first_unfit = 0.0
 
     def ready(self, ranks: list[int], ports: list[int]) -> None:
         """A runner of these ranks is ready; ``ports`` are theirs, in order."""
-        self._ready.update(ranks)
+        self._awaited.difference_update(ranks)
         self._ports.update({ranks[place]: port for place, port in enumerate(ports)})
 
     def unfit(self, index: int, reasons: Iterable[str]) -> None:
@@ -53,7 +53,7 @@ class Muster:
     @property
     def is_complete(self) -> bool:
         """Whether every rank's runner is ready, and all may start."""
-        return not (self._unfit or self.pending)
+        return not (self._unfit or self._awaited)
 
     @property
     def is_hopeless(self) -> bool:
@@ -68,21 +68,18 @@ class Muster:
         return [
             index
             for index, node in enumerate(self._nodes)
-            if index not in self._unfit and not all(given["rank"] in self._ready for given in node["ranks"])
+            if index not in self._unfit and any(given["rank"] in self._awaited for given in node["ranks"])
         ]
 
-    def late(self, ranks: list[int]) -> dict[str, Any]:
-        """The GO for a runner of these ranks: their TF_CONFIG, now that every node has told its ports."""
+    def late(self) -> dict[int, dict[str, str]]:
+        """By rank the variables that are settled now that every node has told its ports: TF_CONFIG."""
         configs = tasks.tf_configs(
             (given["rank"], given["task"], f"{node['private_ip']}:{self._ports[given['rank']]}")
             for node in self._nodes
             for given in node["ranks"]
             if given["task"]
         )
-        return {
-            "env": {},
-            "ranks": {str(rank): {"TF_CONFIG": configs[rank]} for rank in ranks if rank in configs},
-        }
+        return {rank: {"TF_CONFIG": config} for rank, config in configs.items()}
 
     def outcome(self, stream: StreamWriter) -> Outcome:
         """Every unfit node in one reason, those with the same reason folded."""

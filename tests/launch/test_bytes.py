@@ -95,7 +95,7 @@ def run(home: Path, spec: JobSpec, *, locale: str = "C.UTF-8") -> list[bytes]:
         while data := os.read(process.stdout.fileno(), 65536):
             for kind, payload in decoder.feed(data):
                 if kind == protocol.READY:
-                    go = protocol.pack({"env": {}, "ranks": {}})
+                    go = protocol.pack({})
                     send(process.stdin.fileno(), protocol.frame(protocol.GO, go))
                 elif kind == protocol.OUT:
                     rank, _ = protocol.OUTPUT.unpack_from(payload)
