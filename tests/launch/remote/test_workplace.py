@@ -22,6 +22,8 @@ SPEC: dict[str, Any] = {
     "env": {"B": "job", "C": "job"},
     "user_env": {"C": "user"},
     "slots": [0, 1],
+    "python": "python3",
+    "outputs": [],
 }
 
 
@@ -33,9 +35,10 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_who_wins_in_the_environment(home: Path) -> None:
-    env = workplace.environment(SPEC, {"env": {"RANK": "1"}}, {"A": "node", "PATH": "/bin", "OMPI_X": "1"})
+    env = workplace.environment(SPEC, {"env": {"RANK": "1"}}, {"A": "node", "PATH": "/none", "OMPI_X": "1"})
     assert env == {
-        "A": "node", "B": "job", "C": "user", "PATH": "/bin", "RANK": "1",
+        "A": "node", "B": "job", "C": "user", "RANK": "1",
+        "PATH": f"/none:{home}/.ranklift/jobs/t-1/bin",
         "TOPOLOGY": "/etc/hostname", "OUT": f"{home}/x",
     }  # fmt: skip
 
