@@ -100,6 +100,7 @@ ROWS = [
     ),
     Row("G11", "tensorflow-workers/job.yml", {"images": [480, 480, 480]}, accuracy=0.93),
     Row("G11", "tensorflow-parameter-servers/job.yml", accuracy=0.93, says="worker 1 of 2: loss from"),
+    Row("G11", "tensorflow-chief/job.yml", accuracy=0.93, losses_fall_to=0.8),
 ]
 
 
@@ -125,8 +126,11 @@ def test_a_job_trains_with_all_its_ranks(cluster: Workplace, row: Row) -> None:
     if row.example == "torchrun/elastic.yml":
         assert sorted(told["nodes"]) == TWICE_2  # the rendezvous gives out the ranks
     if row.example.startswith("tensorflow-parameter"):
-        assert min(told["steps"]) == 150
+        assert told["steps"] == [150, 150]
         assert "/job:ps/task:0" in told["weights_on"]
+    if row.example.startswith("tensorflow-chief"):
+        assert (len(told["steps"]), sum(told["steps"])) == (2, 300)  # of either worker
+        assert told["weights_on"].startswith("/job:ps/")
     assert re.search(row.says, ran.out), ran
 
 
