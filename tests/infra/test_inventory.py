@@ -234,7 +234,7 @@ def test_saved_and_loaded_again(tmp_path: Path) -> None:
 
 
 def test_no_inventory_and_a_damaged_one_say_what_to_do(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match=r"fab up"):
+    with pytest.raises(InputError, match=r"fab status"):
         load(tmp_path)
     (tmp_path / "inventory.json").write_text('{"stack": "dev"}')
     with pytest.raises(InputError, match=r"fab status"):
