@@ -10,7 +10,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_every_example_job_stands_in_the_table_with_the_command_that_runs_it() -> None:
-    told = set(re.findall(r"`fab launch (examples/\S+\.yml)`", README))
+    told = set(re.findall(r"`fab launch (examples/[\w-]+/[\w-]+\.yml)`", README))
     assert told == {str(path.relative_to(ROOT)) for path in ROOT.glob("examples/*/*.yml")}
 
 
