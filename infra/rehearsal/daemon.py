@@ -27,11 +27,14 @@ from launch.errors import RankliftError
 
 __all__ = ["main", "run"]
 
+_LOOK_S = 2.0
+"""How often it is looked whether the project is still there: nobody could stop a rehearsal without one."""
+
 _log = logging.getLogger("rehearsal")
 
 
 async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> None:
-    """Serves until SIGTERM or SIGINT; afterwards nothing of it is left but files."""
+    """Serves until SIGTERM, SIGINT or the end of its folder; afterwards nothing of it is left but files."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -57,7 +60,12 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
             Record(pid, start_time(pid), arm_port, provider.port, SUBSCRIPTION_ID, nodes_limit)
         )
         _log.info("ready: ARM on port %d, provider on port %d", arm_port, provider.port)
-        await stopped.wait()
+        while not stopped.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), _LOOK_S)
+            if not folder.record_file.exists():
+                _log.warning("the project folder was removed")
+                break
         _log.info("stopping")
     _log.info("stopped")
 

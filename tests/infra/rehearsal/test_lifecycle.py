@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import time
 import urllib.request
@@ -69,6 +70,19 @@ def test_leftovers_of_a_killed_rehearsal_are_found_and_cleaned(tmp_path: Path) -
     finally:
         lifecycle.stop(tmp_path)
     assert [path.name for path in (tmp_path / ".ranklift").iterdir()] == ["production"]
+
+
+def test_a_rehearsal_ends_when_its_project_is_removed(tmp_path: Path) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    record = lifecycle.start(project).record
+    try:
+        shutil.rmtree(project)
+        wait_for_end(record)
+        assert not record.alive
+    finally:
+        if record.alive:
+            os.kill(record.pid, signal.SIGKILL)
 
 
 def test_a_start_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
