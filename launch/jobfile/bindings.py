@@ -12,6 +12,8 @@ from launch.jobfile.values import nearest
 __all__ = ["check", "filled", "values_of"]
 
 _BINDING = re.compile(r"\$\{\{\s*(.*?)\s*\}\}", re.DOTALL)
+_OPEN = re.compile(r"\$\{\{(?!(?:(?!\$\{\{).)*?\}\})\s*\S*", re.DOTALL)
+"""One that another begins before it is closed, or that nothing closes."""
 _OPTIONAL = "$[["
 
 
@@ -77,4 +79,7 @@ def filled(text: str, known: Mapping[str, str], place: Place) -> str:
         raise place.wrong(
             "optional parts are for components", "write the part without $[[ and ]]", at=_OPTIONAL
         )
+    if match := _OPEN.search(text):
+        at = match[0] if "\n" not in match[0] else ""
+        raise place.wrong("${{ is not closed", "close it with }}, as in ${{inputs.name}}", at=at)
     return _BINDING.sub(value, text)

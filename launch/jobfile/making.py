@@ -208,6 +208,7 @@ def _processes(
     if kind == "mpi":
         return kind, False, (1 if count is None else processes), ()
     if kind == "tensorflow":
+        _check_tasks(job, nodes)
         return kind, False, processes or 1, ()
     reason = launcher if count == 1 else starts_own_processes(line, source) if count is None else None
     if reason is not None:
@@ -215,6 +216,27 @@ def _processes(
     if count is None:
         return kind, False, 1, ("one process on each node: the file has no process_count_per_instance",)
     return kind, False, processes, ()
+
+
+def _check_tasks(job: JobFile, nodes: int) -> None:
+    """A node without a task would be held for nothing."""
+    wanted = job.distribution
+    if wanted is None or wanted.workers is None:
+        return
+    others = wanted.parameter_servers + job.own.chief
+    tasks = wanted.workers + others
+    if tasks >= nodes:
+        return
+    count = job.places.get("resources.instance_count")
+    fewer = (
+        f"resources.instance_count ({count.where}) at most {tasks}"
+        if count is not None and count.text.strip() == str(nodes)
+        else f"choose at most {tasks} nodes"
+    )
+    raise job.places["distribution.worker_count"].wrong(
+        f"makes {tasks} tasks for {nodes} nodes",
+        f"make worker_count at least {nodes - others}, or {fewer}",
+    )
 
 
 def _no_distribution(job: JobFile, nodes: int) -> InputError:

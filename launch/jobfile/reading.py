@@ -32,6 +32,9 @@ _BLOCKS = (
 )
 UNUSED = (*_TEXTS, *_BLOCKS, "environment")
 """Keys of the format that mean nothing here."""
+_OTHERS = {"jobs": "a pipeline's", "trial": "a sweep's"}
+"""Keys that only other kinds of jobs have."""
+_LONGEST_S = 365 * 24 * 3600
 _RESOURCES_UNUSED = ("instance_type", "locations", "max_instance_count", "docker_args", "properties")
 
 
@@ -41,14 +44,18 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
     Raises :class:`~launch.errors.InputError` naming file, line, key, value and remedy, or
     :class:`~launch.jobfile.model.JobFileError` with all of them when there are several.
     """
-    root = compose(path, overrides)
+    root = compose(path)
+    for key, new in overrides:
+        _check_setting(root, key, new)
+    if overrides:
+        root = compose(path, overrides)
     entries = root.entries()
+    _check_kind(entries)
     reader = Reader()
     top = reader.block(root, USED, UNUSED)
     for key in (key for key in entries if key in UNUSED):
         with reader.collecting():
             _check_unused(key, entries[key])
-    reader.get(top, "type", _command_type, None)
     command = _command(reader, root, top)
     inputs = {
         key: value
@@ -106,10 +113,33 @@ def _check_unused(key: str, place: Place) -> None:
         values.text(place)
 
 
-def _command_type(place: Place) -> None:
-    kind = values.text(place)
-    if kind != "command":
-        raise place.wrong("is no kind of job that runs here", "launch the file of a command job")
+def _check_setting(root: Place, key: str, value: str) -> None:
+    """What an override names under ``inputs`` or ``outputs`` must be there: nothing would use a new one."""
+    group, _, rest = key.partition(".")
+    name = rest.partition(".")[0]
+    if group not in ("inputs", "outputs") or not name:
+        return
+    place = root.entries().get(group)
+    known = sorted(place.entries()) if place is not None and place.is_mapping else []
+    if name in known:
+        return
+    close = values.nearest(name, known)
+    problem = f"the file has no {group[:-1]} {name}" + (f", only {', '.join(known)}" if known else "")
+    remedy = f"did you mean {group}.{close}?" if close else f"add {name} under {group}: in the file"
+    raise InputError(f"--set {key}", value, problem, remedy)
+
+
+def _check_kind(entries: Mapping[str, Place]) -> None:
+    """Another kind of file is told as one: every key it has would be unknown here."""
+    remedy = "launch the file of a command job"
+    if "type" in entries and values.text(entries["type"]) != "command":
+        raise entries["type"].wrong("is no kind of job that runs here", remedy)
+    schema = entries.get("$schema")
+    if schema is not None and "Component.schema" in schema.text:
+        raise schema.wrong("is a component's", remedy)
+    for key, what in _OTHERS.items():
+        if key in entries and "command" not in entries:
+            raise entries[key].wrong(f"is {what}", remedy)
 
 
 def _command(reader: Reader, root: Place, top: Mapping[str, Place]) -> str:
@@ -144,7 +174,10 @@ def _instances(place: Place) -> int:
 
 
 def _seconds(place: Place) -> float:
-    return float(values.whole(place, "give whole seconds, e.g. 3600"))
+    given = values.whole(place, "give whole seconds, e.g. 3600")
+    if given > _LONGEST_S:
+        raise place.wrong("is more than 365 days", f"give at most {_LONGEST_S}, or leave it out for no limit")
+    return float(given)
 
 
 def _tags(reader: Reader, place: Place | None) -> dict[str, str]:

@@ -154,6 +154,21 @@ def test_tensorflow(tmp_path: Path) -> None:
         made(tmp_path, "command: hostname\ndistribution: {type: mpi}\nranklift:\n  chief: true\n")
 
 
+def test_every_node_needs_a_tensorflow_task(tmp_path: Path) -> None:
+    text = "command: hostname\ndistribution:\n  type: tensorflow\n  worker_count: 2\n"
+    with pytest.raises(InputError) as caught:
+        made(tmp_path, f"{text}resources:\n  instance_count: 4\n", nodes=4)
+    assert str(caught.value).endswith(
+        "job.yml, line 4: distribution.worker_count = 2: makes 2 tasks for 4 nodes; make worker_count at "
+        "least 4, or resources.instance_count (job.yml, line 6) at most 2".replace(
+            "(job.yml", f"({tmp_path}/job.yml"
+        )
+    )
+    with pytest.raises(InputError, match="3 nodes; make worker_count at least 3, or choose at most 2 nodes"):
+        made(tmp_path, text, nodes=3)
+    assert made(tmp_path, f"{text}  parameter_server_count: 2\n", nodes=4).spec.workers == 2
+
+
 def test_options_win_over_the_file(tmp_path: Path) -> None:
     text = "command: hostname\nname: a\nenvironment_variables: {A: file, B: file}\nlimits: {timeout: 60}\n"
     job = made(tmp_path, text, flags=Flags(env={"B": "flag", "C": "flag"}, name="b", timeout_s=5)).spec

@@ -213,3 +213,72 @@ def test_set_puts_single_values_over_the_files(tmp_path: Path) -> None:
     shared = written(tmp_path, "command: env\nenvironment_variables: &e {A: b}\ntags: *e\n")
     changed = read(shared, [("tags.A", "c")])
     assert (changed.env, changed.tags) == ({"A": "b"}, {"A": "c"})
+
+
+@pytest.mark.parametrize(
+    ("key", "told"),
+    [
+        ("inputs.ephocs", "the file has no input ephocs, only epochs, lr; did you mean inputs.epochs?"),
+        ("inputs.nope", "the file has no input nope, only epochs, lr; add nope under inputs: in the file"),
+        ("outputs.model", "the file has no output model; add model under outputs: in the file"),
+    ],
+)
+def test_set_changes_inputs_and_outputs_but_adds_none(tmp_path: Path, key: str, told: str) -> None:
+    path = written(tmp_path, "command: env\ninputs: {lr: 0.1, epochs: 3}\n")
+    with pytest.raises(InputError) as caught:
+        read(path, [(key, "1")])
+    assert str(caught.value) == f"--set {key} = '1': {told}"
+
+
+def test_set_finds_merged_inputs_and_adds_variables(tmp_path: Path) -> None:
+    path = written(tmp_path, "command: env\nproperties: &all {lr: 0.1}\ninputs: {<<: *all}\n")
+    job = read(path, [("inputs.lr", "0.2"), ("environment_variables.A", "b")])
+    assert (job.inputs, job.env) == ({"lr": "0.2"}, {"A": "b"})
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("command: |\n  cd src\n  ls ${{inputs.a\n", "line 3: command = '${{inputs.a'"),
+        ("command: ls ${{inputs.a} ${{inputs.a}}\n", "line 1: command = '${{inputs.a}'"),
+        ("command: ls\nenvironment_variables:\n  B: ${{inputs.a }\n", "line 3: environment_variables.B = "),
+        ("command: ls\ninputs:\n  a: 1\n  b: x${{inputs.a\n", "line 4: inputs.b = '${{inputs.a'"),
+    ],
+)
+def test_a_name_that_is_not_closed_is_refused_with_its_line(tmp_path: Path, text: str, told: str) -> None:
+    path = written(tmp_path, text if "inputs:" in text else f"{text}inputs: {{a: 1}}\n")
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert str(caught.value).startswith(f"{path}, {told}")
+    assert str(caught.value).endswith(": ${{ is not closed; close it with }}, as in ${{inputs.name}}")
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("type: pipeline\njobs: {a: {}}\nsettings: {}\n", "line 1: type = 'pipeline': is no kind of job"),
+        ("trial: {}\ntype: sweep\nobjective: {}\n", "line 2: type = 'sweep': is no kind of job"),
+        ("type: parallel\ntask: {}\n", "line 1: type = 'parallel': is no kind of job"),
+        ("jobs:\n  a: {}\nsettings: {}\n", "line 1: jobs: is a pipeline's; launch"),
+        ("search_space: {}\ntrial: {}\n", "line 2: trial: is a sweep's; launch"),
+        (
+            "$schema: https://azuremlschemas.azureedge.net/latest/commandComponent.schema.json\n"
+            "type: command\nversion: 1\nis_deterministic: true\ncommand: ls\n",
+            "line 1: $schema = 'https://azuremlschemas.azureedge.net/latest/commandComponent…': "
+            "is a component's; launch",
+        ),
+    ],
+)
+def test_of_another_kind_of_file_nothing_but_that_is_told(tmp_path: Path, text: str, told: str) -> None:
+    path = written(tmp_path, text)
+    with pytest.raises(InputError) as caught:
+        read(path)
+    assert str(caught.value).startswith(f"{path}, {told}")
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_job_may_take_a_year_and_no_more(tmp_path: Path) -> None:
+    year = 365 * 24 * 3600
+    assert read(written(tmp_path, f"command: ls\nlimits: {{timeout: {year}}}\n")).timeout_s == year
+    with pytest.raises(InputError, match=rf"limits.timeout = {year + 1}: is more than 365 days; give "):
+        read(written(tmp_path, f"command: ls\nlimits: {{timeout: {year + 1}}}\n"))
