@@ -20,6 +20,8 @@ __all__ = ["cancel", "collect", "follow", "list_jobs", "submit", "submit_and_fol
 _STEP_S = 60.0
 _CANCEL_S = 60.0
 _NOT_FOUND = (2, 127)
+_SIGNALLED = 128
+"""From here on an exit status says that the command was ended, not that it gave up."""
 
 
 def submit(plan: JobPlan, head: Host) -> str:
@@ -89,11 +91,35 @@ def _watch(
     head: Host, command: Sequence[str], job: str, on_event: Callable[[Event], None], stdin: io.BytesIO | None
 ) -> JobState:
     reader = Reader(on_event)
-    done = head.stream(command, reader.feed, stdin=stdin)
+    heard = stdin is None  # else the head may not have the job yet
+
+    def take(data: bytes) -> None:
+        nonlocal heard
+        heard = True
+        reader.feed(data)
+
+    try:
+        done = head.stream(command, take, stdin=stdin)
+    except NodeUnreachable as error:
+        if reader.state is not None and reader.state.is_terminal:
+            return reader.state
+        if not heard:
+            raise
+        raise _without_head(head, job, error.reason) from error
     if reader.state is None or not reader.state.is_terminal:
-        _check(done, head, job)
-        raise NodeUnreachable(head.name, f"stopped showing job {job}, which may well go on; follow it again")
+        if done.exit_status < _SIGNALLED:
+            _check(done, head, job)
+        raise _without_head(head, job, "it stopped showing the job")
     return reader.state
+
+
+def _without_head(head: Host, job: str, reason: str) -> NodeUnreachable:
+    return NodeUnreachable(
+        head.name,
+        f"job {job}: its head is gone or unreachable ({reason}); if it is gone, ranks on other nodes end by "
+        f"themselves within {protocol.TETHER:g} s, else the job goes on; `fab logs -f {job}` follows it "
+        "again, `fab jobs` shows its state",
+    )
 
 
 def _ask(

@@ -1,0 +1,89 @@
+"""What the operator is told when the head goes away while a job is watched."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from typing import IO
+
+import pytest
+
+from launch import client
+from launch.errors import GiveUpError, NodeUnreachable
+from launch.host import Completed
+from launch.plan import plan
+from launch.remote import protocol
+from launch.spec import JobNode, JobSpec
+
+JOB = "train-20260301-090507-0f3a"
+STATE = {
+    **{"job": JOB, "name": "train", "kind": "pytorch", "state": "RUNNING", "reason": "", "ranks": 2},
+    **{"nodes": ["node000000", "node000001"], "port": 6105, "created": 1.0, "started": 1.0, "ended": None},
+    **{"exit_status": None, "failure": None},
+}
+TOLD = (
+    f"node000000: job {JOB}: its head is gone or unreachable ({{}}); if it is gone, ranks on other nodes end "
+    f"by themselves within 30 s, else the job goes on; `fab logs -f {JOB}` follows it again, `fab jobs` "
+    "shows its state"
+)
+
+
+class Head:
+    """Says ``said``, then breaks off as it is told to."""
+
+    name = "node000000"
+
+    def __init__(self, said: bytes, end: Exception | int) -> None:
+        self._said, self._end = said, end
+
+    def run(
+        self, argv: Sequence[str], *, stdin: bytes | IO[bytes] | None = None, timeout: float | None = None
+    ) -> Completed:
+        raise NotImplementedError
+
+    def stream(
+        self,
+        argv: Sequence[str],
+        on_stdout: Callable[[bytes], object],
+        *,
+        stdin: bytes | IO[bytes] | None = None,
+        timeout: float | None = None,
+    ) -> Completed:
+        if self._said:
+            on_stdout(self._said)
+        if isinstance(self._end, Exception):
+            raise self._end
+        return Completed(self._end, b"", b"")
+
+
+RUNNING = protocol.frame(protocol.STATE, json.dumps(STATE).encode())
+BROKE = NodeUnreachable("node000000", "the connection broke while python3 ran")
+
+
+@pytest.mark.parametrize(
+    ("said", "end", "reason"),
+    [
+        (RUNNING, BROKE, BROKE.reason),
+        (b"", BROKE, BROKE.reason),
+        (RUNNING, 128, "it stopped showing the job"),
+        (RUNNING, 137, "it stopped showing the job"),
+        (RUNNING, 0, "it stopped showing the job"),
+    ],
+)
+def test_the_job_is_named_and_how_to_go_on(said: bytes, end: Exception | int, reason: str) -> None:
+    with pytest.raises(NodeUnreachable) as caught:
+        client.follow(JOB, Head(said, end), lambda _: None, remote="hash")
+    assert str(caught.value) == TOLD.format(reason)
+
+
+def test_what_the_head_says_itself_is_told_as_it_is() -> None:
+    with pytest.raises(GiveUpError, match="node000000: exit status 1"):
+        client.follow(JOB, Head(RUNNING, 1), lambda _: None, remote="hash")
+
+
+def test_a_job_that_the_head_never_took_is_not_said_to_run() -> None:
+    spec = JobSpec("train", "pytorch", ("true",))
+    made = plan(spec, [JobNode("node000000", "10.0.0.4", 1)], size="Standard_ND40rs_v2", remote="hash")
+    with pytest.raises(NodeUnreachable) as caught:
+        client.submit_and_follow(made, Head(b"", BROKE), lambda _: None)
+    assert caught.value is BROKE
