@@ -75,8 +75,9 @@ def mpi(  # noqa: PLR0913, PLR0917
         **_HELP,
         **_PROCESSES,
         "torchrun": "start torchrun once on every node, which starts the processes",
-        "rdzv-backend": "how torchrun's nodes meet, static or c10d (default: static; c10d with --nnodes)",
-        "nnodes": "with torchrun: the fewest and the most nodes that may take part, like 2:4",
+        "rdzv-backend": "how torchrun's nodes meet, static or c10d (default: static; c10d with a range)",
+        "nnodes": "with torchrun: the fewest and the most nodes that may take part, like 2:4; a single "
+        "number must be that of the job's nodes",
         "per-node": "run the line once on every node as it is: it starts the processes itself",
     },
     iterable=["env"],
@@ -110,7 +111,7 @@ def torch(  # noqa: PLR0913, PLR0917
     if torchrun and per_node:
         raise InputError("--per-node", None, "goes not with --torchrun", "give one of the two")
     for flag, value in (("--rdzv-backend", rdzv_backend), ("--nnodes", nnodes)):
-        if value is not None and not torchrun:
+        if value is not None and not torchrun and not (flag == "--nnodes" and value.isdecimal()):
             raise InputError(flag, value, "is for torchrun", "add --torchrun, or leave it out")
     handling = Handling(detach, json, dry_run)
     request = Request(line, nodes, stack, env or (), source, name, python, timeout, handling)

@@ -102,8 +102,9 @@ def _started(
     from launch.torch import torch_launcher_argv
 
     asked = None if kind.nproc_per_node is None else _processes(kind.nproc_per_node, nodes)
+    nnodes = _range(kind.nnodes, len(nodes))
     if kind.torchrun:
-        backend = kind.rdzv_backend or ("static" if kind.nnodes is None else "c10d")
+        backend = kind.rdzv_backend or ("static" if nnodes is None else "c10d")
         argv = torch_launcher_argv(
             "torchrun",
             len(nodes),
@@ -111,7 +112,7 @@ def _started(
             line,
             request.python,
             rdzv_backend=cast("Rendezvous", backend),
-            nnodes=kind.nnodes,
+            nnodes=nnodes,
         )
         return argv, False, True, None, ()
     if kind.per_node:
@@ -128,6 +129,17 @@ def _started(
         if reason is not None:
             return line, False, True, None, (f"one process on each node: {reason}",)
     return line, False, False, asked or 1, ()
+
+
+def _range(nnodes: str | None, nodes: int) -> str | None:
+    """How many nodes may take part, where that is not simply all; a fixed number must be theirs."""
+    if nnodes is None or not nnodes.isdecimal():
+        return nnodes
+    if int(nnodes) != nodes:
+        fewer = f"choose {nnodes} of them" if 0 < int(nnodes) < nodes else "choose others"
+        remedy = f"{fewer} with --nodes, or leave --nnodes out"
+        raise InputError("--nnodes", nnodes, f"the job has {nodes} nodes", remedy)
+    return None
 
 
 def _flavours() -> tuple[str, ...]:

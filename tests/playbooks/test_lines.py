@@ -78,6 +78,18 @@ def test_torchrun_and_lines_for_the_nodes_shell(code: Path) -> None:
     assert (job.command, job.shell) == (("run.sh",), False)
 
 
+def test_a_fixed_number_of_nodes_is_the_jobs_own(code: Path) -> None:
+    job, _ = spec(code, "train.py", Kind("pytorch", torchrun=True, nnodes="3"))
+    assert job.command == spec(code, "train.py", Kind("pytorch", torchrun=True))[0].command
+    assert spec(code, "train.py", Kind("pytorch", nnodes="3"))[0].command == ("train.py",)
+    for torchrun in (True, False):
+        with pytest.raises(
+            InputError,
+            match=r"--nnodes = '2': the job has 3 nodes; choose 2 of them with --nodes, or leave --nnodes",
+        ):
+            spec(code, "train.py", Kind("pytorch", torchrun=torchrun, nnodes="2"))
+
+
 def test_mpi_and_its_arguments(code: Path) -> None:
     job, _ = spec(code, "train.py", Kind("mpi", flavour="mpich", mpi_args=("-l", "a b")))
     assert (job.kind, job.mpi, job.mpi_args) == ("mpi", "mpich", ("-l", "a b"))
