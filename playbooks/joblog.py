@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from infra.inventory import Inventory, Node
@@ -62,7 +62,11 @@ def end(state: JobState) -> None:
         render.progress(f"last lines of {who}{where}:")
         for line in failure.last_lines:
             render.progress(f"  {line}")
-    state.check()
+    (state if state.reason else replace(state, reason=_unsaid(state))).check()
+
+
+def _unsaid(state: JobState) -> str:
+    return "it was asked to end" if state.state == "CANCELLED" else "nothing is known of why"
 
 
 @dataclass(frozen=True, slots=True)
