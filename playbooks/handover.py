@@ -75,10 +75,12 @@ def hand_over(
     load: Load,
     handling: Handling,
     notices: Sequence[str] = (),
+    kind: str | None = None,
 ) -> None:
-    """Ends as the job ends; with ``detach``, once the head has it; with ``dry_run`` the plan is shown."""
+    """Ends as the job ends; with ``detach``, once the head has it; with ``dry_run`` the plan is shown, as
+    of that ``kind`` where the plan's own word would mislead."""
     if handling.dry_run and not handling.json:
-        render.result(plan_text(planned, load.code, load.data, notices))
+        render.result(plan_text(planned, load.code, load.data, notices, kind))
         return
     for notice in notices:
         render.progress(notice)

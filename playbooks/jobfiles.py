@@ -163,7 +163,8 @@ def _launch(
     except InputError as error:
         raise located(job, flags, error) from None
     notices = [*filter(None, [job.notice]), *made.notices]
-    hand_over(stack, inventory, nodes, planned, load, handling, notices)
+    kind = "one process" if job.distribution is None else None
+    hand_over(stack, inventory, nodes, planned, load, handling, notices, kind)
 
 
 def _load(stack: Stack, job: JobFile) -> Load:

@@ -25,15 +25,17 @@ def plan_text(
     snapshot: Snapshot,
     data: Mapping[Path, Snapshot] | None = None,
     notices: Sequence[str] = (),
+    kind: str | None = None,
 ) -> str:
     """Everything that ``launch`` would do, one fact a line; ``--json`` has the same for programs.
 
-    ``data`` are the snapshots of the job's inputs by the path they come from. MASTER_PORT, TensorFlow's
-    ports and the MPI are settled on the head in the job's turn: what stands here holds if the first port
-    is free, and shows the command line of every MPI the head may have.
+    ``data`` are the snapshots of the job's inputs by the path they come from, ``kind`` stands in for the
+    plan's own word. MASTER_PORT, TensorFlow's ports and the MPI are settled on the head in the job's turn:
+    what stands here holds if the first port is free, and shows the command line of every MPI the head may
+    have.
     """
     lines = [
-        *_facts(planned, snapshot, data or {}),
+        *_facts(planned, snapshot, data or {}, kind),
         *(f"note       {notice}" for notice in notices),
         "",
         "hostfile",
@@ -43,12 +45,14 @@ def plan_text(
     return "\n".join(lines)
 
 
-def _facts(planned: JobPlan, snapshot: Snapshot, data: Mapping[Path, Snapshot]) -> list[str]:
+def _facts(
+    planned: JobPlan, snapshot: Snapshot, data: Mapping[Path, Snapshot], kind: str | None
+) -> list[str]:
     spec = planned.spec
     nodes = [node.node.name for node in planned.nodes]
     facts = [
         ("job", planned.id),
-        ("kind", spec.kind + (", run once on each node" if spec.per_node else "")),
+        ("kind", kind or spec.kind + (", run once on each node" if spec.per_node else "")),
         ("snapshot", f"{snapshot.id}: {_amount(snapshot)}"),
     ]
     if snapshot.entries:
@@ -71,7 +75,7 @@ def _facts(planned: JobPlan, snapshot: Snapshot, data: Mapping[Path, Snapshot]) 
     if spec.timeout_s:
         facts.append(("limit", f"{spec.timeout_s:g} s"))
     outputs = f"{spec.home}/.ranklift/jobs/{planned.id}/outputs"
-    facts += [("output", f"{name} ({kind}): {outputs}/{name}") for name, kind in spec.outputs.items()]
+    facts += [("output", f"{name} ({asset}): {outputs}/{name}") for name, asset in spec.outputs.items()]
     facts.append(("command", shlex.join(planned.argv)))
     folder = f"{spec.home}/.ranklift/jobs/{planned.id}"
     files = {name: f"{folder}/{name}" for name in ("hostfile", "machinefile")}

@@ -114,6 +114,13 @@ def test_a_dry_run_of_3_nodes_with_2_processes_shows_all_that_would_be_run(
     assert settled == golden.read_text()
 
 
+def test_a_job_without_a_distribution_is_shown_as_the_one_process_it_is(fab: Fab, own: Path) -> None:
+    (own / "job.yml").write_text("command: hostname\n")
+    told = fab("launch", "job.yml", "--dry-run").stdout
+    assert "\nkind       one process\n" in told
+    assert "pytorch" not in told
+
+
 def test_two_dry_runs_differ_in_the_jobs_id_alone(fab: Fab, own: Path) -> None:
     (own / "job.yml").write_text(JOB.replace("KIND", "mpi"))
     first, second = (fab("launch", "job.yml", "--dry-run").stdout for _ in range(2))
