@@ -4,6 +4,7 @@ DeepSpeed's own launcher is not used: ``init_distributed`` finds what the job ha
 """
 
 import argparse
+import gc
 import json
 import socket
 
@@ -62,9 +63,10 @@ def main() -> None:
     distributed.all_gather_object(nodes, socket.gethostname())
     if rank == 0:
         print(json.dumps({"accuracy": round(hits, 4), "images": int(seen), "nodes": nodes}))
-    comm.barrier()
-    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    gc.collect()  # whatever held the process group, whose threads must end before the interpreter does
+    distributed.barrier()
+    distributed.destroy_process_group()

@@ -3,6 +3,7 @@
 ``set_environment_variables_for_mpi`` is the function that scripts written for Azure Machine Learning carry.
 """
 
+import gc
 import json
 import os
 import socket
@@ -98,3 +99,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    gc.collect()  # whatever held the process group, whose threads must end before the interpreter does
+    distributed.barrier()
+    distributed.destroy_process_group()

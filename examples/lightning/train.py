@@ -4,6 +4,7 @@ Without LOCAL_RANK in its environment Lightning itself starts the processes of e
 it the system has done so (``per-process.yml``).
 """
 
+import gc
 import json
 import socket
 from argparse import ArgumentParser
@@ -73,3 +74,6 @@ def main() -> None:
 
 if __name__ == "__main__":
     main()
+    gc.collect()  # whatever held the process group, whose threads must end before the interpreter does
+    distributed.barrier()
+    distributed.destroy_process_group()

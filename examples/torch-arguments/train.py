@@ -4,6 +4,7 @@ The job file writes ``--local_rank $LOCAL_RANK``: each process is given its own 
 """
 
 import argparse
+import gc
 import json
 import socket
 
@@ -54,9 +55,10 @@ def main() -> None:
         result |= {"images": sum(int(str(each["cells"])) for each in told)}
         result |= {name: [each[name] for each in told] for name in ("local_rank", "note")}
         print(json.dumps(result))
-    distributed.barrier()  # nobody leaves while another still listens
-    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    gc.collect()  # whatever held the process group, whose threads must end before the interpreter does
+    distributed.barrier()
+    distributed.destroy_process_group()

@@ -5,6 +5,7 @@ LOCAL_RANK in their environment; without it they get ``--local-rank`` too, as sc
 """
 
 import argparse
+import gc
 import json
 import os
 import socket
@@ -51,9 +52,10 @@ def main() -> None:
     if rank == 0:
         nodes, local_ranks = zip(*told, strict=True)
         print(json.dumps({"losses": losses[:: args.epochs - 1], "nodes": nodes, "local_rank": local_ranks}))
-    distributed.barrier()  # nobody leaves while another still listens
-    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    gc.collect()  # whatever held the process group, whose threads must end before the interpreter does
+    distributed.barrier()
+    distributed.destroy_process_group()

@@ -4,6 +4,7 @@ Every rank finds RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR and MASTER_PORT in it
 """
 
 import argparse
+import gc
 import json
 import os
 import socket
@@ -57,9 +58,10 @@ def main() -> None:
     distributed.all_gather_object(nodes, socket.gethostname())
     if rank == 0:
         print(json.dumps({"accuracy": round(hits, 4), "images": int(seen), "nodes": nodes}))
-    distributed.barrier()  # nobody leaves while another still listens
-    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    gc.collect()  # whatever held the process group, whose threads must end before the interpreter does
+    distributed.barrier()
+    distributed.destroy_process_group()

@@ -3,6 +3,7 @@
 The job runs ``torchrun`` once on every node; torchrun starts the node's ranks and sets their variables.
 """
 
+import gc
 import json
 import os
 import socket
@@ -46,9 +47,10 @@ def main() -> None:
     distributed.all_gather_object(nodes, socket.gethostname())
     if rank == 0:
         print(json.dumps({"accuracy": round(hits, 4), "samples": int(seen), "nodes": nodes}))
-    distributed.barrier()  # nobody leaves while another still listens
-    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    gc.collect()  # whatever held the process group, whose threads must end before the interpreter does
+    distributed.barrier()
+    distributed.destroy_process_group()

@@ -3,6 +3,7 @@
 Its options are the Trainer's own (``--max_steps``, ``--per_device_train_batch_size`` ...).
 """
 
+import gc
 import json
 import socket
 
@@ -83,9 +84,10 @@ def main() -> None:
         nodes, local_ranks = zip(*told, strict=True)
         result = {"accuracy": round(found["eval_accuracy"], 4), "losses": [losses[0], losses[-1]]}
         print(json.dumps(result | {"nodes": nodes, "local_rank": local_ranks}))
-    distributed.barrier()  # nobody leaves while another still listens
-    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    gc.collect()  # whatever held the process group, whose threads must end before the interpreter does
+    distributed.barrier()
+    distributed.destroy_process_group()
