@@ -44,11 +44,12 @@ class Attempt:
         plan: dict[str, Any],
         turn: Turn,
         stream: StreamWriter,
+        on_held: Callable[[], None],
         on_running: Callable[[], None],
     ) -> None:
         self.folder, self.plan, self.turn, self.stream = folder, plan, turn, stream
-        self.held_by = ""
-        self._on_running = on_running
+        self.taken: dict[str, list[list[Any]]] = {}
+        self._on_held, self._on_running = on_held, on_running
         self._nodes = plan["nodes"]
         self._names = [node["name"] for node in self._nodes]
         self._node_of = {given["rank"]: i for i, node in enumerate(self._nodes) for given in node["ranks"]}
@@ -64,7 +65,6 @@ class Attempt:
         self._ended: dict[int, int] = {}
         self._started: set[int] = set()
         self._verdict: Outcome | None = None
-        self._busy = False
         self._stopping: float | None = None
         self._cut_off = False
         self._begun = self._beaten = self._looked = time.monotonic()
@@ -72,7 +72,7 @@ class Attempt:
         self._failures = Failures()
 
     def run(self) -> Outcome | None:
-        """The job's outcome; None when another job holds its slots (``held_by`` says which)."""
+        """The job's outcome; None when nodes refused it slots that others hold: ``taken``, by node."""
         try:
             self._launch()
             while not self._over():
@@ -82,7 +82,7 @@ class Attempt:
             return Outcome("FAILED", launchers.NOT_FOUND, str(error))
         finally:
             self._close()
-        if self._busy and (self._verdict is None or self._verdict.state != "CANCELLED"):
+        if self.taken and (self._verdict is None or self._verdict.state != "CANCELLED"):
             return None
         sweep(self.plan, sorted(self._lost))
         if self._verdict is None and self._muster.went is None:
@@ -275,18 +275,25 @@ class Attempt:
             self._exit(link, fields)
         elif kind == protocol.READY:
             self._muster.ready(link.ranks, fields["ports"])
+            self._hold(link)
+        elif kind == protocol.HELD:
+            self._hold(link)
         elif kind == protocol.FAILED:
             link.done = True
             self._cannot(link, fields["reasons"])
         elif kind == protocol.BUSY:
-            link.done = self._busy = True
-            self.held_by = f"{', '.join(fields['holders'])} on {self._name(link)}"
+            link.done = True
+            self.taken[self._name(link)] = fields["taken"]
             self._stop()
         elif kind == protocol.DONE:
             link.done = True
             if fields["left"]:
                 words = f"{self._name(link)}: processes {fields['left']} do not die: restart this node\n"
                 self.stream.write(LAUNCHER, link.node or 0, 2, words.encode())
+
+    def _hold(self, link: Link) -> None:
+        if self._stopping is None and self._muster.holds(link.ranks):
+            self._on_held()
 
     def _greet(self, link: Link, fields: dict[str, Any]) -> None:
         link.greeted = True
@@ -331,7 +338,7 @@ class Attempt:
 
     def _gone(self, link: Link) -> None:
         """The channel closed: fine once all its ranks' ends are known."""
-        if link.node is None or link.done or self._busy:
+        if link.node is None or link.done or self.taken:
             return
         if not link.missing and link.greeted:
             return

@@ -150,6 +150,14 @@ def _sweep(job: str) -> int:
         time.sleep(0.05)
 
 
+def _slots(count: str) -> int:
+    """Tells as JSON which of this node's slots jobs hold, and which jobs."""
+    from launch.remote import workplace
+
+    sys.stdout.write(json.dumps(workplace.taken_slots(int(count))))
+    return 0
+
+
 def _mpi() -> int:
     """Tells as JSON which MPI this node has, of those that a line on stdin asks for."""
     from launch.remote.mpi import CannotLaunch, find_mpi
@@ -183,6 +191,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "follow": _follow,
     "list": _list,
     "mpi": _mpi,
+    "slots": _slots,
     "submit": _submit,
     "sweep": _sweep,
 }

@@ -160,6 +160,7 @@ def runner_spec(
         "ports": sum(1 for one in ranks if one["task"]),
         "first_port": plan["first_port"],
         "slots": slots,
+        "of": node["slots"],
         "grace_ms": int(plan["grace_s"] * 1000),
         "ranks": ranks,
     }

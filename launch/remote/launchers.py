@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from launch.remote.mpi import Mpi
 
-__all__ = ["archive", "node_link", "other_mpis", "start_mpirun", "sweep"]
+__all__ = ["archive", "node_link", "other_mpis", "start_mpirun", "sweep", "taken_slots"]
 
 NOT_FOUND = 127
 _AT_ONCE = 48
@@ -95,6 +95,12 @@ def node_link(plan: dict[str, Any], index: int) -> Link:
 def sweep(plan: dict[str, Any], index: int) -> subprocess.Popen[bytes]:
     """Ends what a killed runner left on its node; gives the process that does it."""
     return _remote(plan, index, f"sweep {plan['id']}", stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+
+
+def taken_slots(plan: dict[str, Any], index: int) -> subprocess.Popen[bytes]:
+    """Asks a node which of its slots jobs hold; the process's stdout is the answer, in JSON."""
+    what = f"slots {int(plan['nodes'][index]['slots'])}"
+    return _remote(plan, index, what, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
 def archive(plan: dict[str, Any], index: int) -> subprocess.Popen[bytes]:

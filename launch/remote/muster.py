@@ -29,9 +29,17 @@ class Muster:
         self._plan = plan
         self._nodes = plan["nodes"]
         self._awaited = {given["rank"] for node in self._nodes for given in node["ranks"]}
+        self._without_slots = set(self._awaited)
         self._ports: dict[int, int] = {}
         self._unfit: dict[int, list[str]] = {}
         self._first_unfit = 0.0
+
+    def holds(self, ranks: Iterable[int]) -> bool:
+        """The runner of these ranks holds their slots; whether it is the last one to."""
+        if not self._without_slots:
+            return False
+        self._without_slots.difference_update(ranks)
+        return not self._without_slots
 
     def ready(self, ranks: list[int], ports: list[int]) -> None:
         """A runner of these ranks is ready; ``ports`` are theirs, in order."""

@@ -21,6 +21,7 @@ __all__ = [
     "EXIT",
     "FAILED",
     "GO",
+    "HELD",
     "HELLO",
     "JOB",
     "NODE_SILENT",
@@ -59,7 +60,9 @@ signalled it; the time is by this node's clock."""
 FAILED = b"F"
 """Runner: nothing was started. ``{reasons}``."""
 BUSY = b"Q"
-"""Runner: another job holds slots it was given. ``{slots, holders}``."""
+"""Runner: other jobs hold slots it was given. ``{taken}``: each slot that others hold, with its holder."""
+HELD = b"L"
+"""Runner: I hold my slots; what is to be done before READY may take a while."""
 DONE = b"D"
 """Runner: none of my ranks' processes is left. ``{left}``: pids that even SIGKILL did not end."""
 STOP = b"T"
@@ -80,8 +83,9 @@ RECORD = struct.Struct("!diiBI")
 
 BEAT_PERIOD = 4.0
 """Seconds between signs of life, either way."""
-NODE_SILENT = 15.0
-"""Seconds without any byte from a runner after which its node counts as silent: noticed within 20 s."""
+NODE_SILENT = 12.0
+"""Seconds without any byte from a runner after which its node counts as silent. With the end of the other
+ranks and a last look at the node the job has ended, and its user knows, within 20."""
 TETHER = 30.0
 """Seconds without any byte from the supervisor after which a runner ends its ranks by itself."""
 

@@ -44,13 +44,15 @@ class Runner(Loop):
             self._grace = spec["grace_ms"] / 1000
             try:
                 held += workplace.take_slots(spec)
+                if spec["checks"]:
+                    self._send(protocol.HELD, {})
                 ports = self._make_ready(spec, held)
                 self._send(protocol.READY, {"ports": ports})
                 late = self._wait_for(protocol.GO)
                 if late is not None:
                     self._start(spec, late)
             except workplace.SlotsTaken as taken:
-                self._send(protocol.BUSY, {"slots": taken.slots, "holders": taken.holders})
+                self._send(protocol.BUSY, {"taken": [list(one) for one in taken.taken]})
                 return self._leave()
             except (workplace.Unfit, OSError) as error:
                 if not self._stopped:  # else this node is not why the job ends
@@ -61,9 +63,9 @@ class Runner(Loop):
         while any(rank.status is None for rank in self.ranks):
             self._turn(TICK_MS)
         left = self._end_leftovers()
-        self._send(protocol.DONE, {"left": left})
         for slot in held:
-            os.close(slot)
+            os.close(slot)  # before the word: the job may ask for them again at once
+        self._send(protocol.DONE, {"left": left})
         return self._leave()
 
     def _make_ready(self, spec: dict[str, Any], held: list[int]) -> list[int]:

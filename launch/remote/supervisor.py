@@ -9,6 +9,7 @@ from typing import Any
 
 from launch.remote import jobs, turns
 from launch.remote.attempt import Attempt
+from launch.remote.inquiry import Inquiry
 from launch.remote.records import StreamWriter
 from launch.remote.verdict import CANCELLED, LOST_RANK, Outcome
 
@@ -16,7 +17,7 @@ __all__ = ["detach", "supervise"]
 
 _POLL = 0.2
 _BUSY_PAUSE = 2.0
-"""Seconds before slots that another head's job holds are asked for again."""
+"""Seconds, about, between questions to nodes whose slots another head's job holds."""
 
 
 def detach(folder: jobs.Folder, plan: dict[str, Any]) -> None:
@@ -78,11 +79,12 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
         "supervisor": jobs.identity(os.getpid()),
     }
     outcome: Outcome | None = None
+    was_refused = False
     try:
         turns.enter(plan)
         turn = turns.admit(plan["id"], plan["port"])
         if turn is None:
-            state["reason"] = "waits for " + ", ".join(turns.waiting_for(plan["id"]))
+            state["reason"] = _reason(plan)
             folder.write_state(state)
         else:
             _starting(folder, state, turn)
@@ -91,20 +93,19 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
         stream = StreamWriter(folder.file("stream.log"))
         while outcome is None:
             if turn is None:
-                turn = _wait(folder, plan)
+                turn = _wait(folder, plan, state)
                 if turn is None:
                     outcome = Outcome("CANCELLED", CANCELLED, "cancelled before its turn came")
                     break
-                _starting(folder, state, turn)
-            attempt = Attempt(folder, plan, turn, stream, lambda: _running(folder, state))
-            outcome = attempt.run()
-            if outcome is None:
-                state.update(state="QUEUED", reason=f"waits for {attempt.held_by}", started=None)
-                folder.write_state(state)
-                turns.requeue(plan["id"])
-                turn = None
-                # not all at once: two jobs with different heads would hold each other up for ever
-                time.sleep(_BUSY_PAUSE * (0.5 + os.urandom(1)[0] / 255))
+                if not was_refused:
+                    _starting(folder, state, turn)
+            refused = _launch(folder, plan, state, turn, stream)
+            if isinstance(refused, Outcome):
+                outcome = refused
+            else:
+                was_refused = True
+                turns.requeue(plan["id"], refused)
+                turn = turns.admit(plan["id"], plan["port"])  # other slots may be free
     except Exception as error:  # noqa: BLE001  whatever it is, the job must not stay RUNNING for ever
         import traceback
 
@@ -121,22 +122,66 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
     folder.write_state(state)
 
 
+def _launch(
+    folder: jobs.Folder, plan: dict[str, Any], state: dict[str, Any], turn: turns.Turn, stream: StreamWriter
+) -> Outcome | turns.Taken:
+    """One attempt: how it ended, or the slots of other jobs for which nodes refused it."""
+
+    def held() -> None:
+        turns.confirm(plan["id"])
+        if state["state"] != "STARTING":  # it has waited for another head's job: only now is that over
+            _starting(folder, state, turn)
+
+    def running() -> None:
+        state.update(state="RUNNING", port=turn.port)
+        folder.write_state(state)
+
+    attempt = Attempt(folder, plan, turn, stream, held, running)
+    outcome = attempt.run()
+    return attempt.taken if outcome is None else outcome
+
+
 def _starting(folder: jobs.Folder, state: dict[str, Any], turn: turns.Turn) -> None:
     state.update(state="STARTING", reason="", port=turn.port, started=time.time())
     folder.write_state(state)
 
 
-def _running(folder: jobs.Folder, state: dict[str, Any]) -> None:
-    state.update(state="RUNNING")
-    folder.write_state(state)
+def _queued(folder: jobs.Folder, plan: dict[str, Any], state: dict[str, Any]) -> None:
+    """Says what the job waits for, once for as long as that is the same."""
+    reason = _reason(plan)
+    if state["state"] != "QUEUED" or reason != state["reason"]:
+        state.update(state="QUEUED", reason=reason, started=None)
+        folder.write_state(state)
 
 
-def _wait(folder: jobs.Folder, plan: dict[str, Any]) -> turns.Turn | None:
+def _reason(plan: dict[str, Any]) -> str:
+    return "waits for " + (", ".join(turns.waiting_for(plan["id"])) or "its turn")
+
+
+def _wait(folder: jobs.Folder, plan: dict[str, Any], state: dict[str, Any]) -> turns.Turn | None:
     """The job's turn when it comes; None once somebody cancels it."""
+    ask_at = time.monotonic() + _pause()
+    inquiry: Inquiry | None = None
     while True:
         if os.path.exists(folder.file("cancel")):
+            if inquiry is not None:
+                inquiry.answer()
             return None
         turn = turns.admit(plan["id"], plan["port"])
         if turn is not None:
+            if inquiry is not None:
+                inquiry.answer()
             return turn
+        _queued(folder, plan, state)
+        if inquiry is None and time.monotonic() >= ask_at:
+            inquiry = Inquiry(plan, turns.refused_by(plan["id"]))
+        elif inquiry is not None and inquiry.is_over:
+            turns.told(plan["id"], inquiry.answer())
+            inquiry, ask_at = None, time.monotonic() + _pause()
+            continue
         time.sleep(_POLL)
+
+
+def _pause() -> float:
+    # not all at once: two jobs with different heads would hold each other up for ever
+    return _BUSY_PAUSE * (0.5 + os.urandom(1)[0] / 255)

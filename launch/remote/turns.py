@@ -2,7 +2,8 @@
 
 ``~/.ranklift/queue.json`` holds an entry for each job that waits or runs. It is read and replaced under
 a lock; entries whose supervisor is gone are dropped on sight. Jobs with other heads are not in it: the
-runners' own locks on the slots keep those apart (:func:`launch.remote.workplace.take_slots`).
+runners' own locks on the slots keep those apart (:func:`launch.remote.workplace.take_slots`). Which slots
+they hold a job learns when a node refuses it: it keeps its place and avoids those from then on.
 """
 
 from __future__ import annotations
@@ -19,7 +20,10 @@ from launch.remote.jobs import identity, is_alive
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Turn", "admit", "enter", "leave", "requeue", "waiting_for"]
+    Taken = dict[str, list[list[Any]]]
+    """By node, ``[slot, holder]`` for each of its slots that other jobs hold."""
+
+__all__ = ["Turn", "admit", "confirm", "enter", "leave", "refused_by", "requeue", "told", "waiting_for"]
 
 _FOLDER = "~/.ranklift"
 _PORTS_TRIED = 1000
@@ -57,7 +61,15 @@ def enter(plan: dict[str, Any]) -> None:
     nodes = {node["name"]: {"need": node["reserve"], "of": node["slots"]} for node in plan["nodes"]}
     with _entries() as entries:
         entries.append(
-            {"job": plan["id"], "process": identity(os.getpid()), "nodes": nodes, "slots": None, "port": None}
+            {
+                "job": plan["id"],
+                "process": identity(os.getpid()),
+                "nodes": nodes,
+                "slots": None,
+                "port": None,
+                "holds": False,
+                "foreign": {},
+            }
         )
 
 
@@ -67,20 +79,39 @@ def leave(job: str) -> None:
         entries[:] = [entry for entry in entries if entry["job"] != job]
 
 
-def requeue(job: str) -> None:
-    """Gives back what the job held; it keeps its place."""
+def requeue(job: str, taken: Taken) -> None:
+    """Gives back what the job was given, as nodes refused it; it keeps its place."""
     with _entries() as entries:
-        for entry in entries:
-            if entry["job"] == job:
-                entry["slots"] = entry["port"] = None
+        mine = entries[_place(entries, job)]
+        mine["slots"] = mine["port"] = None
+        mine["holds"] = False
+        mine["foreign"].update(taken)
+
+
+def told(job: str, taken: Taken) -> None:
+    """What the nodes that refused the job say now."""
+    with _entries() as entries:
+        entries[_place(entries, job)]["foreign"] = taken
+
+
+def refused_by(job: str) -> list[str]:
+    """The nodes some of whose slots jobs with other heads held when last heard of."""
+    with _entries() as entries:
+        return list(entries[_place(entries, job)]["foreign"])
+
+
+def confirm(job: str) -> None:
+    """The job's runners hold all that it was given; until then nobody behind it is given their nodes."""
+    with _entries() as entries:
+        entries[_place(entries, job)]["holds"] = True
 
 
 def admit(job: str, port: int) -> Turn | None:
     """The job's slots and port if it may start now; ``port`` or the next one free on this head."""
     with _entries() as entries:
-        place = next(i for i, entry in enumerate(entries) if entry["job"] == job)
+        place = _place(entries, job)
         mine = entries[place]
-        slots = _free_slots(mine["nodes"], entries[:place], entries[place + 1 :])
+        slots = _free_slots(mine, entries[:place], entries[place + 1 :])
         if slots is None:
             return None
         mine["slots"] = slots
@@ -89,21 +120,33 @@ def admit(job: str, port: int) -> Turn | None:
 
 
 def waiting_for(job: str) -> list[str]:
-    """The earlier jobs that share a node with this one."""
+    """The jobs that come before this one, or run, on a node of its; those with other heads with the node."""
     with _entries() as entries:
-        place = next(i for i, entry in enumerate(entries) if entry["job"] == job)
-        nodes = set(entries[place]["nodes"])
-        return [entry["job"] for entry in entries[:place] if nodes & set(entry["nodes"])]
+        place = _place(entries, job)
+        mine = entries[place]
+        ahead = entries[:place] + [entry for entry in entries[place + 1 :] if entry["slots"] is not None]
+        words = [entry["job"] for entry in ahead if set(mine["nodes"]) & set(entry["nodes"])]
+        own = {entry["job"] for entry in entries}
+        for name, taken in mine["foreign"].items():
+            holders = dict.fromkeys(holder for _, holder in taken if holder not in own)
+            if holders:
+                words.append(f"{', '.join(holders)} on {name}")
+        return words
+
+
+def _place(entries: list[dict[str, Any]], job: str) -> int:
+    return next(i for i, entry in enumerate(entries) if entry["job"] == job)
 
 
 def _free_slots(
-    nodes: dict[str, dict[str, int]], earlier: list[dict[str, Any]], later: list[dict[str, Any]]
+    mine: dict[str, Any], earlier: list[dict[str, Any]], later: list[dict[str, Any]]
 ) -> dict[str, list[int]] | None:
     given: dict[str, list[int]] = {}
-    for name, wish in nodes.items():
-        if any(entry["slots"] is None and name in entry["nodes"] for entry in earlier):
+    for name, wish in mine["nodes"].items():
+        if any(not entry["holds"] and name in entry["nodes"] for entry in earlier):
             return None
         held = {slot for entry in earlier + later for slot in (entry["slots"] or {}).get(name, [])}
+        held.update(slot for slot, _ in mine["foreign"].get(name, []))
         free = [slot for slot in range(wish["of"]) if slot not in held]
         if len(free) < wish["need"]:
             return None

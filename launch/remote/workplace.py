@@ -23,6 +23,7 @@ __all__ = [
     "python_folder",
     "take_ports",
     "take_slots",
+    "taken_slots",
     "which",
     "write_exit",
     "write_log",
@@ -30,15 +31,20 @@ __all__ = [
 
 _LAUNCHERS_MARKS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "HYDI_", "I_MPI_HYDRA_")
 _LAST_PORT = 65535
+_TAKEN = -1
 _MISSING_SNAPSHOT = "the pushed code {cwd} is not on this node: push again"
 
 
 class SlotsTaken(Exception):
-    """Another job holds some of the slots that this one was given."""
+    """Other jobs hold some of the slots that this one was given.
 
-    def __init__(self, slots: list[int], holders: list[str]) -> None:
-        self.slots, self.holders = slots, holders
-        super().__init__(f"slots {slots} are held by {', '.join(holders)}")
+    ``taken`` are all slots of the node that other jobs hold, each with its holder.
+    """
+
+    def __init__(self, taken: list[tuple[int, str]]) -> None:
+        self.taken = taken
+        holders = dict.fromkeys(holder for _, holder in taken)
+        super().__init__(f"slots {[slot for slot, _ in taken]} are held by {', '.join(holders)}")
 
 
 class Unfit(Exception):
@@ -129,30 +135,65 @@ def take_slots(spec: Mapping[str, Any]) -> list[int]:
 
     The kernel frees them however the runner ends. Raises :class:`SlotsTaken`.
     """
-    folder = full("~/.ranklift/slots")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    held: list[int] = []
-    taken: list[int] = []
-    holders: list[str] = []
-    for slot in spec["slots"]:
-        fd = os.open(f"{folder}/{slot}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        try:
-            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            taken.append(slot)
-            holder = os.read(fd, 200).decode("utf-8", "replace")
-            os.close(fd)
-            if holder not in holders:
-                holders.append(holder)
-            continue
-        os.ftruncate(fd, 0)
-        os.write(fd, spec["job"].encode())
-        held.append(fd)
-    if taken:
+    folder, guard = _guard_slots()
+    try:
+        held: list[int] = []
+        for slot in spec["slots"]:
+            fd, _ = _lock_slot(folder, slot)
+            if fd == _TAKEN:
+                break
+            held.append(fd)
+            os.ftruncate(fd, 0)
+            os.write(fd, spec["job"].encode())
+        else:
+            return held
         for fd in held:
             os.close(fd)
-        raise SlotsTaken(taken, holders)
-    return held
+        others = _taken(folder, spec["of"])
+        raise SlotsTaken([one for one in others if one[1] != spec["job"] or one[0] in spec["slots"]])
+    finally:
+        os.close(guard)
+
+
+def taken_slots(count: int) -> list[tuple[int, str]]:
+    """Those of this node's ``count`` slots that jobs hold, each with its holder."""
+    folder, guard = _guard_slots()
+    try:
+        return _taken(folder, count)
+    finally:
+        os.close(guard)
+
+
+def _guard_slots() -> tuple[str, int]:
+    """The folder of the slots, and a lock that is held while looking: a look takes each slot for a moment."""
+    folder = full("~/.ranklift/slots")
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    guard = os.open(folder + "/guard", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    fcntl.flock(guard, fcntl.LOCK_EX)
+    return folder, guard
+
+
+def _lock_slot(folder: str, slot: int) -> tuple[int, str]:
+    """A descriptor that holds the slot, or :data:`_TAKEN` and the job that does."""
+    fd = os.open(f"{folder}/{slot}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(fd, 200).decode("utf-8", "replace")
+        os.close(fd)
+        return _TAKEN, holder
+    return fd, ""
+
+
+def _taken(folder: str, count: int) -> list[tuple[int, str]]:
+    found = []
+    for slot in range(count):
+        fd, holder = _lock_slot(folder, slot)
+        if fd == _TAKEN:
+            found.append((slot, holder))
+        else:
+            os.close(fd)
+    return found
 
 
 def take_ports(first: int, count: int, held: list[int]) -> list[int]:

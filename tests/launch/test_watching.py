@@ -6,7 +6,9 @@ import fcntl
 import json
 import os
 import signal
+import time
 from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
@@ -29,6 +31,20 @@ def nodes(tmp_path: Path) -> Nodes:
 def _nothing_runs_on() -> Iterator[None]:
     yield
     end_everything()
+
+
+@contextmanager
+def foreign(nodes: Nodes, index: int, slots: list[int]) -> Iterator[None]:
+    """Slots of a node as a job with another head holds them."""
+    folder = nodes.folder / nodes.nodes[index].name / ".ranklift/slots"
+    folder.mkdir()
+    with ExitStack() as stack:
+        for slot in slots:
+            lock = stack.enter_context((folder / str(slot)).open("w"))
+            lock.write("other-job")
+            lock.flush()
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
 
 
 KINDS = pytest.mark.parametrize("kind", ["mpi", "pytorch"])
@@ -114,19 +130,54 @@ class TestSharingNodes:
 
     @KINDS
     def test_slots_that_a_job_with_another_head_holds_are_waited_for(self, nodes: Nodes, kind: Kind) -> None:
-        slots = nodes.folder / "node000001/.ranklift/slots"
-        slots.mkdir()
-        with (slots / "0").open("w") as lock:
-            lock.write("other-job")
-            lock.flush()
-            fcntl.flock(lock, fcntl.LOCK_EX)
+        with foreign(nodes, 1, [0]):
             started = start(nodes, shell("echo ran", kind))
             until(lambda: "QUEUED" in states(started.events))
             held = next(
                 e.state for e in started.events if isinstance(e, StateChange) and e.state.state == "QUEUED"
             )
+            time.sleep(4)
+            assert states(started.events) == ["STARTING", "QUEUED"]
         assert held.reason == "waits for other-job on node000001"
         assert started.end().state == "SUCCEEDED"
+        noted = (nodes.folder / "node000000/.ranklift/jobs" / started.job / "events.jsonl").read_text()
+        assert [json.loads(line)["state"] for line in noted.splitlines()] == [
+            "STARTING", "QUEUED", "STARTING", "RUNNING", "SUCCEEDED",
+        ]  # fmt: skip
+
+    @KINDS
+    def test_free_slots_beside_those_of_a_job_with_another_head_are_taken(
+        self, tmp_path: Path, kind: Kind
+    ) -> None:
+        nodes = Nodes(tmp_path, [4, 4])
+        with foreign(nodes, 1, [0, 2]):
+            state, events = nodes.run(shell("echo $CUDA_VISIBLE_DEVICES", kind, processes_per_node=2))
+        assert state.state == "SUCCEEDED"
+        assert sorted(lines(events)) == [(0, "0,1"), (1, "0,1"), (2, "1,3"), (3, "1,3")]
+        assert states(events) == ["STARTING", "RUNNING", "SUCCEEDED"]
+
+    def test_a_job_that_waits_for_another_heads_keeps_its_place(self, tmp_path: Path) -> None:
+        nodes = Nodes(tmp_path, [6, 6])
+        ssh = nodes.bin / "ssh"
+        ssh.write_text(ssh.read_text().replace("#!/bin/sh\n", "#!/bin/sh\nsleep 1\n"))
+        with foreign(nodes, 1, [0, 1, 2]):
+            first = start(nodes, shell("true", processes_per_node=4))
+            until(lambda: states(first.events))
+            second = start(nodes, shell("true", processes_per_node=2))
+            until(lambda: "QUEUED" in states(first.events))
+            time.sleep(3.5)
+            assert states(second.events) == ["QUEUED"]
+        ended, started = first.end(), second.end()
+        assert (ended.state, started.state) == ("SUCCEEDED", "SUCCEEDED")
+        assert started.started is not None
+        assert ended.started is not None
+        assert started.started >= ended.started
+
+    def test_a_job_that_waits_for_another_heads_can_be_cancelled(self, nodes: Nodes) -> None:
+        with foreign(nodes, 1, [0]):
+            started = start(nodes, shell("true"))
+            until(lambda: "QUEUED" in states(started.events))
+            assert client.cancel(started.job, nodes.head, remote="hash").state == "CANCELLED"
 
     def test_a_queued_job_can_be_cancelled(self, nodes: Nodes) -> None:
         first = start(nodes, shell("echo up; sleep 2"))

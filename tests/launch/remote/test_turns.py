@@ -34,7 +34,10 @@ def job(name: str, **need: int) -> str:
 
 def slots(name: str) -> dict[str, list[int]] | None:
     turn = turns.admit(name, free_port())
-    return turn.slots if turn is not None else None
+    if turn is None:
+        return None
+    turns.confirm(name)
+    return turn.slots
 
 
 def test_jobs_share_a_node_as_long_as_its_slots_last() -> None:
@@ -55,7 +58,9 @@ def test_a_small_job_does_not_overtake_one_that_waits_for_the_same_node() -> Non
 
 def test_jobs_that_run_at_once_get_ports_of_their_own() -> None:
     port = free_port()
-    first, second = (turns.admit(job(name, n=1), port) for name in ("a", "b"))
+    first = turns.admit(job("a", n=1), port)
+    turns.confirm("a")
+    second = turns.admit(job("b", n=1), port)
     assert first is not None
     assert second is not None
     assert first.port == port
@@ -65,9 +70,41 @@ def test_jobs_that_run_at_once_get_ports_of_their_own() -> None:
 def test_a_job_given_back_keeps_its_place() -> None:
     assert slots(job("a", n=4)) is not None
     assert slots(job("b", n=4)) is None
-    turns.requeue("a")
+    turns.requeue("a", {})
     assert slots("b") is None
     assert slots("a") is not None
+
+
+def test_slots_that_a_node_said_are_taken_are_avoided_and_waited_for_only_when_needed() -> None:
+    job("a", n=2, m=1)
+    assert slots("a") == {"n": [0, 1], "m": [0]}
+    turns.requeue("a", {"n": [[1, "x"]]})
+    assert slots("a") == {"n": [0, 2], "m": [0]}
+    turns.requeue("a", {"n": [[0, "y"], [1, "x"], [3, "x"]]})
+    assert slots("a") is None
+    assert turns.waiting_for("a") == ["y, x on n"]
+    assert turns.refused_by("a") == ["n"]
+    turns.told("a", {"n": [[0, "y"]]})
+    assert slots("a") == {"n": [1, 2], "m": [0]}
+
+
+def test_nobody_overtakes_a_job_that_is_not_yet_known_to_hold_its_slots() -> None:
+    port = free_port()
+    assert turns.admit(job("a", n=2), port) is not None
+    assert turns.admit(job("b", n=2), port) is None
+    assert turns.admit(job("elsewhere", m=2), port) is not None
+    turns.requeue("a", {"n": [[0, "x"], [1, "x"]]})
+    assert turns.admit("b", port) is None
+    assert slots("a") == {"n": [2, 3]}
+    assert slots("b") == {"n": [0, 1]}  # what is wrong with those its own try will tell
+
+
+def test_a_job_names_later_ones_that_it_waits_for_and_its_heads_own_once() -> None:
+    assert slots(job("a", n=1, m=1)) is not None
+    assert slots(job("b", n=3)) is not None
+    turns.requeue("a", {"n": [[0, "x"], [1, "b"]]})
+    assert slots("a") is None
+    assert turns.waiting_for("a") == ["b", "x on n"]
 
 
 def test_jobs_whose_supervisor_is_gone_hold_nothing(home: Path) -> None:
