@@ -69,6 +69,7 @@ class Attempt:
         self._cut_off = False
         self._begun = self._beaten = self._looked = time.monotonic()
         self._lost: set[int] = set()
+        self._silent: set[int | None] = set()
         self._failures = Failures()
 
     def run(self) -> Outcome | None:
@@ -84,7 +85,7 @@ class Attempt:
             self._close()
         if self.taken and (self._verdict is None or self._verdict.state != "CANCELLED"):
             return None
-        sweep(self.plan, sorted(self._lost))
+        sweep(self.plan, sorted(self._lost), self._silent)
         if self._verdict is None and self._muster.went is None:
             self._name_the_unfit()
         where = {rank: self._names[index] for rank, index in self._node_of.items()}
@@ -167,6 +168,7 @@ class Attempt:
         self._watch_the_start(now)
         for link in self._links:
             if link.open and link.greeted and now - link.heard > protocol.NODE_SILENT:
+                self._silent.add(link.node)
                 self._lose(link, f"no sign of life for {protocol.NODE_SILENT:g} s")
         # mpirun gone although ranks are missing, and no runner is left that has something to tell of them
         at_work = any(link.open and not link.done for link in self._links)
@@ -210,9 +212,8 @@ class Attempt:
             for index, words in reasons.items():
                 self._muster.unfit(index, [words])
         if not self._muster.is_known:
-            limit = self.plan["start_limit_s"]
             for index in self._overdue:
-                self._muster.unfit(index, [f"did not answer within {limit:g} s"])
+                self._muster.unfit(index, [f"did not answer within {self.plan['start_limit_s']:g} s"])
         if self._muster.is_known:
             self._verdict = self._muster.outcome(self.stream)
 
@@ -236,11 +237,10 @@ class Attempt:
                 self._drop(link)
 
     def _over(self) -> bool:
-        if self._cut_off:
-            return True
-        if self._to_start or any(link.open for link in self._links):
-            return False
-        return self._mpirun is None or not (self._mpirun.runs or self._words.are_coming)
+        if self._cut_off or self._to_start or any(link.open for link in self._links):
+            return self._cut_off
+        # mpirun would wait for its daemon on a node that says nothing
+        return self._mpirun is None or bool(self._silent) or not (self._mpirun.runs or self._words.are_coming)
 
     # -- what runners say -------------------------------------------------------------------------
 

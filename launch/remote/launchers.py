@@ -92,9 +92,12 @@ def node_link(plan: dict[str, Any], index: int) -> Link:
     return Link(index, process=_remote(plan, index, "node", stdin=subprocess.PIPE, stderr=subprocess.PIPE))
 
 
-def sweep(plan: dict[str, Any], index: int) -> subprocess.Popen[bytes]:
-    """Ends what a killed runner left on its node; gives the process that does it."""
-    return _remote(plan, index, f"sweep {plan['id']}", stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def sweep(plan: dict[str, Any], index: int, patience: int) -> subprocess.Popen[bytes]:
+    """Ends what a killed runner left on its node, if ssh gets there within ``patience`` seconds; gives the
+    process that does it."""
+    what = f"sweep {plan['id']}"
+    options = ("-o", f"ConnectTimeout={patience}")
+    return _remote(plan, index, what, subprocess.DEVNULL, subprocess.PIPE, options)
 
 
 def taken_slots(plan: dict[str, Any], index: int) -> subprocess.Popen[bytes]:
@@ -108,9 +111,11 @@ def archive(plan: dict[str, Any], index: int) -> subprocess.Popen[bytes]:
     return _remote(plan, index, f"archive {plan['id']}", stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
 
 
-def _remote(plan: dict[str, Any], index: int, what: str, stdin: int, stderr: int) -> subprocess.Popen[bytes]:
+def _remote(
+    plan: dict[str, Any], index: int, what: str, stdin: int, stderr: int, options: tuple[str, ...] = ()
+) -> subprocess.Popen[bytes]:
     # A shell line, because only the node's own shell knows its home folder. Nothing of the user's is in it.
     line = f'exec python3 -I -S "$HOME/{plan["remote"]}/__main__.py" {what}'
     node = plan["nodes"][index]
-    argv = ["sh", "-c", line] if index == 0 else [*SSH, node["name"], line]
+    argv = ["sh", "-c", line] if index == 0 else [SSH[0], *options, *SSH[1:], node["name"], line]
     return subprocess.Popen(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True)

@@ -10,19 +10,28 @@ from launch.remote import launchers
 from launch.remote.records import last_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Collection, Iterable
 
 __all__ = ["sweep"]
 
 _LIMIT_S = 12.0
-"""Seconds for all nodes together: an ssh client gives up on a silent one after 10."""
+"""Seconds for all nodes together."""
+_CONNECT_S, _SILENT_S = 10, 3
+"""Seconds after which an ssh client gives up on a node."""
 _NOT_REACHED = 255
 """ssh's exit status when it could not reach the other side."""
 
 
-def sweep(plan: dict[str, Any], indexes: Iterable[int]) -> dict[int, str]:
-    """Ends the job's processes on these nodes, all at once; gives those not reached, with ssh's words."""
-    running = {index: launchers.sweep(plan, index) for index in indexes}
+def sweep(
+    plan: dict[str, Any], indexes: Iterable[int], silent: Collection[int | None] = ()
+) -> dict[int, str]:
+    """Ends the job's processes on these nodes, all at once; gives those not reached, with ssh's words.
+
+    On ``silent`` ones the ranks end by themselves; they are not waited for as long as the others.
+    """
+    running = {
+        index: launchers.sweep(plan, index, _SILENT_S if index in silent else _CONNECT_S) for index in indexes
+    }
     until = time.monotonic() + _LIMIT_S
     unreached = {}
     for index, process in running.items():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import subprocess
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 
@@ -126,6 +127,27 @@ def test_a_node_that_is_cut_off_is_named_survived_and_back_when_its_link_is(two:
     two.fab("rehearsal.fault", "heal", "--nodes", "2", "--stack", OTHER)
     two.fab("wait", "--stack", OTHER)
     assert two.fab("launch.torch", "hello.py", "--stack", OTHER).out.count("hello again") == 3
+
+
+@pytest.mark.parametrize("kind", ["mpi", "torch"])
+def test_a_node_that_falls_silent_in_a_job_ends_it_within_20_s(two: Workplace, kind: str) -> None:
+    (two.own / "sleep.py").write_text("import time\n\ntime.sleep(300)\n")
+    with two.begin(f"launch.{kind}", "sleep.py", "--stack", OTHER) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            if line.endswith(" RUNNING\n"):
+                break
+        began = time.monotonic()
+        two.fab("rehearsal.fault", "partition", "--nodes", "2", "--stack", OTHER)
+        said = process.stdout.read()
+        assert process.wait() == 255
+    assert "node000002 (rank 2) is lost: no sign of life for 12 s" in said
+    assert time.monotonic() - began < 20
+    two.fab("rehearsal.fault", "heal", "--nodes", "2", "--stack", OTHER)
+    two.fab("wait", "--stack", OTHER)
+    # The silent node's own rank ends by itself, its link to the supervisor being cut.
+    gone = "for i in $(seq 400); do pgrep -f [s]leep.py >/dev/null || exit 0; sleep 0.1; done; exit 1"
+    two.fab("exec", gone, "--stack", OTHER)
 
 
 def test_a_dead_node_is_named_and_survived(two: Workplace) -> None:
