@@ -176,22 +176,17 @@ class Attempt:
             self._stop()
 
     def _watch_the_start(self, now: float) -> None:
-        limit = self.plan["start_limit_s"]
-        if self._muster.went is None:
-            at_work = {link.node for link in self._links if link.greeted} if self.plan["setup"] else set()
-            missing = [index for index in self._muster.pending if index not in at_work]
-            begun = self._begun
-        else:
-            missing = sorted({self._node_of[rank] for rank in set(self._node_of).difference(self._started)})
-            begun = self._muster.went
-        if missing and now - begun > limit:
+        at_work = {link.node for link in self._links if link.greeted} if self.plan["setup"] else set()
+        missing = self._muster.overdue(now, self._begun, at_work, self._started)
+        if missing:
             self._overdue = missing
             self._lost.update(missing)
             if self._muster.went is None:
                 self._stop()
             else:
                 names = ", ".join(self._names[index] for index in missing)
-                self._fail(Outcome("FAILED", verdict.LOST_RANK, f"not started within {limit:g} s: {names}"))
+                words = f"not started within {self.plan['start_limit_s']:g} s: {names}"
+                self._fail(Outcome("FAILED", verdict.LOST_RANK, words))
 
     def _go_or_give_up(self) -> None:
         """Starts the ranks once every runner is ready, or none once it is known which nodes are unfit."""
@@ -338,9 +333,7 @@ class Attempt:
 
     def _gone(self, link: Link) -> None:
         """The channel closed: fine once all its ranks' ends are known."""
-        if link.node is None or link.done or self.taken:
-            return
-        if not link.missing and link.greeted:
+        if link.node is None or link.done or self.taken or (link.greeted and not link.missing):
             return
         self._lost.add(link.node)
         why = "its runner was killed, or the node went away"
@@ -349,20 +342,19 @@ class Attempt:
             self._words.read_all()
             words = last_lines(self.stream.tails.get((LAUNCHER, link.node), b""), 3)
             why = "; ".join(words) or why
-        if self._muster.went is None:
-            self._cannot(link, [why])
-            return
-        self._fail(verdict.lost_node(self.stream, link.missing, link.node, self._name(link), why))
+        self._without(link, link.node, link.missing, why)
 
     def _lose(self, link: Link, why: str) -> None:
         self._drop(link)
         if link.node is not None:
             self._lost.add(link.node)
-            if self._muster.went is None:
-                self._cannot(link, [why])
-                return
-            ranks = link.missing or link.ranks
-            self._fail(verdict.lost_node(self.stream, ranks, link.node, self._name(link), why))
+            self._without(link, link.node, link.missing or link.ranks, why)
+
+    def _without(self, link: Link, node: int, ranks: list[int], why: str) -> None:
+        if self._muster.went is None:
+            self._cannot(link, [why])
+        else:
+            self._fail(verdict.lost_node(self.stream, ranks, node, self._name(link), why))
 
     def _drop(self, link: Link) -> None:
         if link.open:

@@ -9,7 +9,7 @@ from launch.remote import names, tasks, verdict
 from launch.remote.records import LAUNCHER, StreamWriter, last_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Container, Iterable
 
     from launch.remote.verdict import Outcome
 
@@ -78,6 +78,22 @@ class Muster:
             for index, node in enumerate(self._nodes)
             if index not in self._unfit and any(given["rank"] in self._awaited for given in node["ranks"])
         ]
+
+    def overdue(
+        self, now: float, begun: float, at_work: Container[int | None], started: Container[int]
+    ) -> list[int]:
+        """Nodes that take longer than the plan's limit to be ready since ``begun``, or to start their ranks
+        since they were told; ``at_work`` on the setup line a node has the job's whole time."""
+        if self.went is None:
+            missing = [index for index in self.pending if index not in at_work]
+        else:
+            begun = self.went
+            missing = [
+                index
+                for index, node in enumerate(self._nodes)
+                if any(given["rank"] not in started for given in node["ranks"])
+            ]
+        return missing if now - begun > self._plan["start_limit_s"] else []
 
     def late(self) -> dict[int, dict[str, str]]:
         """By rank the variables that are settled now that every node has told its ports: TF_CONFIG."""
