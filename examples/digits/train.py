@@ -6,6 +6,7 @@ it trains alone.
 """
 
 import argparse
+import gc
 import os
 import socket
 import time
@@ -77,9 +78,10 @@ def main() -> None:
             hits = model.module(test_images).argmax(dim=1) == test_labels
         folder = digits.report(hits.float().mean().item(), time.monotonic() - started, ranks, args.epochs)
         torch.save(model.module.state_dict(), folder / "model.pt")
-    distributed.barrier()
-    distributed.destroy_process_group()
 
 
 if __name__ == "__main__":
     main()
+    gc.collect()  # whatever held the process group, whose threads must end before the interpreter does
+    distributed.barrier()
+    distributed.destroy_process_group()
