@@ -104,6 +104,9 @@ def _started(
     asked = None if kind.nproc_per_node is None else _processes(kind.nproc_per_node, nodes)
     nnodes = _range(kind.nnodes, len(nodes))
     if kind.torchrun:
+        if kind.nproc_per_node == "auto" and len({node.slots for node in nodes}) > 1:
+            problem = "torchrun starts as many on every node, and their slots differ"
+            raise InputError("--nproc-per-node", "auto", problem, "give a number")
         backend = kind.rdzv_backend or ("static" if nnodes is None else "c10d")
         argv = torch_launcher_argv(
             "torchrun",
@@ -128,7 +131,8 @@ def _started(
         reason = launcher or (starts_own_processes(line, source) if asked is None else None)
         if reason is not None:
             return line, False, True, None, (f"one process on each node: {reason}",)
-    return line, False, False, asked or 1, ()
+    # One for each slot is each node's own number.
+    return line, False, False, None if kind.nproc_per_node == "auto" else asked or 1, ()
 
 
 def _range(nnodes: str | None, nodes: int) -> str | None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import ROOT, Workplace
 
 pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(300)]
 
@@ -53,3 +54,54 @@ def test_ranks_see_exactly_these_variables(cluster: Workplace, sessions: dict[st
             parts.append(f"  {name}={text.replace(sessions['PATH'], '<path>')}")
     shown = "\n".join([*parts, ""])
     assert shown == (HERE / "golden" / f"environment-{kind}.txt").read_text()
+
+
+UNEVEN = (2, 1, 2)
+WHERE = """\
+import json, os, socket
+names = {names}
+print(json.dumps([int(os.environ[name]) for name in names] + [socket.gethostname()]))
+"""
+
+
+@pytest.fixture(scope="module")
+def uneven(cluster: Workplace) -> Iterator[Workplace]:
+    """The cluster with two, one and two slots on its first nodes, which one size of VM never has."""
+    saved = cluster.project / ".ranklift" / "rehearsal" / "inventory.json"
+    before = saved.read_text()
+    inventory = json.loads(before)
+    for node, slots in zip(inventory["nodes"], UNEVEN, strict=False):
+        node["slots"] = slots
+    saved.write_text(json.dumps(inventory))
+    try:
+        yield cluster
+    finally:
+        saved.write_text(before)
+
+
+@pytest.mark.parametrize(
+    "how",
+    [
+        ("launch.torch",),
+        ("launch.mpi",),
+        ("launch.mpi", "--python", str(ROOT / ".venv-openmpi")),
+        ("launch.mpi", "--python", str(ROOT / ".venv-mpich")),
+        ("launch.mpi", "--python", str(ROOT / ".venv-impi")),
+    ],
+    ids=["torch", "openmpi4", "openmpi5", "mpich", "intelmpi"],
+)
+def test_ranks_on_uneven_nodes_know_their_place(uneven: Workplace, how: tuple[str, ...]) -> None:
+    names = ["RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"]
+    if how[0] == "launch.mpi":
+        names = [f"OMPI_COMM_WORLD_{name}" for name in ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")]
+    (uneven.own / "where.py").write_text(WHERE.format(names=[*names, "NODE_RANK"]))
+    task, *options = how
+    ran = uneven.fab(task, "where.py", "--nodes", "0-2", "--nproc-per-node", "auto", *options)
+    told = sorted(json.loads(line) for line in re.findall(r"^\[\d+ \S+\] (\[.*)$", ran.out, re.MULTILINE))
+    assert told == [
+        [0, 5, 0, 2, 0, "node000000"],
+        [1, 5, 1, 2, 0, "node000000"],
+        [2, 5, 0, 1, 1, "node000001"],
+        [3, 5, 0, 2, 2, "node000002"],
+        [4, 5, 1, 2, 2, "node000002"],
+    ]
