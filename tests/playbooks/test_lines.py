@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +43,14 @@ def test_without_a_count_there_is_one_process_a_node(code: Path) -> None:
     )
     assert job.requires == ("torch",)
     assert notices == ()
+
+
+def test_one_process_for_each_slot_is_each_nodes_own_number_which_torchrun_does_not_know(code: Path) -> None:
+    uneven = [replace(node, slots=slots) for node, slots in zip(NODES, (2, 1, 2), strict=True)]
+    job, _ = spec(code, "train.py", Kind("pytorch", nproc_per_node="auto"), nodes=uneven)
+    assert job.processes_per_node is None
+    with pytest.raises(InputError, match="'auto': torchrun starts as many on every node"):
+        spec(code, "train.py", Kind("pytorch", nproc_per_node="auto", torchrun=True), nodes=uneven)
 
 
 def test_of_another_python_nothing_is_required(code: Path) -> None:
