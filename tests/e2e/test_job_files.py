@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -47,7 +49,7 @@ limits: {timeout: 300}
 
 
 @pytest.fixture(scope="module")
-def files(cluster: Workplace) -> Workplace:
+def files(cluster: Workplace) -> Iterator[Workplace]:
     """A job file beside its code and data, which the repository's ignore file names."""
     own = cluster.own / "files"
     (own / "code").mkdir(parents=True)
@@ -58,7 +60,8 @@ def files(cluster: Workplace) -> Workplace:
     (own / "data" / "images" / "notes" / "link.bin").symlink_to("../../table.bin")
     (own / "data" / "images" / ".gitignore").write_text("*\n")
     (own / "job.yml").write_text(JOB)
-    return cluster
+    yield cluster
+    shutil.rmtree(own)
 
 
 def test_data_goes_to_the_nodes_and_results_come_back(files: Workplace, tmp_path: Path) -> None:
@@ -85,10 +88,10 @@ def test_data_that_is_there_is_not_sent_again(files: Workplace) -> None:
 
 
 def test_a_job_without_code_works_in_an_empty_folder_of_its_own(files: Workplace) -> None:
-    job = files.own / "bare.yml"
+    job = files.own / "files" / "bare.yml"
     job.write_text("command: pwd && ls -A && touch left-behind\ndistribution: {type: pytorch}\n")
     for _ in range(2):
-        ran = files.fab("launch", "bare.yml", "--nodes", "0-1")
+        ran = files.fab("launch", "files/bare.yml", "--nodes", "0-1")
         said = {line.partition("] ")[2] for line in ran.out.splitlines() if line.startswith("[")}
         assert len(said) == 2
         assert "outputs" in said, "the job's own, and nothing else"
@@ -96,9 +99,9 @@ def test_a_job_without_code_works_in_an_empty_folder_of_its_own(files: Workplace
 
 
 def test_what_the_nodes_lack_is_told_before_a_rank_starts(files: Workplace) -> None:
-    job = files.own / "large.yml"
+    job = files.own / "files" / "large.yml"
     job.write_text("command: echo started\nresources: {shm_size: 4000g}\n")
-    refused = files.fab("launch", "large.yml", status=None)
+    refused = files.fab("launch", "files/large.yml", status=None)
     assert refused.status != 0
     assert "/dev/shm" in refused.err
     assert "started" not in refused.out
