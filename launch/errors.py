@@ -120,7 +120,7 @@ class JobFailed(GiveUpError):
 
     def __init__(self, job: str, state: str, exit_status: int, reason: str) -> None:
         self.job, self.state, self.exit_status, self.reason = job, state, exit_status, reason
-        super().__init__(f"job {job} {state}: {reason}")
+        super().__init__(f"job {job} {state}: {reason}" if reason else f"job {job} {state}")
 
 
 class MissingTool(GiveUpError):

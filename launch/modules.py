@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import ast
-import shlex
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import PurePosixPath
 
 from launch.remote.workplace import python_folder
+from launch.shell_line import LAUNCHER_MODULES, LAUNCHERS, commands
 
 __all__ = ["required_modules", "runs_under", "starts_own_processes"]
 
@@ -23,13 +24,6 @@ _FRAMEWORKS = (
     "tensorflow",
     "torch",
     "transformers",
-)
-_LAUNCHERS = ("torchrun", "deepspeed", "horovodrun")
-_LAUNCHER_MODULES = (
-    "accelerate.commands.launch",
-    "torch.distributed.launch",
-    "torch.distributed.run",
-    "torch.distributed.launcher",
 )
 _LOOK_AROUND = ("echo", "printenv", "ls", "df", "nvidia-smi", "set", "ulimit", "hostname", "date")
 """Commands before the script that change nothing of which Python runs it, or of what that has."""
@@ -93,7 +87,7 @@ def runs_under(python: str, command: str | Sequence[str]) -> bool:
     (False, False)
     """
     usual = python == "python3" or bool(python_folder(python))
-    names = ("python", "python3", *_LAUNCHERS, "accelerate") if usual else (python,)
+    names = ("python", "python3", *LAUNCHERS, "accelerate") if usual else (python,)
     for words in _commands(command):
         place = 0
         while place < len(words) and "=" in words[place]:
@@ -107,24 +101,12 @@ def runs_under(python: str, command: str | Sequence[str]) -> bool:
 
 
 def _commands(command: str | Sequence[str]) -> Iterator[list[str]]:
-    """The simple commands of a line, as far as its words can be told without a shell."""
+    """The simple commands of a line; an argv is one."""
     if not isinstance(command, str):
         yield list(command)
         return
-    lexer = shlex.shlex(command, posix=True, punctuation_chars="();<>|&\n")
-    lexer.whitespace = " \t\r"
-    lexer.commenters = ""
-    words: list[str] = []
-    try:
-        for word in lexer:
-            if word.strip("();<>|&\n"):
-                words.append(word)
-            else:
-                yield words
-                words = []
-    except ValueError:  # quotes that do not close: bash will say so
-        words = []
-    yield words
+    with suppress(ValueError):  # quotes that do not close: bash will say so
+        yield from commands(command)
 
 
 def _launcher(words: Sequence[str]) -> str | None:
@@ -135,12 +117,12 @@ def _launcher(words: Sequence[str]) -> str | None:
     if not names:
         return None
     rest = list(words[len(words) - len(names) + 1 :])
-    if names[0] in _LAUNCHERS:
+    if names[0] in LAUNCHERS:
         return names[0]
     if names[0] == "accelerate" and rest[:1] == ["launch"]:
         return "accelerate launch"
     module = _module(rest) if names[0].startswith("python") else ""
-    return module if module in _LAUNCHER_MODULES else None
+    return module if module in LAUNCHER_MODULES else None
 
 
 def _module(arguments: Sequence[str]) -> str:

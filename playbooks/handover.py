@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path, PurePosixPath
@@ -23,8 +23,9 @@ if TYPE_CHECKING:
     from launch.host import Host
     from launch.plan import JobPlan
     from launch.snapshot import Snapshot
+    from launch.spec import JobSpec
 
-__all__ = ["Handling", "Identity", "Load", "hand_over", "home_of"]
+__all__ = ["Handling", "Identity", "Load", "hand_over", "home_of", "planned_as", "source_text"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +66,33 @@ class Load:
 def home_of(user: str) -> str:
     """Where the nodes' user is at home."""
     return "/root" if user == "root" else f"/home/{user}"
+
+
+def source_text(script: Path) -> str | None:
+    """A script's text; None when there is none that can be read."""
+    try:
+        return script.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def planned_as(
+    identity: Identity, spec: JobSpec, size: str, nodes: Sequence[Node], files: Collection[str] | None = None
+) -> JobPlan:
+    """The job's plan on these nodes; with ``files``, its script has to be one of them."""
+    from launch.plan import plan
+    from launch.push import remote_code
+    from launch.spec import JobNode
+
+    return plan(
+        spec,
+        [JobNode(node.name, node.private_ip, node.slots) for node in nodes],
+        size=size,
+        remote=remote_code()[0],
+        files=files,
+        now=identity.now,
+        random=identity.random,
+    )
 
 
 def hand_over(

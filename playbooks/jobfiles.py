@@ -11,7 +11,7 @@ from invoke.context import Context
 from infra.inventory import Inventory, Node
 from launch.errors import InputError
 from playbooks.command import choose_nodes, command, open_from, seconds
-from playbooks.handover import Handling, Identity, Load, hand_over, home_of
+from playbooks.handover import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
 from playbooks.options import processes_flag, variables
 from playbooks.project import Stack
 
@@ -134,9 +134,6 @@ def _launch(
     handling: Handling,
 ) -> None:
     from launch.jobfile import Pushed, located, make, name_of, script_of
-    from launch.plan import plan
-    from launch.push import remote_code
-    from launch.spec import JobNode
 
     identity, home = Identity(), home_of(inventory.user)
     load = _load(stack, job)
@@ -148,18 +145,11 @@ def _launch(
         identifier=identity.of(name_of(job, flags)),
         home=home,
         pushed=Pushed(load.code.id if load.code.entries else "", files, _places(job, load, home)),
-        source=_text(load.code.root / script) if script in files else None,
+        source=source_text(load.code.root / script) if script in files else None,
         flags=flags,
     )
     try:
-        planned = plan(
-            made.spec,
-            [JobNode(node.name, node.private_ip, node.slots) for node in nodes],
-            size=inventory.size,
-            remote=remote_code()[0],
-            now=identity.now,
-            random=identity.random,
-        )
+        planned = planned_as(identity, made.spec, inventory.size, nodes)
     except InputError as error:
         raise located(job, flags, error) from None
     notices = [*filter(None, [job.notice]), *made.notices]
@@ -202,10 +192,3 @@ def _places(job: JobFile, load: Load, home: str) -> dict[str, str]:
             folder = f"{home}/.ranklift/snapshots/{load.data[value.local].id}"
             places[name] = f"{folder}/{value.local.name}" if value.local.is_file() else folder
     return places
-
-
-def _text(script: Path) -> str | None:
-    try:
-        return script.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None

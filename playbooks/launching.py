@@ -6,7 +6,7 @@ from invoke.context import Context
 
 from launch.errors import InputError
 from playbooks.command import choose_nodes, command, open_from
-from playbooks.handover import Handling, Identity, Load, hand_over, home_of
+from playbooks.handover import Handling, Identity, Load, hand_over, home_of, planned_as
 from playbooks.lines import Kind, Request, job_spec
 from playbooks.nodes import source_folder
 from playbooks.options import words
@@ -166,10 +166,7 @@ def tensorflow(  # noqa: PLR0913, PLR0917
 
 
 def _launch(context: Context, request: Request, kind: Kind) -> None:
-    from launch.plan import plan
-    from launch.push import remote_code
     from launch.snapshot import plan_snapshot
-    from launch.spec import JobNode
 
     stack = open_from(context, request.stack)
     inventory = stack.saved()
@@ -178,13 +175,5 @@ def _launch(context: Context, request: Request, kind: Kind) -> None:
     files = {entry.path for entry in snapshot.entries}
     spec, notices = job_spec(request, kind, nodes, snapshot.id, snapshot.root, home_of(inventory.user))
     identity = Identity()
-    planned = plan(
-        spec,
-        [JobNode(node.name, node.private_ip, node.slots) for node in nodes],
-        size=inventory.size,
-        remote=remote_code()[0],
-        files=files,
-        now=identity.now,
-        random=identity.random,
-    )
+    planned = planned_as(identity, spec, inventory.size, nodes, files)
     hand_over(stack, inventory, nodes, planned, Load(snapshot), request.handling, notices)

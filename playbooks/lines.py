@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 from infra.inventory import Node
 from launch.errors import InputError
 from playbooks.command import seconds
-from playbooks.handover import Handling
+from playbooks.handover import Handling, source_text
 from playbooks.options import processes_flag, variables, words
 
 if TYPE_CHECKING:
@@ -157,10 +157,7 @@ def _source(root: Path, line: Sequence[str]) -> str | None:
     script = next((word for word in line if word.endswith(".py")), None)
     if script is None or PurePosixPath(script).is_absolute():
         return None
-    try:
-        return (root / script).read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError):
-        return None
+    return source_text(root / script)
 
 
 def _processes(text: str, nodes: Sequence[Node]) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -114,7 +113,7 @@ def make(
         for key, value in job.env.items()
     }
     distribution = job.distribution
-    python = _python(job)
+    python = job.own.python or "python3"
     try:
         spec = JobSpec(  # noqa: S604  (shell: a field of the job)
             name=name_of(job, flags),
@@ -158,14 +157,6 @@ def located(job: JobFile, flags: Flags, error: InputError) -> InputError:
     if kind == "env":
         return job.located(error, f"environment_variables.{name or error.value}")
     return job.located(error, f"outputs.{name}" if kind == "outputs" and name else _KEYS.get(kind, ""))
-
-
-def _python(job: JobFile) -> str:
-    """What ``ranklift.python`` names; a relative path begins at the job file, as ``code`` does."""
-    python = job.own.python or "python3"
-    if "/" not in python or python.startswith(("/", "~")):
-        return python
-    return os.path.normpath(job.path.absolute().parent / python)
 
 
 def _check_script(job: JobFile, line: str, pushed: Pushed) -> None:

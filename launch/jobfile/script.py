@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import re
-import shlex
 from collections.abc import Iterator
+from itertools import dropwhile
 from pathlib import PurePosixPath
+
+from launch.shell_line import LAUNCHER_MODULES, LAUNCHERS, commands
 
 __all__ = ["script_of"]
 
-_BREAKS = ";&|()\n"
 _SCRIPT = re.compile(r"[^$`*?\[{~]+\.(py|sh)")
+_ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON = re.compile(r"python[0-9.]*")
 _SHELLS = ("bash", "sh", "source", ".")
-_LAUNCHERS = ("torchrun", "accelerate", "deepspeed", "horovodrun")
-_LAUNCHER_MODULES = ("torch.distributed.launch", "torch.distributed.run", "accelerate.commands.launch")
+_SCRIPT_LAUNCHERS = (*LAUNCHERS, "accelerate")
 _HARMLESS = (
     "pip",
     "pip3",
@@ -59,26 +60,16 @@ def script_of(line: str) -> str | None:
 
 
 def _commands(line: str) -> Iterator[list[str]]:
-    """The simple commands of a line, without variables set before them; raises ValueError for open quotes."""
-    lexer = shlex.shlex(line.replace("\\\n", " "), posix=True, punctuation_chars=_BREAKS)
-    lexer.whitespace = " \t\r"
-    lexer.whitespace_split = True
-    lexer.commenters = ""
-    words: list[str] = []
-    for word in lexer:
-        if word and set(word) <= set(_BREAKS):
-            if words:
-                yield words
-            words = []
-        elif words or not re.match(r"[A-Za-z_]\w*=", word):
-            words.append(word)
-    if words:
-        yield words
+    """The line's commands without the variables set before them; raises ValueError for open quotes."""
+    for words in commands(line):
+        command = list(dropwhile(_ASSIGNMENT.match, words))
+        if command:
+            yield command
 
 
 def _script(words: list[str]) -> str | None:
     first, rest = PurePosixPath(words[0]).name, words[1:]
-    if first in _LAUNCHERS:
+    if first in _SCRIPT_LAUNCHERS:
         return next((word for word in rest if _SCRIPT.fullmatch(word)), None)
     if _PYTHON.fullmatch(first):
         return _python_script(rest)
@@ -93,7 +84,7 @@ def _python_script(rest: list[str]) -> str | None:
     for position, word in enumerate(rest):
         if skip:
             skip = False
-        elif word == "-m" and rest[position + 1 : position + 2] and rest[position + 1] in _LAUNCHER_MODULES:
+        elif word == "-m" and rest[position + 1 : position + 2] and rest[position + 1] in LAUNCHER_MODULES:
             return next((later for later in rest[position + 2 :] if _SCRIPT.fullmatch(later)), None)
         elif word in ("-c", "-m"):
             return None

@@ -11,11 +11,11 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import socket
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from launch.remote.jobs import identity, is_alive
+from launch.remote.workplace import LAST_PORT, is_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,6 @@ __all__ = ["Turn", "admit", "confirm", "enter", "leave", "refused_by", "requeue"
 
 _FOLDER = "~/.ranklift"
 _PORTS_TRIED = 1000
-_LAST_PORT = 65535
 
 
 class Turn:
@@ -155,16 +154,8 @@ def _free_slots(
 
 
 def _free_port(wanted: int, reserved: set[int | None]) -> int:
-    last = min(wanted + _PORTS_TRIED - 1, _LAST_PORT)
+    last = min(wanted + _PORTS_TRIED - 1, LAST_PORT)
     for port in range(wanted, last + 1):
-        if port in reserved:
-            continue
-        with socket.socket() as probe:
-            try:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a closed line is none
-                probe.bind(("", port))
-                probe.listen(1)
-            except OSError:
-                continue
+        if port not in reserved and is_free(port):
             return port
     raise OSError(f"no free port from {wanted} to {last}")

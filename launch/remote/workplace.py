@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 _LAUNCHERS_MARKS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "HYDI_", "I_MPI_HYDRA_")
-_LAST_PORT = 65535
+LAST_PORT = 65535
 _TAKEN = -1
 _MISSING_SNAPSHOT = "the pushed code {cwd} is not on this node: push again"
 
@@ -204,29 +204,40 @@ def take_ports(first: int, count: int, held: list[int]) -> list[int]:
     """
     if not count:
         return []
-    import _socket
-
     folder = full("~/.ranklift/ports")
     os.makedirs(folder, mode=0o700, exist_ok=True)
     ports: list[int] = []
-    for port in range(first, _LAST_PORT + 1):
+    for port in range(first, LAST_PORT + 1):
         fd = os.open(f"{folder}/{port}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-        probe = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            probe.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)  # a closed line is none
-            probe.bind(("", port))
-            probe.listen(1)
+            taken = not is_free(port)
         except OSError:
+            taken = True
+        if taken:
             os.close(fd)
             continue
-        finally:
-            probe.close()
         held.append(fd)
         ports.append(port)
         if len(ports) == count:
             return ports
     raise OSError(f"no {count} free ports from {first}")
+
+
+def is_free(port: int) -> bool:
+    """Whether nothing on this node listens at the port."""
+    import _socket  # the module around it takes as long to import as the rest of a runner's start
+
+    probe = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+    try:
+        probe.setsockopt(_socket.SOL_SOCKET, _socket.SO_REUSEADDR, 1)  # a closed line is none
+        probe.bind(("", port))
+        probe.listen(1)
+    except OSError:
+        return False
+    finally:
+        probe.close()
+    return True
 
 
 def environment(
