@@ -33,7 +33,7 @@ class Host(Protocol):
         """The node's computer name."""
 
     def run(
-        self, argv: Sequence[str], *, stdin: bytes | IO[bytes] | None = None, timeout: float | None = None
+        self, argv: Sequence[str], /, *, stdin: bytes | IO[bytes] | None = None, timeout: float | None = None
     ) -> Completed:
         """Runs ``argv`` and keeps its output."""
 
@@ -41,6 +41,7 @@ class Host(Protocol):
         self,
         argv: Sequence[str],
         on_stdout: Callable[[bytes], object],
+        /,
         *,
         stdin: bytes | IO[bytes] | None = None,
         timeout: float | None = None,

@@ -55,11 +55,10 @@ def execute(
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     wanted = choose_nodes(inventory, nodes)
-    argv = ["bash", "-c", line]
     if dry_run:
         render.result(f"on {fold(node.name for node in wanted)}: {line}")
         return
-    results = run_on(chosen, inventory, wanted, argv, limit, fanout)
+    results = run_on(chosen, inventory, wanted, line, limit, fanout)
     if json:
         render.as_json(results)
     else:
@@ -76,11 +75,11 @@ def run_on(
     stack: Stack,
     inventory: Inventory,
     nodes: Sequence[Node],
-    argv: Sequence[str],
+    line: str,
     timeout: float | None,
     fanout: int = LIMIT,
 ) -> dict[str, Completed | Exception]:
-    """``argv`` on every node, each connection closed as soon as it has answered."""
+    """``line`` on every node, each connection closed as soon as it has answered."""
     from playbooks.connections import Cluster
 
     by_name = {node.name: node for node in nodes}
@@ -88,13 +87,13 @@ def run_on(
 
         def run(name: str) -> Completed:
             with cluster.host(by_name[name]) as host:
-                return host.run(argv, timeout=timeout)
+                return host.run(line, timeout=timeout)
 
         # The fan-out's own limit is the net under the connection's: the latter knows more to say.
         return fan_out(
             run,
             by_name,
-            what=argv[-1],
+            what=line,
             limit=fanout,
             timeout=None if timeout is None else timeout + 1,
         )

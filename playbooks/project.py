@@ -214,9 +214,9 @@ def open_stack(project: Path, flag: str | None) -> Stack:
 
 
 def _rehearsal(project: Path) -> dict[str, str]:
-    from infra.rehearsal import lifecycle
+    from infra.rehearsal.folder import Folder
 
-    return lifecycle.environment(project)
+    return Folder(project).environment()
 
 
 def _selected(project: Path, environment: Mapping[str, str]) -> str | None:

@@ -90,9 +90,9 @@ def status(context: Context, json: bool = False) -> None:
 @command("env", example='eval "$(fab rehearsal.env)"; pulumi up')
 def env(context: Context) -> None:
     """Prints the exports with which a plain pulumi works on the rehearsal."""
-    from infra.rehearsal import lifecycle
+    from infra.rehearsal.folder import Folder
 
-    for key, value in lifecycle.environment(_project(context)).items():
+    for key, value in Folder(_project(context)).environment().items():
         render.result(f"export {key}={shlex.quote(value)}")
 
 

@@ -26,7 +26,6 @@ __all__ = [
     "make_image",
     "place",
     "remove_tree",
-    "replace_file",
     "sshd_config_text",
 ]
 
@@ -195,14 +194,6 @@ def hosts_text(addresses: Mapping[str, str]) -> str:
     """
     lines = [f"{address} {name}\n" for name, address in addresses.items()]
     return "127.0.0.1 localhost\n" + "".join(lines)
-
-
-def replace_file(path: Path, text: str, mode: int = 0o644) -> None:
-    """Puts ``text`` in place of the file in one step: a reader sees the old or the new one, whole."""
-    new = path.with_name(f".{path.name}.new")
-    new.write_text(text)
-    new.chmod(mode)
-    new.replace(path)
 
 
 def remove_tree(folder: Path) -> None:

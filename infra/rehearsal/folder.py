@@ -7,6 +7,7 @@ import fcntl
 import json
 import os
 import socket
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -14,10 +15,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.rehearsal.disks import replace_file
-from launch.errors import GiveUpError
+from launch.errors import GiveUpError, InputError
 
-__all__ = ["Folder", "Record", "short_path", "start_time"]
+__all__ = ["Folder", "Record", "replace_file", "short_path", "start_time"]
 
 _LOCK_LIMIT = 1.0
 
@@ -100,6 +100,27 @@ class Folder:
         """Says that the daemon is ready."""
         replace_file(self.record_file, json.dumps(asdict(record)), 0o600)
 
+    def environment(self) -> dict[str, str]:
+        """The variables with which ``pulumi`` and the tasks work on the rehearsal.
+
+        Raises :class:`~launch.errors.InputError` when none runs.
+        """
+        record = self.record()
+        if record is None or not record.alive:
+            raise InputError("rehearsal", str(self.project), "none runs here", "run fab rehearsal.start")
+        tools = self.project / ".venv" / "bin"
+        path = os.environ.get("PATH", os.defpath).split(os.pathsep)
+        first = str(tools if tools.is_dir() else Path(sys.executable).parent)
+        return {
+            "PULUMI_BACKEND_URL": self.backend.as_uri(),
+            "PULUMI_CONFIG_PASSPHRASE": "",
+            "PULUMI_DEBUG_PROVIDERS": f"azure-native:{record.provider_port}",
+            "PULUMI_HOME": str(self.root / "pulumi-home"),
+            "PULUMI_SKIP_UPDATE_CHECK": "1",
+            "RANKLIFT_ARM_ENDPOINT": f"http://127.0.0.1:{record.arm_port}",
+            "PATH": os.pathsep.join([first, *(part for part in path if part != first)]),
+        }
+
     def lock(self) -> int | None:
         """Takes the project's rehearsal for this process and whoever inherits the descriptor.
 
@@ -150,6 +171,14 @@ class Folder:
         if "error" in answer:
             raise GiveUpError(answer["error"])
         return answer["result"]
+
+
+def replace_file(path: Path, text: str, mode: int = 0o644) -> None:
+    """Puts ``text`` in place of the file in one step: a reader sees the old or the new one, whole."""
+    new = path.with_name(f".{path.name}.new")
+    new.write_text(text)
+    new.chmod(mode)
+    new.replace(path)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """Start, stop and state of the rehearsal of one project folder.
 
 started = start(Path("."))
-os.environ.update(environment(Path(".")))    # now `pulumi up` builds on this machine
+os.environ.update(Folder(Path(".")).environment())    # now `pulumi up` builds on this machine
 report = stop(Path("."))
 """
 
@@ -21,11 +21,11 @@ import infra
 from infra.naming import cluster_name
 from infra.rehearsal import leftovers, prerequisites
 from infra.rehearsal.disks import remove_tree
-from infra.rehearsal.folder import Folder, Record, start_time
+from infra.rehearsal.folder import Folder, Record
 from infra.rehearsal.machines import Fault
 from launch.errors import GiveUpError, InputError
 
-__all__ = ["Started", "Status", "Stopped", "environment", "fault", "start", "status", "stop"]
+__all__ = ["Started", "Status", "Stopped", "fault", "start", "status", "stop"]
 
 _READY_LIMIT = 120.0
 _STOP_LIMIT = 60.0
@@ -229,29 +229,6 @@ def status(project: Path) -> Status:
     if record is not None and record.alive and folder.locked():
         return Status(True, record, folder.ask("status")["networks"])
     return Status(False, leftovers=leftovers.traces(folder) if folder.root.exists() else ())
-
-
-def environment(project: Path) -> dict[str, str]:
-    """The variables with which ``pulumi`` and the tasks work on the rehearsal.
-
-    Raises :class:`~launch.errors.InputError` when none runs.
-    """
-    folder = _folder(project)
-    record = folder.record()
-    if record is None or start_time(record.pid) != record.start_time:
-        raise InputError("rehearsal", str(folder.project), "none runs here", "run fab rehearsal.start")
-    tools = folder.project / ".venv" / "bin"
-    path = os.environ.get("PATH", os.defpath).split(os.pathsep)
-    first = str(tools if tools.is_dir() else Path(sys.executable).parent)
-    return {
-        "PULUMI_BACKEND_URL": folder.backend.as_uri(),
-        "PULUMI_CONFIG_PASSPHRASE": "",
-        "PULUMI_DEBUG_PROVIDERS": f"azure-native:{record.provider_port}",
-        "PULUMI_HOME": str(folder.root / "pulumi-home"),
-        "PULUMI_SKIP_UPDATE_CHECK": "1",
-        "RANKLIFT_ARM_ENDPOINT": f"http://127.0.0.1:{record.arm_port}",
-        "PATH": os.pathsep.join([first, *(part for part in path if part != first)]),
-    }
 
 
 def fault(project: Path, stack: str, names: Sequence[str], kind: Fault) -> None:

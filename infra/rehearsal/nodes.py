@@ -19,8 +19,9 @@ from pathlib import Path
 from typing import Any
 
 from infra.rehearsal.cloudinit import CloudConfig, parse
-from infra.rehearsal.disks import hosts_text, make_disk, make_image, place, remove_tree, replace_file
+from infra.rehearsal.disks import hosts_text, make_disk, make_image, place, remove_tree
 from infra.rehearsal.fabric_node import NodeSpec
+from infra.rehearsal.folder import replace_file
 from infra.rehearsal.machines import Fault, Machine
 from infra.rehearsal.switchboard import Line, dial
 from launch.errors import InputError, RankliftError, ReplaceNodeError

@@ -26,7 +26,7 @@ def wait_for_end(record: Record) -> None:
 
 def test_a_rehearsal_from_start_to_stop(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"fab rehearsal\.start"):
-        lifecycle.environment(tmp_path)
+        Folder(tmp_path).environment()
     assert lifecycle.stop(tmp_path) == lifecycle.Stopped(ran=False)
     started = lifecycle.start(tmp_path, nodes_limit=3)
     try:
@@ -35,7 +35,7 @@ def test_a_rehearsal_from_start_to_stop(tmp_path: Path) -> None:
             lifecycle.start(tmp_path)
         found = lifecycle.status(tmp_path)
         assert (found.running, found.record, found.networks) == (True, started.record, {})
-        variables = lifecycle.environment(tmp_path)
+        variables = Folder(tmp_path).environment()
         assert variables["PULUMI_DEBUG_PROVIDERS"] == f"azure-native:{started.record.provider_port}"
         assert variables["PULUMI_BACKEND_URL"] == f"file://{tmp_path}/.ranklift/rehearsal/backend"
         url = f"{variables['RANKLIFT_ARM_ENDPOINT']}/subscriptions/{started.record.subscription_id}"
