@@ -28,6 +28,7 @@ class Builder:
         self._folder = tempfile.mkdtemp(prefix=".new-" + manifest.id + "-", dir=store.folder)
         self._tree = os.path.join(os.fsencode(self._folder), b"tree")
         self._missing: set[str] = set()
+        self._inside = -1
         self._order: Iterator[tuple[str, int]] = iter(())
         self._current: tuple[str, int] | None = None
         self._left = 0
@@ -37,6 +38,7 @@ class Builder:
     def start(self) -> list[int]:
         """Lays out folders and every content this node has; gives the numbers of the blobs it has not."""
         os.mkdir(self._tree)
+        self._inside = os.open(self._tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         for folder in self.manifest.folders():
             os.mkdir(os.path.join(self._tree, folder))
         found = self.store.candidates(sha for sha, _ in self.manifest.blobs)
@@ -109,7 +111,7 @@ class Builder:
 
     def _open(self, path: bytes, executable: bool) -> int:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return os.open(self._tree + b"/" + path, flags, 0o777 if executable else 0o666)
+        return os.open(path, flags, 0o777 if executable else 0o666, dir_fd=self._inside)
 
     def finish(self, replace: bool = False) -> None:
         """Adds links, copies of equal files and empty ones, and gives the snapshot its name.
@@ -119,9 +121,10 @@ class Builder:
         """
         if self._missing:
             raise ValueError(f"{len(self._missing)} file contents did not arrive; push again")
-        for places in self.manifest.places.values():
+        with_content = {sha for sha, _ in self.manifest.blobs}
+        for sha, places in self.manifest.places.items():
             first = os.path.join(self._tree, places[0][0])
-            if not os.path.lexists(first):
+            if sha not in with_content:
                 os.close(self._open(*places[0]))
             for path, executable in places[1:]:
                 with open(first, "rb") as source, os.fdopen(self._open(path, executable), "wb") as copy:
@@ -141,9 +144,10 @@ class Builder:
 
     def abort(self) -> None:
         """Removes whatever has no name yet."""
-        if self._out >= 0:
-            os.close(self._out)
-            self._out = -1
+        for fd in (self._out, self._inside):
+            if fd >= 0:
+                os.close(fd)
+        self._out = self._inside = -1
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
