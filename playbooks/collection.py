@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from invoke.collection import Collection
 
-from playbooks import cluster, jobfiles, jobs, launching, nodes, rehearsal
+from playbooks import cluster, ending, jobfiles, jobs, launching, nodes, overview, rehearsal
 from playbooks.parsing import improve_command_line
 
 __all__ = ["make_collection"]
@@ -17,7 +17,7 @@ def make_collection() -> Collection:
         ns.add_task(task)
     for task in (nodes.execute, nodes.ssh, nodes.push):
         ns.add_task(task)
-    for task in (jobs.jobs, jobs.logs, jobs.cancel, jobs.collect):
+    for task in (overview.jobs, jobs.logs, ending.cancel, jobs.collect):
         ns.add_task(task)
     launch = Collection("launch", launching.mpi, launching.torch, launching.tensorflow)
     launch.add_task(jobfiles.launch_file, default=True)
