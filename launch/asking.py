@@ -1,0 +1,59 @@
+"""One command of the node code on a head: its command line, its answer, and what went wrong in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from launch.errors import GiveUpError, InputError
+from launch.host import Completed, Host
+from launch.remote import protocol
+from launch.remote.commands import REFUSED
+
+__all__ = ["STEP_S", "ask", "asked", "check", "node_code"]
+
+STEP_S = 60.0
+"""Limit for one question, in seconds."""
+_NOT_FOUND = (2, 127)
+
+
+def node_code(remote: str) -> str:
+    """The folder of that version of the node code, from the home folder.
+
+    >>> node_code("0123456789ab")
+    '.ranklift/remote/0123456789ab'
+    """
+    return f".ranklift/remote/{remote}"
+
+
+def asked(folder: str, *words: str) -> list[str]:
+    """The argv of one of :mod:`launch.remote.commands`, ``folder`` being that of the node code."""
+    return ["python3", "-I", "-S", f"{folder}/__main__.py", *words]
+
+
+def ask(head: Host, argv: Sequence[str], timeout: float = STEP_S, job: str | None = None) -> Any:
+    """The answer, from its JSON.
+
+    Raises :class:`~launch.errors.InputError` when the head has no such job, and
+    :class:`~launch.errors.GiveUpError` when it cannot answer.
+    """
+    done = head.run(argv, timeout=timeout)
+    check(done, head, job)
+    for kind, payload in protocol.Decoder().feed(done.stdout):
+        if kind == protocol.STATE:
+            return json.loads(payload)
+    raise GiveUpError(f"{head.name}: no answer to {argv[-1]}")
+
+
+def check(done: Completed, head: Host, job: str | None = None) -> None:
+    """Raises what :func:`ask` raises unless the command ended with 0."""
+    if done.exit_status == 0:
+        return
+    said = done.stderr.decode("utf-8", "replace").strip()
+    last = said.splitlines()[-1] if said else f"exit status {done.exit_status}"
+    if done.exit_status == REFUSED:
+        raise InputError("job", job, last, "see the list of jobs")
+    if done.exit_status in _NOT_FOUND:
+        raise GiveUpError(f"{head.name} lacks python3 or the project's node code ({last}): push first")
+    raise GiveUpError(f"{head.name}: {last}")
