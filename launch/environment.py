@@ -28,6 +28,7 @@ EXPANDED = (
     "RANKLIFT_JOB_ID",
     "RANKLIFT_NODE_ADDR",
     "RANKLIFT_OUTPUT_DIR",
+    "RANKLIFT_RESTART_COUNT",
     "WORLD_SIZE",
 )
 """What arguments may name (guide G7). Any other ``$`` in them is the user's and stays. Not TF_CONFIG: its
@@ -40,6 +41,7 @@ def job_environment(job: str, nodes: Sequence[JobNode], port: int, world_size: i
     ``world_size`` is the number of processes the system starts: with a launcher per node that is the
     number of nodes, as in Azure ML, and the launcher gives its own processes theirs.
 
+    ``RANKLIFT_RESTART_COUNT`` stands for the job's first launch; the head counts further ones.
     ``AZ_BATCH_MASTER_NODE`` carries MASTER_PORT, as the guide has it (G4), and not Batch's reserved port.
     ``AZUREML_EXPERIMENT_ID`` is never set: DeepSpeed takes it for Azure ML and would want the rest of it.
     """
@@ -53,6 +55,7 @@ def job_environment(job: str, nodes: Sequence[JobNode], port: int, world_size: i
         "MASTER_ADDR": master,
         "MASTER_PORT": str(port),
         "RANKLIFT_JOB_ID": job,
+        "RANKLIFT_RESTART_COUNT": "0",
         "WORLD_SIZE": str(world_size),
     }
 

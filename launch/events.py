@@ -50,6 +50,12 @@ class JobState:
     experiment: str = ""
     description: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
+    restarts: int = 0
+    """How often it was launched anew after a failure."""
+    place: int | None = None
+    """In its head's queue, 1 for the next; None unless it is QUEUED."""
+    waits_for: tuple[str, ...] = ()
+    """The jobs that hold what it needs, or come before it, while it is QUEUED."""
 
     @property
     def is_terminal(self) -> bool:
@@ -86,6 +92,9 @@ class JobState:
             experiment=state.get("experiment", ""),
             description=state.get("description", ""),
             tags=dict(state.get("tags", {})),
+            restarts=state.get("restarts", 0),
+            place=state.get("place"),
+            waits_for=tuple(state.get("waits_for", ())),
         )
 
 

@@ -123,6 +123,8 @@ class JobPlan:
             "timeout_s": spec.timeout_s,
             "start_limit_s": self.start_limit_s,
             "grace_s": spec.grace_s,
+            "max_restarts": spec.max_restarts,
+            "min_nodes": spec.min_nodes,
             "hostfile": self.hostfile,
             "machinefile": self.machinefile,
             "mpirun": {name: {"argv": line.argv, "env": line.env} for name, line in self.mpirun.items()},

@@ -98,6 +98,11 @@ class JobSpec:
     """Seconds the job may take from the moment its turn came."""
     grace_s: float = 3.0
     """Seconds between SIGTERM and SIGKILL when the job is ended."""
+    max_restarts: int = 0
+    """How often the job is launched anew on the same nodes after a failure."""
+    min_nodes: int | None = None
+    """With how few nodes the command goes on by itself when others are lost (torchrun's ``--nnodes``
+    range); None when it needs them all."""
     display_name: str = ""
     experiment: str = ""
     description: str = ""
@@ -122,10 +127,31 @@ class JobSpec:
         for key, seconds in (("timeout_s", self.timeout_s), ("grace_s", self.grace_s)):
             if seconds is not None and seconds <= 0:
                 raise InputError(key, seconds, "must be above 0", "give it in seconds, or leave it out")
+        self._check_restarts()
         for word in self.command:
             _refuse_unsendable("command", word)
         for name, value in self.env.items():
             self._check_variable(name, value)
+
+    def _check_restarts(self) -> None:
+        if self.max_restarts < 0:
+            raise InputError("max_restarts", self.max_restarts, "is no number of restarts", "give 0 or more")
+        if self.min_nodes is None:
+            return
+        if self.min_nodes < 1 or not self.per_node:
+            raise InputError(
+                "min_nodes",
+                self.min_nodes,
+                "is for a torchrun that takes a range of nodes",
+                "leave it out, or run the command once on each node with --nnodes MIN:MAX",
+            )
+        if self.max_restarts:
+            raise InputError(
+                "max_restarts",
+                self.max_restarts,
+                "goes not with a range of nodes, over which torchrun itself restarts the processes",
+                f"give torchrun --max-restarts {self.max_restarts}",
+            )
 
     def _check_processes(self) -> None:
         count = self.processes_per_node

@@ -29,6 +29,7 @@ class Shown:
 
     def __init__(self, rank: int | None = None, *, to_stderr: bool = False) -> None:
         self._rank, self._to_stderr = rank, to_stderr
+        self._said = ""
 
     def __call__(self, event: Event) -> None:
         """Shows one event; lines of other ranks than the one asked for are passed over."""
@@ -40,8 +41,10 @@ class Shown:
         state = event.state
         self.check(state.job, state.ranks)
         if not state.is_terminal or state.state == "SUCCEEDED":  # else the error will say it
-            reason = f": {state.reason}" if state.reason else ""
-            render.progress(f"job {state.job} {state.state}{reason}")
+            said = f"job {state.job} {state.state}{f': {state.reason}' if state.reason else ''}"
+            if said != self._said:  # its place in the queue changes as well
+                render.progress(said)
+            self._said = said
 
     def check(self, job: str, ranks: int) -> None:
         """Raises :class:`~launch.errors.InputError` when a rank was asked for that the job does not have."""

@@ -3,7 +3,7 @@
 ========== =====================================================================================
 job.json   the plan, exactly as the operator sent it
 state.json where the job is; replaced by rename, changed by the job's supervisor alone
-events.jsonl every change of state, one a line
+events.jsonl what happened to the job, one event a line, see :meth:`Folder.event`
 stream.log the ranks' merged output, :data:`launch.remote.protocol.RECORD` after record
 exits.jsonl how each rank ended, in the order in which it was heard
 cancel     exists once somebody asked for the job's end
@@ -30,6 +30,12 @@ TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 """States that never change again; before them come QUEUED, STARTING and RUNNING."""
 
 ROOT = "~/.ranklift/jobs"
+
+_RATE, _SLOWEST = 8 << 20, 16 << 10
+"""Bytes of output a second that the ranks of a job together, and each of them at least, may send to the head:
+what is more stays in the rank's own log."""
+_BURST = 1 << 20
+"""Bytes that a rank may send at once after a silence."""
 
 
 def identity(pid: int) -> dict[str, Any]:
@@ -95,7 +101,21 @@ class Folder:
     def write_state(self, state: dict[str, Any]) -> None:
         """Replaces state.json and notes the change."""
         self._replace("state.json", state)
-        self.append("events.jsonl", {"time": time.time(), "state": state["state"], "reason": state["reason"]})
+        self.event("state", state=state["state"], reason=state["reason"])
+
+    def event(self, what: str, **fields: Any) -> None:
+        """Notes an event with its time.
+
+        ========= ==================================================================================
+        state     ``state``, ``reason``: the job's state became this one
+        exit      ``rank``, ``node``, ``status``, ``signal`` (None when it was none), ``stopped`` (whether
+                  it had been told to end), ``attempt`` (0 for the job's first launch)
+        failure   ``rank`` (None: the launcher), ``node``, ``status``, ``last_lines``: why a launch failed
+        restart   ``count``, ``reason``: the job is launched anew
+        lost-node ``node``, ``reason``: its runner went away or fell silent
+        ========= ==================================================================================
+        """
+        self.append("events.jsonl", dict(fields, time=time.time(), event=what))
 
     def append(self, name: str, record: dict[str, Any]) -> None:
         """Adds one line to a file of records."""
@@ -125,16 +145,21 @@ def all_jobs() -> list[dict[str, Any]]:
 
 
 def runner_spec(
-    plan: dict[str, Any], index: int, rank: int | None, port: int, slots: list[int]
+    plan: dict[str, Any], index: int, rank: int | None, port: int, slots: list[int], restarts: int = 0
 ) -> dict[str, Any]:
     """What the runner of node ``index`` is told; with ``rank`` only that rank's part of it.
 
     ``port`` and ``slots`` are known on the head alone, when the job's turn has come.
     """
     node = plan["nodes"][index]
-    given = {"MASTER_PORT": str(port), "AZ_BATCH_MASTER_NODE": f"{plan['master_addr']}:{port}"}
+    given = {
+        "MASTER_PORT": str(port),
+        "AZ_BATCH_MASTER_NODE": f"{plan['master_addr']}:{port}",
+        "RANKLIFT_RESTART_COUNT": str(restarts),
+    }
     if node["reserve"] < node["slots"]:
         given["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, slots))
+    world_size = sum(len(one["ranks"]) for one in plan["nodes"])
     ranks = _with_devices(node["ranks"], slots)
     first = rank is None or rank == ranks[0]["rank"]
     if rank is not None:
@@ -162,6 +187,8 @@ def runner_spec(
         "slots": slots,
         "of": node["slots"],
         "grace_ms": int(plan["grace_s"] * 1000),
+        "rate": max(_SLOWEST, _RATE // world_size),
+        "burst": _BURST,
         "ranks": ranks,
     }
 

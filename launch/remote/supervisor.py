@@ -16,6 +16,7 @@ from launch.remote.verdict import CANCELLED, LOST_RANK, Outcome
 __all__ = ["detach", "supervise"]
 
 _POLL = 0.2
+_OUT_OF_QUEUE: dict[str, Any] = {"place": None, "waits_for": []}
 _BUSY_PAUSE = 2.0
 """Seconds, about, between questions to nodes whose slots another head's job holds."""
 
@@ -76,6 +77,9 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
         "nodes": [node["name"] for node in plan["nodes"]],
         "ranks": sum(len(node["ranks"]) for node in plan["nodes"]),
         "failure": None,
+        "restarts": 0,
+        "place": None,
+        "waits_for": [],
         "supervisor": jobs.identity(os.getpid()),
     }
     outcome: Outcome | None = None
@@ -84,8 +88,7 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
         turns.enter(plan)
         turn = turns.admit(plan["id"], plan["port"])
         if turn is None:
-            state["reason"] = _reason(plan)
-            folder.write_state(state)
+            _queued(folder, plan, state)
         else:
             _starting(folder, state, turn)
         os.write(ready, b"+")
@@ -112,6 +115,9 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
         traceback.print_exc()
         outcome = Outcome("FAILED", LOST_RANK, f"the supervisor failed: {error!r}")
     turns.leave(plan["id"])
+    if outcome.failure is not None:
+        folder.event("failure", **outcome.failure)
+    state.update(_OUT_OF_QUEUE)
     state.update(
         state=outcome.state,
         exit_status=outcome.exit_status,
@@ -142,20 +148,18 @@ def _launch(
 
 
 def _starting(folder: jobs.Folder, state: dict[str, Any], turn: turns.Turn) -> None:
-    state.update(state="STARTING", reason="", port=turn.port, started=time.time())
+    state.update(_OUT_OF_QUEUE, state="STARTING", reason="", port=turn.port, started=time.time())
     folder.write_state(state)
 
 
 def _queued(folder: jobs.Folder, plan: dict[str, Any], state: dict[str, Any]) -> None:
     """Says what the job waits for, once for as long as that is the same."""
-    reason = _reason(plan)
-    if state["state"] != "QUEUED" or reason != state["reason"]:
-        state.update(state="QUEUED", reason=reason, started=None)
+    wait = turns.waiting_for(plan["id"])
+    told = {"place": wait.place, "waits_for": wait.jobs}
+    told["reason"] = "waits for " + (", ".join(wait.words) or "its turn")
+    if state["state"] != "QUEUED" or told != {key: state[key] for key in told}:
+        state.update(told, state="QUEUED", started=None)
         folder.write_state(state)
-
-
-def _reason(plan: dict[str, Any]) -> str:
-    return "waits for " + (", ".join(turns.waiting_for(plan["id"])) or "its turn")
 
 
 def _wait(folder: jobs.Folder, plan: dict[str, Any], state: dict[str, Any]) -> turns.Turn | None:

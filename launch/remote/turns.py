@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     Taken = dict[str, list[list[Any]]]
     """By node, ``[slot, holder]`` for each of its slots that other jobs hold."""
 
-__all__ = ["Turn", "admit", "confirm", "enter", "leave", "refused_by", "requeue", "told", "waiting_for"]
+__all__ = [
+    "Turn",
+    "Wait",
+    "admit",
+    "confirm",
+    "enter",
+    "leave",
+    "refused_by",
+    "requeue",
+    "told",
+    "waiting_for",
+]
 
 _FOLDER = "~/.ranklift"
 _PORTS_TRIED = 1000
@@ -118,19 +129,30 @@ def admit(job: str, port: int) -> Turn | None:
         return Turn(slots, mine["port"])
 
 
-def waiting_for(job: str) -> list[str]:
-    """The jobs that come before this one, or run, on a node of its; those with other heads with the node."""
+class Wait:
+    """Why a job is not admitted: its ``place`` among those that wait on this head (1: the next), the ids of
+    the ``jobs`` that it waits for, and the same in ``words``, which name the nodes of other heads' jobs."""
+
+    def __init__(self, place: int, jobs: list[str], words: list[str]) -> None:
+        self.place, self.jobs, self.words = place, jobs, words
+
+
+def waiting_for(job: str) -> Wait:
+    """What the job waits for: those that come before it, or run, on a node of its."""
     with _entries() as entries:
         place = _place(entries, job)
         mine = entries[place]
         ahead = entries[:place] + [entry for entry in entries[place + 1 :] if entry["slots"] is not None]
-        words = [entry["job"] for entry in ahead if set(mine["nodes"]) & set(entry["nodes"])]
+        jobs = [entry["job"] for entry in ahead if set(mine["nodes"]) & set(entry["nodes"])]
+        words = list(jobs)
         own = {entry["job"] for entry in entries}
         for name, taken in mine["foreign"].items():
-            holders = dict.fromkeys(holder for _, holder in taken if holder not in own)
+            holders = list(dict.fromkeys(holder for _, holder in taken if holder not in own))
             if holders:
                 words.append(f"{', '.join(holders)} on {name}")
-        return words
+                jobs += [holder for holder in holders if holder not in jobs]
+        waiting = 1 + sum(1 for entry in entries[:place] if entry["slots"] is None)
+        return Wait(waiting, jobs, words)
 
 
 def _place(entries: list[dict[str, Any]], job: str) -> int:

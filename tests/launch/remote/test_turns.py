@@ -53,7 +53,7 @@ def test_a_small_job_does_not_overtake_one_that_waits_for_the_same_node() -> Non
     assert slots(job("big", n=4, m=4)) is None
     assert slots(job("small", n=1)) is None
     assert slots(job("elsewhere", k=1)) == {"k": [0]}
-    assert turns.waiting_for("small") == ["a", "big"]
+    assert turns.waiting_for("small").words == ["a", "big"]
 
 
 def test_jobs_that_run_at_once_get_ports_of_their_own() -> None:
@@ -82,7 +82,7 @@ def test_slots_that_a_node_said_are_taken_are_avoided_and_waited_for_only_when_n
     assert slots("a") == {"n": [0, 2], "m": [0]}
     turns.requeue("a", {"n": [[0, "y"], [1, "x"], [3, "x"]]})
     assert slots("a") is None
-    assert turns.waiting_for("a") == ["y, x on n"]
+    assert turns.waiting_for("a").words == ["y, x on n"]
     assert turns.refused_by("a") == ["n"]
     turns.told("a", {"n": [[0, "y"]]})
     assert slots("a") == {"n": [1, 2], "m": [0]}
@@ -104,7 +104,7 @@ def test_a_job_names_later_ones_that_it_waits_for_and_its_heads_own_once() -> No
     assert slots(job("b", n=3)) is not None
     turns.requeue("a", {"n": [[0, "x"], [1, "b"]]})
     assert slots("a") is None
-    assert turns.waiting_for("a") == ["b", "x on n"]
+    assert turns.waiting_for("a").words == ["b", "x on n"]
 
 
 def test_jobs_whose_supervisor_is_gone_hold_nothing(home: Path) -> None:
@@ -114,3 +114,13 @@ def test_jobs_whose_supervisor_is_gone_hold_nothing(home: Path) -> None:
     entries[0]["process"]["started"] += 1  # another process has that number now
     queue.write_text(json.dumps(entries))
     assert slots(job("a", n=4)) is not None
+
+
+def test_a_job_knows_its_place_and_the_jobs_it_waits_for() -> None:
+    assert slots(job("a", n=4)) is not None
+    assert slots(job("b", n=2)) is None
+    assert slots(job("c", n=1)) is None
+    waits = turns.waiting_for("c")
+    assert (waits.place, waits.jobs) == (2, ["a", "b"])
+    turns.requeue("a", {"n": [[0, "x"]]})
+    assert (turns.waiting_for("b").place, turns.waiting_for("a").jobs) == (2, ["x"])
