@@ -7,17 +7,18 @@ import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from launch.asking import STEP_S, ask, asked, check, node_code
+from launch.asking import STEP_S, asked, check, node_code
+from launch.ending import end_job
 from launch.errors import NodeUnreachable
 from launch.events import Event, JobState, Reader
 from launch.fetched import CollectReport, Fetch
 from launch.host import Host
+from launch.overview import list_some
 from launch.plan import JobPlan
 from launch.remote import protocol
 
 __all__ = ["cancel", "collect", "follow", "list_jobs", "submit", "submit_and_follow"]
 
-_CANCEL_S = 60.0
 _SIGNALLED = 128
 """From here on an exit status says that the command was ended, not that it gave up."""
 
@@ -56,13 +57,12 @@ def follow(
 
 def list_jobs(head: Host, *, remote: str) -> list[JobState]:
     """Every job this head has, oldest first; one whose supervisor is gone shows as LOST."""
-    states = ask(head, asked(node_code(remote), "list"), STEP_S)
-    return [JobState.from_dict(state) for state in states]
+    return list(list_some(head, remote=remote).jobs)
 
 
 def cancel(job: str, head: Host, *, remote: str) -> JobState:
     """Ends the job and returns its state once nothing of it is left; a job that has ended stays as it is."""
-    return JobState.from_dict(ask(head, asked(node_code(remote), "cancel", job), _CANCEL_S, job))
+    return end_job(job, head, remote=remote).state
 
 
 def collect(job: str, head: Host, into: Path, *, remote: str) -> CollectReport:

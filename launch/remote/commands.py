@@ -1,4 +1,5 @@
-"""What the operator's client runs on the head, each one connection: submit, follow, list, cancel, collect.
+"""What the operator's client runs on the head, each one connection: submit, follow, list, show, wait, cancel,
+collect.
 
 Answers are frames on stdout (:mod:`launch.remote.protocol`), errors plain text on stderr with exit
 status 3.
@@ -24,7 +25,6 @@ REFUSED = 3
 
 _POLL = 0.03
 _KEEPALIVE = 5.0
-_CANCEL_WITHIN = 30.0
 
 
 def main(arguments: list[str]) -> int:
@@ -57,8 +57,32 @@ def _answer(value: Any) -> int:
     return 0
 
 
-def _list() -> int:
-    return _answer(jobs.all_jobs())
+def _list(last: str = "") -> int:
+    from launch.remote import overview
+
+    return _answer(overview.listing(int(last) if last else None))
+
+
+def _show(job: str) -> int:
+    from launch.remote import overview
+
+    return _answer(overview.report(job))
+
+
+def _wait(job: str) -> int:
+    """Sends every state until the last, and a sign of life in between."""
+    from launch.remote import overview
+
+    spoken = time.monotonic()
+    for state in overview.states_to_the_end(job):
+        if state is not None:
+            _answer(state)
+        elif time.monotonic() - spoken > _KEEPALIVE:
+            _send(protocol.BEAT, b"")
+        else:
+            continue
+        spoken = time.monotonic()
+    return 0
 
 
 def _submit(follow: str = "") -> int:
@@ -124,30 +148,16 @@ def _watch(folder: jobs.Folder, tail: int | None) -> int:
         time.sleep(_POLL)
 
 
-def _cancel(job: str) -> int:
-    folder = jobs.Folder(job)
-    state = folder.state()
-    if state["state"] not in jobs.TERMINAL:
-        with open(folder.file("cancel"), "w", encoding="utf-8"):
-            pass
-        until = time.monotonic() + _CANCEL_WITHIN
-        while state["state"] not in jobs.TERMINAL and time.monotonic() < until:
-            time.sleep(0.1)
-            state = folder.state()
-    return _answer(state)
+def _cancel(job: str, grace: str = "") -> int:
+    from launch.remote import ending
+
+    return _answer(ending.cancel(job, float(grace) if grace else None))
 
 
-def _sweep(job: str) -> int:
-    from launch.remote import processes
+def _sweep(job: str, grace: str = "0") -> int:
+    from launch.remote import ending
 
-    until = time.monotonic() + protocol.BEAT_PERIOD
-    while True:
-        left = processes.children_of_job(job)
-        for pid in left:
-            processes.kill(pid, processes.SIGKILL)
-        if not left or time.monotonic() > until:
-            return 1 if left else 0
-        time.sleep(0.05)
+    return _answer(ending.sweep(job, float(grace)))
 
 
 def _slots(count: str) -> int:
@@ -191,7 +201,9 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "follow": _follow,
     "list": _list,
     "mpi": _mpi,
+    "show": _show,
     "slots": _slots,
     "submit": _submit,
     "sweep": _sweep,
+    "wait": _wait,
 }

@@ -1,0 +1,75 @@
+"""Ending a job from the operator's side, also when its head cannot do it any more."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from launch.asking import ask, asked, node_code
+from launch.errors import StepTimeout
+from launch.events import JobState, StateName
+from launch.host import Host
+
+__all__ = ["Ending", "Swept", "end_job", "sweep_node"]
+
+_QUESTION_S = 45.0
+"""Limit for one question; the head answers within 20 s, be the job at its end or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What came of the wish that a job end."""
+
+    state: JobState
+    before: StateName
+    """Where the job was when it was first asked to end."""
+    lost: tuple[str, ...]
+    """Nodes that went away from the job or fell silent: its head knows nothing of what runs there."""
+
+    @property
+    def was_over(self) -> bool:
+        """Whether the job had ended before."""
+        return self.before in ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What was found of a job on one node."""
+
+    ended: int
+    """Processes that are gone now."""
+    left: tuple[int, ...]
+    """Those that not even SIGKILL ended: the node has to be restarted."""
+
+
+def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) -> Ending:
+    """Ends the job, ``grace_s`` seconds (None: as many as the job says) after its ranks are told.
+
+    One that has ended stays as it is, and it does not matter how often or by how many this is asked. The head
+    is asked again and again, so that no single question takes long. Raises
+    :class:`~launch.errors.StepTimeout` when the job's supervisor lets the time for it pass, and
+    :class:`~launch.errors.InputError` when there is no such job.
+    """
+    words = ["cancel", job, *([] if grace_s is None else [f"{grace_s:g}"])]
+    before: StateName | None = None
+    until = None
+    begun = time.monotonic()
+    while True:
+        told = ask(head, asked(node_code(remote), *words), _QUESTION_S, job)
+        before = before or told["before"]
+        state = JobState.from_dict(told["state"])
+        if state.is_terminal:
+            return Ending(state, before, tuple(told["lost"]))
+        until = until or begun + told["within"]
+        if time.monotonic() > until:
+            raise StepTimeout(head.name, f"the end of job {job}", until - begun)
+
+
+def sweep_node(job: str, node: Host, *, remote: str, grace_s: float) -> Swept:
+    """Ends what carries the job's id on one node, without its supervisor: SIGTERM, then SIGKILL.
+
+    A node that never had this version of the node code has nothing of the job.
+    """
+    code = node_code(remote)
+    told = ask(node, asked(code, "sweep", job, f"{grace_s:g}"), grace_s + _QUESTION_S, job)
+    return Swept(told["ended"], tuple(told["left"]))

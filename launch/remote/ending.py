@@ -1,0 +1,86 @@
+"""Ending a job on request: the word to its supervisor, and the job's processes on one node without any.
+
+The word is the file ``cancel`` in the job's folder. It may hold the grace in seconds that whoever asks wants;
+the job's own counts where it is empty.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from launch.remote import jobs, processes
+from launch.remote.overview import lost_nodes
+
+__all__ = ["cancel", "grace_asked", "sweep"]
+
+_PATIENCE = 20.0
+"""Seconds one question takes at most: who asks asks again, also when the connection broke in between."""
+_SLACK = 30.0
+"""Seconds beside the grace that a supervisor needs at most: its last looks at mpirun and at silent nodes."""
+_POLL = 0.05
+_DIE_WITHIN = 4.0
+
+
+def cancel(job: str, grace: float | None) -> dict[str, Any]:
+    """Asks for the job's end and tells its state once it has ended, or after 20 s; may be repeated.
+
+    ``before`` is the state it was in, ``within`` how many seconds its end may take from now, ``lost`` the
+    nodes that its supervisor could not reach. One that has ended stays as it is. Raises FileNotFoundError
+    when there is no such job.
+    """
+    folder = jobs.Folder(job)
+    plan = folder.plan()
+    state = folder.state()
+    before = state["state"]
+    if before not in jobs.TERMINAL:
+        _ask(folder, grace)
+        until = time.monotonic() + _PATIENCE
+        while state["state"] not in jobs.TERMINAL and time.monotonic() < until:
+            time.sleep(_POLL)
+            state = folder.state()
+    within = (plan["grace_s"] if grace is None else grace) + _SLACK
+    return {"state": state, "before": before, "within": within, "lost": lost_nodes(folder)}
+
+
+def _ask(folder: jobs.Folder, grace: float | None) -> None:
+    asked = folder.file("cancel")
+    if grace is None:
+        with open(asked, "a", encoding="utf-8"):
+            return
+    temporary = f"{asked}.{os.getpid()}"
+    with open(temporary, "w", encoding="utf-8") as file:
+        file.write(f"{grace:g}")
+    os.rename(temporary, asked)
+
+
+def grace_asked(folder: jobs.Folder, own: float) -> float | None:
+    """None until somebody asks for the job's end; then the seconds between SIGTERM and SIGKILL, ``own`` being
+    the job's."""
+    try:
+        with open(folder.file("cancel"), encoding="utf-8") as file:
+            return float(file.read() or own)
+    except FileNotFoundError:
+        return None
+
+
+def sweep(job: str, grace: float) -> dict[str, Any]:
+    """Ends whatever carries the job's id on this node: SIGTERM, SIGKILL after ``grace`` seconds.
+
+    ``ended`` counts those that are gone, ``left`` has the pids that even SIGKILL did not end.
+    """
+    seen: set[int] = set()
+    kill_at = time.monotonic() + grace
+    while True:
+        left = processes.children_of_job(job)
+        now = time.monotonic()
+        if not left or now > kill_at + _DIE_WITHIN:
+            return {"ended": len(seen.difference(left)), "left": left}
+        for pid in left:
+            if now >= kill_at:
+                processes.kill(pid, processes.SIGKILL)
+            elif pid not in seen:
+                processes.kill(pid, processes.SIGTERM)
+        seen.update(left)
+        time.sleep(_POLL)

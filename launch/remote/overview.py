@@ -1,0 +1,106 @@
+"""What the head tells of its jobs: all of them, one in full, and when one ends.
+
+There is no index of them: five hundred ``state.json`` are read in some ten milliseconds, and what is read is
+what is so.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from typing import TYPE_CHECKING, Any
+
+from launch.remote import jobs
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["listing", "lost_nodes", "report", "states_to_the_end"]
+
+_POLL = 0.05
+_LOOK_AGAIN = 1.0
+"""Seconds after which a job's supervisor is looked for although its state.json is the same."""
+_OF_PLAN = ("command", "grace_s", "max_restarts", "snapshot", "timeout_s")
+"""What is told of the plan; variables may hold secrets."""
+
+
+def listing(last: int | None) -> dict[str, Any]:
+    """Every job that has not ended, and the ``last`` of those that have (None: all), oldest first.
+
+    ``left_out`` counts the ended ones that are not among them.
+    """
+    states = jobs.all_jobs()
+    ended = [state for state in states if state["state"] in jobs.TERMINAL]
+    left_out = 0 if last is None else max(0, len(ended) - last)
+    old = {id(state) for state in ended[:left_out]}
+    return {"jobs": [state for state in states if id(state) not in old], "left_out": left_out}
+
+
+def report(job: str) -> dict[str, Any]:
+    """Everything that is kept of one job but its output.
+
+    ``ends`` has each rank's newest end, ``events`` what else happened, in order. Raises FileNotFoundError
+    when there is no such job.
+    """
+    folder = jobs.Folder(job)
+    plan = folder.plan()
+    ends: dict[int, dict[str, Any]] = {}
+    events = []
+    for event in _lines(folder.file("events.jsonl")):
+        if event.get("event") == "exit":
+            ends[event["rank"]] = event
+        else:
+            events.append(event)
+    return {
+        "state": folder.state(),
+        "plan": {key: plan[key] for key in _OF_PLAN if key in plan},
+        "ranks": {node["name"]: [given["rank"] for given in node["ranks"]] for node in plan["nodes"]},
+        "ends": [ends[rank] for rank in sorted(ends)],
+        "events": events,
+        "folder": folder.path,
+    }
+
+
+def lost_nodes(folder: jobs.Folder) -> list[str]:
+    """The nodes that went away from the job or fell silent, in that order."""
+    lines = _lines(folder.file("events.jsonl"))
+    return list(dict.fromkeys(line["node"] for line in lines if line.get("event") == "lost-node"))
+
+
+def states_to_the_end(job: str) -> Iterator[dict[str, Any] | None]:
+    """The job's state whenever it is another, to the last; None when there is nothing new, several times
+    a second.
+
+    Raises FileNotFoundError when there is no such job.
+    """
+    folder = jobs.Folder(job)
+    shown: dict[str, Any] | None = None
+    stamp: object = None
+    looked = 0.0
+    while True:
+        now = time.monotonic()
+        entry = os.stat(folder.file("state.json"))
+        if (entry.st_ino, entry.st_mtime_ns) != stamp or now - looked > _LOOK_AGAIN:
+            stamp, looked = (entry.st_ino, entry.st_mtime_ns), now
+            state = folder.state()
+            if state != shown:
+                shown = state
+                yield state
+                if state["state"] in jobs.TERMINAL:
+                    return
+        yield None
+        time.sleep(_POLL)
+
+
+def _lines(path: str) -> Iterator[dict[str, Any]]:
+    """The records of a file; the last one is passed over while it is being written, or was cut short."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            for line in file:
+                try:
+                    yield json.loads(line)
+                except ValueError:
+                    continue
+    except FileNotFoundError:
+        return
