@@ -7,11 +7,12 @@ A Uniform scale set names its VMs ``<prefix>`` + the instance id in six base-36 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from launch.errors import InputError
 from launch.remote.names import base36, fold
 
-__all__ = ["base36", "fold", "parse_ranges"]
+__all__ = ["base36", "fold", "parse_ranges", "ranges"]
 
 _RANGE = re.compile(r"(?P<low>\d+)(?:-(?P<high>\d+))?")
 
@@ -35,3 +36,18 @@ def parse_ranges(text: str, key: str = "--nodes") -> tuple[int, ...]:
             raise InputError(key, text, f"{part!r} runs backwards", "write it like 0-3,7")
         chosen.update(range(low, high + 1))
     return tuple(sorted(chosen))
+
+
+def ranges(numbers: Iterable[int]) -> str:
+    """Numbers as :func:`parse_ranges` reads them.
+
+    >>> ranges([3, 0, 1, 2, 7])
+    '0-3,7'
+    """
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][1] + 1:
+            runs[-1][1] = number
+        else:
+            runs.append([number, number])
+    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)

@@ -17,7 +17,7 @@ def make_collection() -> Collection:
         ns.add_task(task)
     for task in (nodes.execute, nodes.ssh, nodes.push):
         ns.add_task(task)
-    for task in (overview.jobs, jobs.logs, ending.cancel, jobs.collect):
+    for task in (overview.jobs, overview.job, jobs.logs, ending.cancel, jobs.collect):
         ns.add_task(task)
     launch = Collection("launch", launching.mpi, launching.torch, launching.tensorflow)
     launch.add_task(jobfiles.launch_file, default=True)

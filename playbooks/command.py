@@ -20,7 +20,7 @@ from invoke.tasks import Task
 
 from infra.inventory import Inventory, Node
 from launch.errors import InputError, JobFailed, RankliftError
-from launch.nodeset import fold, parse_ranges
+from launch.nodeset import fold, parse_ranges, ranges
 from playbooks import render
 from playbooks.project import Stack, find_project, open_stack
 
@@ -114,38 +114,28 @@ def seconds(key: str, text: str) -> float:
     return span
 
 
-def choose_nodes(inventory: Inventory, ranges: str | None) -> Sequence[Node]:
+def choose_nodes(inventory: Inventory, given: str | None) -> Sequence[Node]:
     """The nodes that ``--nodes`` names, all when it is not given.
 
     Raises :class:`~launch.errors.InputError` naming the ids there are.
     """
     if not inventory.nodes:
         raise InputError("stack", inventory.stack, "it has no nodes", "run `fab status`, or `fab up`")
-    if ranges is None:
+    if given is None:
         return inventory.nodes
-    wanted = parse_ranges(ranges)
+    wanted = parse_ranges(given)
     by_id = {node.instance_id: node for node in inventory.nodes}
     missing = [number for number in wanted if number not in by_id]
     if missing:
         shown = ", ".join(str(number) for number in missing[:8]) + (" …" if len(missing) > 8 else "")  # noqa: PLR2004
         raise InputError(
             "--nodes",
-            ranges,
+            given,
             f"stack {inventory.stack} has no instance {shown}",
-            f"it had {_ranges(by_id)} ({fold(n.name for n in inventory.nodes)}) "
+            f"it had {ranges(by_id)} ({fold(n.name for n in inventory.nodes)}) "
             f"{render.age(inventory.read_at)} ago; `fab status` asks Azure again",
         )
     return [by_id[number] for number in wanted]
-
-
-def _ranges(numbers: Sequence[int] | dict[int, Node]) -> str:
-    runs: list[list[int]] = []
-    for number in sorted(numbers):
-        if runs and number == runs[-1][1] + 1:
-            runs[-1][1] = number
-        else:
-            runs.append([number, number])
-    return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in runs)
 
 
 def _ended(error: RankliftError, status: int) -> Exit:

@@ -1,76 +1,101 @@
-"""Which jobs there are: ``jobs``."""
+"""What is known of jobs without their output: ``jobs``, ``job``."""
 
 from __future__ import annotations
 
-from datetime import datetime
-
 from invoke.context import Context
 
-from launch.errors import ManyNodesError
-from launch.events import JobState
+from launch.errors import InputError, ManyNodesError
 from playbooks import render
 from playbooks.command import choose_nodes, command, open_from
 from playbooks.fanout import fan_out
-from playbooks.joblog import STEP_S
+from playbooks.joblog import STEP_S, find_job
 from playbooks.nodes import explained
 
-__all__ = ["jobs"]
+__all__ = ["job", "jobs"]
 
 _VERSIONS = ["sh", "-c", "test -d .ranklift/jobs && ls -t .ranklift/remote"]
 """Which versions of the node code a node with jobs has, newest first."""
+_LAST = 20
 
 
-@command("jobs", example="fab jobs --stack dev")
-def jobs(context: Context, nodes: str | None = None, stack: str | None = None, json: bool = False) -> None:
-    """Shows the jobs that the nodes have, newest last."""
-    from launch.client import list_jobs
+@command(
+    "jobs",
+    example="fab jobs --stack dev",
+    help={
+        "last": f"how many of those that have ended (default: {_LAST})",
+        "all": "every job there is",
+    },
+)
+def jobs(
+    context: Context,
+    nodes: str | None = None,
+    stack: str | None = None,
+    last: int = _LAST,
+    all: bool = False,
+    json: bool = False,
+) -> None:
+    """Shows every job that waits or runs, and the newest that have ended; newest last.
+
+    How many older ones are left out is told on stderr, also with --json.
+    """
+    from launch.overview import Listing, list_some
     from launch.push import remote_code
     from playbooks.connections import Cluster
 
+    if last < 0:
+        raise InputError("--last", last, "is less than none", "give 0 or more, or --all")
+    wanted = None if all else last
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     by_name = {node.name: node for node in choose_nodes(inventory, nodes)}
     current = remote_code()[0]
     with Cluster(inventory, chosen.folder) as cluster:
 
-        def ask(name: str) -> list[JobState]:
+        def ask(name: str) -> Listing:
             with cluster.host(by_name[name]) as host:
                 present = host.run(_VERSIONS, timeout=STEP_S).stdout.decode().split()
                 if not present:  # nothing was ever launched there
-                    return []
-                return list_jobs(host, remote=current if current in present else present[0])
+                    return Listing((), 0)
+                return list_some(host, remote=current if current in present else present[0], last=wanted)
 
         answers = fan_out(ask, by_name, what="listing its jobs", timeout=2 * STEP_S)
-    found = {state.job: state for a in answers.values() if isinstance(a, list) for state in a}
-    rows = sorted(found.values(), key=lambda state: state.created)
+    listings = [answer for answer in answers.values() if isinstance(answer, Listing)]
+    rows = sorted((state for found in listings for state in found.jobs), key=lambda state: state.created)
+    ended = [state for state in rows if state.is_terminal]
+    old = ended[: max(0, len(ended) - wanted)] if wanted is not None else []
+    rows = [state for state in rows if state not in old]
     if json:
         render.as_json(rows)
     else:
-        render.table(
-            ("job", "state", "nodes", "ranks", "started", "took", "exit"),
-            [
-                (
-                    row.job,
-                    row.state,
-                    len(row.nodes),
-                    row.ranks,
-                    _when(row.started),
-                    _span(row),
-                    "" if row.exit_status is None else row.exit_status,
-                )
-                for row in rows
-            ],
-        )
+        from playbooks.jobtext import job_rows
+
+        render.table(*job_rows(rows))
+    left_out = len(old) + sum(found.left_out for found in listings)
+    if left_out:
+        render.progress(f"{left_out} older ones have ended; --last {2 * last or _LAST} or --all shows more")
     if any(isinstance(answer, Exception) for answer in answers.values()):
         raise explained(inventory, ManyNodesError("listing jobs", answers))
 
 
-def _when(moment: datetime | None) -> str:
-    return "" if moment is None else f"{moment.astimezone():%Y-%m-%d %H:%M:%S}"
+@command(
+    "job",
+    example="fab job train-20260301-090507-0f3a",
+    help={"job": "the job's id, as launch and `fab jobs` show it"},
+    positional=["job"],
+)
+def job(context: Context, job: str, stack: str | None = None, json: bool = False) -> None:
+    """Shows all that is known of one job: how it stands, when and where it ran, how its ranks ended."""
+    from launch.overview import show_job
+    from playbooks.connections import Cluster
 
+    chosen = open_from(context, stack)
+    inventory = chosen.saved()
+    place = find_job(chosen, inventory, job)
+    with Cluster(inventory, chosen.folder) as cluster:
+        report = show_job(job, cluster.host(place.head), remote=place.remote)
+    if json:
+        render.as_json(report)
+    else:
+        from playbooks.jobtext import job_text
 
-def _span(state: JobState) -> str:
-    if state.started is None:
-        return ""
-    end = state.ended or datetime.now(state.started.tzinfo)
-    return f"{(end - state.started).total_seconds():.1f} s"
+        render.result(job_text(report).rstrip("\n"))

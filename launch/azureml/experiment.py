@@ -81,7 +81,7 @@ class Experiment(Element):
     ) -> Iterator[Run]:
         """The runs of this name that the chosen stack's nodes have, newest first."""
         wanted = {tags: None} if isinstance(tags, str) else tags or {}
-        for record in reversed(Fab(None).json("jobs")):
+        for record in reversed(Fab(None).json("jobs", "--all")):
             has = record.get("tags") or {}
             if record.get("experiment") == self.name and all(
                 name in has and value in (None, has[name]) for name, value in wanted.items()

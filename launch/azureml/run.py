@@ -80,7 +80,7 @@ class Run(Element):
         """
         if self._last is not None and _STATUS[self._last["state"]] in _OVER:
             return self._last
-        for record in self._fab.json("jobs", *_where(self._head)):
+        for record in self._fab.json("jobs", "--all", *_where(self._head)):
             if record["job"] == self.id:
                 self._last = dict(record)
                 return self._last

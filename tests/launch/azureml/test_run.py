@@ -51,7 +51,7 @@ def test_a_state_is_asked_of_the_jobs_head_alone_and_not_again_once_it_is_final(
 ) -> None:
     fab.state("RUNNING", "SUCCEEDED")
     assert [run.get_status() for _ in range(3)] == ["Running", "Completed", "Completed"]
-    words = ["jobs", "--nodes", "0", "--json", "--stack", "dev"]
+    words = ["jobs", "--all", "--nodes", "0", "--json", "--stack", "dev"]
     assert fab.words("jobs") == [words, words]
 
 
