@@ -7,7 +7,7 @@ PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PULUMI_SKIP_UPDATE_CHECK := 1
 
-.PHONY: help setup setup-bench frameworks demo test test-frameworks check format lock bench-scale bench-fanout bench-launch clean
+.PHONY: help setup setup-bench frameworks demo test test-frameworks check format lock bench-scale bench-fanout bench-launch bench-jobs clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -51,6 +51,9 @@ bench-fanout: setup-bench ## one command on 64 and 300 nodes, beside asyncssh, F
 
 bench-launch: setup-bench ## launch overhead and push, beside plain mpirun and parallel rsync
 	python -m bench.launch
+
+bench-jobs: setup-bench ## start, cancel and failure of jobs on 64 and 300 nodes, beside mpirun and torchrun
+	python -m bench.jobs
 
 clean: ## what setup, tests and runs have left here; the caches in ~/.cache stay
 	@if [ -e .ranklift/rehearsal/rehearsal.json ]; then fab rehearsal.stop; fi
