@@ -5,13 +5,12 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 from launch.asking import STEP_S, asked, check, node_code
+from launch.collecting import collect
 from launch.ending import end_job
 from launch.errors import NodeUnreachable
 from launch.events import Event, JobState, Reader
-from launch.fetched import CollectReport, Fetch
 from launch.host import Host
 from launch.overview import list_some
 from launch.plan import JobPlan
@@ -63,26 +62,6 @@ def list_jobs(head: Host, *, remote: str) -> list[JobState]:
 def cancel(job: str, head: Host, *, remote: str) -> JobState:
     """Ends the job and returns its state once nothing of it is left; a job that has ended stays as it is."""
     return end_job(job, head, remote=remote).state
-
-
-def collect(job: str, head: Host, into: Path, *, remote: str) -> CollectReport:
-    """Brings the job's logs and outputs from all its nodes into ``into/<job>/``, through the head.
-
-    ``logs/rank-<n>.log``, ``outputs/<node>/...`` and the head's records. Files that are there already are
-    kept as they are and counted. Nodes that do not answer are in the report's ``results``, the others'
-    files are brought.
-    """
-    fetch = Fetch(job, into)
-    decoder = protocol.Decoder()
-
-    def take(data: bytes) -> None:
-        for kind, payload in decoder.feed(data):
-            fetch.take(kind, payload)
-
-    with fetch:
-        done = head.stream(asked(node_code(remote), "collect", job), take)
-        check(done, head, job)
-    return fetch.report()
 
 
 def _watch(

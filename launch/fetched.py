@@ -1,33 +1,40 @@
-"""What came back from a job's nodes, put in its place."""
+"""What one node sends of a job, put in its place."""
 
 from __future__ import annotations
 
-import contextlib
+import hashlib
 import json
-import shutil
-import tarfile
-import tempfile
-from collections.abc import Mapping
-from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
-from types import TracebackType
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import IO, Any
 
-from launch.errors import NodeUnreachable
-from launch.remote import protocol
-from launch.remote.collect import INDEX
+from launch.comparing import Copy, Entry, FetchPlan, Landing, Wanted, landing, plan_fetch
+from launch.errors import GiveUpError
+from launch.remote import collect, protocol
+from launch.results import CannotKeep, Changed, Results, write_all
 
-__all__ = ["CollectReport", "Fetch", "NodeFiles"]
+__all__ = ["CollectReport", "NodeFetch", "NodeFiles", "Progress"]
 
 
 @dataclass(frozen=True, slots=True)
 class NodeFiles:
-    """What one node sent."""
+    """What came of one node's files."""
 
     written: int
     kept: int
-    """Files that were there already and were left as they are."""
+    """Files that were here already, whole."""
     bytes: int
+    """What was sent."""
+    continued: int = 0
+    """Of those written, how many were here in part."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Numbered names, by the file's own, which something else has here."""
+    vanished: tuple[str, ...] = ()
+    """Files that were gone before their turn came: a running job removes some."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """What did not come, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,126 +43,253 @@ class CollectReport:
 
     folder: Path
     results: Mapping[str, NodeFiles | Exception]
+    without_head: str = ""
+    """Why the nodes were asked directly, when the head could not be."""
 
     @property
     def errors(self) -> dict[str, Exception]:
         """The failures alone, by node."""
         return {node: result for node, result in self.results.items() if isinstance(result, Exception)}
 
+    @property
+    def files(self) -> dict[str, NodeFiles]:
+        """What came, by node."""
+        return {node: result for node, result in self.results.items() if isinstance(result, NodeFiles)}
 
-class Fetch:
-    """Takes the pieces the head sends and unpacks a node's archive once it is whole.
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that the nodes have is here."""
+        return not self.errors and not any(files.left_out for files in self.files.values())
 
-    Each node's files first lie in a temporary one beside the results: the pieces of several nodes come mixed.
+
+class Progress:
+    """Bytes of all nodes: to come, come, and (of what is here already) looked at."""
+
+    def __init__(self, show: Callable[[Progress], object]) -> None:
+        self.total = self.come = self.checked = 0
+        self._show = show
+
+    def add(self, *, total: int = 0, come: int = 0, checked: int = 0) -> None:
+        """Counts on."""
+        self.total += total
+        self.come += come
+        self.checked += checked
+        self._show(self)
+
+
+class NodeFetch:
+    """One node's files: its listing, the requests that follow from it, and what arrives.
+
+    May be gone through again, over another way: what has come counts as it did.
     """
 
-    def __init__(self, job: str, into: Path) -> None:
-        self._folder = into / job
-        self._nodes: list[str] = []
-        self._parts: dict[int, IO[bytes]] = {}
-        self._results: dict[str, NodeFiles | Exception] = {}
-        self._open = contextlib.ExitStack()
+    def __init__(self, node: str, results: Results, progress: Progress, claims: dict[str, str]) -> None:
+        self.node = node
+        self.has_folder = False
+        """Whether the node has anything of the job."""
+        self._results, self._progress, self._claims = results, progress, claims
+        self._decoder = protocol.Decoder()
+        self._entries: list[Entry] = []
+        self._listed = False
+        self._waiting: deque[tuple[Wanted, list[Any]]] = deque()
+        self._file: _File | None = None
+        self._kept: set[str] = set()
+        self._written: dict[str, bool] = {}
+        self._bytes = 0
+        self._renamed: dict[str, str] = {}
+        self._vanished: list[str] = []
+        self._left_out: dict[str, str] = {}
 
-    def __enter__(self) -> Fetch:
-        return self
+    def again(self) -> None:
+        """Another connection begins: what the last one left unfinished is asked for anew."""
+        self.close()
+        self._decoder = protocol.Decoder()
+        self._entries, self._listed = [], False
+        self._waiting.clear()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._open.close()
+    def close(self) -> None:
+        """Lets go of a file that is on its way; what there is of it stays."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
 
-    def take(self, kind: bytes, payload: bytes) -> None:
-        """One frame of the head's answer."""
-        if kind == protocol.JOB:
-            records: dict[str, str] = json.loads(payload)
-            self._nodes = [node["name"] for node in json.loads(records["job.json"])["nodes"]]
-            self._folder.mkdir(parents=True, exist_ok=True)
-            for (
-                name,
-                text,
-            ) in records.items():  # the head's own records grow while a job runs: the newest counts
-                (self._folder / PurePosixPath(name).name).write_text(text, encoding="utf-8")
-        elif kind == protocol.PART:
-            index, last = INDEX.unpack_from(payload)
-            if last:
-                self._end(index, payload[INDEX.size :].decode("utf-8", "replace"))
-            else:
-                self._part(index).write(payload[INDEX.size :])
+    # -- the listing, and what follows from it -----------------------------------------------------
 
-    def report(self) -> CollectReport:
-        """What came; nodes the head said nothing of are errors."""
-        for name in self._nodes:
-            if name not in self._results:
-                self._results[name] = NodeUnreachable(name, "the head sent nothing of it")
-        return CollectReport(self._folder, dict(self._results))
+    def requests(self, *, is_head: bool) -> bytes:
+        """What to ask the node for, once its listing has come; folders and links are made.
 
-    def _part(self, index: int) -> IO[bytes]:
-        if index not in self._parts:
-            part = tempfile.TemporaryFile(dir=self._folder)  # noqa: SIM115  the stack closes it
-            self._parts[index] = self._open.enter_context(part)
-        return self._parts[index]
+        Raises :class:`~launch.errors.GiveUpError` when the listing was cut short.
+        """
+        if not self._listed:
+            raise GiveUpError(f"{self.node}: it ended before it had told what it has")
+        self._left_out.clear()
+        here = self._results.here
+        plan = plan_fetch(self.node, self._entries, here, is_head=is_head, taken=self._is_taken)
+        self._entries = []
+        self._left_out.update(plan.left_out)
+        self._kept.update(copy.name for copy in plan.kept)
+        self._make(plan)
+        self._results.forget_sums(copy.name for one in plan.wanted for copy in one.here.copies if copy.whole)
+        lines = [self._request(wanted) for wanted in plan.wanted]
+        self._progress.add(total=sum(wanted.entry.size for wanted in plan.wanted))
+        return b"".join(lines)
 
-    def _end(self, index: int, error: str) -> None:
-        name = self._nodes[index]
-        part = self._part(index)
-        if error:
-            self._results[name] = NodeUnreachable(name, error)
-        else:
-            part.seek(0)
+    @property
+    def tells_of_head(self) -> bool:
+        """Whether its listing has what only a job's head has."""
+        return any(entry.path == "job.json" for entry in self._entries)
+
+    def _is_taken(self, name: str) -> bool:
+        return self._claims.setdefault(name, self.node) != self.node
+
+    def _make(self, plan: FetchPlan) -> None:
+        for name in plan.folders:
             try:
-                self._results[name] = _unpack(part, self._folder, name)
-            except (tarfile.TarError, OSError) as problem:
-                self._results[name] = problem
-        part.close()
-        del self._parts[index]
+                self._results.make_folder(name)
+            except CannotKeep as error:
+                self._left_out[name] = str(error)
+        for name, target in plan.links:
+            try:
+                self._results.make_link(name, target)
+                self._written[name] = False
+            except CannotKeep as error:
+                self._left_out[name] = str(error)
+
+    def _request(self, wanted: Wanted) -> bytes:
+        digests: list[Any] = []
+        beginnings: list[tuple[int, str]] = []
+        for copy in wanted.here.copies:
+            try:
+                digest = self._results.digest(copy, lambda count: self._progress.add(checked=count))
+                beginnings.append((copy.size, digest.hexdigest()))
+            except Changed:
+                digest = None
+                beginnings.append((copy.size, ""))
+            digests.append(digest)
+        self._waiting.append((wanted, digests))
+        return json.dumps([wanted.entry.path, beginnings]).encode() + b"\n"
+
+    # -- what arrives -------------------------------------------------------------------------------
+
+    def take(self, data: bytes) -> None:
+        """The next bytes of what the node says. Raises what concerns more than one file: a full disk."""
+        for kind, payload in self._decoder.feed(data):
+            if kind == collect.DATA:
+                self._data(payload)
+            elif kind == collect.ENTRIES:
+                self._entries += map(Entry.from_list, json.loads(payload))
+            elif kind == collect.LISTED:
+                self._listed, self.has_folder = True, json.loads(payload)
+            elif kind == collect.START:
+                self._start(**json.loads(payload))
+            elif kind == collect.END:
+                self._end(**json.loads(payload))
+
+    def check(self) -> None:
+        """Raises :class:`~launch.errors.GiveUpError` when files that were asked for have not come."""
+        if self._waiting or self._file is not None:
+            raise GiveUpError(f"{self.node}: it ended before it had sent everything")
+
+    def _start(self, matched: list[int], size: int, mtime_ns: int) -> None:
+        wanted, digests = self._waiting.popleft()
+        self._progress.add(total=size - wanted.entry.size)
+        known = [number for number in matched if digests[number] is not None]
+        goal = landing(wanted, known, size)
+        source = goal if isinstance(goal, Copy) else goal.source
+        digest = None if source is None else digests[wanted.here.copies.index(source)]
+        self._file = _File(self._results, wanted, goal, mtime_ns, digest)
+        self._progress.add(come=0 if source is None else source.size)
+
+    def _data(self, data: bytes) -> None:
+        if self._file is None:
+            raise GiveUpError(f"{self.node}: it sends what was not asked for")
+        self._file.write(data)
+        self._bytes += len(data)
+        self._progress.add(come=len(data))
+
+    def _end(self, sha256: str = "", error: str = "", gone: bool = False) -> None:
+        file, self._file = self._file, None
+        wanted = file.wanted if file is not None else self._waiting.popleft()[0]
+        path = wanted.entry.path
+        try:
+            if gone:
+                self._vanished.append(path)
+                self._results.drop_part(wanted.name)
+            elif error or file is None:
+                self._left_out[path] = error or "it was not sent"
+            elif isinstance(file.goal, Copy):
+                self._results.confirm(file.goal, file.mtime_ns, sha256)
+                self._kept.add(file.goal.name)
+            else:
+                self._land(file, file.goal, sha256)
+        except CannotKeep as problem:
+            self._left_out[path] = str(problem)
+        finally:
+            if file is not None:
+                file.close()
+
+    def _land(self, file: _File, goal: Landing, sha256: str) -> None:
+        name = file.land(goal, sha256)
+        self._written[name] = goal.source is not None
+        if name != (goal.replaces.name if goal.replaces is not None else file.wanted.name):
+            self._renamed[file.wanted.name] = name
+
+    def result(self) -> NodeFiles:
+        """What has come so far."""
+        return NodeFiles(
+            written=len(self._written),
+            kept=len(self._kept.difference(self._written)),
+            bytes=self._bytes,
+            continued=sum(self._written.values()),
+            renamed=dict(self._renamed),
+            vanished=tuple(self._vanished),
+            left_out=dict(self._left_out),
+        )
 
 
-def _unpack(archive: IO[bytes], folder: Path, node: str) -> NodeFiles:
-    """Writes regular files and links that stay inside; what is there already stays."""
-    written = kept = size = 0
-    with tarfile.open(fileobj=archive, mode="r:") as tar:
-        for member in tar:
-            target = _target(folder, node, member)
-            if target is None:
-                continue
-            if member.isdir():
-                target.mkdir(parents=True, exist_ok=True)
-                continue
-            if target.exists() or target.is_symlink():
-                kept += 1
-                continue
-            target.parent.mkdir(parents=True, exist_ok=True)
-            size += _write(tar, member, target)
-            written += 1
-    return NodeFiles(written, kept, size)
+class _File:
+    """One file on its way; one that cannot be written is taken and forgotten, so that the next ones come."""
 
+    def __init__(
+        self, results: Results, wanted: Wanted, goal: Landing | Copy, mtime_ns: int, digest: Any
+    ) -> None:
+        self.wanted, self.goal, self.mtime_ns = wanted, goal, mtime_ns
+        self._results = results
+        self._digest = hashlib.sha256() if digest is None else digest.copy()
+        self._part: IO[bytes] | None = None
+        self._problem = ""
+        if isinstance(goal, Landing):
+            try:
+                self._part = results.open_part(wanted.name, goal.source, self._digest)
+            except (CannotKeep, Changed) as error:
+                self._problem = str(error)
 
-def _target(folder: Path, node: str, member: tarfile.TarInfo) -> Path | None:
-    """``logs/...`` as they are, since rank numbers are the job's; ``outputs/...`` under the node's name."""
-    parts = PurePosixPath(member.name).parts
-    if not parts or ".." in parts or parts[0] not in ("logs", "outputs"):
-        return None
-    if not (member.isfile() or member.isdir() or member.issym() or member.islnk()):
-        return None
-    return (
-        folder.joinpath("logs", *parts[1:])
-        if parts[0] == "logs"
-        else folder.joinpath("outputs", node, *parts[1:])
-    )
+    def write(self, data: bytes) -> None:
+        """Raises :class:`~launch.errors.RetryError` when nothing more can be written here."""
+        if self._part is None:
+            return
+        try:
+            write_all(self._part, data)
+        except OSError as error:
+            self.close()
+            trouble = self._results.trouble(error)
+            if not isinstance(trouble, CannotKeep):
+                raise trouble from None
+            self._problem = str(trouble)
+        self._digest.update(data)
 
+    def land(self, goal: Landing, sha256: str) -> str:
+        """Gives the file its name, and gives that. Raises :class:`~launch.results.CannotKeep`."""
+        self.close()
+        if self._problem:
+            raise CannotKeep(self._problem)
+        if self._digest.hexdigest() != sha256:
+            self._results.drop_part(self.wanted.name)
+            raise CannotKeep("arrived otherwise than it was sent: collect again")
+        return self._results.keep(self.wanted.name, goal.name, goal.replaces, self.mtime_ns, sha256)
 
-def _write(tar: tarfile.TarFile, member: tarfile.TarInfo, target: Path) -> int:
-    try:
-        source: Any = None if member.issym() and _leads_out(member) else tar.extractfile(member)
-    except KeyError:  # a link to something that is not in the archive
-        source = None
-    if source is None:
-        target.with_name(target.name + ".link").write_text(member.linkname + "\n", encoding="utf-8")
-        return 0
-    with source, target.open("xb") as file:
-        shutil.copyfileobj(source, file)
-    return int(member.size)
-
-
-def _leads_out(member: tarfile.TarInfo) -> bool:
-    return PurePosixPath(member.linkname).is_absolute() or ".." in PurePosixPath(member.linkname).parts
+    def close(self) -> None:
+        """What has come stays."""
+        part, self._part = self._part, None
+        if part is not None:
+            part.close()

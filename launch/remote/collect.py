@@ -1,91 +1,206 @@
-"""A job's logs and outputs on their way to the operator: one tar per node, all through the head."""
+"""What a node has of a job, told and sent to the operator: directly, or by way of the head.
+
+``files JOB`` tells what there is, in frames of JSON; the operator's side compares it with what it has and
+asks ``send JOB`` for the rest, one JSON line a file: ``[path, [[bytes, sha256], ...]]``, the pairs being
+beginnings of the file that it may have already. The node looks which of them are true, in one pass over the
+file, and sends what follows the longest. So one answer serves for a file that is new, whole, interrupted in
+the middle, grown since, or another one altogether.
+"""
 
 from __future__ import annotations
 
+import errno
+import hashlib
 import json
 import os
-import selectors
-import struct
+import stat
 import sys
-import tarfile
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from launch.remote import jobs, launchers, protocol
+from launch.remote import jobs, protocol
 
-__all__ = ["INDEX", "archive", "collect"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
 
-INDEX = struct.Struct("!i?")
-"""In front of each PART's bytes: node index, and whether this is its last part (then bytes are its error)."""
+__all__ = ["BEAT", "DATA", "END", "ENTRIES", "LISTED", "RECORDS", "START", "TREES", "files", "send", "write"]
 
-_AT_ONCE = 16
+ENTRIES = b"e"
+"""JSON list of entries: ``["f", path, bytes, mtime_ns]``, ``["d", path]``, ``["l", path, target]`` or, for
+what cannot be brought, ``["x", path, reason]``."""
+LISTED = b"l"
+"""The listing is whole. JSON: whether this node has a folder of the job."""
+START = b"s"
+"""JSON ``{matched, size, mtime_ns}`` of the next file asked for: the numbers of its true beginnings."""
+DATA = b"d"
+"""The file's bytes, from the end of the longest true beginning."""
+END = b"n"
+"""JSON ``{sha256}`` of the whole file as it was read, or why it was not: ``{error}``, ``{gone}``."""
+BEAT = protocol.BEAT
+"""Nothing yet: a long file is being read."""
+
+TREES = ("logs", "outputs")
+RECORDS = ("job.json", "state.json", "events.jsonl", "exits.jsonl", "supervisor.log")
+"""What lies beside them in the job's folder: all of it on the head, exits.jsonl on every node."""
+
 _CHUNK = 1 << 18
-_SILENT_S = 60.0
-_ON_HEAD = ("job.json", "state.json", "events.jsonl", "exits.jsonl", "supervisor.log")
+_BATCH = 512
+_BEAT_S = 5.0
+_SETTLED_NS = 2_000_000_000
+"""A file that changed less than this ago may change again within the same tick of its clock."""
 
 
-def archive(job: str) -> int:
-    """On one node: the job's logs and outputs as a tar on stdout; empty when the job never ran here."""
-    folder = jobs.Folder(job)
-    with tarfile.open(
-        fileobj=sys.stdout.buffer, mode="w|", format=tarfile.PAX_FORMAT, dereference=False
-    ) as tar:
-        for name in ("logs", "outputs"):
-            if os.path.isdir(folder.file(name)):
-                tar.add(folder.file(name), arcname=name)
-    return 0
-
-
-def collect(folder: jobs.Folder) -> int:
-    """On the head: its own records first (JSON: name to text), then every node's archive in pieces."""
-    plan = folder.plan()
-    records = {}
-    for name in _ON_HEAD:
-        try:
-            with open(folder.file(name), encoding="utf-8", errors="replace") as file:
-                records[name] = file.read()
-        except FileNotFoundError:
-            continue
-    _send(protocol.JOB, json.dumps(records).encode())
-    waiting = list(range(len(plan["nodes"])))
-    selector = selectors.DefaultSelector()
-    running: dict[int, list[Any]] = {}
-    while waiting or running:
-        while waiting and len(running) < _AT_ONCE:
-            index = waiting.pop(0)
-            process = launchers.archive(plan, index)
-            assert process.stdout is not None  # noqa: S101  a pipe by construction
-            selector.register(process.stdout, selectors.EVENT_READ, index)
-            running[index] = [process, time.monotonic()]
-        for key, _ in selector.select(1.0):
-            process = running[key.data][0]
-            data = os.read(process.stdout.fileno(), _CHUNK)
-            if data:
-                running[key.data][1] = time.monotonic()
-                _send(protocol.PART, INDEX.pack(key.data, False) + data)
-                continue
-            selector.unregister(process.stdout)
-            _end(process, key.data)
-            del running[key.data]
-        for index, (process, heard) in list(running.items()):
-            if time.monotonic() - heard > _SILENT_S:
-                selector.unregister(process.stdout)
-                process.kill()
-                _end(process, index)
-                del running[index]
-    return 0
-
-
-def _end(process: Any, index: int) -> None:
-    words = process.stderr.read().decode("utf-8", "replace").strip().splitlines()
-    status = process.wait()
-    process.stdout.close()
-    process.stderr.close()
-    error = (words[-1] if words else f"ended with status {status}") if status else ""
-    _send(protocol.PART, INDEX.pack(index, True) + error.encode())
-
-
-def _send(kind: bytes, payload: bytes) -> None:
+def write(kind: bytes, payload: bytes) -> None:
+    """Sends one frame. Raises BrokenPipeError when nobody reads any more."""
     data = memoryview(protocol.frame(kind, payload))
     while data:
         data = data[os.write(1, data) :]
+
+
+def files(job: str) -> int:
+    """Tells what this node has of the job; nothing when it never ran here."""
+    base = os.fsencode(jobs.Folder(job).path)
+    batch: list[list[Any]] = []
+    told = time.monotonic()
+    for entry in _entries(base):
+        batch.append(entry)
+        if len(batch) >= _BATCH or time.monotonic() - told > _BEAT_S:
+            write(ENTRIES, json.dumps(batch).encode())
+            batch, told = [], time.monotonic()
+    write(ENTRIES, json.dumps(batch).encode())
+    write(LISTED, json.dumps(os.path.isdir(base)).encode())
+    return 0
+
+
+def _entries(base: bytes) -> Iterator[list[Any]]:
+    for name in RECORDS:
+        try:
+            info = os.lstat(os.path.join(base, name.encode()))
+        except OSError:
+            continue
+        if stat.S_ISREG(info.st_mode):
+            yield ["f", name, info.st_size, _mtime(info)]
+    for tree in TREES:
+        if os.path.isdir(os.path.join(base, tree.encode())):
+            yield from _walk(base, tree.encode())
+
+
+def _walk(base: bytes, top: bytes) -> Iterator[list[Any]]:
+    left = [top]
+    while left:
+        folder = left.pop()
+        yield ["d", _text(folder)]
+        try:
+            with os.scandir(os.path.join(base, folder)) as found:
+                names = sorted(entry.name for entry in found)
+        except FileNotFoundError:
+            continue
+        except OSError as error:
+            yield ["x", _text(folder), error.strerror]
+            continue
+        folders = []
+        for name in names:
+            path = os.path.join(folder, name)
+            try:
+                info = os.lstat(os.path.join(base, path))
+                if stat.S_ISDIR(info.st_mode):
+                    folders.append(path)
+                elif stat.S_ISREG(info.st_mode):
+                    yield ["f", _text(path), info.st_size, _mtime(info)]
+                elif stat.S_ISLNK(info.st_mode):
+                    yield ["l", _text(path), _text(_target(base, path))]
+                else:
+                    yield ["x", _text(path), "is a socket, a pipe or a device"]
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                yield ["x", _text(path), error.strerror]
+        left += reversed(folders)
+
+
+def _target(base: bytes, path: bytes) -> bytes:
+    """Where a link leads, relative to itself when that is within the job's folder: it moves with the job."""
+    target = os.readlink(os.path.join(base, path))
+    if not target.startswith(b"/"):
+        return target
+    whole = os.path.normpath(target)
+    for root in (base, os.path.realpath(base)):
+        if whole.startswith(root + b"/"):
+            return os.path.relpath(whole, os.path.dirname(os.path.join(root, path)))
+    return target
+
+
+def _mtime(info: os.stat_result) -> int:
+    """-1 for a file that may still change unseen."""
+    return info.st_mtime_ns if time.time_ns() - info.st_mtime_ns > _SETTLED_NS else -1
+
+
+def _text(path: bytes) -> str:
+    return path.decode("utf-8", "surrogateescape")
+
+
+def send(job: str) -> int:
+    """Sends the files that lines on stdin ask for, in their order; stdin's end is the end."""
+    base = jobs.Folder(job).path.encode("utf-8", "surrogateescape")
+    for line in sys.stdin.buffer:
+        path, beginnings = json.loads(line)
+        parts = path.split("/")
+        if ".." in parts or (parts[0] not in TREES and path not in RECORDS):
+            raise ValueError(f"{path!r} is not the job's")
+        try:
+            _send_file(os.path.join(base, path.encode("utf-8", "surrogateescape")), beginnings)
+        except FileNotFoundError:
+            write(END, json.dumps({"gone": True}).encode())
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            write(END, json.dumps({"error": error.strerror or str(error)}).encode())
+    return 0
+
+
+def _send_file(path: bytes, beginnings: list[tuple[int, str]]) -> None:
+    # Without waiting: it may be a pipe by now. What is opened stays whole though it be removed meanwhile.
+    handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        info = os.fstat(handle)
+        if not stat.S_ISREG(info.st_mode):
+            raise OSError(errno.EINVAL, "is no longer a file")
+        size = info.st_size
+        matched, at, digest = _compare(handle, size, beginnings)
+        os.lseek(handle, at, os.SEEK_SET)
+        start = {"matched": matched, "size": size, "mtime_ns": _mtime(info)}
+        write(START, json.dumps(start).encode())
+        while at < size:
+            data = os.read(handle, min(_CHUNK, size - at))
+            if not data:
+                break  # it was cut short since
+            digest.update(data)
+            write(DATA, data)
+            at += len(data)
+        write(END, json.dumps({"sha256": digest.hexdigest()}).encode())
+    finally:
+        os.close(handle)
+
+
+def _compare(handle: int, size: int, beginnings: list[tuple[int, str]]) -> tuple[list[int], int, Any]:
+    """Which beginnings are the file's, where the longest of them ends, and the digest up to there."""
+    matched: list[int] = []
+    best, digest = 0, hashlib.sha256()
+    running, at = hashlib.sha256(), 0
+    beaten = time.monotonic()
+    for number, (length, sha) in sorted(enumerate(beginnings), key=lambda one: one[1][0]):
+        if length > size:
+            break
+        while at < length:
+            data = os.read(handle, min(_CHUNK, length - at))
+            if not data:
+                return matched, best, digest
+            running.update(data)
+            at += len(data)
+            if time.monotonic() - beaten > _BEAT_S:
+                write(BEAT, b"")
+                beaten = time.monotonic()
+        if running.hexdigest() == sha:
+            matched.append(number)
+            best, digest = at, running.copy()
+    return matched, best, digest

@@ -182,25 +182,32 @@ def _mpi() -> int:
     return 0
 
 
-def _archive(job: str) -> int:
+def _files(job: str) -> int:
     from launch.remote import collect
 
-    return collect.archive(job)
+    return collect.files(job)
 
 
-def _collect(job: str) -> int:
+def _send_files(job: str) -> int:
     from launch.remote import collect
 
-    return collect.collect(jobs.Folder(job))
+    return collect.send(job)
+
+
+def _relay(job: str, what: str) -> int:
+    from launch.remote import relay
+
+    return relay.relay(job, what)
 
 
 _COMMANDS: dict[str, Callable[..., int]] = {
-    "archive": _archive,
     "cancel": _cancel,
-    "collect": _collect,
+    "files": _files,
     "follow": _follow,
     "list": _list,
     "mpi": _mpi,
+    "relay": _relay,
+    "send": _send_files,
     "show": _show,
     "slots": _slots,
     "submit": _submit,

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from launch.remote.mpi import Mpi
 
-__all__ = ["archive", "node_link", "other_mpis", "start_mpirun", "sweep", "taken_slots"]
+__all__ = ["collect", "node_link", "other_mpis", "start_mpirun", "sweep", "taken_slots"]
 
 NOT_FOUND = 127
 _AT_ONCE = 48
@@ -106,9 +106,10 @@ def taken_slots(plan: dict[str, Any], index: int) -> subprocess.Popen[bytes]:
     return _remote(plan, index, what, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def archive(plan: dict[str, Any], index: int) -> subprocess.Popen[bytes]:
-    """Has a node send the job's logs and outputs as a tar on the process's stdout."""
-    return _remote(plan, index, f"archive {plan['id']}", stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
+def collect(plan: dict[str, Any], index: int, what: str, requests: int) -> subprocess.Popen[bytes]:
+    """Has a node answer on the process's stdout as :mod:`launch.remote.collect` says, from what ``requests``
+    holds."""
+    return _remote(plan, index, f"{what} {plan['id']}", stdin=requests, stderr=subprocess.PIPE)
 
 
 def _remote(
