@@ -12,6 +12,8 @@ from launch.host import Host
 
 __all__ = ["Ending", "Swept", "end_job", "sweep_node"]
 
+_VERSIONS = ["sh", "-c", "ls -t .ranklift/remote 2>/dev/null"]
+"""Which versions of the node code a node has, newest first."""
 _QUESTION_S = 45.0
 """Limit for one question; the head answers within 20 s, be the job at its end or not."""
 
@@ -26,10 +28,8 @@ class Ending:
     lost: tuple[str, ...]
     """Nodes that went away from the job or fell silent: its head knows nothing of what runs there."""
 
-    @property
-    def was_over(self) -> bool:
-        """Whether the job had ended before."""
-        return self.before in ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
+    grace_s: float
+    """What its processes were given between SIGTERM and SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +59,21 @@ def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) 
         before = before or told["before"]
         state = JobState.from_dict(told["state"])
         if state.is_terminal:
-            return Ending(state, before, tuple(told["lost"]))
+            return Ending(state, before, tuple(told["lost"]), told["grace"])
         until = until or begun + told["within"]
         if time.monotonic() > until:
             raise StepTimeout(head.name, f"the end of job {job}", until - begun)
 
 
-def sweep_node(job: str, node: Host, *, remote: str, grace_s: float) -> Swept:
+def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> Swept:
     """Ends what carries the job's id on one node, without its supervisor: SIGTERM, then SIGKILL.
 
-    A node that never had this version of the node code has nothing of the job.
+    It is done by this version of the node code, or by the newest there where it is None or the node lacks it;
+    a node that has none has nothing of the job.
     """
-    code = node_code(remote)
+    present = node.run(_VERSIONS, timeout=_QUESTION_S).stdout.decode().split()
+    if not present:
+        return Swept(0, ())
+    code = node_code(remote if remote in present else present[0])
     told = ask(node, asked(code, "sweep", job, f"{grace_s:g}"), grace_s + _QUESTION_S, job)
     return Swept(told["ended"], tuple(told["left"]))

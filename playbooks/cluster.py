@@ -22,6 +22,8 @@ __all__ = ["NodeStatus", "down", "probe", "status", "up", "wait", "wait_for_node
 PROBE_S = 20.0
 """How long one node may take to answer one question."""
 PAUSE_S = 1.0
+NODES_S = 600.0
+"""How long nodes are waited for unless the user says."""
 REREAD_S = 5.0
 """How often Azure is asked again while nodes are missing."""
 
@@ -120,11 +122,38 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
         raise Exit(code=1)
 
 
-@command("wait", example="fab wait --timeout 5m")
-def wait(context: Context, stack: str | None = None, timeout: str = "10m", json: bool = False) -> None:
-    """Waits until every node answers; names those that do not in time."""
-    limit = seconds("--timeout", timeout)
-    inventory = wait_for_nodes(open_from(context, stack), limit)
+@command(
+    "wait",
+    example="fab wait --timeout 5m\n    fab wait train-20260301-090507-0f3a",
+    help={
+        "job": "wait for this job's end instead; may be repeated, and given without --job",
+        "timeout": "give up after this many seconds (default: 10m for the nodes, never for a job); "
+        "90s, 10m and 2h are understood too",
+    },
+    positional=["job"],
+    iterable=["job"],
+)
+def wait(
+    context: Context,
+    job: list[str] | None = None,
+    stack: str | None = None,
+    timeout: str | None = None,
+    json: bool = False,
+) -> None:
+    """Waits until every node answers, naming those that do not in time; with jobs, until they have ended.
+
+    `fab wait JOB` says nothing until then and ends as the job does; of several, as the first of them that
+    failed. When the time is over first, the exit status is 124 and the job goes on. A connection that breaks
+    is made again for two minutes.
+    """
+    limit = None if timeout is None else seconds("--timeout", timeout)
+    chosen = open_from(context, stack)
+    if job:
+        from playbooks.waiting import wait_for_jobs
+
+        wait_for_jobs(chosen, job, limit, json=json)
+        return
+    inventory = wait_for_nodes(chosen, limit or NODES_S)
     if json:
         render.as_json(inventory)
 

@@ -2,35 +2,164 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from infra.inventory import Inventory
+from launch.errors import ManyNodesError, NodeUnreachable, StepTimeout
+from launch.nodeset import fold
 from playbooks import render
-from playbooks.command import command, open_from
-from playbooks.joblog import find_job
+from playbooks.command import command, open_from, seconds
+from playbooks.fanout import fan_out
+from playbooks.joblog import Place, find_job
+from playbooks.nodes import explained
+from playbooks.project import Stack
 
-__all__ = ["cancel"]
+if TYPE_CHECKING:
+    from launch.ending import Swept
+    from launch.events import JobState
+    from playbooks.connections import Cluster
+
+__all__ = ["Cancelled", "cancel", "told"]
+
+_GRACE_S = 10.0
+"""Seconds between SIGTERM and SIGKILL where neither the user nor the job's head says how many."""
+_SWEEP_S = 60.0
+_BY_ITSELF = (
+    "what runs there ends by itself within 30 s of losing its head; where the head lives and only you do not "
+    "reach it, cancel again"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Cancelled:
+    """What ``fab cancel`` did."""
+
+    job: str
+    state: JobState | None
+    """None when the job's head could not tell it."""
+    before: str | None
+    """The state in which the job was found; None likewise."""
+    swept: Mapping[str, Swept | Exception] = field(default_factory=dict)
+    """What was found on nodes that were asked directly, without the job's supervisor."""
 
 
 @command(
     "cancel",
     example="fab cancel train-20260301-090507-0f3a",
-    help={"job": "the job's id, as launch and `fab jobs` show it"},
+    help={
+        "job": "the job's id, as launch and `fab jobs` show it",
+        "grace": "how long its processes get to end by themselves (default: as the job says): 0, 10s, 2m",
+    },
     positional=["job"],
 )
-def cancel(context: Context, job: str, stack: str | None = None, json: bool = False) -> None:
-    """Ends a job on all its nodes; one that has ended stays as it is."""
-    from launch.client import cancel as cancel_job
-    from playbooks.connections import Cluster
+def cancel(
+    context: Context, job: str, grace: str | None = None, stack: str | None = None, json: bool = False
+) -> None:
+    """Ends a job on all its nodes, or takes it out of the queue; one that has ended stays as it is.
 
+    All its processes get SIGTERM, and SIGKILL when the grace is over. Where the job's supervisor or head is
+    gone, its nodes are asked directly. The exit status is 1 when one of them does not answer: what runs there
+    ends by itself within 30 s, if the node lives.
+    """
+    grace_s = None if grace is None else 0.0 if grace in ("0", "0s") else seconds("--grace", grace)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    place = find_job(chosen, inventory, job)
-    with Cluster(inventory, chosen.folder) as cluster:
-        state = cancel_job(job, cluster.host(place.head), remote=place.remote)
+    done = _end(chosen, inventory, job, grace_s)
     if json:
-        render.as_json(state)
+        render.as_json(done)
     else:
-        render.result(f"job {state.job} {state.state}{f': {state.reason}' if state.reason else ''}")
-    if not state.is_terminal:
+        render.result(told(done))
+    if any(isinstance(found, Exception) for found in done.swept.values()):
+        error = ManyNodesError(f"asking nodes to end job {job}", done.swept)
+        error.args = (f"{error}\n{_BY_ITSELF}",)
+        raise explained(inventory, error)
+    if any(not isinstance(found, Exception) and found.left for found in done.swept.values()):
         raise Exit(code=1)
+
+
+def told(done: Cancelled) -> str:
+    """What was done, for people."""
+    state = done.state
+    if state is None:
+        return "\n".join([f"job {done.job}: what became of it is not known", *_found(done.swept)])
+    if done.before == state.state:
+        text = f"job {done.job} had ended before: {state.state}"
+    elif state.state != "CANCELLED":
+        text = f"job {done.job} ended before it could be cancelled: {state.state}"
+    elif state.started is None:
+        text = f"job {done.job} CANCELLED: it was waiting, nothing was started"
+    else:
+        heard = [node for node in state.nodes if node not in done.swept]
+        text = f"job {done.job} CANCELLED: all its processes ended on {_nodes(heard)}"
+    return "\n".join([text, *_found(done.swept)])
+
+
+def _found(swept: Mapping[str, Swept | Exception]) -> list[str]:
+    alike: dict[str, list[str]] = {}
+    for node, found in swept.items():
+        if isinstance(found, Exception):
+            continue
+        if found.left:
+            pids = ", ".join(map(str, found.left))
+            words = f"even SIGKILL did not end {pids}: restart the node"
+        elif found.ended:
+            words = f"{found.ended} process{'es' * (found.ended > 1)} ended"
+        else:
+            words = "nothing of it was left"
+        alike.setdefault(words, []).append(node)
+    return [f"  {fold(nodes)}: {words}" for words, nodes in alike.items()]
+
+
+def _nodes(names: Iterable[str]) -> str:
+    names = list(names)
+    return f"{len(names)} nodes" if len(names) > 1 else fold(names)
+
+
+def _end(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -> Cancelled:
+    """By the job's head; where that cannot be, by every node that the job may be on."""
+    from launch.ending import end_job
+    from playbooks.connections import Cluster
+
+    place: Place | None = None
+    with Cluster(inventory, stack.folder) as cluster:
+
+        def sweep(names: Iterable[str], given: float) -> dict[str, Swept | Exception]:
+            return _sweep(cluster, inventory, names, job, place, given)
+
+        try:
+            place = find_job(stack, inventory, job)
+            ending = end_job(job, cluster.host(place.head), remote=place.remote, grace_s=grace_s)
+        except (ManyNodesError, NodeUnreachable, StepTimeout) as error:
+            render.progress(f"{error}\njob {job} cannot be ended by its head; asking every node itself")
+            everywhere = [node.name for node in inventory.nodes]
+            return Cancelled(job, None, None, sweep(everywhere, _GRACE_S if grace_s is None else grace_s))
+        state = ending.state
+        left = state.nodes if state.state == "LOST" else ending.lost
+        return Cancelled(job, state, ending.before, sweep(left, ending.grace_s) if left else {})
+
+
+def _sweep(
+    cluster: Cluster,
+    inventory: Inventory,
+    names: Iterable[str],
+    job: str,
+    place: Place | None,
+    grace_s: float,
+) -> dict[str, Swept | Exception]:
+    """What these nodes had of the job; those that are no longer in the stack have nothing."""
+    from launch.ending import sweep_node
+
+    by_name = {node.name: node for node in inventory.nodes}
+    remote = None if place is None else place.remote
+
+    def ask(name: str) -> Swept:
+        with cluster.host(by_name[name]) as host:
+            return sweep_node(job, host, remote=remote, grace_s=grace_s)
+
+    there = [name for name in names if name in by_name]
+    return fan_out(ask, there, what="ending the job", timeout=grace_s + _SWEEP_S)

@@ -11,7 +11,8 @@ import difflib
 import itertools
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 from invoke.exceptions import Exit, ParseError
 from invoke.parser.context import ParserContext
@@ -19,9 +20,9 @@ from invoke.parser.context import ParserContext
 from launch.errors import InputError
 from playbooks import render
 
-__all__ = ["explained", "improve_command_line"]
+__all__ = ["explained", "improve_command_line", "parse_repeated", "with_flag"]
 
-_FORMS = {"env": "NAME=VALUE", "set": "KEY=VALUE"}
+_FORMS = {"env": "NAME=VALUE", "job": "JOB", "set": "KEY=VALUE"}
 _UNKNOWN = re.compile(r"No idea what (?P<word>.*) is!", re.DOTALL)
 
 
@@ -35,8 +36,9 @@ class _Context(ParserContext):
 
 
 def improve_command_line() -> None:
-    """Makes the ``fab`` that runs, if one does, end mistakes on its command line as tasks end theirs, and
-    say in its help what repeated options take.
+    """Makes the ``fab`` that runs, if one does, end mistakes on its command line as tasks end theirs, say in
+    its help what repeated options take, and know arguments that may be left out or repeated: a task has one
+    when a name of its stands under ``positional`` and under ``iterable``.
 
     Invoke copies collections and tasks, so that neither can carry this.
     """
@@ -48,7 +50,7 @@ def improve_command_line() -> None:
 
     def parse_tasks() -> None:
         try:
-            parse()
+            parse_repeated(parse, program.core)
         except ParseError as error:
             names = list(program.collection.task_names)
             render.error(explained(error, sys.argv[1:], names))
@@ -59,6 +61,46 @@ def improve_command_line() -> None:
         show(name)
 
     program.parse_tasks, program.print_task_help = parse_tasks, print_task_help
+
+
+def parse_repeated(parse: Callable[[], None], core: Any) -> None:
+    """Lets ``parse`` read ``core.unparsed``, arguments that may be repeated having their flags put in front.
+
+    Invoke takes none where it does not have to. Raises :class:`~invoke.exceptions.ParseError`.
+    """
+    while True:
+        try:
+            parse()
+        except ParseError as error:
+            words = with_flag(error, core.unparsed)
+            if words is None:
+                raise
+            core.unparsed = words
+        else:
+            return
+
+
+def with_flag(error: ParseError, words: Sequence[str]) -> list[str] | None:
+    """The command line with the flag of a repeated argument before the word that Invoke did not know.
+
+    None when it is no such word.
+    """
+    unknown = _UNKNOWN.fullmatch(str(error))
+    context = error.context
+    if unknown is None or context is None:
+        return None
+    word = str(ast.literal_eval(unknown["word"]))
+    argument = next((one for one in context.positional_args if one.kind is list), None)
+    if argument is None or word.startswith("-"):
+        return None
+    begin = next((n for n, one in enumerate(words) if one in (context.name, *context.aliases)), None)
+    if begin is None:
+        return None
+    for place in range(begin + 1, len(words)):
+        flag = context.flags.get(words[place - 1])
+        if words[place] == word and (flag is None or not flag.takes_value):
+            return [*words[:place], f"--{argument.name}", *words[place:]]
+    return None
 
 
 def explained(error: ParseError, words: Sequence[str], tasks: Sequence[str]) -> InputError:

@@ -26,9 +26,9 @@ _DIE_WITHIN = 4.0
 def cancel(job: str, grace: float | None) -> dict[str, Any]:
     """Asks for the job's end and tells its state once it has ended, or after 20 s; may be repeated.
 
-    ``before`` is the state it was in, ``within`` how many seconds its end may take from now, ``lost`` the
-    nodes that its supervisor could not reach. One that has ended stays as it is. Raises FileNotFoundError
-    when there is no such job.
+    ``before`` is the state it was in, ``grace`` what its processes get, ``within`` how many seconds its end
+    may take from now, ``lost`` the nodes that its supervisor could not reach. One that has ended
+    stays as it is. Raises FileNotFoundError when there is no such job.
     """
     folder = jobs.Folder(job)
     plan = folder.plan()
@@ -40,8 +40,9 @@ def cancel(job: str, grace: float | None) -> dict[str, Any]:
         while state["state"] not in jobs.TERMINAL and time.monotonic() < until:
             time.sleep(_POLL)
             state = folder.state()
-    within = (plan["grace_s"] if grace is None else grace) + _SLACK
-    return {"state": state, "before": before, "within": within, "lost": lost_nodes(folder)}
+    given = plan["grace_s"] if grace is None else grace
+    lost = lost_nodes(folder)
+    return {"state": state, "before": before, "grace": given, "within": given + _SLACK, "lost": lost}
 
 
 def _ask(folder: jobs.Folder, grace: float | None) -> None:

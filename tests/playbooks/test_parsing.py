@@ -1,0 +1,68 @@
+"""What Invoke's parser is taught: arguments that may be left out, or given more than once."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+from invoke.exceptions import ParseError
+from invoke.parser import Argument, Parser, ParserContext
+
+from playbooks.parsing import parse_repeated
+
+
+def parsed(*words: str) -> dict[str, object]:
+    """The values of ``wait``'s arguments, ``status`` being another task."""
+    wait = ParserContext(
+        "wait",
+        args=[
+            Argument("job", kind=list, positional=True),
+            Argument("timeout"),
+            Argument("json", kind=bool, default=False),
+        ],
+    )
+    core = SimpleNamespace(unparsed=list(words))
+    found: dict[str, object] = {}
+
+    def parse() -> None:
+        result = Parser(contexts=[wait, ParserContext("status")], initial=ParserContext()).parse_argv(
+            core.unparsed
+        )
+        for context in result:
+            if context.name == "wait":
+                found.update(context.as_kwargs)
+            elif context.name:
+                found[context.name] = True
+
+    parse_repeated(parse, core)
+    return found
+
+
+NOTHING = {"job": [], "timeout": None, "json": False}
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("wait", {}),
+        ("wait a", {"job": ["a"]}),
+        ("wait a b", {"job": ["a", "b"]}),
+        ("wait a a", {"job": ["a", "a"]}),
+        ("wait a --timeout 3 b --json c", {"job": ["a", "b", "c"], "timeout": "3", "json": True}),
+        ("wait --timeout a a", {"job": ["a"], "timeout": "a"}),
+        ("wait --json a", {"job": ["a"], "json": True}),
+        ("wait --job a b", {"job": ["a", "b"]}),
+        ("wait a status", {"job": ["a"], "status": True}),
+        ("status wait a", {"job": ["a"], "status": True}),
+    ],
+)
+def test_words_that_nobody_else_takes_are_the_repeated_argument(
+    words: str, expected: dict[str, object]
+) -> None:
+    assert parsed(*words.split()) == NOTHING | expected
+
+
+@pytest.mark.parametrize("words", ["wait --jsn", "status a", "a wait", "wait a --timeout"])
+def test_what_is_wrong_stays_wrong(words: str) -> None:
+    with pytest.raises(ParseError):
+        parsed(*words.split())
