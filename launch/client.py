@@ -5,18 +5,20 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from launch.asking import STEP_S, asked, check, node_code
 from launch.collecting import collect
 from launch.ending import end_job
-from launch.errors import NodeUnreachable
+from launch.errors import GiveUpError, NodeUnreachable
 from launch.events import Event, JobState, Reader
 from launch.host import Host
 from launch.overview import list_some
 from launch.plan import JobPlan
 from launch.remote import protocol
+from launch.selection import ALL, Selection
 
-__all__ = ["cancel", "collect", "follow", "list_jobs", "submit", "submit_and_follow"]
+__all__ = ["cancel", "collect", "follow", "list_jobs", "so_far", "submit", "submit_and_follow"]
 
 _SIGNALLED = 128
 """From here on an exit status says that the command was ended, not that it gave up."""
@@ -37,21 +39,43 @@ def submit_and_follow(plan: JobPlan, head: Host, on_event: Callable[[Event], Non
 
     Interrupting it leaves the job running.
     """
-    return _watch(
-        head, asked(plan.remote, "submit", "--follow"), plan.id, on_event, io.BytesIO(_message(plan))
-    )
+    command = asked(plan.remote, "submit", "--follow")
+    return _watch(head, command, plan.id, Reader(on_event), io.BytesIO(_message(plan)))
 
 
 def follow(
-    job: str, head: Host, on_event: Callable[[Event], None], *, remote: str, tail: int | None = None
+    job: str,
+    head: Host,
+    on_event: Callable[[Event], None],
+    *,
+    remote: str,
+    selection: Selection = ALL,
 ) -> JobState:
-    """A job's output from its beginning (or its last ``tail`` pieces) until it ends; returns its last state.
+    """A job's output from its beginning, or what ``selection`` says of it, until it ends; its last state.
 
     ``remote`` is the node code's id, as for :func:`launch.plan.plan`. Raises
-    :class:`~launch.errors.InputError` when the head has no such job.
+    :class:`~launch.errors.InputError` when the head has no such job, or the job no such ranks or nodes.
     """
-    command = asked(node_code(remote), "follow", job, *([] if tail is None else [str(tail)]))
-    return _watch(head, command, job, on_event, None)
+    command = asked(node_code(remote), "follow", job, selection.as_wish(wait=True))
+    return _watch(head, command, job, Reader(on_event, partial(selection.check, job)))
+
+
+def so_far(
+    job: str,
+    head: Host,
+    on_event: Callable[[Event], None],
+    *,
+    remote: str,
+    selection: Selection = ALL,
+) -> JobState:
+    """As :func:`follow`, but only what there is now; gives the state in which the job is."""
+    reader = Reader(on_event, partial(selection.check, job))
+    command = asked(node_code(remote), "follow", job, selection.as_wish(wait=False))
+    check(head.stream(command, reader.feed), head, job)
+    reader.end()
+    if reader.state is None:
+        raise GiveUpError(f"{head.name}: the job's output came without its state")
+    return reader.state
 
 
 def list_jobs(head: Host, *, remote: str) -> list[JobState]:
@@ -65,9 +89,8 @@ def cancel(job: str, head: Host, *, remote: str) -> JobState:
 
 
 def _watch(
-    head: Host, command: Sequence[str], job: str, on_event: Callable[[Event], None], stdin: io.BytesIO | None
+    head: Host, command: Sequence[str], job: str, reader: Reader, stdin: io.BytesIO | None = None
 ) -> JobState:
-    reader = Reader(on_event)
     heard = stdin is None  # else the head may not have the job yet
 
     def take(data: bytes) -> None:

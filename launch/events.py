@@ -11,12 +11,14 @@ from typing import Any, Literal
 from launch.errors import JobFailed
 from launch.remote import protocol
 from launch.remote.jobs import TERMINAL
+from launch.remote.lines import Line, Lines
 from launch.remote.records import LAUNCHER
 
-__all__ = ["Event", "Failure", "JobState", "LogLine", "Reader", "StateChange", "StateName"]
+__all__ = ["Event", "Failure", "JobState", "LogLine", "Quiet", "Reader", "StateChange", "StateName"]
 
 StateName = Literal["QUEUED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED", "LOST"]
-_STREAMS: dict[int, Literal["stdout", "stderr"]] = {1: "stdout", 2: "stderr"}
+StreamName = Literal["stdout", "stderr", "notice"]
+_STREAMS: dict[int, StreamName] = {1: "stdout", 2: "stderr", protocol.NOTICE: "notice"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +109,12 @@ class LogLine:
     rank: int | None
     """None for what a launcher (mpirun, ssh, a runner) says."""
     node: str
-    stream: Literal["stdout", "stderr"]
+    stream: StreamName
+    """``notice``: not the rank's words, but what is to be said of them, such as how many were left out."""
     data: bytes
     """Without its line end; a carriage return ends a line as well."""
+    overwritten: bool = False
+    """Whether a carriage return alone ended it, so that on a terminal of its own the next had replaced it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,75 +124,76 @@ class StateChange:
     state: JobState
 
 
-Event = LogLine | StateChange
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Nothing more is on its way for now."""
+
+
+Event = LogLine | StateChange | Quiet
 
 
 class Reader:
-    """Turns what the head sends into events; :attr:`state` is the newest state it told."""
+    """Turns what the head sends into events; :attr:`state` is the newest state it told.
 
-    def __init__(self, on_event: Callable[[Event], None]) -> None:
+    ``on_job`` is called before the first of them: the names of the job's nodes, and how many ranks it has.
+    """
+
+    def __init__(
+        self,
+        on_event: Callable[[Event], None],
+        on_job: Callable[[tuple[str, ...], int], None] | None = None,
+    ) -> None:
         self.state: JobState | None = None
-        self._on_event = on_event
+        self._on_event, self._on_job = on_event, on_job
         self._decoder = protocol.Decoder()
-        self._started: dict[tuple[int, int, int], tuple[datetime, bytes]] = {}
+        self._lines = Lines()
         self._nodes: tuple[str, ...] = ()
-        self._early: list[bytes] = []
 
     def feed(self, data: bytes) -> None:
         """The next bytes from the head's stdout."""
         for kind, payload in self._decoder.feed(data):
             if kind == protocol.OUT:
-                if self._nodes:
-                    self._output(payload)
-                else:  # of a job that has ended: its nodes are told last
-                    self._early.append(payload)
+                self._output(payload)
+            elif kind == protocol.BEAT:
+                self._on_event(Quiet())
+            elif kind == protocol.JOB:
+                told = json.loads(payload)
+                self._nodes = tuple(told.get("nodes", ()))
+                if self._nodes and self._on_job is not None:
+                    self._on_job(self._nodes, told["ranks"])
             elif kind == protocol.STATE:
                 state = JobState.from_dict(json.loads(payload))
-                self._nodes = state.nodes
-                early, self._early = self._early, []
-                for record in early:
-                    self._output(record)
                 if state.is_terminal:
-                    self._finish_lines()
+                    self.end()
                 if state != self.state:
                     self.state = state
                     self._on_event(StateChange(state))
 
+    def end(self) -> None:
+        """Nothing more will come: lines without an end are told as they are."""
+        for line in self._lines.unfinished():
+            for last in self._lines.end(line.key):
+                self._line(last)
+
     def _output(self, record: bytes) -> None:
         stamp, rank, node, stream, _ = protocol.RECORD.unpack_from(record)
-        when = datetime.fromtimestamp(stamp, UTC)
-        key = (rank, node, stream)
-        begun, text = self._started.pop(key, (when, b""))
-        text += record[protocol.RECORD.size :]
-        *lines, rest = _cut(text)
-        for line in lines:
-            self._line(key, begun, line)
-            begun = when
-        if rest:
-            self._started[key] = (begun, rest)
+        data = record[protocol.RECORD.size :]
+        if stream == protocol.NOTICE:
+            # what it speaks of comes after the line that has begun
+            for number in (1, 2):
+                for line in self._lines.end((rank, node, number)):
+                    self._line(line)
+            self._line(Line(stamp, (rank, node, stream), data))
+            return
+        for line in self._lines.feed(stamp, (rank, node, stream), data):
+            self._line(line)
 
-    def _finish_lines(self) -> None:
-        for key, (when, text) in self._started.items():
-            self._line(key, when, text.rstrip(b"\r"))
-        self._started.clear()
-
-    def _line(self, key: tuple[int, int, int], when: datetime, text: bytes) -> None:
-        rank, node, stream = key
+    def _line(self, line: Line) -> None:
+        rank, node, stream = line.key
         name = self._nodes[node] if node < len(self._nodes) else str(node)
-        self._on_event(LogLine(when, None if rank == LAUNCHER else rank, name, _STREAMS[stream], text))
-
-
-def _cut(text: bytes) -> list[bytes]:
-    r"""Lines, and last what has no end yet; a final ``\r`` may still become ``\r\n``, so it waits.
-
-    >>> _cut(b"a\r\nb\rc\n"), _cut(b"10 %\r20 %\r"), _cut(b"x")
-    ([b'a', b'b', b'c', b''], [b'10 %', b'20 %\r'], [b'x'])
-    """
-    waits = text.endswith(b"\r")
-    lines = (text[:-1] if waits else text).replace(b"\r\n", b"\n").replace(b"\r", b"\n").split(b"\n")
-    if waits:
-        lines[-1] += b"\r"
-    return lines
+        when = datetime.fromtimestamp(line.time, UTC)
+        who = None if rank == LAUNCHER else rank
+        self._on_event(LogLine(when, who, name, _STREAMS[stream], line.data, line.overwritten))
 
 
 def _time(seconds: float | None) -> datetime | None:

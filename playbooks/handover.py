@@ -14,7 +14,7 @@ from invoke.exceptions import Exit
 from infra.inventory import Inventory, Node
 from launch.errors import ManyNodesError
 from playbooks import render
-from playbooks.joblog import Shown, end, remember
+from playbooks.joblog import Shown, end, how_to_go_on, remember
 from playbooks.nodes import explained
 from playbooks.plantext import plan_text
 from playbooks.project import Stack
@@ -140,13 +140,13 @@ def _run(
                 render.as_json({"job": job, "head": head.name})
             else:
                 render.result(job)
-            render.progress(_how_to_go_on(stack, job))
+            render.progress(how_to_go_on(stack, job))
             return
         shown = Shown(to_stderr=handling.json)
         try:
             state = submit_and_follow(planned, cluster.host(head), shown)
         except KeyboardInterrupt:
-            render.progress(f"\njob {job} goes on without you\n{_how_to_go_on(stack, job)}")
+            render.progress(f"\njob {job} goes on without you\n{how_to_go_on(stack, job)}")
             raise Exit(code=130) from None
     if handling.json:
         render.as_json(state)
@@ -163,8 +163,3 @@ def _push(inventory: Inventory, snapshot: Snapshot, head: Host, nodes: Sequence[
     if snapshot.entries:
         sent = render.amount(report.bytes_sent)
         render.progress(f"snapshot {report.snapshot}: {sent} sent in {report.seconds:.1f} s")
-
-
-def _how_to_go_on(stack: Stack, job: str) -> str:
-    choices = (("follow", f"logs -f {job}"), ("cancel", f"cancel {job}"), ("fetch", f"collect {job}"))
-    return "\n".join(f"  {what}: fab {words} --stack {stack.name}" for what, words in choices)

@@ -4,53 +4,69 @@ from __future__ import annotations
 
 import json
 import re
-import tempfile
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from infra.inventory import Inventory, Node
+from launch.condensing import Bars, Merge, matches
 from launch.errors import InputError, ManyNodesError
-from launch.events import Event, JobState, LogLine, Reader
-from launch.host import Host
-from launch.remote import protocol
-from launch.remote.records import StreamReader
+from launch.events import Event, JobState, LogLine, StateChange, StreamName
 from playbooks import render
 from playbooks.fanout import fan_out
 from playbooks.project import Stack
 
-__all__ = ["Place", "Shown", "end", "find_job", "remember", "show_so_far"]
+__all__ = ["Place", "Shown", "end", "find_job", "how_to_go_on", "remember"]
 
 STEP_S = 30.0
 _JOB = re.compile(r"[a-z0-9][a-z0-9-]*")
 
 
 class Shown:
-    """Prints a job's events as they come: ranks' lines to stdout, states to stderr."""
+    """Prints a job's events as they come: ranks' lines to stdout, states to stderr.
 
-    def __init__(self, rank: int | None = None, *, to_stderr: bool = False) -> None:
-        self._rank, self._to_stderr = rank, to_stderr
-        self._said = ""
+    Only lines with ``pattern`` in them; with ``merge`` those that many ranks say at the same time once;
+    states unless ``lines_only``. :meth:`finish` prints what merging still holds back.
+    """
+
+    def __init__(
+        self,
+        *,
+        pattern: re.Pattern[str] | None = None,
+        merge: bool = False,
+        lines_only: bool = False,
+        to_stderr: bool = False,
+    ) -> None:
+        self._pattern, self._lines_only, self._to_stderr = pattern, lines_only, to_stderr
+        self._merge = Merge() if merge else None
+        self._bars = Bars()
 
     def __call__(self, event: Event) -> None:
-        """Shows one event; lines of other ranks than the one asked for are passed over."""
+        """Shows one event, or keeps it until others show whether they say the same."""
         if isinstance(event, LogLine):
-            if self._rank is None or event.rank == self._rank:
-                text = event.data.decode("utf-8", "replace")
-                render.log(event.rank, event.node, text, event.stream, to_stderr=self._to_stderr)
-            return
-        state = event.state
-        self.check(state.job, state.ranks)
-        if not state.is_terminal or state.state == "SUCCEEDED":  # else the error will say it
-            said = f"job {state.job} {state.state}{f': {state.reason}' if state.reason else ''}"
-            if said != self._said:  # its place in the queue changes as well
-                render.progress(said)
-            self._said = said
+            if not self._bars.shows(event) or (self._pattern and not matches(event, self._pattern)):
+                return
+            if self._merge is None:
+                self._show((event.rank,), (event.node,), event.data, event.stream)
+        if self._merge is not None:
+            for line in self._merge.feed(event):
+                self._show(line.ranks, line.nodes, line.data, line.stream)
+        if isinstance(event, StateChange) and not self._lines_only:
+            state = event.state
+            if not state.is_terminal or state.state == "SUCCEEDED":  # else the error will say it
+                reason = f": {state.reason}" if state.reason else ""
+                render.progress(f"job {state.job} {state.state}{reason}")
 
-    def check(self, job: str, ranks: int) -> None:
-        """Raises :class:`~launch.errors.InputError` when a rank was asked for that the job does not have."""
-        if self._rank is not None and self._rank >= ranks:
-            remedy = f"give a number from 0 to {ranks - 1}"
-            raise InputError("--rank", self._rank, f"job {job} has {ranks} ranks", remedy)
+    def finish(self) -> None:
+        """No more events will come."""
+        if self._merge is not None:
+            for line in self._merge.rest():
+                self._show(line.ranks, line.nodes, line.data, line.stream)
+
+    def _show(
+        self, ranks: Sequence[int | None], nodes: Sequence[str], data: bytes, stream: StreamName
+    ) -> None:
+        render.log(ranks, nodes, data, stream, to_stderr=self._to_stderr)
 
 
 def end(state: JobState) -> None:
@@ -120,29 +136,7 @@ def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
     raise InputError("job", job, f"no node of stack {stack.name} has it", "see `fab jobs`")
 
 
-def show_so_far(job: str, head: Host, shown: Shown) -> None:
-    """What the job's ranks have said until now, without waiting for more.
-
-    Raises :class:`~launch.errors.InputError` when the head has no such job.
-    """
-    folder = f".ranklift/jobs/{job}"
-    state = head.run(["cat", f"{folder}/state.json"], timeout=STEP_S)
-    if state.exit_status != 0:
-        raise InputError("job", job, f"{head.name} has no such job", "see `fab jobs`")
-    told = json.loads(state.stdout)
-    shown.check(job, told["ranks"])
-    log = head.run(["cat", f"{folder}/stream.log"])
-    with tempfile.NamedTemporaryFile() as copy:
-        copy.write(log.stdout)
-        copy.flush()
-
-        def line(event: Event) -> None:
-            if isinstance(event, LogLine):
-                shown(event)
-
-        reader = Reader(line)
-        # The reader wants to know the nodes first, and the end last: unfinished lines come out then.
-        reader.feed(protocol.frame(protocol.STATE, json.dumps({**told, "state": "RUNNING"}).encode()))
-        for record, _ in StreamReader(copy.name).read():
-            reader.feed(protocol.frame(protocol.OUT, record))
-        reader.feed(protocol.frame(protocol.STATE, json.dumps({**told, "state": "SUCCEEDED"}).encode()))
+def how_to_go_on(stack: Stack, job: str) -> str:
+    """The commands for a job that nobody watches any more."""
+    choices = (("follow", f"logs -f {job}"), ("cancel", f"cancel {job}"), ("fetch", f"collect {job}"))
+    return "\n".join(f"  {what}: fab {words} --stack {stack.name}" for what, words in choices)

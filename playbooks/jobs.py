@@ -1,85 +1,97 @@
-"""What comes of a job: ``logs``, ``collect``."""
+"""What a job's ranks say: ``logs``."""
 
 from __future__ import annotations
 
-from pathlib import Path
+import re
 
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from launch.errors import InputError, ManyNodesError
+from launch.errors import InputError
+from launch.nodeset import parse_ranges
+from launch.selection import Selection, parse_nodes
 from playbooks import render
-from playbooks.command import command, open_from
-from playbooks.joblog import Shown, end, find_job, show_so_far
+from playbooks.command import command, open_from, seconds
+from playbooks.joblog import Shown, end, find_job, how_to_go_on
 
-__all__ = ["collect", "logs"]
+__all__ = ["logs"]
 
 _HELP = {"job": "the job's id, as launch and `fab jobs` show it"}
 
 
 @command(
     "logs",
-    example="fab logs -f train-20260301-090507-0f3a --rank 0",
+    example="fab logs -f train-20260301-090507-0f3a --tail 100 --rank 0-3,7",
     help={
         **_HELP,
         "follow": "go on until the job ends; the exit status is then the job's",
-        "rank": "this rank's lines alone",
+        "tail": "only the last so many lines, and with -f those that come (default: all from the start)",
+        "since": "only the last while: 90, 90s, 10m or 2h",
+        "rank": "only these ranks' lines: 0-3,7",
+        "node": "only lines from these nodes, by name or instance id: node000001,4-7",
+        "grep": "only lines in which this regular expression matches, of those the others leave",
+        "merge": "show a line that many ranks say within a second once, with all of them in front",
     },
     positional=["job"],
     auto_shortflags=True,
 )
-def logs(
-    context: Context, job: str, follow: bool = False, rank: str | None = None, stack: str | None = None
+def logs(  # noqa: PLR0913, PLR0917
+    context: Context,
+    job: str,
+    follow: bool = False,
+    tail: str | None = None,
+    since: str | None = None,
+    rank: str | None = None,
+    node: str | None = None,
+    grep: str | None = None,
+    merge: bool = False,
+    stack: str | None = None,
 ) -> None:
-    """Shows what a job's ranks have said, each line with its rank and node."""
+    """Shows what a job's ranks have said, each line with its rank and node.
+
+    Ctrl-C leaves the job running and says how to follow and end it.
+    """
     from launch.client import follow as watch
+    from launch.client import so_far
     from playbooks.connections import Cluster
 
-    if rank is not None and not rank.isdecimal():
-        raise InputError("--rank", rank, "is no rank", "give a number from 0, as in front of the lines")
-    shown = Shown(None if rank is None else int(rank))
+    selection = _selection(tail, since, rank, node)
+    shown = Shown(pattern=_pattern(grep), merge=merge, lines_only=not follow)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     place = find_job(chosen, inventory, job)
     with Cluster(inventory, chosen.folder) as cluster:
-        host = cluster.host(place.head)
-        if not follow:
-            show_so_far(job, host, shown)
-            return
+        look = watch if follow else so_far
         try:
-            state = watch(job, host, shown, remote=place.remote)
+            state = look(job, cluster.host(place.head), shown, remote=place.remote, selection=selection)
         except KeyboardInterrupt:
-            render.progress(f"\njob {job} goes on; cancel it with: fab cancel {job} --stack {chosen.name}")
+            shown.finish()
+            if not follow:
+                raise
+            render.progress(f"\njob {job} goes on without you\n{how_to_go_on(chosen, job)}")
             raise Exit(code=130) from None
-    end(state)
+    shown.finish()
+    if follow:
+        end(state)
 
 
-@command(
-    "collect",
-    example="fab collect train-20260301-090507-0f3a --into results",
-    help={**_HELP, "into": "the folder in which <job>/ is made (default: results)"},
-    positional=["job"],
-)
-def collect(
-    context: Context, job: str, into: str = "results", stack: str | None = None, json: bool = False
-) -> None:
-    """Brings a job's logs and outputs from all its nodes into <into>/<job>/."""
-    from launch.client import collect as fetch
-    from playbooks.connections import Cluster
+def _selection(tail: str | None, since: str | None, rank: str | None, node: str | None) -> Selection:
+    if tail is not None and not tail.isdecimal():
+        raise InputError("--tail", tail, "is no number of lines", "write it like 100")
+    names, ids = parse_nodes(node) if node is not None else (frozenset(), frozenset())
+    return Selection(
+        None if rank is None else frozenset(parse_ranges(rank, "--rank")),
+        names,
+        ids,
+        None if since is None else seconds("--since", since),
+        None if tail is None else int(tail),
+    )
 
-    chosen = open_from(context, stack)
-    inventory = chosen.saved()
-    place = find_job(chosen, inventory, job)
-    with Cluster(inventory, chosen.folder) as cluster:
-        report = fetch(job, cluster.host(place.head), Path(into).expanduser(), remote=place.remote)
-    good = [result for result in report.results.values() if not isinstance(result, Exception)]
-    if json:
-        render.as_json(report)
-    else:
-        written = sum(files.written for files in good)
-        size = render.amount(sum(files.bytes for files in good))
-        kept = sum(files.kept for files in good)
-        were_there = f", {kept} were there already" if kept else ""
-        render.result(f"{report.folder}: {written} files, {size} from {len(good)} nodes{were_there}")
-    if report.errors:
-        raise ManyNodesError("collecting", report.results)
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if text is None else re.compile(text)
+    except re.error as error:
+        raise InputError(
+            "--grep", text, f"is no regular expression: {error}", "write \\. for a dot"
+        ) from None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import os
 import shlex
 import sys
 import time
@@ -12,9 +13,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
+from launch.condensing import without_escapes
 from launch.errors import InputError
 from launch.host import Completed
-from launch.nodeset import fold
+from launch.nodeset import fold, ranges
 
 __all__ = [
     "age",
@@ -82,14 +84,32 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     _write(sys.stdout, "".join(f"{line}\n" for line in lines if line))
 
 
-def log(rank: int | None, node: str, text: str, stream: str = "stdout", *, to_stderr: bool = False) -> None:
-    """One line of a rank; of the launcher when ``rank`` is ``None``."""
+def log(
+    ranks: Sequence[int | None],
+    nodes: Iterable[str],
+    data: bytes,
+    stream: str = "stdout",
+    *,
+    to_stderr: bool = False,
+) -> None:
+    """A line that these ranks on these nodes have said; of the launcher where a rank is ``None``.
+
+    On a terminal with its colours, and with nothing else that a terminal would obey. Elsewhere without
+    colours, and otherwise byte for byte.
+    """
     to = sys.stderr if to_stderr else sys.stdout
     paint = _painter(to)
-    who = "launcher" if rank is None else str(rank)
-    colour = "2" if rank is None else f"3{1 + rank % 6}"
+    numbers = [rank for rank in ranks if rank is not None]
+    who = ["launcher"] * (len(numbers) < len(ranks)) + [ranges(numbers)] * bool(numbers)
+    colour = f"3{1 + numbers[0] % 6}" if numbers else "2"
     mark = paint("!", "31") if stream == "stderr" and to.isatty() else ""
-    _write(to, f"{paint(f'[{who} {node}]', colour)}{mark} {text}\n")
+    start = paint(f"[{','.join(who)} {fold(nodes)}]", colour) + mark + " "
+    if stream == "notice":
+        _write(to, f"{start}{paint(f'({_text(data)})', '2')}\n")
+    elif to.isatty():
+        _write(to, f"{start}{_for_terminal(data, in_colour=not os.environ.get('NO_COLOR'))}\n")
+    else:
+        _write_bytes(to, start.encode() + without_escapes(data) + b"\n")
 
 
 def merged(results: Mapping[str, Completed | Exception]) -> None:
@@ -188,10 +208,33 @@ def _style(text: str) -> str:
 
 
 def _painter(stream: IO[str]) -> Any:
-    import os
-
     colourful = stream.isatty() and not os.environ.get("NO_COLOR")
     return lambda text, code: f"\x1b[{code}m{text}\x1b[0m" if colourful else text
+
+
+def _for_terminal(data: bytes, *, in_colour: bool) -> str:
+    r"""A line as a terminal can show it: bytes that are no text, and orders to the terminal, are spelt out.
+
+    >>> _for_terminal(b"\x1b[31mred\x07\xff\x1b[2J", in_colour=True)
+    '\x1b[31mred^G\\xff\x1b[0m'
+    """
+    kept = without_escapes(data, keep_colours=in_colour)
+    text = kept.decode("utf-8", "backslashreplace").translate(_CONTROL)
+    return text + "\x1b[0m" if "\x1b" in text else text
+
+
+_CONTROL = {code: f"^{chr(code ^ 64)}" for code in (*range(32), 127) if chr(code) not in "\t\x1b"}
+_CONTROL.update((code, f"\\x{code:02x}") for code in range(128, 160))
+
+
+def _write_bytes(stream: IO[str], data: bytes) -> None:
+    binary = getattr(stream, "buffer", None)
+    if binary is None:
+        _write(stream, _text(data))
+        return
+    stream.flush()
+    binary.write(data)
+    binary.flush()
 
 
 def _write(stream: IO[str], text: str) -> None:

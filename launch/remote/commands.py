@@ -47,9 +47,13 @@ def _refuse(text: str) -> int:
 
 
 def _send(kind: bytes, payload: bytes) -> None:
-    data = protocol.frame(kind, payload)
-    while data:
-        data = data[os.write(1, data) :]
+    _write(protocol.frame(kind, payload))
+
+
+def _write(data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(1, rest) :]
 
 
 def _answer(value: Any) -> int:
@@ -96,7 +100,7 @@ def _submit(follow: str = "") -> int:
         return _refuse(f"there is a job {plan['id']} already")
     supervisor.detach(folder, plan)
     _send(protocol.JOB, json.dumps({"job": plan["id"]}).encode())
-    return _watch(folder, tail=None) if follow else 0
+    return _watch(folder, {}) if follow else 0
 
 
 def _read_exactly(count: int) -> bytes:
@@ -109,43 +113,14 @@ def _read_exactly(count: int) -> bytes:
     return data
 
 
-def _follow(job: str, tail: str = "") -> int:
-    return _watch(jobs.Folder(job), int(tail) if tail else None)
+def _follow(job: str, wish: str = "{}") -> int:
+    return _watch(jobs.Folder(job), json.loads(wish))
 
 
-def _watch(folder: jobs.Folder, tail: int | None) -> int:
-    """Sends the output from its beginning (or its last ``tail`` records) and every state until the last."""
-    from collections import deque
+def _watch(folder: jobs.Folder, wish: dict[str, Any]) -> int:
+    from launch.remote import following
 
-    from launch.remote.records import StreamReader
-
-    folder.plan()
-    reader = StreamReader(folder.file("stream.log"))
-    shown: dict[str, Any] = {}
-    if tail is not None:
-        for record, _ in deque(reader.read(), maxlen=tail):
-            _send(protocol.OUT, record)
-    spoken = looked = time.monotonic()
-    stamp: object = None
-    while True:
-        now = time.monotonic()
-        entry = os.stat(folder.file("state.json"))
-        if (entry.st_ino, entry.st_mtime_ns) != stamp or now - looked > 1:
-            stamp, looked = (entry.st_ino, entry.st_mtime_ns), now
-            state = folder.state()
-        if state["state"] not in jobs.TERMINAL and state != shown:
-            _send(protocol.STATE, json.dumps(state).encode())
-            shown, spoken = state, now
-        for record, _ in reader.read():
-            _send(protocol.OUT, record)
-            spoken = now
-        if state["state"] in jobs.TERMINAL:
-            _send(protocol.STATE, json.dumps(state).encode())
-            return 0
-        if now - spoken > _KEEPALIVE:
-            _send(protocol.BEAT, b"")
-            spoken = now
-        time.sleep(_POLL)
+    return following.follow(folder, wish, _write)
 
 
 def _cancel(job: str, grace: str = "") -> int:

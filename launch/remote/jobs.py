@@ -4,7 +4,7 @@
 job.json   the plan, exactly as the operator sent it
 state.json where the job is; replaced by rename, changed by the job's supervisor alone
 events.jsonl what happened to the job, one event a line, see :meth:`Folder.event`
-stream.log the ranks' merged output, :data:`launch.remote.protocol.RECORD` after record
+stream.000001.log ... the ranks' merged output, see :mod:`launch.remote.segments`
 exits.jsonl how each rank ended, in the order in which it was heard
 cancel     exists once somebody asked for the job's end
 ========== =====================================================================================

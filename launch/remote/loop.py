@@ -8,6 +8,7 @@ import select
 import time
 
 from launch.remote import processes, protocol, workplace
+from launch.remote.outlet import Outlet
 from launch.remote.processes import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM
 
 TYPE_CHECKING = False
@@ -18,8 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["NODE", "NO_LOG", "TICK_MS", "Loop", "Process"]
 
 _CHUNK = 65536
-_BACKLOG = 4 * 1024 * 1024
-"""Bytes waiting to be sent from which on the ranks' pipes are left full."""
+_BACKLOG = 8 * 1024 * 1024
+"""Bytes waiting to be sent from which on output is left out, until half of them have gone. The ranks' pipes
+are always emptied: no rank waits for the head."""
+_GATHER = 0.1
+"""Seconds in which output is gathered that follows what was just sent: a frame for many lines."""
+_AT_END = 16
+"""Chunks that are read of a pipe once its rank has ended: no pipe holds more, and who else writes to it may
+never stop."""
 _LAST_WORDS = 0.3
 """Seconds that are waited for output after a rank's last process ended."""
 _LEFTOVER_GRACE = 0.5
@@ -46,6 +53,7 @@ class Process:
         self.stopped = False
         """Whether it still ran when it was told to end."""
         self.said = b""
+        self.outlet: Outlet | None = None
 
 
 class Loop:
@@ -62,6 +70,9 @@ class Loop:
         self._grace = 0.0
         self._tethered = True
         self._exits = -1
+        self._rate = self._burst = 0
+        self._sent = 0.0
+        self._has_room = True
         self._wake, wake = os.pipe()
         for end in (self._wake, wake, channel_in, channel_out):
             os.set_blocking(end, False)
@@ -90,9 +101,10 @@ class Loop:
             poll.register(self.channel_in, select.POLLIN)
             if self._outgoing:
                 poll.register(self.channel_out, select.POLLOUT)
-        if len(self._outgoing) < _BACKLOG:
-            for fd in self._pipes():
-                poll.register(fd, select.POLLIN)
+        for fd in self._pipes():
+            poll.register(fd, select.POLLIN)
+        if any(outlet.size for outlet in self._outlets()):
+            wait_ms = max(0, min(wait_ms, int(1000 * (self._sent + _GATHER - time.monotonic())) + 1))
         ready = {fd for fd, _ in poll.poll(wait_ms)}
         if self._wake in ready:
             os.read(self._wake, _CHUNK)
@@ -102,14 +114,18 @@ class Loop:
         others = self._receive() if self.channel_in in ready else []
         self._reap()
         self._keep_time()
+        self._hand_over()
         self._flush()
         return others
 
     def _pipes(self) -> Iterable[int]:
         return (fd for rank in self.ranks for fd in rank.pipes)
 
+    def _outlets(self) -> Iterable[Outlet]:
+        return (rank.outlet for rank in self.ranks if rank.outlet is not None)
+
     def _pass_on(self, rank: Process, fd: int) -> bool:
-        """Moves what a pipe holds into the log and the channel; False when it holds nothing more."""
+        """Moves what a pipe holds into the log and the outlet; False when it holds nothing more."""
         try:
             data = os.read(fd, _CHUNK)
         except BlockingIOError:
@@ -122,9 +138,25 @@ class Loop:
             rank.said = (rank.said + data)[-_CHUNK:]
         if rank.log == NO_LOG:
             return True
-        workplace.write_log(rank.log, data)
-        self._send_raw(protocol.frame(protocol.OUT, protocol.OUTPUT.pack(rank.rank, rank.pipes[fd]) + data))
+        now = time.monotonic()
+        if rank.outlet is None:
+            log = f"setup-{os.uname().nodename}" if rank.rank == NODE else f"rank-{rank.rank}"
+            rank.outlet = Outlet(rank.rank, log, self._rate, self._burst, now)
+        rank.outlet.logged(*workplace.write_log(rank.log, rank.outlet.gap + data))
+        rank.outlet.take(rank.pipes[fd], data, now, self._has_room)
+        if rank.outlet.size >= _CHUNK:
+            self._hand_over(at_once=True)
         return True
+
+    def _hand_over(self, at_once: bool = False) -> None:
+        """Moves what the outlets hold to what is to be sent, if the time for that has come."""
+        now = time.monotonic()
+        waiting = [outlet for outlet in self._outlets() if outlet.size]
+        if waiting and (at_once or now - self._sent >= _GATHER):
+            self._sent = now
+            for outlet in waiting:
+                self._outgoing += outlet.frames()
+        self._has_room = len(self._outgoing) < (_BACKLOG if self._has_room else _BACKLOG // 2)
 
     def _reap(self) -> None:
         by_pid = {rank.pid: rank for rank in self.ranks}
@@ -140,8 +172,11 @@ class Loop:
                 continue
             rank.status = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
             for fd in list(rank.pipes):
-                while self._pass_on(rank, fd):
-                    pass
+                for _ in range(_AT_END):
+                    if not self._pass_on(rank, fd):
+                        break
+            if rank.outlet is not None:
+                rank.outlet.end()
             if rank.rank == NODE:
                 continue
             workplace.write_exit(self._exits, rank.rank, rank.status, rank.stopped)
@@ -170,6 +205,8 @@ class Loop:
 
     def _keep_time(self) -> None:
         now = time.monotonic()
+        for outlet in self._outlets():
+            outlet.tick(now, self._has_room)
         if now - self._beaten >= protocol.BEAT_PERIOD:
             self._beaten = now
             self._send_raw(protocol.frame(protocol.BEAT))
@@ -207,6 +244,8 @@ class Loop:
         until = time.monotonic() + _LAST_WORDS
         while any(rank.pipes for rank in self.ranks) and time.monotonic() < until:
             self._turn(20)
+        for outlet in self._outlets():
+            outlet.end()
         return left
 
     def _leave(self) -> int:
@@ -216,6 +255,7 @@ class Loop:
         return 0
 
     def _send(self, kind: bytes, fields: dict[str, Any]) -> None:
+        self._hand_over(at_once=True)  # a rank's end comes after its words
         self._send_raw(protocol.frame(kind, protocol.pack(fields)))
 
     def _send_raw(self, data: bytes) -> None:

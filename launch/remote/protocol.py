@@ -25,6 +25,8 @@ __all__ = [
     "HELLO",
     "JOB",
     "NODE_SILENT",
+    "NOTE",
+    "NOTICE",
     "OUT",
     "PART",
     "READY",
@@ -33,6 +35,7 @@ __all__ = [
     "STARTED",
     "STATE",
     "STOP",
+    "TAIL",
     "TETHER",
     "Decoder",
     "ProtocolError",
@@ -54,6 +57,13 @@ STARTED = b"R"
 OUT = b"O"
 """Runner: output of a rank, or of the setup line as rank -1 (:data:`OUTPUT` header, bytes).
 On the operator's channel: one :data:`RECORD`."""
+NOTE = b"N"
+"""Runner: what of a rank's output is missing elsewhere. ``{rank, log, bytes, lines, lost, why}``: bytes and
+lines were left out of OUT; ``lost`` bytes are not in the log, as it could not be written because of ``why``.
+None of the three: it cannot be written from now on."""
+TAIL = b"W"
+"""Runner, before EXIT: the last bytes of a rank of which something was left out (:data:`OUTPUT` header,
+bytes)."""
 EXIT = b"E"
 """Runner: one rank ended. ``{rank, status, stopped, time_us}``: signal n is 128+n; stopped: I had
 signalled it; the time is by this node's clock."""
@@ -70,7 +80,8 @@ STOP = b"T"
 BEAT = b"B"
 """Either way: still alive."""
 JOB = b"J"
-"""Operator's channel: the job is in the supervisor's hands (JSON)."""
+"""Operator's channel: the job is in the supervisor's hands; where it is followed, also its nodes' names and
+how many ranks it has (JSON)."""
 STATE = b"C"
 """Operator's channel: the job's state.json (JSON)."""
 PART = b"P"
@@ -79,7 +90,10 @@ PART = b"P"
 OUTPUT = struct.Struct("!iB")
 """Rank, stream (1 stdout, 2 stderr)."""
 RECORD = struct.Struct("!diiBI")
-"""One record of stream.log: time, rank (-1: the launcher), node index, stream, length of what follows."""
+"""One record of the stream: time, rank (-1: the launcher), node index, stream (1 stdout, 2 stderr,
+:data:`NOTICE`), length of what follows."""
+NOTICE = 3
+"""In the place of stdout or stderr: not the rank's words, but what is to be said of them."""
 
 BEAT_PERIOD = 4.0
 """Seconds between signs of life, either way."""

@@ -1,4 +1,4 @@
-"""stream.log: the ranks' merged output on the head, written by the supervisor and read by followers."""
+"""The stream: the ranks' merged output on the head, as the supervisor writes it."""
 
 from __future__ import annotations
 
@@ -6,18 +6,21 @@ import os
 import time
 from typing import TYPE_CHECKING
 
-from launch.remote.protocol import RECORD
+from launch.remote import protocol, segments
+from launch.remote.notices import not_kept, of_a_rank
+from launch.remote.outlet import LAST_BYTES
+from launch.remote.protocol import NOTICE, RECORD
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from typing import Any
 
-__all__ = ["LAUNCHER", "StreamReader", "StreamWriter", "last_lines"]
+__all__ = ["LAUNCHER", "StreamWriter", "last_lines"]
 
 LAUNCHER = -1
 """The rank of what mpirun, ssh or a runner itself says."""
 
-_TAIL = 4096
-"""Bytes of each rank's output that are kept at hand for its last lines."""
+_SEGMENT = 64 * 1024 * 1024
+_KEPT = 8
 
 
 def last_lines(data: bytes, count: int = 10) -> list[str]:
@@ -31,44 +34,97 @@ def last_lines(data: bytes, count: int = 10) -> list[str]:
 
 
 class StreamWriter:
-    """Appends records, and remembers each rank's last bytes."""
+    """Appends records to the stream in a job's folder, and remembers each rank's last bytes.
 
-    def __init__(self, path: str) -> None:
-        self._file = open(path, "ab", buffering=0)  # noqa: SIM115  open as long as the job runs
+    What cannot be written, for the disk is full, is counted, and told in the stream once there is room.
+    """
+
+    def __init__(self, folder: str, segment: int = _SEGMENT, kept: int = _KEPT) -> None:
+        self._folder, self._limit, self._kept = folder, segment, kept
+        self._fd = -1
+        self._number = self._size = 0
+        self._bytes = self._lines = 0
+        self._unwritten = b""
+        """The rest of a record of which the beginning is in the file."""
+        self._lost_bytes = self._lost_lines = 0
+        self._why = ""
         self.tails: dict[tuple[int, int], bytes] = {}
 
     def write(self, rank: int, node: int, stream: int, data: bytes) -> None:
         """One record, stamped with the head's clock: nodes' clocks differ."""
-        self._file.write(RECORD.pack(time.time(), rank, node, stream, len(data)) + data)
-        key = (rank, node)
-        self.tails[key] = (self.tails.get(key, b"") + data)[-_TAIL:]
+        if stream != NOTICE:
+            key = (rank, node)
+            self.tails[key] = (self.tails.get(key, b"") + data)[-LAST_BYTES:]
+        if self._lost_bytes:
+            self._tell_lost()
+        if not self._append(rank, node, stream, data):
+            self._lost_bytes += len(data)
+            self._lost_lines += data.count(b"\n")
 
+    def hear(self, kind: bytes, payload: bytes, node: int, name: str) -> bool:
+        """Takes a runner's frame if it is about output; ``name`` is what the node is called."""
+        if kind == protocol.NOTE:
+            fields: dict[str, Any] = protocol.unpack(payload)
+            self.write(fields["rank"], node, NOTICE, of_a_rank(fields, name).encode())
+        elif kind == protocol.TAIL:
+            self.tails[protocol.OUTPUT.unpack_from(payload)[0], node] = payload[protocol.OUTPUT.size :]
+        elif kind == protocol.OUT:
+            rank, stream = protocol.OUTPUT.unpack_from(payload)
+            self.write(rank, node, stream, payload[protocol.OUTPUT.size :])
+        else:
+            return False
+        return True
 
-class StreamReader:
-    """Reads records as they come; a half-written last one is left for the next time."""
+    def close(self) -> None:
+        """Tells what is still to be told, and lets go of the file."""
+        if self._lost_bytes:
+            self._tell_lost()
+        if self._fd >= 0:
+            self._put(self._unwritten)
+            os.close(self._fd)
+            self._fd = -1
 
-    def __init__(self, path: str) -> None:
-        self._path = path
-        self._fd: int | None = None
-        self._buffer = bytearray()
+    def _tell_lost(self) -> None:
+        words = not_kept(self._lost_bytes, self._lost_lines, self._why)
+        if self._append(LAUNCHER, 0, NOTICE, words.encode()):
+            self._lost_bytes = self._lost_lines = 0
 
-    def read(self) -> Iterator[tuple[bytes, int]]:
-        """Every new whole record, header included, with its header's length."""
-        while True:
-            if self._fd is None:
-                try:
-                    self._fd = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-                except FileNotFoundError:
-                    return
-            data = os.read(self._fd, 1 << 20)
-            if not data:
-                return
-            self._buffer += data
-            start = 0
-            while len(self._buffer) - start >= RECORD.size:
-                end = start + RECORD.size + RECORD.unpack_from(self._buffer, start)[4]
-                if len(self._buffer) < end:
-                    break
-                yield bytes(self._buffer[start:end]), RECORD.size
-                start = end
-            del self._buffer[:start]
+    def _append(self, rank: int, node: int, stream: int, data: bytes) -> bool:
+        """Whether the record's beginning is in the file; its rest will be, before any other's."""
+        self._unwritten = self._put(self._unwritten)
+        if self._unwritten:
+            return False
+        if self._fd < 0 or self._size >= self._limit:
+            self._go_on_in_the_next()
+        record = RECORD.pack(time.time(), rank, node, stream, len(data)) + data
+        rest = self._put(record)
+        if len(rest) == len(record):
+            return False
+        self._unwritten = rest
+        self._size += len(record)
+        self._bytes += len(data)
+        self._lines += data.count(b"\n")
+        return True
+
+    def _put(self, data: bytes) -> bytes:
+        """Writes to the segment, if there is one; gives what could not be."""
+        try:
+            while data and self._fd >= 0:
+                data = data[os.write(self._fd, data) :]
+        except OSError as error:
+            self._why = error.strerror or self._why
+        return data
+
+    def _go_on_in_the_next(self) -> None:
+        """Begins the next segment; when that is impossible, the one there is goes on."""
+        try:
+            fd, size = segments.begin(self._folder, self._number + 1, self._bytes, self._lines)
+        except OSError as error:
+            self._why = error.strerror or self._why
+            return
+        if self._fd >= 0:
+            os.close(self._fd)
+        self._fd, self._size = fd, size
+        self._number += 1
+        for number in segments.numbers(self._folder)[: -self._kept]:
+            os.unlink(segments.path(self._folder, number))

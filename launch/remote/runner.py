@@ -42,6 +42,7 @@ class Runner(Loop):
         spec = self._wait_for(protocol.SPEC)
         if spec is not None:
             self._grace = spec["grace_ms"] / 1000
+            self._rate, self._burst = spec["rate"], spec["burst"]
             try:
                 held += workplace.take_slots(spec)
                 if spec["checks"]:

@@ -312,13 +312,14 @@ def open_log(folder: str, name: str) -> int:
     return os.open(f"{folder}/logs/{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
 
 
-def write_log(fd: int, data: bytes) -> None:
-    """Appends to a log; a full disk loses the log, not the job."""
+def write_log(fd: int, data: bytes) -> tuple[int, str]:
+    """Appends to a log; gives how many bytes could not be written, and why: a full disk loses them alone."""
     try:
         while data:
             data = data[os.write(fd, data) :]
-    except OSError:
-        return
+    except OSError as error:
+        return len(data), error.strerror or str(error)
+    return 0, ""
 
 
 def write_exit(fd: int, rank: int, status: int, stopped: bool) -> None:

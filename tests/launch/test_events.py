@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from launch.errors import JobFailed
-from launch.events import Event, JobState, LogLine, Reader, StateChange
+from launch.events import Event, JobState, LogLine, Quiet, Reader, StateChange
 from launch.remote import protocol
 
 STATE: dict[str, Any] = {
@@ -16,6 +16,11 @@ STATE: dict[str, Any] = {
     "nodes": ["node000000", "node000001"], "ranks": 2, "port": 6105,
     "created": 1.0, "started": 2.0, "ended": None, "failure": None,
 }  # fmt: skip
+
+
+JOB = protocol.frame(
+    protocol.JOB, json.dumps({"job": "t-1", "nodes": STATE["nodes"], "ranks": STATE["ranks"]}).encode()
+)
 
 
 def state(**changes: object) -> bytes:
@@ -33,7 +38,7 @@ def told(*frames: bytes) -> list[Event]:
 
 
 def lines(*frames: bytes) -> list[tuple[int | None, str, str, bytes]]:
-    return [(e.rank, e.node, e.stream, e.data) for e in told(state(), *frames) if isinstance(e, LogLine)]
+    return [(e.rank, e.node, e.stream, e.data) for e in told(JOB, *frames) if isinstance(e, LogLine)]
 
 
 def test_lines_are_put_together_from_pieces_by_rank_and_stream() -> None:
@@ -48,8 +53,26 @@ def test_lines_are_put_together_from_pieces_by_rank_and_stream() -> None:
 
 
 def test_carriage_returns_end_lines_too_even_at_a_cut() -> None:
-    told = [line[-1] for line in lines(output(b"10%\r20%\r"), output(b"\n30%\r"), output(b"done\r\n"))]
-    assert told == [b"10%", b"20%", b"30%", b"done"]
+    events = told(JOB, output(b"10%\r20%\r"), output(b"\n30%\r"), output(b"done\r\n"))
+    assert [(e.data, e.overwritten) for e in events if isinstance(e, LogLine)] == [
+        (b"10%", True),
+        (b"20%", False),
+        (b"30%", True),
+        (b"done", False),
+    ]
+
+
+def test_a_notice_stands_after_the_line_that_had_begun_not_in_it() -> None:
+    assert [line[2:] for line in lines(output(b"half"), output(b"left out", stream=3), output(b" a line\n"))] == [
+        ("stdout", b"half"),
+        ("notice", b"left out"),
+        ("stdout", b" a line"),
+    ]
+
+
+def test_a_line_that_never_ends_is_told_in_pieces_that_fit_into_memory() -> None:
+    piece = b"x" * 700_000
+    assert [len(line[-1]) for line in lines(output(piece), output(piece), output(piece))] == [1_400_000]
 
 
 def test_an_unfinished_line_comes_out_before_the_end() -> None:
@@ -60,7 +83,7 @@ def test_an_unfinished_line_comes_out_before_the_end() -> None:
 
 
 def test_lines_of_a_job_that_has_ended_have_their_nodes_names_too() -> None:
-    events = told(output(b"one\ntwo\n", 1, 1), state(state="SUCCEEDED", exit_status=0))
+    events = told(JOB, output(b"one\ntwo\n", 1, 1), state(state="SUCCEEDED", exit_status=0))
     assert [(e.rank, e.node, e.data) for e in events if isinstance(e, LogLine)] == [
         (1, "node000001", b"one"),
         (1, "node000001", b"two"),
@@ -73,7 +96,17 @@ def test_the_launchers_words_have_no_rank() -> None:
 
 
 def test_the_same_state_is_told_once() -> None:
-    assert len(told(state(), state(), protocol.frame(protocol.BEAT))) == 1
+    assert len(told(state(), state())) == 1
+
+
+def test_a_sign_of_life_says_that_nothing_is_on_its_way() -> None:
+    assert told(protocol.frame(protocol.BEAT)) == [Quiet()]
+
+
+def test_the_job_is_told_before_anything_of_it() -> None:
+    jobs: list[tuple[tuple[str, ...], int]] = []
+    Reader(lambda _: None, lambda nodes, ranks: jobs.append((nodes, ranks))).feed(JOB)
+    assert jobs == [(("node000000", "node000001"), 2)]
 
 
 @pytest.mark.parametrize(("name", "status"), [("FAILED", 3), ("CANCELLED", 130), ("LOST", 255)])

@@ -16,6 +16,7 @@ import pytest
 from launch import client
 from launch.errors import GiveUpError, InputError
 from launch.events import Event, StateChange
+from launch.selection import Selection
 from launch.spec import JobSpec, Kind
 from tests.launch.standin import Nodes, end_everything, left_of, lines, shell, start, states, until
 
@@ -72,7 +73,7 @@ class TestBeingWatched:
         assert state.state == "SUCCEEDED"
         assert sorted(lines(events)) == [(i, text) for i in range(3) for text in ("one", "two")]
         last: list[Event] = []
-        client.follow(made.id, nodes.head, last.append, remote="hash", tail=2)
+        client.follow(made.id, nodes.head, last.append, remote="hash", selection=Selection(tail=2))
         assert [text for _, text in lines(last)] == [text for _, text in lines(events)[-2:]]
 
     def test_states_come_in_order_and_the_last_after_all_output(self, nodes: Nodes) -> None:

@@ -50,9 +50,9 @@ def test_output_that_is_no_text_does_not_end_the_command() -> None:
 
 
 def test_lines_name_rank_and_node(capsys: pytest.CaptureFixture[str]) -> None:
-    render.log(3, "node000001", "loss 0.25")
-    render.log(None, "node000000", "mpirun noticed")
-    render.log(0, "node000000", "aside", to_stderr=True)
+    render.log([3], ["node000001"], b"loss 0.25")
+    render.log([None], ["node000000"], b"mpirun noticed")
+    render.log([0], ["node000000"], b"aside", to_stderr=True)
     told = capsys.readouterr()
     assert told.out == "[3 node000001] loss 0.25\n[launcher node000000] mpirun noticed\n"
     assert told.err == "[0 node000000] aside\n"
@@ -61,7 +61,7 @@ def test_lines_name_rank_and_node(capsys: pytest.CaptureFixture[str]) -> None:
 def test_no_colours_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
     render.error(InputError("--nodes", "x", "is no range", "write it like 0-3,7"))
     render.command(["pulumi", "up", "--stack", "a b"])
-    render.log(1, "node000000", "text", "stderr")
+    render.log([1], ["node000000"], b"\x1b[31mtext\x1b[0m", "stderr")
     told = capsys.readouterr()
     assert told.err == "error: --nodes = 'x': is no range; write it like 0-3,7\n$ pulumi up --stack 'a b'\n"
     assert "\x1b" not in told.out

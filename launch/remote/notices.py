@@ -1,0 +1,73 @@
+"""What is said in the stream of output that is not in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+__all__ = ["amount", "not_kept", "of_a_rank", "passed_by", "size"]
+
+_THOUSAND = 1000
+
+
+def size(count: float) -> str:
+    """Bytes in decimal units.
+
+    >>> size(12), size(12_345_678)
+    ('12 B', '12.3 MB')
+    """
+    unit = "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if count < _THOUSAND:
+            break
+        count, unit = count / _THOUSAND, larger
+    return f"{count:.0f} B" if unit == "B" else f"{count:.1f} {unit}"
+
+
+def amount(count: int, lines: int) -> str:
+    """Bytes and lines.
+
+    >>> amount(12_345_678, 240_112), amount(5, 1)
+    ('12.3 MB, 240,112 lines', '5 B, 1 line')
+    """
+    return f"{size(count)}, {lines:,} line{'' if lines == 1 else 's'}"
+
+
+def of_a_rank(fields: Mapping[str, Any], node: str) -> str:
+    """What a runner's NOTE says.
+
+    >>> note = {"rank": 3, "log": "rank-3", "bytes": 12_345_678, "lines": 240_112, "lost": 0, "why": ""}
+    >>> of_a_rank(note, "node000001")
+    'left out 12.3 MB, 240,112 lines; all of it is in logs/rank-3.log on node000001'
+    """
+    log = f"logs/{fields['log']}.log on {node}"
+    if fields["bytes"]:
+        left = f"left out {amount(fields['bytes'], fields['lines'])}"
+        if fields["why"]:
+            return f"{left}; {log} has it in part: {fields['why']}"
+        return f"{left}; all of it is in {log}"
+    if fields["lost"]:
+        return f"{log} lacks {size(fields['lost'])}: {fields['why']}"
+    return f"{log} cannot be written: {fields['why']}; the job goes on"
+
+
+def not_kept(count: int, lines: int, why: str) -> str:
+    """Of output that did not get into the stream on the head.
+
+    >>> not_kept(2_000_000, 9_000, "No space left on device")
+    'left out 2.0 MB, 9,000 lines of all ranks: No space left on device; the logs on the nodes have them'
+    """
+    return f"left out {amount(count, lines)} of all ranks: {why}; the logs on the nodes have them"
+
+
+def passed_by(count: int, lines: int) -> str:
+    """Of output that left the stream before a follower read it.
+
+    >>> passed_by(2_000_000, 9_000)
+    'missed 2.0 MB, 9,000 lines of all ranks: only the newest are kept here; the logs on the nodes have them'
+    """
+    what = f"missed {amount(count, lines)} of all ranks"
+    return f"{what}: only the newest are kept here; the logs on the nodes have them"
