@@ -65,6 +65,8 @@ class Results:
     def __init__(self, into: Path, job: str) -> None:
         """Raises :class:`~launch.errors.InputError` when there can be no such folder, and
         :class:`~launch.errors.RetryError` when another collect is at work in it."""
+        if job != Path(job).name:
+            raise InputError("job", job, "is no job's id", "see `fab jobs`")
         self.folder = into / job
         self._parts = self.folder / PARTS
         self._sums: dict[str, str] = {}
@@ -291,13 +293,15 @@ class Results:
         try:
             with self._guard:
                 self._sums = {n: d for n, d in self._sums.items() if self._look(self.folder / n) is not None}
-                if self.broken is None:
+                if self.broken is None and (self._sums or (self.folder / SUMS).exists()):
                     self._write_sums()
             for folder, _, _ in os.walk(self._parts, topdown=False):
                 with contextlib.suppress(OSError):
                     Path(folder).rmdir()
             if complete or [path.name for path in self._parts.iterdir()] == [_LOCK]:
                 shutil.rmtree(self._parts)
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()  # of a job that nobody has
         finally:
             self._lock.close()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from invoke.collection import Collection
 
-from playbooks import cluster, ending, jobfiles, jobs, launching, nodes, overview, rehearsal
+from playbooks import cluster, collecting, ending, jobfiles, jobs, launching, nodes, overview, rehearsal
 from playbooks.parsing import improve_command_line
 
 __all__ = ["make_collection"]
@@ -17,7 +17,7 @@ def make_collection() -> Collection:
         ns.add_task(task)
     for task in (nodes.execute, nodes.ssh, nodes.push):
         ns.add_task(task)
-    for task in (overview.jobs, overview.job, jobs.logs, ending.cancel, jobs.collect):
+    for task in (overview.jobs, overview.job, jobs.logs, ending.cancel, collecting.collect):
         ns.add_task(task)
     launch = Collection("launch", launching.mpi, launching.torch, launching.tensorflow)
     launch.add_task(jobfiles.launch_file, default=True)
