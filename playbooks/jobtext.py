@@ -127,7 +127,7 @@ def _with_reason(state: str, reason: str) -> str:
 
 
 def _history(events: Iterable[Happening]) -> str:
-    """States with how long after the first each came, and what else happened in between."""
+    """States and what else happened, in order."""
     lines = []
     for event in events:
         fields = event.fields
@@ -141,7 +141,7 @@ def _history(events: Iterable[Happening]) -> str:
             words = f"rank {fields['rank']} on {fields['node']} failed with {fields['status']}"
         else:
             continue
-        lines.append(f"  {event.time.astimezone():%H:%M:%S}  {words}\n")
+        lines.append(f"  {moment(event.time)}  {words}\n")
     return "".join(["history\n", *lines]) if lines else ""
 
 

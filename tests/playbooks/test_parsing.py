@@ -6,7 +6,9 @@ from types import SimpleNamespace
 
 import pytest
 from invoke.exceptions import ParseError
-from invoke.parser import Argument, Parser, ParserContext
+from invoke.parser import Parser
+from invoke.parser.argument import Argument
+from invoke.parser.context import ParserContext
 
 from playbooks.parsing import parse_repeated
 
@@ -38,7 +40,7 @@ def parsed(*words: str) -> dict[str, object]:
     return found
 
 
-NOTHING = {"job": [], "timeout": None, "json": False}
+NOTHING: dict[str, object] = {"job": [], "timeout": None, "json": False}
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,96 @@
+"""The wish that a job end, and the end of its processes on one node without any supervisor."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launch.remote import ending, jobs
+
+JOB = "sweep-me-20260301-090507-0f3a"
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
+    made: list[subprocess.Popen[bytes]] = []
+    yield made
+    for process in made:
+        process.kill()
+        process.communicate()
+
+
+def begun(made: list[subprocess.Popen[bytes]], script: str, job: str = JOB) -> subprocess.Popen[bytes]:
+    """A process of a job that says when it is ready."""
+    environment = dict(os.environ, RANKLIFT_JOB_ID=job)
+    process = subprocess.Popen(
+        [sys.executable, "-S", "-c", f"import os, signal, time\n{script}\nprint(flush=True)\ntime.sleep(60)"],
+        env=environment,
+        stdout=subprocess.PIPE,
+    )
+    made.append(process)
+    assert process.stdout is not None
+    process.stdout.readline()
+    return process
+
+
+class TestGrace:
+    def test_nobody_has_asked(self) -> None:
+        folder = jobs.Folder(JOB)
+        folder.create({})
+        assert ending.grace_asked(folder, 3.0) is None
+
+    def test_the_jobs_own_the_one_asked_for_and_the_last_one_counts(self) -> None:
+        folder = jobs.Folder(JOB)
+        folder.create({"grace_s": 3.0})
+        folder.write_state({"state": "RUNNING", "supervisor": jobs.identity(os.getpid()), "reason": ""})
+        for grace, expected in ((None, 3.0), (60.0, 60.0), (None, 60.0), (0.0, 0.0)):
+            ending._ask(folder, grace)
+            assert ending.grace_asked(folder, 3.0) == expected
+
+    def test_a_job_that_has_ended_is_not_asked(self) -> None:
+        folder = jobs.Folder(JOB)
+        folder.create({"grace_s": 3.0})
+        folder.write_state({"state": "FAILED", "reason": ""})
+        told = ending.cancel(JOB, None)
+        assert (told["before"], told["state"]["state"], told["lost"]) == ("FAILED", "FAILED", [])
+        assert ending.grace_asked(folder, 3.0) is None
+
+
+class TestSweeping:
+    def test_sigterm_first_and_only_those_of_the_job(self, processes: list[subprocess.Popen[bytes]]) -> None:
+        polite = begun(processes, "")
+        other = begun(processes, "", job=JOB + "0")
+        assert ending.sweep(JOB, 20.0) == {"ended": 1, "left": []}
+        assert polite.wait(5) == -signal.SIGTERM
+        assert other.poll() is None
+
+    def test_sigkill_for_those_that_ignore_it_or_are_stopped_once_the_grace_is_over(
+        self, processes: list[subprocess.Popen[bytes]]
+    ) -> None:
+        deaf = begun(processes, "signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+        stopped = begun(processes, "")
+        stopped.send_signal(signal.SIGSTOP)
+        begin = time.monotonic()
+        assert ending.sweep(JOB, 0.5) == {"ended": 2, "left": []}
+        assert time.monotonic() - begin >= 0.5
+        assert {deaf.wait(5), stopped.wait(5)} == {-signal.SIGKILL}
+
+    def test_no_grace_is_sigkill_at_once(self, processes: list[subprocess.Popen[bytes]]) -> None:
+        polite = begun(processes, "")
+        assert ending.sweep(JOB, 0.0) == {"ended": 1, "left": []}
+        assert polite.wait(5) == -signal.SIGKILL
+
+    def test_nothing_of_it_was_there(self) -> None:
+        assert ending.sweep(JOB, 5.0) == {"ended": 0, "left": []}

@@ -1,0 +1,100 @@
+"""What the head tells of its jobs, from their folders alone."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.remote import jobs, overview
+
+NOBODY = {"pid": 1 << 22, "started": 1, "boot": "none"}
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def made(job: str, state: str, created: float, **fields: Any) -> jobs.Folder:
+    folder = jobs.Folder(job)
+    nodes = [{"name": "node000000", "ranks": [{"rank": 0}, {"rank": 1}]}]
+    folder.create({"id": job, "nodes": nodes, "grace_s": 3, "user_env": {"KEY": "secret"}, "argv": ["x"]})
+    told = {"job": job, "state": state, "created": created, "reason": "", "supervisor": NOBODY}
+    folder.write_state({**told, **fields})
+    return folder
+
+
+class TestListing:
+    def test_what_has_not_ended_is_always_there_and_of_the_rest_the_newest(self) -> None:
+        alive = jobs.identity(os.getpid())
+        made("b", "RUNNING", 1.0, supervisor=alive)
+        for number in range(5):
+            made(f"a{4 - number}", "SUCCEEDED", 10.0 + number)
+        made("c", "QUEUED", 2.0, supervisor=alive)
+        found = overview.listing(2)
+        assert [state["job"] for state in found["jobs"]] == ["b", "c", "a1", "a0"]
+        assert found["left_out"] == 3
+        assert len(overview.listing(None)["jobs"]) == 7
+        assert [state["job"] for state in overview.listing(0)["jobs"]] == ["b", "c"]
+
+    def test_one_whose_supervisor_is_gone_counts_as_ended(self) -> None:
+        made("a", "RUNNING", 1.0)
+        found = overview.listing(1)
+        assert [state["state"] for state in found["jobs"]] == ["LOST"]
+
+    def test_half_made_jobs_are_passed_over(self) -> None:
+        jobs.Folder("half").create({"id": "half"})
+        assert overview.listing(None) == {"jobs": [], "left_out": 0}
+
+    def test_no_job_at_all(self) -> None:
+        assert overview.listing(5) == {"jobs": [], "left_out": 0}
+
+
+class TestReport:
+    def test_each_ranks_newest_end_and_what_else_happened_and_no_variable(self) -> None:
+        folder = made("a", "SUCCEEDED", 1.0)
+        for attempt, status in ((0, 3), (1, 0)):
+            folder.event("exit", rank=1, node="node000000", status=status, attempt=attempt)
+        folder.event("restart", count=1, reason="rank 1")
+        with Path(folder.file("events.jsonl")).open("a", encoding="utf-8") as file:
+            file.write('{"event": "exit", "ra')
+        told = overview.report("a")
+        assert [(end["rank"], end["status"]) for end in told["ends"]] == [(1, 0)]
+        assert [event["event"] for event in told["events"]] == ["state", "restart"]
+        assert told["ranks"] == {"node000000": [0, 1]}
+        assert "secret" not in json.dumps(told)
+
+    def test_there_is_none_of_a_job_that_is_not_there(self) -> None:
+        with pytest.raises(FileNotFoundError):
+            overview.report("nope")
+
+
+class TestWaiting:
+    def test_every_state_comes_once_and_the_last_ends_it(self) -> None:
+        alive = jobs.identity(os.getpid())
+        folder = made("a", "QUEUED", 1.0, supervisor=alive)
+        seen: list[str] = []
+
+        def wait() -> None:
+            seen.extend(state["state"] for state in overview.states_to_the_end("a") if state)
+
+        thread = threading.Thread(target=wait, daemon=True)
+        thread.start()
+        for state in ("RUNNING", "SUCCEEDED"):
+            until = time.monotonic() + 10
+            while len(seen) < len(("QUEUED", "RUNNING")[: 1 + (state != "RUNNING")]):
+                assert time.monotonic() < until
+                time.sleep(0.01)
+            folder.write_state(dict(folder.state(), state=state))
+        thread.join(10)
+        assert seen == ["QUEUED", "RUNNING", "SUCCEEDED"]
+
+    def test_a_supervisor_that_dies_is_noticed_although_nothing_is_written(self) -> None:
+        made("a", "RUNNING", 1.0)
+        assert [state["state"] for state in overview.states_to_the_end("a") if state] == ["LOST"]
