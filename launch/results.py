@@ -65,7 +65,7 @@ class Results:
     def __init__(self, into: Path, job: str) -> None:
         """Raises :class:`~launch.errors.InputError` when there can be no such folder, and
         :class:`~launch.errors.RetryError` when another collect is at work in it."""
-        if job != Path(job).name:
+        if "/" in job or job in ("", ".", ".."):
             raise InputError("job", job, "is no job's id", "see `fab jobs`")
         self.folder = into / job
         self._parts = self.folder / PARTS
@@ -290,6 +290,8 @@ class Results:
 
     def close(self, *, complete: bool) -> None:
         """Leaves the folder to others; when everything has come, nothing stays in ``.part``."""
+        if self._lock.closed:
+            return
         try:
             with self._guard:
                 self._sums = {n: d for n, d in self._sums.items() if self._look(self.folder / n) is not None}
