@@ -21,11 +21,11 @@ class _Interrupted(BaseException):
 
 
 @contextmanager
-def attached(parting: Callable[[], str]) -> Iterator[None]:
-    """Inside, Ctrl-C, SIGTERM and SIGHUP end the command with 128+n, after ``parting()`` is said.
+def attached(parting: Callable[[int], str]) -> Iterator[None]:
+    """Inside, Ctrl-C, SIGTERM and SIGHUP end the command with 128+n, after ``parting(n)`` is said.
 
-    It is asked for when the signal comes. A second signal ends the command at once, whatever it is doing.
-    Signals that were being ignored (nohup, a shell's background) still are.
+    It is called when the signal comes and may take its time. A second signal ends the command at once,
+    whatever it is doing. Signals that were being ignored (nohup, a shell's background) still are.
     """
     handled = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.getsignal(number) for number in handled}
@@ -41,7 +41,9 @@ def attached(parting: Callable[[], str]) -> Iterator[None]:
         yield
     except _Interrupted as caught:
         with suppress(OSError):  # a terminal that was closed takes no words
-            render.progress(("\n" if caught.number == signal.SIGINT else "") + parting())
+            if caught.number == signal.SIGINT:
+                render.progress("")  # the terminal shows ^C there
+            render.progress(parting(caught.number))
         raise Exit(code=128 + caught.number) from None
     finally:
         for number, handler in before.items():

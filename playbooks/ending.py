@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from launch.events import JobState
     from playbooks.connections import Cluster
 
-__all__ = ["Cancelled", "cancel", "told"]
+__all__ = ["Cancelled", "cancel", "ended", "told"]
 
 _GRACE_S = 10.0
 """Seconds between SIGTERM and SIGKILL where neither the user nor the job's head says how many."""
@@ -69,7 +69,7 @@ def cancel(
     grace_s = None if grace is None else 0.0 if grace in ("0", "0s") else seconds("--grace", grace)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    done = _end(chosen, inventory, job, grace_s)
+    done = ended(chosen, inventory, job, grace_s)
     if json:
         render.as_json(done)
     else:
@@ -120,8 +120,11 @@ def _nodes(names: Iterable[str]) -> str:
     return f"{len(names)} nodes" if len(names) > 1 else fold(names)
 
 
-def _end(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -> Cancelled:
-    """By the job's head; where that cannot be, by every node that the job may be on."""
+def ended(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -> Cancelled:
+    """Ends the job by its head; where that cannot be, by every node that the job may be on.
+
+    Raises :class:`~launch.errors.InputError` when there is no such job.
+    """
     from launch.ending import end_job
     from playbooks.connections import Cluster
 

@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import secrets
+import signal
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING
-
-from invoke.exceptions import Exit
+from typing import TYPE_CHECKING, Literal
 
 from infra.inventory import Inventory, Node
-from launch.errors import ManyNodesError
+from launch.errors import ManyNodesError, RankliftError
 from playbooks import render
+from playbooks.attached import attached
+from playbooks.ending import ended, told
 from playbooks.joblog import Shown, end, how_to_go_on, remember
 from playbooks.nodes import explained
 from playbooks.plantext import plan_text
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
+    from launch.events import Event
     from launch.host import Host
     from launch.plan import JobPlan
     from launch.snapshot import Snapshot
@@ -35,6 +37,7 @@ class Handling:
     detach: bool
     json: bool
     dry_run: bool
+    cancel_on_interrupt: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,10 +133,12 @@ def _run(
     from playbooks.connections import Cluster
 
     job, head = planned.id, nodes[0]
-    with Cluster(inventory, stack.folder) as cluster:
+    parting = _Parting(stack, inventory, job, handling.cancel_on_interrupt)
+    with Cluster(inventory, stack.folder) as cluster, attached(parting):
         for snapshot in (load.code, *load.data.values()):
             _push(inventory, snapshot, cluster.host(head), nodes)
         remember(stack, job, head.name, PurePosixPath(planned.remote).name)
+        parting.phase = "sent"
         if handling.detach:
             submit(planned, cluster.host(head))
             if handling.json:
@@ -143,14 +148,43 @@ def _run(
             render.progress(how_to_go_on(stack, job))
             return
         shown = Shown(to_stderr=handling.json)
-        try:
-            state = submit_and_follow(planned, cluster.host(head), shown)
-        except KeyboardInterrupt:
-            render.progress(f"\njob {job} goes on without you\n{how_to_go_on(stack, job)}")
-            raise Exit(code=130) from None
+
+        def on_event(event: Event) -> None:
+            parting.phase = "taken"
+            shown(event)
+
+        state = submit_and_follow(planned, cluster.host(head), on_event)
     if handling.json:
         render.as_json(state)
     end(state)
+
+
+@dataclass(slots=True)
+class _Parting:
+    """What whoever started a job is told when a signal ends the command, by how far the job has come."""
+
+    stack: Stack
+    inventory: Inventory
+    job: str
+    cancels: bool
+    """Whether Ctrl-C ends the job too. Other signals never do: a terminal that closes is no wish."""
+    phase: Literal["push", "sent", "taken"] = "push"
+
+    def __call__(self, number: int) -> str:
+        """For :func:`playbooks.attached.attached`."""
+        if self.phase == "push":
+            return "interrupted while the code was pushed: no job was made"
+        if self.cancels and number == signal.SIGINT:
+            render.progress(f"cancelling job {self.job}")
+            try:
+                return told(ended(self.stack, self.inventory, self.job, None))
+            except RankliftError as error:
+                return f"job {self.job} could not be cancelled: {error}"
+        if self.phase == "sent":
+            return (
+                f"interrupted while job {self.job} was handed over: `fab jobs` shows whether its head has it"
+            )
+        return f"job {self.job} goes on without you\n{how_to_go_on(self.stack, self.job)}"
 
 
 def _push(inventory: Inventory, snapshot: Snapshot, head: Host, nodes: Sequence[Node]) -> None:

@@ -5,12 +5,11 @@ from __future__ import annotations
 import re
 
 from invoke.context import Context
-from invoke.exceptions import Exit
 
 from launch.errors import InputError
 from launch.nodeset import parse_ranges
 from launch.selection import Selection, parse_nodes
-from playbooks import render
+from playbooks.attached import attached
 from playbooks.command import command, open_from, seconds
 from playbooks.joblog import Shown, end, find_job, how_to_go_on
 
@@ -60,16 +59,14 @@ def logs(  # noqa: PLR0913, PLR0917
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     place = find_job(chosen, inventory, job)
-    with Cluster(inventory, chosen.folder) as cluster:
+
+    def parting(_: int) -> str:
+        shown.finish()
+        return f"job {job} goes on without you\n{how_to_go_on(chosen, job)}" if follow else "interrupted"
+
+    with Cluster(inventory, chosen.folder) as cluster, attached(parting):
         look = watch if follow else so_far
-        try:
-            state = look(job, cluster.host(place.head), shown, remote=place.remote, selection=selection)
-        except KeyboardInterrupt:
-            shown.finish()
-            if not follow:
-                raise
-            render.progress(f"\njob {job} goes on without you\n{how_to_go_on(chosen, job)}")
-            raise Exit(code=130) from None
+        state = look(job, cluster.host(place.head), shown, remote=place.remote, selection=selection)
     shown.finish()
     if follow:
         end(state)

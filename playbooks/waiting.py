@@ -39,7 +39,7 @@ def wait_for_jobs(stack: Stack, jobs: Sequence[str], limit: float | None, *, jso
     deadline = None if limit is None else time.monotonic() + limit
     states: list[JobState] = []
     with (
-        attached(lambda: f"{'jobs' * (len(jobs) > 1) or 'job'} {', '.join(jobs)}: not waited for any more"),
+        attached(lambda _: f"{'jobs' * (len(jobs) > 1) or 'job'} {', '.join(jobs)}: not waited for any more"),
         Cluster(inventory, stack.folder) as cluster,
     ):
         for job, place in places.items():

@@ -16,7 +16,7 @@ import sys, time
 from playbooks.attached import attached
 from invoke.exceptions import Exit
 try:
-    with attached(lambda: "the job goes on"):
+    with attached(lambda number: f"the job goes on after {number}"):
         try:
             print("in", flush=True)
             time.sleep(30)
@@ -45,9 +45,9 @@ def begun(closing: float = 0.0, prefix: tuple[str, ...] = ()) -> subprocess.Pope
 @pytest.mark.parametrize(
     ("number", "said"),
     [
-        (signal.SIGINT, "\nthe job goes on\n"),
-        (signal.SIGTERM, "the job goes on\n"),
-        (signal.SIGHUP, "the job goes on\n"),
+        (signal.SIGINT, "\nthe job goes on after 2\n"),
+        (signal.SIGTERM, "the job goes on after 15\n"),
+        (signal.SIGHUP, "the job goes on after 1\n"),
     ],
 )
 def test_each_of_them_says_the_word_and_ends_with_its_number(number: signal.Signals, said: str) -> None:
