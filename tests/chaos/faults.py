@@ -1,0 +1,216 @@
+"""What is done to a job: each fault is a function of the scene it is played on."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from signal import SIGKILL, SIGSTOP
+
+from infra.rehearsal import lifecycle
+from infra.rehearsal.machines import Fault as NodeFault
+from tests.chaos.inside import Inside, Process
+from tests.e2e.workplace import Ran, Workplace
+
+__all__ = [
+    "Fault",
+    "Scene",
+    "cancel",
+    "fill",
+    "go",
+    "in_turn",
+    "kill_launcher_of_mpi",
+    "kill_rank",
+    "kill_runner",
+    "kill_supervisor",
+    "kill_top",
+    "node",
+    "nothing",
+    "restart_sshd",
+    "seal_tmp",
+    "small_job_folder",
+    "stop_ranks",
+    "until_gone",
+]
+
+JOBS = "/home/azureuser/.ranklift/jobs"
+SSHD = "/usr/sbin/sshd"
+PATIENCE_S = 60.0
+
+
+@dataclass(slots=True)
+class Scene:
+    """A job's nodes, in the order of its plan, and the job once it is known."""
+
+    workplace: Workplace
+    stack: str
+    nodes: Sequence[Inside]
+    job: str = ""
+    ran: list[Ran] = field(default_factory=list)
+    """Commands that were part of the fault."""
+
+    @property
+    def ids(self) -> str:
+        """The nodes as ``--nodes`` takes them."""
+        return ",".join(str(int(one.name[-6:], 36)) for one in self.nodes)
+
+    def of_rank(self, rank: int, place: int) -> Process:
+        """The process of a rank on the node at ``place``."""
+        return self.nodes[place].rank(self.job, rank)
+
+
+Fault = Callable[[Scene], None]
+
+
+def nothing(scene: Scene) -> None:
+    """The job breaks by itself, or not at all."""
+
+
+def go(scene: Scene) -> None:
+    """Tells the ranks to go on, on all nodes at once."""
+    for inside in scene.nodes:
+        inside.path(f"go-{scene.job}").touch()
+
+
+def in_turn(*faults: Fault) -> Fault:
+    """One after the other."""
+
+    def play(scene: Scene) -> None:
+        for fault in faults:
+            fault(scene)
+
+    return play
+
+
+def kill_rank(rank: int, place: int) -> Fault:
+    """SIGKILL to a rank."""
+    return lambda scene: scene.nodes[place].kill(SIGKILL, scene.of_rank(rank, place).pid)
+
+
+def stop_ranks(scene: Scene) -> None:
+    """SIGSTOP to every process of every rank."""
+    for inside in scene.nodes:
+        inside.kill(SIGSTOP, *(one.pid for one in inside.processes() if one.job == scene.job and one.rank))
+
+
+def kill_runner(rank: int, place: int) -> Fault:
+    """SIGKILL to what stands beside a rank: the rank's parent."""
+    return lambda scene: scene.nodes[place].kill(SIGKILL, scene.of_rank(rank, place).parent)
+
+
+def kill_supervisor(scene: Scene) -> None:
+    """SIGKILL to the job's supervisor, which is on the head."""
+    state = json.loads(scene.nodes[0].path(f".ranklift/jobs/{scene.job}/state.json").read_text())
+    scene.nodes[0].kill(SIGKILL, state["supervisor"]["pid"])
+
+
+def kill_launcher_of_mpi(scene: Scene) -> None:
+    """SIGKILL to mpirun itself."""
+    found = [one.pid for one in scene.nodes[0].of_job(scene.job) if one.args.split()[0].endswith("mpirun")]
+    assert len(found) == 1, f"no mpirun, or several: {found}"
+    scene.nodes[0].kill(SIGKILL, *found)
+
+
+def kill_top(place: int) -> Fault:
+    """SIGKILL to what the runner of a node has started: the user's own launcher."""
+
+    def play(scene: Scene) -> None:
+        inside = scene.nodes[place]
+        inside.kill(SIGKILL, *(one.pid for one in inside.tops(scene.job)))
+
+    return play
+
+
+def restart_sshd(place: int) -> Fault:
+    """The listening sshd of a node ends and another one comes; connections that are open stay."""
+
+    def play(scene: Scene) -> None:
+        inside = scene.nodes[place]
+        before = listening(inside)
+        inside.kill(SIGKILL, before.pid)
+        until = time.monotonic() + PATIENCE_S
+        while time.monotonic() < until:
+            if any(one.pid != before.pid for one in inside.processes() if one.args.startswith(SSHD)):
+                return
+            time.sleep(0.1)
+        raise AssertionError("no other sshd came")
+
+    return play
+
+
+def listening(inside: Inside) -> Process:
+    """The node's sshd itself: the child of its first process."""
+    return next(one for one in inside.processes() if SSHD in one.args and one.parent == 1)
+
+
+def pause_sshd(place: int, number: signal.Signals) -> Fault:
+    """The node takes connections and says nothing (SIGSTOP), or speaks again (SIGCONT)."""
+    return lambda scene: scene.nodes[place].kill(number, listening(scene.nodes[place]).pid)
+
+
+def small_job_folder(place: int, size: str) -> Fault:
+    """From now on the folders of jobs on a node share a disk of that size."""
+    return lambda scene: scene.nodes[place].mount(JOBS, size)
+
+
+def fill(place: int) -> Fault:
+    """That disk becomes full to the last byte."""
+
+    def play(scene: Scene) -> None:
+        rubbish = scene.nodes[place].path(".ranklift/jobs/rubbish")
+        with rubbish.open("ab", buffering=0) as file:
+            for size in (65536, 1):
+                try:
+                    while True:
+                        file.write(b"x" * size)
+                except OSError:
+                    continue
+
+    return play
+
+
+def seal_tmp(place: int) -> Fault:
+    """From now on nobody can write to /tmp of a node."""
+    return lambda scene: scene.nodes[place].seal("/tmp")
+
+
+def node(kind: NodeFault, place: int) -> Fault:
+    """A node dies, is cut off, or comes back."""
+    return lambda scene: lifecycle.fault(
+        scene.workplace.project, scene.stack, [scene.nodes[place].name], kind
+    )
+
+
+def until_gone(rank: int, place: int) -> Fault:
+    """Waits until a rank has ended."""
+
+    def play(scene: Scene) -> None:
+        until = time.monotonic() + PATIENCE_S
+        while any(one.rank == str(rank) for one in scene.nodes[place].of_job(scene.job)):
+            assert time.monotonic() < until, f"rank {rank} does not end"
+            time.sleep(0.02)
+
+    return play
+
+
+def cancel(*, times: int = 1, at_once: bool = False, shows: str = "CANCELLED") -> Fault:
+    """``fab cancel``, so many times, one after the other or each from a terminal of its own."""
+
+    def play(scene: Scene) -> None:
+        def one(_: int) -> Ran:
+            return scene.workplace.fab("cancel", scene.job, status=None)
+
+        if at_once:
+            with ThreadPoolExecutor(times) as pool:
+                ran = list(pool.map(one, range(times)))
+        else:
+            ran = [one(number) for number in range(times)]
+        scene.ran += ran
+        for done in ran:
+            assert done.status == 0, done
+            assert done.out.startswith(f"job {scene.job} {shows}"), done
+
+    return play
