@@ -181,6 +181,7 @@ class Loop:
                 continue
             workplace.write_exit(self._exits, rank.rank, rank.status, rank.stopped)
             fields = {"rank": rank.rank, "status": rank.status, "stopped": int(rank.stopped)}
+            fields["signal"] = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
             self._send(protocol.EXIT, dict(fields, time_us=int(time.time() * 1e6)))
 
     def _receive(self) -> list[tuple[bytes, bytes]]:

@@ -65,8 +65,8 @@ TAIL = b"W"
 """Runner, before EXIT: the last bytes of a rank of which something was left out (:data:`OUTPUT` header,
 bytes)."""
 EXIT = b"E"
-"""Runner: one rank ended. ``{rank, status, stopped, time_us}``: signal n is 128+n; stopped: I had
-signalled it; the time is by this node's clock."""
+"""Runner: one rank ended. ``{rank, status, signal, stopped, time_us}``: the status is 128+n for signal n;
+stopped: I had signalled it; the time is by this node's clock."""
 FAILED = b"F"
 """Runner: nothing was started. ``{reasons}``."""
 BUSY = b"Q"

@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 import signal
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from launch.remote import jobs, turns
+from launch.remote import turns, verdict
 from launch.remote.attempt import Attempt
+from launch.remote.course import Course
+from launch.remote.crew import Order
 from launch.remote.inquiry import Inquiry
-from launch.remote.records import StreamWriter
-from launch.remote.verdict import CANCELLED, LOST_RANK, Outcome
+from launch.remote.records import LAUNCHER, StreamWriter
+from launch.remote.verdict import Outcome
+
+if TYPE_CHECKING:
+    from launch.remote import jobs
 
 __all__ = ["detach", "supervise"]
 
 _POLL = 0.2
-_OUT_OF_QUEUE: dict[str, Any] = {"place": None, "waits_for": []}
+_RESTART_PAUSE = 1.0
+"""Seconds between the end of a launch and a restart: what the ranks talked to closes its connections."""
 _BUSY_PAUSE = 2.0
 """Seconds, about, between questions to nodes whose slots another head's job holds."""
 
@@ -59,133 +65,134 @@ def _become_daemon(folder: jobs.Folder, keep: int) -> None:
 
 def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
     """Queues, launches and sees the job to its end; every way out writes a terminal state."""
-    state: dict[str, Any] = {
-        "job": plan["id"],
-        "name": plan["name"],
-        "kind": plan["kind"],
-        "display_name": plan["display_name"],
-        "experiment": plan["experiment"],
-        "description": plan["description"],
-        "tags": plan["tags"],
-        "state": "QUEUED",
-        "reason": "",
-        "exit_status": None,
-        "created": time.time(),
-        "started": None,
-        "ended": None,
-        "port": None,
-        "nodes": [node["name"] for node in plan["nodes"]],
-        "ranks": sum(len(node["ranks"]) for node in plan["nodes"]),
-        "failure": None,
-        "restarts": 0,
-        "place": None,
-        "waits_for": [],
-        "supervisor": jobs.identity(os.getpid()),
-    }
-    outcome: Outcome | None = None
-    was_refused = False
+    course = Course(folder, plan)
     try:
-        turns.enter(plan)
-        turn = turns.admit(plan["id"], plan["port"])
-        if turn is None:
-            _queued(folder, plan, state)
-        else:
-            _starting(folder, state, turn)
-        os.write(ready, b"+")
-        os.close(ready)
-        stream = StreamWriter(folder.file("stream.log"))
-        while outcome is None:
-            if turn is None:
-                turn = _wait(folder, plan, state)
-                if turn is None:
-                    outcome = Outcome("CANCELLED", CANCELLED, "cancelled before its turn came")
-                    break
-                if not was_refused:
-                    _starting(folder, state, turn)
-            refused = _launch(folder, plan, state, turn, stream)
-            if isinstance(refused, Outcome):
-                outcome = refused
-            else:
-                was_refused = True
-                turns.requeue(plan["id"], refused)
-                turn = turns.admit(plan["id"], plan["port"])  # other slots may be free
+        outcome = _Supervisor(folder, plan, course).run(ready)
     except Exception as error:  # noqa: BLE001  whatever it is, the job must not stay RUNNING for ever
         import traceback
 
         traceback.print_exc()
-        outcome = Outcome("FAILED", LOST_RANK, f"the supervisor failed: {error!r}")
+        outcome = Outcome("FAILED", verdict.LOST_RANK, f"the supervisor failed: {error!r}")
     turns.leave(plan["id"])
-    if outcome.failure is not None:
-        folder.event("failure", **outcome.failure)
-    state.update(_OUT_OF_QUEUE)
-    state.update(
-        state=outcome.state,
-        exit_status=outcome.exit_status,
-        reason=outcome.reason,
-        failure=outcome.failure,
-        ended=time.time(),
-    )
-    folder.write_state(state)
+    course.end(outcome)
 
 
-def _launch(
-    folder: jobs.Folder, plan: dict[str, Any], state: dict[str, Any], turn: turns.Turn, stream: StreamWriter
-) -> Outcome | turns.Taken:
-    """One attempt: how it ended, or the slots of other jobs for which nodes refused it."""
+class _Supervisor:
+    def __init__(self, folder: jobs.Folder, plan: dict[str, Any], course: Course) -> None:
+        self._folder, self._plan, self._course = folder, plan, course
+        self._job = plan["id"]
 
-    def held() -> None:
-        turns.confirm(plan["id"])
-        if state["state"] != "STARTING":  # it has waited for another head's job: only now is that over
-            _starting(folder, state, turn)
+    def run(self, ready: int) -> Outcome:
+        """How the job ended; a byte goes to ``ready`` once it has a state."""
+        plan, course = self._plan, self._course
+        turns.enter(plan)
+        turn = turns.admit(self._job, plan["port"])
+        if turn is None:
+            course.queued()
+        else:
+            course.starting(turn)
+        os.write(ready, b"+")
+        os.close(ready)
+        stream = StreamWriter(self._folder.path)
+        try:
+            return self._see_through(turn, stream)
+        finally:
+            stream.close()
 
-    def running() -> None:
-        state.update(state="RUNNING", port=turn.port)
-        folder.write_state(state)
+    def _see_through(self, turn: turns.Turn | None, stream: StreamWriter) -> Outcome:
+        """Launches it, again where that may help; how the last launch ended."""
+        plan, course = self._plan, self._course
+        was_refused = False
+        while True:
+            if turn is None:
+                waited = self._wait()
+                if isinstance(waited, Outcome):
+                    return waited
+                turn = waited
+                if not was_refused:
+                    course.starting(turn)
+            order = Order(self._folder, plan, turn, stream, course.restarts, course.until)
+            result = self._launch(order)
+            if not isinstance(result, Outcome):
+                was_refused = True
+                turns.requeue(self._job, result)
+                turn = turns.admit(self._job, plan["port"])  # other slots may be free
+                continue
+            if not self._may_restart(result):
+                return result
+            words = course.restarting(result)
+            stream.tails.clear()  # the next failure's last lines are not this one's
+            stream.write(LAUNCHER, 0, 2, words.encode() + b"\n")
+            ended = self._pause()
+            if ended is not None:
+                return ended
+            turn = turns.again(self._job, plan["port"])
 
-    attempt = Attempt(folder, plan, turn, stream, held, running)
-    outcome = attempt.run()
-    return attempt.taken if outcome is None else outcome
+    def _launch(self, order: Order) -> Outcome | turns.Taken:
+        """One attempt: how it ended, or the slots of other jobs for which nodes refused it."""
 
+        def held() -> None:
+            turns.confirm(self._job)
+            self._course.held(order.turn)
 
-def _starting(folder: jobs.Folder, state: dict[str, Any], turn: turns.Turn) -> None:
-    state.update(_OUT_OF_QUEUE, state="STARTING", reason="", port=turn.port, started=time.time())
-    folder.write_state(state)
+        def running(reason: str) -> None:
+            self._course.running(order.turn, reason)
 
+        attempt = Attempt(order, held, running)
+        outcome = attempt.run()
+        return attempt.taken if outcome is None else outcome
 
-def _queued(folder: jobs.Folder, plan: dict[str, Any], state: dict[str, Any]) -> None:
-    """Says what the job waits for, once for as long as that is the same."""
-    wait = turns.waiting_for(plan["id"])
-    told = {"place": wait.place, "waits_for": wait.jobs}
-    told["reason"] = "waits for " + (", ".join(wait.words) or "its turn")
-    if state["state"] != "QUEUED" or told != {key: state[key] for key in told}:
-        state.update(told, state="QUEUED", started=None)
-        folder.write_state(state)
+    def _may_restart(self, outcome: Outcome) -> bool:
+        """Whether another launch may end better: not when it was told to end, nor when no rank ever ran."""
+        left = self._plan["max_restarts"] - self._course.restarts
+        return left > 0 and outcome.state == "FAILED" and outcome.ran and self._ended() is None
 
+    def _pause(self) -> Outcome | None:
+        """Waits before a restart; how the job ended if it did meanwhile."""
+        until = time.monotonic() + _RESTART_PAUSE
+        while time.monotonic() < until:
+            ended = self._ended()
+            if ended is not None:
+                return ended
+            time.sleep(_POLL)
+        return None
 
-def _wait(folder: jobs.Folder, plan: dict[str, Any], state: dict[str, Any]) -> turns.Turn | None:
-    """The job's turn when it comes; None once somebody cancels it."""
-    ask_at = time.monotonic() + _pause()
-    inquiry: Inquiry | None = None
-    while True:
-        if os.path.exists(folder.file("cancel")):
+    def _ended(self) -> Outcome | None:
+        """The end of a job that is not being launched: cancelled, or its time is over."""
+        if os.path.exists(self._folder.file("cancel")):
+            return Outcome("CANCELLED", verdict.CANCELLED, "")
+        until = self._course.until if self._course.restarts else None
+        if until is not None and time.monotonic() > until:
+            return verdict.timed_out(self._plan["timeout_s"])
+        return None
+
+    def _wait(self) -> turns.Turn | Outcome:
+        """The job's turn when it comes, or how it ended while it waited."""
+        ask_at = time.monotonic() + _between_questions()
+        inquiry: Inquiry | None = None
+        try:
+            while True:
+                ended = self._ended()
+                if ended is not None:
+                    if ended.state == "CANCELLED" and not self._course.restarts:
+                        ended.reason = "cancelled before its turn came"
+                    return ended
+                turn = turns.admit(self._job, self._plan["port"])
+                if turn is not None:
+                    return turn
+                self._course.queued()
+                if inquiry is None and time.monotonic() >= ask_at:
+                    inquiry = Inquiry(self._plan, turns.refused_by(self._job))
+                elif inquiry is not None and inquiry.is_over:
+                    turns.told(self._job, inquiry.answer())
+                    inquiry, ask_at = None, time.monotonic() + _between_questions()
+                    continue
+                time.sleep(_POLL)
+        finally:
             if inquiry is not None:
                 inquiry.answer()
-            return None
-        turn = turns.admit(plan["id"], plan["port"])
-        if turn is not None:
-            if inquiry is not None:
-                inquiry.answer()
-            return turn
-        _queued(folder, plan, state)
-        if inquiry is None and time.monotonic() >= ask_at:
-            inquiry = Inquiry(plan, turns.refused_by(plan["id"]))
-        elif inquiry is not None and inquiry.is_over:
-            turns.told(plan["id"], inquiry.answer())
-            inquiry, ask_at = None, time.monotonic() + _pause()
-            continue
-        time.sleep(_POLL)
 
 
-def _pause() -> float:
+def _between_questions() -> float:
     # not all at once: two jobs with different heads would hold each other up for ever
     return _BUSY_PAUSE * (0.5 + os.urandom(1)[0] / 255)

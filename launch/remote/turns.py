@@ -27,6 +27,7 @@ __all__ = [
     "Turn",
     "Wait",
     "admit",
+    "again",
     "confirm",
     "enter",
     "leave",
@@ -135,6 +136,18 @@ class Wait:
 
     def __init__(self, place: int, jobs: list[str], words: list[str]) -> None:
         self.place, self.jobs, self.words = place, jobs, words
+
+
+def again(job: str, port: int) -> Turn | None:
+    """The turn that the job has, for one more launch: its slots, and ``port`` or the next one that is free by
+    now. None when it gave them back."""
+    with _entries() as entries:
+        mine = entries[_place(entries, job)]
+        if mine["slots"] is None:
+            return None
+        others = {entry["port"] for entry in entries if entry is not mine}
+        mine["port"] = _free_port(port, others)
+        return Turn(mine["slots"], mine["port"])
 
 
 def waiting_for(job: str) -> Wait:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import signal
 from typing import TYPE_CHECKING, Any
 
 from launch.remote.records import LAUNCHER, StreamWriter, last_lines
@@ -20,6 +21,8 @@ __all__ = [
     "misplaced_rank",
     "not_started",
     "rank_failed",
+    "signal_name",
+    "timed_out",
 ]
 
 LOST_RANK = 255
@@ -29,17 +32,23 @@ TIMED_OUT = 124
 CANCELLED = 130
 """As a shell gives it after Ctrl-C."""
 _SIGNALLED = 128
+_SHOWN = 8
+"""Ranks that one line names."""
 _ABORTED = re.compile(rb"Abort\(\d+\) on node \d+ \(rank ")
 """What MPICH and Intel MPI write when a rank calls MPI_Abort, or the library does on an error."""
 
 
 class Outcome:
-    """How a job ended; ``failure`` names the first failing rank, its node and its last lines."""
+    """How a job ended; ``failure`` names the first failing rank, its node and its last lines.
+
+    ``ran`` says whether any rank of it ever did.
+    """
 
     def __init__(
         self, state: str, exit_status: int, reason: str, failure: dict[str, Any] | None = None
     ) -> None:
         self.state, self.exit_status, self.reason, self.failure = state, exit_status, reason, failure
+        self.ran = False
 
 
 def _failed(status: int, reason: str, rank: int | None, node: str | None, words: list[str]) -> Outcome:
@@ -47,11 +56,25 @@ def _failed(status: int, reason: str, rank: int | None, node: str | None, words:
     return Outcome("FAILED", status, reason, failure)
 
 
-def rank_failed(stream: StreamWriter, rank: int, index: int, name: str, status: int) -> Outcome:
-    """A rank ended badly by itself: its status is the job's."""
+def signal_name(number: int) -> str:
+    """A signal for people.
+
+    >>> signal_name(9), signal_name(99)
+    ('signal 9 (SIGKILL)', 'signal 99')
+    """
+    try:
+        return f"signal {number} ({signal.Signals(number).name})"
+    except ValueError:
+        return f"signal {number}"
+
+
+def rank_failed(stream: StreamWriter, rank: int, index: int, name: str, status: int, number: int) -> Outcome:
+    """A rank ended badly by itself: its status is the job's; ``number`` is the signal's, 0 without one."""
     what = f"ended with exit status {status}"
-    if status > _SIGNALLED:
-        what = f"was ended by signal {status - _SIGNALLED}"
+    if number:
+        what = f"was ended by {signal_name(number)}"
+    elif _SIGNALLED < status < _SIGNALLED + signal.NSIG:
+        what += f", as a shell does after {signal_name(status - _SIGNALLED)}"
     words = last_lines(stream.tails.get((rank, index), b""))
     return _failed(status, f"rank {rank} on {name} {what}", rank, name, words)
 
@@ -68,6 +91,22 @@ def lost_node(stream: StreamWriter, ranks: list[int], index: int, name: str, why
     return _failed(
         LOST_RANK, f"{name} (rank {numbers}) is lost: {why}", ranks[0] if ranks else None, name, said
     )
+
+
+def timed_out(
+    limit: float, stream: StreamWriter | None = None, running: Mapping[int, tuple[int, str]] | None = None
+) -> Outcome:
+    """The job's time of ``limit`` seconds is over. ``running`` are the ranks, each with its node's index and
+    name, that went on when others had ended."""
+    reason = f"its time limit of {limit:g} s was over"
+    if not running or stream is None:
+        return Outcome("FAILED", TIMED_OUT, reason)
+    told = [f"rank {rank} on {name}" for rank, (_, name) in sorted(running.items())]
+    more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+    rank, (index, name) = min(running.items())
+    words = last_lines(stream.tails.get((rank, index), b""))
+    reason += f"; still running: {', '.join(told[:_SHOWN])}{more}"
+    return _failed(TIMED_OUT, reason, rank, name, words)
 
 
 def misplaced_rank(rank: int, where: str, local_there: int, planned: str, local: int) -> Outcome:

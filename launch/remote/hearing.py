@@ -1,0 +1,213 @@
+"""What runners tell, and what their silence does: the ranks' output, starts and ends, nodes that are lost."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+from launch.remote import launchers, protocol, verdict
+from launch.remote.records import LAUNCHER, last_lines
+from launch.remote.verdict import Outcome
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Callable
+
+    from launch.remote.crew import Crew, Order
+    from launch.remote.links import Link
+    from launch.remote.muster import Muster
+    from launch.remote.stopping import Stopping
+    from launch.remote.words import Words
+
+__all__ = ["Hearing"]
+
+_LAST_WORDS_S = 0.2
+"""Seconds that an ssh client gets to say why it ends."""
+_SWEEP_PATIENCE_S = 3
+
+
+class Hearing:
+    """``on_held`` is called once the runners hold all of the job's slots, ``on_running`` when every rank runs
+    and, with the reason, when the job goes on without a node."""
+
+    def __init__(
+        self,
+        order: Order,
+        crew: Crew,
+        stopping: Stopping,
+        muster: Muster,
+        words: Words,
+        on_held: Callable[[], None],
+        on_running: Callable[[str], None],
+    ) -> None:
+        self.taken: dict[str, list[list[Any]]] = {}
+        """By node, the slots for which it refused the job, each with its holder."""
+        self._order, self._crew, self._stopping = order, crew, stopping
+        self._muster, self._words = muster, words
+        self._on_held, self._on_running = on_held, on_running
+        self._users = set(crew.node_of).difference(order.plan["services"])
+        self._told_lost: list[int] = []
+        self._sweeps: list[subprocess.Popen[bytes]] = []
+
+    def hear(self, link: Link) -> None:
+        """Something came over a link, be it its end."""
+        if not link.open:
+            return  # dropped earlier in this very turn
+        try:
+            frames = link.receive()
+            at_end = not link.open
+            for kind, payload in frames:
+                name = self._crew.name(link)
+                if link.node is not None and self._order.stream.hear(kind, payload, link.node, name):
+                    continue
+                if kind != protocol.BEAT:
+                    self._take(link, kind, protocol.unpack(payload))
+        except protocol.ProtocolError as error:
+            self.lose(link, str(error))
+            return
+        if at_end:
+            self._crew.forget(link)
+            self._gone(link)
+
+    def lose(self, link: Link, why: str) -> None:
+        """Lets go of a runner that has not told everything, and of its node with it."""
+        self._crew.drop(link)
+        if link.node is not None:
+            self._without(link.node, link.missing or link.ranks, why)
+
+    def close(self) -> None:
+        """Waits for what still looks after lost nodes."""
+        for process in self._sweeps:
+            process.kill()
+            process.communicate()
+
+    # -- one frame --------------------------------------------------------------------------------
+
+    def _take(self, link: Link, kind: bytes, fields: dict[str, Any]) -> None:
+        if kind == protocol.HELLO:
+            self._greet(link, fields)
+        elif kind == protocol.STARTED:
+            self._crew.started.update(link.ranks)
+            self._check_started()
+        elif kind == protocol.EXIT:
+            self._exit(link, fields)
+        elif kind == protocol.READY:
+            self._muster.ready(link.ranks, fields["ports"])
+            self._hold(link)
+        elif kind == protocol.HELD:
+            self._hold(link)
+        elif kind == protocol.FAILED:
+            link.done = True
+            if link.node is not None:
+                self._cannot(link.node, fields["reasons"])
+        elif kind == protocol.BUSY:
+            link.done = True
+            self.taken[self._crew.name(link)] = fields["taken"]
+            self._stopping.stop()
+        elif kind == protocol.DONE:
+            link.done = True
+            if fields["left"]:
+                words = f"{self._crew.name(link)}: processes {fields['left']} do not die: restart this node\n"
+                self._order.stream.write(LAUNCHER, link.node or 0, 2, words.encode())
+
+    def _check_started(self) -> None:
+        if self._crew.all_started:
+            names = self._crew.missed_nodes
+            self._on_running(f"goes on without {', '.join(names)}" if names else "")
+
+    def _hold(self, link: Link) -> None:
+        if not self._stopping.has_begun and self._muster.holds(link.ranks):
+            self._on_held()
+
+    def _greet(self, link: Link, fields: dict[str, Any]) -> None:
+        link.greeted = True
+        crew = self._crew
+        if crew.mpirun is None:
+            return
+        rank = fields["rank"]
+        if fields["token"] != crew.mpirun.token or rank not in crew.node_of or self._stopping.has_begun:
+            crew.drop(link)
+            return
+        index = crew.node_of[rank]
+        planned = crew.names[index]
+        local = [given["rank"] for given in crew.nodes[index]["ranks"]].index(rank)
+        where = fields["node"] if fields["node"] in crew.names else planned
+        link.node, link.ranks = index, [rank]
+        if (where, fields["local_rank"]) != (planned, local):
+            link.done = True
+            found = verdict.misplaced_rank(rank, where, fields["local_rank"], planned, local)
+            self._stopping.fail(found)
+            return
+        crew.send_spec(link, index, rank)
+
+    def _exit(self, link: Link, fields: dict[str, Any]) -> None:
+        order, name = self._order, self._crew.name(link)
+        rank, status, stopped = fields["rank"], fields["status"], bool(fields["stopped"])
+        link.ended.add(rank)
+        self._crew.ended[rank] = status
+        record = {"rank": rank, "node": name, "status": status, "signal": fields["signal"] or None}
+        record.update(stopped=stopped, attempt=order.restarts)
+        order.folder.append("exits.jsonl", dict(record, time=time.time()))
+        order.folder.event("exit", **record)
+        if status and not stopped:
+            number = record["signal"] or 0
+            failed = verdict.rank_failed(order.stream, rank, link.node or 0, name, status, number)
+            said = order.stream.tails.get((rank, link.node or 0), b"")
+            self._stopping.failures.add(fields["time_us"], failed, said)
+        if order.plan["services"] and all(self._crew.ended.get(rank) == 0 for rank in self._users):
+            # parameter servers serve until they are told that nobody needs them any more
+            self._stopping.fail(Outcome("SUCCEEDED", 0, ""))
+
+    # -- nodes that cannot take part, or no longer ------------------------------------------------
+
+    def _cannot(self, node: int, reasons: list[str]) -> None:
+        """A node is unfit; once ranks run, a node that cannot start its own ends the job at once."""
+        if self._muster.went is not None:
+            reason = f"{self._crew.names[node]}: {'; '.join(reasons)}"
+            self._stopping.fail(Outcome("FAILED", verdict.LOST_RANK, reason))
+        elif not self._stopping.has_begun:
+            self._muster.unfit(node, reasons)
+
+    def _gone(self, link: Link) -> None:
+        """The channel closed: fine once all its ranks' ends are known."""
+        if link.node is None or link.done or self.taken or (link.greeted and not link.missing):
+            return
+        why = "its runner was killed, or the node went away"
+        if link.process is not None:
+            link.wait(_LAST_WORDS_S)
+            self._words.read_all()
+            words = last_lines(self._order.stream.tails.get((LAUNCHER, link.node), b""), 3)
+            why = "; ".join(words) or why
+        self._without(link.node, link.missing, why)
+
+    def _without(self, node: int, ranks: list[int], why: str) -> None:
+        crew, name = self._crew, self._crew.names[node]
+        crew.lost.add(node)
+        if self._muster.went is None:
+            self._cannot(node, [why])
+            return
+        if node not in self._told_lost:
+            self._told_lost.append(node)
+            self._order.folder.event("lost-node", node=name, reason=why)
+        if self._is_dispensable(node):
+            self._go_on_without(node, ranks, why)
+        else:
+            self._stopping.fail(verdict.lost_node(self._order.stream, ranks, node, name, why))
+
+    def _is_dispensable(self, node: int) -> bool:
+        """Whether the job's own launcher, whose processes meet at the head, goes on with the nodes left."""
+        fewest = self._order.plan.get("min_nodes")
+        left = len(self._crew.nodes) - len(self._crew.lost)
+        return fewest is not None and left >= fewest and node != 0 and not self._stopping.has_begun
+
+    def _go_on_without(self, node: int, ranks: list[int], why: str) -> None:
+        crew = self._crew
+        crew.missed.update(rank for rank in ranks if rank not in crew.ended)
+        left, fewest = len(crew.nodes) - len(crew.lost), self._order.plan["min_nodes"]
+        words = (
+            f"{crew.names[node]} is lost: {why}; going on with {left} nodes, at least {fewest} are needed\n"
+        )
+        self._order.stream.write(LAUNCHER, node, 2, words.encode())
+        # its own runner ends what is there unless it was that which was killed
+        self._sweeps.append(launchers.sweep(self._order.plan, node, _SWEEP_PATIENCE_S))
+        self._check_started()
