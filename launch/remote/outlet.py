@@ -68,6 +68,7 @@ class Outlet:
             self._pass(stream, data[:end])
             data = data[end:]
             self._over = True
+            self._tokens = min(0.0, self._tokens)  # a long line or none: in either case a pause comes now
         if stream in self._half:
             end = _first_end(data)
             self._pass(stream, data[:end])

@@ -51,10 +51,10 @@ class StreamReader:
         while until is None or self._number <= until[0]:
             # what was written to a segment was written before there was a next one
             there = segments.numbers(self._folder)
+            is_last = until is not None and self._number == until[0]
             if self._fd >= 0:
-                limit = until[1] if until is not None and self._number == until[0] else None
-                yield from self._records(limit)
-            if not self._go_on([number for number in there if number > self._number]):
+                yield from self._records(until[1] if until is not None and is_last else None)
+            if is_last or not self._go_on([number for number in there if number > self._number]):
                 return
 
     def close(self) -> None:

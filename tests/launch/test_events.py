@@ -63,7 +63,9 @@ def test_carriage_returns_end_lines_too_even_at_a_cut() -> None:
 
 
 def test_a_notice_stands_after_the_line_that_had_begun_not_in_it() -> None:
-    assert [line[2:] for line in lines(output(b"half"), output(b"left out", stream=3), output(b" a line\n"))] == [
+    assert [
+        line[2:] for line in lines(output(b"half"), output(b"left out", stream=3), output(b" a line\n"))
+    ] == [
         ("stdout", b"half"),
         ("notice", b"left out"),
         ("stdout", b" a line"),
