@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 from launch.errors import InputError
 
-__all__ = ["HOME", "MASTER_PORT", "Flavour", "JobNode", "JobSpec", "Kind", "OutputType"]
+__all__ = ["GRACE_S", "HOME", "MASTER_PORT", "Flavour", "JobNode", "JobSpec", "Kind", "OutputType"]
 
 Kind = Literal["mpi", "pytorch", "tensorflow"]
 Flavour = Literal["openmpi", "mpich", "intelmpi"]
@@ -18,6 +18,9 @@ OutputType = Literal["uri_folder", "uri_file", "mltable", "mlflow_model", "custo
 
 MASTER_PORT = 6105
 """Azure ML's port for process groups (guide G5)."""
+
+GRACE_S = 3.0
+"""Seconds between SIGTERM and SIGKILL where nobody says otherwise."""
 
 HOME = "/home/azureuser"
 """Home folder of the nodes' user, wherever a path in it must be written out."""
@@ -96,7 +99,7 @@ class JobSpec:
     """MASTER_PORT wished for; the next free one when it is taken on the head."""
     timeout_s: float | None = None
     """Seconds the job may take from the moment its turn came."""
-    grace_s: float = 3.0
+    grace_s: float = GRACE_S
     """Seconds between SIGTERM and SIGKILL when the job is ended."""
     max_restarts: int = 0
     """How often the job is launched anew on the same nodes after a failure."""

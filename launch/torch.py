@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import PurePosixPath
 from typing import Literal
 
 from launch.errors import InputError
 from launch.remote.workplace import python_folder
+from launch.shell_line import commands
 
-__all__ = ["Rendezvous", "TorchLauncher", "torch_launcher_argv"]
+__all__ = ["Rendezvous", "TorchLauncher", "fewest_nodes", "torch_launcher_argv"]
 
 TorchLauncher = Literal["torchrun", "launch"]
 Rendezvous = Literal["static", "c10d"]
 
 _RANGE = re.compile(r"(\d+):(\d+)")
+_ELASTIC = ("torchrun", "torch.distributed.run")
 
 
 def torch_launcher_argv(
@@ -25,6 +30,7 @@ def torch_launcher_argv(
     *,
     rdzv_backend: Rendezvous = "static",
     nnodes: str | None = None,
+    max_restarts: int = 0,
 ) -> tuple[str, ...]:
     """The launcher's command line for a per-node job; its variables are expanded on each node.
 
@@ -33,7 +39,9 @@ def torch_launcher_argv(
 
     A static rendezvous goes by NODE_RANK, one of c10d's by arrival, with as many nodes as ``nnodes``
     (``2:4``) allows. Left to itself, c10d publishes names, and hangs where they do not resolve
-    (pytorch/pytorch#150532): so every node says its address, and which one is the head.
+    (pytorch/pytorch#150532): so every node says its address, and which one is the head. Over a range torchrun
+    itself restarts the processes, ``max_restarts`` times; with a fixed number of nodes the job is launched
+    anew instead, which also helps when it is torchrun that ends.
 
     >>> torch_launcher_argv("torchrun", 4, 2, ("train.py",))[:7]
     ('torchrun', '--nnodes', '4', '--nproc-per-node', '2', '--node-rank', '$NODE_RANK')
@@ -49,6 +57,7 @@ def torch_launcher_argv(
         *("--nnodes", _nodes(nodes, nnodes, rdzv_backend)),
         *("--nproc-per-node", str(processes_per_node)),
         *_RENDEZVOUS[rdzv_backend],
+        *(("--max-restarts", str(max_restarts)) if nnodes is not None and max_restarts else ()),
     )
     script = command if command[0].endswith(".py") else ("--no-python", *command)
     interpreter = "python" if python_folder(python) else python
@@ -93,3 +102,30 @@ def _nodes(nodes: int, nnodes: str | None, rdzv_backend: Rendezvous) -> str:
             "choose others or widen it",
         )
     return nnodes
+
+
+def fewest_nodes(command: str | Sequence[str]) -> int | None:
+    """With how few nodes a torchrun goes on; None when it needs a fixed number, or where that cannot be told.
+
+    ``command`` is a shell line or an argv.
+
+    >>> fewest_nodes("cd src && torchrun --nnodes=2:4 train.py"), fewest_nodes("torchrun --nnodes 4 train.py")
+    (2, None)
+    >>> fewest_nodes(["python", "-m", "torch.distributed.run", "--nnodes", "2:4", "train.py"])
+    2
+    """
+    lines: list[Sequence[str]] = [] if isinstance(command, str) else [command]
+    if isinstance(command, str):
+        with suppress(ValueError):  # quotes that do not close: bash will say so
+            lines += commands(command)
+    for words in lines:
+        if not any(PurePosixPath(word).name in _ELASTIC for word in words):
+            continue
+        for place, word in enumerate(words):
+            option, equals, value = word.partition("=")
+            if option != "--nnodes":
+                continue
+            match = _RANGE.fullmatch(value if equals else "".join(words[place + 1 : place + 2]))
+            if match is not None and int(match[1]) < int(match[2]):
+                return int(match[1])
+    return None

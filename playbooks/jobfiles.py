@@ -28,7 +28,10 @@ _HELP = {
     "env": "a variable for every rank, over the file's; may be repeated",
     "set": "one value of the file, by its way through the keys: inputs.lr=0.1; may be repeated",
     "name": "part of the job's id (default: the file's `name`, else `display_name`, else the script's name)",
-    "timeout": "the job's own limit from its start, over the file's: 90, 90s, 10m or 2h",
+    "timeout": "the job's own limit from its start, restarts included, over the file's: 90, 90s, 10m or 2h",
+    "max-restarts": "launch it anew on the same nodes after a failure, so often at most, over the file's",
+    "grace": "time between SIGTERM and SIGKILL when its processes are ended, over the file's: 90s, 10m",
+    "cancel-on-interrupt": "Ctrl-C ends the job too (default: it goes on)",
     "detach": "return once the job is on the head",
     "json": "print the job's last state as JSON; the ranks' lines go to stderr",
 }
@@ -53,6 +56,9 @@ def launch_file(  # noqa: PLR0913, PLR0917
     set: list[str] | None = None,
     name: str | None = None,
     timeout: str | None = None,
+    max_restarts: int | None = None,
+    grace: str | None = None,
+    cancel_on_interrupt: bool = False,
     detach: bool = False,
     json: bool = False,
     dry_run: bool = False,
@@ -71,9 +77,12 @@ def launch_file(  # noqa: PLR0913, PLR0917
         env=variables(env or ()),
         name=name,
         timeout_s=None if timeout is None else seconds("--timeout", timeout),
+        max_restarts=max_restarts,
+        grace_s=None if grace is None else seconds("--grace", grace),
     )
     wanted = _nodes(job, inventory, nodes)
-    _launch(chosen, inventory, wanted, job, flags, Handling(detach, json, dry_run))
+    handling = Handling(detach, json, dry_run, cancel_on_interrupt)
+    _launch(chosen, inventory, wanted, job, flags, handling)
 
 
 def _read(path: str, settings: Sequence[str]) -> JobFile:

@@ -19,7 +19,10 @@ _HELP = {
     "source": "the folder to push (default: the repository around the current folder, else that folder)",
     "name": "part of the job's id (default: the script's name)",
     "detach": "return once the job is on the head",
-    "timeout": "the job's own limit from its start: 90, 90s, 10m or 2h (default: none)",
+    "timeout": "the job's own limit from its start, restarts included: 90, 90s, 10m or 2h (default: none)",
+    "max-restarts": "launch it anew on the same nodes after a failure, so often at most",
+    "grace": "time between SIGTERM and SIGKILL when its processes are ended: 90, 90s, 10m (default: 3s)",
+    "cancel-on-interrupt": "Ctrl-C ends the job too (default: it goes on)",
     "python": "the nodes' Python, or the folder of an environment on them (default: python3)",
     "json": "print the job's last state as JSON; the ranks' lines go to stderr",
 }
@@ -54,6 +57,9 @@ def mpi(  # noqa: PLR0913, PLR0917
     name: str | None = None,
     python: str = "python3",
     timeout: str | None = None,
+    max_restarts: int = 0,
+    grace: str | None = None,
+    cancel_on_interrupt: bool = False,
     detach: bool = False,
     json: bool = False,
     dry_run: bool = False,
@@ -62,8 +68,10 @@ def mpi(  # noqa: PLR0913, PLR0917
 
     The exit status is the job's. Ctrl-C leaves the job running and says how to follow and end it.
     """
-    handling = Handling(detach, json, dry_run)
-    request = Request(line, nodes, stack, env or (), source, name, python, timeout, handling)
+    handling = Handling(detach, json, dry_run, cancel_on_interrupt)
+    request = Request(
+        line, nodes, stack, env or (), source, name, python, timeout, handling, max_restarts, grace
+    )
     extra = words("--mpirun-args", mpirun_args or "")
     _launch(context, request, Kind("mpi", nproc_per_node, flavour=mpi, mpi_args=extra))
 
@@ -74,6 +82,8 @@ def mpi(  # noqa: PLR0913, PLR0917
     help={
         **_HELP,
         **_PROCESSES,
+        "max-restarts": "launch it anew on the same nodes after a failure, so often at most; with a range of "
+        "nodes torchrun restarts its processes so often, on the nodes that are left",
         "torchrun": "start torchrun once on every node, which starts the processes",
         "rdzv-backend": "how torchrun's nodes meet, static or c10d (default: static; c10d with a range)",
         "nnodes": "with torchrun: the fewest and the most nodes that may take part, like 2:4; a single "
@@ -98,6 +108,9 @@ def torch(  # noqa: PLR0913, PLR0917
     name: str | None = None,
     python: str = "python3",
     timeout: str | None = None,
+    max_restarts: int = 0,
+    grace: str | None = None,
+    cancel_on_interrupt: bool = False,
     detach: bool = False,
     json: bool = False,
     dry_run: bool = False,
@@ -113,8 +126,10 @@ def torch(  # noqa: PLR0913, PLR0917
     for flag, value in (("--rdzv-backend", rdzv_backend), ("--nnodes", nnodes)):
         if value is not None and not torchrun and not (flag == "--nnodes" and value.isdecimal()):
             raise InputError(flag, value, "is for torchrun", "add --torchrun, or leave it out")
-    handling = Handling(detach, json, dry_run)
-    request = Request(line, nodes, stack, env or (), source, name, python, timeout, handling)
+    handling = Handling(detach, json, dry_run, cancel_on_interrupt)
+    request = Request(
+        line, nodes, stack, env or (), source, name, python, timeout, handling, max_restarts, grace
+    )
     kind = Kind(
         "pytorch",
         nproc_per_node,
@@ -151,6 +166,9 @@ def tensorflow(  # noqa: PLR0913, PLR0917
     name: str | None = None,
     python: str = "python3",
     timeout: str | None = None,
+    max_restarts: int = 0,
+    grace: str | None = None,
+    cancel_on_interrupt: bool = False,
     detach: bool = False,
     json: bool = False,
     dry_run: bool = False,
@@ -159,8 +177,10 @@ def tensorflow(  # noqa: PLR0913, PLR0917
 
     The exit status is the job's. Ctrl-C leaves the job running and says how to follow and end it.
     """
-    handling = Handling(detach, json, dry_run)
-    request = Request(line, nodes, stack, env or (), source, name, python, timeout, handling)
+    handling = Handling(detach, json, dry_run, cancel_on_interrupt)
+    request = Request(
+        line, nodes, stack, env or (), source, name, python, timeout, handling, max_restarts, grace
+    )
     kind = Kind("tensorflow", workers=workers or None, parameter_servers=parameter_servers, chief=chief)
     _launch(context, request, kind)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal, cast, get_args
 
@@ -33,6 +33,8 @@ class Request:
     python: str
     timeout: str | None
     handling: Handling
+    max_restarts: int = 0
+    grace: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +64,12 @@ def job_spec(
     """
     from launch.modules import required_modules, runs_under
     from launch.spec import JobSpec
+    from launch.torch import fewest_nodes
 
     command_line = words("line", request.line)
     source = _source(root, command_line)
     argv, shell, per_node, processes, notices = _started(request, kind, nodes, command_line, source)
+    fewest = fewest_nodes(argv[0] if shell else argv) if per_node else None
     if kind.flavour is not None and kind.flavour not in _flavours():
         remedy = f"use one of {', '.join(_flavours())}"
         raise InputError("--mpi", kind.flavour, "is no MPI that is known", remedy)
@@ -88,8 +92,13 @@ def job_spec(
         if source is not None and runs_under(request.python, command_line)
         else (),
         timeout_s=None if request.timeout is None else seconds("--timeout", request.timeout),
+        # over a range of nodes torchrun does it itself
+        max_restarts=0 if kind.torchrun and _range(kind.nnodes, len(nodes)) else request.max_restarts,
+        min_nodes=fewest,
         home=home,
     )
+    if request.grace is not None:
+        spec = replace(spec, grace_s=seconds("--grace", request.grace))
     return spec, notices
 
 
@@ -116,6 +125,7 @@ def _started(
             request.python,
             rdzv_backend=cast("Rendezvous", backend),
             nnodes=nnodes,
+            max_restarts=request.max_restarts,
         )
         return argv, False, True, None, ()
     if kind.per_node:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from launch.nodeset import fold
+from launch.spec import GRACE_S
 from playbooks import render
 
 if TYPE_CHECKING:
@@ -74,6 +75,12 @@ def _facts(
         facts.append(("memory", f"at least {spec.shm_bytes / _BYTES_PER_MIB:.0f} MiB that processes share"))
     if spec.timeout_s:
         facts.append(("limit", f"{spec.timeout_s:g} s"))
+    if spec.max_restarts:
+        facts.append(("restarts", f"up to {spec.max_restarts} after a failure, on the same nodes"))
+    if spec.min_nodes:
+        facts.append(("fewest", f"goes on with {spec.min_nodes} nodes when others are lost"))
+    if spec.grace_s != GRACE_S:
+        facts.append(("grace", f"{spec.grace_s:g} s"))
     outputs = f"{spec.home}/.ranklift/jobs/{planned.id}/outputs"
     facts += [("output", f"{name} ({asset}): {outputs}/{name}") for name, asset in spec.outputs.items()]
     facts.append(("command", shlex.join(planned.argv)))

@@ -13,7 +13,8 @@ from launch.jobfile.bindings import filled, values_of
 from launch.jobfile.model import JobFile
 from launch.jobfile.script import script_of
 from launch.modules import required_modules, runs_under, starts_own_processes
-from launch.spec import JobSpec, Kind
+from launch.spec import GRACE_S, JobSpec, Kind
+from launch.torch import fewest_nodes
 
 __all__ = ["Flags", "Made", "Pushed", "located", "make", "name_of", "node_count"]
 
@@ -29,6 +30,9 @@ _KEYS = {
     "setup": "ranklift.setup",
     "shm_bytes": "resources.shm_size",
     "timeout_s": "limits.timeout",
+    "max_restarts": "ranklift.max_restarts",
+    "grace_s": "ranklift.grace",
+    "min_nodes": "command",
     "command": "command",
     "script": "command",
     "outputs": "outputs",
@@ -45,6 +49,8 @@ class Flags:
     env: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT)
     name: str | None = None
     timeout_s: float | None = None
+    max_restarts: int | None = None
+    grace_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +141,9 @@ def make(
             shm_bytes=job.shm_bytes,
             outputs=job.outputs,
             timeout_s=flags.timeout_s or job.timeout_s,
+            max_restarts=job.own.max_restarts if flags.max_restarts is None else flags.max_restarts,
+            grace_s=flags.grace_s or job.own.grace_s or GRACE_S,
+            min_nodes=fewest_nodes(line) if per_node else None,
             display_name=job.display_name,
             experiment=job.experiment,
             description=job.description,
@@ -154,6 +163,8 @@ def located(job: JobFile, flags: Flags, error: InputError) -> InputError:
     ):
         key = f"--env {name or error.value}" if kind == "env" else "--nproc-per-node"
         return InputError(key, error.value, error.problem, error.remedy)
+    if error.key == "max_restarts" and flags.max_restarts is not None:
+        return InputError("--max-restarts", error.value, error.problem, error.remedy)
     if kind == "env":
         return job.located(error, f"environment_variables.{name or error.value}")
     return job.located(error, f"outputs.{name}" if kind == "outputs" and name else _KEYS.get(kind, ""))

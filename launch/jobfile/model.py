@@ -56,6 +56,8 @@ class Own:
     setup: str = ""
     python: str | None = None
     chief: bool = False
+    max_restarts: int = 0
+    grace_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -159,7 +159,9 @@ def _servers(place: Place) -> int:
 
 def read_own(reader: Reader, place: Place, folder: Path) -> Own:
     """The ``ranklift:`` block."""
-    found = reader.block(place, ("mpi", "mpirun_args", "nodes", "setup", "python", "chief"))
+    found = reader.block(
+        place, ("mpi", "mpirun_args", "nodes", "setup", "python", "chief", "max_restarts", "grace")
+    )
     flavours = {flavour: flavour for flavour in get_args(Flavour)}
     return Own(
         mpi=reader.get(found, "mpi", lambda place: flavours[values.one_of(place, flavours)], None),
@@ -168,7 +170,13 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
         setup=reader.get(found, "setup", values.text, ""),
         python=reader.get(found, "python", lambda place: _python(place, folder), None),
         chief=reader.get(found, "chief", values.flag, False),
+        max_restarts=reader.get(found, "max_restarts", _restarts, 0),
+        grace_s=reader.get(found, "grace", values.span, None),
     )
+
+
+def _restarts(place: Place) -> int:
+    return values.whole(place, "give how often the job is launched anew after a failure", low=0)
 
 
 def _words(place: Place) -> tuple[str, ...]:

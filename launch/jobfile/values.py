@@ -9,8 +9,20 @@ from collections.abc import Iterable
 from launch.errors import InputError
 from launch.jobfile.marks import Place
 
-__all__ = ["byte_size", "flag", "literal", "nearest", "one_of", "text", "unknown", "whole", "written"]
+__all__ = [
+    "byte_size",
+    "flag",
+    "literal",
+    "nearest",
+    "one_of",
+    "span",
+    "text",
+    "unknown",
+    "whole",
+    "written",
+]
 
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -87,6 +99,18 @@ def byte_size(place: Place) -> int:
     if size < 1:
         raise place.wrong("is no size", "write a number and b, k, m or g, e.g. 2g")
     return size
+
+
+def span(place: Place) -> float:
+    """Seconds, written as a number of them or like 90s, 10m and 2h."""
+    remedy = "write it like 90, 90s, 10m or 2h"
+    if place.is_mapping or place.is_list or place.is_null:
+        raise place.wrong("is no span of time", remedy)
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", place.text.strip())
+    seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    if seconds <= 0:
+        raise place.wrong("is no span of time", remedy)
+    return seconds
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

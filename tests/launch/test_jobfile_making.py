@@ -176,6 +176,32 @@ def test_options_win_over_the_file(tmp_path: Path) -> None:
     assert (job.name, job.timeout_s) == ("b", 5)
 
 
+def test_restarts_and_the_grace(tmp_path: Path) -> None:
+    text = "command: python train.py\ncode: src\n"
+    own = "ranklift: {max_restarts: 3, grace: 2m}\n"
+    job = made(tmp_path, text + own).spec
+    assert (job.max_restarts, job.grace_s, job.min_nodes) == (3, 120, None)
+    job = made(tmp_path, text + own, flags=Flags(max_restarts=0, grace_s=5)).spec
+    assert (job.max_restarts, job.grace_s) == (0, 5)
+    job = made(tmp_path, text).spec
+    assert (job.max_restarts, job.grace_s) == (0, 3)
+    for wrong in ("max_restarts: -1", "max_restarts: often", "grace: soon", "grace: 0"):
+        with pytest.raises(InputError, match=rf"line 3: ranklift\.{wrong.partition(':')[0]} = "):
+            made(tmp_path, f"{text}ranklift: {{{wrong}}}\n")
+
+
+def test_a_range_of_nodes_is_seen_and_restarts_are_torchruns(tmp_path: Path) -> None:
+    text = (
+        "command: torchrun --nnodes 2:4 train.py\ncode: src\n"
+        "distribution: {type: pytorch}\nresources: {instance_count: 4}\n"
+    )
+    assert made(tmp_path, text, nodes=4).spec.min_nodes == 2
+    with pytest.raises(InputError, match=r"line 5: ranklift\.max_restarts = 3: .*--max-restarts 3"):
+        made(tmp_path, text + "ranklift: {max_restarts: 3}\n", nodes=4)
+    with pytest.raises(InputError, match=r"^--max-restarts = 2: "):
+        made(tmp_path, text, nodes=4, flags=Flags(max_restarts=2))
+
+
 def test_what_only_the_job_refuses_is_told_with_the_files_line(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"job.yml, line 3: environment_variables.RANK = '0': is set by the"):
         made(tmp_path, "command: hostname\nenvironment_variables:\n  RANK: 0\n")

@@ -112,3 +112,22 @@ def test_tensorflows_tasks(code: Path) -> None:
     job, _ = spec(code, "train.py", Kind("tensorflow", workers=2, parameter_servers=1, chief=True))
     assert (job.kind, job.workers, job.parameter_servers, job.chief) == ("tensorflow", 2, 1, True)
     assert spec(code, "train.py", Kind("tensorflow"))[0].workers is None
+
+
+def test_restarts_are_the_jobs_but_torchruns_own_over_a_range_of_nodes(code: Path) -> None:
+    job, _ = spec(code, "train.py", Kind("pytorch", torchrun=True), max_restarts=3, grace="1m")
+    assert (job.max_restarts, job.min_nodes, job.grace_s) == (3, None, 60)
+    assert "--max-restarts" not in job.command
+    job, _ = spec(code, "train.py", Kind("pytorch", torchrun=True, nnodes="2:4"), max_restarts=3)
+    assert (job.max_restarts, job.min_nodes) == (0, 2)
+    assert " ".join(job.command).endswith("--max-restarts 3 train.py")
+    job, _ = spec(code, "train.py", Kind("pytorch", torchrun=True, nnodes="2:4"))
+    assert "--max-restarts" not in job.command
+
+
+def test_a_range_in_a_line_of_ones_own_is_seen_and_restarts_go_into_that_line(code: Path) -> None:
+    line = "torchrun --nnodes 2:3 --rdzv-backend c10d train.py"
+    assert spec(code, line, Kind("pytorch"))[0].min_nodes == 2
+    assert spec(code, f"cd . && {line}", Kind("pytorch", per_node=True))[0].min_nodes == 2
+    with pytest.raises(InputError, match=r"max_restarts = 3: .*give torchrun --max-restarts 3"):
+        spec(code, line, Kind("pytorch"), max_restarts=3)
