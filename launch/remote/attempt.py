@@ -27,6 +27,9 @@ if TYPE_CHECKING:
 __all__ = ["Attempt"]
 
 _TICK = 0.2
+_GATHER = 0.02
+"""Seconds in which output is let come together that follows other output: hundreds of ranks that print now and
+then are heard in one turn."""
 
 
 class Attempt:
@@ -117,6 +120,9 @@ class Attempt:
     # -- the loop ---------------------------------------------------------------------------------
 
     def _turn_once(self) -> None:
+        if self._hearing.brought_output_alone:
+            time.sleep(_GATHER)
+        self._hearing.brought_output_alone = False
         for key, _ in self._crew.selector.select(_TICK):
             key.data()
         self._crew.flush()

@@ -42,6 +42,8 @@ class Hearing:
     ) -> None:
         self.taken: dict[str, list[list[Any]]] = {}
         """By node, the slots for which it refused the job, each with its holder."""
+        self.brought_output_alone = False
+        """Whether runners have just told of output and of nothing else."""
         self._order, self._crew, self._stopping = order, crew, stopping
         self._muster, self._words = muster, words
         self._on_held, self._on_running = on_held, on_running
@@ -56,11 +58,13 @@ class Hearing:
         try:
             frames = link.receive()
             at_end = not link.open
+            self.brought_output_alone = not at_end
             for kind, payload in frames:
                 name = self._crew.name(link)
                 if link.node is not None and self._order.stream.hear(kind, payload, link.node, name):
                     continue
                 if kind != protocol.BEAT:
+                    self.brought_output_alone = False
                     self._take(link, kind, protocol.unpack(payload))
         except protocol.ProtocolError as error:
             self.lose(link, str(error))
