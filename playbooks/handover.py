@@ -130,6 +130,7 @@ def _run(
     handling: Handling,
 ) -> None:
     from launch.client import submit, submit_and_follow
+    from launch.events import StateChange
     from playbooks.connections import Cluster
 
     job, head = planned.id, nodes[0]
@@ -150,7 +151,8 @@ def _run(
         shown = Shown(to_stderr=handling.json)
 
         def on_event(event: Event) -> None:
-            parting.phase = "taken"
+            is_over = isinstance(event, StateChange) and event.state.is_terminal
+            parting.phase = "over" if is_over else "taken"
             shown(event)
 
         state = submit_and_follow(planned, cluster.host(head), on_event)
@@ -168,12 +170,14 @@ class _Parting:
     job: str
     cancels: bool
     """Whether Ctrl-C ends the job too. Other signals never do: a terminal that closes is no wish."""
-    phase: Literal["push", "sent", "taken"] = "push"
+    phase: Literal["push", "sent", "taken", "over"] = "push"
 
     def __call__(self, number: int) -> str:
         """For :func:`playbooks.attached.attached`."""
         if self.phase == "push":
             return "interrupted while the code was pushed: no job was made"
+        if self.phase == "over":
+            return f"job {self.job} has ended: see `fab job {self.job}`"
         if self.cancels and number == signal.SIGINT:
             render.progress(f"cancelling job {self.job}")
             try:
