@@ -28,8 +28,8 @@ __all__ = ["Attempt"]
 
 _TICK = 0.2
 _GATHER = 0.02
-"""Seconds in which output is let come together that follows other output: hundreds of ranks that print now and
-then are heard in one turn."""
+"""Seconds in which output is let come together that follows other output: hundreds of ranks that print now
+and then are heard in one turn."""
 
 
 class Attempt:
