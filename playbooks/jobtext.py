@@ -15,6 +15,8 @@ __all__ = ["ends_text", "job_rows", "job_text", "moment", "span", "took", "waiti
 
 _MINUTES = 600
 """Seconds from which on a span is told in hours, minutes and seconds."""
+_AHEAD = 2
+"""How many of the jobs that one waits for the list names."""
 
 
 def job_rows(
@@ -44,10 +46,12 @@ def job_rows(
 
 
 def waiting(state: JobState) -> str:
-    """What a queued job waits for, and its place in the queue; nothing for any other."""
+    """What a queued job waits for, the first of them, and its place in the queue; nothing for any other."""
     if state.state != "QUEUED":
         return ""
-    words = state.reason.removeprefix("waits for ") or ", ".join(state.waits_for)
+    ahead = (state.reason.removeprefix("waits for ") or ", ".join(state.waits_for)).split(", ")
+    more = f" and {len(ahead) - _AHEAD} more" if len(ahead) > _AHEAD else ""
+    words = ", ".join(ahead[:_AHEAD]) + more
     return f"{words} (place {state.place})" if state.place else words
 
 

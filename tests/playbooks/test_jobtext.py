@@ -12,7 +12,7 @@ import pytest
 from launch.events import Failure, JobState
 from launch.overview import Happening, JobReport, RankEnd
 from playbooks import render
-from playbooks.jobtext import ends_text, job_rows, job_text
+from playbooks.jobtext import ends_text, job_rows, job_text, waiting
 
 GOLDEN = Path(__file__).parent / "golden"
 NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -111,6 +111,12 @@ def test_the_list_shows_restarts_and_the_queue_where_there_are_such(
     render.table(*job_rows([FAILED, running, QUEUED], now=at(3700)))
     render.table(*job_rows([running], now=at(10)))
     assert capsys.readouterr().out == (GOLDEN / "jobs.txt").read_text()
+
+
+def test_a_long_queue_is_cut_short_in_the_list() -> None:
+    waits = replace(QUEUED, reason="waits for a, b, c on node000001, d", place=4)
+    assert waiting(waits) == "a, b and 2 more (place 4)"
+    assert waiting(replace(waits, state="RUNNING")) == ""
 
 
 @pytest.mark.parametrize(
