@@ -1,0 +1,245 @@
+"""What a collect brings, what it does with what is here already, and with what changes meanwhile."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from launch.collecting import collect
+from launch.errors import InputError
+from launch.fetched import CollectReport
+from launch.host import Completed
+from launch.results import SUMS
+from tests.launch.collected import HEAD, NAMES, SECOND, THIRD, Cluster, bytes_sent, noise, of
+
+pytestmark = pytest.mark.timeout(300)
+
+ODD = [*(b"a b", b"-n", b"--help", b"a\nb", b"\xff\xfe"), *("ü 日本".encode(), b"a\\nb", b"~", b"x" * 255)]
+WITHOUT_ROOTS_RIGHT = ("setpriv", "--bounding-set=-dac_override,-dac_read_search", "--inh-caps=-all")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path).make()
+
+
+class TestWhatComes:
+    def test_logs_outputs_and_records_of_every_node_with_checksums(self, cluster: Cluster) -> None:
+        report = cluster.collect()
+        assert report.is_complete
+        assert list(report.results) == list(NAMES)
+        assert cluster.files() == cluster.expected(*NAMES)
+        assert [files.written for files in report.files.values()] == [6, 3, 3]
+        assert (bytes_sent(report), report.without_head) == (sum(map(len, cluster.files().values())), "")
+        cluster.verified()
+        assert {path.name for path in cluster.folder.iterdir()} == {
+            *("events.jsonl", "exits.jsonl", "job.json", "state.json"),
+            *("exits", "logs", "outputs", SUMS),
+        }
+
+    def test_nothing_is_sent_again(self, cluster: Cluster) -> None:
+        cluster.collect()
+        before = {path: path.stat() for path in cluster.folder.rglob("*") if path.is_file()}
+        report = cluster.collect()
+        assert report.is_complete
+        assert (bytes_sent(report), [(f.written, f.kept) for f in report.files.values()]) == (
+            0,
+            [(0, 6), (0, 3), (0, 3)],
+        )
+        assert {path: path.stat().st_mtime_ns for path in before if path.name != SUMS} == {
+            path: stat.st_mtime_ns for path, stat in before.items() if path.name != SUMS
+        }
+
+    def test_names_of_every_kind(self, cluster: Cluster) -> None:
+        for name in ODD:
+            cluster.write(SECOND, b"outputs/" + name, name)
+            cluster.write(SECOND, b"outputs/d" + name[:254] + b"/" + name, name)
+        report = cluster.collect()
+        assert report.is_complete
+        assert cluster.files() == cluster.expected(*NAMES)
+        cluster.verified()
+        assert bytes_sent(cluster.collect()) == 0
+
+    def test_empty_files_and_empty_folders(self, cluster: Cluster) -> None:
+        cluster.at(THIRD, "outputs/none/of/it").mkdir(parents=True)
+        cluster.write(THIRD, "outputs/empty", b"")
+        assert cluster.collect().is_complete
+        assert (cluster.folder / "outputs" / THIRD / "none/of/it").is_dir()
+        assert (cluster.folder / "outputs" / THIRD / "empty").read_bytes() == b""
+        assert cluster.collect().files[THIRD].kept == 4
+
+    def test_links_stay_links_within_the_job_and_lead_nowhere_else(self, cluster: Cluster) -> None:
+        cluster.write(SECOND, "outputs/step-3/weights", b"w")
+        cluster.at(SECOND, "outputs/latest").symlink_to("step-3")
+        cluster.at(SECOND, "outputs/best").symlink_to(cluster.at(SECOND, "outputs/step-3"))
+        cluster.at(SECOND, "outputs/passwd").symlink_to("/etc/passwd")
+        cluster.at(SECOND, "outputs/up").symlink_to("../logs")
+        for _ in range(2):
+            report = cluster.collect()
+            top = cluster.folder / "outputs" / SECOND
+            assert [str((top / name).readlink()) for name in ("latest", "best")] == ["step-3", "step-3"]
+            assert (top / "latest/weights").read_bytes() == b"w"
+            assert of(report, SECOND).left_out == {
+                f"outputs/{name}": f"is a link that leads out of the job's folder, to {target}"
+                for name, target in (("passwd", "/etc/passwd"), ("up", "../logs"))
+            }
+            assert not report.is_complete
+            assert sorted(path.name for path in top.iterdir()) == ["best", "latest", "model.bin", "step-3"]
+
+    def test_what_cannot_be_read_is_named_and_the_rest_comes(self, cluster: Cluster) -> None:
+        cluster.write(HEAD, "outputs/secret", b"s").chmod(0)
+        cluster.at(HEAD, "outputs/closed").mkdir(mode=0)
+        os.mkfifo(cluster.at(HEAD, "outputs/pipe"))
+        cluster.head.prefix = WITHOUT_ROOTS_RIGHT if os.getuid() == 0 else ()
+        report = cluster.collect()
+        assert of(report, HEAD).left_out == {
+            "outputs/secret": "Permission denied",
+            "outputs/closed": "Permission denied",
+            "outputs/pipe": "is a socket, a pipe or a device",
+        }
+        assert not report.is_complete
+        cluster.at(HEAD, "outputs/secret").unlink()
+        assert cluster.files() == cluster.expected(*NAMES)
+
+    def test_of_a_job_that_is_lost_the_state_says_so(self, cluster: Cluster) -> None:
+        state = {"state": "RUNNING", "supervisor": {"pid": 1, "started": 1, "boot": "x"}, "reason": ""}
+        cluster.write(HEAD, "state.json", json.dumps(state).encode())
+        assert cluster.collect().is_complete
+        assert json.loads((cluster.folder / "state.json").read_bytes())["state"] == "LOST"
+
+    def test_of_a_job_that_never_ran_on_a_node_there_is_nothing(self, cluster: Cluster) -> None:
+        for path in sorted(cluster.at(THIRD, "").rglob("*"), reverse=True):
+            path.rmdir() if path.is_dir() else path.unlink()
+        cluster.at(THIRD, "").rmdir()
+        report = cluster.collect()
+        assert (report.is_complete, report.files[THIRD].written) == (True, 0)
+
+    def test_a_job_that_the_head_does_not_have(self, cluster: Cluster) -> None:
+        with pytest.raises(InputError, match="there is no job no-such-job on this head"):
+            collect("no-such-job", cluster.head, cluster.into, remote="hash")
+        assert list(cluster.into.iterdir()) == []
+
+
+class TestWhatIsHereAlready:
+    def test_a_log_that_grew_is_continued(self, cluster: Cluster) -> None:
+        cluster.write(SECOND, "logs/rank-1.log", noise(400_000))
+        cluster.collect()
+        cluster.write(SECOND, "logs/rank-1.log", noise(400_000) + b"more\n")
+        report = cluster.collect()
+        assert (bytes_sent(report), report.files[SECOND].continued) == (5, 1)
+        assert cluster.files() == cluster.expected(*NAMES)
+        cluster.verified()
+
+    def test_the_state_of_a_job_that_went_on_is_the_newest(self, cluster: Cluster) -> None:
+        cluster.collect()
+        cluster.write(HEAD, "state.json", json.dumps({"state": "FAILED", "supervisor": None}).encode())
+        assert cluster.collect().files[HEAD].renamed == {}
+        assert cluster.files() == cluster.expected(*NAMES)
+        cluster.verified()
+
+    def test_another_content_gets_a_numbered_name_once_and_is_told(self, cluster: Cluster) -> None:
+        name = f"outputs/{SECOND}/model.bin"
+        (cluster.folder / name).parent.mkdir(parents=True)
+        (cluster.folder / name).write_bytes(b"mine")
+        report = cluster.collect()
+        assert report.is_complete
+        assert of(report, SECOND).renamed == {name: f"{name}.~2~"}
+        for _ in range(2):
+            assert (cluster.folder / name).read_bytes() == b"mine"
+            assert (cluster.folder / f"{name}.~2~").read_bytes() == noise(5000, 1)
+            assert of(cluster.collect(), SECOND).renamed == {}
+        cluster.write(SECOND, "outputs/model.bin", noise(5000, 7))
+        assert of(cluster.collect(), SECOND).renamed == {name: f"{name}.~3~"}
+        cluster.write(SECOND, "outputs/model.bin", noise(6000, 7))
+        assert of(cluster.collect(), SECOND).renamed == {}
+        assert (cluster.folder / f"{name}.~3~").read_bytes() == noise(6000, 7)
+
+    def test_what_the_user_changed_is_not_taken_for_what_came(self, cluster: Cluster) -> None:
+        cluster.collect()
+        name = f"outputs/{SECOND}/model.bin"
+        (cluster.folder / name).write_bytes(b"x" * 5000)
+        assert of(cluster.collect(), SECOND).renamed == {name: f"{name}.~2~"}
+        assert (cluster.folder / name).read_bytes() == b"x" * 5000
+
+    def test_what_the_user_removed_comes_again(self, cluster: Cluster) -> None:
+        cluster.collect()
+        (cluster.folder / "logs/rank-1.log").unlink()
+        assert cluster.collect().files[SECOND].written == 1
+        assert cluster.files() == cluster.expected(*NAMES)
+
+    def test_a_copy_without_a_checksum_is_compared_not_sent(self, cluster: Cluster) -> None:
+        cluster.collect()
+        (cluster.folder / SUMS).unlink()
+        assert bytes_sent(cluster.collect()) == 0
+        cluster.verified()
+
+    def test_something_that_is_no_file_in_its_place_stays(self, cluster: Cluster) -> None:
+        (cluster.folder / "logs/rank-0.log").mkdir(parents=True)
+        assert of(cluster.collect(), HEAD).renamed == {"logs/rank-0.log": "logs/rank-0.log.~2~"}
+        assert (cluster.folder / "logs/rank-0.log").is_dir()
+
+    def test_a_file_in_a_folders_place_stays_and_is_named(self, cluster: Cluster) -> None:
+        cluster.write(SECOND, "outputs/d/x", b"1")
+        (cluster.folder / "outputs" / SECOND).mkdir(parents=True)
+        (cluster.folder / "outputs" / SECOND / "d").write_bytes(b"mine")
+        report = cluster.collect()
+        assert "is in its way here" in of(report, SECOND).left_out["outputs/d/x"]
+        assert (cluster.folder / "outputs" / SECOND / "d").read_bytes() == b"mine"
+
+
+class TestWhatChangesMeanwhile:
+    """The operator's side is stopped between the listing and the sending."""
+
+    def meanwhile(self, cluster: Cluster, change: Callable[[], object]) -> CollectReport:
+        plain = cluster.head.stream
+
+        def stream(argv: Sequence[str], *rest: object, **more: object) -> Completed:
+            if argv[-1] == "send":
+                change()
+            return plain(argv, *rest, **more)  # type: ignore[arg-type]
+
+        cluster.head.stream = stream  # type: ignore[method-assign]
+        return cluster.collect()
+
+    def test_a_file_that_vanishes_is_told_and_no_failure(self, cluster: Cluster) -> None:
+        report = self.meanwhile(cluster, cluster.at(SECOND, "outputs/model.bin").unlink)
+        assert (report.is_complete, of(report, SECOND).vanished) == (True, ("outputs/model.bin",))
+        assert cluster.files() == cluster.expected(*NAMES)
+
+    def test_a_file_that_grows_comes_as_long_as_it_is_then(self, cluster: Cluster) -> None:
+        report = self.meanwhile(
+            cluster, lambda: cluster.write(SECOND, "outputs/model.bin", noise(9000, 1), age=0)
+        )
+        assert report.is_complete
+        assert cluster.files() == cluster.expected(*NAMES)
+        cluster.verified()
+
+    def test_a_file_that_shrinks_too(self, cluster: Cluster) -> None:
+        self.meanwhile(cluster, lambda: cluster.write(SECOND, "outputs/model.bin", b"s"))
+        assert cluster.files() == cluster.expected(*NAMES)
+        cluster.verified()
+
+    @pytest.mark.parametrize("make", [os.mkfifo, Path.mkdir, lambda path: path.symlink_to("/etc/passwd")])
+    def test_what_has_become_something_else_is_left_out(
+        self, cluster: Cluster, make: Callable[[Path], object]
+    ) -> None:
+        def change() -> None:
+            cluster.at(SECOND, "outputs/model.bin").unlink()
+            make(cluster.at(SECOND, "outputs/model.bin"))
+
+        report = self.meanwhile(cluster, change)
+        assert list(of(report, SECOND).left_out) == ["outputs/model.bin"]
+        assert cluster.files() == cluster.expected(*NAMES)
+
+    def test_what_the_user_writes_meanwhile_is_not_overwritten(self, cluster: Cluster) -> None:
+        def change() -> None:
+            (cluster.folder / "logs").mkdir(exist_ok=True)
+            (cluster.folder / "logs/rank-1.log").write_bytes(b"mine")
+
+        report = self.meanwhile(cluster, change)
+        assert of(report, SECOND).renamed == {"logs/rank-1.log": "logs/rank-1.log.~2~"}
+        assert (cluster.folder / "logs/rank-1.log").read_bytes() == b"mine"

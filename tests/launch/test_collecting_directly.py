@@ -1,0 +1,141 @@
+"""Collects without the job's head, and from nodes that talk nonsense."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from launch.collecting import Others, collect
+from launch.errors import GiveUpError
+from launch.host import Completed
+from tests.launch.collected import HEAD, JOB, NAMES, SECOND, THIRD, Cluster, noise, of
+
+pytestmark = pytest.mark.timeout(300)
+
+
+@pytest.fixture
+def cluster(tmp_path: Path) -> Cluster:
+    return Cluster(tmp_path).make()
+
+
+class TestWithoutTheHead:
+    def test_every_other_node_is_asked_and_that_is_said(self, cluster: Cluster) -> None:
+        cluster.collect()
+        cluster.write(SECOND, "logs/rank-1.log", b"rank 1\nmore\n")
+        cluster.head.gone = True
+        report = cluster.collect(others=True)
+        assert list(report.errors) == [HEAD]
+        assert report.files[SECOND].continued == 1
+        assert cluster.said == [
+            "the job's head does not serve (node000000: no answer within 15 s): asking "
+            "node[000001-000002] directly"
+        ]
+        assert report.without_head == "node000000: no answer within 15 s"
+
+    def test_also_by_someone_who_never_saw_the_job(self, cluster: Cluster) -> None:
+        cluster.head.gone = True
+        report = cluster.collect(others=True)
+        assert cluster.files() == cluster.expected(SECOND, THIRD)
+        assert list(report.results) == [HEAD, SECOND, THIRD]
+        assert cluster.hosts[SECOND].asked == [f"files {JOB}", f"send {JOB}"]
+        cluster.verified()
+        cluster.head.gone = False
+        assert cluster.collect(others=True).is_complete
+        assert cluster.files() == cluster.expected(*NAMES)
+
+    def test_a_node_that_has_nothing_of_the_job_is_not_counted(self, cluster: Cluster) -> None:
+        cluster.head.gone = True
+        cluster.at(THIRD, "").rename(cluster.nodes / "elsewhere")
+        assert list(cluster.collect(others=True).results) == [HEAD, SECOND]
+
+    def test_one_that_does_not_answer_either_is_named(self, cluster: Cluster) -> None:
+        cluster.head.gone = cluster.hosts[THIRD].gone = True
+        report = cluster.collect(others=True)
+        assert list(report.errors) == [HEAD, THIRD]
+        assert cluster.files() == cluster.expected(SECOND)
+
+    def test_a_head_that_dies_in_the_middle(self, cluster: Cluster) -> None:
+        cluster.write(SECOND, "outputs/big", noise(8_000_000))
+        cluster.head.breaks_after = 3_000_000
+        report = cluster.collect(others=True)
+        assert list(report.errors) == [HEAD]
+        assert report.files[SECOND].bytes < 8_100_000  # what had come counted
+        assert {**cluster.files(), **cluster.expected(SECOND, THIRD)} == cluster.files()
+        assert report.files[SECOND].written == 4
+
+    def test_a_head_without_a_record_of_the_job_serves_its_own_files(self, cluster: Cluster) -> None:
+        cluster.collect()
+        cluster.at(HEAD, "job.json").write_text("{")
+        cluster.write(HEAD, "outputs/new", b"1")
+        report = cluster.collect(others=True)
+        assert report.errors == {}
+        assert (cluster.folder / "outputs" / HEAD / "new").read_bytes() == b"1"
+
+    def test_a_node_that_only_the_head_does_not_reach(self, cluster: Cluster) -> None:
+        cluster.unreachable_from_the_head(SECOND)
+        report = cluster.collect(others=True)
+        assert report.is_complete
+        assert cluster.files() == cluster.expected(*NAMES)
+        assert cluster.said == [
+            "the head node000000 cannot bring all of node000001: asking directly",
+        ]
+        assert (cluster.hosts[SECOND].asked, cluster.hosts[THIRD].asked) == (
+            [f"files {JOB}", f"send {JOB}"],
+            [],
+        )
+
+    def test_nobody_knows_where_the_head_is(self, cluster: Cluster) -> None:
+        report = collect(
+            JOB,
+            None,
+            cluster.into,
+            remote=None,
+            others=Others(NAMES, cluster.visit, cluster.said.append),
+        )
+        assert report.is_complete
+        assert cluster.files() == cluster.expected(*NAMES)
+
+
+class TestWhatMakesNoSense:
+    def answering(self, cluster: Cluster, said: bytes) -> None:
+        def stream(argv: Sequence[str], take: Callable[[bytes], object], **more: object) -> Completed:
+            take(said)
+            return Completed(0, b"", b"")
+
+        cluster.hosts[SECOND].stream = stream  # type: ignore[assignment]
+        cluster.unreachable_from_the_head(SECOND)
+
+    @pytest.mark.parametrize(
+        "said",
+        [
+            b"",
+            b"Welcome to this node!\n",
+            b"e\0\0\0\1{",
+            b"l\0\0\0\4true" + b"d\0\0\0\1x",
+            b"l\0\0\0\4trues\0\0\0\2{}",
+            b'e\0\0\0\x0c[["f", "x"]]',
+        ],
+    )
+    def test_a_node_that_talks_nonsense_is_that_nodes_failure(self, cluster: Cluster, said: bytes) -> None:
+        self.answering(cluster, said)
+        report = cluster.collect(others=True)
+        assert list(report.errors) == [SECOND]
+        assert isinstance(report.errors[SECOND], GiveUpError)
+        assert cluster.files() == cluster.expected(HEAD, THIRD)
+
+    def test_a_node_that_tries_to_leave_the_folder_is_refused(self, cluster: Cluster) -> None:
+        paths = ["outputs/../../../../x", "/etc/x", "state.json"]
+        listing = json.dumps([["f", path, 1, -1] for path in paths]).encode()
+        self.answering(cluster, b"e" + len(listing).to_bytes(4, "big") + listing + b"l\0\0\0\4true")
+        report = cluster.collect(others=True)
+        assert list(of(report, SECOND).left_out) == paths
+        assert cluster.files() == cluster.expected(HEAD, THIRD)
+
+    def test_a_head_that_names_impossible_nodes(self, cluster: Cluster) -> None:
+        plan = {"id": JOB, "remote": ".ranklift/remote/hash", "nodes": [{"name": "../x"}]}
+        cluster.write(HEAD, "job.json", json.dumps(plan).encode())
+        with pytest.raises(GiveUpError, match="it names nodes that cannot be"):
+            cluster.collect()
