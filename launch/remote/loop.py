@@ -20,8 +20,9 @@ __all__ = ["NODE", "NO_LOG", "TICK_MS", "Loop", "Process"]
 
 _CHUNK = 65536
 _BACKLOG = 8 * 1024 * 1024
-"""Bytes waiting to be sent from which on output is left out, until half of them have gone. The ranks' pipes
-are always emptied: no rank waits for the head."""
+"""Bytes waiting to be sent from which on the output of ranks that print much is left out, until half of them
+have gone; from twice as many on that of all. The ranks' pipes are always emptied: no rank waits for the
+head."""
 _GATHER = 0.1
 """Seconds in which output is gathered that follows what was just sent: a frame for many lines."""
 _AT_END = 16
@@ -143,7 +144,8 @@ class Loop:
             log = f"setup-{os.uname().nodename}" if rank.rank == NODE else f"rank-{rank.rank}"
             rank.outlet = Outlet(rank.rank, log, self._rate, self._burst, now)
         rank.outlet.logged(*workplace.write_log(rank.log, rank.outlet.gap + data))
-        rank.outlet.take(rank.pipes[fd], data, now, self._has_room)
+        is_let_through = rank.outlet.is_modest and len(self._outgoing) < 2 * _BACKLOG
+        rank.outlet.take(rank.pipes[fd], data, now, self._has_room or is_let_through)
         if rank.outlet.size >= _CHUNK:
             self._hand_over(at_once=True)
         return True

@@ -49,6 +49,11 @@ class Outlet:
         """Bytes that wait to be sent."""
         return len(self._frames) + len(self._piece)
 
+    @property
+    def is_modest(self) -> bool:
+        """Whether the rank has printed so little of late that others must be what fills the way."""
+        return not self._over and self._tokens > self._burst / 2
+
     def take(self, stream: int, data: bytes, now: float, has_room: bool = True) -> None:
         """What the rank has written; without room for more on the way to the head, all of it is left out."""
         self._tail = (self._tail + data)[-LAST_BYTES:]

@@ -105,25 +105,32 @@ def test_a_rank_that_prints_too_much_keeps_its_log_and_its_last_lines_and_leaves
     assert state.failure.last_lines[-2:] == ("0199999 of a rank that prints all it can", "last words")
 
 
-def test_no_rank_waits_for_a_head_that_takes_nothing(nodes: Nodes) -> None:
-    waits = "import os, time\ngo = os.environ['RANKLIFT_OUTPUT_DIR'] + '/go'\n"
-    waits += "while os.environ['RANK'] == '0' and not os.path.exists(go):\n    time.sleep(0.05)\n"
-    nodes.code("flood.py", waits + FLOOD.replace("sys.exit(3)", "").replace("200_000", "800_000"))
-    started = start(nodes, job("flood.py"))
-    until(lambda: said(started.events, 1))
+def test_no_rank_waits_for_a_head_that_takes_nothing(tmp_path: Path) -> None:
+    nodes = Nodes(tmp_path, [2])
+    slowly = FLOOD.replace("os.write(1, text) :]", "os.write(1, text[: 1 << 20]) :]; time.sleep(0.1)")
+    slowly = slowly.replace("import os, sys", "import os, sys, time").replace("sys.exit(3)", "sys.exit(0)")
+    nodes.code("flood.py", slowly.replace("200_000", "800_000"))
+    wait = 'until [ -e "$RANKLIFT_OUTPUT_DIR/%s" ]; do sleep 0.05; done; '
+    script = f"echo up; {wait % 'go'} [ $RANK = 0 ] || {{ {wait % 'done'} }}; exec python3 -S -E flood.py"
+    started = start(nodes, shell(script, processes_per_node=2))
+    until(lambda: len(lines(started.events)) == 2)
+    outputs = folder(nodes, 0, started.job) / "outputs"
     supervisor = json.loads((folder(nodes, 0, started.job) / "state.json").read_text())["supervisor"]["pid"]
     os.kill(supervisor, signal.SIGSTOP)
-    (folder(nodes, 0, started.job) / "outputs/go").touch()
     try:
-        until((folder(nodes, 0, started.job) / "outputs/done").exists, 20)
+        (outputs / "go").touch()
+        until((outputs / "done").exists, 20)
+        log = folder(nodes, 0, started.job) / "logs/rank-1.log"
+        until(lambda: log.read_text().endswith("step 19\n"))
         runners = [p for p in Path("/proc").glob("[0-9]*") if is_runner(p, nodes)]
         assert runners
         assert all(memory(p) < 60 * MB for p in runners)
     finally:
         os.kill(supervisor, signal.SIGCONT)
     assert started.end().state == "SUCCEEDED"
-    log = (folder(nodes, 0, started.job) / "logs/rank-0.log").read_text()
-    assert log.count("\n") == 800_021
+    assert (folder(nodes, 0, started.job) / "logs/rank-0.log").read_text().count("\n") == 800_002
+    assert said(started.events, 1) == ["up", *[f"step {n}" for n in range(20)]]
+    assert all("logs/rank-0.log" in one for one in notices(started.events))
 
 
 def is_runner(process: Path, nodes: Nodes) -> bool:

@@ -191,3 +191,15 @@ def test_what_is_passed_on_is_whole_lines_of_the_rank_in_their_order(sizes: list
     passed = b"".join(item[1] for item in sent(one) if item[0] == 1 and len(item) == 2)
     shown = passed.splitlines(keepends=True)
     assert [line for line in shown if line in lines] == [line for line in lines if line in shown]
+
+
+def test_who_printed_little_is_not_what_fills_the_way() -> None:
+    one = outlet()
+    one.take(1, b"12345678\n", 0.0)
+    assert one.is_modest
+    one.take(1, b"12345678\n", 0.0)
+    assert not one.is_modest
+    one.tick(2.0)
+    assert one.is_modest
+    one.take(1, b"x" * 30 + b"\n", 2.0)
+    assert not one.is_modest
