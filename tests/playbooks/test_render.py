@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,6 +58,42 @@ def test_lines_name_rank_and_node(capsys: pytest.CaptureFixture[str]) -> None:
     told = capsys.readouterr()
     assert told.out == "[3 node000001] loss 0.25\n[launcher node000000] mpirun noticed\n"
     assert told.err == "[0 node000000] aside\n"
+
+
+class Terminal(io.StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_ranks_that_say_the_same_are_folded(capsys: pytest.CaptureFixture[str]) -> None:
+    render.log([0, 1, 2, 5, 7], ["node000000", "node000001", "node00000a"], b"epoch 1")
+    render.log([None, 0], ["node000000"], b"warning")
+    assert capsys.readouterr().out == (
+        "[0-2,5,7 node[000000-000001,00000a]] epoch 1\n[launcher,0 node000000] warning\n"
+    )
+
+
+def test_bytes_of_a_line_survive_where_there_is_no_terminal(
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    render.log([0], ["node000000"], b"\xff\x00\x1b[31mred\x1b[0m\x08\xc3\xa9")
+    assert capfdbinary.readouterr().out == b"[0 node000000] \xff\x00red\x08\xc3\xa9\n"
+
+
+def test_a_terminal_gets_colours_and_obeys_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "stdout", terminal := Terminal())
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    render.log([0], ["node000000"], b"\x1b[31mred\x1b[2J\x07\xff \xc3\xa9\ttab")
+    shown = terminal.getvalue()
+    assert shown.endswith("\x1b[31mred^G\\xff é\ttab\x1b[0m\n")
+    monkeypatch.setenv("NO_COLOR", "1")
+    render.log([0], ["node000000"], b"\x1b[31mred")
+    assert terminal.getvalue() == shown + "[0 node000000] red\n"
+
+
+def test_what_is_said_of_a_rank_is_told_apart_from_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    render.log([3], ["node000001"], b"left out 12.3 MB, 240,112 lines", "notice")
+    assert capsys.readouterr().out == "[3 node000001] (left out 12.3 MB, 240,112 lines)\n"
 
 
 def test_no_colours_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:

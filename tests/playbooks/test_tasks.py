@@ -161,7 +161,11 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["logs"], "did not receive required positional arguments: 'job'"),
         (["up", "--stack", "dve"], "stack = 'dve': it has no Pulumi.dve.yaml in "),
         (["logs", "../../etc"], "is no job's id"),
-        (["logs", "t-1", "--rank", "all"], "--rank = 'all': is no rank"),
+        (["logs", "t-1", "--rank", "all"], "--rank = 'all': 'all' is no range; write it like 0-3,7"),
+        (["logs", "t-1", "--node", "0;1"], "--node = '0;1': '0;1' is no range; write it like 0-3,7"),
+        (["logs", "t-1", "--tail", "-3"], "--tail = '-3': is no number of lines; write it like 100"),
+        (["logs", "t-1", "--since", "noon"], "--since = 'noon': is no span of time"),
+        (["logs", "t-1", "--grep", "("], "--grep = '(': is no regular expression"),
         (["push", "--nodes", "8"], "has no instance 8"),
     ],
 )
