@@ -139,8 +139,13 @@ def ended(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -
             ending = end_job(job, cluster.host(place.head), remote=place.remote, grace_s=grace_s)
         except (ManyNodesError, NodeUnreachable, StepTimeout) as error:
             render.progress(f"{error}\njob {job} cannot be ended by its head; asking every node itself")
-            everywhere = [node.name for node in inventory.nodes]
-            return Cancelled(job, None, None, sweep(everywhere, _GRACE_S if grace_s is None else grace_s))
+            silent: dict[str, Exception] = {}  # a second look would take as long as the first did
+            if isinstance(error, NodeUnreachable):
+                silent[error.node] = error
+            elif isinstance(error, ManyNodesError):
+                silent = error.errors
+            names = [node.name for node in inventory.nodes if node.name not in silent]
+            return Cancelled(job, None, None, sweep(names, _GRACE_S if grace_s is None else grace_s) | silent)
         state = ending.state
         left = state.nodes if state.state == "LOST" else ending.lost
         return Cancelled(job, state, ending.before, sweep(left, ending.grace_s) if left else {})

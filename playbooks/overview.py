@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from invoke.context import Context
 
-from launch.errors import InputError, ManyNodesError
+from launch.errors import InputError, ManyNodesError, NodeUnreachable
 from playbooks import render
 from playbooks.command import choose_nodes, command, open_from
 from playbooks.fanout import fan_out
@@ -92,7 +92,14 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
     inventory = chosen.saved()
     place = find_job(chosen, inventory, job)
     with Cluster(inventory, chosen.folder) as cluster:
-        report = show_job(job, cluster.host(place.head), remote=place.remote)
+        try:
+            report = show_job(job, cluster.host(place.head), remote=place.remote)
+        except NodeUnreachable as error:
+            raise NodeUnreachable(
+                error.node,
+                f"the head of job {job} does not answer ({error.reason}); if it is gone, `fab collect {job}` "
+                f"brings what the other nodes have, `fab cancel {job}` ends what still runs there",
+            ) from None
     if json:
         render.as_json(report)
     else:
