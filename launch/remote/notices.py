@@ -37,7 +37,7 @@ def amount(count: int, lines: int) -> str:
 
 
 def of_a_rank(fields: Mapping[str, Any], node: str) -> str:
-    """What a runner's NOTE says.
+    """What a NOTE says, of a rank or of a launcher, which has no log.
 
     >>> note = {"rank": 3, "log": "rank-3", "bytes": 12_345_678, "lines": 240_112, "lost": 0, "why": ""}
     >>> of_a_rank(note, "node000001")
@@ -46,6 +46,8 @@ def of_a_rank(fields: Mapping[str, Any], node: str) -> str:
     log = f"logs/{fields['log']}.log on {node}"
     if fields["bytes"]:
         left = f"left out {amount(fields['bytes'], fields['lines'])}"
+        if not fields["log"]:
+            return f"{left}, which are kept nowhere"
         if fields["why"]:
             return f"{left}; {log} has it in part: {fields['why']}"
         return f"{left}; all of it is in {log}"

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import selectors
+import time
 from typing import TYPE_CHECKING, Any
 
+from launch.remote import protocol
+from launch.remote.outlet import Outlet
 from launch.remote.records import LAUNCHER, StreamWriter
 
 if TYPE_CHECKING:
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["Words"]
 
 _CHUNK = 65536
+_RATE, _BURST = 64 << 10, 1 << 20
+"""Bytes a second of each pipe, and at once: a launcher that repeats itself must not fill the head either."""
 
 
 class Words:
@@ -34,6 +39,7 @@ class Words:
         """From now on reads this pipe of that node's, stdout (1) or stderr (2), to its end."""
         fd = pipe.fileno()
         os.set_blocking(fd, False)
+        outlet = Outlet(LAUNCHER, "", _RATE, _BURST, time.monotonic())
 
         def read() -> None:
             if fd not in self._reading:
@@ -46,8 +52,12 @@ class Words:
                 return
             if data:
                 # prterun sends NUL bytes between its messages
-                self._stream.write(LAUNCHER, node, number, data.replace(b"\0", b""))
+                outlet.take(number, data.replace(b"\0", b""), time.monotonic())
             else:
+                outlet.end()
+            for kind, payload in protocol.Decoder().feed(outlet.frames()):
+                self._stream.hear(kind, payload, node, "")
+            if not data:
                 self._selector.unregister(fd)
                 del self._reading[fd]
                 pipe.close()
