@@ -17,6 +17,7 @@ from launch.remote.stopping import Stopping
 from launch.remote.sweeping import sweep
 from launch.remote.verdict import Outcome
 from launch.remote.words import Words
+from launch.remote.workplace import temporary_folder, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Attempt"]
 
 _TICK = 0.2
+_WITHOUT_MPIRUN = 2.0
+"""Seconds that runners get to tell of their ranks' ends once mpirun is gone."""
 _GATHER = 0.02
 """Seconds in which output is let come together that follows other output: hundreds of ranks that print now
 and then are heard in one turn."""
@@ -48,6 +51,7 @@ class Attempt:
         )
         self._crew.hear = self._hearing.hear
         self._overdue: list[int] = []
+        self._mpirun_gone: float | None = None
         self._begun = self._beaten = self._looked = time.monotonic()
 
     @property
@@ -95,6 +99,10 @@ class Attempt:
         if self._plan["kind"] != "mpi":
             crew.to_start = list(range(len(crew.nodes)))
             self._start_some()
+            return
+        reasons = unwritable(self._order.folder.path, temporary_folder())
+        if reasons:  # of which mpirun would say less
+            self._muster.unfit(0, reasons)
             return
         crew.mpirun = Mpirun(self._order.folder, self._plan)
         crew.selector.register(crew.mpirun.listener, selectors.EVENT_READ, self._accept)
@@ -155,9 +163,16 @@ class Attempt:
             if link.node is not None:
                 crew.silent.add(link.node)
             self._hearing.lose(link, f"no sign of life for {protocol.NODE_SILENT:g} s")
-        # mpirun gone although ranks are missing, and no runner is left that has something to tell of them
-        if crew.mpirun is not None and not crew.mpirun.runs and not crew.is_at_work:
-            stopping.stop()
+        if crew.mpirun is not None and not crew.mpirun.runs:
+            self._go_without_mpirun(now)
+
+    def _go_without_mpirun(self, now: float) -> None:
+        """mpirun is gone although ranks are missing: they end by its order, or else by ours."""
+        if self._mpirun_gone is None:
+            self._mpirun_gone = now
+        was_killed = self._crew.mpirun is not None and self._crew.mpirun.was_killed
+        if was_killed or not self._crew.is_at_work or now - self._mpirun_gone > _WITHOUT_MPIRUN:
+            self._stopping.stop()
 
     def _timed_out(self) -> Outcome:
         crew = self._crew

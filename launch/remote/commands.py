@@ -92,12 +92,18 @@ def _wait(job: str) -> int:
 def _submit(follow: str = "") -> int:
     from launch.remote import supervisor
 
-    plan = json.loads(_read_exactly(int(_read_exactly(10))))
+    try:
+        plan = json.loads(_read_exactly(int(_read_exactly(10))))
+    except EOFError:
+        return _refuse("the plan was cut short, so no job was made")
     folder = jobs.Folder(plan["id"])
     try:
         folder.create(plan)
     except FileExistsError:
         return _refuse(f"there is a job {plan['id']} already")
+    except OSError as error:
+        sys.stderr.write(f"no job was made: {folder.path} cannot be written: {error.strerror}\n")
+        return 1
     supervisor.detach(folder, plan)
     _send(protocol.JOB, json.dumps({"job": plan["id"]}).encode())
     return _watch(folder, {}) if follow else 0
@@ -108,7 +114,7 @@ def _read_exactly(count: int) -> bytes:
     while len(data) < count:
         more = os.read(0, count - len(data))
         if not more:
-            raise EOFError("the plan was cut short")
+            raise EOFError
         data += more
     return data
 
@@ -144,15 +150,17 @@ def _slots(count: str) -> int:
 
 
 def _mpi() -> int:
-    """Tells as JSON which MPI this node has, of those that a line on stdin asks for."""
+    """Tells as JSON which MPI this node has, of those that stdin asks for, and where it has no room."""
+    from launch.remote import workplace
     from launch.remote.mpi import CannotLaunch, find_mpi
 
     asked = json.loads(sys.stdin.buffer.readline())
     try:
         mpi = find_mpi(asked["known"], asked["first"])
-        told = {"title": mpi.title, "command": mpi.command}
+        told: dict[str, Any] = {"title": mpi.title, "command": mpi.command}
     except CannotLaunch as error:
         told = {"error": str(error)}
+    told["unwritable"] = workplace.unwritable(workplace.full("~"), workplace.temporary_folder())
     sys.stdout.write(json.dumps(told) + "\n")
     return 0
 

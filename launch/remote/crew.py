@@ -6,11 +6,13 @@ import selectors
 import time
 from typing import TYPE_CHECKING, Any
 
-from launch.remote import jobs, launchers, protocol
+from launch.remote import launchers, protocol
+from launch.remote.briefing import runner_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from launch.remote import jobs
     from launch.remote.links import Link
     from launch.remote.mpirun import Mpirun
     from launch.remote.records import StreamWriter
@@ -125,7 +127,7 @@ class Crew:
         """Tells a runner what to run."""
         order = self._order
         slots = order.turn.slots[self.names[index]]
-        spec = jobs.runner_spec(order.plan, index, rank, order.turn.port, slots, order.restarts)
+        spec = runner_spec(order.plan, index, rank, order.turn.port, slots, order.restarts)
         link.send(protocol.SPEC, spec)
 
     def tell(self, kind: bytes, fields: dict[str, Any] | None = None) -> bool:

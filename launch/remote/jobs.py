@@ -7,35 +7,28 @@ events.jsonl what happened to the job, one event a line, see :meth:`Folder.event
 stream.000001.log ... the ranks' merged output, see :mod:`launch.remote.segments`
 exits.jsonl how each rank ended, in the order in which it was heard
 cancel     exists once somebody asked for the job's end
+reserve    room on the disk for the job's end, given up for it when there is no other
 ========== =====================================================================================
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import time
+from contextlib import suppress
 from typing import Any
 
-__all__ = [
-    "TERMINAL",
-    "Folder",
-    "all_jobs",
-    "identity",
-    "is_alive",
-    "runner_spec",
-]
+__all__ = ["ROOT", "TERMINAL", "Folder", "all_jobs", "identity", "is_alive"]
 
 TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 """States that never change again; before them come QUEUED, STARTING and RUNNING."""
 
 ROOT = "~/.ranklift/jobs"
 
-_RATE, _SLOWEST = 8 << 20, 16 << 10
-"""Bytes of output a second that the ranks of a job together, and each of them at least, may send to the head:
-what is more stays in the rank's own log."""
-_BURST = 1 << 20
-"""Bytes that a rank may send at once after a silence."""
+_RESERVE = "reserve"
+_RESERVE_BYTES = 64 << 10
 
 
 def identity(pid: int) -> dict[str, Any]:
@@ -53,11 +46,15 @@ def identity(pid: int) -> dict[str, Any]:
 
 
 def is_alive(process: dict[str, Any] | None) -> bool:
-    """Whether the process that :func:`identity` described still runs."""
-    try:
-        return bool(process) and identity(process["pid"]) == process  # type: ignore[index]
-    except OSError:
+    """Whether the process that :func:`identity` described still runs; so it does when that cannot be told."""
+    if not process:
         return False
+    try:
+        return identity(process["pid"]) == process
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except OSError:
+        return True  # no descriptor was left to look with, say: nothing that ends a job
 
 
 class Folder:
@@ -72,10 +69,21 @@ class Folder:
         return os.path.join(self.path, name)
 
     def create(self, plan: dict[str, Any]) -> None:
-        """Makes the folder and writes job.json. Raises FileExistsError when there is such a job."""
+        """Makes the folder with job.json in it, or nothing at all.
+
+        Raises FileExistsError when there is such a job, and OSError when the head has no room for it.
+        """
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         os.mkdir(self.path, 0o700)
-        self._replace("job.json", plan)
+        try:
+            self._replace("job.json", plan)
+            with open(self.file(_RESERVE), "wb") as file:
+                file.write(bytes(_RESERVE_BYTES))
+        except OSError:
+            for name in os.listdir(self.path):
+                os.unlink(self.file(name))
+            os.rmdir(self.path)
+            raise
 
     def plan(self) -> dict[str, Any]:
         """The plan. Raises FileNotFoundError when there is no such job."""
@@ -85,23 +93,52 @@ class Folder:
 
     def state(self) -> dict[str, Any]:
         """Where the job is; LOST when its supervisor is gone without having written an end."""
+        state = self._state()
+        if state["state"] in TERMINAL or is_alive(state["supervisor"]):
+            return state
+        lost = dict(state, state="LOST", exit_status=255, ended=time.time(), place=None, waits_for=[])
+        lost["reason"] = "the job's supervisor ended without a word: the head was restarted, or out of memory"
+        return self.write_state(lost)
+
+    def _state(self) -> dict[str, Any]:
         with open(self.file("state.json"), encoding="utf-8") as file:
             state: dict[str, Any] = json.load(file)
-        if state["state"] not in TERMINAL and not is_alive(state["supervisor"]):
-            with open(self.file("state.json"), encoding="utf-8") as file:
-                state = json.load(file)  # it may have ended between the two looks
-            if state["state"] not in TERMINAL:
-                state = dict(state, state="LOST", exit_status=255, ended=time.time())
-                state["reason"] = (
-                    "the job's supervisor ended without a word: the head was restarted, or out of memory"
-                )
-                self.write_state(state)
         return state
 
-    def write_state(self, state: dict[str, Any]) -> None:
-        """Replaces state.json and notes the change."""
-        self._replace("state.json", state)
+    def write_state(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Replaces state.json and notes the change; a terminal state stays. Gives the job's state then.
+
+        On a full disk a terminal state takes the room that is reserved for it; another one is not written,
+        and the job goes on. Nothing is raised for want of room.
+        """
+        folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            try:
+                before = self._state()
+                if before["state"] in TERMINAL:
+                    return before  # whoever was first: a supervisor, or a look that missed it
+            except FileNotFoundError:
+                pass  # the first one
+            try:
+                self._replace("state.json", state)
+            except OSError:
+                if state["state"] in TERMINAL:
+                    self._into_reserve("state.json", state)
+        finally:
+            os.close(folder)
         self.event("state", state=state["state"], reason=state["reason"])
+        return state
+
+    def _into_reserve(self, name: str, value: dict[str, Any]) -> None:
+        """Like :meth:`_replace`, in blocks that the reserve has already: freed ones would be gone at once."""
+        try:
+            with open(self.file(_RESERVE), "r+b") as file:
+                file.write(json.dumps(value).encode())
+                file.truncate()
+            os.rename(self.file(_RESERVE), self.file(name))
+        except OSError:
+            return  # it was given up before; the supervisor's end will be found by whoever looks next
 
     def event(self, what: str, **fields: Any) -> None:
         """Notes an event with its time.
@@ -118,15 +155,31 @@ class Folder:
         self.append("events.jsonl", dict(fields, time=time.time(), event=what))
 
     def append(self, name: str, record: dict[str, Any]) -> None:
-        """Adds one line to a file of records."""
-        with open(self.file(name), "a", encoding="utf-8") as file:
-            file.write(json.dumps(record) + "\n")
+        """Adds one line to a file of records, whole or not at all: a full disk loses it, not the job."""
+        line = json.dumps(record).encode() + b"\n"
+        try:
+            fd = os.open(self.file(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return
+        try:
+            size = os.fstat(fd).st_size
+            if os.write(fd, line) < len(line):
+                os.ftruncate(fd, size)
+        except OSError:
+            return
+        finally:
+            os.close(fd)
 
     def _replace(self, name: str, value: dict[str, Any]) -> None:
         temporary = f"{self.file(name)}.{os.getpid()}"
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(value, file)
-        os.rename(temporary, self.file(name))
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                json.dump(value, file)
+            os.rename(temporary, self.file(name))
+        except OSError:
+            with suppress(OSError):
+                os.unlink(temporary)
+            raise
 
 
 def all_jobs() -> list[dict[str, Any]]:
@@ -142,68 +195,3 @@ def all_jobs() -> list[dict[str, Any]]:
         except (FileNotFoundError, ValueError, KeyError):
             continue
     return sorted(states, key=lambda state: float(state["created"]))
-
-
-def runner_spec(
-    plan: dict[str, Any], index: int, rank: int | None, port: int, slots: list[int], restarts: int = 0
-) -> dict[str, Any]:
-    """What the runner of node ``index`` is told; with ``rank`` only that rank's part of it.
-
-    ``port`` and ``slots`` are known on the head alone, when the job's turn has come.
-    """
-    node = plan["nodes"][index]
-    given = {
-        "MASTER_PORT": str(port),
-        "AZ_BATCH_MASTER_NODE": f"{plan['master_addr']}:{port}",
-        "RANKLIFT_RESTART_COUNT": str(restarts),
-    }
-    if node["reserve"] < node["slots"]:
-        given["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, slots))
-    world_size = sum(len(one["ranks"]) for one in plan["nodes"])
-    ranks = _with_devices(node["ranks"], slots)
-    first = rank is None or rank == ranks[0]["rank"]
-    if rank is not None:
-        local = [one["rank"] for one in ranks].index(rank)
-        slots = slots[local : local + 1] if local else slots[:1] + slots[len(ranks) :]
-        ranks = [ranks[local]]
-    return {
-        "job": plan["id"],
-        "folder": f"{ROOT}/{plan['id']}",
-        "cwd": plan["cwd"],
-        "hostfile": plan["hostfile"],
-        "drop": plan["drop"],
-        "defaults": plan["defaults"],
-        "files": plan["files"],
-        "paths": plan["paths"],
-        "env": dict(plan["env"], **node["env"], **given),
-        "user_env": plan["user_env"],
-        "argv": plan["argv"],
-        "expand": plan["expand"],
-        "python": plan["python"],
-        "outputs": plan["output_folders"],
-        "checks": plan["checks"] if first else {},
-        "ports": sum(1 for one in ranks if one["task"]),
-        "first_port": plan["first_port"],
-        "slots": slots,
-        "of": node["slots"],
-        "grace_ms": int(plan["grace_s"] * 1000),
-        "rate": max(_SLOWEST, _RATE // world_size),
-        "burst": _BURST,
-        "ranks": ranks,
-    }
-
-
-def _with_devices(ranks: list[dict[str, Any]], slots: list[int]) -> list[dict[str, Any]]:
-    """The ranks, TensorFlow tasks that share a node with a share of its devices: each would take all."""
-    needy = [one["rank"] for one in ranks if one["task"] not in ("", "ps")]
-    if len(ranks) == 1 or not any(one["task"] for one in ranks):
-        return ranks
-    each = len(slots) // max(1, len(needy))
-    given = []
-    for one in ranks:
-        mine: list[int] = []
-        if one["rank"] in needy:
-            first = needy.index(one["rank"]) * each
-            mine = slots[first : first + each]
-        given.append(dict(one, env=dict(one["env"], CUDA_VISIBLE_DEVICES=",".join(map(str, mine)))))
-    return given

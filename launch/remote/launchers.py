@@ -81,10 +81,12 @@ def _other_mpi(process: subprocess.Popen[bytes], mpi: Mpi, until: float) -> str:
     except ValueError:
         words = err.decode("utf-8", "replace").strip().splitlines()
         return words[-1] if words else f"no answer, exit status {process.returncode}"
+    if found["unwritable"]:
+        return "; ".join(found["unwritable"])
     if "error" in found:
-        return str(found["error"])
+        return f"{found['error']}; the head has {mpi.title}"
     same = (found["title"], found["command"]) == (mpi.title, mpi.command)
-    return "" if same else f"mpirun is {found['title']} ({found['command']})"
+    return "" if same else f"mpirun is {found['title']} ({found['command']}); the head has {mpi.title}"
 
 
 def node_link(plan: dict[str, Any], index: int) -> Link:

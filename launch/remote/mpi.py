@@ -7,6 +7,7 @@ import os
 import re
 import shutil
 import subprocess
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -159,7 +160,8 @@ def _version(found: str, env: Mapping[str, str]) -> str:
         return str(error)
     says = done.stdout + done.stderr
     if _identify(says)[0]:
-        with open(f"{kept}.{os.getpid()}", "w", encoding="utf-8") as file:
-            json.dump({"of": key, "says": says}, file)
-        os.rename(f"{kept}.{os.getpid()}", kept)
+        with suppress(OSError):  # no room: it is asked again the next time
+            with open(f"{kept}.{os.getpid()}", "w", encoding="utf-8") as file:
+                json.dump({"of": key, "says": says}, file)
+            os.rename(f"{kept}.{os.getpid()}", kept)
     return says

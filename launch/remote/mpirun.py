@@ -41,8 +41,14 @@ class Mpirun:
                 "job's python an environment on the nodes that does"
             ) from error
         for name in ("hostfile", "machinefile"):
-            with open(folder.file(name), "w", encoding="utf-8") as file:
-                file.write(plan[name])
+            try:
+                with open(folder.file(name), "w", encoding="utf-8") as file:
+                    file.write(plan[name])
+            except OSError as error:
+                head = plan["nodes"][0]["name"]
+                raise CannotLaunch(
+                    f"{head}, the head: {folder.path} cannot be written: {error.strerror}"
+                ) from error
         self.token = os.urandom(16).hex()
         self.listener = socket.socket()
         self.listener.bind((plan["nodes"][0]["private_ip"], 0))
@@ -64,8 +70,7 @@ class Mpirun:
 
         Asks them all, which takes as long as ssh to them does. Empty when the reason is another one.
         """
-        reasons = launchers.other_mpis(self._plan, self._known, self._first, self._mpi)
-        return {index: f"{reason}; the head has {self._mpi.title}" for index, reason in reasons.items()}
+        return launchers.other_mpis(self._plan, self._known, self._first, self._mpi)
 
     @property
     def runs(self) -> bool:

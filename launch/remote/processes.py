@@ -25,7 +25,7 @@ __all__ = [
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
-SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGXFSZ = 1, 2, 9, 13, 15, 17, 25
+SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGXFSZ = 1, 2, 9, 13, 15, 17, 18, 25
 _HANDLED = (SIGHUP, SIGINT, SIGTERM, SIGCHLD)
 _PASSES = 3
 _COMMAND_NOT_EXECUTABLE, _COMMAND_NOT_FOUND = 126, 127
@@ -152,7 +152,8 @@ def has_children() -> bool:
 def signal_descendants(number: int) -> list[int]:
     """Sends the signal once to everything below this process; gives the pids that were there.
 
-    It looks again for what was forked between listing and signalling.
+    What is stopped goes on at a SIGTERM, to be reached by it. It looks again for what was forked between
+    listing and signalling.
     """
     told: list[int] = []
     for _ in range(_PASSES):
@@ -161,6 +162,8 @@ def signal_descendants(number: int) -> list[int]:
             break
         for pid in new:
             kill(pid, number)
+            if number == SIGTERM:
+                kill(pid, SIGCONT)
         told += new
     return told
 

@@ -47,7 +47,7 @@ __all__ = [
 HELLO = b"H"
 """Runner: here I am. ``{token, rank, local_rank, node, pid}``; rank is -1 for a whole node's runner."""
 SPEC = b"S"
-"""Supervisor: what to run, see :func:`launch.remote.jobs.runner_spec`."""
+"""Supervisor: what to run, see :func:`launch.remote.briefing.runner_spec`."""
 READY = b"Y"
 """Runner: I hold my slots and lack nothing; no rank of mine has started. ``{ports}``: those it took."""
 GO = b"G"

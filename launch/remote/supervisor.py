@@ -68,6 +68,9 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
     course = Course(folder, plan)
     try:
         outcome = _Supervisor(folder, plan, course).run(ready)
+    except OSError as error:
+        what = f"{error.strerror}: {error.filename}" if error.filename else str(error)
+        outcome = Outcome("FAILED", verdict.LOST_RANK, f"the head cannot keep the job's records: {what}")
     except Exception as error:  # noqa: BLE001  whatever it is, the job must not stay RUNNING for ever
         import traceback
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from launch.remote.jobs import identity, is_alive
@@ -85,8 +85,8 @@ def enter(plan: dict[str, Any]) -> None:
 
 
 def leave(job: str) -> None:
-    """Takes the job out of the queue and frees what it held."""
-    with _entries() as entries:
+    """Takes the job out of the queue and frees what it held; its supervisor's end does that, too."""
+    with suppress(OSError), _entries() as entries:
         entries[:] = [entry for entry in entries if entry["job"] != job]
 
 
@@ -112,8 +112,11 @@ def refused_by(job: str) -> list[str]:
 
 
 def confirm(job: str) -> None:
-    """The job's runners hold all that it was given; until then nobody behind it is given their nodes."""
-    with _entries() as entries:
+    """The job's runners hold all that it was given; until then nobody behind it is given their nodes.
+
+    On a full disk those behind it wait longer.
+    """
+    with suppress(OSError), _entries() as entries:
         entries[_place(entries, job)]["holds"] = True
 
 

@@ -24,6 +24,8 @@ __all__ = [
     "take_ports",
     "take_slots",
     "taken_slots",
+    "temporary_folder",
+    "unwritable",
     "which",
     "write_exit",
     "write_log",
@@ -32,6 +34,8 @@ __all__ = [
 _LAUNCHERS_MARKS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "HYDI_", "I_MPI_HYDRA_")
 LAST_PORT = 65535
 _TAKEN = -1
+_UNWRITABLE = "{folder} cannot be written: {why}"
+_ROOM = 64 << 10
 _MISSING_SNAPSHOT = "the pushed code {cwd} is not on this node: push again"
 
 
@@ -67,24 +71,54 @@ def prepare(spec: Mapping[str, Any]) -> str:
     the job's outputs unless the pushed code has something of that name; of two jobs that run from one
     snapshot at once the later one owns it, so such scripts use ``RANKLIFT_OUTPUT_DIR``.
 
-    Raises :class:`Unfit` when the snapshot is not on this node.
+    Raises :class:`Unfit` when the snapshot is not on this node, and when there is no room for the job.
     """
     folder, cwd = full(spec["folder"]), full(spec["cwd"])
-    if cwd.startswith(folder + "/"):
-        os.makedirs(cwd, mode=0o700, exist_ok=True)
-    if not os.path.isdir(cwd):
+    own = [cwd] if cwd.startswith(folder + "/") else []
+    if not (own or os.path.isdir(cwd)):
         raise Unfit(_MISSING_SNAPSHOT.format(cwd=spec["cwd"]))
-    for path in ("/logs", "/outputs", *("/outputs/" + name for name in spec["outputs"])):
-        os.makedirs(folder + path, mode=0o700, exist_ok=True)
-    _stand_in_for_python(folder, spec)
-    if spec["hostfile"]:
-        _replace(folder + "/hostfile", spec["hostfile"])
+    try:
+        for path in own:
+            os.makedirs(path, mode=0o700, exist_ok=True)
+        for path in ("/logs", "/outputs", *("/outputs/" + name for name in spec["outputs"])):
+            os.makedirs(folder + path, mode=0o700, exist_ok=True)
+        _stand_in_for_python(folder, spec)
+        if spec["hostfile"]:
+            _replace(folder + "/hostfile", spec["hostfile"])
+    except OSError as error:
+        raise Unfit(_UNWRITABLE.format(folder=folder, why=error.strerror)) from error
+    reasons = unwritable(folder, temporary_folder())
+    if reasons:
+        raise Unfit(*reasons)
     link = cwd + "/outputs"
     if os.path.islink(link) or not os.path.exists(link):
         temporary = f"{link}.{os.getpid()}"
         os.symlink(folder + "/outputs", temporary)
         os.rename(temporary, link)
     return folder
+
+
+def temporary_folder() -> str:
+    """Where programs on this node put what they need for a while."""
+    return os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  as they all do
+
+
+def unwritable(*folders: str) -> list[str]:
+    """Why a job cannot write there, a reason for each folder that is full, read-only or no folder at all."""
+    reasons = []
+    for folder in folders:
+        probe = f"{folder}/.ranklift-{os.getpid()}"
+        try:
+            fd = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            try:
+                if os.write(fd, bytes(_ROOM)) < _ROOM:
+                    os.write(fd, b"-")  # says why
+            finally:
+                os.close(fd)
+                os.unlink(probe)
+        except OSError as error:
+            reasons.append(_UNWRITABLE.format(folder=folder, why=error.strerror))
+    return reasons
 
 
 def _stand_in_for_python(folder: str, spec: Mapping[str, Any]) -> None:

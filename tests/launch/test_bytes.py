@@ -16,10 +16,11 @@ from hypothesis import strategies as st
 
 from launch.environment import EXPANDED
 from launch.plan import plan
-from launch.remote import jobs, protocol, workplace
+from launch.remote import briefing, protocol, workplace
+from launch.remote.briefing import runner_spec
 from launch.spec import JobNode, JobSpec
 
-RUNNER = Path(jobs.__file__).with_name("__main__.py")
+RUNNER = Path(briefing.__file__).with_name("__main__.py")
 NODES = (JobNode("node000000", "10.0.0.4", 4),)
 SHOW = """
 import os
@@ -88,7 +89,7 @@ def run(home: Path, spec: JobSpec, *, locale: str = "C.UTF-8") -> list[bytes]:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        spec_frame = protocol.pack(jobs.runner_spec(told, 0, None, 6105, [0, 1]))
+        spec_frame = protocol.pack(runner_spec(told, 0, None, 6105, [0, 1]))
         send(process.stdin.fileno(), protocol.frame(protocol.SPEC, spec_frame))
         decoder = protocol.Decoder()
         said = [b""] * planned.world_size
@@ -167,7 +168,7 @@ def test_a_shell_line_is_bashs_byte_for_byte(home: Path, line: str) -> None:
     if spec is None:
         return
     told = json.loads(plan(spec, NODES, size="x", remote="hash").to_json())
-    sent = protocol.unpack(protocol.pack(jobs.runner_spec(told, 0, None, 6105, [0])))
+    sent = protocol.unpack(protocol.pack(runner_spec(told, 0, None, 6105, [0])))
     env = workplace.environment(sent, sent["ranks"][0], {"HOME": str(home)})
     assert workplace.expand(sent["argv"], sent["expand"], env) == ["bash", "-c", line]
 
