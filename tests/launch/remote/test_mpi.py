@@ -130,6 +130,6 @@ def test_a_node_tells_what_it_has_when_asked(node: Path, monkeypatch: pytest.Mon
         )
         answers.append(json.loads(done.stdout))
     assert answers == [
-        {"title": "MPICH 5.0.2", "command": "mpirun"},
-        {"error": "mpirun is MPICH 5.0.2, wanted is Intel MPI"},
+        {"title": "MPICH 5.0.2", "command": "mpirun", "unwritable": []},
+        {"error": "mpirun is MPICH 5.0.2, wanted is Intel MPI", "unwritable": []},
     ]
