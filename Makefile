@@ -7,7 +7,7 @@ PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PULUMI_SKIP_UPDATE_CHECK := 1
 
-.PHONY: help setup setup-bench frameworks demo test test-frameworks check format lock bench-scale bench-fanout bench-launch bench-jobs clean
+.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks check format lock bench-scale bench-fanout bench-launch bench-jobs clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -20,6 +20,9 @@ demo: setup ## the main job on a rehearsed 4-node cluster: up, push, three jobs,
 
 test: setup check ## the gates and all tests, with branch coverage
 	pytest --cov --cov-report=term:skip-covered
+
+test-chaos: setup ## jobs whose ranks, nodes, launchers or operators break, on 64 rehearsed nodes: a table of what was seen
+	pytest -m chaos tests/chaos
 
 frameworks: ## environments with the training guide's frameworks and MPIs, Horovod built from source
 	@tools/setup --frameworks
