@@ -131,14 +131,12 @@ def _with_reason(state: str, reason: str) -> str:
 
 
 def _history(events: Iterable[Happening]) -> str:
-    """States and what else happened, in order."""
+    """States, of which one says that the job was restarted, failures and lost nodes, in order."""
     lines = []
     for event in events:
         fields = event.fields
         if event.event == "state":
             words = _with_reason(fields["state"], fields["reason"])
-        elif event.event == "restart":
-            words = f"restart {fields['count']}: {fields['reason']}"
         elif event.event == "lost-node":
             words = f"{fields['node']} lost: {fields['reason']}"
         elif event.event == "failure" and fields["rank"] is not None:

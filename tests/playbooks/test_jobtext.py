@@ -70,7 +70,12 @@ REPORT = JobReport(
         Happening(at(0.3), "state", {"state": "STARTING", "reason": ""}),
         Happening(at(2), "state", {"state": "RUNNING", "reason": ""}),
         Happening(at(40), "failure", {"rank": 1, "node": "node000000", "status": 3, "last_lines": []}),
-        Happening(at(41), "restart", {"count": 1, "reason": "rank 1 on node000000 exited with status 3"}),
+        Happening(at(41), "restart", {"count": 1, "reason": "rank 1 on node000000 ended with exit status 3"}),
+        Happening(
+            at(41),
+            "state",
+            {"state": "STARTING", "reason": "restart 1 of 1: rank 1 on node000000 ended with exit status 3"},
+        ),
         Happening(at(60), "lost-node", {"node": "node000001", "reason": "no sign of life for 12 s"}),
         Happening(at(61.25), "state", {"state": "FAILED", "reason": FAILED.reason}),
     ),

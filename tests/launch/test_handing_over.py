@@ -1,0 +1,71 @@
+"""A plan on its way to the head: there is the whole job afterwards, or none."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from launch import client
+from launch.remote.commands import REFUSED
+from tests.launch.standin import Nodes, left_of, shell, until
+
+pytestmark = pytest.mark.timeout(120)
+
+
+@pytest.fixture
+def nodes(tmp_path: Path) -> Nodes:
+    return Nodes(tmp_path, [2])
+
+
+def submitting(nodes: Nodes, *words: str) -> subprocess.Popen[bytes]:
+    """The command on the head, its channel open."""
+    home = nodes.folder / "node000000"
+    return subprocess.Popen(
+        ["python3", "-I", "-S", ".ranklift/remote/hash/__main__.py", "submit", *words],
+        cwd=home,
+        env=nodes.env,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("share", [0.0, 0.001, 0.5, 0.999])
+def test_a_plan_that_was_cut_short_never_becomes_a_job(nodes: Nodes, share: float) -> None:
+    data = json.dumps(nodes.plan(shell("true")).as_dict()).encode()
+    message = b"%010d" % len(data) + data
+    _, said = (process := submitting(nodes)).communicate(message[: int(len(message) * share)], timeout=30)
+    assert (process.returncode, said) == (REFUSED, b"the plan was cut short, so no job was made\n")
+    assert not (nodes.folder / "node000000/.ranklift/jobs").exists()
+    assert client.list_jobs(nodes.head, remote="hash") == []
+
+
+def test_a_plan_that_arrived_is_a_job_although_whoever_sent_it_is_gone(nodes: Nodes) -> None:
+    made = nodes.plan(shell("sleep 0.5; echo done"))
+    data = json.dumps(made.as_dict()).encode()
+    process = submitting(nodes, "--follow")
+    assert process.stdin is not None
+    assert process.stdout is not None
+    assert process.stderr is not None
+    process.stdout.close()  # nobody reads any more: the connection is closed
+    process.stdin.write(b"%010d" % len(data) + data)
+    process.stdin.close()
+    assert process.wait(30) == 0
+    process.stderr.close()
+    until(lambda: [one.state for one in client.list_jobs(nodes.head, remote="hash")] == ["SUCCEEDED"], 30)
+    assert left_of(made.id) == []
+
+
+def test_a_head_that_dies_between_the_plan_and_the_supervisor_leaves_nothing_to_see(nodes: Nodes) -> None:
+    home = nodes.folder / "node000000/.ranklift"
+    made = nodes.plan(shell("true"))
+    folder = home / "jobs" / made.id
+    folder.mkdir(parents=True)
+    (folder / "job.json").write_text(made.to_json())
+    assert client.list_jobs(nodes.head, remote="hash") == []
+    again = nodes.run(shell("true"))[0]
+    assert again.state == "SUCCEEDED"
+    assert [one.job for one in client.list_jobs(nodes.head, remote="hash")] == [again.job]
