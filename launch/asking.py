@@ -6,16 +6,16 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from launch.errors import GiveUpError, InputError
+from launch.errors import GiveUpError, InputError, NotPushed
 from launch.host import Completed, Host
 from launch.remote import protocol
-from launch.remote.commands import REFUSED
+from launch.remote.commands import REFUSED, UNPUSHED
 
 __all__ = ["STEP_S", "ask", "asked", "check", "node_code"]
 
 STEP_S = 60.0
 """Limit for one question, in seconds."""
-_NOT_FOUND = (2, 127)
+_NO_SUCH_FILE, _NOT_FOUND = 2, 127
 
 
 def node_code(remote: str) -> str:
@@ -54,6 +54,8 @@ def check(done: Completed, head: Host, job: str | None = None) -> None:
     last = said.splitlines()[-1] if said else f"exit status {done.exit_status}"
     if done.exit_status == REFUSED:
         raise InputError("job", job, last, "see the list of jobs")
-    if done.exit_status in _NOT_FOUND:
-        raise GiveUpError(f"{head.name} lacks python3 or the project's node code ({last}): push first")
+    if done.exit_status in (UNPUSHED, _NO_SUCH_FILE):
+        raise NotPushed(head.name, f"{last}: push first")
+    if done.exit_status == _NOT_FOUND:
+        raise GiveUpError(f"{head.name} lacks python3 ({last}): use an image that brings it")
     raise GiveUpError(f"{head.name}: {last}")

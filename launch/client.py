@@ -24,22 +24,26 @@ _SIGNALLED = 128
 """From here on an exit status says that the command was ended, not that it gave up."""
 
 
-def submit(plan: JobPlan, head: Host) -> str:
+def submit(plan: JobPlan, head: Host, snapshots: Sequence[str] = ()) -> str:
     """Hands the plan to the head and returns the job's id once a supervisor there has it.
 
-    Raises :class:`~launch.errors.GiveUpError` when the head cannot run it.
+    Raises :class:`~launch.errors.NotPushed`, with nothing done, when not every node of the plan holds the
+    node code and ``snapshots`` as far as the head knows; :class:`~launch.errors.GiveUpError` when the head
+    cannot run it.
     """
-    done = head.run(asked(plan.remote, "submit"), stdin=_message(plan), timeout=STEP_S)
+    done = head.run(asked(plan.remote, "submit", *snapshots), stdin=_message(plan), timeout=STEP_S)
     check(done, head)
     return plan.id
 
 
-def submit_and_follow(plan: JobPlan, head: Host, on_event: Callable[[Event], None]) -> JobState:
+def submit_and_follow(
+    plan: JobPlan, head: Host, on_event: Callable[[Event], None], snapshots: Sequence[str] = ()
+) -> JobState:
     """:func:`submit`, then :func:`follow` over the same connection; returns the job's last state.
 
     Interrupting it leaves the job running.
     """
-    command = asked(plan.remote, "submit", "--follow")
+    command = asked(plan.remote, "submit", "--follow", *snapshots)
     return _watch(head, command, plan.id, Reader(on_event), io.BytesIO(_message(plan)))
 
 

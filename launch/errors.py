@@ -76,6 +76,14 @@ class StepTimeout(RetryError, TimeoutError):
         super().__init__(f"{node}: {step} did not end within {seconds:g} s")
 
 
+class NotPushed(RetryError):
+    """``node``, a head, was given a job for code that it or another node of the job's lacks: push it first."""
+
+    def __init__(self, node: str, reason: str) -> None:
+        self.node, self.reason = node, reason
+        super().__init__(f"{node}: {reason}")
+
+
 class ReplaceNodeError(RankliftError):
     """``node`` will not come good by itself."""
 

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
 from infra.inventory import Inventory, Node
-from launch.errors import ManyNodesError, RankliftError
+from launch.errors import ManyNodesError, NotPushed, RankliftError
 from playbooks import render
 from playbooks.attached import attached
 from playbooks.ending import ended, told
@@ -21,7 +21,7 @@ from playbooks.plantext import plan_text
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
-    from launch.events import Event
+    from launch.events import Event, JobState
     from launch.host import Host
     from launch.plan import JobPlan
     from launch.snapshot import Snapshot
@@ -134,20 +134,11 @@ def _run(
     from playbooks.connections import Cluster
 
     job, head = planned.id, nodes[0]
+    snapshots = (load.code, *load.data.values())
+    wanted = [snapshot.id for snapshot in snapshots]
     parting = _Parting(stack, inventory, job, handling.cancel_on_interrupt)
     with Cluster(inventory, stack.folder) as cluster, attached(parting):
-        for snapshot in (load.code, *load.data.values()):
-            _push(inventory, snapshot, cluster.host(head), nodes)
-        remember(stack, job, head.name, PurePosixPath(planned.remote).name)
-        parting.phase = "sent"
-        if handling.detach:
-            submit(planned, cluster.host(head))
-            if handling.json:
-                render.as_json({"job": job, "head": head.name})
-            else:
-                render.result(job)
-            render.progress(how_to_go_on(stack, job))
-            return
+        host = cluster.host(head)
         shown = Shown(to_stderr=handling.json)
 
         def on_event(event: Event) -> None:
@@ -155,10 +146,31 @@ def _run(
             parting.phase = "over" if is_over else "taken"
             shown(event)
 
-        state = submit_and_follow(planned, cluster.host(head), on_event)
+        def start() -> JobState | None:
+            parting.phase = "sent"
+            if handling.detach:
+                submit(planned, host, wanted)
+                return None
+            return submit_and_follow(planned, host, on_event, wanted)
+
+        remember(stack, job, head.name, PurePosixPath(planned.remote).name)
+        try:
+            state = start()
+        except NotPushed:
+            parting.phase = "push"
+            for snapshot in snapshots:
+                _push(inventory, snapshot, host, nodes)
+            state = start()
+    if state is not None:
+        if handling.json:
+            render.as_json(state)
+        end(state)
+        return
     if handling.json:
-        render.as_json(state)
-    end(state)
+        render.as_json({"job": job, "head": head.name})
+    else:
+        render.result(job)
+    render.progress(how_to_go_on(stack, job))
 
 
 @dataclass(slots=True)

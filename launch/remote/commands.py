@@ -18,10 +18,12 @@ from launch.remote import jobs, protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["REFUSED", "main"]
+__all__ = ["REFUSED", "UNPUSHED", "main"]
 
 REFUSED = 3
 """Exit status when the request itself is at fault; stderr holds one line for the user."""
+UNPUSHED = 4
+"""Exit status when no job was made, because not every node is known to hold what it needs."""
 
 _POLL = 0.03
 _KEEPALIVE = 5.0
@@ -89,13 +91,18 @@ def _wait(job: str) -> int:
     return 0
 
 
-def _submit(follow: str = "") -> int:
+def _submit(*words: str) -> int:
+    """Makes a job of the plan on stdin, once all its nodes hold the snapshots that are named."""
     from launch.remote import supervisor
 
     try:
         plan = json.loads(_read_exactly(int(_read_exactly(10))))
     except EOFError:
         return _refuse("the plan was cut short, so no job was made")
+    lacking = _unpushed(plan, [word for word in words if word != "--follow"])
+    if lacking:
+        sys.stderr.write(f"not every node holds {', '.join(lacking)}\n")
+        return UNPUSHED
     folder = jobs.Folder(plan["id"])
     try:
         folder.create(plan)
@@ -106,7 +113,21 @@ def _submit(follow: str = "") -> int:
         return 1
     supervisor.detach(folder, plan)
     _send(protocol.JOB, json.dumps({"job": plan["id"]}).encode())
-    return _watch(folder, {}) if follow else 0
+    return _watch(folder, {}) if "--follow" in words else 0
+
+
+def _unpushed(plan: dict[str, Any], snapshots: list[str]) -> list[str]:
+    from launch.remote.store import Store
+
+    store, names = Store(), {node["name"] for node in plan["nodes"][1:]}
+    code = os.path.basename(plan["remote"])
+    lacking = []
+    for snapshot in snapshots:
+        if store.has(snapshot) and names <= set(store.confirmed(snapshot, code)):
+            store.touch(snapshot)
+        else:
+            lacking.append(snapshot)
+    return lacking
 
 
 def _read_exactly(count: int) -> bytes:

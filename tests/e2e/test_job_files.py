@@ -81,9 +81,7 @@ def test_data_goes_to_the_nodes_and_results_come_back(files: Workplace, tmp_path
 
 def test_data_that_is_there_is_not_sent_again(files: Workplace) -> None:
     ran = files.fab("launch", "files/job.yml", "--detach")
-    sent = [line for line in ran.err.splitlines() if line.startswith("snapshot ")]
-    assert len(sent) == 3
-    assert all(": 0 B sent" in line for line in sent)
+    assert not [line for line in ran.err.splitlines() if line.startswith("snapshot ")]
     files.fab("logs", "-f", ran.out.strip())
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from launch import client
-from launch.errors import GiveUpError, InputError
+from launch.errors import GiveUpError, InputError, NotPushed
 from launch.events import Event, StateChange
 from launch.selection import Selection
 from launch.spec import JobSpec, Kind
@@ -64,6 +64,12 @@ class TestBeingWatched:
         assert left_of(started.job) == []
         assert started.end().state == "CANCELLED"
         assert client.cancel(started.job, nodes.head, remote="hash") == state
+
+    def test_no_job_is_made_while_a_node_is_not_known_to_hold_the_code(self, nodes: Nodes) -> None:
+        made = nodes.plan(shell("true"))
+        with pytest.raises(NotPushed, match=f"{nodes.head.name}: not every node holds 0123456789abcdef: push"):
+            client.submit(made, nodes.head, ["0123456789abcdef"])
+        assert client.list_jobs(nodes.head, remote="hash") == []
 
     def test_a_job_goes_on_when_nobody_follows_and_can_be_followed_later(self, nodes: Nodes) -> None:
         made = nodes.plan(shell("echo one; sleep 0.5; echo two"))
