@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import json
 import os
 import shlex
@@ -98,18 +99,25 @@ def log(
     colours, and otherwise byte for byte.
     """
     to = sys.stderr if to_stderr else sys.stdout
-    paint = _painter(to)
+    is_terminal = to.isatty()
+    in_colour = is_terminal and not os.environ.get("NO_COLOR")
+    front = _front(tuple(ranks), tuple(nodes), in_colour)
+    if stream == "stderr" and is_terminal:
+        front += _painted("!", "31", in_colour)
+    if stream == "notice":
+        _write(to, f"{front} {_painted(f'({_text(data)})', '2', in_colour)}\n")
+    elif is_terminal:
+        _write(to, f"{front} {_for_terminal(data, in_colour=in_colour)}\n")
+    else:
+        _write_bytes(to, front.encode() + b" " + without_escapes(data) + b"\n")
+
+
+@functools.lru_cache(maxsize=4096)
+def _front(ranks: tuple[int | None, ...], nodes: tuple[str, ...], in_colour: bool) -> str:
     numbers = [rank for rank in ranks if rank is not None]
     who = ["launcher"] * (len(numbers) < len(ranks)) + [ranges(numbers)] * bool(numbers)
     colour = f"3{1 + numbers[0] % 6}" if numbers else "2"
-    mark = paint("!", "31") if stream == "stderr" and to.isatty() else ""
-    start = paint(f"[{','.join(who)} {fold(nodes)}]", colour) + mark + " "
-    if stream == "notice":
-        _write(to, f"{start}{paint(f'({_text(data)})', '2')}\n")
-    elif to.isatty():
-        _write(to, f"{start}{_for_terminal(data, in_colour=not os.environ.get('NO_COLOR'))}\n")
-    else:
-        _write_bytes(to, start.encode() + without_escapes(data) + b"\n")
+    return _painted(f"[{','.join(who)} {fold(nodes)}]", colour, in_colour)
 
 
 def merged(results: Mapping[str, Completed | Exception]) -> None:
@@ -208,8 +216,12 @@ def _style(text: str) -> str:
 
 
 def _painter(stream: IO[str]) -> Any:
-    colourful = stream.isatty() and not os.environ.get("NO_COLOR")
-    return lambda text, code: f"\x1b[{code}m{text}\x1b[0m" if colourful else text
+    in_colour = stream.isatty() and not os.environ.get("NO_COLOR")
+    return lambda text, code: _painted(text, code, in_colour)
+
+
+def _painted(text: str, code: str, in_colour: bool) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if in_colour else text
 
 
 def _for_terminal(data: bytes, *, in_colour: bool) -> str:

@@ -49,6 +49,8 @@ class Choice:
             self._nodes = frozenset(named + numbered)
         self._since = None if wish.get("since") is None else now - wish["since"]
         self._tail: int | None = wish.get("tail")
+        self._lines = 0
+        """With a tail, how many there are from the first segment on."""
 
     def takes(self, rank: int, node: int, stream: int) -> bool:
         """Whether output of this rank on this node is wanted; notices of what all ranks lack always are."""
@@ -62,14 +64,14 @@ class Choice:
         if self._since is not None:
             late = [number for number in there if _changed(segments.path(folder, number)) >= self._since]
             return late[0] if late[:1] != there[:1] and late else 0
-        lines = 0
+        self._lines = 0
         for number in reversed(there if self._tail is not None else []):
             reader = StreamReader(folder, number)
             for (_, rank, node, stream, _), record in reader.read((number, _NO_END)):
                 if self.takes(rank, node, stream):
-                    lines += stream == NOTICE or record.count(b"\n", RECORD.size)
+                    self._lines += stream == NOTICE or record.count(b"\n", RECORD.size)
             reader.close()
-            if lines >= (self._tail or 0):
+            if self._lines >= (self._tail or 0):
                 return number
         return 0
 
@@ -83,10 +85,19 @@ class Choice:
             return
         lines = Lines()
         last: deque[Line] = deque(maxlen=self._tail)
-        for record in self.records(reader, end):
-            stamp, *key, _ = RECORD.unpack_from(record)
-            for line in _lines(lines, stamp, tuple(key), record[RECORD.size :]):
-                if line.overwritten or (self._since is not None and stamp < self._since):
+        skipped = self._lines - (self._tail or 0) if self._since is None else 0
+        for (stamp, rank, node, stream, _), record in reader.read(end):
+            if not self.takes(rank, node, stream):
+                continue
+            key, data = (rank, node, stream), record[RECORD.size :]
+            is_old = self._since is not None and stamp < self._since
+            if is_old or skipped > 0:
+                skipped -= stream == NOTICE or data.count(b"\n")
+                if stream != NOTICE and (is_old or skipped >= 0):
+                    lines.skip(stamp, key, data)
+                    continue
+            for line in _lines(lines, stamp, key, data):
+                if line.overwritten or is_old:
                     continue
                 if self._tail is None:
                     yield _record(line)

@@ -71,6 +71,23 @@ class Lines:
         if rest or waits:
             self._begun[key] = (begun, rest + b"\r" * waits)
 
+    def skip(self, time: float, key: Key, data: bytes) -> None:
+        r"""As :meth:`feed` where nobody wants to see the lines: all but one that has no end yet.
+
+        >>> lines = Lines()
+        >>> lines.skip(0.0, (0, 0, 1), b"one\n10%\rtw")
+        >>> [line.data for line in lines.feed(0.0, (0, 0, 1), b"o\n")]
+        [b'two']
+        """
+        end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
+        if end == len(data):
+            self._begun.pop(key, None)
+        elif end:
+            self._begun[key] = (time, data[end:])
+        else:
+            begun, text = self._begun.get(key, (time, b""))
+            self._begun[key] = (begun, (text + data)[-_LONGEST:])
+
     def unfinished(self) -> list[Line]:
         """What has no end yet, oldest first, a last carriage return included."""
         begun = sorted(self._begun.items(), key=lambda item: item[1][0])

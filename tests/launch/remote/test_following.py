@@ -102,6 +102,17 @@ class TestChoosing:
         assert job.shown(tail=0) == []
         assert len(job.shown(tail=1000)) == 10
 
+    def test_the_last_lines_however_many_a_piece_has(self, job: Job) -> None:
+        said = []
+        for number, count in enumerate([3, 1, 5, 0, 2, 1, 4, 1]):
+            texts = [f"{number} {place}" for place in range(count)]
+            job.say(number % 2, "".join(f"{text}\n" for text in texts) or "begun ")
+            said += [(number % 2, text) for text in texts]
+        for tail in range(1, 6):
+            assert [text.removeprefix("begun ") for _, text in job.shown(tail=tail)] == [
+                text.removeprefix("begun ") for _, text in said[-tail:]
+            ]
+
     def test_a_last_line_without_an_end_is_one_of_the_last(self, job: Job) -> None:
         job.say(0, "a\nb\nc\nunfinished")
         assert job.shown(tail=2) == [(0, "c"), (0, "unfinished")]
