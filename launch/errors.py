@@ -77,7 +77,7 @@ class StepTimeout(RetryError, TimeoutError):
 
 
 class NotPushed(RetryError):
-    """``node``, a head, was given a job for code that it or another node of the job's lacks: push it first."""
+    """``node``, a head, was given a job whose code it, or another node of the job's, lacks: push it first."""
 
     def __init__(self, node: str, reason: str) -> None:
         self.node, self.reason = node, reason

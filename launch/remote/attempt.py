@@ -177,7 +177,7 @@ class Attempt:
     def _timed_out(self) -> Outcome:
         crew = self._crew
         where = {rank: (crew.node_of[rank], crew.names[crew.node_of[rank]]) for rank in crew.running}
-        return verdict.timed_out(self._plan["timeout_s"], self._order.stream, crew.ended and where)
+        return verdict.timed_out(self._plan["timeout_s"], self._order.stream, where if crew.ended else None)
 
     def _watch_the_start(self, now: float) -> None:
         crew = self._crew
