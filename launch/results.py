@@ -25,13 +25,13 @@ from typing import IO, Any
 from launch.comparing import Copy, Here, numbered
 from launch.errors import InputError, RankliftError, RetryError
 
-__all__ = ["PARTS", "SUMS", "CannotKeep", "Changed", "Results", "read_sums", "sums_line"]
+__all__ = ["PARTS", "SUMS", "CannotKeep", "Changed", "Results", "read_sums", "sums_line", "write_all"]
 
 SUMS = "SHA256SUMS"
 PARTS = ".part"
 
 _LOCK = "lock"
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16
 _OF_THIS_NAME = frozenset(
     getattr(errno, name)
     for name in (

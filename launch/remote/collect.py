@@ -43,7 +43,8 @@ TREES = ("logs", "outputs")
 RECORDS = ("job.json", "state.json", "events.jsonl", "exits.jsonl", "supervisor.log")
 """What lies beside them in the job's folder: all of it on the head, exits.jsonl on every node."""
 
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16
+"""More at a time is slower: the C library gives blocks from 128 KiB on back to the system at every turn."""
 _BATCH = 512
 _BEAT_S = 5.0
 _SETTLED_NS = 2_000_000_000

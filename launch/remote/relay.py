@@ -24,7 +24,7 @@ PART = struct.Struct("!i?")
 """In front of each piece: the node, and whether it is its last (then the bytes are its error, or none)."""
 
 _AT_ONCE = 32
-_CHUNK = 1 << 18
+_CHUNK = 1 << 16
 _SILENT_S = 60.0
 """A node says something at least every few seconds."""
 _SET_PIPE_SIZE = 1031
