@@ -8,7 +8,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["amount", "not_kept", "of_a_rank", "passed_by", "size"]
+__all__ = ["amount", "not_going_on", "not_kept", "of_a_rank", "passed_by", "size"]
 
 _THOUSAND = 1000
 
@@ -56,13 +56,22 @@ def of_a_rank(fields: Mapping[str, Any], node: str) -> str:
     return f"{log} cannot be written: {fields['why']}; the job goes on"
 
 
+def not_going_on(why: str) -> str:
+    """Where the stream on the head breaks off.
+
+    >>> not_going_on("No space left on device")
+    'cannot go on here: No space left on device; the job does, and so do the logs on its nodes'
+    """
+    return f"cannot go on here: {why}; the job does, and so do the logs on its nodes"
+
+
 def not_kept(count: int, lines: int, why: str) -> str:
     """Of output that did not get into the stream on the head.
 
     >>> not_kept(2_000_000, 9_000, "No space left on device")
-    'left out 2.0 MB, 9,000 lines of all ranks: No space left on device; the logs on the nodes have them'
+    'left out 2.0 MB, 9,000 lines of all ranks: No space left on device; see the logs on the nodes'
     """
-    return f"left out {amount(count, lines)} of all ranks: {why}; the logs on the nodes have them"
+    return f"left out {amount(count, lines)} of all ranks: {why}; see the logs on the nodes"
 
 
 def passed_by(count: int, lines: int) -> str:

@@ -7,7 +7,7 @@ import time
 from typing import TYPE_CHECKING
 
 from launch.remote import protocol, segments
-from launch.remote.notices import not_kept, of_a_rank
+from launch.remote.notices import not_going_on, not_kept, of_a_rank
 from launch.remote.outlet import LAST_BYTES
 from launch.remote.protocol import NOTICE, RECORD
 
@@ -21,6 +21,9 @@ LAUNCHER = -1
 
 _SEGMENT = 64 * 1024 * 1024
 _KEPT = 8
+_RESERVE = "stream.reserve"
+_RESERVED = 256 * 1024
+"""Bytes that are given up on a full disk, for a record that is half written and why the stream breaks off."""
 
 
 def last_lines(data: bytes, count: int = 10) -> list[str]:
@@ -49,6 +52,8 @@ class StreamWriter:
         self._lost_bytes = self._lost_lines = 0
         self._why = ""
         self.tails: dict[tuple[int, int], bytes] = {}
+        self._is_reserved = False
+        self._reserve()
 
     def write(self, rank: int, node: int, stream: int, data: bytes) -> None:
         """One record, stamped with the head's clock: nodes' clocks differ."""
@@ -58,6 +63,8 @@ class StreamWriter:
         if self._lost_bytes:
             self._tell_lost()
         if not self._append(rank, node, stream, data):
+            if not self._lost_bytes:
+                self._break_off()
             self._lost_bytes += len(data)
             self._lost_lines += data.count(b"\n")
 
@@ -83,11 +90,31 @@ class StreamWriter:
             self._put(self._unwritten)
             os.close(self._fd)
             self._fd = -1
+        self._give_up_the_reserve()
+
+    def _break_off(self) -> None:
+        if self._give_up_the_reserve():
+            self._append(LAUNCHER, 0, NOTICE, not_going_on(self._why).encode())
 
     def _tell_lost(self) -> None:
         words = not_kept(self._lost_bytes, self._lost_lines, self._why)
         if self._append(LAUNCHER, 0, NOTICE, words.encode()):
             self._lost_bytes = self._lost_lines = 0
+            self._reserve()
+
+    def _reserve(self) -> None:
+        try:
+            with open(f"{self._folder}/{_RESERVE}", "wb", buffering=0) as file:
+                self._is_reserved = file.write(bytes(_RESERVED)) == _RESERVED
+        except OSError:
+            self._is_reserved = False
+
+    def _give_up_the_reserve(self) -> bool:
+        """Whether there was any."""
+        was_reserved, self._is_reserved = self._is_reserved, False
+        if was_reserved:
+            os.unlink(f"{self._folder}/{_RESERVE}")
+        return was_reserved
 
     def _append(self, rank: int, node: int, stream: int, data: bytes) -> bool:
         """Whether the record's beginning is in the file; its rest will be, before any other's."""

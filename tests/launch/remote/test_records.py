@@ -25,6 +25,7 @@ class Disk:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.room = 1 << 30
+        self.gives_back = False
         write = os.write
 
         def limited(fd: int, data: bytes) -> int:
@@ -34,7 +35,14 @@ class Disk:
             self.room -= len(data)
             return write(fd, data)
 
+        unlink = os.unlink
+
+        def freeing(path: str) -> None:
+            self.room += Path(path).stat().st_size if self.gives_back else 0
+            unlink(path)
+
         monkeypatch.setattr(os, "write", limited)
+        monkeypatch.setattr(os, "unlink", freeing)
 
 
 @pytest.fixture
@@ -137,9 +145,7 @@ class TestAFullDisk:
             writer.write(1, 0, 1, b"lost\n")
         disk.room = 1 << 20
         writer.write(0, 0, 1, b"after\n")
-        words = (
-            "left out 15 B, 3 lines of all ranks: No space left on device; the logs on the nodes have them"
-        )
+        words = "left out 15 B, 3 lines of all ranks: No space left on device; see the logs on the nodes"
         assert read(StreamReader(str(tmp_path))) == [
             (0, 1, "before\n"),
             (LAUNCHER, NOTICE, words),
@@ -167,6 +173,27 @@ class TestAFullDisk:
         assert kept == lines[: len(kept)]
         assert told[-2][2].startswith(f"left out {7 * (4 - len(kept))} B, {4 - len(kept)} line")
         assert told[-1] == (0, 1, "after\n")
+
+    def test_why_the_stream_breaks_off_is_told_at_once_out_of_a_reserve(
+        self, tmp_path: Path, disk: Disk
+    ) -> None:
+        writer = StreamWriter(str(tmp_path))
+        writer.write(0, 0, 1, b"before\n")
+        disk.room, disk.gives_back = 30, True
+        for _ in range(3):
+            writer.write(0, 0, 1, b"x" * 200_000 + b"\n")
+            disk.room = 0
+        first, half, (who, stream, words) = read(StreamReader(str(tmp_path)))
+        assert first == (0, 1, "before\n")
+        assert half == (0, 1, "x" * 200_000 + "\n")
+        assert (who, stream) == (LAUNCHER, NOTICE)
+        assert words.startswith("cannot go on here: No space left on device; the job does")
+        disk.room = 1 << 30
+        writer.write(0, 0, 1, b"after\n")
+        assert [text[:9] for _, _, text in read(StreamReader(str(tmp_path)))[3:]] == ["left out ", "after\n"]
+        assert (tmp_path / "stream.reserve").exists()
+        writer.close()
+        assert not (tmp_path / "stream.reserve").exists()
 
     def test_the_disk_is_full_from_the_start(self, tmp_path: Path, disk: Disk) -> None:
         disk.room = 0
