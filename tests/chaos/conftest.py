@@ -6,10 +6,12 @@ import shutil
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.chaos.engine import STACK, Engine, Outcome
+from tests.chaos.interruptions import Interruption, Seen, interrupt
 from tests.chaos.rows import Row
 from tests.e2e.workplace import Workplace
 
@@ -61,9 +63,18 @@ def engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Engine]:
 
 
 @pytest.fixture(scope="session")
-def outcomes(engine: Engine, request: pytest.FixtureRequest) -> Iterator[dict[Row, Future[Outcome]]]:
+def outcomes(
+    engine: Engine, request: pytest.FixtureRequest
+) -> Iterator[dict[Row | Interruption, Future[Any]]]:
     """What becomes of every row that was chosen; they are all begun at once, the longest first."""
+
+    def waits(row: Row | Interruption) -> float:
+        return -(row.waits if isinstance(row, Row) else row.row.waits)
+
+    def play(row: Row | Interruption) -> Outcome | Seen:
+        return engine.play(row) if isinstance(row, Row) else interrupt(engine, row)
+
     called = (getattr(item, "callspec", None) for item in request.session.items)
     rows = [spec.params["row"] for spec in called if spec is not None and "row" in spec.params]
     with ThreadPoolExecutor(AT_ONCE) as pool:
-        yield {row: pool.submit(engine.play, row) for row in sorted(rows, key=lambda row: -row.waits)}
+        yield {row: pool.submit(play, row) for row in sorted(rows, key=waits)}

@@ -263,6 +263,7 @@ class Engine:
             cluster = stack.enter_context(Cluster(self.inventory, self.stack_folder))
             row.before(scene)
             beside = self.begin_beside(row, scene, cluster)
+            row.early(scene)
             before = {one.name: one.processes() for one in scene.nodes}
             launch = stack.enter_context(self.launch(*self.words(row, scene)))
             self._until_it_is_time(row, scene, launch)
@@ -272,10 +273,10 @@ class Engine:
             with suppress(subprocess.TimeoutExpired):
                 launch.process.wait(max(row.waits, PATIENCE_S))
             noticed = time.monotonic() - began
-            left = self._left(living, before, beside, scene.job)
+            left = self.left(living, before, beside, [scene.job])
             while left and time.monotonic() - began < row.expected.gone_s:
                 time.sleep(0.1)
-                left = self._left(living, before, beside, scene.job)
+                left = self.left(living, before, beside, [scene.job])
             gone = time.monotonic() - began
             assert launch.process.poll() is not None, f"it does not end:\n{launch}"
             asked = [one for place, one in enumerate(scene.nodes) if place not in (*row.dead, *row.cut)]
@@ -306,6 +307,8 @@ class Engine:
 
     def _until_it_is_time(self, row: Row, scene: Scene, launch: Launch) -> None:
         def is_time() -> bool:
+            if row.when == "refused":
+                return bool(launch.job)
             assert launch.process.poll() is None, f"it ended before its time:\n{launch}"
             if row.when == "running":
                 return launch.ready == NODES * EACH
@@ -319,16 +322,16 @@ class Engine:
         scene.job = launch.job
 
     @staticmethod
-    def _left(
-        living: Sequence[Inside], before: dict[str, list[Process]], beside: list[Beside], job: str
+    def left(
+        living: Sequence[Inside], before: dict[str, list[Process]], beside: list[Beside], jobs: Sequence[str]
     ) -> dict[str, list[Process]]:
-        """What of the job is on each node: its own, and whatever else came since it was launched."""
+        """What of the jobs is on each node: their own, and whatever else came since they were launched."""
         others = {one.job for one in beside}
         found = {}
         for one in living:
             now = one.processes()
             strangers = [new for new in new_since(before[one.name], now) if new.job not in others]
-            own = [its for its in now if its.job == job or job in its.args]
+            own = [its for its in now if its.job in jobs or any(job in its.args for job in jobs)]
             mine = list(dict.fromkeys([*own, *strangers]))
             if mine:
                 found[one.name] = mine

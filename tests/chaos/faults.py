@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import signal
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -129,26 +128,19 @@ def restart_sshd(place: int) -> Fault:
 
     def play(scene: Scene) -> None:
         inside = scene.nodes[place]
-        before = listening(inside)
+        (before,) = listeners(inside)
         inside.kill(SIGKILL, before.pid)
         until = time.monotonic() + PATIENCE_S
-        while time.monotonic() < until:
-            if any(one.pid != before.pid for one in inside.processes() if one.args.startswith(SSHD)):
-                return
+        while all(one.pid == before.pid for one in listeners(inside)):
+            assert time.monotonic() < until, "no other sshd came"
             time.sleep(0.1)
-        raise AssertionError("no other sshd came")
 
     return play
 
 
-def listening(inside: Inside) -> Process:
+def listeners(inside: Inside) -> list[Process]:
     """The node's sshd itself: the child of its first process."""
-    return next(one for one in inside.processes() if SSHD in one.args and one.parent == 1)
-
-
-def pause_sshd(place: int, number: signal.Signals) -> Fault:
-    """The node takes connections and says nothing (SIGSTOP), or speaks again (SIGCONT)."""
-    return lambda scene: scene.nodes[place].kill(number, listening(scene.nodes[place]).pid)
+    return [one for one in inside.processes() if SSHD in one.args and one.parent == 1]
 
 
 def small_job_folder(place: int, size: str) -> Fault:

@@ -11,7 +11,7 @@ from tests.chaos.faults import Fault
 __all__ = ["ANY", "ROWS", "Expected", "Kind", "Row", "When"]
 
 Kind = Literal["mpi", "pytorch", "torchrun", "tensorflow"]
-When = Literal["running", "queued", "starting"]
+When = Literal["running", "queued", "starting", "refused"]
 
 ANY = -1
 """Some rank, whichever; its node has to be the one it runs on."""
@@ -54,7 +54,9 @@ class Row:
     expected: Expected
     when: When = "running"
     before: Fault = faults.nothing
-    """How the nodes are made ready for it."""
+    """What is done to the nodes before any job runs there."""
+    early: Fault = faults.nothing
+    """What is done to them before the launch, while a job runs beside it."""
     options: tuple[str, ...] = ()
     setup: str = ""
     """A line that every node runs first; the job is then launched by a job file, which alone can say so."""
@@ -212,9 +214,18 @@ MACHINES_FAIL = [
         "tmp not writable",
         BOTH,
         "return 0",
-        faults.go,
+        faults.nothing,
+        Expected("FAILED", 255, says=("no rank was started", "/tmp cannot be written")),
+        when="refused",
+        early=faults.in_turn(faults.seal_tmp(0), faults.seal_tmp(1)),
+        spoils=True,
+    ),
+    *for_kinds(
+        "tmp no longer writable",
+        BOTH,
+        "return 0",
+        faults.in_turn(faults.seal_tmp(0), faults.seal_tmp(1), faults.go),
         Expected("SUCCEEDED", 0),
-        before=faults.in_turn(faults.seal_tmp(0), faults.seal_tmp(1)),
         spoils=True,
     ),
 ]
