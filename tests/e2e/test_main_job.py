@@ -154,6 +154,9 @@ def test_outputs_and_logs_of_every_rank_are_collected_and_shown(code: Workplace)
     assert {f"rank-{rank}.log": f"{line}\n" for rank, line in lines.items()} == logs
     assert code.fab("logs", job, "--rank", "2").out == f"[2 node000001] {lines['2']}\n"
     assert sorted(code.fab("logs", job).out.splitlines()) == sorted(ran.out.splitlines())
+    node_1 = code.fab("logs", job, "--node", "1", "--since", "1h", "--grep", "RANK").out.splitlines()
+    assert sorted(node_1) == [f"[{rank} node000001] {lines[rank]}" for rank in "23"]
+    assert len(code.fab("logs", "-f", job, "--rank", "0-3", "--tail", "2").out.splitlines()) == 2
     rows = {row["job"]: row for row in code.fab("jobs", "--nodes", "0-1", "--json").json()}
     assert (rows[job]["state"], rows[job]["exit_status"], rows[job]["ranks"]) == ("SUCCEEDED", 0, 4)
 
