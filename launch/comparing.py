@@ -23,7 +23,7 @@ _OWN_RECORD = "exits.jsonl"
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that a node has. ``kind`` is f(ile), d(irectory), l(ink), or x: it cannot be brought."""
+    """One thing that a node has. ``kind`` is f(ile), d(irectory), l(ink), o(ther), x: it cannot be read."""
 
     kind: str
     path: str
@@ -31,7 +31,7 @@ class Entry:
     mtime_ns: int = -1
     """-1 when it may still change unseen."""
     text: str = ""
-    """A link's target; why an ``x`` cannot be brought."""
+    """A link's target; of an ``o`` and an ``x``, why it does not come."""
 
     @classmethod
     def from_list(cls, told: Sequence[Any]) -> Entry:
@@ -92,8 +92,10 @@ class FetchPlan:
     folders: list[str] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
     """Name and target of each link to make."""
+    skipped: dict[str, str] = field(default_factory=dict)
+    """What holds nothing of the job's: sockets, links to elsewhere."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """What will not come, and why."""
+    """What should come and will not, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,8 +139,10 @@ def plan_fetch(
             _file(plan, Wanted(entry, name, here(name)))
         elif entry.kind == "l":
             _link(plan, entry, here(name))
+        elif entry.kind == "o":
+            plan.skipped[entry.path] = entry.text
         else:
-            plan.left_out[entry.path] = entry.text or "cannot be brought"
+            plan.left_out[entry.path] = entry.text
     return plan
 
 
@@ -177,7 +181,7 @@ def _link(plan: FetchPlan, entry: Entry, here: Here) -> None:
         ups += 1
     # Beyond its leading ones, a ".." may undo another link instead of the folder that stands before it.
     if entry.text.startswith("/") or ".." in parts[ups:] or ups > entry.path.count("/") - 1:
-        plan.left_out[entry.path] = f"is a link that leads out of the job's folder, to {entry.text}"
+        plan.skipped[entry.path] = f"is a link that leads out of the job's folder, to {entry.text}"
     elif entry.text not in here.links:
         plan.links.append((here.free, entry.text))
 

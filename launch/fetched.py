@@ -33,8 +33,10 @@ class NodeFiles:
     """Numbered names, by the file's own, which something else has here."""
     vanished: tuple[str, ...] = ()
     """Files that were gone before their turn came: a running job removes some."""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """What is no file of the job's: sockets, links that lead out of its folder."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """What did not come, and why."""
+    """Files that did not come, and why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +100,7 @@ class NodeFetch:
         self._bytes = 0
         self._renamed: dict[str, str] = {}
         self._vanished: list[str] = []
+        self._skipped: dict[str, str] = {}
         self._left_out: dict[str, str] = {}
 
     def again(self) -> None:
@@ -122,11 +125,10 @@ class NodeFetch:
         """
         if not self._listed:
             raise GiveUpError(f"{self.node}: it ended before it had told what it has")
-        self._left_out.clear()
         here = self._results.here
         plan = plan_fetch(self.node, self._entries, here, is_head=is_head, taken=self._is_taken)
         self._entries = []
-        self._left_out.update(plan.left_out)
+        self._skipped, self._left_out = plan.skipped, plan.left_out
         self._kept.update(copy.name for copy in plan.kept)
         self._make(plan)
         self._results.forget_sums(copy.name for one in plan.wanted for copy in one.here.copies if copy.whole)
@@ -243,6 +245,7 @@ class NodeFetch:
             continued=sum(self._written.values()),
             renamed=dict(self._renamed),
             vanished=tuple(self._vanished),
+            skipped=dict(self._skipped),
             left_out=dict(self._left_out),
         )
 

@@ -13,7 +13,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory
-from launch.errors import InputError, ManyNodesError
+from launch.errors import GiveUpError, InputError, ManyNodesError
 from playbooks import render
 from playbooks.command import command, open_from
 from playbooks.fanout import fan_out
@@ -78,10 +78,13 @@ def collect(
         render.result(told(report))
     for line in _remarks(report):
         render.progress(line)
+    missing = list(_missing(report))
     if report.errors:
+        for line in missing:
+            render.progress(line)
         raise explained(inventory, ManyNodesError("collecting", report.results))
-    if not report.is_complete:
-        raise Exit(code=1)
+    if missing:
+        raise GiveUpError("\n".join(["some files did not come", *missing]))
 
 
 def _place(stack: Stack, inventory: Inventory, job: str) -> tuple[Place | None, Exception | None]:
@@ -133,7 +136,12 @@ def _remarks(report: CollectReport) -> Iterator[str]:
     for node, files in report.files.items():
         yield from _some(files.renamed.items(), "{} is not what {node} has: that is {} now", node)
         yield from _some(((path, "") for path in files.vanished), "{} was removed on {node} meanwhile", node)
-        yield from _some(files.left_out.items(), "{} on {node} was left out: {}", node)
+        yield from _some(files.skipped.items(), "{} on {node} {}: passed over", node)
+
+
+def _missing(report: CollectReport) -> Iterator[str]:
+    for node, files in report.files.items():
+        yield from _some(files.left_out.items(), "{node}: {}: {}", node)
 
 
 def _some(found: Iterable[tuple[str, str]], text: str, node: str) -> Iterator[str]:

@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from launch.azureml.exceptions import UserErrorException
 from launch.azureml.program import Fab
+from launch.results import SUMS
 
 __all__ = ["Files", "destination", "local_paths"]
 
@@ -39,7 +40,9 @@ class Files:
 
 
 def _named(folder: Path, nodes: Sequence[str], ranks: int) -> dict[str, Path]:
-    table = {f"system_logs/{path.name}": path for path in folder.glob("*") if path.is_file()}
+    table = {
+        f"system_logs/{path.name}": path for path in folder.glob("*") if path.is_file() and path.name != SUMS
+    }
     for path in (folder / "logs").glob("rank-*.log"):
         table[_log_name(int(path.stem.removeprefix("rank-")), ranks)] = path
     for node in nodes:

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 __all__ = ["BEAT", "DATA", "END", "ENTRIES", "LISTED", "RECORDS", "START", "TREES", "files", "send", "write"]
 
 ENTRIES = b"e"
-"""JSON list of entries: ``["f", path, bytes, mtime_ns]``, ``["d", path]``, ``["l", path, target]`` or, for
-what cannot be brought, ``["x", path, reason]``."""
+"""JSON list of entries: ``["f", path, bytes, mtime_ns]``, ``["d", path]``, ``["l", path, target]``,
+``["x", path, reason]`` for what cannot be read and ``["o", path, reason]`` for what is nothing to read."""
 LISTED = b"l"
 """The listing is whole. JSON: whether this node has a folder of the job."""
 START = b"s"
@@ -111,7 +111,7 @@ def _walk(base: bytes, top: bytes) -> Iterator[list[Any]]:
                 elif stat.S_ISLNK(info.st_mode):
                     yield ["l", _text(path), _text(_target(base, path))]
                 else:
-                    yield ["x", _text(path), "is a socket, a pipe or a device"]
+                    yield ["o", _text(path), "is a socket, a pipe or a device"]
             except FileNotFoundError:
                 continue
             except OSError as error:
