@@ -63,7 +63,7 @@ def fab(
 
 def test_the_issued_names_are_all_there() -> None:
     assert {
-        *("status", "wait", "exec", "ssh", "push", "jobs", "logs", "cancel", "collect", "up", "down"),
+        *("status", "wait", "exec", "ssh", "push", "jobs", "job", "logs", "cancel", "collect", "up", "down"),
         *("launch.file", "launch.mpi", "launch.torch", "launch.tensorflow"),
     } <= set(ns.task_names)
 
