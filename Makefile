@@ -18,8 +18,9 @@ setup: ## Debian packages, .venv, .venv-node and the Pulumi CLI; instant when no
 demo: setup ## the main job on a rehearsed 4-node cluster: up, push, three jobs, collect, down
 	@tools/demo
 
+# Tests wait most of their time, for nodes, limits and ends: more files at once than there are cores.
 test: setup check ## the gates and all tests, with branch coverage
-	pytest --cov --cov-report=term:skip-covered
+	pytest --numprocesses 3 --dist loadfile --cov --cov-report=term:skip-covered
 
 test-chaos: setup ## jobs whose ranks, nodes, launchers or operators break, on 64 rehearsed nodes: a table of what was seen
 	pytest -m chaos tests/chaos
