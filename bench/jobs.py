@@ -25,9 +25,9 @@ from contextlib import ExitStack, contextmanager
 from typing import IO, Any
 
 from bench.cluster import Bench, rehearsal
+from bench.peers.with_mpirun import mpirun_line
 from bench.processes import Watch, end_mentioning, named, of_job, rank_of, until_named
 from bench.report import Claim, bars, median, save, table
-from launch.mpi import FROM_HOSTS_ON_NO_TREE
 
 __all__ = ["main"]
 
@@ -36,7 +36,9 @@ PER_NODE = 4
 ROUNDS = {FEW: 5, MANY: 3}
 ENDS = 3
 """Rounds of cancel and failure."""
-OURS, WHOLE, MPIRUN, TORCHRUN = "fab's job", "fab launch.torch, whole", "mpirun", "torchrun"
+OURS, WHOLE = "fab's job", "fab launch.torch, whole"
+MPIRUN, TORCHRUN = "mpirun", f"torchrun, {WITH_TORCHRUN} nodes"
+CANCEL, DEAF = "fab cancel", "fab cancel, deaf ranks"
 START, END_S, MEMORY_MB, CORE = 0.8, 2.0, 100.0, 10.0
 GRACE_S = 3.0
 """What jobs have when nobody says otherwise."""
@@ -82,7 +84,7 @@ def main() -> int:
         rows = [(name, seconds, seconds / runs[MPIRUN]) for name, seconds in runs.items()]
         table(f"First line of the last rank, {PER_NODE} on each of {group}", ("", "s", "of mpirun"), rows)
     table(f"All gone, {FEW} x {PER_NODE} ranks", ("", "median, s"), list(cancel_medians.items()))
-    title = f"A killed rank's peers have ended, {FEW} nodes ({TORCHRUN}: {WITH_TORCHRUN})"
+    title = f"A killed rank's peers have ended, {FEW} nodes; {LIMIT_S:g} s stand for more"
     table(title, ("", "median, s"), list(failure_medians.items()))
     table("The supervisor", ("", ""), list(supervisor.items()))
     bars("jobs-start", "First line of the last rank", start_medians, "seconds, median")
@@ -93,8 +95,8 @@ def main() -> int:
         for group, runs in start_medians.items()
     ]
     claims += [
-        Claim("cancel: all gone", cancel_medians["ranks that listen"], END_S),
-        Claim("cancel of deaf ranks: over the grace", cancel_medians["deaf ranks"] - GRACE_S, END_S),
+        Claim("cancel: all gone", cancel_medians[CANCEL], END_S),
+        Claim("cancel of deaf ranks: over the grace", cancel_medians[DEAF] - GRACE_S, END_S),
         Claim("a rank failure seen on all nodes", failure_medians[OURS], END_S),
         Claim("supervisor's memory", supervisor["memory, MB"], MEMORY_MB, "MB"),
         Claim("supervisor's part of a core", supervisor["of a core, %"], CORE, "%"),
@@ -111,21 +113,18 @@ def _medians(runs: Mapping[str, list[float]]) -> dict[str, float]:
 
 
 def measure_start(bench: Bench, count: int) -> dict[str, list[float]]:
-    """Seconds of all three, in turn, after a round that does not count."""
+    """Seconds of all three, in turn, after a launch that does not count: it brings the code to the nodes."""
     runs: dict[str, list[float]] = {OURS: [], MPIRUN: [], WHOLE: []}
-    head = bench.names()[0]
-    for attempt in range(ROUNDS[count] + 1):
-        whole = _start(bench, _launch("first.sh"), count * PER_NODE)
+    head, ranks = bench.names()[0], count * PER_NODE
+    _start(bench, _launch("first.sh"), ranks)
+    for _ in range(ROUNDS[count]):
         plan = _plan(bench)
         submit = f"python3 -I -S {plan['remote']}/__main__.py submit --follow"
         data = json.dumps(plan).encode()
-        message = b"%010d" % len(data) + data
-        ours = _start(bench, _on(bench, head, submit), count * PER_NODE, message)
-        beside = _mpirun(bench, count, f"bash {plan['cwd']}/first.sh")
-        mpirun = _start(bench, _on(bench, head, beside), count * PER_NODE)
-        if attempt:
-            for name, seconds in ((OURS, ours), (MPIRUN, mpirun), (WHOLE, whole)):
-                runs[name].append(seconds)
+        runs[OURS].append(_start(bench, _on(bench, head, submit), ranks, b"%010d" % len(data) + data))
+        line = mpirun_line(bench, count, PER_NODE, f"bash {plan['cwd']}/first.sh")
+        runs[MPIRUN].append(_start(bench, _on(bench, head, line), ranks))
+        runs[WHOLE].append(_start(bench, _launch("first.sh"), ranks))
     return runs
 
 
@@ -143,17 +142,6 @@ def _on(bench: Bench, node: str, line: str) -> list[str]:
     """A bash line on a node, which first tells the time: the way to the node does not count."""
     script = f"echo began $EPOCHREALTIME; {line}"
     return ["ssh", "-F", str(bench.ssh_config), node, f"bash -c {shlex.quote(script)}"]
-
-
-def _mpirun(bench: Bench, count: int, program: str) -> str:
-    """mpirun as one types it for the first ``count`` nodes, four ranks on each; writes its hostfile."""
-    names = bench.names()[:count]
-    hosts = "".join(f"{name} slots={PER_NODE}\\n" for name in names)
-    bench.ssh(names[0], f"printf '{hosts}' > bench-hostfile")
-    options = f"-np {count * PER_NODE} --hostfile bench-hostfile --map-by slot --bind-to none"
-    if count >= FROM_HOSTS_ON_NO_TREE:
-        options += f" --mca plm_rsh_no_tree_spawn 1 --mca plm_rsh_num_concurrent {count}"
-    return f"mpirun {options} {program}"
 
 
 def _start(bench: Bench, argv: Sequence[str], ranks: int, stdin: bytes = b"") -> float:
@@ -204,7 +192,7 @@ def _pipe(pipe: IO[bytes] | None) -> IO[bytes]:
 
 def measure_cancel(bench: Bench) -> dict[str, list[float]]:
     """Seconds from ``fab cancel`` until nothing of the job is left on any node."""
-    runs: dict[str, list[float]] = {"ranks that listen": [], "deaf ranks": []}
+    runs: dict[str, list[float]] = {CANCEL: [], DEAF: []}
     for _ in range(ENDS):
         for name, how in zip(runs, ("", " deaf"), strict=True):
             mark, job = _hold(bench, how)
@@ -253,7 +241,7 @@ def _kill_one(mark: str) -> float:
 
 
 def _by_mpirun(bench: Bench, nodes: int, program: str) -> dict[str, str]:
-    return {bench.names()[0]: _mpirun(bench, nodes, program)}
+    return {bench.names()[0]: mpirun_line(bench, nodes, PER_NODE, program)}
 
 
 def _by_torchrun(bench: Bench, nodes: int, program: str) -> dict[str, str]:

@@ -13,8 +13,8 @@ import sys
 from pathlib import Path
 
 from bench.cluster import Bench, rehearsal, roomy
+from bench.peers.with_mpirun import mpirun_line
 from bench.report import Claim, bars, median, save, table
-from launch.mpi import FROM_HOSTS_ON_NO_TREE
 
 __all__ = ["main"]
 
@@ -62,15 +62,11 @@ def measure_launch(bench: Bench, count: int) -> dict[str, list[float]]:
     (bench.folder / "code").mkdir(exist_ok=True)
     (bench.folder / "code" / "README").write_text("pushed with every launch\n")
     names = bench.names()
-    hostfile = "".join(f"{name} slots=1\\n" for name in names)
-    bench.ssh(names[0], f"printf '{hostfile}' > bench-hostfile")
-    options = f"-np {count} --hostfile bench-hostfile --map-by slot --bind-to none"
-    if count >= FROM_HOSTS_ON_NO_TREE:
-        options += f" --mca plm_rsh_no_tree_spawn 1 --mca plm_rsh_num_concurrent {count}"
+    line = mpirun_line(bench, count, 1, "hostname")
     runs: dict[str, list[float]] = {OURS: [], MPIRUN: []}
     for attempt in range(ROUNDS + 1):
         ours = bench.fab("launch.mpi", "hostname", "--source", "code")
-        told = bench.ssh(names[0], f"TIMEFORMAT='took %R'; time mpirun {options} hostname 2>&1")
+        told = bench.ssh(names[0], f"TIMEFORMAT='took %R'; time {line} 2>&1")
         for name in names:
             if name not in ours.stdout or name not in told.stdout:
                 raise RuntimeError(f"{name} did not run")
