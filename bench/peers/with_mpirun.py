@@ -9,7 +9,7 @@ __all__ = ["mpirun_line"]
 
 
 def mpirun_line(bench: Bench, count: int, per_node: int, program: str) -> str:
-    """Starts ``per_node`` processes on each of the first ``count`` nodes; its hostfile is on the head then."""
+    """Starts ``per_node`` processes on each of the first ``count`` nodes; leaves its hostfile there."""
     names = bench.names()[:count]
     hosts = "".join(f"{name} slots={per_node}\\n" for name in names)
     bench.ssh(names[0], f"printf '{hosts}' > bench-hostfile")
