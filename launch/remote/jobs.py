@@ -183,7 +183,7 @@ class Folder:
 
 
 def all_jobs() -> list[dict[str, Any]]:
-    """The state of every job this head has, oldest first; half-made ones left out."""
+    """The state of every job this head has, oldest first; half-made ones, and what is none, left out."""
     try:
         names = sorted(os.listdir(os.path.expanduser(ROOT)))
     except FileNotFoundError:
@@ -192,6 +192,6 @@ def all_jobs() -> list[dict[str, Any]]:
     for name in names:
         try:
             states.append(Folder(name).state())
-        except (FileNotFoundError, ValueError, KeyError):
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
             continue
     return sorted(states, key=lambda state: float(state["created"]))

@@ -120,6 +120,13 @@ class TestTheLastState:
         assert folder.state()["state"] == "RUNNING"
 
 
+def test_what_is_no_job_in_the_folder_of_jobs_is_passed_over(home: Path) -> None:
+    made()
+    (home / ".ranklift/jobs/notes.txt").touch()
+    (home / ".ranklift/jobs/half-made").mkdir()
+    assert [state["job"] for state in jobs.all_jobs()] == ["job"]
+
+
 class TestAFullDisk:
     @pytest.mark.parametrize(
         ("write", "found"),
