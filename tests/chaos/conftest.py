@@ -29,6 +29,11 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[FIGURES] = []
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What wants the nodes whole, or the machine for itself, comes before the rows that are played at once."""
+    items.sort(key=lambda item: "outcomes" in getattr(item, "fixturenames", ()))
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """The table of everything that was measured."""
     figures = config.stash[FIGURES]

@@ -75,7 +75,7 @@ class Launch:
     @property
     def job(self) -> str:
         """The job's id, once it was shown; else empty."""
-        found = re.search(r"^job (\S+) (?:QUEUED|STARTING|RUNNING)", self.err, re.MULTILINE)
+        found = re.search(r"^(?:error: )?job (\S+) [A-Z]+\b", self.err, re.MULTILINE)
         return found[1] if found else ""
 
     @property
