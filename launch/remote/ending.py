@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import Any
 
 from launch.remote import jobs, processes
@@ -47,13 +48,17 @@ def cancel(job: str, grace: float | None) -> dict[str, Any]:
 
 def _ask(folder: jobs.Folder, grace: float | None) -> None:
     asked = folder.file("cancel")
-    if grace is None:
-        with open(asked, "a", encoding="utf-8"):
-            return
-    temporary = f"{asked}.{os.getpid()}"
-    with open(temporary, "w", encoding="utf-8") as file:
-        file.write(f"{grace:g}")
-    os.rename(temporary, asked)
+    if grace is not None:
+        temporary = f"{asked}.{os.getpid()}"
+        try:
+            with open(temporary, "w", encoding="utf-8") as file:
+                file.write(f"{grace:g}")
+            os.rename(temporary, asked)
+        except OSError:  # a full disk still takes a file without contents
+            with suppress(OSError):
+                os.unlink(temporary)
+    with open(asked, "a", encoding="utf-8"):
+        return
 
 
 def grace_asked(folder: jobs.Folder, own: float) -> float | None:

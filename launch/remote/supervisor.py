@@ -129,7 +129,7 @@ class _Supervisor:
             ended = self._pause()
             if ended is not None:
                 return ended
-            turn = turns.again(self._job, plan["port"])
+            turn = turns.again(self._job, turn.port)
 
     def _launch(self, order: Order) -> Outcome | turns.Taken:
         """One attempt: how it ended, or the slots of other jobs for which nodes refused it."""

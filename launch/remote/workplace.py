@@ -17,6 +17,7 @@ __all__ = [
     "environment",
     "expand",
     "full",
+    "is_free",
     "node_environment",
     "open_log",
     "prepare",

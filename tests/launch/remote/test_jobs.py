@@ -20,7 +20,7 @@ APART = ("unshare", "--user", "--map-root-user", "--mount")
 """What is mounted then is seen by nobody else."""
 FULL = """
 import json, os, sys
-from launch.remote import jobs
+from launch.remote import ending, jobs
 
 def fill():
     with open(jobs.Folder("job").file("filler"), "ab", buffering=0) as file:
@@ -37,7 +37,10 @@ state = {"job": "job", "state": "RUNNING", "reason": "", "created": 1.0, "failur
 state["supervisor"] = jobs.identity(os.getpid()) if sys.argv[1] != "lost" else None
 folder.write_state(state)
 fill()
-if sys.argv[1] == "lost":
+if sys.argv[1] == "cancel":
+    ending._PATIENCE = 0
+    print(json.dumps([ending.cancel("job", 5.0)["before"], ending.grace_asked(folder, 3.0)]))
+elif sys.argv[1] == "lost":
     print(json.dumps([jobs.all_jobs()[0]["state"], folder.state()["state"]]))
 else:
     folder.write_state(dict(state, state=sys.argv[1], reason="x" * 3000))
@@ -135,6 +138,7 @@ class TestAFullDisk:
             ("FAILED", ["FAILED", 3000]),
             ("QUEUED", ["RUNNING", 0]),
             ("lost", ["LOST", "LOST"]),
+            ("cancel", ["RUNNING", 3.0]),
         ],
     )
     def test_takes_the_last_state_and_keeps_what_was_told_whole(
