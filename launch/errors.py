@@ -30,6 +30,7 @@ __all__ = [
     "ManyNodesError",
     "MissingTool",
     "NodeUnreachable",
+    "NotPushed",
     "RankliftError",
     "ReplaceNodeError",
     "RetryError",
