@@ -30,9 +30,6 @@ __all__ = ["Attempt"]
 _TICK = 0.2
 _WITHOUT_MPIRUN = 2.0
 """Seconds that runners get to tell of their ranks' ends once mpirun is gone."""
-_GATHER = 0.02
-"""Seconds in which output is let come together that follows other output: hundreds of ranks that print now
-and then are heard in one turn."""
 
 
 class Attempt:
@@ -128,9 +125,7 @@ class Attempt:
     # -- the loop ---------------------------------------------------------------------------------
 
     def _turn_once(self) -> None:
-        if self._hearing.brought_output_alone:
-            time.sleep(_GATHER)
-        self._hearing.brought_output_alone = False
+        self._hearing.let_gather()
         for key, _ in self._crew.selector.select(_TICK):
             key.data()
         self._crew.flush()

@@ -21,6 +21,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Hearing"]
 
+_GATHER = 0.02
+"""Seconds in which more of it comes together when only a little output came: hundreds of ranks that print now
+and then are heard in one turn."""
+_MUCH = 16 * 1024
+"""Bytes at once that show that a runner has more to send than it could."""
 _LAST_WORDS_S = 0.2
 """Seconds that an ssh client gets to say why it ends."""
 _SWEEP_PATIENCE_S = 3
@@ -42,14 +47,19 @@ class Hearing:
     ) -> None:
         self.taken: dict[str, list[list[Any]]] = {}
         """By node, the slots for which it refused the job, each with its holder."""
-        self.brought_output_alone = False
-        """Whether runners have just told of output and of nothing else."""
+        self._has_heard = self._is_pressed = False
         self._order, self._crew, self._stopping = order, crew, stopping
         self._muster, self._words = muster, words
         self._on_held, self._on_running = on_held, on_running
         self._users = set(crew.node_of).difference(order.plan["services"])
         self._told_lost: list[int] = []
         self._sweeps: list[subprocess.Popen[bytes]] = []
+
+    def let_gather(self) -> None:
+        """Before each turn: waits a moment if all that came in the last one was a little output."""
+        if self._has_heard and not self._is_pressed:
+            time.sleep(_GATHER)
+        self._has_heard = self._is_pressed = False
 
     def hear(self, link: Link) -> None:
         """Something came over a link, be it its end."""
@@ -58,13 +68,14 @@ class Hearing:
         try:
             frames = link.receive()
             at_end = not link.open
-            self.brought_output_alone = not at_end
+            self._has_heard = True
+            self._is_pressed |= at_end or link.took >= _MUCH
             for kind, payload in frames:
                 name = self._crew.name(link)
                 if link.node is not None and self._order.stream.hear(kind, payload, link.node, name):
                     continue
                 if kind != protocol.BEAT:
-                    self.brought_output_alone = False
+                    self._is_pressed = True
                     self._take(link, kind, protocol.unpack(payload))
         except protocol.ProtocolError as error:
             self.lose(link, str(error))

@@ -37,6 +37,8 @@ class Link:
         self.greeted = self.done = False
         self.open = True
         self.heard = time.monotonic()
+        self.took = 0
+        """Bytes that the last :meth:`receive` brought."""
         self._decoder = protocol.Decoder()
         self._outgoing = bytearray()
         if process is not None:
@@ -82,6 +84,7 @@ class Link:
             return []
         except OSError:
             data = b""
+        self.took = len(data)
         if not data:
             self.open = False
             return []
