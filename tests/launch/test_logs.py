@@ -149,16 +149,16 @@ def memory(process: Path) -> int:
 
 def test_a_log_that_cannot_be_written_ends_nothing_and_is_told(nodes: Nodes) -> None:
     ssh = nodes.bin / "ssh"
-    ssh.write_text(ssh.read_text().replace('cd "$HOME" &&', 'cd "$HOME" && ulimit -S -f 64;'))
-    script = 'i=0; while [ $i -lt 3000 ]; do echo "$RANK line number $i of many"; i=$((i+1)); done'
+    ssh.write_text(ssh.read_text().replace('cd "$HOME" &&', 'cd "$HOME" && ulimit -S -f 256;'))
+    script = 'i=0; while [ $i -lt 9000 ]; do echo "$RANK line number $i of many"; i=$((i+1)); done'
     state, events = nodes.run(shell(script))
     assert state.state == "SUCCEEDED"
-    assert said(events, 1) == [f"1 line number {number} of many" for number in range(3000)]
+    assert said(events, 1) == [f"1 line number {number} of many" for number in range(9000)]
     first, last = notices(events)
     assert first == "logs/rank-1.log on node000001 cannot be written: File too large; the job goes on"
     assert last.startswith("logs/rank-1.log on node000001 lacks ")
     log = (folder(nodes, 1, state.job) / "logs/rank-1.log").read_bytes()
-    assert log == "".join(f"1 line number {n} of many\n" for n in range(3000)).encode()[: len(log)]
+    assert log == "".join(f"1 line number {n} of many\n" for n in range(9000)).encode()[: len(log)]
 
 
 def test_an_orphan_that_never_stops_printing_does_not_keep_its_rank_from_ending(nodes: Nodes) -> None:
