@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What wants the nodes whole, or the machine for itself, comes before the rows that are played at once."""
+    """What wants all nodes, or the machine for itself, comes before the rows that are played at once."""
     items.sort(key=lambda item: "outcomes" in getattr(item, "fixturenames", ()))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -26,6 +27,7 @@ __all__ = [
     "kill_runner",
     "kill_supervisor",
     "kill_top",
+    "meanwhile",
     "node",
     "nothing",
     "restart_sshd",
@@ -80,6 +82,18 @@ def in_turn(*faults: Fault) -> Fault:
     def play(scene: Scene) -> None:
         for fault in faults:
             fault(scene)
+
+    return play
+
+
+def meanwhile(slow: Fault, fault: Fault) -> Fault:
+    """The second while the first, which takes its time to begin, is on its way."""
+
+    def play(scene: Scene) -> None:
+        with ThreadPoolExecutor(1) as pool:
+            begun = pool.submit(slow, scene)
+            fault(scene)
+            begun.result()
 
     return play
 
@@ -203,6 +217,6 @@ def cancel(*, times: int = 1, at_once: bool = False, shows: str = "CANCELLED") -
         scene.ran += ran
         for done in ran:
             assert done.status == 0, done
-            assert done.out.startswith(f"job {scene.job} {shows}"), done
+            assert re.match(rf"job {scene.job} (had ended before: )?{shows}\b", done.out), done
 
     return play

@@ -93,7 +93,7 @@ def settled(inside: Inside) -> Look:
 
 
 def quickest(engine: Engine, *words: str) -> float:
-    """Seconds that a command takes when the machine does nothing else: the first time in order, or the best."""
+    """Seconds that a command takes when the machine does nothing else: the first good time, or the best."""
     seconds: list[float] = []
     while not seconds or (seconds[-1] >= LIST_S and len(seconds) < TRIES):
         began = time.monotonic()
