@@ -18,6 +18,9 @@ from launch.results import Results
 
 __all__ = ["Others", "collect"]
 
+_LISTING_S = 600.0
+_SLOWEST = 100_000
+"""Bytes a second, below which a transfer is given up for another try; so that none lasts for ever."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NONSENSE = (ValueError, TypeError, LookupError, protocol.ProtocolError)
 """What taking in an answer raises that is none."""
@@ -119,7 +122,8 @@ class _Run:
                 for line in self._requests(name, is_head=index == 0).splitlines(keepends=True)
             ]
             if requests:
-                self._relay(head, "send", b"".join(requests))
+                size = sum(fetch.asked_for for fetch in self._fetches.values())
+                self._relay(head, "send", b"".join(requests), size)
             for name in self._names:
                 if name not in self._errors:
                     self._attempt(name, self._fetch(name).check)
@@ -130,7 +134,7 @@ class _Run:
                 raise
             self.without_head = error
 
-    def _relay(self, head: Host, what: str, requests: bytes) -> None:
+    def _relay(self, head: Host, what: str, requests: bytes, size: int = 0) -> None:
         decoder = protocol.Decoder()
 
         def take(data: bytes) -> None:
@@ -143,7 +147,7 @@ class _Run:
 
         try:
             command = asked(node_code(self._remote or ""), "relay", self._job, what)
-            check(head.stream(command, take, stdin=requests), head, self._job)
+            check(head.stream(command, take, stdin=requests, timeout=_limit(size)), head, self._job)
         except RankliftError:
             raise
         except _NONSENSE as error:
@@ -194,6 +198,9 @@ class _Run:
             names = list(self._errors)
             if names:
                 others.say(f"the head {self._head} cannot bring all of {fold(names)}: asking directly")
+        for name in names:
+            if name not in others.names:
+                self._errors.setdefault(name, NodeUnreachable(name, "is not in the stack any more"))
         there = [name for name in names if name in others.names]
         for name, error in others.visit(self._visit, there).items():
             self._errors.pop(name, None)
@@ -207,12 +214,11 @@ class _Run:
         fetch.again()
         folder = node_code(self._remote or _newest(host))
         try:
-            check(host.stream(asked(folder, "files", self._job), fetch.take), host)
-            requests = fetch.requests(
-                is_head=fetch.tells_of_head if self._head is None else host.name == self._head
-            )
+            self._ask(host, fetch, asked(folder, "files", self._job))
+            is_head = fetch.tells_of_head if self._head is None else host.name == self._head
+            requests = fetch.requests(is_head=is_head)
             if requests:
-                check(host.stream(asked(folder, "send", self._job), fetch.take, stdin=requests), host)
+                self._ask(host, fetch, asked(folder, "send", self._job), requests)
             fetch.check()
         except RankliftError:
             raise
@@ -221,6 +227,10 @@ class _Run:
         finally:
             fetch.close()
 
+    def _ask(self, host: Host, fetch: NodeFetch, command: Sequence[str], requests: bytes = b"") -> None:
+        limit = _limit(fetch.asked_for)
+        check(host.stream(command, fetch.take, stdin=requests, timeout=limit), host)
+
     def _remembered(self) -> list[str]:
         """The job's nodes as an earlier collect brought their names."""
         try:
@@ -228,6 +238,10 @@ class _Run:
             return _checked(str(self._head), [node["name"] for node in told["nodes"]])
         except (OSError, GiveUpError, *_NONSENSE):
             return []
+
+
+def _limit(size: int) -> float:
+    return _LISTING_S + size / _SLOWEST
 
 
 def _newest(host: Host) -> str:

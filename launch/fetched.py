@@ -118,6 +118,11 @@ class NodeFetch:
 
     # -- the listing, and what follows from it -----------------------------------------------------
 
+    @property
+    def asked_for(self) -> int:
+        """Bytes of the files that have been asked for and have not come."""
+        return sum(wanted.entry.size for wanted, _ in self._waiting)
+
     def requests(self, *, is_head: bool) -> bytes:
         """What to ask the node for, once its listing has come; folders and links are made.
 
@@ -220,7 +225,7 @@ class NodeFetch:
             elif error or file is None:
                 self._left_out[path] = error or "it was not sent"
             elif isinstance(file.goal, Copy):
-                self._results.confirm(file.goal, file.mtime_ns, sha256)
+                self._results.confirm(file.goal, file.mtime_ns, file.digest.hexdigest())
                 self._kept.add(file.goal.name)
             else:
                 self._land(file, file.goal, sha256)
@@ -258,12 +263,12 @@ class _File:
     ) -> None:
         self.wanted, self.goal, self.mtime_ns = wanted, goal, mtime_ns
         self._results = results
-        self._digest = hashlib.sha256() if digest is None else digest.copy()
+        self.digest = hashlib.sha256() if digest is None else digest.copy()
         self._part: IO[bytes] | None = None
         self._problem = ""
         if isinstance(goal, Landing):
             try:
-                self._part = results.open_part(wanted.name, goal.source, self._digest)
+                self._part = results.open_part(wanted.name, goal.source, self.digest)
             except (CannotKeep, Changed) as error:
                 self._problem = str(error)
 
@@ -279,14 +284,14 @@ class _File:
             if not isinstance(trouble, CannotKeep):
                 raise trouble from None
             self._problem = str(trouble)
-        self._digest.update(data)
+        self.digest.update(data)
 
     def land(self, goal: Landing, sha256: str) -> str:
         """Gives the file its name, and gives that. Raises :class:`~launch.results.CannotKeep`."""
         self.close()
         if self._problem:
             raise CannotKeep(self._problem)
-        if self._digest.hexdigest() != sha256:
+        if self.digest.hexdigest() != sha256:
             self._results.drop_part(self.wanted.name)
             raise CannotKeep("arrived otherwise than it was sent: collect again")
         return self._results.keep(self.wanted.name, goal.name, goal.replaces, self.mtime_ns, sha256)
@@ -295,4 +300,7 @@ class _File:
         """What has come stays."""
         part, self._part = self._part, None
         if part is not None:
-            part.close()
+            try:
+                part.close()
+            except OSError as error:  # where the disk is a server's, it may say only now that it is full
+                raise self._results.trouble(error) from None

@@ -215,9 +215,9 @@ class Results:
                 at = self.here(name).free
                 path = self.folder / at
             part.replace(path)
-            self.add_sum(at, digest)
         except OSError as error:
             raise self.trouble(error) from None
+        self.add_sum(at, digest)
         return at
 
     def confirm(self, copy: Copy, mtime_ns: int, digest: str) -> None:
@@ -227,7 +227,8 @@ class Results:
 
     def drop_part(self, name: str) -> None:
         """Removes what there is of a file on its way."""
-        (self._parts / name).unlink(missing_ok=True)
+        with contextlib.suppress(OSError):
+            (self._parts / name).unlink()
 
     def trouble(self, error: OSError) -> RankliftError | CannotKeep:
         """What to raise when writing failed: this file's trouble alone, or everybody's."""
@@ -276,8 +277,11 @@ class Results:
         """Adds a file that is whole."""
         with self._guard:
             self._sums[name] = digest
-            with (self.folder / SUMS).open("ab") as file:
-                file.write(sums_line(name, digest))
+            try:
+                with (self.folder / SUMS).open("ab") as file:
+                    file.write(sums_line(name, digest))
+            except OSError as error:
+                raise self.trouble(error) from None
 
     def _write_sums(self) -> None:
         temporary = self._parts / SUMS
@@ -345,7 +349,8 @@ def _is(found: os.stat_result, copy: Copy) -> bool:
 
 def _set_time(path: Path, mtime_ns: int) -> None:
     if mtime_ns >= 0:
-        os.utime(path, ns=(mtime_ns, mtime_ns))
+        with contextlib.suppress(OSError):  # somebody else's file is compared by its digest
+            os.utime(path, ns=(mtime_ns, mtime_ns))
 
 
 def _words(error: OSError) -> str:

@@ -168,6 +168,24 @@ class TestInterruptions:
         assert bytes_sent(report) <= 2 * self.SIZE - there
         self.whole(cluster, report)
 
+    def test_no_checksum_is_ever_that_of_an_earlier_content(
+        self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        cluster.collect()
+        cluster.write(SECOND, "outputs/big", noise(self.SIZE + 1))
+
+        def killed(results: Results, name: str, digest: str) -> None:
+            raise KeyboardInterrupt  # between its new content and its new sum
+
+        monkeypatch.setattr(Results, "add_sum", killed)
+        monkeypatch.setattr(Results, "close", lambda results, *, complete: results._lock.close())
+        with pytest.raises(KeyboardInterrupt):
+            cluster.collect()
+        monkeypatch.undo()
+        assert (cluster.folder / "outputs" / SECOND / "big").stat().st_size == self.SIZE + 1
+        subprocess.run(["sha256sum", "-c", "--strict", "--quiet", SUMS], cwd=cluster.folder, check=True)
+        self.whole(cluster, cluster.collect())
+
     def test_what_arrives_otherwise_than_it_was_sent_is_not_kept(
         self, cluster: Cluster, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -57,6 +57,16 @@ class TestWithoutTheHead:
         assert list(report.errors) == [HEAD, THIRD]
         assert cluster.files() == cluster.expected(SECOND)
 
+    def test_one_that_is_not_in_the_stack_any_more_is_named(self, cluster: Cluster) -> None:
+        cluster.collect()
+        cluster.head.gone = True
+        others = Others([HEAD, SECOND], cluster.visit, cluster.said.append)
+        report = collect(JOB, cluster.head, cluster.into, remote="hash", others=others)
+        assert {name: str(error) for name, error in report.errors.items()} == {
+            HEAD: "node000000: no answer within 15 s",
+            THIRD: "node000002: is not in the stack any more",
+        }
+
     def test_a_head_that_dies_in_the_middle(self, cluster: Cluster) -> None:
         cluster.write(SECOND, "outputs/big", noise(8_000_000))
         cluster.head.breaks_after = 3_000_000
