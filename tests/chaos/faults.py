@@ -217,6 +217,9 @@ def cancel(*, times: int = 1, at_once: bool = False, shows: str = "CANCELLED") -
         scene.ran += ran
         for done in ran:
             assert done.status == 0, done
-            assert re.match(rf"job {scene.job} (had ended before: )?{shows}\b", done.out), done
+            assert re.match(
+                rf"job {scene.job} ((had ended before|ended before it could be cancelled): )?{shows}\b",
+                done.out,
+            ), done
 
     return play
