@@ -143,9 +143,13 @@ class Crew:
             link.flush()
 
     def fallen_silent(self) -> list[Link]:
-        """Runners that gave no sign of life for as long as a node may."""
+        """Runners that gave no sign of life for as long as a node may.
+
+        One whose words only wait to be read is none: the head itself may have been held up.
+        """
         now = time.monotonic()
-        return [link for link in self.open_links if link.greeted and now - link.heard > protocol.NODE_SILENT]
+        late = [link for link in self.open_links if link.greeted and now - link.heard > protocol.NODE_SILENT]
+        return [link for link in late if not link.is_waiting]
 
     def forget(self, link: Link) -> None:
         """Its channel is at its end."""

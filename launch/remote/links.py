@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import select
 import subprocess
 import time
 from typing import TYPE_CHECKING, Any
@@ -55,6 +56,13 @@ class Link:
     def missing(self) -> list[int]:
         """Ranks given to this runner of which no end is known."""
         return [rank for rank in self.ranks if rank not in self.ended]
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something came that has not been read."""
+        poll = select.poll()
+        poll.register(self.reading, select.POLLIN)
+        return bool(poll.poll(0))
 
     def send(self, kind: bytes, fields: dict[str, Any] | None = None) -> None:
         """Sends one frame, or as much of it as the channel takes now; :meth:`flush` sends the rest."""

@@ -1,0 +1,45 @@
+"""The runners of a launch, as the supervisor knows them."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Iterator
+
+import pytest
+
+from launch.remote import jobs, protocol
+from launch.remote.crew import Crew, Order
+from launch.remote.links import Link
+from launch.remote.records import StreamWriter
+from launch.remote.turns import Turn
+
+PLAN = {"nodes": [{"name": "node000000", "ranks": [{"rank": 0}]}]}
+
+
+@pytest.fixture
+def crew() -> Iterator[Crew]:
+    made = Crew(Order(jobs.Folder("none"), PLAN, Turn({}, 0), StreamWriter("")))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def runner(crew: Crew) -> Iterator[socket.socket]:
+    """A runner's end of its channel, over which nothing has come for too long."""
+    ours, theirs = socket.socketpair()
+    link = Link(0, connection=ours)
+    link.greeted = True
+    link.heard = time.monotonic() - protocol.NODE_SILENT - 1
+    crew.add(link)
+    with theirs:
+        yield theirs
+
+
+def test_a_runner_that_says_nothing_for_too_long_has_fallen_silent(crew: Crew, runner: socket.socket) -> None:
+    assert crew.fallen_silent() == crew.links
+
+
+def test_one_whose_words_wait_for_a_head_that_was_held_up_has_not(crew: Crew, runner: socket.socket) -> None:
+    runner.sendall(protocol.frame(protocol.BEAT))
+    assert crew.fallen_silent() == []
