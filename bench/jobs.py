@@ -159,7 +159,8 @@ def _start(bench: Bench, argv: Sequence[str], ranks: int, stdin: bytes = b"") ->
         status = process.wait()
     if status or not until:
         spoke = f"{said.count(_LINE)} of {ranks} ranks spoke"
-        raise RuntimeError(f"{argv} ended with {status}, {spoke}:\n{said.decode(errors='replace')}")
+        last = said.decode(errors="replace").splitlines()[-5:]
+        raise RuntimeError("\n".join([f"{argv[0]} ended with {status}, {spoke}:", *last]))
     if b"began " in said:
         began = float(said.split(b"began ")[1].split()[0])
     return until - began
