@@ -121,6 +121,15 @@ def test_a_job_without_a_distribution_is_shown_as_the_one_process_it_is(fab: Fab
     assert "pytorch" not in told
 
 
+def test_restarts_and_the_grace_are_shown_and_options_win_over_the_file(fab: Fab, own: Path) -> None:
+    (own / "job.yml").write_text("command: hostname\nranklift: {max_restarts: 2, grace: 1m}\n")
+    told = fab("launch", "job.yml", "--dry-run").stdout
+    assert "\nrestarts   up to 2 after a failure, on the same nodes\n" in told
+    assert "\ngrace      60 s\n" in told
+    plan = planned(fab, "job.yml", "--max-restarts", "0", "--grace", "5s")
+    assert (plan["max_restarts"], plan["grace_s"], plan["min_nodes"]) == (0, 5, None)
+
+
 def test_two_dry_runs_differ_in_the_jobs_id_alone(fab: Fab, own: Path) -> None:
     (own / "job.yml").write_text(JOB.replace("KIND", "mpi"))
     first, second = (fab("launch", "job.yml", "--dry-run").stdout for _ in range(2))
