@@ -70,6 +70,8 @@ class Loop:
         self._stopped = False
         self._grace = 0.0
         self._tethered = True
+        self.deserted = False
+        """Whether the supervisor fell silent without a goodbye: it is cut off, or its node is dead."""
         self._exits = -1
         self._rate = self._burst = 0
         self._sent = 0.0
@@ -215,6 +217,7 @@ class Loop:
             self._send_raw(protocol.frame(protocol.BEAT))
         if self._tethered and now - self._heard > protocol.TETHER:
             self._tethered = False
+            self.deserted = True
             self.stop(self._grace)
         if self._stop_at is not None and now >= self._stop_at:
             processes.signal_descendants(SIGKILL)

@@ -17,6 +17,7 @@ __all__ = [
     "descendants",
     "die_with_parent",
     "end_descendants",
+    "end_idle_launcher",
     "has_children",
     "kill",
     "signal_descendants",
@@ -28,6 +29,8 @@ _PR_SET_CHILD_SUBREAPER = 36
 SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGXFSZ = 1, 2, 9, 13, 15, 17, 18, 25
 _HANDLED = (SIGHUP, SIGINT, SIGTERM, SIGCHLD)
 _PASSES = 3
+_LONGEST_GRACE = 600.0
+"""Seconds that processes of a job which ends are waited for at most."""
 _COMMAND_NOT_EXECUTABLE, _COMMAND_NOT_FOUND = 126, 127
 
 _libc = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # ctypes itself costs each rank 3 ms of processor
@@ -185,6 +188,24 @@ def end_descendants(seconds: float) -> list[int]:
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.005)
+
+
+def end_idle_launcher(launcher: int, child: int) -> None:
+    """Ends the MPI's own daemon on this node once it has none of its processes left but ``child``.
+
+    It waits for an mpirun that is cut off or dead for as long as TCP does, which may be for ever. Only the
+    youngest of its processes sees to that, after the others have had their time to end.
+    """
+
+    def others() -> list[int]:
+        return [pid for pid, parent in _parents().items() if parent == launcher and pid != child]
+
+    if any(pid > child for pid in others()):
+        return
+    until = time.monotonic() + _LONGEST_GRACE
+    while others() and time.monotonic() < until:
+        time.sleep(0.1)
+    kill(launcher, SIGTERM)
 
 
 def children_of_job(job: str) -> list[int]:

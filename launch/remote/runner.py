@@ -154,6 +154,7 @@ def run_node() -> int:
 def run_rank() -> int:
     """The runner of one rank under mpirun, which tells it its rank through the environment."""
     processes.die_with_parent(SIGTERM)
+    launcher, child = os.getppid(), os.getpid()
     if "PMI_RANK" in os.environ:
         status = _stand_behind_hydra()
         if status is not None:
@@ -176,7 +177,10 @@ def run_rank() -> int:
     rank, local_rank = _numbers()
     hello = {"rank": rank, "local_rank": local_rank, "node": os.uname().nodename, "pid": os.getpid()}
     runner.hello(dict(hello, token=token))
-    return runner.run()
+    status = runner.run()
+    if runner.deserted:
+        processes.end_idle_launcher(launcher, child)
+    return status
 
 
 def _stand_behind_hydra() -> int | None:
