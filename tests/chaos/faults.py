@@ -202,8 +202,11 @@ def until_gone(rank: int, place: int) -> Fault:
     return play
 
 
-def cancel(*, times: int = 1, at_once: bool = False, shows: str = "CANCELLED") -> Fault:
-    """``fab cancel``, so many times, one after the other or each from a terminal of its own."""
+def cancel(*, times: int = 1, at_once: bool = False, shows: str = "CANCELLED", status: int = 0) -> Fault:
+    """``fab cancel``, so many times, one after the other or each from a terminal of its own.
+
+    ``status`` is what it ends with: 1 where it could not see to some node.
+    """
 
     def play(scene: Scene) -> None:
         def one(_: int) -> Ran:
@@ -216,7 +219,7 @@ def cancel(*, times: int = 1, at_once: bool = False, shows: str = "CANCELLED") -
             ran = [one(number) for number in range(times)]
         scene.ran += ran
         for done in ran:
-            assert done.status == 0, done
+            assert done.status == status, done
             assert re.match(
                 rf"job {scene.job} ((had ended before|ended before it could be cancelled): )?{shows}\b",
                 done.out,

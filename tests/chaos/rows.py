@@ -255,7 +255,7 @@ OPERATOR_CANCELS = [
         "cancel during a partition",
         BOTH,
         "wait",
-        faults.meanwhile(faults.cancel(), faults.node("partition", 1)),
+        faults.meanwhile(faults.cancel(status=1), faults.node("partition", 1)),
         Expected("CANCELLED", 130, notice_s=2 * CANCEL_S, gone_s=TETHER_S),
         cut=(1,),
         spoils=True,
