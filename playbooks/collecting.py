@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from launch.host import Host
     from playbooks.connections import Cluster
 
-__all__ = ["collect", "told"]
+__all__ = ["collect", "remarks", "showing", "told"]
 
 _AT_ONCE = 16
 """Nodes that send at once: more only share the operator's line."""
@@ -65,7 +65,7 @@ def collect(
         names = [node.name for node in inventory.nodes]
         others = Others(names, _visitor(inventory, cluster), render.progress)
         try:
-            with _bar() as show:
+            with showing() as show:
                 report = fetch(job, head, folder, remote=remote, others=others, show=show)
         except KeyboardInterrupt:
             render.progress(f"\nwhat has come is in {folder / job}; the same command goes on from there")
@@ -76,7 +76,7 @@ def collect(
         render.as_json(report)
     else:
         render.result(told(report))
-    for line in _remarks(report):
+    for line in remarks(report):
         render.progress(line)
     missing = list(_missing(report))
     if report.errors:
@@ -131,7 +131,7 @@ def told(report: CollectReport) -> str:
     )
 
 
-def _remarks(report: CollectReport) -> Iterator[str]:
+def remarks(report: CollectReport) -> Iterator[str]:
     """What the user may not expect."""
     for node, files in report.files.items():
         yield from _some(files.renamed.items(), "{} is not what {node} has: that is {} now", node)
@@ -162,7 +162,7 @@ def _printable(name: str) -> str:
 
 
 @contextmanager
-def _bar() -> Iterator[Callable[[Progress], object]]:
+def showing() -> Iterator[Callable[[Progress], object]]:
     """Shows how far it is, on a terminal."""
     if not sys.stderr.isatty():
         yield lambda _: None
