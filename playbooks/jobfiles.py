@@ -12,7 +12,7 @@ from infra.inventory import Inventory, Node
 from launch.errors import InputError
 from playbooks.command import choose_nodes, command, open_from, seconds
 from playbooks.handover import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
-from playbooks.options import processes_flag, variables
+from playbooks.options import processes_flag, restarts_flag, variables
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
@@ -56,7 +56,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
     set: list[str] | None = None,
     name: str | None = None,
     timeout: str | None = None,
-    max_restarts: int | None = None,
+    max_restarts: str | None = None,
     grace: str | None = None,
     cancel_on_interrupt: bool = False,
     detach: bool = False,
@@ -77,7 +77,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
         env=variables(env or ()),
         name=name,
         timeout_s=None if timeout is None else seconds("--timeout", timeout),
-        max_restarts=max_restarts,
+        max_restarts=restarts_flag(max_restarts),
         grace_s=None if grace is None else seconds("--grace", grace),
     )
     wanted = _nodes(job, inventory, nodes)

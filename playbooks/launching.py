@@ -9,7 +9,7 @@ from playbooks.command import choose_nodes, command, open_from
 from playbooks.handover import Handling, Identity, Load, hand_over, home_of, planned_as
 from playbooks.lines import Kind, Request, job_spec
 from playbooks.nodes import source_folder
-from playbooks.options import words
+from playbooks.options import restarts_flag, words
 
 __all__ = ["mpi", "tensorflow", "torch"]
 
@@ -57,7 +57,7 @@ def mpi(  # noqa: PLR0913, PLR0917
     name: str | None = None,
     python: str = "python3",
     timeout: str | None = None,
-    max_restarts: int = 0,
+    max_restarts: str | None = None,
     grace: str | None = None,
     cancel_on_interrupt: bool = False,
     detach: bool = False,
@@ -70,7 +70,17 @@ def mpi(  # noqa: PLR0913, PLR0917
     """
     handling = Handling(detach, json, dry_run, cancel_on_interrupt)
     request = Request(
-        line, nodes, stack, env or (), source, name, python, timeout, handling, max_restarts, grace
+        line,
+        nodes,
+        stack,
+        env or (),
+        source,
+        name,
+        python,
+        timeout,
+        handling,
+        restarts_flag(max_restarts) or 0,
+        grace,
     )
     extra = words("--mpirun-args", mpirun_args or "")
     _launch(context, request, Kind("mpi", nproc_per_node, flavour=mpi, mpi_args=extra))
@@ -108,7 +118,7 @@ def torch(  # noqa: PLR0913, PLR0917
     name: str | None = None,
     python: str = "python3",
     timeout: str | None = None,
-    max_restarts: int = 0,
+    max_restarts: str | None = None,
     grace: str | None = None,
     cancel_on_interrupt: bool = False,
     detach: bool = False,
@@ -128,7 +138,17 @@ def torch(  # noqa: PLR0913, PLR0917
             raise InputError(flag, value, "is for torchrun", "add --torchrun, or leave it out")
     handling = Handling(detach, json, dry_run, cancel_on_interrupt)
     request = Request(
-        line, nodes, stack, env or (), source, name, python, timeout, handling, max_restarts, grace
+        line,
+        nodes,
+        stack,
+        env or (),
+        source,
+        name,
+        python,
+        timeout,
+        handling,
+        restarts_flag(max_restarts) or 0,
+        grace,
     )
     kind = Kind(
         "pytorch",
@@ -166,7 +186,7 @@ def tensorflow(  # noqa: PLR0913, PLR0917
     name: str | None = None,
     python: str = "python3",
     timeout: str | None = None,
-    max_restarts: int = 0,
+    max_restarts: str | None = None,
     grace: str | None = None,
     cancel_on_interrupt: bool = False,
     detach: bool = False,
@@ -179,7 +199,17 @@ def tensorflow(  # noqa: PLR0913, PLR0917
     """
     handling = Handling(detach, json, dry_run, cancel_on_interrupt)
     request = Request(
-        line, nodes, stack, env or (), source, name, python, timeout, handling, max_restarts, grace
+        line,
+        nodes,
+        stack,
+        env or (),
+        source,
+        name,
+        python,
+        timeout,
+        handling,
+        restarts_flag(max_restarts) or 0,
+        grace,
     )
     kind = Kind("tensorflow", workers=workers or None, parameter_servers=parameter_servers, chief=chief)
     _launch(context, request, kind)

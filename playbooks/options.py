@@ -8,7 +8,7 @@ from typing import Literal
 
 from launch.errors import InputError
 
-__all__ = ["processes_flag", "variables", "words"]
+__all__ = ["processes_flag", "restarts_flag", "variables", "words"]
 
 
 def words(key: str, line: str) -> tuple[str, ...]:
@@ -56,4 +56,19 @@ def processes_flag(text: str) -> int | Literal["auto"]:
         return "auto"
     if not text.isdecimal() or int(text) < 1:
         raise InputError("--nproc-per-node", text, "is no number of processes", "give 1 or more, or auto")
+    return int(text)
+
+
+def restarts_flag(text: str | None) -> int | None:
+    """What ``--max-restarts`` says; None when it was not given.
+
+    >>> restarts_flag("3"), restarts_flag(None)
+    (3, None)
+
+    Raises :class:`~launch.errors.InputError` for anything else.
+    """
+    if text is None:
+        return None
+    if not text.isdecimal():
+        raise InputError("--max-restarts", text, "is no number of restarts", "give 0 or more")
     return int(text)
