@@ -28,7 +28,6 @@ __all__ = [
     "NOTE",
     "NOTICE",
     "OUT",
-    "PART",
     "READY",
     "RECORD",
     "SPEC",
@@ -84,8 +83,6 @@ JOB = b"J"
 how many ranks it has (JSON)."""
 STATE = b"C"
 """Operator's channel: the job's state.json (JSON)."""
-PART = b"P"
-"""Operator's channel: a piece of one node's archive (node index, bytes; no bytes = its end or its error)."""
 
 OUTPUT = struct.Struct("!iB")
 """Rank, stream (1 stdout, 2 stderr)."""
