@@ -17,8 +17,6 @@ from launch.results import CannotKeep, Changed, Results, write_all
 
 __all__ = ["CollectReport", "NodeFetch", "NodeFiles", "Progress"]
 
-_ROOM = 512 * 1024
-
 
 @dataclass(frozen=True, slots=True)
 class NodeFiles:
@@ -268,12 +266,9 @@ class _File:
         self.digest = hashlib.sha256() if digest is None else digest.copy()
         self._part: IO[bytes] | None = None
         self._problem = ""
-        # What has come is written in large pieces: at each the thread that receives may have to wait.
-        self._room, self._filled = bytearray(), 0
         if isinstance(goal, Landing):
             try:
                 self._part = results.open_part(wanted.name, goal.source, self.digest)
-                self._room = results.rooms.pop() if results.rooms else bytearray(_ROOM)
             except (CannotKeep, Changed) as error:
                 self._problem = str(error)
 
@@ -281,27 +276,10 @@ class _File:
         """Raises :class:`~launch.errors.RetryError` when nothing more can be written here."""
         if self._part is None:
             return
-        if self._filled + len(data) > len(self._room):
-            self._flush()
-        if len(data) > len(self._room):
-            self._put(data)
-            return
-        self._room[self._filled : self._filled + len(data)] = data
-        self._filled += len(data)
-
-    def _flush(self) -> None:
-        with memoryview(self._room) as room:
-            self._put(room[: self._filled])
-        self._filled = 0
-
-    def _put(self, data: bytes | memoryview) -> None:
-        if self._part is None:
-            return
         try:
             write_all(self._part, data)
         except OSError as error:
             trouble = self._results.trouble(error)
-            self._filled = 0
             self.close()
             if not isinstance(trouble, CannotKeep):
                 raise trouble from None
@@ -310,7 +288,6 @@ class _File:
 
     def land(self, goal: Landing, sha256: str) -> str:
         """Gives the file its name, and gives that. Raises :class:`~launch.results.CannotKeep`."""
-        self._flush()
         self.close()
         if self._problem:
             raise CannotKeep(self._problem)
@@ -320,10 +297,9 @@ class _File:
         return self._results.keep(self.wanted.name, goal.name, goal.replaces, self.mtime_ns, sha256)
 
     def close(self) -> None:
-        """What has been written stays; not what waits to be: some of it may have been, when interrupted."""
+        """What has come stays."""
         part, self._part = self._part, None
         if part is not None:
-            self._results.rooms.append(self._room)
             try:
                 part.close()
             except OSError as error:  # where the disk is a server's, it may say only now that it is full

@@ -72,8 +72,6 @@ class Results:
         self._sums: dict[str, str] = {}
         self._made: set[Path] = set()
         self._guard = threading.Lock()
-        self.rooms: list[bytearray] = []
-        """Memory for files on their way, for the next that needs some: taken anew for each, it costs time."""
         self.broken: RankliftError | None = None
         """Why nothing can be written any more."""
         try:
@@ -314,7 +312,7 @@ class Results:
             self._lock.close()
 
 
-def write_all(file: IO[bytes], data: bytes | memoryview) -> None:
+def write_all(file: IO[bytes], data: bytes) -> None:
     """Writes all of it to an unbuffered file."""
     view = memoryview(data)
     while view:
