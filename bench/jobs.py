@@ -82,11 +82,12 @@ def main() -> int:
     cancel_medians, failure_medians = _medians(cancels), _medians(failures)
     for group, runs in start_medians.items():
         rows = [(name, seconds, seconds / runs[MPIRUN]) for name, seconds in runs.items()]
-        table(f"First line of the last rank, {PER_NODE} on each of {group}", ("", "s", "of mpirun"), rows)
+        title = f"First line of the last rank, {PER_NODE} on each of {group}"
+        table(title, ("", "median, s", "of mpirun"), rows)
     table(f"All gone, {FEW} x {PER_NODE} ranks", ("", "median, s"), list(cancel_medians.items()))
     title = f"A killed rank's peers have ended, {FEW} nodes; {LIMIT_S:g} s stand for more"
     table(title, ("", "median, s"), list(failure_medians.items()))
-    table("The supervisor", ("", ""), list(supervisor.items()))
+    table("The supervisor", ("", "measured"), list(supervisor.items()))
     bars("jobs-start", "First line of the last rank", start_medians, "seconds, median")
     ends = {"cancel": cancel_medians, "failure": failure_medians}
     bars("jobs-end", "Every process has ended", ends, "seconds, median")
