@@ -164,7 +164,7 @@ class Engine:
         with self._lending:
             assert self._lending.wait_for(lambda: len(self._free) >= count, PATIENCE_S), "no nodes are free"
             names, self._free = self._free[:count], self._free[count:]
-        yield [self.living[name] for name in names]
+        yield [self.living[name] for name in sorted(names)]
         if not spoiled:  # nor after an error
             with self._lending:
                 self._free += names
@@ -281,7 +281,7 @@ class Engine:
             assert launch.process.poll() is not None, f"it does not end:\n{launch}"
             asked = [one for place, one in enumerate(scene.nodes) if place not in (*row.dead, *row.cut)]
             found = self.workplace.fab(
-                "jobs", "--json", "--nodes", Scene(self.workplace, STACK, asked).ids
+                "jobs", "--json", "--all", "--nodes", Scene(self.workplace, STACK, asked).ids
             ).json()
             outcome = Outcome(
                 row,

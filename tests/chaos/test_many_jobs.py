@@ -25,6 +25,8 @@ JOBS, FIRST, AT_ONCE = 500, 20, 4
 RECORD_FILES, RECORD_BYTES = 24, 65536
 """What the records of a job that said next to nothing may be at most."""
 MORE_KILOBYTES = 1024
+KEPT = ("/.ranklift/jobs/", "/.ranklift/slots/")
+"""Records of jobs, and the name of the last one in each slot."""
 LIST_S, TRIES = 1.0, 10
 
 
@@ -46,7 +48,7 @@ def look(inside: Inside) -> Look:
         [(found.pid, found.start, found.args) for found in stays],
         sum(found.descriptors for found in stays),
         sum(found.kilobytes for found in stays),
-        {name: size for name, size in files.items() if "/.ranklift/jobs/" not in name},
+        {name: size for name, size in files.items() if not any(its in name for its in KEPT)},
     )
 
 
