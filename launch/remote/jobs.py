@@ -125,6 +125,10 @@ class Folder:
             except OSError:
                 if state["state"] in TERMINAL:
                     self._into_reserve("state.json", state)
+            else:
+                if state["state"] in TERMINAL:
+                    with suppress(OSError):
+                        os.unlink(self.file(_RESERVE))
         finally:
             os.close(folder)
         self.event("state", state=state["state"], reason=state["reason"])

@@ -87,6 +87,13 @@ class TestTheLastState:
         assert folder.state()["state"] == last
         assert told(folder) == ["RUNNING", last]
 
+    @pytest.mark.parametrize("last", jobs.TERMINAL)
+    def test_the_room_reserved_for_it_is_given_back(self, last: str) -> None:
+        folder = made()
+        before = set(os.listdir(folder.path))
+        folder.write_state(running(state=last))
+        assert before - set(os.listdir(folder.path)) == {"reserve"}
+
     def test_a_supervisor_that_is_gone_without_an_end_is_lost_once(self) -> None:
         folder = made(supervisor=None)
         seen = [folder.state(), folder.state()]
