@@ -7,7 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal
@@ -61,6 +61,13 @@ class Launch:
     words: Sequence[str]
     _out: Path
     _err: Path
+    ended: float = 0.0
+    """When it ended, by the monotonic clock."""
+
+    def watch(self) -> None:
+        """Waits for its end, whatever else is done meanwhile."""
+        self.process.wait()
+        self.ended = time.monotonic()
 
     @property
     def out(self) -> str:
@@ -187,11 +194,14 @@ class Engine:
                 stdout=to_out,
                 stderr=to_err,
             )
+        launch = Launch(process, words, out, err)
+        watcher = threading.Thread(target=launch.watch)
+        watcher.start()
         try:
-            yield Launch(process, words, out, err)
+            yield launch
         finally:
             process.kill()
-            process.wait()
+            watcher.join()
 
     def words(self, row: Row, scene: Scene) -> list[str]:
         """What launches the row's job."""
@@ -270,15 +280,13 @@ class Engine:
             living = [one for place, one in enumerate(scene.nodes) if place not in row.dead]
             began = time.monotonic()
             row.fault(scene)
-            with suppress(subprocess.TimeoutExpired):
-                launch.process.wait(max(row.waits, PATIENCE_S))
-            noticed = time.monotonic() - began
+            until(lambda: launch.ended, launch, max(row.waits, PATIENCE_S))
+            noticed = launch.ended - began
             left = self.left(living, before, beside, [scene.job])
             while left and time.monotonic() - began < row.expected.gone_s:
                 time.sleep(0.1)
                 left = self.left(living, before, beside, [scene.job])
             gone = time.monotonic() - began
-            assert launch.process.poll() is not None, f"it does not end:\n{launch}"
             asked = [one for place, one in enumerate(scene.nodes) if place not in (*row.dead, *row.cut)]
             found = self.workplace.fab(
                 "jobs", "--json", "--all", "--nodes", Scene(self.workplace, STACK, asked).ids
@@ -309,7 +317,7 @@ class Engine:
         def is_time() -> bool:
             if row.when == "refused":
                 return bool(launch.job)
-            assert launch.process.poll() is None, f"it ended before its time:\n{launch}"
+            assert not launch.ended, f"it ended before its time:\n{launch}"
             if row.when == "running":
                 return launch.ready == NODES * EACH
             if row.when == "queued":

@@ -13,7 +13,7 @@ from launch import client
 from launch.push import remote_code
 from playbooks.connections import Cluster
 from tests.chaos import faults
-from tests.chaos.engine import PATIENCE_S, STACK, Beside, Engine, Launch, until
+from tests.chaos.engine import STACK, Beside, Engine, Launch, until
 from tests.chaos.faults import Scene
 from tests.chaos.inside import Process
 from tests.chaos.rows import EACH, NODES, Expected, Kind, Row
@@ -103,7 +103,7 @@ def interrupt(engine: Engine, what: Interruption) -> Seen:
         first = stack.enter_context(engine.launch(*words))
         _until_it(what.phase, row, scene, first)
         first.process.kill()
-        first.process.wait()
+        until(lambda: first.ended, first)
         there = _jobs(engine, row, scene)
         strangers = [
             one
@@ -112,11 +112,11 @@ def interrupt(engine: Engine, what: Interruption) -> Seen:
             if one.job and one.job not in (*there, *(its.job for its in beside))
         ]
         second = stack.enter_context(engine.launch(*words))
-        until(lambda: second.job or second.process.poll() is not None, second)
+        until(lambda: second.job or second.ended, second)
         if what.phase == "waits":
             _end(engine, beside, cluster)
         _go(scene, [*there, second.job], second)
-        second.process.wait(PATIENCE_S)
+        until(lambda: second.ended, second)
         watched = [engine.workplace.fab("logs", "-f", job, status=None) for job in there]
         states = _jobs(engine, row, scene)
         others = beside if what.phase != "waits" else []
@@ -175,7 +175,7 @@ def _jobs(engine: Engine, row: Row, scene: Scene) -> dict[str, str]:
 
 def _go(scene: Scene, jobs: list[str], second: Launch) -> None:
     """Tells the ranks of all jobs to go on, once they are there to be told."""
-    until(lambda: second.ready == NODES * EACH or second.process.poll() is not None, second)
+    until(lambda: second.ready == NODES * EACH or second.ended, second)
     for scene.job in jobs:
         faults.go(scene)
 
