@@ -7,6 +7,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -148,6 +149,13 @@ class Outcome:
     """The states in which they then were ended."""
 
 
+def _failed(begun: Future[None]) -> bool:
+    """Raises what it raised. Its end alone says nothing: a cancel may well outlive the launch."""
+    if begun.done():
+        begun.result()
+    return False
+
+
 class Engine:
     """The nodes, and who has them."""
 
@@ -279,14 +287,15 @@ class Engine:
             self._until_it_is_time(row, scene, launch)
             living = [one for place, one in enumerate(scene.nodes) if place not in row.dead]
             began = time.monotonic()
-            row.fault(scene)
-            until(lambda: launch.ended, launch, max(row.waits, PATIENCE_S))
+            fault = stack.enter_context(ThreadPoolExecutor(1)).submit(row.fault, scene)
+            until(lambda: launch.ended or _failed(fault), launch, max(row.waits, PATIENCE_S))
             noticed = launch.ended - began
             left = self.left(living, before, beside, [scene.job])
             while left and time.monotonic() - began < row.expected.gone_s:
                 time.sleep(0.1)
                 left = self.left(living, before, beside, [scene.job])
             gone = time.monotonic() - began
+            fault.result()
             asked = [one for place, one in enumerate(scene.nodes) if place not in (*row.dead, *row.cut)]
             found = self.workplace.fab(
                 "jobs", "--json", "--all", "--nodes", Scene(self.workplace, STACK, asked).ids
