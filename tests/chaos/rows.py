@@ -109,6 +109,9 @@ RANKS_FAIL = [
     ),
     *for_kinds("rank killed by SIGKILL", BOTH, "wait", faults.kill_rank(3, 1), Expected("FAILED", 137, 3, 1)),
     *for_kinds("rank killed by SIGSEGV", BOTH, "segv 1", faults.go, Expected("FAILED", 139, 1, 0)),
+    *for_kinds(
+        "rank exits with 3 and its peers after it", BOTH, "lead 2", faults.go, Expected("FAILED", 3, 2, 1)
+    ),
     *for_kinds("all ranks fail at once", BOTH, "exit", faults.go, Expected("FAILED", 3, ANY)),
     *for_kinds(
         "rank 0 returns before the others",

@@ -1,8 +1,9 @@
 """What ranks do while something breaks: ``rank.py WHAT [RANK]``.
 
 Each says ``ready``, waits until a file on its node tells it to go on, and does WHAT; where a RANK is named,
-that one does it and the others wait, or do their work when WHAT is to hang or to return early. With CHAOS_MPI
-set it begins with MPI_Init, unless some rank is to end well before others: MPI_Finalize would wait for those.
+that one does it and the others wait: but they do their work when WHAT is to hang or to return early, and fail
+after it when WHAT is to lead. With CHAOS_MPI set it begins with MPI_Init, unless some rank is to end well
+before others: MPI_Finalize would wait for those.
 """
 
 import os
@@ -77,6 +78,10 @@ def go_on(what: str, who: str) -> int:
     if what in ("hang", "return"):
         say(f"rank {RANK} has worked")
         return 0
+    if what == "lead" and not is_one_of_them:
+        time.sleep(0.15)
+        say("lost a peer")
+        return 1
     if not is_one_of_them or what in ("wait", "daemons", "stubborn"):
         wait()
     if what == "raise":
