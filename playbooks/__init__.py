@@ -20,6 +20,9 @@ __all__ = ["ns"]
 def __getattr__(name: str) -> object:
     # Made on demand: whoever wants playbooks.connections alone need not pay for every task.
     if name == "ns":
+        from playbooks import interrupts
+
+        interrupts.heed()
         from playbooks.collection import make_collection
 
         globals()["ns"] = made = make_collection()

@@ -55,6 +55,8 @@ def collect(
     from launch.collecting import collect as fetch
     from playbooks.connections import Cluster
 
+    if not into.strip():
+        raise InputError("--into", into, "names no folder", "leave it out for results")
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     place, unknown = _place(chosen, inventory, job)

@@ -99,18 +99,22 @@ def open_from(context: Context, stack: str | None) -> Stack:
     return open_stack(project, stack)
 
 
-def seconds(key: str, text: str) -> float:
+def seconds(key: str, text: str, *, none: bool = False) -> float:
     """A span of time as users write it.
 
     >>> seconds("--timeout", "90"), seconds("--timeout", "10m"), seconds("--timeout", "1.5h")
     (90.0, 600.0, 5400.0)
 
-    Raises :class:`~launch.errors.InputError` naming ``key`` for anything else, and for nothing at all.
+    Raises :class:`~launch.errors.InputError` naming ``key`` for anything else, and for nothing at all unless
+    that too is a choice (``none``).
     """
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
-    span = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]] if match else 0.0
-    if span <= 0:
-        raise InputError(key, text, "is no span of time", "write it like 90, 90s, 10m or 2h")
+    remedy = "write it like 0, 10s or 2m" if none else "write it like 90, 90s, 10m or 2h"
+    match = re.fullmatch(r"(-?\d+(?:\.\d+)?)\s*([smh]?)", text.strip(), re.ASCII)
+    if match is None:
+        raise InputError(key, text, "is no span of time", remedy)
+    span = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
+    if span < 0 or (span == 0 and not none):
+        raise InputError(key, text, "must be 0 or more" if none else "must be more than 0", remedy)
     return span
 
 

@@ -66,7 +66,7 @@ def cancel(
     gone, its nodes are asked directly. The exit status is 1 when one of them does not answer: what runs there
     ends by itself within 30 s, if the node lives.
     """
-    grace_s = None if grace is None else 0.0 if grace in ("0", "0s") else seconds("--grace", grace)
+    grace_s = None if grace is None else seconds("--grace", grace, none=True)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     done = ended(chosen, inventory, job, grace_s)

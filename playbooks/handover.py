@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
 from infra.inventory import Inventory, Node
-from launch.errors import ManyNodesError, NotPushed, RankliftError
+from launch.errors import InputError, ManyNodesError, NotPushed, RankliftError
 from playbooks import render
 from playbooks.attached import attached
 from playbooks.ending import ended, told
@@ -38,6 +38,12 @@ class Handling:
     json: bool
     dry_run: bool
     cancel_on_interrupt: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises :class:`~launch.errors.InputError` for what contradicts itself."""
+        if self.detach and self.cancel_on_interrupt:
+            problem = "goes not with --detach, which leaves before anybody can interrupt"
+            raise InputError("--cancel-on-interrupt", None, problem, "give one of the two")
 
 
 @dataclass(frozen=True, slots=True)

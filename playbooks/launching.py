@@ -9,7 +9,7 @@ from playbooks.command import choose_nodes, command, open_from
 from playbooks.handover import Handling, Identity, Load, hand_over, home_of, planned_as
 from playbooks.lines import Kind, Request, job_spec
 from playbooks.nodes import source_folder
-from playbooks.options import restarts_flag, words
+from playbooks.options import number, restarts_flag, words
 
 __all__ = ["mpi", "tensorflow", "torch"]
 
@@ -178,8 +178,8 @@ def tensorflow(  # noqa: PLR0913, PLR0917
     line: str,
     nodes: str | None = None,
     stack: str | None = None,
-    workers: int = 0,
-    parameter_servers: int = 0,
+    workers: str = "0",
+    parameter_servers: str = "0",
     chief: bool = False,
     env: list[str] | None = None,
     source: str | None = None,
@@ -211,7 +211,12 @@ def tensorflow(  # noqa: PLR0913, PLR0917
         restarts_flag(max_restarts) or 0,
         grace,
     )
-    kind = Kind("tensorflow", workers=workers or None, parameter_servers=parameter_servers, chief=chief)
+    kind = Kind(
+        "tensorflow",
+        workers=number("--workers", workers, "workers") or None,
+        parameter_servers=number("--parameter-servers", parameter_servers, "parameter servers"),
+        chief=chief,
+    )
     _launch(context, request, kind)
 
 

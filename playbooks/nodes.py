@@ -18,6 +18,7 @@ from launch.nodeset import fold
 from playbooks import render
 from playbooks.command import choose_nodes, command, open_from, seconds
 from playbooks.fanout import LIMIT, fan_out
+from playbooks.options import number
 from playbooks.project import Stack
 
 __all__ = ["execute", "explained", "push", "run_on", "source_folder", "ssh"]
@@ -39,7 +40,7 @@ def execute(
     nodes: str | None = None,
     stack: str | None = None,
     timeout: str | None = None,
-    fanout: int = LIMIT,
+    fanout: str = str(LIMIT),
     json: bool = False,
     dry_run: bool = False,
 ) -> None:
@@ -50,15 +51,16 @@ def execute(
     limit = None if timeout is None else seconds("--timeout", timeout)
     if not line.strip():
         raise InputError("line", line, "is empty", 'give the command to run, as in fab exec "nvidia-smi -L"')
-    if fanout < 1:
-        raise InputError("--fanout", fanout, "must be at least 1", f"leave it out for {LIMIT}")
+    at_once = number("--fanout", fanout, "nodes", f"leave it out for {LIMIT}")
+    if at_once < 1:
+        raise InputError("--fanout", at_once, "must be at least 1", f"leave it out for {LIMIT}")
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     wanted = choose_nodes(inventory, nodes)
     if dry_run:
         render.result(f"on {fold(node.name for node in wanted)}: {line}")
         return
-    results = run_on(chosen, inventory, wanted, line, limit, fanout)
+    results = run_on(chosen, inventory, wanted, line, limit, at_once)
     if json:
         render.as_json(results)
     else:

@@ -8,7 +8,7 @@ from typing import Literal
 
 from launch.errors import InputError
 
-__all__ = ["processes_flag", "restarts_flag", "variables", "words"]
+__all__ = ["number", "processes_flag", "restarts_flag", "variables", "words"]
 
 
 def words(key: str, line: str) -> tuple[str, ...]:
@@ -59,6 +59,19 @@ def processes_flag(text: str) -> int | Literal["auto"]:
     return int(text)
 
 
+def number(flag: str, text: str, of: str, remedy: str = "give 0 or more") -> int:
+    """A whole number as users write it; Invoke would end with a traceback for anything else.
+
+    >>> number("--last", "20", "jobs")
+    20
+
+    Raises :class:`~launch.errors.InputError` for anything else, saying what it is a number ``of``.
+    """
+    if not (text.isascii() and text.isdecimal()):
+        raise InputError(flag, text, f"is no number of {of}", remedy)
+    return int(text)
+
+
 def restarts_flag(text: str | None) -> int | None:
     """What ``--max-restarts`` says; None when it was not given.
 
@@ -67,8 +80,4 @@ def restarts_flag(text: str | None) -> int | None:
 
     Raises :class:`~launch.errors.InputError` for anything else.
     """
-    if text is None:
-        return None
-    if not text.isdecimal():
-        raise InputError("--max-restarts", text, "is no number of restarts", "give 0 or more")
-    return int(text)
+    return None if text is None else number("--max-restarts", text, "restarts")

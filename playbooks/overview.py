@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from invoke.context import Context
 
-from launch.errors import InputError, ManyNodesError, NodeUnreachable
+from launch.errors import ManyNodesError, NodeUnreachable
 from playbooks import render
 from playbooks.command import choose_nodes, command, open_from
 from playbooks.fanout import fan_out
 from playbooks.joblog import STEP_S, find_job
 from playbooks.nodes import explained
+from playbooks.options import number
 
 __all__ = ["job", "jobs"]
 
@@ -30,7 +31,7 @@ def jobs(
     context: Context,
     nodes: str | None = None,
     stack: str | None = None,
-    last: int = _LAST,
+    last: str = str(_LAST),
     all: bool = False,
     json: bool = False,
 ) -> None:
@@ -42,9 +43,8 @@ def jobs(
     from launch.push import remote_code
     from playbooks.connections import Cluster
 
-    if last < 0:
-        raise InputError("--last", last, "is less than none", "give 0 or more, or --all")
-    wanted = None if all else last
+    newest = number("--last", last, "jobs", "give 0 or more, or --all")
+    wanted = None if all else newest
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     by_name = {node.name: node for node in choose_nodes(inventory, nodes)}
@@ -72,7 +72,7 @@ def jobs(
         render.table(*job_rows(rows))
     left_out = len(old) + sum(found.left_out for found in listings)
     if left_out:
-        render.progress(f"{left_out} older ones have ended; --last {2 * last or _LAST} or --all shows more")
+        render.progress(f"{left_out} older ones have ended; --last {2 * newest or _LAST} or --all shows more")
     if any(isinstance(answer, Exception) for answer in answers.values()):
         raise explained(inventory, ManyNodesError("listing jobs", answers))
 

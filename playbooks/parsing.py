@@ -18,7 +18,7 @@ from invoke.exceptions import Exit, ParseError
 from invoke.parser.context import ParserContext
 
 from launch.errors import InputError
-from playbooks import render
+from playbooks import interrupts, render
 
 __all__ = ["explained", "improve_command_line", "parse_repeated", "with_flag"]
 
@@ -37,8 +37,9 @@ class _Context(ParserContext):
 
 def improve_command_line() -> None:
     """Makes the ``fab`` that runs, if one does, end mistakes on its command line as tasks end theirs, say in
-    its help what repeated options take, and know arguments that may be left out or repeated: a task has one
-    when a name of its stands under ``positional`` and under ``iterable``.
+    its help what repeated options take, end the user's own tasks on Ctrl-C as ours end, and know arguments
+    that may be left out or repeated: a task has one when a name of its stands under ``positional`` and under
+    ``iterable``.
 
     Invoke copies collections and tasks, so that neither can carry this.
     """
@@ -46,7 +47,7 @@ def improve_command_line() -> None:
     if main is None:
         return
     program = main.program
-    parse, show = program.parse_tasks, program.print_task_help
+    parse, show, run = program.parse_tasks, program.print_task_help, program.execute
 
     def parse_tasks() -> None:
         try:
@@ -60,7 +61,15 @@ def improve_command_line() -> None:
         program.parser.contexts[name].__class__ = _Context
         show(name)
 
-    program.parse_tasks, program.print_task_help = parse_tasks, print_task_help
+    def execute() -> None:
+        try:
+            interrupts.give_back()
+            run()
+        except KeyboardInterrupt:  # of a user's own task; ours say it themselves
+            render.progress("interrupted")
+            raise Exit(code=130) from None
+
+    program.parse_tasks, program.print_task_help, program.execute = parse_tasks, print_task_help, execute
 
 
 def parse_repeated(parse: Callable[[], None], core: Any) -> None:

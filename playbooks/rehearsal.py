@@ -12,6 +12,7 @@ from infra.rehearsal.machines import Fault
 from launch.errors import InputError
 from playbooks import render
 from playbooks.command import choose_nodes, command, open_from
+from playbooks.options import number
 from playbooks.project import find_project
 
 __all__ = ["env", "fault", "start", "status", "stop"]
@@ -28,12 +29,12 @@ def _project(context: Context) -> Path:
     example="fab rehearsal.start --nodes-limit 64",
     help={"nodes-limit": "most nodes at a time (default: what this machine's memory holds, at most 300)"},
 )
-def start(context: Context, nodes_limit: int = 0) -> None:
+def start(context: Context, nodes_limit: str = "0") -> None:
     """Starts Azure on this machine; stacks named rehearsal or rehearsal-… then live here."""
     from infra.rehearsal import lifecycle
 
     project = _project(context)
-    started = lifecycle.start(project, nodes_limit or None)
+    started = lifecycle.start(project, number("--nodes-limit", nodes_limit, "nodes") or None)
     for line in started.cleaned:
         render.progress(f"removed, left by a rehearsal that was killed: {line}")
     record = started.record

@@ -167,6 +167,19 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["logs", "t-1", "--since", "noon"], "--since = 'noon': is no span of time"),
         (["logs", "t-1", "--grep", "("], "--grep = '(': is no regular expression"),
         (["push", "--nodes", "8"], "has no instance 8"),
+        (["jobs", "--last", "x"], "--last = 'x': is no number of jobs; give 0 or more, or --all"),
+        (["jobs", "--last", "-1"], "--last = '-1': is no number of jobs; give 0 or more, or --all"),
+        (["launch.mpi", "train.py", "--max-restarts", "x"], "--max-restarts = 'x': is no number of restarts"),
+        (["launch.tensorflow", "train.py", "--workers", "x"], "--workers = 'x': is no number of workers"),
+        (["launch.tensorflow", "train.py", "--parameter-servers", "-1"], "is no number of parameter servers"),
+        (["exec", "id", "--fanout", "many"], "--fanout = 'many': is no number of nodes"),
+        (["exec", "id", "--timeout", "0"], "--timeout = '0': must be more than 0; write it like 90"),
+        (["cancel", "t-1", "--grace", "-1"], "--grace = '-1': must be 0 or more; write it like 0, 10s or 2m"),
+        (
+            ["launch.mpi", "train.py", "--detach", "--cancel-on-interrupt"],
+            "--cancel-on-interrupt: goes not with --detach",
+        ),
+        (["collect", "t-1", "--into", ""], "--into = '': names no folder"),
     ],
 )
 def test_wrong_input_is_one_line_with_key_value_remedy_and_status_2(
@@ -279,6 +292,40 @@ def test_ctrl_c_ends_with_130_and_no_traceback(workplace: Path, tmp_path: Path) 
         running.send_signal(signal.SIGINT)
         _, stderr = running.communicate(timeout=60)
     assert (running.returncode, stderr) == (130, "interrupted\n")
+
+
+def test_ctrl_c_while_the_tasks_are_made_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    (tmp_path / "fabfile.py").write_text(
+        "from playbooks import ns\nimport pathlib, time\n"
+        f"pathlib.Path({str(begun)!r}).touch()\n"
+        "try:\n    time.sleep(30)\nexcept BaseException:\n    time.sleep(30)\n"
+    )
+    with subprocess.Popen(
+        [FAB, "status"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as running:
+        deadline = time.monotonic() + 60
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, stderr = running.communicate(timeout=60)
+    assert (running.returncode, stderr) == (130, "interrupted\n")
+
+
+def test_ctrl_c_in_a_task_of_the_users_own_ends_alike_once_it_has_tidied_up(tmp_path: Path) -> None:
+    (tmp_path / "fabfile.py").write_text(
+        "import signal\nfrom invoke import task\nfrom playbooks import ns\n"
+        "@task\ndef own(context):\n"
+        "    try:\n        signal.raise_signal(signal.SIGINT)\n"
+        "    finally:\n        print('tidied up')\n"
+        "ns.add_task(own)\n"
+    )
+    told = fab(tmp_path, "own")
+    assert (told.returncode, told.stdout, told.stderr) == (130, "tidied up\n", "interrupted\n")
 
 
 def test_help_says_what_a_repeated_option_takes(workplace: Path) -> None:
