@@ -58,6 +58,8 @@ class JobState:
     """In its head's queue, 1 for the next; None unless it is QUEUED."""
     waits_for: tuple[str, ...] = ()
     """The jobs that hold what it needs, or come before it, while it is QUEUED."""
+    cancelling: bool = False
+    """Whether somebody asked for its end, as far as ``fab job`` and ``fab jobs`` were told."""
 
     @property
     def is_terminal(self) -> bool:
@@ -97,6 +99,7 @@ class JobState:
             restarts=state.get("restarts", 0),
             place=state.get("place"),
             waits_for=tuple(state.get("waits_for", ())),
+            cancelling=state.get("cancelling", False),
         )
 
 

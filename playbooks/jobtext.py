@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from launch.events import JobState
@@ -20,19 +20,22 @@ _AHEAD = 2
 
 
 def job_rows(
-    jobs: Iterable[JobState], now: datetime | None = None
+    jobs: Iterable[JobState], now: datetime | None = None, seen: Mapping[str, datetime] | None = None
 ) -> tuple[Sequence[str], list[Sequence[object]]]:
-    """Columns and rows of the list of jobs; columns that would be empty are left out."""
+    """Columns and rows of the list of jobs; columns that would be empty are left out.
+
+    ``seen`` says when each job was as it is told, where that is not ``now``.
+    """
     columns = ("job", "state", "nodes", "ranks", "restarts", "started", "took", "exit", "waits for")
     rows = [
         (
             state.job,
-            state.state,
+            _standing(state),
             len(state.nodes),
             state.ranks,
             state.restarts or "",
             moment(state.started),
-            took(state, now),
+            took(state, (seen or {}).get(state.job, now)),
             "" if state.exit_status is None else state.exit_status,
             waiting(state),
         )
@@ -62,7 +65,7 @@ def job_text(report: JobReport, now: datetime | None = None) -> str:
     port = f", port {state.port}" if state.port else ""
     lines = [
         ("job", state.job),
-        ("state", _with_reason(state.state, state.reason)),
+        ("state", _with_reason(_standing(state), state.reason)),
         ("place", f"{state.place} in its head's queue" if state.place else ""),
         ("exit", "" if state.exit_status is None else str(state.exit_status)),
         ("runs", f"{processes} on {fold(state.nodes)}, {state.kind}{port}"),
@@ -124,6 +127,10 @@ def _started(state: JobState) -> str:
         return ""
     queued = (state.started - state.created).total_seconds()
     return moment(state.started) + (f", {span(queued)} after it was created" if queued >= 1 else "")
+
+
+def _standing(state: JobState) -> str:
+    return f"{state.state}, being cancelled" if state.cancelling else state.state
 
 
 def _with_reason(state: str, reason: str) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 from invoke.context import Context
 
 from launch.errors import ManyNodesError, NodeUnreachable
@@ -50,13 +52,18 @@ def jobs(
     by_name = {node.name: node for node in choose_nodes(inventory, nodes)}
     current = remote_code()[0]
     with Cluster(inventory, chosen.folder) as cluster:
+        seen: dict[str, datetime] = {}
 
         def ask(name: str) -> Listing:
             with cluster.host(by_name[name]) as host:
                 present = host.run(_VERSIONS, timeout=STEP_S).stdout.decode().split()
                 if not present:  # nothing was ever launched there
                     return Listing((), 0)
-                return list_some(host, remote=current if current in present else present[0], last=wanted)
+                remote = current if current in present else present[0]
+                found = list_some(host, remote=remote, last=wanted)
+                # A silent node takes much longer, and that is no time that any job ran.
+                seen.update(dict.fromkeys((state.job for state in found.jobs), datetime.now(UTC)))
+                return found
 
         answers = fan_out(ask, by_name, what="listing its jobs", timeout=2 * STEP_S)
     listings = [answer for answer in answers.values() if isinstance(answer, Listing)]
@@ -69,7 +76,7 @@ def jobs(
     else:
         from playbooks.jobtext import job_rows
 
-        render.table(*job_rows(rows))
+        render.table(*job_rows(rows, seen=seen))
     left_out = len(old) + sum(found.left_out for found in listings)
     if left_out:
         render.progress(f"{left_out} older ones have ended; --last {2 * newest or _LAST} or --all shows more")

@@ -34,7 +34,14 @@ def listing(last: int | None) -> dict[str, Any]:
     ended = [state for state in states if state["state"] in jobs.TERMINAL]
     left_out = 0 if last is None else max(0, len(ended) - last)
     old = {id(state) for state in ended[:left_out]}
-    return {"jobs": [state for state in states if id(state) not in old], "left_out": left_out}
+    shown = [_with_wish(jobs.Folder(state["job"]), state) for state in states if id(state) not in old]
+    return {"jobs": shown, "left_out": left_out}
+
+
+def _with_wish(folder: jobs.Folder, state: dict[str, Any]) -> dict[str, Any]:
+    """The state, and in ``cancelling`` whether somebody asked for the job's end, which has not come."""
+    asked = state["state"] not in jobs.TERMINAL and os.path.exists(folder.file("cancel"))
+    return dict(state, cancelling=asked)
 
 
 def report(job: str) -> dict[str, Any]:
@@ -53,7 +60,7 @@ def report(job: str) -> dict[str, Any]:
         else:
             events.append(event)
     return {
-        "state": folder.state(),
+        "state": _with_wish(folder, folder.state()),
         "plan": {key: plan[key] for key in _OF_PLAN if key in plan},
         "ranks": {node["name"]: [given["rank"] for given in node["ranks"]] for node in plan["nodes"]},
         "ends": [ends[rank] for rank in sorted(ends)],

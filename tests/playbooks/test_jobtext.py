@@ -118,6 +118,19 @@ def test_the_list_shows_restarts_and_the_queue_where_there_are_such(
     assert capsys.readouterr().out == (GOLDEN / "jobs.txt").read_text()
 
 
+def test_a_job_that_is_being_cancelled_says_so() -> None:
+    ending = state("t-2", "RUNNING", cancelling=True)
+    assert job_rows([ending], now=at(10))[1][0][1] == "RUNNING, being cancelled"
+    assert "state     RUNNING, being cancelled\n" in job_text(replace(REPORT, state=ending))
+
+
+def test_what_a_job_took_is_counted_to_when_its_head_answered() -> None:
+    """Another node may be silent for many seconds after that."""
+    jobs = [state("t-1", "RUNNING"), state("t-2", "RUNNING")]
+    _, rows = job_rows(jobs, now=at(20), seen={"t-1": at(5.3)})
+    assert [row[5] for row in rows] == ["5.0 s", "19.7 s"]
+
+
 def test_a_long_queue_is_cut_short_in_the_list() -> None:
     waits = replace(QUEUED, reason="waits for a, b, c on node000001, d", place=4)
     assert waiting(waits) == "a, b and 2 more (place 4)"

@@ -48,6 +48,16 @@ class TestListing:
         found = overview.listing(1)
         assert [state["state"] for state in found["jobs"]] == ["LOST"]
 
+    def test_one_that_somebody_wants_to_end_is_told_from_the_others_until_it_has(self) -> None:
+        alive = jobs.identity(os.getpid())
+        for name, state in (("a", "RUNNING"), ("b", "RUNNING"), ("c", "CANCELLED")):
+            made(name, state, 1.0, supervisor=alive)
+        for name in ("b", "c"):
+            Path(jobs.Folder(name).file("cancel")).touch()
+        found = {state["job"]: state["cancelling"] for state in overview.listing(None)["jobs"]}
+        assert found == {"a": False, "b": True, "c": False}
+        assert [overview.report(name)["state"]["cancelling"] for name in "abc"] == [False, True, False]
+
     def test_half_made_jobs_are_passed_over(self) -> None:
         jobs.Folder("half").create({"id": "half"})
         assert overview.listing(None) == {"jobs": [], "left_out": 0}
