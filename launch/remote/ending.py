@@ -22,6 +22,8 @@ _SLACK = 30.0
 """Seconds beside the grace that a supervisor needs at most: its last looks at mpirun and at silent nodes."""
 _POLL = 0.05
 _DIE_WITHIN = 4.0
+_LEAVE_WITHIN = 1.0
+"""Seconds that a runner gets to see that its ranks have ended."""
 
 
 def cancel(job: str, grace: float | None) -> dict[str, Any]:
@@ -74,14 +76,23 @@ def grace_asked(folder: jobs.Folder, own: float) -> float | None:
 def sweep(job: str, grace: float) -> dict[str, Any]:
     """Ends whatever carries the job's id on this node: SIGTERM, SIGKILL after ``grace`` seconds.
 
-    ``ended`` counts those that are gone, ``left`` has the pids that even SIGKILL did not end.
+    Then its runners, which hold its slots and would hold them for ever where they are stopped: one that works
+    leaves by itself. ``ended`` counts what is gone, ``left`` has the pids that even SIGKILL did not end.
     """
     seen: set[int] = set()
-    kill_at = time.monotonic() + grace
+    busy = time.monotonic()
+    kill_at = busy + grace
     while True:
-        left = processes.children_of_job(job)
+        left, runners = processes.children_of_job(job), processes.runners_of_job(job)
         now = time.monotonic()
-        if not left or now > kill_at + _DIE_WITHIN:
+        if left and now < kill_at:
+            busy = now
+        if now > busy + _LEAVE_WITHIN:
+            for pid in runners:
+                processes.kill(pid, processes.SIGKILL)
+            seen.update(runners)
+        if not (left or runners) or now > kill_at + _DIE_WITHIN:
+            left += runners
             return {"ended": len(seen.difference(left)), "left": left}
         for pid in left:
             if now >= kill_at:

@@ -91,7 +91,8 @@ def _other_mpi(process: subprocess.Popen[bytes], mpi: Mpi, until: float) -> str:
 
 def node_link(plan: dict[str, Any], index: int) -> Link:
     """Starts the runner of one node: the head's own without ssh, the others' over it."""
-    return Link(index, process=_remote(plan, index, "node", stdin=subprocess.PIPE, stderr=subprocess.PIPE))
+    what = f"node {plan['id']}"
+    return Link(index, process=_remote(plan, index, what, stdin=subprocess.PIPE, stderr=subprocess.PIPE))
 
 
 def sweep(plan: dict[str, Any], index: int, patience: int) -> subprocess.Popen[bytes]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from launch.remote import launchers
 from launch.remote.links import Link
 from launch.remote.mpi import CannotLaunch, find_mpi
-from launch.remote.processes import SIGKILL
+from launch.remote.processes import RUNNER_OF, SIGKILL
 from launch.remote.workplace import python_folder
 
 if TYPE_CHECKING:
@@ -57,12 +57,12 @@ class Mpirun:
         host, port = self.listener.getsockname()
         line = plan["mpirun"][self._mpi.name]
         files = {f"{{{name}}}": folder.file(name) for name in ("hostfile", "machinefile")}
-        exports = [*self._mpi.exports, "RANKLIFT_LIBRARY_PATH"]
+        exports = [*self._mpi.exports, "RANKLIFT_LIBRARY_PATH", RUNNER_OF]
         argv = exporting([files.get(word, word) for word in line["argv"]], exports)
         given = {key: value for key, value in line["env"].items() if key not in self._mpi.env}
         given.update((key, value) for key, value in plan["user_env"].items() if key.startswith(_FOR_MPIRUN))
         given.update(RANKLIFT_TOKEN=self.token, RANKLIFT_SUPERVISOR=f"{host}:{port}")
-        given.update(RANKLIFT_LIBRARY_PATH=self._mpi.library_path)
+        given.update({"RANKLIFT_LIBRARY_PATH": self._mpi.library_path, RUNNER_OF: plan["id"]})
         self.process: subprocess.Popen[bytes] = launchers.start_mpirun(argv, self._mpi, given)
 
     def unfit(self) -> dict[int, str]:

@@ -12,6 +12,7 @@ import os
 import time
 
 __all__ = [
+    "RUNNER_OF",
     "become_subreaper",
     "children_of_job",
     "descendants",
@@ -20,10 +21,13 @@ __all__ = [
     "end_idle_launcher",
     "has_children",
     "kill",
+    "runners_of_job",
     "signal_descendants",
     "spawn",
 ]
 
+RUNNER_OF = "RANKLIFT_RUNNER_OF"
+"""The variable by which a runner under mpirun is known for its job's; ranks do not have it."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGXFSZ = 1, 2, 9, 13, 15, 17, 18, 25
@@ -228,6 +232,33 @@ def children_of_job(job: str) -> list[int]:
                     found.append(pid)
         except OSError:
             continue
+    return found
+
+
+def runners_of_job(job: str) -> list[int]:
+    """The runners of ``job`` on this node, which :func:`children_of_job` does not find.
+
+    Over ssh their command line names it, under mpirun, which starts the same one for every job, their
+    environment.
+    """
+    found = []
+    for pid in _parents():
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                words = file.read().split(b"\0")[:-1]
+            if words[-2:-1] == [b"node"]:
+                is_of_job = words[-1] == job.encode()
+                entry = words[-3:-2]
+            elif words[-1:] == [b"rank"]:
+                with open(f"/proc/{pid}/environ", "rb") as file:
+                    is_of_job = f"{RUNNER_OF}={job}".encode() in file.read().split(b"\0")
+                entry = words[-2:-1]
+            else:
+                continue
+        except OSError:
+            continue
+        if is_of_job and entry and entry[0].endswith(b"/__main__.py"):
+            found.append(pid)
     return found
 
 

@@ -161,6 +161,7 @@ def run_rank() -> int:
             return status
     token = os.environ.pop("RANKLIFT_TOKEN", "")
     host, _, port = os.environ.pop("RANKLIFT_SUPERVISOR", "").rpartition(":")
+    os.environ.pop(processes.RUNNER_OF, None)
     libraries = os.environ.pop("RANKLIFT_LIBRARY_PATH", "")
     if libraries:
         more = os.environ.get("LD_LIBRARY_PATH")

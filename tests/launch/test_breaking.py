@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -132,6 +133,23 @@ class TestWhatHoldsTheJob:
         assert (state.state, state.exit_status) == ("FAILED", 255)
         assert state.reason == "node000002 (rank 2) is lost: its runner was killed, or the node went away"
         assert left_of(started.job) == []
+
+    def test_a_runner_that_is_stopped_keeps_no_slots(self, nodes: Nodes) -> None:
+        ssh = nodes.bin / "ssh"
+        ssh.write_text(
+            ssh.read_text().replace("&& exec sh", "&& sh")
+        )  # no end of the client's is the runner's
+        started = up(nodes)
+        stopped = runner_of(nodes, 1, started.job)
+        os.kill(stopped, signal.SIGSTOP)
+        try:
+            state = started.end()
+            assert state.reason == "node000001 (rank 1) is lost: no sign of life for 12 s"
+            next_one, _ = nodes.run(shell("true"))
+            assert next_one.state == "SUCCEEDED"
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(stopped, signal.SIGKILL)
 
 
 class TestBeingCancelled:

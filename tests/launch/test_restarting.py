@@ -271,6 +271,7 @@ class TestARangeOfNodes:
 
     def test_one_too_many_does(self, nodes: Nodes) -> None:
         started = self.started(nodes, 2)
+        nodes.down(1)  # as above
         os.kill(runner_of(nodes, 1, started.job), signal.SIGKILL)
         until(lambda: "node000001 is lost" in remarks(started.events))
         os.kill(runner_of(nodes, 2, started.job), signal.SIGKILL)

@@ -92,5 +92,27 @@ class TestSweeping:
         assert ending.sweep(JOB, 0.0) == {"ended": 1, "left": []}
         assert polite.wait(5) == -signal.SIGKILL
 
+    @pytest.mark.parametrize("words", [("node", JOB), ("rank",)])
+    def test_a_runner_that_is_stopped_lets_go_of_its_slots(
+        self, processes: list[subprocess.Popen[bytes]], tmp_path: Path, words: tuple[str, ...]
+    ) -> None:
+        entry = tmp_path / "__main__.py"
+        entry.write_text("import time\nprint(flush=True)\ntime.sleep(60)\n")
+
+        def runner(*words: str, job: str) -> subprocess.Popen[bytes]:
+            environment = dict(os.environ, RANKLIFT_RUNNER_OF=job)
+            argv = [sys.executable, "-S", str(entry), *words]
+            processes.append(subprocess.Popen(argv, env=environment, stdout=subprocess.PIPE))
+            assert processes[-1].stdout is not None
+            processes[-1].stdout.readline()
+            return processes[-1]
+
+        stopped = runner(*words, job=JOB)
+        other = runner(*(word.replace(JOB, JOB + "0") for word in words), job=JOB + "0")
+        stopped.send_signal(signal.SIGSTOP)
+        assert ending.sweep(JOB, 0.0) == {"ended": 1, "left": []}
+        assert stopped.wait(5) == -signal.SIGKILL
+        assert other.poll() is None
+
     def test_nothing_of_it_was_there(self) -> None:
         assert ending.sweep(JOB, 5.0) == {"ended": 0, "left": []}
