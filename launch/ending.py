@@ -10,7 +10,7 @@ from launch.errors import StepTimeout
 from launch.events import JobState, StateName
 from launch.host import Host
 
-__all__ = ["Ending", "Swept", "end_job", "sweep_node"]
+__all__ = ["Ending", "Swept", "Unheeded", "end_job", "sweep_node"]
 
 _VERSIONS = ["sh", "-c", "ls -t .ranklift/remote 2>/dev/null"]
 """Which versions of the node code a node has, newest first."""
@@ -42,13 +42,22 @@ class Swept:
     """Those that not even SIGKILL ended: the node has to be restarted."""
 
 
+class Unheeded(StepTimeout):
+    """The supervisor of a job, process ``pid`` on its head ``node``, was told to end it and did not."""
+
+    def __init__(self, node: str, job: str, pid: int | None, seconds: float) -> None:
+        super().__init__(node, f"job {job}", seconds)
+        self.pid = pid
+        who = "the supervisor" if pid is None else f"the supervisor, process {pid} on {node},"
+        self.args = (f"{who} does not react: job {job} was asked to end {seconds:.0f} s ago, and has not",)
+
+
 def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) -> Ending:
     """Ends the job, ``grace_s`` seconds (None: as many as the job says) after its ranks are told.
 
     One that has ended stays as it is, and it does not matter how often or by how many this is asked. The head
-    is asked again and again, so that no single question takes long. Raises
-    :class:`~launch.errors.StepTimeout` when the job's supervisor lets the time for it pass, and
-    :class:`~launch.errors.InputError` when there is no such job.
+    is asked again and again, so that no single question takes long. Raises :class:`Unheeded` when the job's
+    supervisor lets the time for it pass, and :class:`~launch.errors.InputError` when there is no such job.
     """
     words = ["cancel", job, *([] if grace_s is None else [f"{grace_s:g}"])]
     before: StateName | None = None
@@ -62,7 +71,8 @@ def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) 
             return Ending(state, before, tuple(told["lost"]), told["grace"])
         until = until or begun + told["within"]
         if time.monotonic() > until:
-            raise StepTimeout(head.name, f"the end of job {job}", until - begun)
+            pid = (told["state"].get("supervisor") or {}).get("pid")
+            raise Unheeded(head.name, job, pid, time.monotonic() - begun)
 
 
 def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> Swept:

@@ -10,9 +10,10 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory
-from launch.errors import ManyNodesError, NodeUnreachable, StepTimeout
+from launch.errors import GiveUpError, ManyNodesError, NodeUnreachable, StepTimeout
 from launch.nodeset import fold
 from playbooks import render
+from playbooks.attached import attached
 from playbooks.command import command, open_from, seconds
 from playbooks.fanout import fan_out
 from playbooks.joblog import Place, find_job
@@ -20,7 +21,7 @@ from playbooks.nodes import explained
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
-    from launch.ending import Swept
+    from launch.ending import Swept, Unheeded
     from launch.events import JobState
     from playbooks.connections import Cluster
 
@@ -29,9 +30,11 @@ __all__ = ["Cancelled", "cancel", "ended", "told"]
 _GRACE_S = 10.0
 """Seconds between SIGTERM and SIGKILL where neither the user nor the job's head says how many."""
 _SWEEP_S = 60.0
-_BY_ITSELF = (
-    "what runs there ends by itself within 30 s of losing its head; where the head lives and only you do not "
-    "reach it, cancel again"
+_BY_ITSELF = "what runs there ends by itself within 30 s of losing its head"
+_HEAD_SILENT = "where the head lives and only you do not reach it, cancel again"
+_PARTING = (
+    "interrupted; the cancel goes on without you once its head has it: `fab job {job}` shows the job as "
+    "being cancelled then"
 )
 
 
@@ -46,6 +49,10 @@ class Cancelled:
     """The state in which the job was found; None likewise."""
     swept: Mapping[str, Swept | Exception] = field(default_factory=dict)
     """What was found on nodes that were asked directly, without the job's supervisor."""
+    head: str | None = None
+    """The node on which the job is kept; None when nobody could tell."""
+    problem: str | None = None
+    """Why the job has not ended, or may not have, although its head answers; and what to do."""
 
 
 @command(
@@ -69,24 +76,34 @@ def cancel(
     grace_s = None if grace is None else seconds("--grace", grace, none=True)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    done = ended(chosen, inventory, job, grace_s)
+    with attached(lambda _: _PARTING.format(job=job)):
+        done = ended(chosen, inventory, job, grace_s)
     if json:
         render.as_json(done)
     else:
         render.result(told(done))
     if any(isinstance(found, Exception) for found in done.swept.values()):
         error = ManyNodesError(f"asking nodes to end job {job}", done.swept)
-        error.args = (f"{error}\n{_BY_ITSELF}",)
+        error.args = ("\n".join(filter(None, (done.problem, str(error), _what_holds(done)))),)
         raise explained(inventory, error)
+    if done.problem is not None:
+        raise GiveUpError(done.problem)
     if any(not isinstance(found, Exception) and found.left for found in done.swept.values()):
         raise Exit(code=1)
+
+
+def _what_holds(done: Cancelled) -> str:
+    """What is so on nodes that did not answer."""
+    by_head = done.state is None and (done.head is None or isinstance(done.swept.get(done.head), Exception))
+    return f"{_BY_ITSELF}; {_HEAD_SILENT}" if by_head else _BY_ITSELF
 
 
 def told(done: Cancelled) -> str:
     """What was done, for people."""
     state = done.state
     if state is None:
-        return "\n".join([f"job {done.job}: what became of it is not known", *_found(done.swept)])
+        what = "what became of it is not known" if done.problem is None else "it has not ended"
+        return "\n".join([f"job {done.job}: {what}", *_found(done.swept)])
     if done.before == state.state:
         text = f"job {done.job} had ended before: {state.state}"
     elif state.state != "CANCELLED":
@@ -95,7 +112,8 @@ def told(done: Cancelled) -> str:
         text = f"job {done.job} CANCELLED: it was waiting, nothing was started"
     else:
         heard = [node for node in state.nodes if node not in done.swept]
-        text = f"job {done.job} CANCELLED: all its processes ended on {_nodes(heard)}"
+        how = f"all its processes ended on {_nodes(heard)}" if heard else "its head lost sight of every node"
+        text = f"job {done.job} CANCELLED: {how}"
     return "\n".join([text, *_found(done.swept)])
 
 
@@ -125,7 +143,7 @@ def ended(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -
 
     Raises :class:`~launch.errors.InputError` when there is no such job.
     """
-    from launch.ending import end_job
+    from launch.ending import Unheeded, end_job
     from playbooks.connections import Cluster
 
     place: Place | None = None
@@ -138,17 +156,34 @@ def ended(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -
             place = find_job(stack, inventory, job)
             ending = end_job(job, cluster.host(place.head), remote=place.remote, grace_s=grace_s)
         except (ManyNodesError, NodeUnreachable, StepTimeout) as error:
-            render.progress(f"{error}\njob {job} cannot be ended by its head; asking every node itself")
+            problem = None
+            if isinstance(error, Unheeded):
+                problem = f"{error}; {_remedy(error, inventory)}"
+            elif isinstance(error, StepTimeout):
+                problem = f"{error.node} did not answer within {error.seconds:g} s; cancel again"
+            said = f"{error}\n" if problem is None else ""  # else it is said at the end
+            render.progress(f"{said}job {job} cannot be ended by its head; asking every node itself")
             silent: dict[str, Exception] = {}  # a second look would take as long as the first did
             if isinstance(error, NodeUnreachable):
                 silent[error.node] = error
             elif isinstance(error, ManyNodesError):
                 silent = error.errors
             names = [node.name for node in inventory.nodes if node.name not in silent]
-            return Cancelled(job, None, None, sweep(names, _GRACE_S if grace_s is None else grace_s) | silent)
+            found = sweep(names, _GRACE_S if grace_s is None else grace_s) | silent
+            return Cancelled(job, None, None, found, None if place is None else place.head.name, problem)
         state = ending.state
         left = state.nodes if state.state == "LOST" else ending.lost
-        return Cancelled(job, state, ending.before, sweep(left, ending.grace_s) if left else {})
+        found = sweep(left, ending.grace_s) if left else {}
+        return Cancelled(job, state, ending.before, found, place.head.name)
+
+
+def _remedy(error: Unheeded, inventory: Inventory) -> str:
+    """What to do about a supervisor that does not react."""
+    number = next(node.instance_id for node in inventory.nodes if node.name == error.node)
+    end_it = (
+        "restart that node" if error.pid is None else f'`fab exec "kill -9 {error.pid}" --nodes {number}`'
+    )
+    return f"{end_it}, then cancel again"
 
 
 def _sweep(

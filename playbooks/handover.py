@@ -199,7 +199,8 @@ class _Parting:
         if self.cancels and number == signal.SIGINT:
             render.progress(f"cancelling job {self.job}")
             try:
-                return told(ended(self.stack, self.inventory, self.job, None))
+                done = ended(self.stack, self.inventory, self.job, None)
+                return "\n".join(filter(None, (told(done), done.problem)))
             except RankliftError as error:
                 return f"job {self.job} could not be cancelled: {error}"
         if self.phase == "sent":
