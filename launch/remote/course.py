@@ -23,7 +23,8 @@ class Course:
     def __init__(self, folder: jobs.Folder, plan: dict[str, Any]) -> None:
         self._folder, self._plan = folder, plan
         self._begun: float | None = None
-        self._first_failure = ""
+        self._first: Outcome | None = None
+        """How the first launch failed, where there was another."""
         self._state: dict[str, Any] = {
             "job": plan["id"],
             "name": plan["name"],
@@ -52,6 +53,11 @@ class Course:
     def restarts(self) -> int:
         """How often the job was launched anew."""
         return int(self._state["restarts"])
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether the job's time runs."""
+        return self._begun is not None
 
     @property
     def until(self) -> float | None:
@@ -92,7 +98,7 @@ class Course:
     def restarting(self, outcome: Outcome) -> str:
         """A launch failed and there is to be another; gives the words for it."""
         count = self.restarts + 1
-        self._first_failure = self._first_failure or outcome.reason
+        self._first = self._first or outcome
         self._note_failure(outcome)
         self._folder.event("restart", count=count, reason=outcome.reason)
         words = f"restart {count} of {self._plan['max_restarts']}: {outcome.reason}"
@@ -102,16 +108,18 @@ class Course:
     def end(self, outcome: Outcome) -> None:
         """Writes the terminal state."""
         self._note_failure(outcome)
-        reason = outcome.reason
-        if self.restarts and outcome.state == "FAILED":
+        reason, failure = outcome.reason, outcome.failure
+        if self._first is not None and not outcome.ran:  # the launch that was to come after it is no failure
+            failure = self._first.failure or failure
+        if self._first is not None and outcome.state == "FAILED":
             often = f"restart {self.restarts} of {self._plan['max_restarts']}"
-            reason = f"{reason} (in {often}; the first failure was: {self._first_failure})"
+            reason = f"{reason} (in {often}; the first failure was: {self._first.reason})"
         self._change(
             _OUT_OF_QUEUE,
             state=outcome.state,
             exit_status=outcome.exit_status,
             reason=reason,
-            failure=outcome.failure,
+            failure=failure,
             ended=time.time(),
         )
 

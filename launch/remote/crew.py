@@ -102,6 +102,10 @@ class Crew:
         """Lost nodes that the others go on without."""
         return [self.names[index] for index in sorted({self.node_of[rank] for rank in self.missed})]
 
+    def unended(self, node: int) -> list[int]:
+        """Ranks of a node of which no end is known."""
+        return [rank for rank, index in self.node_of.items() if index == node and rank not in self.ended]
+
     def name(self, link: Link) -> str:
         """The node behind a link."""
         return self.names[link.node] if link.node is not None else "a stranger"

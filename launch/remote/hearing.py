@@ -88,7 +88,7 @@ class Hearing:
         """Lets go of a runner that has not told everything, and of its node with it."""
         self._crew.drop(link)
         if link.node is not None:
-            self._without(link.node, link.missing or link.ranks, why)
+            self._without(link.node, why)
 
     def close(self) -> None:
         """Waits for what still looks after lost nodes."""
@@ -193,9 +193,9 @@ class Hearing:
             self._words.read_all()
             words = last_lines(self._order.stream.tails.get((LAUNCHER, link.node), b""), 3)
             why = "; ".join(words) or why
-        self._without(link.node, link.missing, why)
+        self._without(link.node, why)
 
-    def _without(self, node: int, ranks: list[int], why: str) -> None:
+    def _without(self, node: int, why: str) -> None:
         crew, name = self._crew, self._crew.names[node]
         crew.lost.add(node)
         if self._muster.went is None:
@@ -205,9 +205,9 @@ class Hearing:
             self._told_lost.append(node)
             self._order.folder.event("lost-node", node=name, reason=why)
         if self._is_dispensable(node):
-            self._go_on_without(node, ranks, why)
+            self._go_on_without(node, why)
         else:
-            self._stopping.fail(verdict.lost_node(self._order.stream, ranks, node, name, why))
+            self._stopping.fail(verdict.lost_node(self._crew.unended(node), name, why))
 
     def _is_dispensable(self, node: int) -> bool:
         """Whether the job's own launcher, whose processes meet at the head, goes on with the nodes left."""
@@ -215,9 +215,9 @@ class Hearing:
         left = len(self._crew.nodes) - len(self._crew.lost)
         return fewest is not None and left >= fewest and node != 0 and not self._stopping.has_begun
 
-    def _go_on_without(self, node: int, ranks: list[int], why: str) -> None:
+    def _go_on_without(self, node: int, why: str) -> None:
         crew = self._crew
-        crew.missed.update(rank for rank in ranks if rank not in crew.ended)
+        crew.missed.update(crew.unended(node))
         left, fewest = len(crew.nodes) - len(crew.lost), self._order.plan["min_nodes"]
         words = (
             f"{crew.names[node]} is lost: {why}; going on with {left} nodes, at least {fewest} are needed\n"

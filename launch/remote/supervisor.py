@@ -123,6 +123,9 @@ class _Supervisor:
                 continue
             if not self._may_restart(result):
                 return result
+            ended = self._ended()
+            if ended is not None:
+                return self._instead(ended, result)
             words = course.restarting(result)
             stream.tails.clear()  # the next failure's last lines are not this one's
             stream.write(LAUNCHER, 0, 2, words.encode() + b"\n")
@@ -146,9 +149,16 @@ class _Supervisor:
         return attempt.taken if outcome is None else outcome
 
     def _may_restart(self, outcome: Outcome) -> bool:
-        """Whether another launch may end better: not when it was told to end, nor when no rank ever ran."""
+        """Whether another launch may end better: not when its time was over, nor when no rank ever ran."""
         left = self._plan["max_restarts"] - self._course.restarts
-        return left > 0 and outcome.state == "FAILED" and outcome.ran and self._ended() is None
+        return left > 0 and outcome.state == "FAILED" and outcome.ran and not outcome.was_timed_out
+
+    def _instead(self, ended: Outcome, failed: Outcome) -> Outcome:
+        """The end of a job that was to be launched anew, and why it was not."""
+        what = ended.reason or "cancelled"
+        ended.reason = f"{what} before restart {self._course.restarts + 1}: {failed.reason}"
+        ended.failure, ended.ran = failed.failure, True
+        return ended
 
     def _pause(self) -> Outcome | None:
         """Waits before a restart; how the job ended if it did meanwhile."""
@@ -164,7 +174,7 @@ class _Supervisor:
         """The end of a job that is not being launched: cancelled, or its time is over."""
         if os.path.exists(self._folder.file("cancel")):
             return Outcome("CANCELLED", verdict.CANCELLED, "")
-        until = self._course.until if self._course.restarts else None
+        until = self._course.until if self._course.has_begun else None
         if until is not None and time.monotonic() > until:
             return verdict.timed_out(self._plan["timeout_s"])
         return None

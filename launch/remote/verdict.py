@@ -41,14 +41,14 @@ _ABORTED = re.compile(rb"Abort\(\d+\) on node \d+ \(rank ")
 class Outcome:
     """How a job ended; ``failure`` names the first failing rank, its node and its last lines.
 
-    ``ran`` says whether any rank of it ever did.
+    ``ran`` says whether any rank of it ever did, ``was_timed_out`` whether its time was over.
     """
 
     def __init__(
         self, state: str, exit_status: int, reason: str, failure: dict[str, Any] | None = None
     ) -> None:
         self.state, self.exit_status, self.reason, self.failure = state, exit_status, reason, failure
-        self.ran = False
+        self.ran = self.was_timed_out = False
 
 
 def _failed(status: int, reason: str, rank: int | None, node: str | None, words: list[str]) -> Outcome:
@@ -84,13 +84,11 @@ def not_started(node: str, reason: str, words: list[str]) -> Outcome:
     return _failed(LOST_RANK, f"no rank was started: {reason}", None, node, words)
 
 
-def lost_node(stream: StreamWriter, ranks: list[int], index: int, name: str, why: str) -> Outcome:
-    """A runner fell silent or went away before its ranks' ends were known."""
-    said = last_lines(stream.tails.get((ranks[0], index), b"")) if ranks else []
+def lost_node(ranks: list[int], name: str, why: str) -> Outcome:
+    """A runner fell silent or went away before the ends of these ranks were known: none of them failed."""
     numbers = ", ".join(map(str, ranks))
-    return _failed(
-        LOST_RANK, f"{name} (rank {numbers}) is lost: {why}", ranks[0] if ranks else None, name, said
-    )
+    which = f" (rank{'s' * (len(ranks) > 1)} {numbers})" if ranks else ""
+    return _failed(LOST_RANK, f"{name}{which} is lost: {why}", None, name, [why])
 
 
 def timed_out(
@@ -100,13 +98,17 @@ def timed_out(
     name, that went on when others had ended."""
     reason = f"its time limit of {limit:g} s was over"
     if not running or stream is None:
-        return Outcome("FAILED", TIMED_OUT, reason)
+        outcome = Outcome("FAILED", TIMED_OUT, reason)
+        outcome.was_timed_out = True
+        return outcome
     told = [f"rank {rank} on {name}" for rank, (_, name) in sorted(running.items())]
     more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
     rank, (index, name) = min(running.items())
     words = last_lines(stream.tails.get((rank, index), b""))
     reason += f"; still running: {', '.join(told[:_SHOWN])}{more}"
-    return _failed(TIMED_OUT, reason, rank, name, words)
+    outcome = _failed(TIMED_OUT, reason, rank, name, words)
+    outcome.was_timed_out = True
+    return outcome
 
 
 def misplaced_rank(rank: int, where: str, local_there: int, planned: str, local: int) -> Outcome:

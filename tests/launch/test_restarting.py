@@ -125,10 +125,11 @@ class TestAfterAFailure:
         os.kill(runner_of(nodes, 1, started.job), signal.SIGKILL)
         state = started.end()
         assert (state.state, state.restarts) == ("SUCCEEDED", 1)
+        why = "its runner was killed, or the node went away"
         (lost,) = events(nodes, started.job, "lost-node")
-        assert (lost["node"], lost["reason"]) == (
-            "node000001", "its runner was killed, or the node went away",
-        )  # fmt: skip
+        assert (lost["node"], lost["reason"]) == ("node000001", why)
+        (failure,) = events(nodes, started.job, "failure")
+        assert (failure["rank"], failure["node"], failure["last_lines"]) == (None, "node000001", [why])
         assert left_of(started.job) == []
 
     def test_an_mpirun_that_was_killed(self, nodes: Nodes) -> None:
@@ -171,7 +172,7 @@ class TestWhatIsNotTriedAgain:
         state, _ = nodes.run(shell(script, max_restarts=3))
         assert (state.state, state.exit_status, state.restarts) == ("FAILED", 255, 1)
         assert state.failure is not None
-        assert state.failure.node == "node000002"
+        assert (state.failure.rank, state.failure.node, state.failure.status) == (1, "node000001", 3)
         assert state.reason == (
             "no rank was started: node000002: ssh: connect to host node000002 port 22: No route to host "
             "(in restart 1 of 3; the first failure was: rank 1 on node000001 ended with exit status 3)"
@@ -183,6 +184,25 @@ class TestWhatIsNotTriedAgain:
         until(lambda: len(lines(started.events)) == 3)
         state = client.cancel(started.job, nodes.head, remote="hash")
         assert (state.state, state.restarts) == ("CANCELLED", 0)
+
+    def test_one_that_is_cancelled_while_what_failed_ends(self, nodes: Nodes) -> None:
+        script = 'trap "" TERM; echo up; [ $RANK = 1 ] && exit 3; while :; do sleep 1; done'
+        started = start(nodes, shell(script, max_restarts=3, grace_s=3))
+        until(lambda: len(lines(started.events)) == 3)
+        time.sleep(1)
+        assert client.cancel(started.job, nodes.head, remote="hash").state == "CANCELLED"
+        state = started.end()
+        assert (state.state, state.exit_status, state.restarts) == ("CANCELLED", 130, 0)
+        assert state.reason == "cancelled before restart 1: rank 1 on node000001 ended with exit status 3"
+        assert state.failure is not None
+        assert (state.failure.rank, state.failure.status) == (1, 3)
+
+    def test_one_whose_time_was_over(self, nodes: Nodes) -> None:
+        state, told = nodes.run(shell("sleep 300", max_restarts=3, timeout_s=2))
+        assert (state.state, state.exit_status, state.restarts) == ("FAILED", 124, 0)
+        assert state.reason == "its time limit of 2 s was over"
+        assert states(told) == ["STARTING", "RUNNING", "FAILED"]
+        assert "restart" not in remarks(told)
 
     def test_one_that_is_cancelled_between_two_launches(self, nodes: Nodes) -> None:
         started = start(nodes, shell("[ $RANK = 1 ] && exit 3; sleep 60", max_restarts=3))
@@ -196,7 +216,7 @@ class TestWhatIsNotTriedAgain:
         begun = time.monotonic()
         state, _ = nodes.run(shell("sleep 0.7; exit 3", max_restarts=50, timeout_s=4))
         assert (state.state, state.exit_status) == ("FAILED", 124)
-        assert state.reason.startswith("its time limit of 4 s was over (in restart ")
+        assert state.reason.startswith("its time limit of 4 s was over ")
         assert time.monotonic() - begun < 10
 
 
