@@ -73,6 +73,8 @@ class Attempt:
         decided = self._stopping.verdict
         if self.taken and (decided is None or decided.state != "CANCELLED"):
             return None
+        if decided is None and mpirun_status and self._ended_by_itself:
+            decided = self._hearing.blame(mpirun_status)
         sweep(self._plan, sorted(crew.lost), crew.silent)
         if decided is None and self._muster.went is None:
             decided = self._unfit()
@@ -83,6 +85,12 @@ class Attempt:
             without = f"without {', '.join(crew.missed_nodes)}, lost before"
             decided.reason = f"{decided.reason} ({without})" if decided.reason else without
         return decided
+
+    @property
+    def _ended_by_itself(self) -> bool:
+        """Whether mpirun ended while ranks ran, of which none has failed, and nobody killed it."""
+        was_killed = self._crew.mpirun is not None and self._crew.mpirun.was_killed
+        return self._muster.went is not None and self._stopping.failures.first is None and not was_killed
 
     def _judge(self, mpirun_status: int | None) -> Outcome:
         crew = self._crew

@@ -90,6 +90,19 @@ class Hearing:
         if link.node is not None:
             self._without(link.node, why)
 
+    def blame(self, status: int) -> Outcome | None:
+        """The node without which mpirun could not go on, by its own words; for when nothing else is known."""
+        crew = self._crew
+        name = verdict.blamed_node(self._order.stream, crew.names)
+        if name is None:
+            return None
+        node = crew.names.index(name)
+        ranks = crew.unended(node) or [given["rank"] for given in crew.nodes[node]["ranks"]]
+        why = f"mpirun ended with exit status {status} when it lost touch with its daemon there"
+        crew.lost.add(node)
+        self._order.folder.event("lost-node", node=name, reason=why)
+        return verdict.lost_node(ranks, name, why)
+
     def close(self) -> None:
         """Waits for what still looks after lost nodes."""
         for process in self._sweeps:

@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from launch.remote.records import LAUNCHER, StreamWriter, last_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
 __all__ = [
     "CANCELLED",
     "LOST_RANK",
     "TIMED_OUT",
     "Outcome",
+    "blamed_node",
     "judge",
     "lost_node",
     "misplaced_rank",
@@ -36,6 +37,14 @@ _SHOWN = 8
 """Ranks that one line names."""
 _ABORTED = re.compile(rb"Abort\(\d+\) on node \d+ \(rank ")
 """What MPICH and Intel MPI write when a rank calls MPI_Abort, or the library does on an error."""
+
+
+_LOST_TOUCH = (
+    re.compile(r"Remote daemon: .* on node (\S+)"),
+    re.compile(r"connection to proxy \d+ at host (\S+) failed"),
+    re.compile(r"^(?:Connection to|Timeout, server) (\S+?) (?:closed|not responding)"),
+)
+"""What Open MPI, hydra and the ssh below them write when a node, its daemon or the way there is gone."""
 
 
 class Outcome:
@@ -89,6 +98,14 @@ def lost_node(ranks: list[int], name: str, why: str) -> Outcome:
     numbers = ", ".join(map(str, ranks))
     which = f" (rank{'s' * (len(ranks) > 1)} {numbers})" if ranks else ""
     return _failed(LOST_RANK, f"{name}{which} is lost: {why}", None, name, [why])
+
+
+def blamed_node(stream: StreamWriter, names: Collection[str]) -> str | None:
+    """The first node of these that mpirun or its ssh has lost touch with by its own words."""
+    said = b"".join(tail for (rank, _), tail in stream.tails.items() if rank == LAUNCHER)
+    text = said.decode("utf-8", "replace").splitlines()
+    found = (match[1] for pattern in _LOST_TOUCH for match in map(pattern.search, text) if match)
+    return next((name for name in found if name in names), None)
 
 
 def timed_out(

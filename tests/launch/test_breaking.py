@@ -69,6 +69,11 @@ def ranks_of(job: str) -> list[int]:
     return found
 
 
+def parent(pid: int) -> int:
+    """The process that started it."""
+    return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+
+
 class TestHowARankEnds:
     @KINDS
     def test_one_that_returns_early_is_no_failure(self, nodes: Nodes, kind: Kind) -> None:
@@ -132,6 +137,29 @@ class TestWhatHoldsTheJob:
         state = started.end()
         assert (state.state, state.exit_status) == ("FAILED", 255)
         assert state.reason == "node000002 (rank 2) is lost: its runner was killed, or the node went away"
+        assert state.failure is not None
+        assert (state.failure.rank, state.failure.node) == (None, "node000002")
+        assert left_of(started.job) == []
+
+    @KINDS
+    def test_all_ranks_of_a_lost_node_are_named(self, nodes: Nodes, kind: Kind) -> None:
+        (nodes.folder / "two").mkdir()
+        two = Nodes(nodes.folder / "two", [2, 2])
+        started = start(two, shell(WAIT, kind, processes_per_node=2))
+        until(lambda: len(lines(started.events)) == 4)
+        os.kill(runner_of(two, 1, started.job), signal.SIGKILL)
+        assert started.end().reason.startswith("node000001 (ranks 2, 3) is lost: ")
+
+    def test_a_killed_daemon_of_mpiruns_is_named_by_its_node(self, nodes: Nodes) -> None:
+        started = up(nodes, kind="mpi")
+        os.kill(parent(runner_of(nodes, 1, started.job)), signal.SIGKILL)
+        state = started.end()
+        assert state.reason.startswith("node000001 (rank 1) is lost: mpirun ended with exit status ")
+        assert state.failure is not None
+        assert (state.failure.rank, state.failure.node) == (None, "node000001")
+        kept = nodes.folder / "node000000/.ranklift/jobs" / started.job / "events.jsonl"
+        told = [json.loads(line) for line in kept.read_text().splitlines()]
+        assert [event["node"] for event in told if event["event"] == "lost-node"] == ["node000001"]
         assert left_of(started.job) == []
 
     def test_a_runner_that_is_stopped_keeps_no_slots(self, nodes: Nodes) -> None:
