@@ -15,7 +15,7 @@ from launch.errors import InputError, ManyNodesError, NotPushed, RankliftError
 from playbooks import render
 from playbooks.attached import attached
 from playbooks.ending import ended, told
-from playbooks.joblog import Shown, end, how_to_go_on, remember
+from playbooks.joblog import Shown, end, forget, how_to_go_on, remember
 from playbooks.nodes import explained
 from playbooks.plantext import plan_text
 from playbooks.project import Stack
@@ -140,6 +140,7 @@ def _run(
     from playbooks.connections import Cluster
 
     job, head = planned.id, nodes[0]
+    remote = PurePosixPath(planned.remote).name
     snapshots = (load.code, *load.data.values())
     wanted = [snapshot.id for snapshot in snapshots]
     parting = _Parting(stack, inventory, job, handling.cancel_on_interrupt)
@@ -148,22 +149,26 @@ def _run(
         shown = Shown(to_stderr=handling.json)
 
         def on_event(event: Event) -> None:
+            if parting.phase == "sent":
+                remember(stack, job, head.name, remote)
             is_over = isinstance(event, StateChange) and event.state.is_terminal
             parting.phase = "over" if is_over else "taken"
             shown(event)
 
         def start() -> JobState | None:
+            remember(stack, job, head.name, remote, taken=False)
             parting.phase = "sent"
             if handling.detach:
                 submit(planned, host, wanted)
+                remember(stack, job, head.name, remote)
                 return None
             return submit_and_follow(planned, host, on_event, wanted)
 
-        remember(stack, job, head.name, PurePosixPath(planned.remote).name)
         try:
             state = start()
         except NotPushed:
             parting.phase = "push"
+            forget(stack, job)
             for snapshot in snapshots:
                 _push(inventory, snapshot, host, nodes)
             state = start()

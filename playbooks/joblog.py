@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
+from typing import Any
 
 from infra.inventory import Inventory, Node
 from launch.condensing import Bars, Merge, matches
-from launch.errors import InputError, ManyNodesError
+from launch.errors import InputError, ManyNodesError, RankliftError
 from launch.events import Event, JobState, LogLine, StateChange, StreamName
 from playbooks import render
 from playbooks.fanout import fan_out
 from playbooks.project import Stack
 
-__all__ = ["Place", "Shown", "end", "find_job", "how_to_go_on", "remember"]
+__all__ = ["Place", "Shown", "end", "find_job", "forget", "how_to_go_on", "remember"]
 
 STEP_S = 30.0
 _JOB = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -97,25 +98,36 @@ class Place:
     """Id of the node code: a job is asked after with the version that started it."""
 
 
-def remember(stack: Stack, job: str, head: str, remote: str) -> None:
-    """Notes where the job is, so that later commands need not ask every node."""
+def remember(stack: Stack, job: str, head: str, remote: str, *, taken: bool = True) -> None:
+    """Notes where the job is, so that later commands need not ask every node; where it is meant to be, until
+    its head has ``taken`` it."""
     stack.jobs.mkdir(mode=0o700, exist_ok=True)
-    (stack.jobs / f"{job}.json").write_text(json.dumps({"head": head, "remote": remote}) + "\n")
+    noted = {"head": head, "remote": remote, **({} if taken else {"taken": False})}
+    _note(stack, job).write_text(json.dumps(noted) + "\n")
+
+
+def forget(stack: Stack, job: str) -> None:
+    """Takes the note of a job away: nothing was made of it."""
+    _note(stack, job).unlink(missing_ok=True)
+
+
+def _note(stack: Stack, job: str) -> Path:
+    return stack.jobs / f"{job}.json"
 
 
 def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
     """Where the job is: as noted when it was launched from here, else by asking every node.
 
-    Raises :class:`~launch.errors.InputError` when none has it.
+    Raises :class:`~launch.errors.InputError` when none has it, or it never reached its head.
     """
     if _JOB.fullmatch(job) is None:
         raise InputError("job", job, "is no job's id", "see `fab jobs`")
     by_name = {node.name: node for node in inventory.nodes}
-    note = stack.jobs / f"{job}.json"
-    if note.exists():
-        noted = json.loads(note.read_text())
-        if noted["head"] in by_name:
-            return Place(by_name[noted["head"]], noted["remote"])
+    note = _note(stack, job)
+    noted: dict[str, Any] = json.loads(note.read_text()) if note.exists() else {"head": None}
+    place = Place(by_name[noted["head"]], noted["remote"]) if noted["head"] in by_name else None
+    if place is not None and noted.get("taken", True):
+        return place
     from playbooks.connections import Cluster
 
     with Cluster(inventory, stack.folder) as cluster:
@@ -124,6 +136,9 @@ def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
             with cluster.host(by_name[name]) as host:
                 return host.run(["cat", f".ranklift/jobs/{job}/job.json"], timeout=STEP_S).stdout
 
+        if place is not None:
+            _see_that_it_came(stack, job, place, ask)
+            return place
         answers = fan_out(ask, by_name, what="looking for the job", timeout=STEP_S + 1)
     for name, answer in answers.items():
         if isinstance(answer, bytes) and answer:
@@ -134,6 +149,18 @@ def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
         # It may be on one of those.
         raise ManyNodesError(f"looking for job {job}", answers)
     raise InputError("job", job, f"no node of stack {stack.name} has it", "see `fab jobs`")
+
+
+def _see_that_it_came(stack: Stack, job: str, place: Place, ask: Callable[[str], bytes]) -> None:
+    """The launch may have been cut short on either side of the hand-over."""
+    head = place.head.name
+    try:
+        plan = ask(head)
+    except RankliftError:
+        return  # whoever wanted the job will find its head as silent
+    if not plan:
+        raise InputError("job", job, f"never reached its head {head}: nothing was started", "launch it again")
+    remember(stack, job, head, place.remote)
 
 
 def how_to_go_on(stack: Stack, job: str) -> str:

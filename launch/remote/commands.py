@@ -38,7 +38,9 @@ def main(arguments: list[str]) -> int:
     try:
         return command(*rest)
     except FileNotFoundError as error:
-        return _refuse(f"there is no job {rest[0] if rest else ''} on this head ({error.filename})")
+        what = f"there is no job {rest[0] if rest else ''} on this head"
+        of_job = os.path.basename(str(error.filename)) in ("job.json", "state.json")
+        return _refuse(what if of_job else f"{what} ({error.filename})")
     except BrokenPipeError:
         return 0  # whoever followed has gone; the job goes on
 

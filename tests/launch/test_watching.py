@@ -100,7 +100,7 @@ class TestBeingWatched:
         until(lambda: left_of(started.job) == [])
 
     def test_unknown_jobs_and_a_head_without_node_code(self, nodes: Nodes) -> None:
-        with pytest.raises(InputError, match="there is no job nope"):
+        with pytest.raises(InputError, match="there is no job nope on this head; see"):
             client.follow("nope", nodes.head, print, remote="hash")
         with pytest.raises(InputError, match="there is no job nope"):
             client.cancel("nope", nodes.head, remote="hash")
