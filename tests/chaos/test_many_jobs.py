@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import time
 from collections.abc import Iterable
@@ -64,9 +65,11 @@ def _files(folders: Iterable[Path]) -> dict[str, int]:
 def run_one_after_the_other(engine: Engine, inside: Inside, count: int) -> list[str]:
     """So many short jobs, a few at a time, each a little job on that node alone."""
 
+    numbers = itertools.count()
+
     def run(cluster: Cluster) -> str:
         spec = JobSpec(
-            name="short",
+            name=f"short-{next(numbers)}",  # ids of one name and second differ in 16 bits alone
             kind="pytorch",
             command=("true",),
             processes_per_node=2,
@@ -129,7 +132,7 @@ def test_500_short_jobs_leave_nothing_but_their_records(engine: Engine, figures:
     figures.append(
         (f"fab jobs with {JOBS} jobs", "at once", "", f"{seconds:.1f} s", f"{LIST_S:g} s", *[""] * 2)
     )
-    ended = {job["job"]: job["state"] for job in listed if job["name"] == "short"}
+    ended = {job["job"]: job["state"] for job in listed if job["name"].startswith("short-")}
     assert ended == dict.fromkeys(jobs, "SUCCEEDED")
     assert after.processes == before.processes
     assert after.descriptors == before.descriptors
