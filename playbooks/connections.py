@@ -11,16 +11,18 @@ import base64
 import binascii
 import logging
 import shlex
+import signal
 import socket
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, ClassVar
 
 import paramiko
 from fabric import Config, Connection
+from paramiko.common import MSG_CHANNEL_REQUEST
 
 from infra.inventory import KEY_FILE, KNOWN_HOSTS_FILE, Inventory, Node
 from launch.errors import HostKeyChanged, InputError, NodeUnreachable, StepTimeout
@@ -33,6 +35,9 @@ __all__ = ["CONNECT_S", "Cluster", "SshHost", "read_pins", "shell_command"]
 SSH_PORT = 22
 CONNECT_S = 15
 """Limit for each stage of connecting: TCP, banner and key exchange, authentication."""
+
+_SIGNALLED = 128
+"""Exit status of a command that a signal ended, plus the signal's number where that is known."""
 
 # paramiko logs what it also raises; without a handler Python would print that to the terminal.
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
@@ -140,7 +145,8 @@ class SshHost:
         """Runs an argv to its end; its output is kept in memory, byte for byte.
 
         A ``str`` is a line for the user's own shell there, which saves each node the start of a second one.
-        ``timeout`` is in seconds and covers connecting. A command killed by a signal has exit status 128.
+        ``timeout`` is in seconds and covers connecting. A command killed by signal n has exit status 128+n,
+        and 128 where the protocol has no name for the signal.
         Raises :class:`~launch.errors.NodeUnreachable`, :class:`~launch.errors.HostKeyChanged`,
         :class:`~launch.errors.StepTimeout`.
         """
@@ -175,11 +181,11 @@ class SshHost:
                 raise StepTimeout(self.name, step, timeout or 0.0) from None
             status = channel.exit_status
             if status < 0:
-                # paramiko drops the protocol's exit-signal; a lost connection looks the same but for this.
+                # A connection that is lost looks like a command without an exit status but for this.
                 if not transport.is_active():
                     self.close()
                     raise NodeUnreachable(self.name, f"the connection broke while {step} ran")
-                status = 128
+                status = _SIGNALLED
             return Completed(status, b"", stderr)
         finally:
             channel.close()
@@ -277,11 +283,31 @@ class SshHost:
             raise NodeUnreachable(self.name, f"{where}: {reason or type(error).__name__}") from error
 
 
+def _on_request(channel: paramiko.Channel, message: paramiko.Message) -> None:
+    """Takes the end by a signal, which paramiko passes over, and leaves it the rest."""
+    place = message.packet.tell()
+    if message.get_text() == "exit-signal":
+        message.get_boolean()
+        with suppress(KeyError):  # a name of the system's own
+            channel.exit_status = _SIGNALLED + signal.Signals[f"SIG{message.get_text()}"]
+            channel.status_event.set()
+        return
+    message.packet.seek(place)
+    channel._handle_request(message)  # type: ignore[attr-defined]
+
+
+class _Transport(paramiko.Transport):
+    _channel_handler_table: ClassVar[dict[int, Any]] = {
+        **paramiko.Transport._channel_handler_table,  # type: ignore[attr-defined]
+        MSG_CHANNEL_REQUEST: _on_request,
+    }
+
+
 def _transport(sock: socket.socket, **options: Any) -> paramiko.Transport:
     """One algorithm of each kind, which every OpenSSH has today: quick to start, nothing weak to choose."""
     # Without this each small packet waits for the answer to the one before: 40 ms a command.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    transport = paramiko.Transport(sock, **options)
+    transport = _Transport(sock, **options)
     wanted = transport.get_security_options()
     wanted.kex = ("curve25519-sha256@libssh.org",)
     wanted.key_types = ("ssh-ed25519",)

@@ -54,6 +54,13 @@ def test_output_is_bytes_and_stderr_and_status_are_kept(host: SshHost) -> None:
     assert (done.exit_status, done.stdout, done.stderr) == (7, b"\xff\x00\r\n", b"oops\n")
 
 
+@pytest.mark.parametrize(("name", "status"), [("KILL", 137), ("TERM", 143), ("RTMIN", 128)])
+def test_a_command_that_a_signal_ended_says_so(host: SshHost, name: str, status: int) -> None:
+    """Of signals that the protocol has no name for, only that it was one."""
+    done = host.run(f"kill -{name} $$", timeout=30)
+    assert (done.exit_status, done.stderr) == (status, b"")
+
+
 def test_stdin_of_many_megabytes_comes_back_whole(host: SshHost) -> None:
     data = os.urandom(5_000_000)
     assert host.run(["cat"], stdin=data, timeout=60).stdout == data
