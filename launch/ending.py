@@ -10,7 +10,7 @@ from launch.errors import StepTimeout
 from launch.events import JobState, StateName
 from launch.host import Host
 
-__all__ = ["Ending", "Swept", "Unheeded", "end_job", "sweep_node"]
+__all__ = ["Ending", "Swept", "Unheeded", "end_job", "end_supervisor", "sweep_node"]
 
 _VERSIONS = ["sh", "-c", "ls -t .ranklift/remote 2>/dev/null"]
 """Which versions of the node code a node has, newest first."""
@@ -73,6 +73,15 @@ def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) 
         if time.monotonic() > until:
             pid = (told["state"].get("supervisor") or {}).get("pid")
             raise Unheeded(head.name, job, pid, time.monotonic() - begun)
+
+
+def end_supervisor(job: str, head: Host, *, remote: str) -> JobState:
+    """Ends the supervisor of a job that was told to end it and does not react; gives the job's state then.
+
+    For when no node has anything of the job any more: it is LOST then, and its place in the queue is free.
+    """
+    told = ask(head, asked(node_code(remote), "release", job), _QUESTION_S, job)
+    return JobState.from_dict(told["state"])
 
 
 def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> Swept:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -10,7 +11,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory
-from launch.errors import GiveUpError, ManyNodesError, NodeUnreachable, StepTimeout
+from launch.errors import GiveUpError, InputError, ManyNodesError, NodeUnreachable, StepTimeout
 from launch.nodeset import fold
 from playbooks import render
 from playbooks.attached import attached
@@ -106,6 +107,8 @@ def told(done: Cancelled) -> str:
         return "\n".join([f"job {done.job}: {what}", *_found(done.swept)])
     if done.before == state.state:
         text = f"job {done.job} had ended before: {state.state}"
+    elif state.state == "LOST":
+        text = f"job {done.job} LOST: {state.reason}"
     elif state.state != "CANCELLED":
         text = f"job {done.job} ended before it could be cancelled: {state.state}"
     elif state.started is None:
@@ -143,7 +146,7 @@ def ended(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -
 
     Raises :class:`~launch.errors.InputError` when there is no such job.
     """
-    from launch.ending import Unheeded, end_job
+    from launch.ending import Unheeded, end_job, end_supervisor
     from playbooks.connections import Cluster
 
     place: Place | None = None
@@ -170,11 +173,21 @@ def ended(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -
                 silent = error.errors
             names = [node.name for node in inventory.nodes if node.name not in silent]
             found = sweep(names, _GRACE_S if grace_s is None else grace_s) | silent
+            if isinstance(error, Unheeded) and place is not None and _is_free(found):
+                with suppress(InputError, NodeUnreachable, StepTimeout):  # then the problem is what is said
+                    state = end_supervisor(job, cluster.host(place.head), remote=place.remote)
+                    if state.is_terminal:
+                        return Cancelled(job, state, None, found, place.head.name)
             return Cancelled(job, None, None, found, None if place is None else place.head.name, problem)
         state = ending.state
         left = state.nodes if state.state == "LOST" else ending.lost
         found = sweep(left, ending.grace_s) if left else {}
         return Cancelled(job, state, ending.before, found, place.head.name)
+
+
+def _is_free(swept: Mapping[str, Swept | Exception]) -> bool:
+    """Whether no node has anything of the job left."""
+    return not any(isinstance(found, Exception) or found.left for found in swept.values())
 
 
 def _remedy(error: Unheeded, inventory: Inventory) -> str:

@@ -164,6 +164,12 @@ def _sweep(job: str, grace: str = "0") -> int:
     return _answer(ending.sweep(job, float(grace)))
 
 
+def _release(job: str) -> int:
+    from launch.remote import ending
+
+    return _answer(ending.release(job))
+
+
 def _slots(count: str) -> int:
     """Tells as JSON which of this node's slots jobs hold, and which jobs."""
     from launch.remote import workplace
@@ -213,6 +219,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "list": _list,
     "mpi": _mpi,
     "relay": _relay,
+    "release": _release,
     "send": _send_files,
     "show": _show,
     "slots": _slots,

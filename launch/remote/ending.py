@@ -14,7 +14,7 @@ from typing import Any
 from launch.remote import jobs, processes
 from launch.remote.overview import lost_nodes
 
-__all__ = ["cancel", "grace_asked", "sweep"]
+__all__ = ["cancel", "grace_asked", "release", "sweep"]
 
 _PATIENCE = 20.0
 """Seconds one question takes at most: who asks asks again, also when the connection broke in between."""
@@ -46,6 +46,27 @@ def cancel(job: str, grace: float | None) -> dict[str, Any]:
     given = plan["grace_s"] if grace is None else grace
     lost = lost_nodes(folder)
     return {"state": state, "before": before, "grace": given, "within": given + _SLACK, "lost": lost}
+
+
+def release(job: str) -> dict[str, Any]:
+    """Ends a supervisor that did not heed the wish that its job end: the job is LOST then and holds nothing.
+
+    For when no node has anything of the job any more. ``state`` is the job's; where nobody has asked for its
+    end, or another process has the supervisor's number by now, nothing is done. Raises FileNotFoundError when
+    there is no such job.
+    """
+    folder = jobs.Folder(job)
+    state = folder.state()
+    if state["state"] in jobs.TERMINAL or not os.path.exists(folder.file("cancel")):
+        return {"state": state}
+    supervisor = state["supervisor"]
+    until = time.monotonic() + _DIE_WITHIN
+    while jobs.is_alive(supervisor) and time.monotonic() < until:
+        processes.kill(supervisor["pid"], processes.SIGKILL)
+        time.sleep(_POLL)
+    if jobs.is_alive(supervisor):
+        return {"state": folder.state()}
+    return {"state": folder.lose(state, "the job's supervisor did not react to the cancel and was ended")}
 
 
 def _ask(folder: jobs.Folder, grace: float | None) -> None:

@@ -96,9 +96,14 @@ class Folder:
         state = self._state()
         if state["state"] in TERMINAL or is_alive(state["supervisor"]):
             return state
+        return self.lose(
+            state, "the job's supervisor ended without a word: the head was restarted, or out of memory"
+        )
+
+    def lose(self, state: dict[str, Any], reason: str) -> dict[str, Any]:
+        """Writes that a job in this state has no supervisor any more; gives the job's state then."""
         lost = dict(state, state="LOST", exit_status=255, ended=time.time(), place=None, waits_for=[])
-        lost["reason"] = "the job's supervisor ended without a word: the head was restarted, or out of memory"
-        return self.write_state(lost)
+        return self.write_state(dict(lost, reason=reason))
 
     def _state(self) -> dict[str, Any]:
         with open(self.file("state.json"), encoding="utf-8") as file:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -131,15 +132,32 @@ def sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sealed:
     return Sealed(tmp_path, monkeypatch)
 
 
+def test_a_supervisor_that_does_not_react_is_ended_once_nothing_of_the_job_is_left(
+    sealed: Sealed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lost = replace(
+        state("t-1", "LOST"), reason="the job's supervisor did not react to the cancel and was ended"
+    )
+    monkeypatch.setattr(launch_ending, "end_supervisor", lambda *_, **__: lost)
+    sealed.head_fails(Unheeded("node000000", "t-1", 4242, 33.2))
+    sealed.nodes_find({"node000000": Swept(2, ())})
+    assert sealed.cancel() == 0
+    assert capsys.readouterr().out == (
+        "job t-1 LOST: the job's supervisor did not react to the cancel and was ended\n"
+        "  node000000: 2 processes ended\n  node000003: nothing of it was left\n"
+    )
+
+
 def test_a_supervisor_that_does_not_react_is_named_with_what_to_do(
     sealed: Sealed, capsys: pytest.CaptureFixture[str]
 ) -> None:
     sealed.head_fails(Unheeded("node000000", "t-1", 4242, 33.2))
-    sealed.nodes_find({"node000000": Swept(2, ())})
+    sealed.nodes_find({"node000000": Swept(2, ()), "node000003": Swept(0, (7,))})
     assert sealed.cancel() == 1
     said = capsys.readouterr()
     assert said.out == (
-        "job t-1: it has not ended\n  node000000: 2 processes ended\n  node000003: nothing of it was left\n"
+        "job t-1: it has not ended\n  node000000: 2 processes ended\n"
+        "  node000003: even SIGKILL did not end 7: restart the node\n"
     )
     assert said.err == (
         "job t-1 cannot be ended by its head; asking every node itself\n"

@@ -68,6 +68,41 @@ class TestGrace:
         assert ending.grace_asked(folder, 3.0) is None
 
 
+class TestASupervisorThatDoesNotReact:
+    def made(self, supervisor: int) -> jobs.Folder:
+        folder = jobs.Folder(JOB)
+        folder.create({"grace_s": 3.0})
+        state = {"state": "RUNNING", "supervisor": jobs.identity(supervisor), "reason": ""}
+        folder.write_state(state)
+        return folder
+
+    def test_it_is_ended_and_the_job_is_lost(self, processes: list[subprocess.Popen[bytes]]) -> None:
+        stopped = begun(processes, "")
+        stopped.send_signal(signal.SIGSTOP)
+        folder = self.made(stopped.pid)
+        ending._ask(folder, None)
+        told = ending.release(JOB)["state"]
+        assert stopped.wait(5) == -signal.SIGKILL
+        assert (told["state"], told["exit_status"]) == ("LOST", 255)
+        assert told["reason"] == "the job's supervisor did not react to the cancel and was ended"
+        assert folder.state() == told
+
+    def test_it_is_left_alone_unless_somebody_asked(self, processes: list[subprocess.Popen[bytes]]) -> None:
+        busy = begun(processes, "")
+        self.made(busy.pid)
+        assert ending.release(JOB)["state"]["state"] == "RUNNING"
+        assert busy.poll() is None
+
+    def test_so_is_a_process_that_has_only_its_number(self, processes: list[subprocess.Popen[bytes]]) -> None:
+        other = begun(processes, "")
+        folder = self.made(other.pid)
+        state = dict(folder.state(), supervisor=dict(jobs.identity(other.pid), started=1))
+        folder.write_state(state)
+        ending._ask(folder, None)
+        assert ending.release(JOB)["state"]["state"] == "LOST"
+        assert other.poll() is None
+
+
 class TestSweeping:
     def test_sigterm_first_and_only_those_of_the_job(self, processes: list[subprocess.Popen[bytes]]) -> None:
         polite = begun(processes, "")
