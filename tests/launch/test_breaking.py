@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from launch import client
+from launch.ending import end_supervisor, sweep_node
 from launch.events import JobState
 from launch.spec import Kind
 from tests.launch.standin import Nodes, Started, end_everything, left_of, lines, shell, start, states, until
@@ -223,6 +224,23 @@ class TestBeingCancelled:
         assert first.wait(30) == 0
         assert started.end().state == "CANCELLED"
         assert left_of(started.job) == []
+
+
+class TestASupervisorThatIsStopped:
+    @KINDS
+    def test_it_is_ended_with_its_job_and_the_next_one_starts(self, nodes: Nodes, kind: Kind) -> None:
+        started = up(nodes, kind=kind)
+        kept = nodes.folder / "node000000/.ranklift/jobs" / started.job / "state.json"
+        os.kill(json.loads(kept.read_text())["supervisor"]["pid"], signal.SIGSTOP)
+        waiting = start(nodes, shell("true", kind))
+        until(lambda: states(waiting.events) == ["QUEUED"])
+        asked = start_cancel(nodes, started.job, "0")
+        until((kept.parent / "cancel").exists)
+        assert not sweep_node(started.job, nodes.head, remote="hash", grace_s=0).left
+        assert end_supervisor(started.job, nodes.head, remote="hash").state == "LOST"
+        assert asked.wait(5) == 0
+        assert waiting.end().state == "SUCCEEDED"
+        assert (started.end().state, left_of(started.job)) == ("LOST", [])
 
 
 class TestWhereNothingCanBeWritten:
