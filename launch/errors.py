@@ -6,6 +6,7 @@
     ├── InputError            mend the input: names the key, its value and the remedy
     ├── RetryError            the same call may succeed later
     │   ├── NodeUnreachable   no answer from a node
+    │   ├── NotPushed         a job was handed over before the code it runs
     │   └── StepTimeout       a control step took longer than its limit
     ├── ReplaceNodeError      this node will not come good by itself
     │   └── HostKeyChanged    a node showed another key than the one pinned for its stack

@@ -9,6 +9,7 @@ import re
 import signal
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -66,11 +67,11 @@ def runner_of(nodes: Nodes, node: int, job: str) -> int:
     """The process that has the job's exits on a node open."""
     exits = nodes.folder / nodes.nodes[node].name / ".ranklift/jobs" / job / "exits.jsonl"
     for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if any(descriptor.readlink() == exits for descriptor in (entry / "fd").iterdir()):
-                return int(entry.name)
-        except OSError:
-            continue
+        with suppress(OSError):  # the process has ended
+            for descriptor in (entry / "fd").iterdir():
+                with suppress(OSError):  # it was closed
+                    if descriptor.readlink() == exits:
+                        return int(entry.name)
     raise AssertionError(f"no runner of {job} on node {node}")
 
 

@@ -147,8 +147,9 @@ class TestSharingNodes:
             assert states(started.events) == ["STARTING", "QUEUED"]
         assert held.reason == "waits for other-job on node000001"
         assert started.end().state == "SUCCEEDED"
-        noted = (nodes.folder / "node000000/.ranklift/jobs" / started.job / "events.jsonl").read_text()
-        told = [json.loads(line) for line in noted.splitlines()]
+        noted = nodes.folder / "node000000/.ranklift/jobs" / started.job / "events.jsonl"
+        until(lambda: "SUCCEEDED" in noted.read_text())  # it is written behind the state itself
+        told = [json.loads(line) for line in noted.read_text().splitlines()]
         assert [event["state"] for event in told if event["event"] == "state"] == [
             "STARTING", "QUEUED", "STARTING", "RUNNING", "SUCCEEDED",
         ]  # fmt: skip

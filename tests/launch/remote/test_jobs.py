@@ -90,9 +90,9 @@ class TestTheLastState:
     @pytest.mark.parametrize("last", jobs.TERMINAL)
     def test_the_room_reserved_for_it_is_given_back(self, last: str) -> None:
         folder = made()
-        before = set(os.listdir(folder.path))
+        before = set(Path(folder.path).iterdir())
         folder.write_state(running(state=last))
-        assert before - set(os.listdir(folder.path)) == {"reserve"}
+        assert before - set(Path(folder.path).iterdir()) == {Path(folder.path, "reserve")}
 
     def test_a_supervisor_that_is_gone_without_an_end_is_lost_once(self) -> None:
         folder = made(supervisor=None)
