@@ -53,7 +53,9 @@ def test_a_fault_ends_as_it_should(row: Row, outcomes: dict[Row, Future[Outcome]
 
 def named(seen: Outcome) -> tuple[int, str]:
     """The rank and the node that the error of ``fab`` names first."""
-    found = re.search(r"rank (?P<rank>\d+) on (?P<node>\w+)|(?P<lost>\w+) \(rank (?P<first>\d+)", seen.error)
+    found = re.search(
+        r"rank (?P<rank>\d+) on (?P<node>\w+)|(?P<lost>\w+) \(ranks? (?P<first>\d+)", seen.error
+    )
     assert found is not None, f"no rank is named in {seen.error!r}:\n{seen.shown}"
     return int(found["rank"] or found["first"]), found["node"] or found["lost"]
 
