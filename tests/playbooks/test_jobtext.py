@@ -95,6 +95,12 @@ def test_a_job_that_failed_in_full() -> None:
     assert job_text(REPORT) == (GOLDEN / "job-failed.txt").read_text()
 
 
+def test_a_lost_node_is_the_first_failure_and_none_of_its_ranks() -> None:
+    lost = replace(FAILED, failure=Failure(None, "node000001", 255, ("no sign of life for 12 s",)))
+    text = job_text(replace(REPORT, state=lost))
+    assert text.endswith("\nfirst failure: node000001, exit status 255\n  no sign of life for 12 s\n")
+
+
 def test_a_job_that_waits_in_full() -> None:
     waits = replace(
         REPORT,
