@@ -117,6 +117,8 @@ class TestSweeping:
         deaf = begun(processes, "signal.signal(signal.SIGTERM, signal.SIG_IGN)")
         stopped = begun(processes, "")
         stopped.send_signal(signal.SIGSTOP)
+        while Path(f"/proc/{stopped.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.01)  # till it stops, a SIGTERM would come first
         begin = time.monotonic()
         assert ending.sweep(JOB, 0.5) == {"ended": 2, "left": []}
         assert time.monotonic() - begin >= 0.5
