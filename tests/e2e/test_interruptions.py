@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from launch.remote import processes
 from tests.e2e.conftest import NODES_LIMIT
 from tests.e2e.workplace import LIMIT_S, Workplace
 
@@ -82,7 +83,10 @@ def test_a_pulumi_that_was_killed_while_nodes_are_made_is_mended_by_the_next_com
     with cluster.held(stack) as go_on, cluster.begin("up", "--stack", stack) as process:
         wait_until_making(cluster, stack)
         engine = pulumi_of(process.pid)
+        plugins = processes.descendants(engine)
         os.kill(engine, signal.SIGKILL)
+        for plugin in plugins:  # they outlive an engine that was killed
+            processes.kill(plugin, signal.SIGKILL)
         assert process.wait() == 137
         go_on()
     # Pulumi has a lock that nobody holds and does not know the nodes that Azure has.
