@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 import inspect
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -19,6 +18,7 @@ from invoke.exceptions import Exit
 from invoke.tasks import Task
 
 from infra.inventory import Inventory, Node
+from launch import spans
 from launch.errors import InputError, JobFailed, RankliftError
 from launch.nodeset import fold, parse_ranges, ranges
 from playbooks import render
@@ -109,10 +109,9 @@ def seconds(key: str, text: str, *, none: bool = False) -> float:
     that too is a choice (``none``).
     """
     remedy = "write it like 0, 10s or 2m" if none else "write it like 90, 90s, 10m or 2h"
-    match = re.fullmatch(r"(-?\d+(?:\.\d+)?)\s*([smh]?)", text.strip(), re.ASCII)
-    if match is None:
+    span = spans.seconds(text)
+    if span is None:
         raise InputError(key, text, "is no span of time", remedy)
-    span = float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600}[match[2]]
     if span < 0 or (span == 0 and not none):
         raise InputError(key, text, "must be 0 or more" if none else "must be more than 0", remedy)
     return span

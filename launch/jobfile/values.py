@@ -6,6 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
+from launch import spans
 from launch.errors import InputError
 from launch.jobfile.marks import Place
 
@@ -22,7 +23,6 @@ __all__ = [
     "written",
 ]
 
-_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
 
 
@@ -106,8 +106,7 @@ def span(place: Place) -> float:
     remedy = "write it like 90, 90s, 10m or 2h"
     if place.is_mapping or place.is_list or place.is_null:
         raise place.wrong("is no span of time", remedy)
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", place.text.strip())
-    seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    seconds = spans.seconds(place.text) or 0.0
     if seconds <= 0:
         raise place.wrong("is no span of time", remedy)
     return seconds

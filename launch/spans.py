@@ -1,0 +1,20 @@
+"""Spans of time as users write them, on the command line and in job files."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["seconds"]
+
+_SPAN = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)\s*([smh]?)")
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
+
+
+def seconds(text: str) -> float | None:
+    """The span's seconds; None for what is none. Whether it may be 0 or less is for the caller to say.
+
+    >>> seconds("90"), seconds("10m"), seconds(" 1.5 h "), seconds("-1s"), seconds("soon")
+    (90.0, 600.0, 5400.0, -1.0, None)
+    """
+    match = _SPAN.fullmatch(text.strip())
+    return float(match[1]) * _SECONDS[match[2]] if match else None
