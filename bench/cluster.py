@@ -121,6 +121,8 @@ def rehearsal(within: Path | None = None) -> Iterator[Bench]:
         "RANKLIFT_PROJECT": str(folder),
         "RANKLIFT_STACK": STACK,
     }
+    # Some shells forbid it, and every command would compile the project anew: no user's does.
+    environment.pop("PYTHONDONTWRITEBYTECODE", None)
     bench = Bench(folder, environment)
     try:
         bench.fab("rehearsal.start", "--nodes-limit", "300")

@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 __all__ = ["Attempt"]
 
 _TICK = 0.2
+_MOMENT = 0.005
+"""Seconds between looks at an mpirun that has closed its output: nothing but looking tells of its exit."""
 _WITHOUT_MPIRUN = 2.0
 """Seconds that runners get to tell of their ranks' ends once mpirun is gone."""
 
@@ -130,11 +132,15 @@ class Attempt:
         # what it says then is a guess: it blames whichever runner left first
         return self._stopping.verdict is not None and not self._crew.open_links
 
+    @property
+    def _is_exiting(self) -> bool:
+        return self._crew.mpirun is not None and not (self._crew.open_links or self._words.are_coming)
+
     # -- the loop ---------------------------------------------------------------------------------
 
     def _turn_once(self) -> None:
         self._hearing.let_gather()
-        for key, _ in self._crew.selector.select(_TICK):
+        for key, _ in self._crew.selector.select(_MOMENT if self._is_exiting else _TICK):
             key.data()
         self._crew.flush()
         self._start_some()
