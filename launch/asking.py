@@ -11,11 +11,13 @@ from launch.host import Completed, Host
 from launch.remote import protocol
 from launch.remote.commands import REFUSED, UNPUSHED
 
-__all__ = ["STEP_S", "ask", "asked", "check", "node_code"]
+__all__ = ["STEP_S", "ask", "asked", "check", "node_code", "version_there"]
 
 STEP_S = 60.0
 """Limit for one question, in seconds."""
 _NO_SUCH_FILE, _NOT_FOUND = 2, 127
+_VERSIONS = "ls -t .ranklift/remote 2>/dev/null"
+"""Which versions of the node code a node has, newest first."""
 
 
 def node_code(remote: str) -> str:
@@ -25,6 +27,18 @@ def node_code(remote: str) -> str:
     '.ranklift/remote/0123456789ab'
     """
     return f".ranklift/remote/{remote}"
+
+
+def version_there(
+    node: Host, wanted: str | None, timeout: float = STEP_S, *, with_jobs: bool = False
+) -> str | None:
+    """The version of the node code to ask the node with: ``wanted``, else the newest if the node lacks that.
+
+    None when it has none; ``with_jobs`` also when there was never a job on it.
+    """
+    line = f"test -d .ranklift/jobs && {_VERSIONS}" if with_jobs else _VERSIONS
+    present = node.run(["sh", "-c", line], timeout=timeout).stdout.decode("utf-8", "replace").split()
+    return wanted if wanted in present else next(iter(present), None)
 
 
 def asked(folder: str, *words: str) -> list[str]:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.asking import STEP_S, asked, check, node_code
+from launch.asking import asked, check, node_code, version_there
 from launch.errors import GiveUpError, InputError, NodeUnreachable, RankliftError, ReplaceNodeError
 from launch.fetched import CollectReport, NodeFetch, NodeFiles, Progress
 from launch.host import Host
@@ -246,12 +246,10 @@ def _limit(size: int) -> float:
 
 def _newest(host: Host) -> str:
     """The version of the node code that came last. Raises :class:`~launch.errors.GiveUpError`."""
-    found = (
-        host.run(["ls", "-t", ".ranklift/remote"], timeout=STEP_S).stdout.decode("utf-8", "replace").split()
-    )
-    if not found:
+    found = version_there(host, None)
+    if found is None:
         raise GiveUpError(f"{host.name} has none of the project's node code")
-    return found[0]
+    return found
 
 
 def _checked(head: str, names: list[str]) -> list[str]:

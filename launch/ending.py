@@ -5,15 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from launch.asking import ask, asked, node_code
+from launch.asking import ask, asked, node_code, version_there
 from launch.errors import StepTimeout
 from launch.events import JobState, StateName
 from launch.host import Host
 
 __all__ = ["Ending", "Swept", "Unheeded", "end_job", "end_supervisor", "sweep_node"]
 
-_VERSIONS = ["sh", "-c", "ls -t .ranklift/remote 2>/dev/null"]
-"""Which versions of the node code a node has, newest first."""
 _QUESTION_S = 45.0
 """Limit for one question; the head answers within 20 s, be the job at its end or not."""
 
@@ -90,9 +88,8 @@ def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> S
     It is done by this version of the node code, or by the newest there where it is None or the node lacks it;
     a node that has none has nothing of the job.
     """
-    present = node.run(_VERSIONS, timeout=_QUESTION_S).stdout.decode().split()
-    if not present:
+    version = version_there(node, remote, _QUESTION_S)
+    if version is None:
         return Swept(0, ())
-    code = node_code(remote if remote in present else present[0])
-    told = ask(node, asked(code, "sweep", job, f"{grace_s:g}"), grace_s + _QUESTION_S, job)
+    told = ask(node, asked(node_code(version), "sweep", job, f"{grace_s:g}"), grace_s + _QUESTION_S, job)
     return Swept(told["ended"], tuple(told["left"]))

@@ -16,8 +16,6 @@ from playbooks.options import number
 
 __all__ = ["job", "jobs"]
 
-_VERSIONS = ["sh", "-c", "test -d .ranklift/jobs && ls -t .ranklift/remote"]
-"""Which versions of the node code a node with jobs has, newest first."""
 _LAST = 20
 
 
@@ -41,6 +39,7 @@ def jobs(
 
     How many older ones are left out is told on stderr, also with --json.
     """
+    from launch.asking import version_there
     from launch.overview import Listing, list_some
     from launch.push import remote_code
     from playbooks.connections import Cluster
@@ -56,10 +55,9 @@ def jobs(
 
         def ask(name: str) -> Listing:
             with cluster.host(by_name[name]) as host:
-                present = host.run(_VERSIONS, timeout=STEP_S).stdout.decode().split()
-                if not present:  # nothing was ever launched there
+                remote = version_there(host, current, STEP_S, with_jobs=True)
+                if remote is None:  # nothing was ever launched there
                     return Listing((), 0)
-                remote = current if current in present else present[0]
                 found = list_some(host, remote=remote, last=wanted)
                 # A silent node takes much longer, and that is no time that any job ran.
                 seen.update(dict.fromkeys((state.job for state in found.jobs), datetime.now(UTC)))
