@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import shlex
-import signal
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 
 from launch.events import JobState
 from launch.nodeset import fold, ranges
 from launch.overview import Happening, JobReport, RankEnd
+from launch.remote.verdict import signal_name
 
 __all__ = ["ends_text", "job_rows", "job_text", "moment", "span", "took", "waiting"]
 
@@ -111,14 +111,7 @@ def ends_text(report: JobReport) -> str:
 
 
 def _how(end: RankEnd) -> str:
-    if end.signal is not None:
-        try:
-            name = f" ({signal.Signals(end.signal).name})"
-        except ValueError:
-            name = ""
-        how = f"ended by signal {end.signal}{name}"
-    else:
-        how = f"ended with {end.status}"
+    how = f"ended with {end.status}" if end.signal is None else f"ended by {signal_name(end.signal)}"
     return f"{how} when told to end" if end.stopped else how
 
 
