@@ -30,6 +30,17 @@ class Failure:
     status: int
     last_lines: tuple[str, ...]
 
+    @property
+    def who(self) -> str:
+        """Who failed, in words.
+
+        >>> Failure(3, "node000001", 9, ()).who, Failure(None, None, 1, ()).who
+        ('rank 3 on node000001', 'the launcher')
+        """
+        if self.rank is None:
+            return self.node or "the launcher"
+        return f"rank {self.rank}" + (f" on {self.node}" if self.node else "")
+
 
 @dataclass(frozen=True, slots=True)
 class JobState:

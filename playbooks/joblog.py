@@ -77,9 +77,7 @@ def end(state: JobState) -> None:
     """
     failure = state.failure
     if state.is_terminal and failure is not None and failure.last_lines:
-        where = f" on {failure.node}" if failure.node else ""
-        who = (failure.node or "the launcher") if failure.rank is None else f"rank {failure.rank}{where}"
-        render.progress(f"last lines of {who}:")
+        render.progress(f"last lines of {failure.who}:")
         for line in failure.last_lines:
             render.progress(f"  {line}")
     (state if state.reason else replace(state, reason=_unsaid(state))).check()

@@ -150,10 +150,8 @@ def _history(events: Iterable[Happening]) -> str:
 def _failure(report: JobReport) -> str:
     failure = report.state.failure
     assert failure is not None  # noqa: S101  its only caller asks
-    where = f" on {failure.node}" if failure.node else ""
-    who = (failure.node or "the launcher") if failure.rank is None else f"rank {failure.rank}{where}"
     lines = "".join(f"  {line}\n" for line in failure.last_lines)
-    return f"first failure: {who}, exit status {failure.status}\n{lines}"
+    return f"first failure: {failure.who}, exit status {failure.status}\n{lines}"
 
 
 def moment(when: datetime | None) -> str:
