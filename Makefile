@@ -7,7 +7,7 @@ PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PULUMI_SKIP_UPDATE_CHECK := 1
 
-.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks check format lock bench-scale bench-fanout bench-launch bench-jobs clean
+.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks azurite test-azure soak check format lock bench-scale bench-fanout bench-launch bench-jobs clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +30,15 @@ frameworks: ## environments with the training guide's frameworks and MPIs, Horov
 
 test-frameworks: frameworks ## every way the training guide starts a job, by the frameworks themselves on rehearsed nodes
 	pytest -m frameworks tests/frameworks
+
+azurite: ## Microsoft's storage emulator, the rehearsed Azure's blob endpoint
+	@tools/setup --azure
+
+test-azure: azurite ## clusters of every form on the rehearsed Azure: request bodies, policies, recipes, scaling, money, bad days
+	pytest -m 'not soak' --numprocesses 3 --dist loadfile tests/azure
+
+soak: setup ## a hundred clusters made and removed in a row: nothing may be left of any
+	pytest -m soak tests/azure
 
 check: setup ## formatting, lint and types
 	ruff format --check .
@@ -61,6 +70,6 @@ bench-jobs: setup-bench ## start, cancel and failure of jobs on 64 and 300 nodes
 
 clean: ## what setup, tests and runs have left here; the caches in ~/.cache stay
 	@if [ -e .ranklift/rehearsal/rehearsal.json ]; then fab rehearsal.stop; fi
-	rm -rf .venv .venv-node .venv-bench .venv-frameworks .venv-openmpi .venv-mpich .venv-impi .venv-horovod \
+	rm -rf .venv .venv-node .venv-bench .venv-azurite .venv-frameworks .venv-openmpi .venv-mpich .venv-impi .venv-horovod \
 		.venv-oracles .ranklift .coverage* .hypothesis .mypy_cache .pytest_cache .ruff_cache build *.egg-info
 	find $(PYTHON_FILES) -name __pycache__ -prune -exec rm -rf {} +
