@@ -18,6 +18,7 @@ from launch.condensing import without_escapes
 from launch.errors import InputError
 from launch.host import Completed
 from launch.nodeset import fold, ranges
+from launch.remote.notices import size
 
 __all__ = [
     "age",
@@ -173,11 +174,7 @@ def amount(count: float) -> str:
     >>> amount(12), amount(1234567)
     ('12 B', '1.2 MB')
     """
-    for unit in ("B", "kB", "MB", "GB"):
-        if count < 1000 or unit == "GB":  # noqa: PLR2004
-            return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"
-        count /= 1000
-    raise AssertionError
+    return size(count)
 
 
 def plain(value: Any) -> Any:  # noqa: PLR0911
