@@ -17,7 +17,7 @@ from launch.errors import GiveUpError, InputError, ManyNodesError
 from playbooks import render
 from playbooks.command import command, open_from
 from playbooks.fanout import fan_out
-from playbooks.joblog import Place, find_job
+from playbooks.joblog import Place, find_job, note_of
 from playbooks.nodes import explained
 from playbooks.project import Stack
 
@@ -96,7 +96,7 @@ def _place(stack: Stack, inventory: Inventory, job: str) -> tuple[Place | None, 
     except ManyNodesError as error:
         return None, error
     except InputError as error:
-        if (stack.jobs / f"{job}.json").exists():
+        if note_of(stack, job).exists():
             return None, error
         raise
 

@@ -17,7 +17,7 @@ from playbooks import render
 from playbooks.fanout import fan_out
 from playbooks.project import Stack
 
-__all__ = ["Place", "Shown", "end", "find_job", "forget", "how_to_go_on", "remember"]
+__all__ = ["Place", "Shown", "end", "find_job", "forget", "how_to_go_on", "note_of", "remember"]
 
 STEP_S = 30.0
 _JOB = re.compile(r"[a-z0-9][a-z0-9-]*")
@@ -101,15 +101,16 @@ def remember(stack: Stack, job: str, head: str, remote: str, *, taken: bool = Tr
     its head has ``taken`` it."""
     stack.jobs.mkdir(mode=0o700, exist_ok=True)
     noted = {"head": head, "remote": remote, **({} if taken else {"taken": False})}
-    _note(stack, job).write_text(json.dumps(noted) + "\n")
+    note_of(stack, job).write_text(json.dumps(noted) + "\n")
 
 
 def forget(stack: Stack, job: str) -> None:
     """Takes the note of a job away: nothing was made of it."""
-    _note(stack, job).unlink(missing_ok=True)
+    note_of(stack, job).unlink(missing_ok=True)
 
 
-def _note(stack: Stack, job: str) -> Path:
+def note_of(stack: Stack, job: str) -> Path:
+    """The file in which :func:`remember` notes where the job is."""
     return stack.jobs / f"{job}.json"
 
 
@@ -121,7 +122,7 @@ def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
     if _JOB.fullmatch(job) is None:
         raise InputError("job", job, "is no job's id", "see `fab jobs`")
     by_name = {node.name: node for node in inventory.nodes}
-    note = _note(stack, job)
+    note = note_of(stack, job)
     noted: dict[str, Any] = json.loads(note.read_text()) if note.exists() else {"head": None}
     place = Place(by_name[noted["head"]], noted["remote"]) if noted["head"] in by_name else None
     if place is not None and noted.get("taken", True):
