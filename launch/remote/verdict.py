@@ -116,14 +116,13 @@ def timed_out(
     reason = f"its time limit of {limit:g} s was over"
     if not running or stream is None:
         outcome = Outcome("FAILED", TIMED_OUT, reason)
-        outcome.was_timed_out = True
-        return outcome
-    told = [f"rank {rank} on {name}" for rank, (_, name) in sorted(running.items())]
-    more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
-    rank, (index, name) = min(running.items())
-    words = last_lines(stream.tails.get((rank, index), b""))
-    reason += f"; still running: {', '.join(told[:_SHOWN])}{more}"
-    outcome = _failed(TIMED_OUT, reason, rank, name, words)
+    else:
+        told = [f"rank {rank} on {name}" for rank, (_, name) in sorted(running.items())]
+        more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+        rank, (index, name) = min(running.items())
+        words = last_lines(stream.tails.get((rank, index), b""))
+        reason += f"; still running: {', '.join(told[:_SHOWN])}{more}"
+        outcome = _failed(TIMED_OUT, reason, rank, name, words)
     outcome.was_timed_out = True
     return outcome
 
