@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 __all__ = [
+    "LAST_PORT",
     "SlotsTaken",
     "Unfit",
     "environment",
