@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import selectors
@@ -110,8 +111,6 @@ class _Asked:
 
 def _widen(pipe: int) -> None:
     """Fewer and larger reads, where the node's limits allow it."""
-    import fcntl
-
     try:
         fcntl.fcntl(pipe, _SET_PIPE_SIZE, _PIPE_SIZE)
     except OSError:
