@@ -153,7 +153,8 @@ def follow(folder: jobs.Folder, wish: Mapping[str, Any], write: Callable[[bytes]
     out = _Out(write)
     out.add(protocol.JOB, json.dumps({"job": folder.job, "nodes": names, "ranks": ranks}).encode())
     shown: dict[str, Any] = {}
-    state = folder.state()
+    watch = jobs.StateWatch(folder)
+    state = watch.state()
     if waits and state["state"] not in jobs.TERMINAL:
         out.add(protocol.STATE, json.dumps(state).encode())
         shown = state
@@ -165,15 +166,11 @@ def follow(folder: jobs.Folder, wish: Mapping[str, Any], write: Callable[[bytes]
         out.flush()
         return 0
     out.flush()
-    spoken = looked = time.monotonic()
+    spoken = time.monotonic()
     is_quiet = False
-    stamp: object = None
     while True:
         now = time.monotonic()
-        entry = os.stat(folder.file("state.json"))
-        if (entry.st_ino, entry.st_mtime_ns) != stamp or now - looked > 1:
-            stamp, looked = (entry.st_ino, entry.st_mtime_ns), now
-            state = folder.state()
+        state = watch.state()
         if state["state"] not in jobs.TERMINAL and state != shown:
             out.add(protocol.STATE, json.dumps(state).encode())
             shown = state

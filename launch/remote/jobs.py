@@ -20,13 +20,15 @@ import time
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["ROOT", "TERMINAL", "Folder", "all_jobs", "identity", "is_alive"]
+__all__ = ["ROOT", "TERMINAL", "Folder", "StateWatch", "all_jobs", "identity", "is_alive"]
 
 TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 """States that never change again; before them come QUEUED, STARTING and RUNNING."""
 
 ROOT = "~/.ranklift/jobs"
 
+_LOOK_AGAIN = 1.0
+"""Seconds after which a job's supervisor is looked for although its state.json is the same."""
 _RESERVE = "reserve"
 _RESERVE_BYTES = 64 << 10
 
@@ -189,6 +191,26 @@ class Folder:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
+
+
+class StateWatch:
+    """A job's state for one who looks many times a second: it is read when it is another, and each second."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._state: dict[str, Any] = {}
+        self._stamp: object = None
+        self._looked = 0.0
+
+    def state(self) -> dict[str, Any]:
+        """As :meth:`Folder.state`. Raises FileNotFoundError when there is no such job."""
+        now = time.monotonic()
+        entry = os.stat(self._folder.file("state.json"))
+        stamp = (entry.st_ino, entry.st_mtime_ns)
+        if stamp != self._stamp or now - self._looked > _LOOK_AGAIN:
+            self._stamp, self._looked = stamp, now
+            self._state = self._folder.state()
+        return self._state
 
 
 def all_jobs() -> list[dict[str, Any]]:

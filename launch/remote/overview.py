@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 __all__ = ["listing", "lost_nodes", "report", "states_to_the_end"]
 
 _POLL = 0.05
-_LOOK_AGAIN = 1.0
-"""Seconds after which a job's supervisor is looked for although its state.json is the same."""
 _OF_PLAN = ("command", "grace_s", "max_restarts", "snapshot", "timeout_s")
 """What is told of the plan; variables may hold secrets."""
 
@@ -81,21 +79,15 @@ def states_to_the_end(job: str) -> Iterator[dict[str, Any] | None]:
 
     Raises FileNotFoundError when there is no such job.
     """
-    folder = jobs.Folder(job)
+    watch = jobs.StateWatch(jobs.Folder(job))
     shown: dict[str, Any] | None = None
-    stamp: object = None
-    looked = 0.0
     while True:
-        now = time.monotonic()
-        entry = os.stat(folder.file("state.json"))
-        if (entry.st_ino, entry.st_mtime_ns) != stamp or now - looked > _LOOK_AGAIN:
-            stamp, looked = (entry.st_ino, entry.st_mtime_ns), now
-            state = folder.state()
-            if state != shown:
-                shown = state
-                yield state
-                if state["state"] in jobs.TERMINAL:
-                    return
+        state = watch.state()
+        if state != shown:
+            shown = state
+            yield state
+            if state["state"] in jobs.TERMINAL:
+                return
         yield None
         time.sleep(_POLL)
 
