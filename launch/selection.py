@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from launch.errors import InputError
 from launch.nodeset import fold, parse_ranges
+from launch.remote.names import instance_id
 
 __all__ = ["ALL", "Selection", "parse_nodes"]
 
@@ -66,7 +67,7 @@ class Selection:
         if strange:
             remedy = f"give numbers from 0 to {ranks - 1}" if ranks > 1 else "its only rank is 0"
             raise InputError("--rank", ",".join(strange), f"job {job} has {ranks} ranks", remedy)
-        there = {int(name[-6:], 36) for name in nodes if re.fullmatch(r".*[0-9a-z]{6}", name)}
+        there = map(instance_id, nodes)
         missing = [*sorted(self.names.difference(nodes)), *map(str, sorted(self.ids.difference(there)))]
         if missing:
             problem = f"job {job} does not run there"

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from launch.remote import jobs, protocol, segments
 from launch.remote.lines import Line, Lines
+from launch.remote.names import instance_id
 from launch.remote.protocol import NOTICE, RECORD
 from launch.remote.reading import StreamReader
 from launch.remote.records import LAUNCHER
@@ -45,7 +46,7 @@ class Choice:
         self._nodes: frozenset[int] | None = None
         if names is not None or ids is not None:
             named = [index for index, name in enumerate(nodes) if name in (names or ())]
-            numbered = [index for index, name in enumerate(nodes) if _id(name) in (ids or ())]
+            numbered = [index for index, name in enumerate(nodes) if instance_id(name) in (ids or ())]
             self._nodes = frozenset(named + numbered)
         self._since = None if wish.get("since") is None else now - wish["since"]
         self._tail: int | None = wish.get("tail")
@@ -206,11 +207,3 @@ def _changed(path: str) -> float:
         return os.stat(path).st_mtime
     except FileNotFoundError:
         return 0.0
-
-
-def _id(name: str) -> int | None:
-    """The instance id that a node's name ends with."""
-    try:
-        return int(name[-6:], 36)
-    except ValueError:
-        return None

@@ -1,4 +1,4 @@
-"""Names of nodes, folded, as the supervisor and the operator's side both print them."""
+"""Names of nodes, as the supervisor and the operator's side both read and print them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["base36", "fold"]
+__all__ = ["base36", "fold", "instance_id"]
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NAME = re.compile(r"(?P<prefix>.*?)(?P<id>[0-9a-z]{6})")
@@ -25,6 +25,16 @@ def base36(number: int, width: int = 6) -> str:
         number, rest = divmod(number, 36)
         digits = _DIGITS[rest] + digits
     return digits.rjust(width, "0")
+
+
+def instance_id(name: str) -> int | None:
+    """The instance id that a node's name ends with; None when it ends with none.
+
+    >>> instance_id("node00000a"), instance_id("login")
+    (10, None)
+    """
+    match = _NAME.fullmatch(name)
+    return int(match["id"], 36) if match else None
 
 
 def fold(names: Iterable[str]) -> str:
