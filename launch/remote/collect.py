@@ -18,12 +18,12 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from launch.remote import jobs, protocol
+from launch.remote import answers, jobs, protocol
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BEAT", "DATA", "END", "ENTRIES", "LISTED", "RECORDS", "START", "TREES", "files", "send", "write"]
+__all__ = ["BEAT", "DATA", "END", "ENTRIES", "LISTED", "RECORDS", "START", "TREES", "files", "send"]
 
 ENTRIES = b"e"
 """JSON list of entries: ``["f", path, bytes, mtime_ns]``, ``["d", path]``, ``["l", path, target]``,
@@ -51,13 +51,6 @@ _SETTLED_NS = 2_000_000_000
 """A file that changed less than this ago may change again within the same tick of its clock."""
 
 
-def write(kind: bytes, payload: bytes) -> None:
-    """Sends one frame. Raises BrokenPipeError when nobody reads any more."""
-    data = memoryview(protocol.frame(kind, payload))
-    while data:
-        data = data[os.write(1, data) :]
-
-
 def files(job: str) -> int:
     """Tells what this node has of the job; nothing when it never ran here."""
     base = os.fsencode(jobs.Folder(job).path)
@@ -66,10 +59,10 @@ def files(job: str) -> int:
     for entry in _entries(base):
         batch.append(entry)
         if len(batch) >= _BATCH or time.monotonic() - told > _BEAT_S:
-            write(ENTRIES, json.dumps(batch).encode())
+            answers.send(ENTRIES, json.dumps(batch).encode())
             batch, told = [], time.monotonic()
-    write(ENTRIES, json.dumps(batch).encode())
-    write(LISTED, json.dumps(os.path.isdir(base)).encode())
+    answers.send(ENTRIES, json.dumps(batch).encode())
+    answers.send(LISTED, json.dumps(os.path.isdir(base)).encode())
     return 0
 
 
@@ -151,11 +144,11 @@ def send(job: str) -> int:
         try:
             _send_file(os.path.join(base, path.encode("utf-8", "surrogateescape")), beginnings)
         except FileNotFoundError:
-            write(END, json.dumps({"gone": True}).encode())
+            answers.send(END, json.dumps({"gone": True}).encode())
         except BrokenPipeError:
             raise
         except OSError as error:
-            write(END, json.dumps({"error": error.strerror or str(error)}).encode())
+            answers.send(END, json.dumps({"error": error.strerror or str(error)}).encode())
     return 0
 
 
@@ -170,15 +163,15 @@ def _send_file(path: bytes, beginnings: list[tuple[int, str]]) -> None:
         matched, at, digest = _compare(handle, size, beginnings)
         os.lseek(handle, at, os.SEEK_SET)
         start = {"matched": matched, "size": size, "mtime_ns": _mtime(info)}
-        write(START, json.dumps(start).encode())
+        answers.send(START, json.dumps(start).encode())
         while at < size:
             data = os.read(handle, min(_CHUNK, size - at))
             if not data:
                 break  # it was cut short since
             digest.update(data)
-            write(DATA, data)
+            answers.send(DATA, data)
             at += len(data)
-        write(END, json.dumps({"sha256": digest.hexdigest()}).encode())
+        answers.send(END, json.dumps({"sha256": digest.hexdigest()}).encode())
     finally:
         os.close(handle)
 
@@ -199,7 +192,7 @@ def _compare(handle: int, size: int, beginnings: list[tuple[int, str]]) -> tuple
             running.update(data)
             at += len(data)
             if time.monotonic() - beaten > _BEAT_S:
-                write(BEAT, b"")
+                answers.send(BEAT, b"")
                 beaten = time.monotonic()
         if running.hexdigest() == sha:
             matched.append(number)

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from launch.remote import jobs, protocol
+from launch.remote import answers, jobs, protocol
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -50,18 +50,8 @@ def _refuse(text: str) -> int:
     return REFUSED
 
 
-def _send(kind: bytes, payload: bytes) -> None:
-    _write(protocol.frame(kind, payload))
-
-
-def _write(data: bytes) -> None:
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(1, rest) :]
-
-
 def _answer(value: Any) -> int:
-    _send(protocol.STATE, json.dumps(value).encode())
+    answers.send(protocol.STATE, json.dumps(value).encode())
     return 0
 
 
@@ -86,7 +76,7 @@ def _wait(job: str) -> int:
         if state is not None:
             _answer(state)
         elif time.monotonic() - spoken > _KEEPALIVE:
-            _send(protocol.BEAT, b"")
+            answers.send(protocol.BEAT, b"")
         else:
             continue
         spoken = time.monotonic()
@@ -114,7 +104,7 @@ def _submit(*words: str) -> int:
         sys.stderr.write(f"no job was made: {folder.path} cannot be written: {error.strerror}\n")
         return 1
     supervisor.detach(folder, plan)
-    _send(protocol.JOB, json.dumps({"job": plan["id"]}).encode())
+    answers.send(protocol.JOB, json.dumps({"job": plan["id"]}).encode())
     return _watch(folder, {}) if "--follow" in words else 0
 
 
@@ -149,7 +139,7 @@ def _follow(job: str, wish: str = "{}") -> int:
 def _watch(folder: jobs.Folder, wish: dict[str, Any]) -> int:
     from launch.remote import following
 
-    return following.follow(folder, wish, _write)
+    return following.follow(folder, wish, answers.write)
 
 
 def _cancel(job: str, grace: str = "") -> int:

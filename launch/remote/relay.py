@@ -12,8 +12,7 @@ import sys
 import time
 from typing import Any
 
-from launch.remote import jobs, launchers
-from launch.remote.collect import write
+from launch.remote import answers, jobs, launchers
 
 __all__ = ["NODES", "PART", "SAID", "relay"]
 
@@ -37,7 +36,7 @@ def relay(job: str, what: str) -> int:
     folder = jobs.Folder(job)
     plan = folder.plan()
     _settle(folder)
-    write(NODES, json.dumps([node["name"] for node in plan["nodes"]]).encode())
+    answers.send(NODES, json.dumps([node["name"] for node in plan["nodes"]]).encode())
     requests = dict.fromkeys(range(len(plan["nodes"])), b"") if what == "files" else _requests()
     waiting = list(requests)
     running: dict[int, _Asked] = {}
@@ -51,14 +50,14 @@ def relay(job: str, what: str) -> int:
                 data = os.read(key.fd, _CHUNK)
                 if data:
                     running[key.data].heard = time.monotonic()
-                    write(SAID, PART.pack(key.data, False) + data)
+                    answers.send(SAID, PART.pack(key.data, False) + data)
                 else:
                     selector.unregister(key.fd)
-                    write(SAID, PART.pack(key.data, True) + running.pop(key.data).end())
+                    answers.send(SAID, PART.pack(key.data, True) + running.pop(key.data).end())
             for index, asked in list(running.items()):
                 if time.monotonic() - asked.heard > _SILENT_S:
                     selector.unregister(asked.stdout)
-                    write(SAID, PART.pack(index, True) + running.pop(index).give_up())
+                    answers.send(SAID, PART.pack(index, True) + running.pop(index).give_up())
     return 0
 
 
