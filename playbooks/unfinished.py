@@ -119,11 +119,11 @@ def _remove(stack: Stack, state: Mapping[str, Any], begun: Sequence[Unfinished])
             "whether Azure has it is not known; if the portal shows it, delete it there, then run "
             f"`pulumi refresh --clear-pending-creates --stack {stack.name}`"
         )
-    clients = azure.clients(subscription[1], stack.environment)
+    client = azure.resource_client(subscription[1], stack.environment)
     for one in begun:
         render.progress(f"{one.name}: Pulumi was killed while it was made; removing what Azure has of it")
         try:
-            azure.remove(clients, one.kind, one.inputs)
+            azure.remove(client, subscription[1], one.kind, one.inputs)
         except AzureError as error:
             text = getattr(error, "message", None) or str(error)
             raise RankliftError(f"stack {stack.name}: {one.name} could not be removed: {text}") from error

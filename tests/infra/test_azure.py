@@ -1,12 +1,15 @@
 """Whom the commands talk to."""
 
+import inspect
+import re
+from importlib import import_module
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from azure.core.exceptions import ResourceNotFoundError, ServiceRequestError
 
-from infra.azure import REMOVABLE, Clients, clients, endpoint, remove
+from infra.azure import REMOVABLE, clients, endpoint, remove, resource_client, resource_id
 from launch.errors import InputError
 
 
@@ -44,19 +47,44 @@ def test_a_request_to_the_rehearsal_asks_nobody_for_a_token() -> None:
 
 
 @pytest.mark.parametrize("kind", REMOVABLE)
-def test_everything_removable_is_removed_by_an_operation_that_azures_sdk_has(kind: str) -> None:
-    rehearsed = clients("subscription", {"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:1"})
-    client, operations, names = REMOVABLE[kind]
-    assert callable(getattr(getattr(rehearsed, client), operations).begin_delete)
+def test_everything_removable_is_named_by_inputs_that_pulumi_has(kind: str) -> None:
+    _, module, name = kind.split(":")
+    leaf = re.sub(r"(?<=[a-z])([A-Z])", r"_\1", name.replace("IPA", "IpA")).lower()
+    made = getattr(import_module(f"pulumi_azure_native.{module}.{leaf}"), name)
+    inputs = {word.replace("_", "") for word in inspect.signature(made._internal_init).parameters}
+    given = [name for name in REMOVABLE[kind][2] if not name.startswith("=")]
+    assert {name.lower() for name in given} <= inputs
+
+
+@pytest.mark.parametrize("kind", REMOVABLE)
+def test_everything_removable_is_removed_by_its_id(kind: str) -> None:
+    rehearsed = resource_client("subscription", {"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:1"})
     with pytest.raises(ServiceRequestError):
-        remove(rehearsed, kind, {"resourceGroupName": "group"} | dict.fromkeys(names, "x"))
+        remove(rehearsed, "subscription", kind, dict.fromkeys(REMOVABLE[kind][2], "x"))
+
+
+def test_extensions_and_children_have_the_ids_that_azure_gives_them() -> None:
+    scope = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/set"
+    assignment = {"scope": scope, "roleAssignmentName": "a-1", "principalId": "-"}
+    assert resource_id("s", "azure-native:authorization:RoleAssignment", assignment) == (
+        f"{scope}/providers/Microsoft.Authorization/roleAssignments/a-1"
+    )
+    container = {"resourceGroupName": "g", "accountName": "acc", "containerName": "data"}
+    assert resource_id("s", "azure-native:storage:BlobContainer", container) == (
+        "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/acc"
+        "/blobServices/default/containers/data"
+    )
 
 
 @pytest.mark.parametrize("answer", [None, ResourceNotFoundError("gone")])
 def test_removing_waits_for_azure_and_takes_it_well_when_there_is_nothing(answer: Any) -> None:
     double = Mock()
-    double.subnets.begin_delete.return_value.result.side_effect = answer
+    begun = double.resources.begin_delete_by_id
+    begun.return_value.result.side_effect = answer
     inputs = {"resourceGroupName": "g", "virtualNetworkName": "v", "subnetName": "s", "addressPrefix": "-"}
-    remove(Clients(compute=double, network=double), "azure-native:network:Subnet", inputs)
-    double.subnets.begin_delete.assert_called_once_with("g", "v", "s")
-    double.subnets.begin_delete.return_value.result.assert_called_once_with()
+    remove(double, "sub", "azure-native:network:Subnet", inputs)
+    begun.assert_called_once_with(
+        "/subscriptions/sub/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/s",
+        api_version="2024-05-01",
+    )
+    begun.return_value.result.assert_called_once_with()

@@ -43,9 +43,9 @@ def state(*creating: dict[str, Any], resources: tuple[dict[str, Any], ...] = (GR
 def removed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     """What was to be removed: subscription, type, name of the scale set."""
     found: list[tuple[str, str, str]] = []
-    monkeypatch.setattr(azure, "clients", lambda subscription, _: subscription)
+    monkeypatch.setattr(azure, "resource_client", lambda subscription, _: subscription)
     monkeypatch.setattr(
-        azure, "remove", lambda who, kind, inputs: found.append((who, kind, inputs["vmScaleSetName"]))
+        azure, "remove", lambda who, _, kind, inputs: found.append((who, kind, inputs["vmScaleSetName"]))
     )
     return found
 
