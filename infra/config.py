@@ -10,36 +10,50 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import date
-from typing import TypeVar
+from typing import Literal
 
 from images.catalogue import Image
-from infra import values
+from infra import given, limits_config, network_config, storage_config, values
 from infra.network_config import VNET_PREFIX, private_prefix, ssh_sources, subnet_of
+from infra.settings import Settings
 from infra.sizes import Size
-from infra.values import KEY, Access
+from infra.storage_config import NFS_SIZE_GIB, Nfs, Storage
+from infra.values import KEY, Access, Partial
 from launch.errors import InputError
 
 __all__ = ["ClusterConfig", "ConfigError", "parse"]
-
-T = TypeVar("T")
 
 _KEYS = (
     "access",
     "adminUser",
     "allowWithoutInfiniBand",
     "computerNamePrefix",
+    "ephemeralOsDisk",
+    "idleStopMinutes",
     "image",
     "largeScaleSet",
     "location",
+    "maxPrice",
+    "nfs",
+    "nfsSizeGib",
     "nodeCount",
+    "partial",
+    "retainData",
     "spot",
     "sshFrom",
+    "storage",
+    "storageAccountId",
+    "subnetId",
+    "subnetPrefix",
     "tags",
+    "ttlHours",
     "vmSize",
+    "vnetId",
     "vnetPrefix",
+    "zone",
 )
 
 
@@ -75,10 +89,54 @@ class ClusterConfig:
     large_scale_set: bool = False
     """The subscription may put more than 100 nodes into one placement group (a support request)."""
 
+    vnet_id: str | None = None
+    """A given virtual network, in which only the nodes' subnet is made."""
+    subnet_id: str | None = None
+    """A given subnet: nothing of the network is made."""
+    given_subnet_prefix: str | None = None
+    """The nodes' addresses in a given network."""
+    storage: Storage = "none"
+    storage_account_id: str | None = None
+    """A given storage account with the containers ``data`` and ``results``."""
+    retain_data: bool = False
+    """What is stored outside the nodes survives ``pulumi destroy``."""
+    nfs: Nfs = "none"
+    nfs_size_gib: int = NFS_SIZE_GIB
+    max_price: float | None = None
+    """USD per hour for the whole cluster."""
+    ttl_hours: float | None = None
+    """The scale set is deleted that long after it was made."""
+    idle_stop_minutes: int | None = None
+    """The capacity goes to 0 when no job ran for that long."""
+    ephemeral_os_disk: bool = False
+    zone: str | None = None
+    partial: Partial = "remove"
+    """What becomes of the nodes that came when Azure could not give all."""
+
     @property
     def subnet_prefix(self) -> str:
-        """The nodes' subnet: the first /20 of the network, or all of a smaller one."""
-        return subnet_of(self.vnet_prefix)
+        """The nodes' subnet: as given, else the first /20 of the network, or all of a smaller one."""
+        return self.given_subnet_prefix or subnet_of(self.vnet_prefix)
+
+    @property
+    def other_addresses(self) -> int:
+        """Addresses of the nodes' subnet that are for something else: private endpoints, an NFS server."""
+        endpoints = self.storage == "privateEndpoint"
+        return int(endpoints) + int(self.nfs == "vm" or (endpoints and self.nfs == "files"))
+
+    @property
+    def owns_data(self) -> bool:
+        """Whether the stack makes something that stores: a storage account or an NFS server."""
+        return self.nfs != "none" or (self.storage != "none" and self.storage_account_id is None)
+
+    @property
+    def needs_identity(self) -> bool:
+        """Whether the nodes do anything at Azure that takes a right.
+
+        Only then are an identity and role assignments made: who may make those may do nearly everything in
+        a subscription, and a plain cluster should not ask for that.
+        """
+        return self.storage != "none" or self.ttl_hours is not None or self.idle_stop_minutes is not None
 
     @property
     def slots(self) -> int:
@@ -94,51 +152,56 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
     are retired. Raises :class:`~launch.errors.InputError` naming key, value and remedy, or
     :class:`ConfigError` with all of them when there are several.
     """
-    given = {key.removeprefix(KEY): value for key, value in settings.items() if key.startswith(KEY)}
-    errors: list[InputError] = [_unknown_key(key, value) for key, value in given.items() if key not in _KEYS]
+    read = Settings(settings)
+    read.errors += [_unknown_key(key, value) for key, value in read.all.items() if key not in _KEYS]
 
-    def required(key: str, reader: Callable[[str, object], T]) -> T | None:
-        if given.get(key) in (None, ""):
-            errors.append(InputError(KEY + key, None, "is not set", values.remedy(key)))
-            return None
-        try:
-            return reader(KEY + key, given[key])
-        except InputError as error:
-            errors.append(error)
-            return None
-
-    def optional(key: str, reader: Callable[[str, object], T], default: T) -> T:
-        value = None if given.get(key) in (None, "") else required(key, reader)
-        return default if value is None else value
-
-    without_infiniband = optional("allowWithoutInfiniBand", values.boolean, False)
-    large = optional("largeScaleSet", values.boolean, False)
+    without_infiniband = read.optional("allowWithoutInfiniBand", values.boolean, False)
+    large = read.optional("largeScaleSet", values.boolean, False)
     public: Access = "public"
-    access = optional("access", values.access, public)
+    access = read.optional("access", values.access, public)
     on = today or date.today()
-    size = required("vmSize", lambda key, value: values.fit_size(key, value, without_infiniband, on))
-    count = required("nodeCount", lambda key, value: values.node_count(key, value, large))
-    location = required("location", values.location)
+    size = read.required("vmSize", lambda key, value: values.fit_size(key, value, without_infiniband, on))
+    count = read.required("nodeCount", lambda key, value: values.node_count(key, value, large))
+    location = read.required("location", values.location)
     nowhere: tuple[str, ...] = ()
     if access == "public":
-        ssh_from = required("sshFrom", ssh_sources)
+        ssh_from = read.required("sshFrom", ssh_sources)
     else:
-        ssh_from = optional("sshFrom", ssh_sources, nowhere)
+        ssh_from = read.optional("sshFrom", ssh_sources, nowhere)
     image: Image | None = values.image_of(size) if size else None
-    if given.get("image") or (size and not image):
-        image = required("image", values.image)
-    vnet = optional("vnetPrefix", lambda key, value: private_prefix(key, value, count or 1), VNET_PREFIX)
-    spot = optional("spot", values.boolean, False)
-    no_tags: dict[str, str] = {}
-    tags = optional("tags", values.tags, no_tags)
-    user = optional("adminUser", values.admin_user, "azureuser")
-    prefix = optional("computerNamePrefix", values.computer_name_prefix, "node")
+    if read.all.get("image") or (size and not image):
+        image = read.required("image", values.image)
 
-    if errors:
-        raise errors[0] if len(errors) == 1 else ConfigError(errors)
+    def prefix(key: str, value: object) -> str:
+        return private_prefix(key, value, count or 1)
+
+    vnet = read.optional("vnetPrefix", prefix, VNET_PREFIX)
+    vnet_id = read.perhaps("vnetId", given.reader(given.VIRTUAL_NETWORK))
+    subnet_id = read.perhaps("subnetId", given.reader(given.SUBNET))
+    subnet_prefix = read.perhaps("subnetPrefix", prefix)
+    spot = read.optional("spot", values.boolean, False)
+    max_price = read.perhaps("maxPrice", limits_config.max_price)
+    ttl_hours = read.perhaps("ttlHours", limits_config.ttl_hours)
+    idle_stop = read.perhaps("idleStopMinutes", limits_config.idle_stop_minutes)
+    nothing: Literal["none"] = "none"
+    storage: Storage = read.optional("storage", storage_config.storage, nothing)
+    account = read.perhaps("storageAccountId", given.reader(given.STORAGE_ACCOUNT))
+    retain_data = read.optional("retainData", values.boolean, False)
+    nfs: Nfs = read.optional("nfs", storage_config.nfs, nothing)
+    nfs_size = read.optional("nfsSizeGib", storage_config.nfs_size, NFS_SIZE_GIB)
+    ephemeral = read.optional("ephemeralOsDisk", values.boolean, False)
+    zone = read.perhaps("zone", values.zone)
+    remove: Partial = "remove"
+    partial = read.optional("partial", values.partial, remove)
+    no_tags: dict[str, str] = {}
+    tags = read.optional("tags", values.tags, no_tags)
+    user = read.optional("adminUser", values.admin_user, "azureuser")
+    name = read.optional("computerNamePrefix", values.computer_name_prefix, "node")
+
+    _raise(read.errors)
     # Whatever is None here has left an error above; the type checker cannot know.
     assert size and count and location and image and ssh_from is not None  # noqa: S101
-    return ClusterConfig(
+    config = ClusterConfig(
         size=size,
         node_count=count,
         location=location,
@@ -149,9 +212,41 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
         tags=tags,
         vnet_prefix=vnet,
         admin_user=user,
-        computer_name_prefix=prefix,
+        computer_name_prefix=name,
         large_scale_set=large,
+        vnet_id=vnet_id,
+        subnet_id=subnet_id,
+        given_subnet_prefix=subnet_prefix,
+        storage=storage,
+        storage_account_id=account,
+        retain_data=retain_data,
+        nfs=nfs,
+        nfs_size_gib=nfs_size,
+        max_price=max_price,
+        ttl_hours=ttl_hours,
+        idle_stop_minutes=idle_stop,
+        ephemeral_os_disk=ephemeral,
+        zone=zone,
+        partial=partial,
     )
+    mismatches = [network_config.mismatches, storage_config.mismatches, _without_local_disk]
+    _raise([error for look in mismatches for error in look(config, read)])
+    return config
+
+
+def _raise(errors: Sequence[InputError]) -> None:
+    if errors:
+        raise errors[0] if len(errors) == 1 else ConfigError(errors)
+
+
+def _without_local_disk(config: ClusterConfig, _settings: Settings) -> Iterator[InputError]:
+    if config.ephemeral_os_disk and config.size.local_disk is None:
+        yield InputError(
+            f"{KEY}ephemeralOsDisk",
+            "true",
+            f"needs a disk of the host, and none is known of {config.size.name}",
+            "take it out: the operating system is then on a managed disk",
+        )
 
 
 def _unknown_key(key: str, value: object) -> InputError:

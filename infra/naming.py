@@ -4,15 +4,38 @@ from __future__ import annotations
 
 import hashlib
 import re
+import uuid
 
-__all__ = ["BACKEND_POOL", "STACK_TAG", "cluster_name"]
+__all__ = [
+    "BACKEND_POOL",
+    "IDLE_TAG",
+    "NFS_TAG",
+    "OWN_TAGS",
+    "STACK_TAG",
+    "TTL_TAG",
+    "cluster_name",
+    "data_group_name",
+    "own_uuid",
+    "storage_name",
+]
 
 STACK_TAG = "ranklift-stack"
 """The tag that every resource of a stack carries, with the stack's name as its value."""
 
+TTL_TAG, IDLE_TAG = "ranklift-ttl-hours", "ranklift-idle-stop-minutes"
+"""Tags of the scale set that its nodes read from the metadata service, so that a change reaches them."""
+
+NFS_TAG = "ranklift-nfs"
+"""Tag of the scale set that says which shared folder its nodes have mounted at their first boot."""
+
+OWN_TAGS = frozenset({STACK_TAG, TTL_TAG, IDLE_TAG, NFS_TAG})
+"""What the program tags with, and the user therefore cannot."""
+
 BACKEND_POOL = "nodes"
 """Name of the load balancer's backend pool, which the nodes join."""
 
+_STORAGE_STACK, _STORAGE_DIGEST = 10, 12  # with "rl" before them 24 characters
+_UUIDS = uuid.UUID("b0b9dd12-6a0e-5f55-9c0e-3a3d3cf9b7d1")
 _LONGEST = 40  # a scale set's name may have 64 characters, and "ranklift-" comes before
 
 
@@ -30,3 +53,32 @@ def cluster_name(stack: str) -> str:
         digest = hashlib.sha256(stack.encode()).hexdigest()[:6]
         plain = f"{plain[: _LONGEST - 7].rstrip('-')}-{digest}".lstrip("-")
     return f"ranklift-{plain}"
+
+
+def data_group_name(stack: str) -> str:
+    """The resource group of what the stack stores: its own, so that it can outlive the nodes.
+
+    >>> data_group_name("dev")
+    'ranklift-dev-data'
+    """
+    return f"{cluster_name(stack)}-data"
+
+
+def storage_name(stack: str, subscription: str, purpose: str = "blob") -> str:
+    """The name of a storage account, which no other in all of Azure may have: 3 to 24 of a-z and 0-9.
+
+    >>> storage_name("dev", "00000000-0000-0000-0000-000000000001")
+    'rldev32266166fb07'
+    """
+    plain = re.sub("[^a-z0-9]", "", stack.lower())[:_STORAGE_STACK]
+    digest = hashlib.sha256(f"{subscription.lower()}/{stack}/{purpose}".encode()).hexdigest()
+    return f"rl{plain}{digest[:_STORAGE_DIGEST]}"
+
+
+def own_uuid(stack: str, subscription: str, purpose: str) -> str:
+    """A UUID that the stack alone has, for what Azure names by UUIDs: role definitions and assignments.
+
+    >>> own_uuid("dev", "s", "role") == own_uuid("dev", "s", "role") != own_uuid("prod", "s", "role")
+    True
+    """
+    return str(uuid.uuid5(_UUIDS, f"{subscription.lower()}/{stack}/{purpose}"))

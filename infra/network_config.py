@@ -1,13 +1,19 @@
-"""What may stand in ``sshFrom`` and ``vnetPrefix``: pure checks of address ranges."""
+"""What may stand in the settings of the network: pure checks of address ranges, and of what goes together."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import TYPE_CHECKING
 
-from infra.values import string_list, text
+from infra.values import KEY, string_list, text
 from launch.errors import InputError
 
-__all__ = ["VNET_PREFIX", "private_prefix", "ssh_sources", "subnet_of"]
+if TYPE_CHECKING:
+    from infra.config import ClusterConfig
+    from infra.settings import Settings
+
+__all__ = ["VNET_PREFIX", "mismatches", "private_prefix", "ssh_sources", "subnet_of"]
 
 VNET_PREFIX = "10.0.0.0/16"
 """The virtual network of a stack that asks for no other."""
@@ -94,6 +100,49 @@ def subnet_of(vnet_prefix: str) -> str:
     if network.prefixlen >= _SUBNET:
         return vnet_prefix
     return f"{network.network_address}/{_SUBNET}"
+
+
+def mismatches(config: ClusterConfig, settings: Settings) -> Iterator[InputError]:
+    """Settings of the network that are each sound and make no sense together."""
+    if config.vnet_id and config.subnet_id:
+        yield InputError(
+            f"{KEY}vnetId",
+            config.vnet_id,
+            f"is given beside {KEY}subnetId, which says already which network it is",
+            f"take {KEY}vnetId out to use the subnet, or {KEY}subnetId to have one made",
+        )
+    given = "vnetId" if config.vnet_id else "subnetId" if config.subnet_id else None
+    if given and settings.has("vnetPrefix"):
+        yield InputError(
+            f"{KEY}vnetPrefix",
+            config.vnet_prefix,
+            f"is the range of a network to be made, but {KEY}{given} gives one that exists",
+            f"take it out: {KEY}subnetPrefix is the range of the nodes",
+        )
+    if given and not config.given_subnet_prefix:
+        remedy = "that subnet's own range" if given == "subnetId" else "a range in it that is free"
+        yield InputError(
+            f"{KEY}subnetPrefix",
+            None,
+            f"is not set, but {KEY}{given} is, whose addresses are not known here",
+            f"set it to {remedy}, like 10.1.0.0/24 (pulumi config set {KEY}subnetPrefix …)",
+        )
+    if config.given_subnet_prefix and not given:
+        yield InputError(
+            f"{KEY}subnetPrefix",
+            config.given_subnet_prefix,
+            f"is for a given network, and neither {KEY}vnetId nor {KEY}subnetId is set",
+            f"set one of them, or take it out: {KEY}vnetPrefix is the range of a network that is made",
+        )
+    free = IPv4Network(config.subnet_prefix).num_addresses - _RESERVED
+    if config.node_count <= free < config.node_count + config.other_addresses:
+        yield InputError(
+            f"{KEY}{'subnetPrefix' if config.given_subnet_prefix else 'vnetPrefix'}",
+            config.subnet_prefix,
+            f"has {free} addresses (Azure keeps {_RESERVED}); {config.node_count} nodes, private endpoints "
+            f"and the NFS server want {config.node_count + config.other_addresses}",
+            "take a larger range",
+        )
 
 
 def _network(key: str, given: str, remedy: str) -> IPv4Network | IPv6Network:

@@ -55,6 +55,8 @@ class Size:
     hyperv: Literal["Gen2"] | None = None
     """``Gen2`` where the size takes no other image."""
     accelerated_networking: bool | None = None
+    local_disk: str | None = None
+    """Disks of the host that can hold the operating system, in words; ``None`` when none is known."""
     image: Literal["ubuntu", "ubuntu-v100", "ubuntu-rocm"] | None = None
     """Which default image fits (:mod:`images.catalogue`); ``None`` when the user has to name one."""
     retired: bool = False

@@ -6,32 +6,38 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import date
-from typing import Literal
+from typing import Literal, TypeVar
 
 from images.catalogue import Image, default_image, parse_image
-from infra.naming import STACK_TAG
+from infra.naming import OWN_TAGS
 from infra.sizes import Size, lookup, refusal
 from launch.errors import InputError
 
 __all__ = [
     "KEY",
     "Access",
+    "Partial",
     "access",
     "admin_user",
     "boolean",
+    "choice",
     "computer_name_prefix",
     "fit_size",
     "image",
     "image_of",
     "location",
     "node_count",
+    "partial",
     "remedy",
     "string_list",
     "tags",
     "text",
+    "zone",
 ]
 
 Access = Literal["public", "private"]
+Partial = Literal["keep", "remove"]
+W = TypeVar("W", bound=str)
 
 KEY = "ranklift:"
 """The namespace of the settings."""
@@ -90,11 +96,44 @@ def string_list(key: str, value: object) -> list[str]:
     return [part.strip() for part in parts]
 
 
+def choice(key: str, value: object, words: tuple[W, ...]) -> W:
+    """The one of ``words`` that ``value`` is.
+
+    >>> choice("storage", "blob", ("none", "serviceEndpoint", "privateEndpoint"))
+    Traceback (most recent call last):
+    ...
+    launch.errors.InputError: storage = 'blob': is none of none, serviceEndpoint and privateEndpoint; set it \
+to none, serviceEndpoint or privateEndpoint
+    """
+    for word in words:
+        if value == word:
+            return word
+    *others, last = words
+    problem = f"is neither {others[0]} nor {last}" if len(words) == 2 else None  # noqa: PLR2004 - two words
+    listed = ", ".join(others)
+    problem = problem or f"is none of {listed} and {last}"
+    raise InputError(key, value, problem, f"set it to {listed} or {last}")
+
+
 def access(key: str, value: object) -> Access:
     """``public`` or ``private``."""
-    if value not in ("public", "private"):
-        raise InputError(key, value, "is neither public nor private", "set it to public or private")
-    return "public" if value == "public" else "private"
+    ways: tuple[Access, ...] = ("public", "private")
+    return choice(key, value, ways)
+
+
+def partial(key: str, value: object) -> Partial:
+    """What becomes of the nodes that came when Azure could not give all: ``keep`` or ``remove``."""
+    fates: tuple[Partial, ...] = ("keep", "remove")
+    return choice(key, value, fates)
+
+
+def zone(key: str, value: object) -> str:
+    """One availability zone of the region."""
+    given = str(value).strip()
+    if not re.fullmatch("[1-9]", given):
+        remedy = "set it to 1, 2 or 3: all nodes of an InfiniBand network are in one zone"
+        raise InputError(key, value, "is no availability zone", remedy)
+    return given
 
 
 def fit_size(key: str, value: object, allow_without_infiniband: bool | None, today: date) -> Size:
@@ -166,8 +205,9 @@ def tags(key: str, value: object) -> dict[str, str]:
         given = None
     if not isinstance(given, Mapping):
         raise InputError(key, value, "is no mapping of names to texts", "write it like {team: vision}")
-    if len(given) >= _TAGS:
-        kept = f"keep {_TAGS - 1}: Azure takes {_TAGS}, one is the stack's own"
+    free = _TAGS - len(OWN_TAGS)
+    if len(given) > free:
+        kept = f"keep {free}: Azure takes {_TAGS}, the others are the stack's own"
         raise InputError(key, None, f"has {len(given)} tags", kept)
     result: dict[str, str] = {}
     for name, content in given.items():
@@ -179,7 +219,7 @@ def tags(key: str, value: object) -> dict[str, str]:
             raise InputError(here, None, "is no name for a tag", allowed)
         if len(str(content)) > _TAG_VALUE:
             raise InputError(here, None, f"has {len(str(content))} characters", f"keep to {_TAG_VALUE}")
-        if str(name).lower() in {STACK_TAG, *(taken.lower() for taken in result)}:
+        if str(name).lower() in {*OWN_TAGS, *(taken.lower() for taken in result)}:
             raise InputError(here, str(content), "is there already (case does not count)", "rename one")
         result[str(name)] = json.dumps(content) if isinstance(content, bool) else str(content)
     return result

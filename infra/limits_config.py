@@ -1,0 +1,59 @@
+"""What a stack may cost and how long it may live: ``maxPrice``, ``ttlHours``, ``idleStopMinutes``."""
+
+from __future__ import annotations
+
+import math
+import re
+
+from launch.errors import InputError
+
+__all__ = ["SHORTEST_IDLE_MIN", "idle_stop_minutes", "max_price", "spot_price", "ttl_hours"]
+
+SHORTEST_IDLE_MIN = 5
+"""Nodes take minutes to boot: a shorter time would take them away while somebody gets ready to use them."""
+
+_CENTS = 100_000  # Azure reads a price with five decimals (description of billingProfile in its compute API)
+
+
+def max_price(key: str, value: object) -> float:
+    """USD per hour for the whole cluster."""
+    return _positive(key, value, "a price", "set it to the most that all nodes together may cost, like 98.50")
+
+
+def ttl_hours(key: str, value: object) -> float:
+    """Hours, also parts of them."""
+    return _positive(key, value, "a number of hours", "set it to the hours that the nodes may live, like 48")
+
+
+def idle_stop_minutes(key: str, value: object) -> int:
+    """Whole minutes."""
+    remedy = f"set it to {SHORTEST_IDLE_MIN} or more minutes, like 30"
+    if isinstance(value, bool) or not re.fullmatch(r"\s*[+-]?\d+\s*", str(value)):
+        raise InputError(key, value, "is no whole number", remedy)
+    minutes = int(str(value))
+    if minutes < SHORTEST_IDLE_MIN:
+        raise InputError(key, minutes, "is too short: nodes take minutes to boot", remedy)
+    return minutes
+
+
+def spot_price(limit: float | None, nodes: int) -> float:
+    """The most that one spot node may cost in USD per hour, so that all keep to ``limit``.
+
+    -1 without a limit: evicted for capacity alone, never for the price.
+
+    >>> spot_price(None, 4), spot_price(10, 3)
+    (-1, 3.33333)
+    """
+    return -1 if limit is None else math.floor(limit / nodes * _CENTS) / _CENTS
+
+
+def _positive(key: str, value: object, what: str, remedy: str) -> float:
+    try:
+        number = math.nan if isinstance(value, bool) else float(str(value))
+    except ValueError:
+        number = math.nan
+    if not math.isfinite(number):
+        raise InputError(key, value, f"is not {what}", remedy)
+    if number <= 0:
+        raise InputError(key, value, "is not above 0", remedy)
+    return number
