@@ -19,8 +19,9 @@ from typing import Any
 
 from aiohttp import web
 
-from infra.rehearsal.arm import make_app
+from infra.rehearsal.arm import SUBSCRIPTION, make_app
 from infra.rehearsal.folder import Folder, Record, short_path, start_time
+from infra.rehearsal.metadata import Metadata
 from infra.rehearsal.nodes import LocalMachines, Settings
 from infra.rehearsal.provider import SUBSCRIPTION_ID, serve
 from launch.errors import RankliftError
@@ -43,12 +44,15 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
     async with contextlib.AsyncExitStack() as stack:
         machines = LocalMachines(settings)
         stack.push_async_callback(machines.close)
-        runner = web.AppRunner(make_app(machines, SUBSCRIPTION_ID), access_log=None)
+        app = make_app(machines, SUBSCRIPTION_ID)
+        runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
         site = web.TCPSite(runner, "127.0.0.1", 0, shutdown_timeout=1)
         await site.start()
         arm_port = int(runner.addresses[0][1])
+        machines.metadata = metadata = Metadata(app[SUBSCRIPTION], f"http://127.0.0.1:{arm_port}")
+        stack.push_async_callback(metadata.close_all)
         provider = await serve(f"http://127.0.0.1:{arm_port}")
         stack.push_async_callback(provider.stop)
         stack.callback(folder.record_file.unlink, missing_ok=True)

@@ -2,8 +2,8 @@
 
 It is the first process (PID 1) of the network's PID namespace, so that the kernel ends every node with it.
 The rehearsal daemon talks to it over an inherited ``SOCK_SEQPACKET`` pair, a JSON object a packet:
-``{"id", "op", ...}`` is answered by ``{"id", "result"}`` or ``{"id", "error"}``; listening sockets come along
-as file descriptors. End of file there is the end of the network. Standard library only, started by
+``{"id", "op", ...}`` is answered by ``{"id", "result"}`` or ``{"id", "error"}``; sockets come along, both
+ways, as file descriptors. End of file there is the end of the network. Standard library only, started by
 :mod:`infra.rehearsal.switchboard`.
 """
 
@@ -24,7 +24,7 @@ from typing import Any
 
 from infra.rehearsal.fabric_forward import Forward
 from infra.rehearsal.fabric_node import NodeSpec, mac, power_on
-from infra.rehearsal.fabric_view import add_home, ip, plug_in, prepare
+from infra.rehearsal.fabric_view import METADATA_IP, add_home, ip, plug_in, prepare
 
 __all__ = ["PACKET", "Fabric", "main"]
 
@@ -102,6 +102,13 @@ class Fabric:
         forward = self._forwards.pop((str(listen[0]), int(listen[1])), None)
         if forward is not None:
             forward.close()
+
+    async def op_metadata(self) -> socket.socket:
+        """A socket at the metadata service's address, for the daemon to listen at."""
+        listener = socket.socket()
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind((METADATA_IP, 80))
+        return listener
 
     async def op_status(self) -> dict[str, Any]:
         """Names of the nodes that run, of those cut off, and the listening addresses."""
@@ -299,7 +306,11 @@ async def _answer(fabric: Fabric, control: socket.socket, request: dict[str, Any
     identity, operation = request.pop("id"), request.pop("op")
     try:
         result = await getattr(fabric, f"op_{operation}")(**request)
-        _reply(control, {"id": identity, "result": result})
+        if isinstance(result, socket.socket):
+            with result:
+                socket.send_fds(control, [json.dumps({"id": identity}).encode()], [result.fileno()])
+        else:
+            _reply(control, {"id": identity, "result": result})
     except Exception as error:  # noqa: BLE001 - the daemon raises it where it was asked for
         _reply(control, {"id": identity, "error": f"{type(error).__name__}: {error}"})
 

@@ -14,7 +14,10 @@ from pathlib import Path
 from infra.rehearsal.fabric_kernel import MS_BIND, MS_NODEV, MS_NOSUID, MS_REC, mount, set_readonly
 from infra.rehearsal.fabric_node import GATEWAY_MAC
 
-__all__ = ["add_home", "ip", "plug_in", "prepare"]
+__all__ = ["METADATA_IP", "add_home", "ip", "plug_in", "prepare"]
+
+METADATA_IP = "169.254.169.254"
+"""Where every VM of Azure finds the Instance Metadata Service."""
 
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {
@@ -82,7 +85,7 @@ def add_home(user: str) -> None:
 
 
 def plug_in(gateway: str, prefix_length: int) -> None:
-    """Makes the network's bridge, with the gateway's address."""
+    """Makes the network's bridge, with the gateway's address; the metadata service's is behind it."""
     for key, value in {
         "net/ipv4/ip_forward": "1",
         # Nodes reach each other by way of the gateway on purpose: it must not tell them of a shorter way.
@@ -97,6 +100,7 @@ def plug_in(gateway: str, prefix_length: int) -> None:
     ip(
         f"""\
 link set lo up
+addr add {METADATA_IP}/32 dev lo
 link add br0 address {GATEWAY_MAC} type bridge stp_state 0 forward_delay 0 mcast_snooping 0
 link set br0 up
 addr add {gateway}/{prefix_length} dev br0

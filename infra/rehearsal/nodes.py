@@ -16,7 +16,7 @@ import socket
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from infra.rehearsal.cloudinit import CloudConfig, parse
 from infra.rehearsal.disks import hosts_text, make_disk, make_image, place, remove_tree
@@ -26,7 +26,7 @@ from infra.rehearsal.machines import Fault, Machine
 from infra.rehearsal.switchboard import Line, dial
 from launch.errors import InputError, RankliftError, ReplaceNodeError
 
-__all__ = ["NETWORK_FILE", "LocalMachines", "Settings"]
+__all__ = ["NETWORK_FILE", "LocalMachines", "MetadataService", "Settings"]
 
 NETWORK_FILE = "network.json"
 """In each network's disk folder: what ran there, for whoever finds the folder after a crash."""
@@ -65,11 +65,23 @@ class _Network:
         return str(self.prefix.network_address + 1)
 
 
+class MetadataService(Protocol):
+    """What answers the nodes of a network at 169.254.169.254."""
+
+    async def open(self, network: str, listener: socket.socket) -> None:
+        """Serves a network at a bound socket of its own."""
+
+    async def close(self, network: str) -> None:
+        """Ends that."""
+
+
 class LocalMachines:
     """:class:`~infra.rehearsal.machines.Machines` on this machine's kernel."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        self.metadata: MetadataService | None = None
+        """Is told of each network made from now on."""
         self._networks: dict[str, _Network] = {}
         self._addresses: dict[str, socket.socket] = {}
         self._making = asyncio.Lock()
@@ -98,6 +110,8 @@ class LocalMachines:
             )
             self._networks[network] = _Network(folder, prefix, line)
             self._record(network)
+            if self.metadata is not None:
+                await self.metadata.open(network, socket.socket(fileno=await line.ask("metadata")))
 
     async def delete_network(self, network: str) -> None:
         """Removes the network with everything that still runs in it."""
@@ -107,6 +121,8 @@ class LocalMachines:
         async with found.lock:
             for name in tuple(found.fillers):
                 _drain(found, name)
+            if self.metadata is not None:
+                await self.metadata.close(network)
             await found.line.hang_up()
             await asyncio.to_thread(remove_tree, found.folder)
 

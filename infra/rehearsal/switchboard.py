@@ -56,7 +56,7 @@ class Line:
         asyncio.get_running_loop().add_reader(control, self._receive)
 
     async def ask(self, operation: str, *, files: Sequence[int] = (), **arguments: Any) -> Any:
-        """The result of one operation; ``files`` are passed along as they are.
+        """The result of one operation: where that is an open file, its number. ``files`` are passed along.
 
         Raises :class:`~launch.errors.GiveUpError` when the operation failed or the network is gone.
         """
@@ -95,22 +95,24 @@ class Line:
 
     def _receive(self) -> None:
         try:
-            packet = self._control.recv(PACKET)
+            packet, files, _flags, _address = socket.recv_fds(self._control, PACKET, 1)
         except BlockingIOError:
             return
         except OSError:
-            packet = b""
+            packet, files = b"", []
         if not packet:
             self._fail(self._last_words())
             return
         answer = json.loads(packet)
         future = self._waiting.pop(answer["id"], None)
         if future is None or future.done():
+            for file in files:
+                os.close(file)
             return
         if "error" in answer:
             future.set_exception(GiveUpError(answer["error"]))
         else:
-            future.set_result(answer["result"])
+            future.set_result(files[0] if files else answer["result"])
 
     def _fail(self, reason: str) -> None:
         self._open = False

@@ -7,6 +7,7 @@ import binascii
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from infra.rehearsal import terminations
 from infra.rehearsal.arm.balancer import configurations, range_too_small
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.ids import ResourceId
@@ -19,7 +20,7 @@ from launch.nodeset import base36
 if TYPE_CHECKING:
     from infra.rehearsal.arm.subscription import Subscription
 
-__all__ = ["MAX_SINGLE_PLACEMENT_GROUP", "accept", "apply", "delete_instances", "remove"]
+__all__ = ["MAX_SINGLE_PLACEMENT_GROUP", "accept", "apply", "delete_instances", "evict", "remove"]
 
 MAX_SINGLE_PLACEMENT_GROUP = 300
 """VMs in one placement group: 100 by default, 300 by support request (learn.microsoft.com sizes-hpc)."""
@@ -126,7 +127,7 @@ async def apply(subscription: Subscription, record: Record) -> None:
     scale_set = subscription.scale_sets.setdefault(record.id.key, ScaleSet(network))
     surplus = len(scale_set.instances) - record.body["sku"]["capacity"]
     if surplus > 0:
-        await _end(subscription, scale_set, sorted(scale_set.instances)[-surplus:])
+        await _end(subscription, record, sorted(scale_set.instances)[-surplus:])
     failed = [i for i in scale_set.instances.values() if i.state == "Failed"]
     if failed:
         await subscription.machines.remove(network, [i.machine.name for i in failed])
@@ -180,20 +181,42 @@ async def _boot(subscription: Subscription, scale_set: ScaleSet, instances: list
         instance.state = "Succeeded"
 
 
-async def _end(subscription: Subscription, scale_set: ScaleSet, ids: list[int]) -> None:
+async def _end(subscription: Subscription, record: Record, ids: list[int]) -> None:
+    scale_set = subscription.scale_sets[record.id.key]
+    await terminations.before_end(subscription, record, [scale_set.instances[number] for number in ids])
+    await _take(subscription, scale_set, ids)
+
+
+async def evict(subscription: Subscription, record: Record, ids: list[int], seconds: float) -> None:
+    """Takes VMs as Azure takes spot VMs back: a notice, then they are gone, whatever runs on them.
+
+    As with ``evictionPolicy`` Delete: the VMs leave the scale set and its capacity shrinks with them.
+    """
+    scale_set = subscription.scale_sets[record.id.key]
+    gone = [scale_set.instances[number] for number in ids if number in scale_set.instances]
+    await terminations.eviction_notice(subscription, record, gone, seconds)
+    gone = [instance for instance in gone if scale_set.instances.get(instance.id) is instance]
+    for instance in gone:  # peers of a lost VM hear nothing, where one that is shut down says goodbye
+        await subscription.machines.fault(scale_set.network, instance.machine.name, "death")
+    await _take(subscription, scale_set, [instance.id for instance in gone if instance.state != "Deleting"])
+    record.body["sku"] = {**record.body["sku"], "capacity": len(scale_set.instances)}
+
+
+async def _take(subscription: Subscription, scale_set: ScaleSet, ids: list[int]) -> None:
+    ids = [number for number in ids if number in scale_set.instances]
     for number in ids:
         scale_set.instances[number].state = "Deleting"
     await subscription.balancer.reconcile()
     names = [scale_set.instances[number].machine.name for number in ids]
     await subscription.machines.remove(scale_set.network, names)
     for number in ids:
-        del scale_set.instances[number]
+        scale_set.instances.pop(number, None)
 
 
 async def delete_instances(subscription: Subscription, record: Record, ids: list[int]) -> None:
     """Ends certain VMs; the capacity shrinks with them."""
     scale_set = subscription.scale_sets[record.id.key]
-    await _end(subscription, scale_set, [i for i in ids if i in scale_set.instances])
+    await _end(subscription, record, [i for i in ids if i in scale_set.instances])
     record.body["sku"] = {**record.body["sku"], "capacity": len(scale_set.instances)}
 
 
@@ -201,5 +224,5 @@ async def remove(subscription: Subscription, record: Record) -> None:
     """Ends every VM."""
     scale_set = subscription.scale_sets.get(record.id.key)
     if scale_set is not None:
-        await _end(subscription, scale_set, sorted(scale_set.instances))
+        await _end(subscription, record, sorted(scale_set.instances))
         subscription.scale_sets.pop(record.id.key, None)

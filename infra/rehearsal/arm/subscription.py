@@ -17,6 +17,8 @@ from infra.rehearsal.arm.operations import Fault, Faults, Operation, Operations
 from infra.rehearsal.arm.records import Record, ScaleSet, place
 from infra.rehearsal.arm.references import references
 from infra.rehearsal.machines import Machines
+from infra.rehearsal.scheduled_events import ScheduledEvents
+from infra.rehearsal.tokens import Tokens
 
 __all__ = ["Subscription"]
 
@@ -34,6 +36,8 @@ class Subscription:
         self.scale_sets: dict[str, ScaleSet] = {}
         self.operations = Operations()
         self.balancer = Balancer(self)
+        self.tokens = Tokens()
+        self.events = ScheduledEvents()
 
     # -- looking ------------------------------------------------------------------------------------------
 

@@ -1,0 +1,101 @@
+"""Access tokens of managed identities: handed out by the metadata service, known again by the endpoint.
+
+They look like those of Microsoft Entra (three base64url parts, claims in the middle), so that whoever only
+reads the claims, as Azurite does, takes them; nobody signs them, and what is not on the list is no token.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+__all__ = ["TENANT_ID", "Identity", "Token", "Tokens"]
+
+TENANT_ID = "00000000-0000-4000-8000-000000007e57"
+"""The emulated subscription's directory."""
+
+_LIFE_S = 86400.0
+"""A managed identity's token for Resource Manager holds a day (learn.microsoft.com, managed identities)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A managed identity, as its resource shows it."""
+
+    resource_id: str
+    principal_id: str
+    client_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """One token; times are Unix seconds."""
+
+    text: str
+    identity: Identity
+    audience: str
+    not_before: int
+    expires_on: int
+
+
+class Tokens:
+    """All tokens that hold; ``clock`` gives the time in Unix seconds."""
+
+    def __init__(self, clock: Callable[[], float] = time.time) -> None:
+        self._clock = clock
+        self._known: dict[str, Token] = {}
+        self._current: dict[tuple[str, str], Token] = {}
+
+    def now(self) -> float:
+        """Unix seconds."""
+        return self._clock()
+
+    def issue(self, identity: Identity, audience: str) -> Token:
+        """A token of the identity; the same one again for most of its life, as the real service's cache."""
+        now = int(self._clock())
+        held = self._current.get((identity.principal_id, audience))
+        if held is not None and held.expires_on - now > _LIFE_S / 2:
+            return held
+        self._known = {text: token for text, token in self._known.items() if token.expires_on > now}
+        token = Token(_text(identity, audience, now), identity, audience, now, int(now + _LIFE_S))
+        self._known[token.text] = self._current[identity.principal_id, audience] = token
+        return token
+
+    def find(self, text: str) -> Token | None:
+        """The token, while it holds; None for any other text."""
+        token = self._known.get(text)
+        return token if token is not None and token.expires_on > self._clock() else None
+
+    def bearer(self, authorization: str) -> Token | None:
+        """The token in an ``Authorization`` header.
+
+        >>> Tokens().bearer("Bearer made-up") is None
+        True
+        """
+        scheme, _, text = authorization.partition(" ")
+        return self.find(text.strip()) if scheme.lower() == "bearer" else None
+
+
+def _text(identity: Identity, audience: str, now: int) -> str:
+    claims = {
+        "aud": audience,
+        "iss": f"https://sts.windows.net/{TENANT_ID}/",
+        "iat": now,
+        "nbf": now,
+        "exp": int(now + _LIFE_S),
+        "appid": identity.client_id,
+        "oid": identity.principal_id,
+        "sub": identity.principal_id,
+        "tid": TENANT_ID,
+        "xms_mirid": identity.resource_id,
+        "ver": "1.0",
+    }
+    head = {"typ": "JWT", "alg": "RS256", "kid": "rehearsal"}
+    parts = [
+        base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in (head, claims)
+    ]
+    return ".".join([*parts, secrets.token_urlsafe(64)])
