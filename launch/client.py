@@ -9,16 +9,14 @@ from functools import partial
 
 from launch.asking import STEP_S, asked, check, node_code
 from launch.collecting import collect
-from launch.ending import end_job
 from launch.errors import GiveUpError, NodeUnreachable
 from launch.events import Event, JobState, Reader
 from launch.host import Host
-from launch.overview import list_some
 from launch.plan import JobPlan
 from launch.remote import protocol
 from launch.selection import ALL, Selection
 
-__all__ = ["cancel", "collect", "follow", "list_jobs", "so_far", "submit", "submit_and_follow"]
+__all__ = ["collect", "follow", "so_far", "submit", "submit_and_follow"]
 
 _SIGNALLED = 128
 """From here on an exit status says that the command was ended, not that it gave up."""
@@ -80,16 +78,6 @@ def so_far(
     if reader.state is None:
         raise GiveUpError(f"{head.name}: the job's output came without its state")
     return reader.state
-
-
-def list_jobs(head: Host, *, remote: str) -> list[JobState]:
-    """Every job this head has, oldest first; one whose supervisor is gone shows as LOST."""
-    return list(list_some(head, remote=remote).jobs)
-
-
-def cancel(job: str, head: Host, *, remote: str) -> JobState:
-    """Ends the job and returns its state once nothing of it is left; a job that has ended stays as it is."""
-    return end_job(job, head, remote=remote).state
 
 
 def _watch(

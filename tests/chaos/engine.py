@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from infra.inventory import Inventory, load
 from launch import client
+from launch.ending import end_job
 from launch.plan import plan
 from launch.push import remote_code
 from launch.spec import JobNode, JobSpec
@@ -316,10 +317,8 @@ class Engine:
             )
             for one in beside:
                 if one.where[0].name in (node.name for node in asked):
-                    ended = client.cancel(
-                        one.job, self.head(cluster, one.where[0].name), remote=remote_code()[0]
-                    )
-                    outcome.ended.append(ended.state)
+                    head = self.head(cluster, one.where[0].name)
+                    outcome.ended.append(end_job(one.job, head, remote=remote_code()[0]).state.state)
             return outcome
 
     def _until_it_is_time(self, row: Row, scene: Scene, launch: Launch) -> None:

@@ -9,7 +9,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from launch import client
+from launch.ending import end_job
 from launch.push import remote_code
 from playbooks.connections import Cluster
 from tests.chaos import faults
@@ -182,4 +182,4 @@ def _go(scene: Scene, jobs: list[str], second: Launch) -> None:
 
 def _end(engine: Engine, beside: list[Beside], cluster: Cluster) -> None:
     for one in beside:
-        client.cancel(one.job, engine.head(cluster, one.where[0].name), remote=remote_code()[0])
+        end_job(one.job, engine.head(cluster, one.where[0].name), remote=remote_code()[0])

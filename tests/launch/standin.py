@@ -15,8 +15,10 @@ from pathlib import Path
 from typing import IO
 
 from launch import client
+from launch.ending import end_job
 from launch.events import Event, JobState, LogLine, StateChange
 from launch.host import Completed
+from launch.overview import list_some
 from launch.plan import JobPlan, plan
 from launch.spec import JobNode, JobSpec, Kind
 
@@ -113,6 +115,14 @@ class Nodes:
         events: list[Event] = []
         state = client.submit_and_follow(self.plan(spec), self.head, events.append)
         return state, events
+
+    def cancel(self, job: str) -> JobState:
+        """Ends a job; gives its state then."""
+        return end_job(job, self.head, remote="hash").state
+
+    def jobs(self) -> list[JobState]:
+        """Every job that the head has, oldest first."""
+        return list(list_some(self.head, remote="hash").jobs)
 
     def down(self, node: int) -> None:
         """From now on the node's ssh answers nothing."""

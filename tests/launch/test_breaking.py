@@ -13,9 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from launch import client
 from launch.ending import end_supervisor, sweep_node
-from launch.events import JobState
 from launch.spec import Kind
 from tests.launch.standin import Nodes, Started, end_everything, left_of, lines, shell, start, states, until
 from tests.launch.test_restarting import mpirun_of, runner_of
@@ -42,10 +40,6 @@ def up(nodes: Nodes, script: str = WAIT, kind: Kind = "pytorch", **options: obje
     started = start(nodes, shell(script, kind, **options))
     until(lambda: len(lines(started.events)) == 3)
     return started
-
-
-def cancelled(nodes: Nodes, job: str) -> JobState:
-    return client.cancel(job, nodes.head, remote="hash")
 
 
 def start_cancel(nodes: Nodes, job: str, *grace: str) -> subprocess.Popen[bytes]:
@@ -117,10 +111,10 @@ class TestWhatHoldsTheJob:
         started = up(nodes, kind=kind)
         kept = nodes.folder / "node000000/.ranklift/jobs" / started.job / "state.json"
         os.kill(json.loads(kept.read_text())["supervisor"]["pid"], signal.SIGKILL)
-        (found,) = client.list_jobs(nodes.head, remote="hash")
+        (found,) = nodes.jobs()
         assert (found.state, found.exit_status) == ("LOST", 255)
         until(lambda: not left_of(started.job))
-        assert client.list_jobs(nodes.head, remote="hash") == [found]
+        assert nodes.jobs() == [found]
 
     def test_a_killed_mpirun_ends_the_job(self, nodes: Nodes) -> None:
         started = up(nodes, 'trap "" TERM; echo up; while :; do sleep 1; done', "mpi", grace_s=1)
@@ -187,7 +181,7 @@ class TestBeingCancelled:
         started = up(nodes, 'trap "echo saved; exit" TERM; echo up; sleep 300 & wait', kind)
         for pid in ranks_of(started.job):
             os.kill(pid, signal.SIGSTOP)
-        assert cancelled(nodes, started.job).state == "CANCELLED"
+        assert nodes.cancel(started.job).state == "CANCELLED"
         assert left_of(started.job) == []
         started.end()
         assert [text for _, text in lines(started.events)].count("saved") == 3
@@ -196,7 +190,7 @@ class TestBeingCancelled:
     def test_while_it_starts(self, nodes: Nodes, kind: Kind) -> None:
         started = start(nodes, shell("touch $HOME/ran", kind, setup="sleep 300"))
         until(lambda: states(started.events) == ["STARTING"])
-        assert cancelled(nodes, started.job).state == "CANCELLED"
+        assert nodes.cancel(started.job).state == "CANCELLED"
         assert left_of(started.job) == []
         assert not list(nodes.folder.glob("node*/ran"))
 
@@ -205,7 +199,7 @@ class TestBeingCancelled:
         started = up(nodes, script, grace_s=3)
         until(lambda: len(lines(started.events)) == 3)
         time.sleep(1)
-        state = cancelled(nodes, started.job)
+        state = nodes.cancel(started.job)
         assert (state.state, state.exit_status) == ("FAILED", 3)
         assert left_of(started.job) == []
 
@@ -214,7 +208,7 @@ class TestBeingCancelled:
         asked = [start_cancel(nodes, started.job) for _ in range(2)]
         assert [one.wait(30) for one in asked] == [0, 0]
         assert started.end().state == "CANCELLED"
-        assert cancelled(nodes, started.job) == started.end()
+        assert nodes.cancel(started.job) == started.end()
 
     def test_again_with_less_patience(self, nodes: Nodes) -> None:
         started = up(nodes, 'trap "" TERM; echo up; while :; do sleep 1; done', grace_s=60)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 
-from launch import client
 from launch.remote.commands import REFUSED
 from tests.launch.standin import Nodes, left_of, shell, until
 
@@ -40,7 +39,7 @@ def test_a_plan_that_was_cut_short_never_becomes_a_job(nodes: Nodes, share: floa
     _, said = (process := submitting(nodes)).communicate(message[: int(len(message) * share)], timeout=30)
     assert (process.returncode, said) == (REFUSED, b"the plan was cut short, so no job was made\n")
     assert not (nodes.folder / "node000000/.ranklift/jobs").exists()
-    assert client.list_jobs(nodes.head, remote="hash") == []
+    assert nodes.jobs() == []
 
 
 def test_a_plan_that_arrived_is_a_job_although_whoever_sent_it_is_gone(nodes: Nodes) -> None:
@@ -55,7 +54,7 @@ def test_a_plan_that_arrived_is_a_job_although_whoever_sent_it_is_gone(nodes: No
     process.stdin.close()
     assert process.wait(30) == 0
     process.stderr.close()
-    until(lambda: [one.state for one in client.list_jobs(nodes.head, remote="hash")] == ["SUCCEEDED"], 30)
+    until(lambda: [one.state for one in nodes.jobs()] == ["SUCCEEDED"], 30)
     assert left_of(made.id) == []
 
 
@@ -65,7 +64,7 @@ def test_a_head_that_dies_between_the_plan_and_the_supervisor_leaves_nothing_to_
     folder = home / "jobs" / made.id
     folder.mkdir(parents=True)
     (folder / "job.json").write_text(made.to_json())
-    assert client.list_jobs(nodes.head, remote="hash") == []
+    assert nodes.jobs() == []
     again = nodes.run(shell("true"))[0]
     assert again.state == "SUCCEEDED"
-    assert [one.job for one in client.list_jobs(nodes.head, remote="hash")] == [again.job]
+    assert [one.job for one in nodes.jobs()] == [again.job]

@@ -178,7 +178,7 @@ def test_what_is_shown_of_a_running_job_is_what_there_is_now(nodes: Nodes) -> No
     assert time.monotonic() - begun < 3
     assert state.state == "RUNNING"
     assert sorted(lines(events)) == [(rank, text) for rank in (0, 1) for text in ("half", "one")]
-    client.cancel(started.job, nodes.head, remote="hash")
+    nodes.cancel(started.job)
 
 
 def test_a_selection_is_cut_on_the_head(nodes: Nodes) -> None:

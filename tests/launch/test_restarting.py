@@ -15,7 +15,6 @@ from typing import Any
 
 import pytest
 
-from launch import client
 from launch.spec import Kind
 from tests.launch.standin import (
     Nodes,
@@ -183,7 +182,7 @@ class TestWhatIsNotTriedAgain:
     def test_one_that_was_cancelled_while_it_ran(self, nodes: Nodes) -> None:
         started = start(nodes, shell("echo up; sleep 300", max_restarts=3))
         until(lambda: len(lines(started.events)) == 3)
-        state = client.cancel(started.job, nodes.head, remote="hash")
+        state = nodes.cancel(started.job)
         assert (state.state, state.restarts) == ("CANCELLED", 0)
 
     def test_one_that_is_cancelled_while_what_failed_ends(self, nodes: Nodes) -> None:
@@ -191,7 +190,7 @@ class TestWhatIsNotTriedAgain:
         started = start(nodes, shell(script, max_restarts=3, grace_s=3))
         until(lambda: len(lines(started.events)) == 3)
         time.sleep(1)
-        assert client.cancel(started.job, nodes.head, remote="hash").state == "CANCELLED"
+        assert nodes.cancel(started.job).state == "CANCELLED"
         state = started.end()
         assert (state.state, state.exit_status, state.restarts) == ("CANCELLED", 130, 0)
         assert state.reason == "cancelled before restart 1: rank 1 on node000001 ended with exit status 3"
@@ -208,7 +207,7 @@ class TestWhatIsNotTriedAgain:
     def test_one_that_is_cancelled_between_two_launches(self, nodes: Nodes) -> None:
         started = start(nodes, shell("[ $RANK = 1 ] && exit 3; sleep 60", max_restarts=3))
         until(lambda: "restart 1 of 3" in remarks(started.events))
-        assert client.cancel(started.job, nodes.head, remote="hash").state == "CANCELLED"
+        assert nodes.cancel(started.job).state == "CANCELLED"
         state = started.end()
         assert (state.state, state.exit_status, state.restarts) == ("CANCELLED", 130, 1)
         assert {event["attempt"] for event in events(nodes, started.job, "exit")} == {0}
@@ -278,7 +277,7 @@ class TestARangeOfNodes:
         assert remarks(started.events) == (
             f"node000001 is lost: {why}; going on with 2 nodes, at least 2 are needed"
         )
-        (now,) = client.list_jobs(nodes.head, remote="hash")
+        (now,) = nodes.jobs()
         assert (now.state, now.reason) == ("RUNNING", "goes on without node000001")
         assert [(e["node"], e["reason"]) for e in events(nodes, started.job, "lost-node")] == [
             ("node000001", why)

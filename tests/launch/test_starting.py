@@ -138,7 +138,7 @@ class TestTheSetupLine:
     def test_a_job_can_be_cancelled_while_it_runs(self, nodes: Nodes, kind: Kind) -> None:
         started = start(nodes, shell(MARK, kind, setup="echo begun; sleep 300"))
         until(lambda: remarks(started.events).count("begun") == 3)
-        assert client.cancel(started.job, nodes.head, remote="hash").state == "CANCELLED"
+        assert nodes.cancel(started.job).state == "CANCELLED"
         assert left_of(started.job) == []
         assert ran(nodes) == []
 
@@ -224,7 +224,7 @@ def test_a_slow_node_holds_every_rank_back(nodes: Nodes) -> None:
 def test_what_people_call_a_job_is_shown_with_its_state(nodes: Nodes) -> None:
     spec = shell("true", display_name="First try", experiment="digits", description="d", tags={"a": "b"})
     state, _ = nodes.run(spec)
-    (listed,) = client.list_jobs(nodes.head, remote="hash")
+    (listed,) = nodes.jobs()
     assert listed == state
     assert (listed.display_name, listed.experiment, listed.description, listed.tags) == (
         "First try", "digits", "d", {"a": "b"},

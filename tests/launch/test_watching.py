@@ -16,6 +16,7 @@ import pytest
 from launch import client
 from launch.errors import InputError, NotPushed
 from launch.events import Event, StateChange
+from launch.overview import list_some
 from launch.selection import Selection
 from launch.spec import JobSpec, Kind
 from tests.launch.standin import Nodes, end_everything, left_of, lines, shell, start, states, until
@@ -59,17 +60,17 @@ class TestBeingWatched:
         )
         started = start(nodes, shell(script, kind, grace_s=0.5))
         until(lambda: len(lines(started.events)) == 3)
-        state = client.cancel(started.job, nodes.head, remote="hash")
+        state = nodes.cancel(started.job)
         assert (state.state, state.exit_status) == ("CANCELLED", 130)
         assert left_of(started.job) == []
         assert started.end().state == "CANCELLED"
-        assert client.cancel(started.job, nodes.head, remote="hash") == state
+        assert nodes.cancel(started.job) == state
 
     def test_no_job_is_made_while_a_node_is_not_known_to_hold_the_code(self, nodes: Nodes) -> None:
         made = nodes.plan(shell("true"))
         with pytest.raises(NotPushed, match="not every node holds 0123456789abcdef: push first"):
             client.submit(made, nodes.head, ["0123456789abcdef"])
-        assert client.list_jobs(nodes.head, remote="hash") == []
+        assert nodes.jobs() == []
 
     def test_a_job_goes_on_when_nobody_follows_and_can_be_followed_later(self, nodes: Nodes) -> None:
         made = nodes.plan(shell("echo one; sleep 0.5; echo two"))
@@ -89,7 +90,7 @@ class TestBeingWatched:
 
     def test_jobs_are_listed_oldest_first(self, nodes: Nodes) -> None:
         ids = [nodes.run(JobSpec(name, "pytorch", ("true",)))[0].job for name in ("b", "a")]
-        assert [state.job for state in client.list_jobs(nodes.head, remote="hash")] == ids
+        assert [state.job for state in nodes.jobs()] == ids
 
     def test_a_supervisor_that_was_killed_leaves_a_lost_job_and_no_rank(self, nodes: Nodes) -> None:
         started = start(nodes, shell("echo up; sleep 300", grace_s=0.3))
@@ -103,9 +104,9 @@ class TestBeingWatched:
         with pytest.raises(InputError, match="there is no job nope on this head; see"):
             client.follow("nope", nodes.head, print, remote="hash")
         with pytest.raises(InputError, match="there is no job nope"):
-            client.cancel("nope", nodes.head, remote="hash")
+            nodes.cancel("nope")
         with pytest.raises(NotPushed, match="push first"):
-            client.list_jobs(nodes.head, remote="other")
+            list_some(nodes.head, remote="other")
 
 
 class TestSharingNodes:
@@ -186,14 +187,14 @@ class TestSharingNodes:
         with foreign(nodes, 1, [0]):
             started = start(nodes, shell("true"))
             until(lambda: "QUEUED" in states(started.events))
-            assert client.cancel(started.job, nodes.head, remote="hash").state == "CANCELLED"
+            assert nodes.cancel(started.job).state == "CANCELLED"
 
     def test_a_queued_job_can_be_cancelled(self, nodes: Nodes) -> None:
         first = start(nodes, shell("echo up; sleep 2"))
         until(lambda: lines(first.events))
         second = start(nodes, shell("true"))
         until(lambda: states(second.events) == ["QUEUED"])
-        assert client.cancel(second.job, nodes.head, remote="hash").state == "CANCELLED"
+        assert nodes.cancel(second.job).state == "CANCELLED"
         assert first.end().state == "SUCCEEDED"
 
 
