@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from infra.rehearsal.machines import Machine
-from infra.rehearsal.nodes import LocalMachines, Settings
+from infra.rehearsal.nodes import LocalMachines, MetadataService, Settings
 
 NETWORK = "/subscriptions/0/resourceGroups/test/providers/Microsoft.Network/virtualNetworks/test"
 USER = "azureuser"
@@ -67,7 +67,9 @@ def make_key(path: Path) -> str:
 
 
 @asynccontextmanager
-async def lab(folder: Path, count: int, nodes_limit: int = 16) -> AsyncIterator[Lab]:
+async def lab(
+    folder: Path, count: int, nodes_limit: int = 16, metadata: MetadataService | None = None
+) -> AsyncIterator[Lab]:
     public, host = make_key(folder / "key"), make_key(folder / "host")
     (folder / "known_hosts").write_text(f"* {host}\n")
     document = {
@@ -84,6 +86,7 @@ async def lab(folder: Path, count: int, nodes_limit: int = 16) -> AsyncIterator[
         ],
     }
     machines = LocalMachines(Settings(folder / "nodes", nodes_limit=nodes_limit))
+    machines.metadata = metadata
     made = Lab(folder, machines, "#cloud-config\n" + json.dumps(document), public)
     try:
         await machines.create_network(NETWORK, "10.0.0.0/16")
