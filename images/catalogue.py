@@ -1,7 +1,8 @@
-"""Which operating system image a node boots.
+"""Which operating system image a node boots, and what is in it.
 
 An image is pinned to one version: ``latest`` moves, and nodes that join a cluster later would then differ
-from those that are there.
+from those that are there. The images and what they hold are data, in ``catalogue.json``, each with its
+source. No image for Arm64 (GB200, GB300) is known from any source: who wants such nodes names one.
 
 >>> default_image("ubuntu-v100").urn
 'microsoft-dsvm:ubuntu-hpc:2204-v100:22.04.2025082501'
@@ -9,12 +10,28 @@ from those that are there.
 
 from __future__ import annotations
 
+import json
 import re
 from dataclasses import dataclass
+from functools import cache
+from importlib import resources
+from typing import Any, Literal
 
 from launch.errors import InputError
 
-__all__ = ["GalleryImage", "Image", "MarketplaceImage", "Plan", "default_image", "parse_image"]
+__all__ = [
+    "Contents",
+    "GalleryImage",
+    "Image",
+    "KnownImage",
+    "MarketplaceImage",
+    "Plan",
+    "contents",
+    "default_image",
+    "known_images",
+    "parse_image",
+    "unfit",
+]
 
 _PLAN_PUBLISHERS = frozenset({"almalinux", "azhpc", "azurecyclecloud", "erocky"})
 """Publishers whose images Azure boots only with a purchase plan (github.com/Azure/azurehpc does the same)."""
@@ -77,21 +94,110 @@ class GalleryImage:
 
 Image = MarketplaceImage | GalleryImage
 
-_DEFAULTS = {
-    # Version seen in `az vm image list` by the middle of August 2026.
-    "ubuntu": MarketplaceImage("microsoft-dsvm", "ubuntu-hpc", "2204", "22.04.2026080501"),
-    # CUDA 12 and NVIDIA's proprietary kernel modules, without which a V100 shows no GPU. The version follows
-    # from the release tag ubuntu-hpc-v100-2204-20250825 of github.com/Azure/azhpc-images, by the rule that
-    # all versions of the offer keep to; no listing of the marketplace was at hand.
-    "ubuntu-v100": MarketplaceImage("microsoft-dsvm", "ubuntu-hpc", "2204-v100", "22.04.2025082501"),
-    # Version that Microsoft's own articles on the MI300X deploy.
-    "ubuntu-rocm": MarketplaceImage("microsoft-dsvm", "ubuntu-hpc", "2204-rocm", "22.04.2025030701"),
-}
+Gpus = Literal["nvidia-open", "nvidia-proprietary", "rocm"]
+_FITTING: dict[str, Gpus] = {"V100": "nvidia-proprietary", "MI300X": "rocm"}
+"""Whose driver a GPU needs. A V100 shows nothing to NVIDIA's open kernel modules (azhpc-images
+install_nvidiagpudriver.sh); every later GPU of NVIDIA's takes them."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Contents:
+    """What an image holds, by the release of azhpc-images that made it."""
+
+    tag: str
+    ofed: str
+    driver: str
+    cuda: str
+    nccl: str
+    hpcx: str
+    openmpi: str
+    intel_mpi: str
+    mvapich: str
+    waagent: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownImage:
+    """A marketplace image of Azure's for HPC."""
+
+    publisher: str
+    offer: str
+    sku: str
+    version: str | None
+    """``None``: no source names one; who wants the image has to."""
+    gpus: Gpus
+    rule: str | None = None
+    """The ``image`` rule of sizes that take it without being told."""
+    release: str | None = None
+    """Whose contents it has; ``None`` where that was not looked up."""
+    source: str
+
+
+def known_images() -> tuple[KnownImage, ...]:
+    """Every image that is known, those with a version first."""
+    return _data()[0]
+
+
+def contents(image: Image) -> Contents | None:
+    """What ``image`` holds, or ``None`` when that is not known.
+
+    >>> contents(default_image("ubuntu-v100")).cuda
+    '12.8'
+    >>> contents(parse_image("microsoft-dsvm:ubuntu-hpc:2404:24.04.2026010101")) is None
+    True
+    """
+    for known in known_images():
+        if known.release and image == _marketplace(known):
+            return next(one for one in _data()[1] if one.tag == known.release)
+    return None
+
+
+def unfit(image: Image, gpu: str | None) -> str | None:
+    """Why nodes with this GPU find no driver for it in ``image``; ``None`` if they do, or nobody knows.
+
+    >>> unfit(parse_image("microsoft-dsvm:ubuntu-hpc:2204:22.04.2026080501"), "V100")
+    'has nvidia-open drivers, and a V100 needs nvidia-proprietary: take microsoft-dsvm:ubuntu-hpc:2204-v100, \
+almalinux:almalinux-hpc:8_10-hpc-v100-gen2, azure-hpc:azurelinux-hpc:3-v100 or \
+azure-hpc:azurelinux-hpc:3-v100-fips'
+    """
+    if gpu is None or isinstance(image, GalleryImage):
+        return None
+    wanted = _FITTING.get(gpu, "nvidia-open")
+    names = {(known.publisher, known.offer, known.sku): known.gpus for known in known_images()}
+    held = names.get((image.publisher.lower(), image.offer.lower(), image.sku.lower()))
+    # An older image with proprietary modules drives a newer GPU as well; what it lacks is seen on the nodes.
+    if held in (None, wanted) or (held == "nvidia-proprietary" and wanted == "nvidia-open"):
+        return None
+    fitting = [f"{p}:{o}:{s}" for (p, o, s), gpus in names.items() if gpus == wanted]
+    return f"has {held} drivers, and a {gpu} needs {wanted}: take {', '.join(fitting[:-1])} or {fitting[-1]}"
 
 
 def default_image(rule: str) -> MarketplaceImage:
     """The image of a size's ``image`` rule: ``ubuntu``, ``ubuntu-v100`` or ``ubuntu-rocm``."""
-    return _DEFAULTS[rule]
+    found = next(_marketplace(known) for known in known_images() if known.rule == rule)
+    assert found is not None, f"{rule} has no version"  # noqa: S101 - data of this module
+    return found
+
+
+def _marketplace(known: KnownImage) -> MarketplaceImage | None:
+    if known.version is None:
+        return None
+    return MarketplaceImage(known.publisher, known.offer, known.sku, known.version)
+
+
+@cache
+def _data() -> tuple[tuple[KnownImage, ...], tuple[Contents, ...]]:
+    data = json.loads(resources.files(__package__).joinpath("catalogue.json").read_text("utf-8"))
+    return tuple(_known(row) for row in data["images"]), tuple(Contents(**row) for row in data["releases"])
+
+
+def _known(row: dict[str, Any]) -> KnownImage:
+    publisher, offer, sku, *version = row["urn"].split(":")
+    rest = {key: value for key, value in row.items() if key != "urn"}
+    return KnownImage(
+        publisher=publisher, offer=offer, sku=sku, version=version[0] if version else None, **rest
+    )
 
 
 def parse_image(text: str, key: str = "image") -> Image:

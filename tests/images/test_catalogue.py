@@ -2,7 +2,15 @@
 
 import pytest
 
-from images.catalogue import GalleryImage, MarketplaceImage, default_image, parse_image
+from images.catalogue import (
+    GalleryImage,
+    MarketplaceImage,
+    contents,
+    default_image,
+    known_images,
+    parse_image,
+    unfit,
+)
 from launch.errors import InputError
 
 GALLERY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/mine/images/hpc"
@@ -58,3 +66,46 @@ def test_what_is_no_fixed_image_is_refused(image: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem) as refused:
         parse_image(image, "ranklift:image")
     assert (refused.value.key, refused.value.value) == ("ranklift:image", image)
+
+
+def test_every_known_image_has_a_source_and_those_without_a_version_are_no_default() -> None:
+    assert all(known.source for known in known_images())
+    assert [known for known in known_images() if known.rule and known.version is None] == []
+
+
+@pytest.mark.parametrize("rule", ["ubuntu", "ubuntu-v100"])
+def test_says_what_a_default_image_holds(rule: str) -> None:
+    held = contents(default_image(rule))
+    assert held is not None
+    assert held.cuda.startswith("12." if rule == "ubuntu-v100" else "13.")
+    assert held.ofed.startswith("DOCA ")
+
+
+def test_what_the_rocm_image_holds_is_not_known() -> None:
+    assert contents(default_image("ubuntu-rocm")) is None
+
+
+def test_no_image_for_arm_is_known_so_that_none_is_made_up() -> None:
+    assert not any("arm" in f"{known.offer}{known.sku}".lower() for known in known_images())
+
+
+@pytest.mark.parametrize(
+    ("urn", "gpu", "fits"),
+    [
+        ("microsoft-dsvm:ubuntu-hpc:2204:1", "V100", False),
+        ("microsoft-dsvm:ubuntu-hpc:2204:1", "A100", True),
+        ("Microsoft-DSVM:Ubuntu-HPC:2204-V100:1", "V100", True),
+        ("microsoft-dsvm:ubuntu-hpc:2204:1", "MI300X", False),
+        ("microsoft-dsvm:ubuntu-hpc:2404-rocm:1", "MI300X", True),
+        ("microsoft-dsvm:ubuntu-hpc:2404-rocm:1", "H100", False),
+        ("azure-hpc:azurelinux-hpc:3:1", "V100", False),
+        ("somebody:some:image:1", "V100", True),
+        ("microsoft-dsvm:ubuntu-hpc:2204-rocm:1", None, True),
+    ],
+)
+def test_an_image_without_a_driver_for_the_gpus_is_told_apart(urn: str, gpu: str | None, fits: bool) -> None:
+    assert (unfit(parse_image(urn), gpu) is None) is fits
+
+
+def test_nobody_knows_what_an_own_image_holds() -> None:
+    assert unfit(GalleryImage(GALLERY), "V100") is None

@@ -1,0 +1,40 @@
+"""A recipe's steps as cloud-init user data: the node makes itself at its first boot, then starts anew.
+
+That takes minutes of every node's first boot and the vendors' servers at that moment; an image of one's own
+(:mod:`images.image_builder`, :mod:`images.packer`) takes both once.
+"""
+
+from __future__ import annotations
+
+import base64
+import gzip
+from collections.abc import Sequence
+
+from images.steps import Step
+from images.templates import render
+
+__all__ = ["FOLDER", "LIMIT", "packed", "runner", "user_data"]
+
+FOLDER = "/usr/local/lib/ranklift/recipe"
+"""On the node: where the scripts lie."""
+
+LIMIT = 65535
+"""Bytes of customData before its base64 encoding (description of osProfile in Azure's compute API)."""
+
+
+def user_data(steps: Sequence[Step]) -> str:
+    """The ``#cloud-config`` text. What the steps say is in ``/var/log/ranklift-recipe.log`` on the node.
+
+    The node starts anew only when all steps are through: one that failed stays up, to be looked at.
+    """
+    return render("user_data.yaml.j2", steps=steps, folder=FOLDER, packed=packed, runner=runner(steps))
+
+
+def runner(steps: Sequence[Step]) -> str:
+    """The script that runs the steps in order and stops at the first that fails."""
+    return render("recipe.sh.j2", steps=steps, folder=FOLDER)
+
+
+def packed(text: str) -> str:
+    """``text`` as cloud-init's ``gz+b64`` takes it; the same bytes for the same text, always."""
+    return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()
