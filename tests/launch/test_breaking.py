@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -15,24 +14,13 @@ import pytest
 
 from launch.ending import end_supervisor, sweep_node
 from launch.spec import Kind
-from tests.launch.standin import Nodes, Started, end_everything, left_of, lines, shell, start, states, until
+from tests.launch.standin import Nodes, Started, left_of, lines, shell, start, states, until
 from tests.launch.test_restarting import mpirun_of, runner_of
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
 
 KINDS = pytest.mark.parametrize("kind", ["mpi", "pytorch"])
 WAIT = "echo up; sleep 300"
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> Nodes:
-    return Nodes(tmp_path, [2, 1, 3])
-
-
-@pytest.fixture(autouse=True)
-def _nothing_runs_on() -> Iterator[None]:
-    yield
-    end_everything()
 
 
 def up(nodes: Nodes, script: str = WAIT, kind: Kind = "pytorch", **options: object) -> Started:

@@ -6,7 +6,6 @@ import json
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,9 +15,9 @@ from launch.errors import InputError
 from launch.events import Event, LogLine
 from launch.selection import Selection
 from launch.spec import JobSpec, Kind
-from tests.launch.standin import Nodes, end_everything, left_of, lines, shell, start, until
+from tests.launch.standin import Nodes, left_of, lines, shell, start, until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
 
 KINDS = pytest.mark.parametrize("kind", ["mpi", "pytorch"])
 MB = 1000 * 1000
@@ -40,12 +39,6 @@ for n in range(20):
 @pytest.fixture
 def nodes(tmp_path: Path) -> Nodes:
     return Nodes(tmp_path, [1, 1])
-
-
-@pytest.fixture(autouse=True)
-def _nothing_runs_on() -> Iterator[None]:
-    yield
-    end_everything()
 
 
 def job(script: str, **options: object) -> JobSpec:

@@ -8,7 +8,6 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -19,7 +18,6 @@ from launch.spec import Kind
 from tests.launch.standin import (
     Nodes,
     Started,
-    end_everything,
     left_of,
     lines,
     remarks,
@@ -29,7 +27,7 @@ from tests.launch.standin import (
     until,
 )
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
 
 ONCE = "echo run $RANKLIFT_RESTART_COUNT; [ $RANK$RANKLIFT_RESTART_COUNT = 10 ] && exit 3; sleep 0.5"
 """Rank 1 fails the first time."""
@@ -43,17 +41,6 @@ KINDS = pytest.mark.parametrize(
     ],
     ids=["mpi", "pytorch", "per-node", "tensorflow"],
 )
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> Nodes:
-    return Nodes(tmp_path, [2, 1, 3])
-
-
-@pytest.fixture(autouse=True)
-def _nothing_runs_on() -> Iterator[None]:
-    yield
-    end_everything()
 
 
 def events(nodes: Nodes, job: str, what: str) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ import os
 import re
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,9 +14,9 @@ import pytest
 from launch.errors import JobFailed
 from launch.events import LogLine
 from launch.spec import JobSpec, Kind
-from tests.launch.standin import Nodes, end_everything, left_of, lines, remarks, shell, start, until
+from tests.launch.standin import Nodes, left_of, lines, remarks, shell, start, until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
 
 SHOW = """
 import json, os, sys
@@ -29,16 +28,9 @@ AWKWARD = ["a b", "it's", '"', "$HOME", "$(id)", "`id`", "two\nlines", "ünïcö
 
 
 @pytest.fixture
-def nodes(tmp_path: Path) -> Nodes:
-    made = Nodes(tmp_path, [2, 1, 3])
-    made.code("show.py", SHOW)
-    return made
-
-
-@pytest.fixture(autouse=True)
-def _nothing_runs_on() -> Iterator[None]:
-    yield
-    end_everything()
+def nodes(nodes: Nodes) -> Nodes:
+    nodes.code("show.py", SHOW)
+    return nodes
 
 
 KINDS = pytest.mark.parametrize("kind", ["mpi", "pytorch"])

@@ -5,16 +5,15 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from launch import client
 from launch.spec import JobSpec, Kind
-from tests.launch.standin import Nodes, end_everything, left_of, lines, remarks, shell, start, states, until
+from tests.launch.standin import Nodes, left_of, lines, remarks, shell, start, states, until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
 
 KINDS = pytest.mark.parametrize("kind", ["mpi", "pytorch"])
 MARK = "touch $HOME/ran; echo ran"
@@ -23,12 +22,6 @@ MARK = "touch $HOME/ran; echo ran"
 @pytest.fixture
 def nodes(tmp_path: Path) -> Nodes:
     return Nodes(tmp_path, [2, 1, 2])
-
-
-@pytest.fixture(autouse=True)
-def _nothing_runs_on() -> Iterator[None]:
-    yield
-    end_everything()
 
 
 def module(nodes: Nodes, name: str, on: tuple[int, ...]) -> None:

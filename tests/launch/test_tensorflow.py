@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import socket
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,9 @@ import pytest
 from launch.errors import InputError
 from launch.plan import JobPlan, plan
 from launch.spec import JobNode, JobSpec
-from tests.launch.standin import Nodes, end_everything, left_of, lines, start, until
+from tests.launch.standin import Nodes, left_of, lines, start, until
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
 
 NODES = tuple(JobNode(f"node00000{i}", f"10.0.0.{4 + i}", slots) for i, slots in enumerate((2, 1, 2)))
 
@@ -41,12 +40,6 @@ def tasks(planned: JobPlan) -> list[list[tuple[int, str]]]:
 @pytest.fixture
 def nodes(tmp_path: Path) -> Nodes:
     return Nodes(tmp_path, [2, 1, 2])
-
-
-@pytest.fixture(autouse=True)
-def _nothing_runs_on() -> Iterator[None]:
-    yield
-    end_everything()
 
 
 class TestPlacement:

@@ -19,20 +19,9 @@ from launch.events import Event, StateChange
 from launch.overview import list_some
 from launch.selection import Selection
 from launch.spec import JobSpec, Kind
-from tests.launch.standin import Nodes, end_everything, left_of, lines, shell, start, states, until
+from tests.launch.standin import Nodes, left_of, lines, shell, start, states, until
 
-pytestmark = pytest.mark.timeout(120)
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> Nodes:
-    return Nodes(tmp_path, [2, 1, 3])
-
-
-@pytest.fixture(autouse=True)
-def _nothing_runs_on() -> Iterator[None]:
-    yield
-    end_everything()
+pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
 
 
 @contextmanager
