@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
-import signal
-import subprocess
-import time
 from pathlib import Path
 
-from tests.playbooks.test_tasks import FAB, ROOT, fab
+from tests.playbooks.typed import fab, interrupted
 
 
 def test_ctrl_c_while_the_tasks_are_made_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
@@ -18,19 +14,7 @@ def test_ctrl_c_while_the_tasks_are_made_ends_with_130_and_no_traceback(tmp_path
         f"pathlib.Path({str(begun)!r}).touch()\n"
         "try:\n    time.sleep(30)\nexcept BaseException:\n    time.sleep(30)\n"
     )
-    with subprocess.Popen(
-        [FAB, "status"],
-        cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": str(ROOT)},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
-        deadline = time.monotonic() + 60
-        while not begun.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        running.send_signal(signal.SIGINT)
-        _, stderr = running.communicate(timeout=60)
-    assert (running.returncode, stderr) == (130, "interrupted\n")
+    assert interrupted(tmp_path, "status", begun=begun) == (130, "interrupted\n")
 
 
 def test_ctrl_c_in_a_task_of_the_users_own_ends_alike_once_it_has_tidied_up(tmp_path: Path) -> None:

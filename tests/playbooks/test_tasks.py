@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,9 +13,8 @@ import pytest
 
 from playbooks import ns
 from tests.playbooks.server import SshServer, free_port, make_key, save_stack
+from tests.playbooks.typed import FAB, ROOT, fab, interrupted
 
-ROOT = Path(__file__).resolve().parents[2]
-FAB = str(Path(sys.executable).with_name("fab"))
 TASKS = sorted(name for name in ns.task_names if not name.startswith("rehearsal"))
 
 
@@ -45,20 +42,6 @@ def workplace(server: SshServer, tmp_path_factory: pytest.TempPathFactory) -> Pa
     )
     (own / "train.py").write_text("print('hi')\n")
     return own
-
-
-def fab(
-    workplace: Path, *arguments: str, env: dict[str, str] | None = None
-) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [FAB, *arguments],
-        cwd=workplace,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev", **(env or {})},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=120,
-    )
 
 
 def test_the_issued_names_are_all_there() -> None:
@@ -275,19 +258,8 @@ def test_plain_ssh_works_with_what_is_saved_and_refuses_a_changed_key(workplace:
 
 def test_ctrl_c_ends_with_130_and_no_traceback(workplace: Path, tmp_path: Path) -> None:
     begun = tmp_path / "begun"
-    with subprocess.Popen(
-        [FAB, "exec", f"touch {begun}; sleep 30", "--nodes", "0"],
-        cwd=workplace,
-        env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev"},
-        stderr=subprocess.PIPE,
-        text=True,
-    ) as running:
-        deadline = time.monotonic() + 60
-        while not begun.exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        running.send_signal(signal.SIGINT)
-        _, stderr = running.communicate(timeout=60)
-    assert (running.returncode, stderr) == (130, "interrupted\n")
+    words = ("exec", f"touch {begun}; sleep 30", "--nodes", "0")
+    assert interrupted(workplace, *words, begun=begun) == (130, "interrupted\n")
 
 
 def test_help_says_what_a_repeated_option_takes(workplace: Path) -> None:
@@ -349,25 +321,15 @@ def test_ctrl_c_waits_for_pulumi_and_says_how_to_go_on(workplace: Path, tmp_path
     )
     program.chmod(0o755)
     (workplace.parent / "ranklift" / "Pulumi.new.yaml").write_text("config: {}\n")
-    with subprocess.Popen(
-        [FAB, "up", "--stack", "new"],
-        cwd=workplace,
-        env={
-            **os.environ,
-            "PYTHONPATH": str(ROOT),
-            "PATH": f"{program.parent}:{os.environ['PATH']}",
-        },
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as running:
-        deadline = time.monotonic() + 60
-        while not Path(f"{program}.begun").exists() and time.monotonic() < deadline:
-            time.sleep(0.05)
-        os.killpg(running.pid, signal.SIGINT)  # as a terminal does
-        _, stderr = running.communicate(timeout=60)
+    status, stderr = interrupted(
+        workplace,
+        *("up", "--stack", "new"),
+        begun=Path(f"{program}.begun"),
+        env={"PATH": f"{program.parent}:{os.environ['PATH']}"},
+        as_terminal=True,
+    )
     assert Path(f"{program}.ended").exists()
-    assert running.returncode == 130
+    assert status == 130
     assert "`fab up --stack new` goes on from there" in stderr
     assert "Traceback" not in stderr
 

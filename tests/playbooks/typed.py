@@ -1,0 +1,52 @@
+"""Commands as users type them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+FAB = str(Path(sys.executable).with_name("fab"))
+
+
+def fab(
+    workplace: Path, *arguments: str, env: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
+    """A command in a user's repository, to its end."""
+    return subprocess.run(
+        [FAB, *arguments],
+        cwd=workplace,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev", **(env or {})},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+
+
+def interrupted(
+    workplace: Path,
+    *arguments: str,
+    begun: Path,
+    env: dict[str, str] | None = None,
+    as_terminal: bool = False,
+) -> tuple[int, str]:
+    """Exit status and stderr after Ctrl-C once a file is there; a terminal's reaches what it runs as well."""
+    with subprocess.Popen(
+        [FAB, *arguments],
+        cwd=workplace,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev", **(env or {})},
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=as_terminal,
+    ) as running:
+        deadline = time.monotonic() + 60
+        while not begun.exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        (os.killpg if as_terminal else os.kill)(running.pid, signal.SIGINT)
+        _, stderr = running.communicate(timeout=60)
+    return running.returncode, stderr
