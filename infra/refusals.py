@@ -1,0 +1,109 @@
+"""What Azure's refusals mean and what to do about each, in one line.
+
+::
+
+    AzureRefused            Azure said no, or did not answer
+    ├── NotSignedIn         nobody is signed in here, or no longer: `az login`
+    ├── MissingRight        whoever is signed in lacks a right, which is named
+    └── Throttled           later
+"""
+
+from __future__ import annotations
+
+import re
+
+from launch.errors import RankliftError, RetryError
+
+__all__ = [
+    "AzureRefused",
+    "MissingRight",
+    "NotSignedIn",
+    "Throttled",
+    "explained",
+    "refusal",
+    "sign_in_failed",
+]
+
+_UNAUTHORIZED, _FORBIDDEN, _TOO_MANY = 401, 403, 429
+_LACKS = re.compile(r"perform action '(?P<action>[^']+)' over scope '(?P<scope>[^']+)'")
+
+
+class AzureRefused(RankliftError):
+    """Azure answered with an error; ``code`` is Azure's word for it, ``status`` HTTP's number."""
+
+    def __init__(self, text: str, code: str = "", status: int = 0) -> None:
+        self.code, self.status = code, status
+        super().__init__(text)
+
+
+class NotSignedIn(AzureRefused):
+    """Nobody is signed in to Azure here, or the sign-in has expired."""
+
+
+class MissingRight(AzureRefused):
+    """Whoever is signed in may not do that: ``action`` on ``scope``, as Azure names them."""
+
+    def __init__(self, text: str, code: str, status: int, action: str | None, scope: str | None) -> None:
+        self.action, self.scope = action, scope
+        super().__init__(text, code, status)
+
+
+class Throttled(AzureRefused, RetryError):
+    """Azure asks for a pause that is longer than a command should take."""
+
+
+def explained(error: Exception) -> RankliftError:
+    """What one of Azure's SDKs raised, as this project says it: one line with the remedy.
+
+    >>> class ClientAuthenticationError(Exception):
+    ...     message = "DefaultAzureCredential failed to retrieve a token from the included credentials."
+    >>> str(explained(ClientAuthenticationError()))
+    'nobody is signed in to Azure here; run `az login`'
+    """
+    if isinstance(error, RankliftError):
+        return error
+    text = getattr(error, "message", None) or str(error)
+    inner = getattr(error, "error", None)
+    code = str(getattr(inner, "code", None) or "")
+    status = int(getattr(error, "status_code", None) or 0)
+    names = {kind.__name__ for kind in type(error).__mro__}
+    if status == 0 and names & {"ClientAuthenticationError", "CredentialUnavailableError"}:
+        return sign_in_failed(text)
+    return refusal(status, code, text)
+
+
+def sign_in_failed(text: str) -> NotSignedIn:
+    """azure-identity lists every way that it tried, a paragraph each; one of them is of use."""
+    if expired := re.search(r"AADSTS(?:70043|700082|50173|700084)\b", text):
+        return NotSignedIn(f"the sign-in to Azure has expired ({expired[0]}); run `az login`")
+    if other := re.search(r"AADSTS\d+[^\n]*", text):
+        return NotSignedIn(f"Azure refuses the sign-in: {other[0].strip()}; run `az login`")
+    if "failed to retrieve a token" in text or "az login" in text or "not found on path" in text:
+        return NotSignedIn("nobody is signed in to Azure here; run `az login`")
+    return NotSignedIn(f"the sign-in to Azure failed: {text.strip().splitlines()[0]}; run `az login`")
+
+
+def refusal(status: int, code: str, text: str) -> AzureRefused:
+    """The error for an answer with this HTTP status and Azure's own ``code`` and ``text``."""
+    said = f"{code}: {text}" if code and code not in text else text or f"HTTP status {status}"
+    if status == _UNAUTHORIZED or code in ("ExpiredAuthenticationToken", "InvalidAuthenticationToken"):
+        why = "has expired" if code.startswith("Expired") else "is not taken by Azure"
+        return NotSignedIn(f"the sign-in to Azure {why}; run `az login`", code, status)
+    if "AuthorizationFailed" in code or (status == _FORBIDDEN and _LACKS.search(text)):
+        lacks = _LACKS.search(text)
+        if lacks is None:
+            return MissingRight(
+                f"Azure refuses that to whoever is signed in: {said}", code, status, None, None
+            )
+        action, scope = lacks["action"], lacks["scope"]
+        return MissingRight(
+            f"whoever is signed in lacks the right {action} on {scope}; ask for a role that has it, like "
+            f"Reader for what is read and Contributor for what is made",
+            code,
+            status,
+            action,
+            scope,
+        )
+    if status == _TOO_MANY:
+        return Throttled(f"Azure asks for patience: {said}; try again in some minutes", code, status)
+    return AzureRefused(f"Azure says: {said}", code, status)

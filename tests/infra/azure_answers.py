@@ -1,0 +1,224 @@
+"""Answers in the shape of Azure's own APIs, and an Azure that gives them.
+
+The shapes are those of the Retail Prices API, of Resource SKUs and usages (2021-07-01 and 2024-07-01) and of
+ARM's lists and errors; figures are made up unless a test says otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+from infra.rest import Answer, Rest
+
+SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
+SIZE, PLACE = "Standard_ND40rs_v2", "southcentralus"
+FAMILY = "standardNDSv2Family"
+DISK = {"resourceType": "disks", "name": "Premium_LRS", "locations": [PLACE]}
+"""The SKUs are not only of VMs."""
+
+
+def price(usd: float | None, **changed: Any) -> dict[str, Any]:
+    """An item of the price list: Linux, regular, by the hour, unless changed."""
+    return {
+        "currencyCode": "USD",
+        "tierMinimumUnits": 0.0,
+        "retailPrice": usd,
+        "unitPrice": usd,
+        "armRegionName": PLACE,
+        "location": "US South Central",
+        "effectiveStartDate": "2020-03-01T00:00:00Z",
+        "meterId": "6c2e3a4f-0000-0000-0000-000000000000",
+        "meterName": "ND40rs v2",
+        "productId": "DZH318Z0BQ4L",
+        "skuId": "DZH318Z0BQ4L/00XQ",
+        "productName": "Virtual Machines NDrv2 Series",
+        "skuName": "ND40rs v2",
+        "serviceName": "Virtual Machines",
+        "serviceId": "DZH313Z7MMC8",
+        "serviceFamily": "Compute",
+        "unitOfMeasure": "1 Hour",
+        "type": "Consumption",
+        "isPrimaryMeterRegion": True,
+        "armSkuName": SIZE,
+    } | changed
+
+
+def spot(usd: float, **changed: Any) -> dict[str, Any]:
+    return price(usd, **({"meterName": "ND40rs v2 Spot", "skuName": "ND40rs v2 Spot"} | changed))
+
+
+def nat(usd: float = 0.045) -> dict[str, Any]:
+    names = {"serviceName": "NAT Gateway", "productName": "NAT Gateway", "meterName": "Standard Gateway"}
+    return price(usd, armRegionName="Global", armSkuName="", skuName="Standard", **names)
+
+
+def address(usd: float = 0.005) -> dict[str, Any]:
+    names = {
+        "serviceName": "Virtual Network",
+        "productName": "IP Addresses",
+        "meterName": "Standard IPv4 Static Public IP",
+    }
+    return price(usd, armSkuName="", skuName="Standard", **names)
+
+
+def usage(name: str, limit: int, used: int = 0, label: str | None = None) -> dict[str, Any]:
+    """One quota of a region."""
+    named = {"value": name, "localizedValue": label or name}
+    return {"limit": limit, "unit": "Count", "currentValue": used, "name": named}
+
+
+def sku(
+    size: str = SIZE,
+    place: str = PLACE,
+    *,
+    zones: tuple[str, ...] = ("1", "2"),
+    family: str | None = FAMILY,
+    restrictions: tuple[dict[str, Any], ...] = (),
+    **capabilities: str,
+) -> dict[str, Any]:
+    """An entry of the Resource SKUs."""
+    told = {
+        "vCPUs": "40",
+        "MemoryGB": "672",
+        "RdmaEnabled": "True",
+        "LowPriorityCapable": "True",
+    } | capabilities
+    return {
+        "resourceType": "virtualMachines",
+        "name": size,
+        "tier": "Standard",
+        "size": size.removeprefix("Standard_"),
+        "family": family,
+        "locations": [place],
+        "locationInfo": [{"location": place, "zones": list(zones), "zoneDetails": []}],
+        "capabilities": [{"name": name, "value": value} for name, value in told.items()],
+        "restrictions": list(restrictions),
+    }
+
+
+def closed(place: str = PLACE, reason: str = "NotAvailableForSubscription") -> dict[str, Any]:
+    """A restriction of a whole region."""
+    return {
+        "type": "Location",
+        "values": [place],
+        "restrictionInfo": {"locations": [place]},
+        "reasonCode": reason,
+    }
+
+
+def closed_zones(*zones: str, place: str = PLACE) -> dict[str, Any]:
+    """A restriction of some zones."""
+    return {
+        "type": "Zone",
+        "values": [place],
+        "restrictionInfo": {"locations": [place], "zones": list(zones)},
+        "reasonCode": "NotAvailableForSubscription",
+    }
+
+
+def scale_set(
+    capacity: int, size: str = SIZE, place: str = PLACE, priority: str = "Regular"
+) -> dict[str, Any]:
+    return {
+        "name": "ranklift-dev",
+        "location": place,
+        "sku": {"name": size, "tier": "Standard", "capacity": capacity},
+        "properties": {"virtualMachineProfile": {"priority": priority}},
+    }
+
+
+def error(status: int, code: str, message: str = "no") -> Answer:
+    return Answer(status, json.dumps({"error": {"code": code, "message": message}}).encode())
+
+
+def forbidden(action: str) -> Answer:
+    scope = f"/subscriptions/{SUBSCRIPTION}"
+    return error(
+        403,
+        "AuthorizationFailed",
+        "The client 'ann@example.com' with object id '1' does not have authorization to perform action "
+        f"'{action}' over scope '{scope}' or the scope is invalid. If access was recently granted, please "
+        "refresh your credentials.",
+    )
+
+
+@dataclass
+class Azure:
+    """An Azure that answers what it was given; whatever else is asked of it fails the test."""
+
+    prices: list[dict[str, Any]] = field(default_factory=lambda: [price(22.03), spot(3.97), nat(), address()])
+    usages: list[dict[str, Any]] = field(
+        default_factory=lambda: [
+            usage("cores", 400, 12, "Total Regional vCPUs"),
+            usage("lowPriorityCores", 200, 0, "Total Regional Low-priority vCPUs"),
+            usage(FAMILY, 200, 0, "Standard NDSv2 Family vCPUs"),
+        ]
+    )
+    skus: list[dict[str, Any]] = field(default_factory=lambda: [sku()])
+    there: dict[str, Any] | None = None
+    resources: list[dict[str, Any]] = field(default_factory=list)
+    groups: list[dict[str, Any]] = field(default_factory=list)
+    instead: dict[str, Answer | OSError] = field(default_factory=dict)
+    """By a word of the address: what is answered instead."""
+    asked: list[str] = field(default_factory=list)
+
+    def __call__(self, url: str, headers: Mapping[str, str]) -> Answer:
+        self.asked.append(url)
+        for word, instead in self.instead.items():
+            if word in url:
+                if isinstance(instead, OSError):
+                    raise instead
+                return instead
+        parts = urlsplit(url)
+        query = {name: values[0] for name, values in parse_qs(parts.query).items()}
+        assert query.get("api-version"), url
+        answer = self._answer(parts.path, query.get("$filter", ""))
+        assert answer is not None, url
+        return answer
+
+    def _answer(self, path: str, asked: str) -> Answer | None:
+        lists = {
+            "/resources": self.resources,
+            "/resourcegroups": self.groups,
+            f"/locations/{PLACE}/usages": self.usages,
+            "/providers/microsoft.compute/skus": [*_in(self.skus, asked), *_in([DISK], asked)],
+        }
+        if path == "/api/retail/prices":
+            return _listed(_filtered(self.prices, asked), "Items", "NextPageLink")
+        for end, entries in lists.items():
+            if path.lower().endswith(end):
+                return _listed(entries)
+        if "/virtualMachineScaleSets/" not in path:
+            return None
+        if self.there is None:
+            return error(404, "ResourceNotFound", "The Resource was not found.")
+        return Answer(200, json.dumps(self.there).encode())
+
+    @property
+    def rest(self) -> Rest:
+        """As both endpoints at once, which is what a rehearsal is."""
+        return Rest("http://127.0.0.1:1", None, self, sleep=lambda _: None)
+
+
+def _in(skus: list[dict[str, Any]], asked: str) -> list[dict[str, Any]]:
+    place = re.fullmatch(r"location eq '(\w+)'", asked)
+    return [one for one in skus if place is None or place[1] in one["locations"]]
+
+
+def _filtered(items: list[dict[str, Any]], asked: str) -> list[dict[str, Any]]:
+    wanted = {
+        "type" if key == "priceType" else key: value
+        for key, value in re.findall(r"(\w+) eq '([^']*)'", asked)
+    }
+    # DevTest meters come with Consumption ones in some regions: let them through.
+    wanted.pop("type", None)
+    return [item for item in items if all(item.get(key) == value for key, value in wanted.items())]
+
+
+def _listed(entries: list[dict[str, Any]], key: str = "value", link: str = "nextLink") -> Answer:
+    return Answer(200, json.dumps({key: entries, link: None}).encode())

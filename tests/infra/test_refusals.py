@@ -1,0 +1,84 @@
+"""Azure's refusals and azure-identity's paragraphs, in one line each."""
+
+from __future__ import annotations
+
+import pytest
+from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ServiceRequestError
+from azure.identity import CredentialUnavailableError
+
+from infra.refusals import AzureRefused, MissingRight, NotSignedIn, Throttled, explained, refusal
+from launch.errors import InputError, RankliftError
+
+NOBODY = """DefaultAzureCredential failed to retrieve a token from the included credentials.
+Attempted credentials:
+\tEnvironmentCredential: EnvironmentCredential authentication unavailable. Environment variables are \
+not fully configured.
+\tAzureCliCredential: Please run 'az login' to set up an account
+To mitigate this issue, please refer to the troubleshooting guidelines here at https://aka.ms/azsdk/x."""
+EXPIRED = """AzureCliCredential: ERROR: AADSTS700082: The refresh token has expired due to inactivity. The \
+token was issued on 2026-01-01.
+Trace ID: 1"""
+REVOKED = "ERROR: AADSTS50076: Due to a change, you must use more.\nTrace ID"
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (ClientAuthenticationError(message=NOBODY), "nobody is signed in to Azure here; run `az login`"),
+        (
+            CredentialUnavailableError(message="Azure CLI not found on path"),
+            "nobody is signed in to Azure here; run `az login`",
+        ),
+        (
+            ClientAuthenticationError(message=EXPIRED),
+            "the sign-in to Azure has expired (AADSTS700082); run `az login`",
+        ),
+        (
+            ClientAuthenticationError(message=REVOKED),
+            "Azure refuses the sign-in: AADSTS50076: Due to a change, you must use more.; run `az login`",
+        ),
+        (ClientAuthenticationError(message="odd\nlines"), "the sign-in to Azure failed: odd; run `az login`"),
+    ],
+)
+def test_who_is_not_signed_in_is_told_how(error: Exception, text: str) -> None:
+    told = explained(error)
+    assert isinstance(told, NotSignedIn)
+    assert str(told) == text
+
+
+def test_our_own_errors_stay_what_they_are() -> None:
+    error = InputError("a", 1, "b", "c")
+    assert explained(error) is error
+
+
+def test_an_sdks_error_keeps_azures_words() -> None:
+    told = explained(HttpResponseError(message="(Conflict) it is being deleted"))
+    assert isinstance(told, AzureRefused)
+    assert "(Conflict) it is being deleted" in str(told)
+    assert isinstance(explained(ServiceRequestError("Connection refused")), RankliftError)
+
+
+@pytest.mark.parametrize(
+    ("status", "code", "kind"),
+    [
+        (401, "InvalidAuthenticationToken", NotSignedIn),
+        (401, "", NotSignedIn),
+        (403, "AuthorizationFailed", MissingRight),
+        (403, "LinkedAuthorizationFailed", MissingRight),
+        (403, "RequestDisallowedByPolicy", AzureRefused),
+        (429, "TooManyRequests", Throttled),
+        (409, "Conflict", AzureRefused),
+    ],
+)
+def test_each_refusal_is_the_error_that_says_what_to_do(
+    status: int, code: str, kind: type[AzureRefused]
+) -> None:
+    error = refusal(status, code, "words")
+    assert type(error) is kind
+    assert (error.status, error.code) == (status, code)
+
+
+def test_a_policy_is_no_missing_right() -> None:
+    error = refusal(403, "RequestDisallowedByPolicy", "Resource 'x' was disallowed by policy.")
+    assert not isinstance(error, MissingRight)
+    assert "disallowed by policy" in str(error)
