@@ -1,8 +1,9 @@
 """A ``#cloud-config`` document as the files it puts on a node.
 
 The modules a rehearsed node runs are those that a node's image needs: ``ssh_deletekeys``, ``ssh_keys``,
-``write_files`` and ``runcmd``. Everything else is refused by name: a setting that a rehearsal passed over
-would first be missed on Azure.
+``write_files``, ``mounts`` (of NFS: one folder that all nodes of the network share) and ``runcmd``, which may
+start units with ``systemctl`` (``guest/systemctl.sh`` takes its place). Everything else is refused by name: a
+setting that a rehearsal passed over would first be missed on Azure.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ import yaml
 
 from launch.errors import InputError
 
-__all__ = ["CloudConfig", "File", "parse"]
+__all__ = ["CloudConfig", "File", "Mount", "parse"]
 
 _HEADER = "#cloud-config"
 _PERMISSIONS = re.compile(r"0?[0-7]{3}")
@@ -30,6 +31,8 @@ _HOST_KEYS = {
     "ed25519_private": ("/etc/ssh/ssh_host_ed25519_key", 0o600),
     "ed25519_public": ("/etc/ssh/ssh_host_ed25519_key.pub", 0o644),
 }
+_MOUNT_FIELDS = 3
+_SHARED_KINDS = ("nfs", "nfs4")
 _FILE_KEYS = {"path", "content", "owner", "permissions", "encoding", "append", "defer"}
 
 
@@ -44,12 +47,21 @@ class File:
 
 
 @dataclass(frozen=True, slots=True)
+class Mount:
+    """An NFS share and where a node has it."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
 class CloudConfig:
     """What a document asks for; ``files`` in the order in which cloud-init would write them."""
 
     files: tuple[File, ...] = ()
     runcmd: str = field(default="", repr=False)
     """A shell script, empty when nothing is to be run."""
+    mounts: tuple[Mount, ...] = ()
 
     @property
     def has_host_key(self) -> bool:
@@ -89,7 +101,7 @@ def parse(user_data: str, admin_user: str) -> CloudConfig:
     for module, read in _MODULES.items():
         for file, deferred in read(document.get(module), admin_user):
             (late if deferred else early).append(file)
-    return CloudConfig(tuple(early + late), _runcmd(document.get("runcmd")))
+    return CloudConfig(tuple(early + late), _runcmd(document.get("runcmd")), _mounts(document.get("mounts")))
 
 
 def _wrong(key: str, value: object, problem: str) -> InputError:
@@ -191,9 +203,29 @@ def _runcmd(value: Any) -> str:
     return "\n".join(lines) + "\n" if value else ""
 
 
+def _mounts(value: Any) -> tuple[Mount, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list):
+        raise _wrong("mounts", value, "must be a list")
+    found = []
+    for number, entry in enumerate(value):
+        where = f"mounts[{number}]"
+        if not isinstance(entry, list) or len(entry) < _MOUNT_FIELDS:
+            raise _wrong(where, entry, "must be a list of device, folder and type")
+        source, target, kind = (str(word) for word in entry[:_MOUNT_FIELDS])
+        if kind not in _SHARED_KINDS:
+            raise InputError(where, kind, "rehearsed nodes mount NFS only", f"use {', '.join(_SHARED_KINDS)}")
+        if not target.startswith("/") or ".." in PurePosixPath(target).parts:
+            raise InputError(where, target, "must be an absolute path", "write it like /mnt/nfs")
+        found.append(Mount(source, target))
+    return tuple(found)
+
+
 _MODULES: dict[str, Callable[[Any, str], list[tuple[File, bool]]]] = {
     "ssh_deletekeys": _delete_keys,
     "ssh_keys": _host_keys,
     "write_files": _write_files,
+    "mounts": lambda _value, _user: [],  # nor these
     "runcmd": lambda _value, _user: [],  # a script, not a file: read by itself
 }

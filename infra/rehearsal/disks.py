@@ -32,6 +32,8 @@ __all__ = [
 _LEFT_OUT = {"ssh", "hosts", "hostname", "passwd", "passwd-", "group", "group-", "subuid", "subgid", "mtab"}
 _NSSWITCH = "passwd: files\ngroup: files\nshadow: files\nhosts: files\nservices: files\nprotocols: files\n"
 _SHELL = "/bin/bash"
+_GUEST = Path(__file__).with_name("guest")
+"""Programs that a node has in place of systemd's and cloud-init's."""
 
 
 def sshd_config_text(node_python_bin: str | None) -> str:
@@ -39,7 +41,7 @@ def sshd_config_text(node_python_bin: str | None) -> str:
 
     ``PATH`` of sessions begins with ``node_python_bin``, as on an HPC image that has its own Python.
     """
-    path = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+    path = "/etc/rehearsal/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
     if node_python_bin:
         path = f"{node_python_bin}:{path}"
     return f"""\
@@ -76,6 +78,11 @@ def make_image(folder: Path, node_python_bin: str | None) -> None:
     init = building / INIT.removeprefix("/")
     init.parent.mkdir()
     init.write_text(INIT_TEXT)
+    programs = init.parent / "bin"
+    programs.mkdir()
+    for script in sorted(_GUEST.glob("*.sh")):
+        (programs / script.stem).write_bytes(script.read_bytes())
+        (programs / script.stem).chmod(0o755)
     (etc / "nsswitch.conf").write_text(_NSSWITCH)
     (etc / "hosts").symlink_to("/run/vnet/hosts")
     for name in ("resolv.conf", "fstab"):

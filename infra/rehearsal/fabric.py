@@ -52,7 +52,12 @@ class Fabric:
 
     async def op_boot(self, nodes: list[dict[str, Any]]) -> dict[str, str]:
         """Starts nodes; returns what went wrong, by name (empty: every sshd listens)."""
-        specs = [NodeSpec(**{**node, "keep": tuple(node["keep"])}) for node in nodes]
+        specs = [
+            NodeSpec(
+                **{**node, "keep": tuple(node["keep"]), "shared": tuple(tuple(one) for one in node["shared"])}
+            )
+            for node in nodes
+        ]
         specs = [spec for spec in specs if spec.name not in self._pids]
         errors: dict[str, str] = {}
         for user in {spec.admin_user for spec in specs}:

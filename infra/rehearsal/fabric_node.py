@@ -29,7 +29,17 @@ from infra.rehearsal.fabric_kernel import (
     unshare,
 )
 
-__all__ = ["GATEWAY_MAC", "HIDDEN", "INIT", "INIT_TEXT", "INNER_ID", "NodeSpec", "mac", "power_on"]
+__all__ = [
+    "GATEWAY_MAC",
+    "HIDDEN",
+    "INIT",
+    "INIT_TEXT",
+    "INNER_ID",
+    "OWN_LIBRARY",
+    "NodeSpec",
+    "mac",
+    "power_on",
+]
 
 GATEWAY_MAC = "12:34:56:78:9a:bc"
 """What every gateway of Azure answers with."""
@@ -37,12 +47,22 @@ GATEWAY_MAC = "12:34:56:78:9a:bc"
 INNER_ID = 1000
 """The one user and group id that exists in a rehearsed network: the admin user's."""
 
-HIDDEN = {"/tmp": "tmp", "/run": "run", "/var/tmp": "vartmp", "/var/log": "log", "/mnt": "mnt"}  # noqa: S108
+OWN_LIBRARY = ("/usr/local/lib", "ranklift")
+"""Where a node's image puts programs of its own: the one folder of ``/usr`` that is not this machine's."""
+
+HIDDEN = {
+    "/tmp": "tmp",  # noqa: S108
+    "/run": "run",
+    "/var/tmp": "vartmp",  # noqa: S108
+    "/var/log": "log",
+    "/mnt": "mnt",
+    f"{OWN_LIBRARY[0]}/{OWN_LIBRARY[1]}": "ranklift",
+}
 """Folders that each node has of its own, with their place on its disk."""
 
 INIT = "/etc/rehearsal/init"
 INIT_TEXT = """\
-if [ -x /etc/cloud/runcmd ]; then /etc/cloud/runcmd >>/var/log/cloud-init-output.log 2>&1 & fi
+/etc/rehearsal/bin/first-boot &
 while :; do
     /usr/sbin/sshd -D -E /var/log/auth.log &
     wait $!
@@ -66,6 +86,8 @@ class NodeSpec:
     admin_user: str
     keep: tuple[str, ...]
     """Folders of this machine that stay visible although a hidden folder lies over them."""
+    shared: tuple[tuple[str, str], ...] = ()
+    """Folders below the network's, each with the place where the node has it mounted."""
 
     @property
     def link(self) -> str:
@@ -130,6 +152,12 @@ def _mount_all(spec: NodeSpec) -> None:
     options = f"lowerdir=image/etc,upperdir={disk}/etc,workdir={disk}/work,userxattr"
     mount("overlay", "/etc", "overlay", 0, options)
     places = HIDDEN | {f"/home/{spec.admin_user}": "home"}
+    for source, target in spec.shared:
+        for hidden, place in places.items():
+            if target.startswith(f"{hidden}/"):
+                staged = f"{disk}/{place}{target.removeprefix(hidden)}"
+                _mkdir(staged)
+                mount(source, staged, flags=MS_BIND)
     for path in spec.keep:
         for hidden, place in places.items():
             if path.startswith(f"{hidden}/"):

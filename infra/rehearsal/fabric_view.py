@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from infra.rehearsal.fabric_kernel import MS_BIND, MS_NODEV, MS_NOSUID, MS_REC, mount, set_readonly
-from infra.rehearsal.fabric_node import GATEWAY_MAC
+from infra.rehearsal.fabric_node import GATEWAY_MAC, OWN_LIBRARY
 
 __all__ = ["METADATA_IP", "add_home", "ip", "plug_in", "prepare"]
 
@@ -44,7 +44,9 @@ def prepare(disks: str, network: str, masked: Sequence[str]) -> None:
     mount("../image", "image", flags=MS_BIND)
     set_readonly("image", True)
     _devices("dev")
-    _homes("homes")
+    _rebuild("/home", "homes")
+    if Path(OWN_LIBRARY[0]).is_dir():
+        _rebuild(OWN_LIBRARY[0], "library", OWN_LIBRARY[1])
     for folder in (disks, *masked):
         if Path(folder).is_dir():
             mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, "size=4k,mode=0755")
@@ -65,18 +67,26 @@ def _devices(staging: str) -> None:
     mount(staging, "/dev", flags=MS_BIND | MS_REC)
 
 
-def _homes(staging: str) -> None:
+def _rebuild(folder: str, staging: str, *own: str) -> None:
+    """Puts a folder in place of itself, with the same in it, to which folders can be added."""
     Path(staging).mkdir(exist_ok=True)
     mount("tmpfs", staging, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
-    for entry in sorted(Path("/home").iterdir()):
+    for entry in sorted(Path(folder).iterdir()):
         place = Path(staging, entry.name)
+        if entry.name in own:
+            continue
         if entry.is_symlink():
             place.symlink_to(entry.readlink())
         elif entry.is_dir():
             place.mkdir()
             mount(str(entry), str(place), flags=MS_BIND | MS_REC)
-    mount(staging, "/home", flags=MS_BIND | MS_REC)
-    set_readonly("/home", True)
+        elif entry.is_file():
+            place.touch()
+            mount(str(entry), str(place), flags=MS_BIND)
+    for name in own:
+        Path(staging, name).mkdir()
+    mount(staging, folder, flags=MS_BIND | MS_REC)
+    set_readonly(folder, True)
 
 
 def add_home(user: str) -> None:

@@ -18,7 +18,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from infra.rehearsal.cloudinit import CloudConfig, parse
+from infra.rehearsal.cloudinit import CloudConfig, Mount, parse
 from infra.rehearsal.disks import hosts_text, make_disk, make_image, place, remove_tree
 from infra.rehearsal.fabric_node import NodeSpec
 from infra.rehearsal.folder import replace_file
@@ -142,7 +142,7 @@ class LocalMachines:
                 found.machines[machine.name] = machine
             self._write_hosts(found)
             await asyncio.to_thread(self._make_disks, found, wanted, configs)
-            specs = [self._spec(found, machine) for machine in wanted]
+            specs = [self._spec(found, machine, configs[machine.name]) for machine in wanted]
             errors: dict[str, str] = await found.line.ask("boot", nodes=specs)
             for machine in wanted:
                 if machine.name in errors:
@@ -264,7 +264,7 @@ class LocalMachines:
     def _node_bin(self) -> str | None:
         return str(self._settings.node_python / "bin") if self._settings.node_python is not None else None
 
-    def _spec(self, network: _Network, machine: Machine) -> dict[str, Any]:
+    def _spec(self, network: _Network, machine: Machine, config: CloudConfig) -> dict[str, Any]:
         return asdict(
             NodeSpec(
                 name=machine.name,
@@ -273,6 +273,7 @@ class LocalMachines:
                 gateway=network.gateway,
                 admin_user=machine.admin_user,
                 keep=_kept(self._settings.node_python),
+                shared=tuple((_share(network, mount), mount.target) for mount in config.mounts),
             )
         )
 
@@ -323,11 +324,18 @@ def _drain(network: _Network, name: str) -> None:
 def _configure(machine: Machine) -> CloudConfig:
     try:
         config = parse(machine.user_data, machine.admin_user)
-        for file in config.files:
-            place(file.path, machine.admin_user)
+        for path in (*(file.path for file in config.files), *(mount.target for mount in config.mounts)):
+            place(path, machine.admin_user)
     except RankliftError as error:
         raise ReplaceNodeError(machine.name, f"cloud-init: {error}") from error
     return config
+
+
+def _share(network: _Network, mount: Mount) -> str:
+    """The folder, below the network's, that stands for an NFS share: everyone there sees the same."""
+    name = f"shares/{hashlib.sha256(mount.source.encode()).hexdigest()[:12]}"
+    (network.folder / name).mkdir(parents=True, exist_ok=True)
+    return name
 
 
 def _kept(node_python: Path | None) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ import base64
 
 import pytest
 
-from infra.rehearsal.cloudinit import CloudConfig, File, parse
+from infra.rehearsal.cloudinit import CloudConfig, File, Mount, parse
 from launch.errors import InputError
 
 
@@ -65,6 +65,10 @@ def test_commands_keep_their_words() -> None:
         ("ssh_keys: {ed25519_public: x}", "ssh_keys"),
         ("ssh_deletekeys: maybe", "ssh_deletekeys"),
         ("runcmd: reboot", "runcmd"),
+        ("mounts: /mnt", "mounts"),
+        ("mounts: [[a]]", r"mounts\[0\]"),
+        ("mounts: [[/dev/sdc, /mnt, ext4]]", r"mounts\[0\]"),
+        ("mounts: [['h:/s', mnt, nfs]]", r"mounts\[0\]"),
         ("[1]", "cloud-config"),
         ("a: [", "customData"),
     ],
@@ -77,3 +81,8 @@ def test_the_rest_is_refused_by_name(document: str, named: str) -> None:
 def test_a_shell_script_is_no_cloud_config() -> None:
     with pytest.raises(InputError, match="customData"):
         parse("#!/bin/sh\n", "azureuser")
+
+
+def test_shares_are_mounted() -> None:
+    text = "#cloud-config\nmounts: [['10.0.0.9:/srv', /mnt/nfs, nfs4, 'vers=4.1', '0', '0']]\n"
+    assert parse(text, "u").mounts == (Mount("10.0.0.9:/srv", "/mnt/nfs"),)
