@@ -3,23 +3,25 @@
 from __future__ import annotations
 
 import pulumi
-from pulumi_azure_native.resources.resource_group import ResourceGroup
 
-from images.cloud_init import NodeSetup, cloud_config
+from images.cloud_init import NfsMount, NodeSetup, cloud_config
+from images.hardware import has_nvme
 from infra.config import ClusterConfig
 from infra.keys import KeyPair, secret
-from infra.naming import BACKEND_POOL, STACK_TAG, cluster_name
-from infra.network import SSH, Place, build_frontend, build_subnet
-from infra.scale_set import NodeAccess, build_scale_set
+from infra.naming import BACKEND_POOL
+from infra.network import SSH, build_frontend, build_network
+from infra.place import build_data_place, build_place
+from infra.scale_set import NodeAccess, NodeRights, build_scale_set
 
 __all__ = ["TrainingCluster"]
 
 
 class TrainingCluster(pulumi.ComponentResource):
-    """Resource group, network, keys and nodes of one stack.
+    """Resource group, network, keys and nodes of one stack, and what it stores outside the nodes.
 
     ``outputs`` is what the program exports: all that the commands need to reach the nodes, the user's private
-    key as a secret.
+    key as a secret. What the configuration does without is imported by nobody: each of Azure's services
+    takes a tenth of a second and more.
     """
 
     outputs: dict[str, pulumi.Input[object]]
@@ -27,25 +29,46 @@ class TrainingCluster(pulumi.ComponentResource):
     def __init__(self, stack: str, config: ClusterConfig, opts: pulumi.ResourceOptions | None = None) -> None:
         """Registers the cluster of ``stack`` with everything in it."""
         super().__init__("ranklift:infra:TrainingCluster", stack, None, opts)
-        child = pulumi.ResourceOptions(parent=self)
-        tags = {**config.tags, STACK_TAG: stack}
-        group = ResourceGroup(
-            "group",
-            resource_group_name=cluster_name(stack),
-            location=config.location,
-            tags=tags,
-            opts=child,
-        )
-        place = Place(cluster_name(stack), group, config.location, tags, child)
-        user, cluster, host = (KeyPair(f"{whose}-key", child) for whose in ("user", "cluster", "host"))
+        place = build_place(stack, config, pulumi.ResourceOptions(parent=self))
+        user, cluster, host = (KeyPair(f"{whose}-key", place.opts) for whose in ("user", "cluster", "host"))
+        authorized_keys = (user.public_key, cluster.public_key)
         frontend = build_frontend(place) if config.access == "public" else None
+        network = build_network(place, config)
+        more: dict[str, pulumi.Input[object]] = {"resourceGroup": place.group.name}
+        used: list[pulumi.Resource] = []
+        data = identity = folder = None
+        if config.owns_data:
+            data = build_data_place(place, retain=config.retain_data)
+            more["dataGroup"] = data.group.name
+        if config.needs_identity:
+            from infra.identity import build_identity
+
+            identity = build_identity(place)
+            more["identityClientId"] = identity.client_id
+        if config.storage != "none" and identity is not None:
+            from infra.storage import build_storage
+
+            blobs = build_storage(place, data, config, network, identity)
+            more |= {"storageAccount": blobs.name, "blobEndpoint": blobs.endpoint}
+            used += blobs.ready
+        if config.nfs != "none" and data is not None:
+            from infra.nfs import build_shared_folder
+
+            shared = build_shared_folder(place, data, config, network, host, authorized_keys)
+            more["nfsMount"] = folder = shared.source
+            used += shared.ready
         nodes = build_scale_set(
             place,
             config,
-            build_subnet(place, config),
+            network,
             frontend.pool_id if frontend else None,
-            NodeAccess(_cloud_config(config, cluster, host), (user.public_key, cluster.public_key)),
+            NodeAccess(_cloud_config(config, cluster, host, folder), authorized_keys, tuple(used)),
+            NodeRights(identity.id) if identity is not None else None,
         )
+        if identity is not None and (config.ttl_hours is not None or config.idle_stop_minutes is not None):
+            from infra.identity import build_watcher_role
+
+            build_watcher_role(place, config, identity, nodes.id)
         self.outputs = {
             "stack": stack,
             "scaleSetId": nodes.id,
@@ -62,13 +85,16 @@ class TrainingCluster(pulumi.ComponentResource):
             "hostPublicKey": host.public_key,
             "userPrivateKey": secret(user.private_key),
             "clusterPublicKey": cluster.public_key,
+            **more,
         }
         self.register_outputs(self.outputs)
 
 
-def _cloud_config(config: ClusterConfig, cluster: KeyPair, host: KeyPair) -> pulumi.Output[str]:
-    def render(keys: tuple[str, str, str]) -> str:
-        cluster_private, host_private, host_public = keys
+def _cloud_config(
+    config: ClusterConfig, cluster: KeyPair, host: KeyPair, folder: pulumi.Output[str] | None
+) -> pulumi.Output[str]:
+    def render(given: tuple[str, str, str, str | None]) -> str:
+        cluster_private, host_private, host_public, nfs = given
         return cloud_config(
             NodeSetup(
                 user=config.admin_user,
@@ -77,8 +103,10 @@ def _cloud_config(config: ClusterConfig, cluster: KeyPair, host: KeyPair) -> pul
                 host_public_key=host_public,
                 host_private_key=host_private,
                 cluster_private_key=cluster_private,
+                nfs=NfsMount(nfs) if nfs else None,
+                nvme=has_nvme(config.size.name),
             )
         )
 
-    keys = pulumi.Output.all(cluster.private_key, host.private_key, host.public_key)
-    return keys.apply(lambda given: render((given[0], given[1], given[2])))
+    keys = pulumi.Output.all(cluster.private_key, host.private_key, host.public_key, folder)
+    return keys.apply(lambda given: render((given[0], given[1], given[2], given[3])))

@@ -95,6 +95,17 @@ class StackOutputs:
     """``ssh-ed25519 AAAA…``: the one key every node of the stack shows."""
     user_private_key: str = field(repr=False)
     cluster_public_key: str = ""
+    resource_group: str | None = None
+    """``None`` with a stack whose program said it less completely."""
+    data_group: str | None = None
+    """The resource group of what the stack stores; ``None`` when it stores nothing."""
+    identity_client_id: str | None = None
+    """The nodes' identity; ``None`` when they have none."""
+    storage_account: str | None = None
+    blob_endpoint: str | None = None
+    """``https://<account>.blob.core.windows.net/``"""
+    nfs_mount: str | None = None
+    """What the nodes have at ``/mnt/nfs``: ``server:/path``."""
 
     @classmethod
     def from_json(cls, outputs: Mapping[str, Any]) -> StackOutputs:
@@ -128,6 +139,12 @@ class StackOutputs:
             host_public_key=str(get("hostPublicKey")).strip(),
             user_private_key=get("userPrivateKey"),
             cluster_public_key=str(get("clusterPublicKey")).strip(),
+            resource_group=outputs.get("resourceGroup"),
+            data_group=outputs.get("dataGroup"),
+            identity_client_id=outputs.get("identityClientId"),
+            storage_account=outputs.get("storageAccount"),
+            blob_endpoint=outputs.get("blobEndpoint"),
+            nfs_mount=outputs.get("nfsMount"),
         )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
@@ -16,37 +15,27 @@ from pulumi_azure_native.network._inputs import (
     PublicIPAddressArgs,
     PublicIPAddressSkuArgs,
     SecurityRuleArgs,
+    ServiceEndpointPropertiesFormatArgs,
     SubResourceArgs,
 )
-from pulumi_azure_native.network._inputs import NetworkSecurityGroupArgs as SubnetSecurityGroupArgs
+from pulumi_azure_native.network._inputs import NetworkSecurityGroupArgs as SecurityGroupReferenceArgs
 from pulumi_azure_native.network.load_balancer import LoadBalancer
 from pulumi_azure_native.network.nat_gateway import NatGateway
 from pulumi_azure_native.network.network_security_group import NetworkSecurityGroup
 from pulumi_azure_native.network.public_ip_address import PublicIPAddress
 from pulumi_azure_native.network.subnet import Subnet
 from pulumi_azure_native.network.virtual_network import VirtualNetwork
-from pulumi_azure_native.resources.resource_group import ResourceGroup
 
 from infra.config import ClusterConfig
+from infra.given import split
 from infra.naming import BACKEND_POOL
+from infra.place import Place
 
-__all__ = ["Frontend", "Place", "build_frontend", "build_subnet", "security_rules"]
+__all__ = ["Frontend", "NodeNetwork", "build_frontend", "build_network", "security_rules"]
 
 SSH = 22
 FIRST_PORT, LAST_PORT = 50000, 50499
 """Of the load balancer: one for each node that is there, with room for nodes that replace others."""
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where resources go, what they are called and tagged, and whose children they are."""
-
-    name: str
-    """What every name begins with."""
-    group: ResourceGroup
-    location: str
-    tags: Mapping[str, str]
-    opts: pulumi.ResourceOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,31 +47,46 @@ class Frontend:
     address: pulumi.Output[str]
 
 
-def security_rules(config: ClusterConfig) -> list[SecurityRuleArgs]:
-    """Who may open connections to a node: the operator on port 22, other nodes on any, nobody else."""
+@dataclass(frozen=True, slots=True)
+class NodeNetwork:
+    """Where the nodes are."""
 
+    vnet_id: pulumi.Output[str]
+    subnet_id: pulumi.Output[str]
+    guard_id: pulumi.Output[str] | None = None
+    """The security group of the nodes' own network interfaces; ``None`` when the subnet has it."""
+
+    @property
+    def nic_guard(self) -> SecurityGroupReferenceArgs | None:
+        """:attr:`guard_id` as network interfaces refer to it."""
+        return SecurityGroupReferenceArgs(id=self.guard_id) if self.guard_id is not None else None
+
+
+def security_rules(config: ClusterConfig) -> list[SecurityRuleArgs]:
+    """Who may open connections to a node: the operator on port 22, other nodes on any, nobody else.
+
+    In a given network, where others live too, the nodes are told apart by their subnet; with ``access:
+    private`` all of the network may try ssh, for that is where the operator comes from.
+    """
+    given = config.vnet_id is not None or config.subnet_id is not None
+    ssh = {"protocol": "Tcp", "port": str(SSH)}
     rules = [
-        _rule("allow-cluster", 200, "Allow", source="VirtualNetwork"),
+        _rule("allow-cluster", 200, "Allow", source=config.subnet_prefix if given else "VirtualNetwork"),
         _rule("deny-rest", 4096, "Deny", source="*"),
     ]
+    if given and config.access == "private":
+        rules.insert(0, _rule("allow-network-ssh", 110, "Allow", source="VirtualNetwork", **ssh))
     if config.ssh_from:
-        rules.insert(
-            0, _rule("allow-ssh", 100, "Allow", sources=config.ssh_from, protocol="Tcp", port=str(SSH))
-        )
+        rules.insert(0, _rule("allow-ssh", 100, "Allow", sources=config.ssh_from, **ssh))
     return rules
 
 
-def build_subnet(place: Place, config: ClusterConfig) -> pulumi.Output[str]:
-    """The id of the nodes' subnet: no way out but its NAT gateway, no way in but its security group."""
-    network = VirtualNetwork(
-        "network",
-        virtual_network_name=f"{place.name}-vnet",
-        address_space=AddressSpaceArgs(address_prefixes=[config.vnet_prefix]),
-        resource_group_name=place.group.name,
-        location=place.location,
-        tags=place.tags,
-        opts=place.opts,
-    )
+def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
+    """The nodes' subnet: no way out but its NAT gateway, no way in but its security group.
+
+    In a given virtual network only that is made. A given subnet stays as it is: the security group guards
+    the nodes' own network interfaces, the way out is the subnet's, and so are its service endpoints.
+    """
     guard = NetworkSecurityGroup(
         "guard",
         network_security_group_name=f"{place.name}-nsg",
@@ -92,6 +96,10 @@ def build_subnet(place: Place, config: ClusterConfig) -> pulumi.Output[str]:
         tags=place.tags,
         opts=place.opts,
     )
+    if config.subnet_id is not None:
+        given = pulumi.Output.from_input(config.subnet_id)
+        vnet = pulumi.Output.from_input(split(config.subnet_id).parent)
+        return NodeNetwork(vnet, given, guard.id)
     outside = _address("way-out-address", f"{place.name}-nat-ip", place)
     way_out = NatGateway(
         "way-out",
@@ -104,18 +112,50 @@ def build_subnet(place: Place, config: ClusterConfig) -> pulumi.Output[str]:
         tags=place.tags,
         opts=place.opts,
     )
+    vnet_id: pulumi.Output[str]
+    if config.vnet_id is not None:
+        vnet_id = pulumi.Output.from_input(config.vnet_id)
+        above = split(config.vnet_id)
+        # Other stacks may have theirs in the same network.
+        where = {
+            "resource_group_name": above.group,
+            "virtual_network_name": above.names[0],
+            "subnet_name": place.name,
+        }
+    else:
+        network = VirtualNetwork(
+            "network",
+            virtual_network_name=f"{place.name}-vnet",
+            address_space=AddressSpaceArgs(address_prefixes=[config.vnet_prefix]),
+            resource_group_name=place.group.name,
+            location=place.location,
+            tags=place.tags,
+            opts=place.opts,
+        )
+        vnet_id = network.id
+        where = {
+            "resource_group_name": place.group.name,
+            "virtual_network_name": network.name,
+            "subnet_name": "nodes",
+        }
     subnet = Subnet(
         "nodes",
-        resource_group_name=place.group.name,
-        virtual_network_name=network.name,
-        subnet_name="nodes",
         address_prefix=config.subnet_prefix,
         default_outbound_access=False,
-        network_security_group=SubnetSecurityGroupArgs(id=guard.id),
+        network_security_group=SecurityGroupReferenceArgs(id=guard.id),
         nat_gateway=SubResourceArgs(id=way_out.id),
+        service_endpoints=_service_endpoints(config),
         opts=place.opts,
+        **where,
     )
-    return subnet.id
+    return NodeNetwork(vnet_id, subnet.id)
+
+
+def _service_endpoints(config: ClusterConfig) -> list[ServiceEndpointPropertiesFormatArgs] | None:
+    share = config.nfs == "files" and config.storage != "privateEndpoint"
+    if config.storage != "serviceEndpoint" and not share:
+        return None
+    return [ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")]
 
 
 def build_frontend(place: Place) -> Frontend:

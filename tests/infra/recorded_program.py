@@ -18,6 +18,14 @@ from infra.config import parse
 
 GROUP = "/subscriptions/s/resourceGroups/ranklift-dev"
 STACK = "dev"
+NAMES = (
+    "virtualNetworkName",
+    "accountName",
+    "privateEndpointName",
+    "privateZoneName",
+    "resourceGroupName",
+)
+"""Inputs of which one is the resource's own name; a child's parent comes before the group, too."""
 
 
 class Engine(mocks.Mocks):
@@ -34,8 +42,20 @@ class Engine(mocks.Mocks):
             made |= {"private_key": f"PRIVATE {args.name}", "public_key": f"ssh-ed25519 AAAA{args.name}"}
         if args.typ.endswith(":PublicIPAddress"):
             made["ipAddress"] = "198.51.100.9"
-        made["name"] = inputs.get("virtualNetworkName", inputs.get("resourceGroupName"))
-        own = GROUP if args.typ.endswith(":ResourceGroup") else f"{GROUP}/{args.typ}/{args.name}"
+        if args.typ.endswith(":UserAssignedIdentity"):
+            made |= {"principalId": "PRINCIPAL", "clientId": "CLIENT"}
+        if "userAssignedIdentities" in inputs.get("identity", {}):
+            # Pulumi takes a list of ids, Azure answers with a map of them.
+            ids = inputs["identity"]["userAssignedIdentities"]
+            made["identity"] = inputs["identity"] | {"userAssignedIdentities": {own: {} for own in ids}}
+        if args.typ.endswith(":StorageAccount"):
+            made["primaryEndpoints"] = {"blob": f"https://{inputs['accountName']}.blob.core.windows.net/"}
+        if args.typ.endswith(":NetworkInterface"):
+            made["ipConfigurations"] = [{"name": "primary", "privateIPAddress": "10.0.0.4"}]
+        made["name"] = next((inputs[key] for key in NAMES if key in inputs), None)
+        own = f"{GROUP}/{args.typ}/{args.name}"
+        if args.typ.endswith(":ResourceGroup"):
+            own = f"{GROUP.rpartition('/')[0]}/{inputs['resourceGroupName']}"
         return own, made
 
     def call(self, args: mocks.MockCallArgs) -> NoReturn:

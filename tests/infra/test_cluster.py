@@ -196,6 +196,7 @@ def test_the_outputs_are_what_the_commands_read(public: Recorded) -> None:
         "hostPublicKey": "ssh-ed25519 AAAAhost-key",
         "userPrivateKey": "PRIVATE user-key",
         "clusterPublicKey": "ssh-ed25519 AAAAcluster-key",
+        "resourceGroup": "ranklift-dev",
     }
 
 
