@@ -2,32 +2,52 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from infra.rehearsal.arm import network, scale_sets
+from infra.rehearsal.arm import identity, network, scale_sets, storage
 from infra.rehearsal.arm.errors import ArmError
+from infra.rehearsal.arm.hooks import Hooks
 from infra.rehearsal.arm.ids import ResourceId
 from infra.rehearsal.arm.kinds import Kind, kind_of
+from infra.rehearsal.arm.kinds_identity import ASSIGNMENTS
 from infra.rehearsal.arm.records import Record, place
 from infra.rehearsal.arm.references import references
 
 if TYPE_CHECKING:
     from infra.rehearsal.arm.subscription import Subscription
 
-__all__ = ["accept", "apply", "refuse_in_use", "remove"]
+__all__ = ["accept", "apply", "hooks", "refuse_in_use", "remove"]
 
 NETWORKS = "Microsoft.Network/virtualNetworks"
-GROUPS = "Microsoft.Network/networkSecurityGroups"
-BALANCERS = "Microsoft.Network/loadBalancers"
-ADDRESSES = "Microsoft.Network/publicIPAddresses"
-SCALE_SETS = "Microsoft.Compute/virtualMachineScaleSets"
+
+
+_HOOKS: Mapping[str, Hooks] = {**network.HOOKS, **scale_sets.HOOKS, **identity.HOOKS, **storage.HOOKS}
+_PLAIN = Hooks()
+
+
+def hooks(kind: Kind) -> Hooks:
+    """What a resource type does besides being kept."""
+    return _HOOKS.get(kind.type, _PLAIN)
 
 
 def accept(
     subscription: Subscription, rid: ResourceId, kind: Kind, body: dict[str, Any], old: dict[str, Any] | None
 ) -> dict[str, Any]:
     """The body that will hold, or an :class:`ArmError` before anything has changed."""
-    if kind.tracked and not body.get("location"):
+    if kind.tracked:
+        body = _placed(rid, body, old)
+    if old is not None:
+        body = _kept(kind, body, old)
+        _refuse_immutable(kind, body, old)
+        _refuse_lost_children(subscription, rid, kind, body, old)
+    _refuse_dangling(subscription, rid, kind, body)
+    identity.check_assigned(subscription, rid, body)
+    return hooks(kind).accept(subscription, rid, body, old)
+
+
+def _placed(rid: ResourceId, body: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
+    if not body.get("location"):
         raise ArmError(400, "LocationRequired", "The location property is required for this definition.")
     if old is not None and place(old["location"]) != place(body["location"]):
         raise ArmError(
@@ -37,50 +57,31 @@ def accept(
             f"group '{rid.group}'. A resource with the same name cannot be created in location "
             f"'{body['location']}'. Please select a new resource name.",
         )
-    body = {**body, "location": place(body["location"])}
-    if old is not None:
-        body = _kept(kind, body, old)
-        _refuse_immutable(kind, body, old)
-        _refuse_lost_children(subscription, rid, kind, body, old)
-    _refuse_dangling(subscription, rid, kind, body)
-    if kind.type == NETWORKS:
-        network.check_network(rid, body)
-    elif kind.type == GROUPS:
-        network.check_security_rules(body)
-    elif kind.type == BALANCERS:
-        network.check_balancer(subscription, rid, body)
-    elif kind.type == SCALE_SETS:
-        body = scale_sets.accept(subscription, rid, body, old)
-    return body
+    return {**body, "location": place(body["location"])}
 
 
 async def apply(subscription: Subscription, record: Record, old: dict[str, Any] | None) -> None:
     """Makes the accepted body real."""
-    if record.kind.type == NETWORKS:
-        await network.apply_network(subscription, record, old)
-    elif record.kind.type == ADDRESSES and record.address is None:
-        record.address = await subscription.machines.public_address()
-    elif record.kind.type == BALANCERS:
-        await subscription.balancer.reconcile()
-    elif record.kind.type == SCALE_SETS:
-        await scale_sets.apply(subscription, record)
+    await hooks(record.kind).apply(subscription, record, old)
 
 
 async def remove(subscription: Subscription, record: Record) -> None:
     """Takes away what :func:`apply` made."""
-    if record.kind.type == NETWORKS:
-        await subscription.machines.delete_network(str(record.id))
-    elif record.kind.type == BALANCERS:
-        await subscription.balancer.reconcile()
-    elif record.kind.type == SCALE_SETS:
-        await scale_sets.remove(subscription, record)
+    await hooks(record.kind).remove(subscription, record)
 
 
 def refuse_in_use(subscription: Subscription, rid: ResourceId) -> None:
     """Raises Azure's refusal when something outside ``rid`` needs it."""
     kind = kind_of(rid.type)
-    holder = next(subscription.holders(rid), None) if kind is not None and kind.in_use else None
-    if kind is not None and holder is not None:
+    if kind is None:
+        return
+    hooks(kind).release(subscription, rid)
+    inside = [r for r in subscription.inside(rid) if r.kind.before_parent and r.id.parent.key == rid.key]
+    if inside:
+        problem = f"Can not delete resource before nested resources are deleted: {inside[0].id}."
+        raise ArmError(409, "CannotDeleteResource", problem)
+    holder = next(subscription.holders(rid), None) if kind.in_use else None
+    if holder is not None:
         raise ArmError(400, kind.in_use, _in_use(kind, rid, holder))
 
 
@@ -113,6 +114,9 @@ def _refuse_immutable(kind: Kind, body: dict[str, Any], old: dict[str, Any]) -> 
     for path in kind.immutable:
         before, after = _at(old, path), _at(body, path)
         if before is not None and after is not None and before != after:
+            if kind.type == ASSIGNMENTS:
+                problem = "Tenant ID, application ID, principal ID, and scope are not allowed to be updated."
+                raise ArmError(400, "RoleAssignmentUpdateNotPermitted", problem)
             problem = f"Changing property '{path}' is not allowed."
             raise ArmError(409, "PropertyChangeNotAllowed", problem, path)
 
@@ -141,7 +145,7 @@ def _refuse_dangling(subscription: Subscription, rid: ResourceId, kind: Kind, bo
         for collection in kind.children
         for element in (body.get("properties") or {}).get(collection) or ()
     }
-    for holder, target in references(rid, body, kind.children):
+    for holder, target in references(rid, body, kind.children, kind.loose):
         inside = target.key.startswith(f"{rid.key}/")
         known = kind_of(target.type) is not None
         if (inside and target.key not in own) or (known and not inside and not subscription.exists(target)):

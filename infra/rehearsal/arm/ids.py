@@ -7,21 +7,25 @@ from dataclasses import dataclass
 
 __all__ = ["ResourceId"]
 
-_ID = re.compile(
-    r"/subscriptions/(?P<subscription>[^/]+)/resourcegroups/(?P<group>[^/]+)"
-    r"(?:/providers/(?P<namespace>[^/]+)/(?P<rest>[^/]+/[^/]+(?:/[^/]+/[^/]+)*))?/?",
-    re.IGNORECASE,
+_BASE = re.compile(
+    r"/subscriptions/(?P<subscription>[^/]+)(?:/resourcegroups/(?P<group>[^/]+))?/?", re.IGNORECASE
 )
+_PROVIDERS = "/providers/"
 
 
 @dataclass(frozen=True, slots=True)
 class ResourceId:
-    """One resource; ``parts`` alternate type and name: ``("virtualNetworks", "v", "subnets", "s")``."""
+    """One resource; ``parts`` alternate type and name: ``("virtualNetworks", "v", "subnets", "s")``.
+
+    ``group`` is empty for what belongs to the subscription as a whole. ``scope`` is set for what extends
+    another resource (role assignments): that resource's id.
+    """
 
     subscription: str
-    group: str
+    group: str = ""
     namespace: str = ""
     parts: tuple[str, ...] = ()
+    scope: ResourceId | None = None
 
     @classmethod
     def parse(cls, text: str) -> ResourceId | None:
@@ -30,19 +34,37 @@ class ResourceId:
         >>> text = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v"
         >>> ResourceId.parse(text).type
         'Microsoft.Network/virtualNetworks'
+        >>> ResourceId.parse(f"{text}/providers/Microsoft.Authorization/roleAssignments/r").scope.name
+        'v'
         >>> ResourceId.parse("nothing") is None
         True
         """
-        match = _ID.fullmatch(text)
-        if match is None:
+        cut = text.lower().rfind(_PROVIDERS)
+        if cut < 0:
+            match = _BASE.fullmatch(text)
+            return cls(match["subscription"], match["group"] or "") if match is not None else None
+        extended = cls.parse(text[:cut])
+        namespace, *rest = text[cut + len(_PROVIDERS) :].rstrip("/").split("/")
+        if extended is None or len(rest) % 2 or not rest or not all((namespace, *rest)):
             return None
-        rest = tuple(match["rest"].split("/")) if match["rest"] else ()
-        return cls(match["subscription"], match["group"], match["namespace"] or "", rest)
+        return extended.extended(namespace, tuple(rest))
+
+    def extended(self, namespace: str, parts: tuple[str, ...]) -> ResourceId:
+        """What follows ``/providers/`` after this id: a resource in this group, or one that extends this."""
+        scope = self if self.parts else None
+        return ResourceId(self.subscription, self.group, namespace, parts, scope)
 
     def __str__(self) -> str:
         """The id as Azure shows it."""
-        base = f"/subscriptions/{self.subscription}/resourceGroups/{self.group}"
-        return base if not self.parts else f"{base}/providers/{self.namespace}/{'/'.join(self.parts)}"
+        base = str(self.base) if self.parts else f"/subscriptions/{self.subscription}"
+        if not self.parts:
+            return f"{base}/resourceGroups/{self.group}" if self.group else base
+        return f"{base}{_PROVIDERS}{self.namespace}/{'/'.join(self.parts)}"
+
+    @property
+    def base(self) -> ResourceId:
+        """What stands before the last ``/providers/``: a resource, a group or the subscription."""
+        return self.scope or ResourceId(self.subscription, self.group)
 
     @property
     def key(self) -> str:
@@ -53,25 +75,31 @@ class ResourceId:
     def type(self) -> str:
         """Namespace and types, e.g. ``Microsoft.Network/virtualNetworks/subnets``."""
         if not self.parts:
-            return "Microsoft.Resources/resourceGroups"
+            return "Microsoft.Resources/resourceGroups" if self.group else "Microsoft.Resources/subscriptions"
         return "/".join((self.namespace, *self.parts[::2]))
 
     @property
     def name(self) -> str:
         """The last name in it."""
-        return self.parts[-1] if self.parts else self.group
+        return self.parts[-1] if self.parts else self.group or self.subscription
 
     @property
     def short(self) -> str:
         """``<type>/<name>`` as Azure's messages put it."""
-        return f"{self.namespace}/{'/'.join(self.parts)}" if self.parts else self.group
+        return f"{self.namespace}/{'/'.join(self.parts)}" if self.parts else self.name
 
     @property
     def parent(self) -> ResourceId:
         """The resource this one lives in: for ``.../virtualNetworks/v/subnets/s`` the network."""
         rest = self.parts[:-2]
-        return ResourceId(self.subscription, self.group, self.namespace if rest else "", rest)
+        return self.base.extended(self.namespace, rest) if rest else self.base
 
     def child(self, collection: str, name: str) -> ResourceId:
         """A resource inside this one."""
-        return ResourceId(self.subscription, self.group, self.namespace, (*self.parts, collection, name))
+        return ResourceId(
+            self.subscription, self.group, self.namespace, (*self.parts, collection, name), self.scope
+        )
+
+    def contains(self, other: ResourceId) -> bool:
+        """Whether ``other`` is this, or lies in it or below it."""
+        return f"{other.key}/".startswith(f"{self.key}/")

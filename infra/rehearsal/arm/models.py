@@ -1,106 +1,20 @@
-"""Microsoft's own models, read once: what a body may hold, and where Pulumi's flattened names belong.
+"""Bodies against Microsoft's own models: what they may hold, and where Pulumi's flattened names belong.
 
-The management SDKs declare each model as annotated ``rest_field`` attributes: the annotation is the type,
-``_rest_name`` the JSON name, a ``_visibility`` of ``["read"]`` marks what only Azure sets, and
-``__flattened_items`` marks models whose ``properties`` the SDKs (and Pulumi) show on the outer level.
-One description of all that, :func:`shape`, serves checking and both directions of conversion.
+One description, :func:`~infra.rehearsal.arm.shapes.shape`, serves checking and both directions of
+conversion.
 """
 
 from __future__ import annotations
 
-import importlib
-import types
 import typing
-from collections.abc import Mapping
-from dataclasses import dataclass
-from enum import Enum
-from functools import cache
 from typing import Any
 
 from infra.rehearsal.arm.errors import ArmError
+from infra.rehearsal.arm.shapes import Field, Shape, levels, model, service_of, shape, variant
 
 __all__ = ["Field", "Shape", "check", "flatten", "model", "nest", "shape"]
 
-_NAMESPACES = {
-    "compute": "azure.mgmt.compute.models",
-    "network": "azure.mgmt.network.models",
-    "resources": "azure.mgmt.resource.resources.models",
-}
 _ANY = "any"
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """One property. ``kind`` is ``any``, ``string``, ``integer``, ``number``, ``boolean``, ``list``,
-    ``map`` or ``model``; the element of the last three stands in ``item``.
-    """
-
-    kind: str
-    item: Field | None = None
-    model: type | None = None
-    values: tuple[str, ...] = ()
-    read_only: bool = False
-    required: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Shape:
-    """One model: its properties by JSON name; ``flattened`` when ``properties`` is shown on its level."""
-
-    name: str
-    fields: Mapping[str, Field]
-    flattened: bool
-
-
-@cache
-def model(name: str) -> type:
-    """The class for ``namespace.Name``, e.g. ``compute.Sku``; imported when first asked for."""
-    namespace, _, cls = name.partition(".")
-    found: type = getattr(importlib.import_module(_NAMESPACES[namespace]), cls)
-    return found
-
-
-@cache
-def shape(cls: type) -> Shape:
-    """What a body of this model looks like.
-
-    >>> shape(model("compute.VirtualMachineScaleSet")).fields["sku"].kind
-    'model'
-    """
-    module = importlib.import_module(cls.__module__.removesuffix("._models"))
-    hints = typing.get_type_hints(cls, localns={"_models": module})
-    described = cls()
-    fields = {}
-    for attribute, rest in described._attr_to_rest_field.items():
-        only_read = rest._visibility == ["read"]
-        fields[rest._rest_name] = _field(hints[attribute], only_read)
-    return Shape(cls.__name__, fields, hasattr(cls, f"_{cls.__name__.lstrip('_')}__flattened_items"))
-
-
-def _field(hint: Any, read_only: bool) -> Field:
-    arms = list(typing.get_args(hint)) if _is_union(hint) else [hint]
-    needed = type(None) not in arms and not read_only
-    arms = [a for a in arms if a is not type(None)]
-    values = tuple(m.value for a in arms if isinstance(a, type) and issubclass(a, Enum) for m in a)
-    arms = [a for a in arms if not (isinstance(a, type) and issubclass(a, Enum))] or [str]
-    if len(arms) > 1:
-        return Field(_ANY, read_only=read_only, required=needed)
-    (only,) = arms
-    origin, args = typing.get_origin(only), typing.get_args(only)
-    if origin is list:
-        return Field("list", _field(args[0], False), read_only=read_only, required=needed)
-    if origin is dict:
-        return Field("map", _field(args[1], False), read_only=read_only, required=needed)
-    if isinstance(only, type) and hasattr(only, "_is_model"):
-        return Field("model", model=only, read_only=read_only, required=needed)
-    kind = {bool: "boolean", int: "integer", float: "number"}.get(only, "string")
-    if only is Any or only is object:
-        kind = _ANY
-    return Field(kind, values=values, read_only=read_only, required=needed)
-
-
-def _is_union(hint: Any) -> bool:
-    return typing.get_origin(hint) in (typing.Union, types.UnionType)
 
 
 def check(cls: type, body: Any) -> dict[str, Any]:
@@ -109,21 +23,20 @@ def check(cls: type, body: Any) -> dict[str, Any]:
     Raises :class:`ArmError` (400) for a property the model lacks, a value of another type, a value that
     an enumeration lacks and a required property that is missing, in the words of the model's service.
     """
-    service = next((s for s, m in _NAMESPACES.items() if cls.__module__.startswith(m)), "resources")
-    checked = _check(Field("model", model=cls), body, "", service)
+    checked = _check(Field("model", model=cls), body, "", service_of(cls))
     return typing.cast(dict[str, Any], checked)
 
 
-_CODES = {"compute": "BadRequest", "network": "InvalidRequestFormat", "resources": "InvalidRequestContent"}
+_CODES = {"compute": "BadRequest", "network": "InvalidRequestFormat"}
 
 
 def _refuse(service: str, problem: str, path: str) -> ArmError:
     text = f"{problem} Path '{path}'."
     if service == "network":
         text = f"Cannot parse the request. {text}"
-    if service == "resources":
+    elif service != "compute":
         text = f"The request content was invalid and could not be deserialized: '{text}'."
-    return ArmError(400, _CODES[service], text, path or None)
+    return ArmError(400, _CODES.get(service, "InvalidRequestContent"), text, path or None)
 
 
 def _check(field: Field, value: Any, path: str, service: str) -> Any:
@@ -132,7 +45,7 @@ def _check(field: Field, value: Any, path: str, service: str) -> Any:
     if field.kind == "model" and field.model is not None:
         if not isinstance(value, dict):
             raise _mistyped(value, field.model.__name__, path, service)
-        return _check_model(shape(field.model), value, path, service)
+        return _check_model(shape(variant(field.model, value)), value, path, service)
     if field.kind in ("list", "map") and field.item is not None:
         if not isinstance(value, list if field.kind == "list" else dict):
             raise _mistyped(value, field.kind, path, service)
@@ -159,7 +72,7 @@ def _check_model(known: Shape, value: dict[str, Any], path: str, service: str) -
                 missing = _join(path, name).removeprefix("properties.")
                 problem = f"Required parameter '{missing}' is missing (null)."
                 raise ArmError(400, "InvalidParameter", problem, missing)
-            if (service, name) == ("resources", "location"):
+            if name == "location" and service not in ("compute", "network"):
                 problem = "The location property is required for this definition."
                 raise ArmError(400, "LocationRequired", problem)
             raise _refuse(service, f"Required property '{name}' not found in JSON.", path)
@@ -207,16 +120,31 @@ def _nest(field: Field, value: Any, root: bool = False) -> Any:
         return {k: _nest(field.item, v) for k, v in value.items()}
     if field.model is None:
         return value
-    outer, inner = _levels(shape(field.model), root)
+    known = shape(variant(field.model, value))
+    outer, inner = levels(known, root)
     result: dict[str, Any] = {}
     for name, v in value.items():
-        own = outer.get(name)
-        below = inner.get(name)
-        if below is not None and (own is None or own.read_only):
-            result.setdefault("properties", {})[name] = _nest(below, v)
+        own, below = _named(known, outer, name), _named(_inner(known), inner, name)
+        if below is not None and (own is None or outer[own].read_only):
+            result.setdefault("properties", {})[below] = _nest(inner[below], v)
         else:
-            result[name] = v if own is None else _nest(own, v)
+            result[own or name] = v if own is None else _nest(outer[own], v)
     return result
+
+
+def _inner(known: Shape) -> Shape | None:
+    properties = known.fields.get("properties")
+    return shape(properties.model) if properties is not None and properties.model is not None else None
+
+
+def _named(known: Shape | None, fields: typing.Mapping[str, Field], shown: str) -> str | None:
+    # The JSON name of what Pulumi shows as ``shown``.
+    for name, other in (known.renamed if known is not None else {}).items():
+        if other == shown and name in fields:
+            return name
+        if name == shown and name in fields:
+            return None
+    return shown if shown in fields else None
 
 
 def flatten(cls: type, body: Any) -> Any:
@@ -233,18 +161,13 @@ def _flatten(field: Field, value: Any, root: bool = False) -> Any:
         return {k: _flatten(field.item, v) for k, v in value.items()}
     if field.model is None:
         return value
-    outer, inner = _levels(shape(field.model), root)
+    known = shape(variant(field.model, value))
+    outer, inner = levels(known, root)
     shown = [n for n in value if n in outer and (n != "properties" or not inner)]
-    result = {n: _flatten(outer[n], value[n]) for n in shown}
+    result = {known.renamed.get(n, n): _flatten(outer[n], value[n]) for n in shown}
+    below = _inner(known)
+    renamed = below.renamed if below is not None else {}
     for name, v in value.get("properties", {}).items() if inner else ():
         if name in inner:
-            result[name] = _flatten(inner[name], v)
+            result[renamed.get(name, name)] = _flatten(inner[name], v)
     return result
-
-
-def _levels(known: Shape, root: bool) -> tuple[Mapping[str, Field], Mapping[str, Field]]:
-    """The fields of the level itself and of its flattened ``properties``; a resource's are always so."""
-    properties = known.fields.get("properties")
-    if properties is None or properties.model is None or not (known.flattened or root):
-        return known.fields, {}
-    return known.fields, shape(properties.model).fields

@@ -8,6 +8,7 @@ from itertools import combinations
 from typing import TYPE_CHECKING, Any
 
 from infra.rehearsal.arm.errors import ArmError
+from infra.rehearsal.arm.hooks import Hooks
 from infra.rehearsal.arm.ids import ResourceId
 from infra.rehearsal.arm.records import Record
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from infra.rehearsal.arm.subscription import Subscription
 
 __all__ = [
+    "HOOKS",
     "apply_network",
     "check_balancer",
     "check_network",
@@ -165,3 +167,46 @@ def check_balancer(subscription: Subscription, rid: ResourceId, body: dict[str, 
                     f"Resource {rid.child('frontendIPConfigurations', frontend['name'])} is referencing "
                     f"public IP address {address} that is already allocated to resource {holder}.",
                 )
+
+
+# -- what the resource types do ---------------------------------------------------------------------------
+
+Body = dict[str, Any]
+
+
+def _accept_network(_: Subscription, rid: ResourceId, body: Body, _old: Body | None) -> Body:
+    check_network(rid, body)
+    return body
+
+
+def _accept_rules(_: Subscription, _rid: ResourceId, body: Body, _old: Body | None) -> Body:
+    check_security_rules(body)
+    return body
+
+
+def _accept_balancer(subscription: Subscription, rid: ResourceId, body: Body, _old: Body | None) -> Body:
+    check_balancer(subscription, rid, body)
+    return body
+
+
+async def _remove_network(subscription: Subscription, record: Record) -> None:
+    await subscription.machines.delete_network(str(record.id))
+
+
+async def _apply_address(subscription: Subscription, record: Record, _old: Body | None) -> None:
+    if record.address is None:
+        record.address = await subscription.machines.public_address()
+
+
+async def _reconcile(subscription: Subscription, _record: Record, _old: Body | None = None) -> None:
+    await subscription.balancer.reconcile()
+
+
+HOOKS = {
+    "Microsoft.Network/virtualNetworks": Hooks(
+        accept=_accept_network, apply=apply_network, remove=_remove_network
+    ),
+    "Microsoft.Network/networkSecurityGroups": Hooks(accept=_accept_rules),
+    "Microsoft.Network/publicIPAddresses": Hooks(apply=_apply_address),
+    "Microsoft.Network/loadBalancers": Hooks(accept=_accept_balancer, apply=_reconcile, remove=_reconcile),
+}

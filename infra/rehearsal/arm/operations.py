@@ -46,6 +46,8 @@ class Operation:
     done: asyncio.Event = field(default_factory=asyncio.Event)
     error: ArmError | None = None
     result: Any = None
+    subject: ResourceId | None = None
+    """What it makes or changes."""
 
     @property
     def path(self) -> str:

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import uuid
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any
 
 from infra.rehearsal.arm.ids import ResourceId
-from infra.rehearsal.arm.kinds import Kind
+from infra.rehearsal.arm.kind import Kind
 from infra.rehearsal.arm.operations import Operation
 from infra.rehearsal.machines import Machine
 
-__all__ = ["Instance", "Record", "ScaleSet", "place"]
+__all__ = ["Instance", "Record", "ScaleSet", "now", "place"]
+
+
+def now() -> str:
+    """The time as Azure writes it."""
+    return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 @dataclass(slots=True)
@@ -26,7 +32,8 @@ class Record:
     guid: str = field(default_factory=lambda: str(uuid.uuid4()))
     operation: Operation | None = None
     address: str | None = None
-    """A public IP's address."""
+    """A public IP's address, or the private one of an interface."""
+    created: str = field(default_factory=now)
 
     @property
     def busy(self) -> bool:

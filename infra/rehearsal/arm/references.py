@@ -10,10 +10,15 @@ from infra.rehearsal.arm.ids import ResourceId
 __all__ = ["references"]
 
 
+_REFERENCES = ("id", "privateLinkServiceId", "privateDnsZoneId", "galleryImageId")
+
+
 def references(
-    owner: ResourceId, body: dict[str, Any], children: Collection[str]
+    owner: ResourceId, body: dict[str, Any], children: Collection[str], loose: Collection[str] = ()
 ) -> Iterator[tuple[ResourceId, ResourceId]]:
     """Each resource id in ``body``, after the id of what holds it: ``owner``, or the child of it.
+
+    What stands under a name in ``loose`` is left out.
 
     >>> lb = ResourceId("s", "g", "N", ("loadBalancers", "lb"))
     >>> ip = "/subscriptions/s/resourceGroups/g/providers/N/publicIPAddresses/ip"
@@ -22,6 +27,8 @@ def references(
     [('f', 'ip')]
     """
     for name, value in (body.get("properties") or {}).items():
+        if name in loose:
+            continue
         if name in children and isinstance(value, list):
             for element in value:
                 holder = owner.child(name, element.get("name", ""))
@@ -33,8 +40,8 @@ def references(
 def _ids(value: Any) -> Iterator[ResourceId]:
     if isinstance(value, dict):
         for name, inner in value.items():
-            target = ResourceId.parse(inner) if name == "id" and isinstance(inner, str) else None
-            if target is not None:
+            target = ResourceId.parse(inner) if name in _REFERENCES and isinstance(inner, str) else None
+            if target is not None and target.parts:
                 yield target
             else:
                 yield from _ids(inner)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from infra.rehearsal import terminations
 from infra.rehearsal.arm.balancer import configurations, range_too_small
 from infra.rehearsal.arm.errors import ArmError
+from infra.rehearsal.arm.hooks import Hooks
 from infra.rehearsal.arm.ids import ResourceId
 from infra.rehearsal.arm.network import free_addresses
 from infra.rehearsal.arm.records import Instance, Record, ScaleSet
@@ -20,7 +21,7 @@ from launch.nodeset import base36
 if TYPE_CHECKING:
     from infra.rehearsal.arm.subscription import Subscription
 
-__all__ = ["MAX_SINGLE_PLACEMENT_GROUP", "accept", "apply", "delete_instances", "evict", "remove"]
+__all__ = ["HOOKS", "MAX_SINGLE_PLACEMENT_GROUP", "accept", "apply", "delete_instances", "evict", "remove"]
 
 MAX_SINGLE_PLACEMENT_GROUP = 300
 """VMs in one placement group: 100 by default, 300 by support request (learn.microsoft.com sizes-hpc)."""
@@ -120,7 +121,7 @@ def _user_data(system: dict[str, Any]) -> str:
         ) from None
 
 
-async def apply(subscription: Subscription, record: Record) -> None:
+async def apply(subscription: Subscription, record: Record, _old: dict[str, Any] | None = None) -> None:
     """Boots what lacks, ends the newest of what is too many, and tries again what failed before."""
     subnet = _subnet(record)
     network = str(subscription.find(subnet).id)
@@ -226,3 +227,6 @@ async def remove(subscription: Subscription, record: Record) -> None:
     if scale_set is not None:
         await _end(subscription, record, sorted(scale_set.instances))
         subscription.scale_sets.pop(record.id.key, None)
+
+
+HOOKS = {"Microsoft.Compute/virtualMachineScaleSets": Hooks(accept=accept, apply=apply, remove=remove)}

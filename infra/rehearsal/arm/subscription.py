@@ -10,6 +10,7 @@ from typing import Any
 
 from infra.rehearsal.arm import behaviour
 from infra.rehearsal.arm.balancer import Balancer
+from infra.rehearsal.arm.blobs import Blobs, NoBlobs
 from infra.rehearsal.arm.errors import ArmError, conflict, group_not_found, not_found
 from infra.rehearsal.arm.ids import ResourceId
 from infra.rehearsal.arm.kinds import GROUP, Kind, kind_of
@@ -20,7 +21,18 @@ from infra.rehearsal.machines import Machines
 from infra.rehearsal.scheduled_events import ScheduledEvents
 from infra.rehearsal.tokens import Tokens
 
-__all__ = ["Subscription"]
+__all__ = ["OPERATOR", "Subscription"]
+
+OPERATOR = "00000000-0000-0000-0000-00000000000b"
+"""The object id of whoever asks without a token: the owner of the subscription."""
+_HOLDERS_FIRST = (
+    "virtualMachineScaleSets",
+    "virtualMachines",
+    "privateEndpoints",
+    "networkInterfaces",
+    "loadBalancers",
+    "virtualNetworks",
+)
 
 
 class Subscription:
@@ -29,12 +41,25 @@ class Subscription:
     ``machines`` makes VMs, networks and forwards real; ``faults`` is consulted once for every write.
     """
 
-    def __init__(self, subscription_id: str, machines: Machines, faults: Faults | None = None) -> None:
+    def __init__(
+        self,
+        subscription_id: str,
+        machines: Machines,
+        faults: Faults | None = None,
+        blobs: Blobs | None = None,
+    ) -> None:
         self.id, self.machines, self.faults = subscription_id, machines, faults
         self.groups: dict[str, Record] = {}
         self.resources: dict[str, Record] = {}
         self.scale_sets: dict[str, ScaleSet] = {}
         self.operations = Operations()
+        self.blobs: Blobs = blobs or NoBlobs()
+        self.endpoints: dict[str, dict[str, str]] = {}
+        """Endpoints of storage accounts that are real here, by the account's key."""
+        self.taken_names: set[str] = set()
+        """Names that a storage account of somebody else has."""
+        self.people: set[str] = {OPERATOR}
+        """Object ids of users: the operator, and whom a test adds."""
         self.balancer = Balancer(self)
         self.tokens = Tokens()
         self.events = ScheduledEvents()
@@ -50,11 +75,12 @@ class Subscription:
 
     def find(self, rid: ResourceId) -> Record:
         """The resource of this id; for a child, the resource it lives in."""
-        group = self.group(rid)
-        if not rid.parts:
-            return group
+        if rid.group:
+            group = self.group(rid)
+            if not rid.parts:
+                return group
         owner = self._owner(rid)
-        found = self.resources.get(owner.key)
+        found = self.resources.get(owner.key) or self._implied(owner)
         if found is None or (owner is not rid and self._element(found, rid) is None):
             raise not_found(rid.short, rid.group)
         return found
@@ -77,13 +103,18 @@ class Subscription:
         """The resources of a type in all groups."""
         return (r for r in list(self.resources.values()) if r.kind.type == resource_type)
 
+    def inside(self, rid: ResourceId) -> list[Record]:
+        """What lies in ``rid`` or extends it, the innermost first."""
+        found = [r for r in self.resources.values() if rid.contains(r.id) and r.id.key != rid.key]
+        return sorted(found, key=lambda r: str(r.id).count("/"), reverse=True)
+
     def holders(self, rid: ResourceId) -> Iterator[ResourceId]:
         """What outside ``rid`` refers to it or to something in it."""
         inside = f"{rid.key}/"
         for record in self.resources.values():
             if f"{record.id.key}/".startswith(inside):
                 continue
-            for holder, target in references(record.id, record.body, record.kind.children):
+            for holder, target in references(record.id, record.body, record.kind.children, record.kind.loose):
                 if f"{target.key}/".startswith(inside) and not inside.startswith(f"{holder.key}/"):
                     yield self._shown_holder(record, holder)
 
@@ -96,15 +127,21 @@ class Subscription:
     @staticmethod
     def _owner(rid: ResourceId) -> ResourceId:
         kind = kind_of(rid.type)
-        return rid.parent if kind is not None and kind.is_child else rid
+        return rid.parent if kind is not None and kind.embedded else rid
 
     @staticmethod
     def _element(record: Record, rid: ResourceId) -> dict[str, Any] | None:
         kind = kind_of(rid.type)
-        if kind is None or not kind.is_child:
+        if kind is None or not kind.embedded:
             return None
         named = (e for e in record.children(kind.collection) if e.get("name", "").lower() == rid.name.lower())
         return next(named, None)
+
+    def _implied(self, rid: ResourceId) -> Record | None:
+        kind = kind_of(rid.type)
+        if kind is None or not kind.singleton or rid.name != "default" or not self.exists(rid.parent):
+            return None
+        return self.resources.setdefault(rid.key, Record(rid, kind, {}, "Succeeded"))
 
     # -- writing ------------------------------------------------------------------------------------------
 
@@ -116,11 +153,15 @@ class Subscription:
             raise ArmError(400, "InvalidResourceType", f"{problem}'{rid.namespace}'.")
         if kind is GROUP:
             return self._put_group(rid, body), None
-        if self.group(rid).state == "Deleting":
+        if rid.group and self.group(rid).state == "Deleting":
             raise _leaving(rid.group)
-        if kind.is_child:
+        if kind.embedded:
             return self._put_child(rid, kind, body)
-        record = self.resources.get(rid.key)
+        if rid.parent.parts and not self.exists(rid.parent):
+            if kind.extends:
+                raise not_found(rid.parent.short, rid.group)
+            raise _no_parent(rid)
+        record = self.resources.get(rid.key) or self._implied(rid)
         if record is not None and record.busy:
             raise self._conflict(record)
         fault = self._fault(verb, rid)
@@ -156,8 +197,7 @@ class Subscription:
 
     def _put_child(self, rid: ResourceId, kind: Kind, body: dict[str, Any]) -> tuple[bool, Operation | None]:
         if self.resources.get(rid.parent.key) is None:
-            code = "Can not perform requested operation on nested resource. Parent resource "
-            raise ArmError(404, "ParentResourceNotFound", f"{code}'{rid.parent.name}' not found.")
+            raise _no_parent(rid)
         parent = self.find(rid.parent)
         merged = copy.deepcopy(parent.body)
         merged.setdefault("properties", {})
@@ -181,8 +221,10 @@ class Subscription:
             return record.operation
         if record.busy:
             raise self._conflict(record)
+        if record.kind.singleton:
+            raise ArmError(405, "MethodNotAllowed", f"{rid} goes with the resource it belongs to.")
         behaviour.refuse_in_use(self, rid)
-        if record.kind.is_child or record.id.key != rid.key:
+        if record.kind.embedded or record.id.key != rid.key:
             return self._delete_child(record, rid)
         fault = self._fault("delete", rid)
         record.state = "Deleting"
@@ -208,10 +250,10 @@ class Subscription:
     async def _empty(self, group: Record) -> None:
         inside = f"{group.id.key}/"
         members = [r for r in self.resources.values() if r.id.key.startswith(inside)]
-        # Scale sets hold on to subnets and pools, balancers and subnets to addresses: the holders go first.
-        order = ("virtualMachineScaleSets", "loadBalancers", "virtualNetworks")
-        rank = {collection: number for number, collection in enumerate(order)}
-        members.sort(key=lambda r: rank.get(r.kind.collection, len(order)))
+        # Machines hold on to interfaces, subnets and pools, balancers and subnets to addresses: the holders
+        # go first, and what lies in a resource before it.
+        rank = {collection: number for number, collection in enumerate(_HOLDERS_FIRST)}
+        members.sort(key=lambda r: (rank.get(r.kind.collection, len(rank)), -str(r.id).count("/")))
         for record in members:
             if record.operation is not None:
                 await record.operation.done.wait()
@@ -221,7 +263,15 @@ class Subscription:
         self.groups.pop(group.id.key, None)
 
     async def _remove(self, record: Record) -> None:
+        for inner in self.inside(record.id):
+            inner.state = "Deleting"
+            await behaviour.remove(self, inner)
+            self.resources.pop(inner.id.key, None)
         await behaviour.remove(self, record)
+        self.resources.pop(record.id.key, None)
+
+    def forget(self, record: Record) -> None:
+        """Takes back a resource whose making failed before anybody was told that it is there."""
         self.resources.pop(record.id.key, None)
 
     # -- operations ---------------------------------------------------------------------------------------
@@ -250,11 +300,14 @@ class Subscription:
         def ended(operation: Operation) -> None:
             record.state = "Failed" if operation.error else then
 
-        namespace = record.kind.type.split("/")[0]
+        namespace = record.kind.namespace
         record.operation = self.operations.start(namespace, self._place(record), work, fault, ended)
+        record.operation.subject = record.id
         return record.operation
 
     def _place(self, record: Record) -> str:
+        if not record.body.get("location") and not record.id.group:
+            return "global"
         return place(record.body.get("location") or self.group(record.id).body["location"])
 
     def _fault(self, verb: str, rid: ResourceId) -> Fault | None:
@@ -271,6 +324,11 @@ class Subscription:
         """Stops what is under way; the machines are the caller's to close."""
         await self.operations.close()
         await asyncio.sleep(0)
+
+
+def _no_parent(rid: ResourceId) -> ArmError:
+    problem = "Can not perform requested operation on nested resource. Parent resource "
+    return ArmError(404, "ParentResourceNotFound", f"{problem}'{rid.parent.name}' not found.")
 
 
 def _leaving(group: str) -> ArmError:

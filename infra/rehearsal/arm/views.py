@@ -7,6 +7,8 @@ import hashlib
 from typing import Any
 
 from infra.rehearsal.arm.balancer import Member
+from infra.rehearsal.arm.behaviour import hooks
+from infra.rehearsal.arm.identity import show_assigned
 from infra.rehearsal.arm.ids import ResourceId
 from infra.rehearsal.arm.kinds import GROUP, kind_of
 from infra.rehearsal.arm.records import Instance, Record
@@ -25,7 +27,7 @@ def resource(subscription: Subscription, rid: ResourceId) -> dict[str, Any]:
     """The answer to a GET of a resource, a resource group or a child."""
     record = subscription.find(rid)
     kind = kind_of(rid.type)
-    if kind is not None and kind.is_child:
+    if kind is not None and kind.embedded:
         return _child(subscription, record, subscription.element(rid), kind.collection)
     shown = copy.deepcopy(record.body)
     shown.update(id=str(record.id), name=record.id.name, type=record.kind.type)
@@ -52,6 +54,8 @@ def resource(subscription: Subscription, rid: ResourceId) -> dict[str, Any]:
         # Azure never gives these back.
         for secret in ("customData", "adminPassword"):
             properties["virtualMachineProfile"]["osProfile"].pop(secret, None)
+    show_assigned(subscription, shown)
+    hooks(record.kind).show(subscription, record, shown)
     return shown
 
 

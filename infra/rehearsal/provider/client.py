@@ -11,7 +11,6 @@ import aiohttp
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.ids import ResourceId
 from infra.rehearsal.arm.kinds import kind_of
-from infra.rehearsal.provider.translate import API_VERSIONS
 
 __all__ = ["ArmClient", "Interrupted"]
 
@@ -54,8 +53,9 @@ class ArmClient:
 
     def _address(self, rid: ResourceId) -> str:
         kind = kind_of(rid.type)
-        namespace = (kind.type if kind is not None else rid.type).split("/", maxsplit=1)[0]
-        return f"{self._url}{rid}?api-version={API_VERSIONS[namespace]}"
+        if kind is None:
+            raise ArmError(400, "InvalidResourceType", f"{rid}: the rehearsal does not emulate {rid.type}.")
+        return f"{self._url}{rid}?api-version={kind.api_version}"
 
     async def get(self, rid: ResourceId) -> dict[str, Any] | None:
         """The resource, or None when there is none."""

@@ -29,7 +29,7 @@ def changes(
 
     A name, the location and what Azure never changes on a resource that exists take a new resource.
     """
-    fixed = ("resourceGroupName", *kind.names, "location", *kind.immutable)
+    fixed = (*kind.inputs, "location", *kind.immutable)
     found = []
     for path, how, old, new in _walk(plain(before), plain(after), ""):
         if any(_under(path, i) for i in ignore):

@@ -7,6 +7,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import secrets
+import uuid
 from collections.abc import Awaitable, Callable
 from typing import Any, NoReturn
 
@@ -103,7 +104,7 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         before, after = decode(request.olds), decode(request.news)
         *parents, name = translate.path_names(kind)
         if after.get(name) is None:
-            after[name] = before.get(name) or _automatic_name(request)
+            after[name] = before.get(name) or _automatic_name(request, kind)
         failures = [
             provider_pb2.CheckFailure(property=n, reason=f"missing required property '{n}'")
             for n in parents
@@ -135,10 +136,13 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         kind, inputs = await _kind(request, context), decode(request.properties)
         if request.preview:
             return provider_pb2.CreateResponse(properties=encode(translate.predicted(kind, inputs)))
-        rid = translate.resource_id(kind, self._subscription, inputs)
+        try:
+            rid = translate.resource_id(kind, self._subscription, inputs)
+        except ValueError as error:
+            await context.abort(_INVALID, str(error))
 
         async def work(cancelled: Callable[[], bool]) -> Any:
-            if await self._client.get(rid) is not None:
+            if not kind.singleton and await self._client.get(rid) is not None:
                 await context.abort(_UNKNOWN, f"cannot create already existing resource '{rid}'")
             shown = await self._write(kind, rid, inputs, cancelled, context)
             return provider_pb2.CreateResponse(id=str(rid), properties=encode(shown))
@@ -176,17 +180,20 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
 
     async def Delete(self, request: Any, context: Any) -> Any:
         """Removes the resource; one that is gone already is fine."""
-        await _kind(request, context)
+        kind = await _kind(request, context)
         rid = _parsed(request.id)
+        # What is always there is put back to what it was.
+        verb, body = ("PUT", dict[str, Any]()) if kind.singleton else ("DELETE", None)
 
         async def work(cancelled: Callable[[], bool]) -> Any:
             try:
-                answer = await self._client.start("DELETE", rid, None, cancelled)
+                answer = await self._client.start(verb, rid, body, cancelled)
             except ArmError as error:
                 if error.code not in (
                     "ResourceGroupNotFound",
                     "ResourceNotFound",
                     "ResourceGroupBeingDeleted",
+                    "ParentResourceNotFound",
                 ):
                     raise
             else:
@@ -260,9 +267,13 @@ def _parsed(text: str) -> ResourceId:
     return rid
 
 
-def _automatic_name(request: Any) -> str:
+def _automatic_name(request: Any, kind: Kind) -> str:
     name = str(request.name or request.urn.rpartition("::")[2])
     seed = bytes(request.randomSeed)
+    if kind.singleton:
+        return "default"
+    if kind.extends:
+        return str(uuid.UUID(bytes=hashlib.sha256(seed).digest()[:16], version=4) if seed else uuid.uuid4())
     return name + (hashlib.sha256(seed).hexdigest()[:8] if seed else secrets.token_hex(4))
 
 

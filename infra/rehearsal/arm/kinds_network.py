@@ -1,0 +1,96 @@
+"""The resource types of Microsoft.Network that the emulation knows."""
+
+from __future__ import annotations
+
+from infra.rehearsal.arm.kind import Kind, embedded
+
+__all__ = ["NETWORK"]
+
+_BALANCER = ("loadBalancerName",)
+_LB_IN_USE = "LoadBalancerInUseByVirtualMachineScaleSet"
+NETWORK = (
+    Kind(
+        "Microsoft.Network/virtualNetworks",
+        "network.VirtualNetwork",
+        "azure-native:network:VirtualNetwork",
+        ("virtualNetworkName",),
+        children={"subnets": "Microsoft.Network/virtualNetworks/subnets"},
+        immutable=("extendedLocation",),
+        in_use="InUseSubnetCannotBeDeleted",
+    ),
+    embedded(
+        "virtualNetworks",
+        "subnets",
+        "Subnet",
+        ("virtualNetworkName", "subnetName"),
+        "InUseSubnetCannotBeDeleted",
+    ),
+    Kind(
+        "Microsoft.Network/networkSecurityGroups",
+        "network.NetworkSecurityGroup",
+        "azure-native:network:NetworkSecurityGroup",
+        ("networkSecurityGroupName",),
+        children={"securityRules": "Microsoft.Network/networkSecurityGroups/securityRules"},
+        in_use="InUseNetworkSecurityGroupCannotBeDeleted",
+    ),
+    embedded(
+        "networkSecurityGroups",
+        "securityRules",
+        "SecurityRule",
+        ("networkSecurityGroupName", "securityRuleName"),
+    ),
+    Kind(
+        "Microsoft.Network/natGateways",
+        "network.NatGateway",
+        "azure-native:network:NatGateway",
+        ("natGatewayName",),
+        immutable=("sku.name", "zones"),
+        in_use="InUseNatGatewayCannotBeDeleted",
+    ),
+    Kind(
+        "Microsoft.Network/publicIPAddresses",
+        "network.PublicIPAddress",
+        "azure-native:network:PublicIPAddress",
+        ("publicIpAddressName",),
+        immutable=("sku.name", "publicIPAddressVersion", "publicIPPrefix", "extendedLocation", "zones"),
+        in_use="PublicIPAddressCannotBeDeleted",
+    ),
+    Kind(
+        "Microsoft.Network/loadBalancers",
+        "network.LoadBalancer",
+        "azure-native:network:LoadBalancer",
+        _BALANCER,
+        children={
+            c: f"Microsoft.Network/loadBalancers/{c}"
+            for c in (
+                "frontendIPConfigurations",
+                "backendAddressPools",
+                "inboundNatRules",
+                "probes",
+                "loadBalancingRules",
+                "outboundRules",
+            )
+        },
+        immutable=("sku.name", "extendedLocation"),
+        in_use=_LB_IN_USE,
+    ),
+    embedded(
+        "loadBalancers",
+        "frontendIPConfigurations",
+        "FrontendIPConfiguration",
+        (*_BALANCER, "frontendIPConfigurationName"),
+    ),
+    embedded(
+        "loadBalancers",
+        "backendAddressPools",
+        "BackendAddressPool",
+        (*_BALANCER, "backendAddressPoolName"),
+        _LB_IN_USE,
+    ),
+    embedded("loadBalancers", "inboundNatRules", "InboundNatRule", (*_BALANCER, "inboundNatRuleName")),
+    embedded("loadBalancers", "probes", "Probe", (*_BALANCER, "probeName"), _LB_IN_USE),
+    embedded(
+        "loadBalancers", "loadBalancingRules", "LoadBalancingRule", (*_BALANCER, "loadBalancingRuleName")
+    ),
+    embedded("loadBalancers", "outboundRules", "OutboundRule", (*_BALANCER, "outboundRuleName")),
+)

@@ -1,0 +1,68 @@
+"""Whether whoever sends a request may do what it asks.
+
+Without a token it is the operator, who owns the subscription. A bearer token is an identity's, and counts
+for what role assignments give that identity.
+"""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from infra.rehearsal.arm.errors import ArmError
+from infra.rehearsal.arm.ids import ResourceId
+from infra.rehearsal.arm.kinds import kind_of
+from infra.rehearsal.arm.roles import allows, refused
+from infra.rehearsal.arm.subscription import Subscription
+
+__all__ = ["action_of", "check_right"]
+
+_VERBS = {"GET": "read", "HEAD": "read", "PUT": "write", "PATCH": "write", "DELETE": "delete"}
+_PROVIDERS = "/providers/"
+
+
+def check_right(request: web.Request, subscription: Subscription) -> None:
+    """Raises :class:`ArmError`: 401 for a token that does not hold, 403 for what no role allows."""
+    said = request.headers.get("Authorization", "")
+    if not said:
+        return
+    token = subscription.tokens.bearer(said)
+    if token is None:
+        # Also for one that has expired, which Azure would call ExpiredAuthenticationToken.
+        raise ArmError(401, "InvalidAuthenticationToken", "The access token is invalid.")
+    who = token.identity
+    action, scope = action_of(request.method, request.path.rstrip("/"))
+    if not allows(subscription, who.principal_id, action, scope):
+        raise refused(who.client_id, who.principal_id, action, scope)
+
+
+def action_of(method: str, path: str) -> tuple[str, ResourceId]:
+    """The action that a request is, and where; what is asked of an operation is a read.
+
+    >>> base = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/v"
+    >>> action_of("POST", f"{base}/virtualMachines/0/reimage")[0]
+    'Microsoft.Compute/virtualMachineScaleSets/virtualMachines/reimage/action'
+    >>> action_of("GET", f"{base}/virtualMachines")[1].name
+    'v'
+    """
+    cut = path.lower().rfind(_PROVIDERS)
+    if cut < 0:
+        rid = ResourceId.parse(path)
+        if rid is not None:
+            return f"{_cased(rid.type)}/{_VERBS.get(method, 'action')}", rid
+        base, _, last = path.rpartition("/")
+        return f"Microsoft.Resources/{last}/read", ResourceId.parse(base) or ResourceId(path.split("/")[2])
+    scope = ResourceId.parse(path[:cut]) or ResourceId(path.split("/")[2])
+    namespace, *parts = path[cut + len(_PROVIDERS) :].split("/")
+    if len(parts) % 2 == 0:
+        rid = scope.extended(namespace, tuple(parts))
+        return f"{_cased(rid.type)}/{_VERBS.get(method, 'action')}", rid
+    rid = scope.extended(namespace, tuple(parts[:-1])) if len(parts) > 1 else scope
+    types = "/".join((namespace, *parts[:-1:2]))
+    if method == "POST":
+        return f"{_cased(types)}/{parts[-1]}/action", rid
+    return f"{types}/{parts[-1]}/read", rid
+
+
+def _cased(resource_type: str) -> str:
+    kind = kind_of(resource_type)
+    return kind.type if kind is not None else resource_type

@@ -1,0 +1,214 @@
+"""Microsoft's own models, read once: what a body may hold.
+
+The management SDKs come in two generations. The newer declare each model as annotated ``rest_field``
+attributes: the annotation is the type, ``_rest_name`` the JSON name, a ``_visibility`` of ``["read"]``
+marks what only Azure sets, and ``__flattened_items`` marks models whose ``properties`` the SDKs (and
+Pulumi) show on the outer level. The older (authorization, msi) have an ``_attribute_map`` from
+attributes to dotted JSON names and types, and a ``_validation``. :func:`shape` reads both.
+"""
+
+from __future__ import annotations
+
+import importlib
+import re
+import types
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from enum import Enum
+from functools import cache
+from typing import Any
+
+__all__ = ["Field", "Shape", "levels", "model", "service_of", "shape", "variant"]
+
+_MODELS = {
+    "authorization": "azure.mgmt.authorization.v2022_04_01.models",
+    "compute": "azure.mgmt.compute.models",
+    "imagebuilder": "azure.mgmt.imagebuilder.models",
+    "msi": "azure.mgmt.msi.models",
+    "network": "azure.mgmt.network.models",
+    "privatedns": "azure.mgmt.privatedns.models",
+    "resources": "azure.mgmt.resource.resources.models",
+    "storage": "azure.mgmt.storage.models",
+}
+_RENAMED: Mapping[tuple[str, str], Mapping[str, str]] = {
+    ("storage", "StorageAccountPropertiesCreateParameters"): {
+        "supportsHttpsTrafficOnly": "enableHttpsTrafficOnly",
+        "isNfsV3Enabled": "enableNfsV3",
+        "networkAcls": "networkRuleSet",
+    },
+    ("storage", "StorageAccountProperties"): {
+        "supportsHttpsTrafficOnly": "enableHttpsTrafficOnly",
+        "isNfsV3Enabled": "enableNfsV3",
+        "networkAcls": "networkRuleSet",
+    },
+    ("storage", "Encryption"): {"identity": "encryptionIdentity", "keyvaultproperties": "keyVaultProperties"},
+    ("storage", "VirtualNetworkRule"): {"id": "virtualNetworkResourceId"},
+    ("storage", "IPRule"): {"value": "iPAddressOrRange"},
+    ("authorization", "RoleDefinitionProperties"): {"type": "roleType"},
+}
+"""Where Pulumi's name (Azure's x-ms-client-name) is not the JSON name; compared with the SDK 3.29.0."""
+_ANY = "any"
+
+
+@dataclass(frozen=True, slots=True)
+class Field:
+    """One property. ``kind`` is ``any``, ``string``, ``integer``, ``number``, ``boolean``, ``list``,
+    ``map`` or ``model``; the element of the last three stands in ``item``.
+    """
+
+    kind: str
+    item: Field | None = None
+    model: type | None = None
+    values: tuple[str, ...] = ()
+    read_only: bool = False
+    required: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """One model: its properties by JSON name; ``flattened`` when ``properties`` is shown on its level."""
+
+    name: str
+    fields: Mapping[str, Field]
+    flattened: bool
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """JSON name to Pulumi's name, where they differ."""
+
+
+@cache
+def model(name: str) -> type:
+    """The class for ``namespace.Name``, e.g. ``compute.Sku``; imported when first asked for."""
+    namespace, _, cls = name.partition(".")
+    found: type = getattr(importlib.import_module(_MODELS[namespace]), cls)
+    return found
+
+
+def service_of(cls: type) -> str:
+    """Which service a model belongs to: ``compute``, ``storage`` ..."""
+    return next((s for s, m in _MODELS.items() if cls.__module__.startswith(m)), _other(cls))
+
+
+def _other(cls: type) -> str:
+    return cls.__module__.split(".")[2] if cls.__module__.startswith("azure.mgmt.") else "resources"
+
+
+@cache
+def shape(cls: type) -> Shape:
+    """What a body of this model looks like.
+
+    >>> shape(model("compute.VirtualMachineScaleSet")).fields["sku"].kind
+    'model'
+    >>> sorted(shape(model("msi.Identity")).fields)
+    ['id', 'location', 'name', 'properties', 'systemData', 'tags', 'type']
+    """
+    renamed = _RENAMED.get((service_of(cls), cls.__name__), {})
+    if hasattr(cls, "_attribute_map"):
+        return Shape(cls.__name__, _described(cls), True, renamed)
+    module = importlib.import_module(cls.__module__.removesuffix("._models"))
+    hints = typing.get_type_hints(cls, localns={"_models": module})
+    described = cls()
+    fields = {}
+    for attribute, rest in described._attr_to_rest_field.items():
+        only_read = rest._visibility == ["read"]
+        fields[rest._rest_name] = _field(hints[attribute], only_read)
+    flattened = hasattr(cls, f"_{cls.__name__.lstrip('_')}__flattened_items")
+    return Shape(cls.__name__, fields, flattened, renamed)
+
+
+def variant(cls: type, value: Mapping[str, Any]) -> type:
+    """The subclass that ``value`` names in the property that tells them apart, else ``cls`` itself."""
+    known: Mapping[str, type] = getattr(cls, "__mapping__", {})
+    for told in ("type", "kind", "name"):
+        found = known.get(str(value.get(told)))
+        if found is not None and issubclass(found, cls):
+            return found
+    return cls
+
+
+def levels(known: Shape, root: bool) -> tuple[Mapping[str, Field], Mapping[str, Field]]:
+    """The fields of the level itself and of its flattened ``properties``; a resource's are always so."""
+    properties = known.fields.get("properties")
+    if properties is None or properties.model is None or not (known.flattened or root):
+        return known.fields, {}
+    return known.fields, shape(properties.model).fields
+
+
+def _field(hint: Any, read_only: bool) -> Field:
+    arms = list(typing.get_args(hint)) if _is_union(hint) else [hint]
+    needed = type(None) not in arms and not read_only
+    arms = [a for a in arms if a is not type(None)]
+    values = tuple(m.value for a in arms if isinstance(a, type) and issubclass(a, Enum) for m in a)
+    values += tuple(v for a in arms if typing.get_origin(a) is typing.Literal for v in typing.get_args(a))
+    arms = [a for a in arms if not _is_word(a)] or [str]
+    if len(arms) > 1:
+        return Field(_ANY, read_only=read_only, required=needed)
+    (only,) = arms
+    origin, args = typing.get_origin(only), typing.get_args(only)
+    if origin is list:
+        return Field("list", _field(args[0], False), read_only=read_only, required=needed)
+    if origin is dict:
+        return Field("map", _field(args[1], False), read_only=read_only, required=needed)
+    if isinstance(only, type) and hasattr(only, "_is_model"):
+        return Field("model", model=only, read_only=read_only, required=needed)
+    kind = {bool: "boolean", int: "integer", float: "number"}.get(only, "string")
+    if only is Any or only is object:
+        kind = _ANY
+    return Field(kind, values=values, read_only=read_only, required=needed)
+
+
+def _is_word(hint: Any) -> bool:
+    if typing.get_origin(hint) is typing.Literal:
+        return all(isinstance(v, str) for v in typing.get_args(hint))
+    return isinstance(hint, type) and issubclass(hint, Enum)
+
+
+def _is_union(hint: Any) -> bool:
+    return typing.get_origin(hint) in (typing.Union, types.UnionType)
+
+
+# -- the older generation ---------------------------------------------------------------------------------
+
+_SIMPLE = {"int": "integer", "long": "integer", "float": "number", "bool": "boolean", "object": _ANY}
+
+
+def _described(cls: Any) -> dict[str, Field]:
+    fields: dict[str, Field] = {}
+    below: dict[str, tuple[dict[str, str], dict[str, bool]]] = {}
+    for attribute, how in cls._attribute_map.items():
+        rules = cls._validation.get(attribute, {})
+        outer, dot, inner = how["key"].partition(".")
+        if dot:
+            below[inner] = {"key": inner, "type": how["type"]}, rules
+            continue
+        fields[outer] = _old_field(cls, how["type"], rules)
+    if below:
+        # Made as a class, so that it is described (and remembered) like any other.
+        inside = type(
+            f"{cls.__name__}Properties",
+            (),
+            {
+                "__module__": cls.__module__,
+                "_attribute_map": {name: how for name, (how, _) in below.items()},
+                "_validation": {name: rules for name, (_, rules) in below.items()},
+            },
+        )
+        needed = any(f.required for f in shape(inside).fields.values())
+        fields["properties"] = Field("model", model=inside, required=needed)
+    return fields
+
+
+def _old_field(cls: type, said: str, rules: Mapping[str, Any]) -> Field:
+    known = _old_type(cls, said)
+    return replace(known, read_only=bool(rules.get("readonly")), required=bool(rules.get("required")))
+
+
+def _old_type(cls: type, said: str) -> Field:
+    if listed := re.fullmatch(r"\[(.+)\]", said):
+        return Field("list", _old_type(cls, listed[1]))
+    if mapped := re.fullmatch(r"\{(.+)\}", said):
+        return Field("map", _old_type(cls, mapped[1]))
+    found = getattr(importlib.import_module(cls.__module__.rpartition(".")[0]), said, None)
+    if isinstance(found, type) and hasattr(found, "_attribute_map"):
+        return Field("model", model=found)
+    return Field(_SIMPLE.get(said, "string"))
