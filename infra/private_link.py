@@ -29,7 +29,6 @@ def build_private_endpoint(
     Azure links one zone of a name to a network: of two stacks in one given network only the first gets
     that far. Returns what has to be there before the name resolves.
     """
-    common = {"resource_group_name": place.group.name, "opts": place.opts}
     endpoint = PrivateEndpoint(
         f"{service}-endpoint",
         private_endpoint_name=f"{place.name}-{service}",
@@ -41,14 +40,16 @@ def build_private_endpoint(
             )
         ],
         tags=place.tags,
-        **common,
+        resource_group_name=place.group.name,
+        opts=place.opts,
     )
     zone = PrivateZone(
         f"{service}-zone",
         private_zone_name=f"privatelink.{service}.core.windows.net",
         location="Global",
         tags=place.tags,
-        **common,
+        resource_group_name=place.group.name,
+        opts=place.opts,
     )
     link = VirtualNetworkLink(
         f"{service}-zone-link",
@@ -58,13 +59,15 @@ def build_private_endpoint(
         registration_enabled=False,
         virtual_network=SubResourceArgs(id=network.vnet_id),
         tags=place.tags,
-        **common,
+        resource_group_name=place.group.name,
+        opts=place.opts,
     )
     records = PrivateDnsZoneGroup(
         f"{service}-records",
         private_endpoint_name=endpoint.name,
         private_dns_zone_group_name="default",
         private_dns_zone_configs=[PrivateDnsZoneConfigArgs(name=service, private_dns_zone_id=zone.id)],
-        **common,
+        resource_group_name=place.group.name,
+        opts=place.opts,
     )
     return [link, records]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import pulumi
+from pulumi_azure_native.storage._enums import Action, DefaultAction, PublicAccess
 from pulumi_azure_native.storage._inputs import (
     EncryptionArgs,
     EncryptionServiceArgs,
@@ -82,7 +83,7 @@ def build_storage(
                 container,
                 container_name=container,
                 account_name=account.name,
-                public_access="None",
+                public_access=PublicAccess.NONE,
                 resource_group_name=data.group.name,
                 opts=data.opts,
             )
@@ -140,15 +141,15 @@ def build_account(
             ),
         ),
         network_rule_set=NetworkRuleSetArgs(
-            default_action="Deny",
+            default_action=DefaultAction.DENY,
             bypass="None",
             virtual_network_rules=[]
             if private
-            else [VirtualNetworkRuleArgs(virtual_network_resource_id=network.subnet_id, action="Allow")],
+            else [VirtualNetworkRuleArgs(virtual_network_resource_id=network.subnet_id, action=Action.ALLOW)],
             ip_rules=[]
             if private
             else [
-                IPRuleArgs(i_p_address_or_range=source, action="Allow")
+                IPRuleArgs(i_p_address_or_range=source, action=Action.ALLOW)
                 for source in firewall_sources(config.ssh_from)
             ],
         ),
