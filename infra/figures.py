@@ -35,7 +35,7 @@ class NotGranted(RankliftError):
     def __init__(self, stack: str, refusals: Sequence[Refusal]) -> None:
         self.refusals = tuple(refusals)
         lines = "\n".join(f"  {one}" for one in refusals)
-        super().__init__(f"stack {stack} is not made, nothing has been asked of Azure:\n{lines}")
+        super().__init__(f"stack {stack} is not made, nothing has been created:\n{lines}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,9 +6,12 @@ ARM's lists and errors; figures are made up unless a test says otherwise.
 
 from __future__ import annotations
 
+import http.server
 import json
 import re
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -222,3 +225,35 @@ def _filtered(items: list[dict[str, Any]], asked: str) -> list[dict[str, Any]]:
 
 def _listed(entries: list[dict[str, Any]], key: str = "value", link: str = "nextLink") -> Answer:
     return Answer(200, json.dumps({key: entries, link: None}).encode())
+
+
+@contextmanager
+def served(azure: Azure) -> Iterator[str]:
+    """The address at which ``azure`` answers over HTTP; what fails it is raised at the end."""
+    failures: list[AssertionError] = []
+
+    class Handler(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            try:
+                answer = azure(f"http://127.0.0.1{self.path}", dict(self.headers))
+            except AssertionError as wrong:
+                failures.append(wrong)
+                answer = Answer(500)
+            self.send_response(answer.status)
+            self.send_header("Content-Length", str(len(answer.body)))
+            self.end_headers()
+            self.wfile.write(answer.body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as running:
+        thread = threading.Thread(target=running.serve_forever, args=(0.01,))
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{running.server_port}"
+        finally:
+            running.shutdown()
+            thread.join()
+    if failures:
+        raise failures[0]
