@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import sys
+from typing import TYPE_CHECKING
 
 from invoke.context import Context
 
-from infra.preflight import Plan
 from playbooks import render
-from playbooks.asking import plan_of
 from playbooks.command import command, open_from
 from playbooks.moneytext import plan_tables
 from playbooks.options import number
 from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from infra.preflight import Plan
 
 __all__ = ["plan", "preflight"]
 
@@ -67,6 +69,7 @@ def preflight(stack: Stack, nodes: int | None = None) -> Plan:
 
 def _planned(stack: Stack, nodes: int | None) -> Plan:
     from infra.config import parse
+    from playbooks.asking import plan_of
 
     settings = stack.settings()
     if nodes is not None:
