@@ -114,9 +114,9 @@ class Drift:
         """What differs, for people.
 
         >>> list(Drift(4, 4, 0, ("NatGateway way-out",)).lines())
-        ['4 nodes are wanted, Azure has 0', 'NatGateway way-out: Azure has it no more']
+        ['4 nodes were made, Azure has 0', 'NatGateway way-out: Azure has it no more']
         """
-        if self.remembered is not None and self.present is not None and self.present != self.wanted:
-            yield f"{self.wanted} nodes are wanted, Azure has {self.present}"
+        if self.present is not None and self.present != self.remembered:
+            yield f"{self.remembered} nodes were made, Azure has {self.present}"
         for name in self.gone:
             yield f"{name}: Azure has it no more"

@@ -3,29 +3,24 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from infra.inventory import Inventory, Node
-from launch.errors import HostKeyChanged, InputError, ManyNodesError, NodeUnreachable
 from playbooks import render
+from playbooks.building import build, present, wanted_of
 from playbooks.command import command, open_from, seconds
-from playbooks.fanout import fan_out
-from playbooks.project import Stack
+from playbooks.readiness import probe, unfit, wait_for_nodes
 from playbooks.unfinished import mend
+from playbooks.updating import pulumi
 
-__all__ = ["NodeStatus", "down", "probe", "status", "up", "wait", "wait_for_nodes"]
+__all__ = ["NodeStatus", "down", "status", "up", "wait"]
 
-PROBE_S = 20.0
-"""How long one node may take to answer one question."""
-PAUSE_S = 1.0
 NODES_S = 600.0
 """How long nodes are waited for unless the user says."""
-REREAD_S = 5.0
-"""How often Azure is asked again while nodes are missing."""
+_UP = "30m"
+"""How long Azure and the nodes may take unless the user says."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,60 +39,18 @@ class NodeStatus:
     """``yes``, or ``no:`` and the reason."""
 
 
-def probe(stack: Stack, inventory: Inventory, nodes: Sequence[Node]) -> dict[str, Exception | None]:
-    """Asks every node for a sign of life; ``None`` for each that gave it."""
-    from playbooks.connections import Cluster
-
-    by_name = {node.name: node for node in nodes}
-    with Cluster(inventory, stack.folder) as cluster:
-
-        def ask(name: str) -> None:
-            with cluster.host(by_name[name]) as host:
-                host.run(["true"], timeout=PROBE_S)
-
-        return fan_out(ask, by_name, what="the answer", timeout=PROBE_S + 1)
-
-
-def wait_for_nodes(stack: Stack, limit: float) -> Inventory:
-    """Returns when Azure has as many nodes as the stack wants and each answers.
-
-    Raises :class:`~launch.errors.ManyNodesError` naming those that did not within ``limit`` seconds, and
-    :class:`~launch.errors.HostKeyChanged` at once: waiting mends no key.
-    """
-    deadline = time.monotonic() + limit
-    outputs = stack.outputs()
-    inventory = stack.refresh(outputs)
-    asked = time.monotonic()
-    answers: dict[str, Exception | None] = {}
-    told = -1
-    while True:
-        missing = [node for node in inventory.nodes if answers.get(node.name, node) is not None]
-        answers |= probe(stack, inventory, missing)
-        present = {node.name: answers[node.name] for node in inventory.nodes}
-        for answer in present.values():
-            if isinstance(answer, HostKeyChanged):
-                raise answer
-        good = sum(answer is None for answer in present.values())
-        if good == len(present) and good >= outputs.node_count:
-            render.progress(f"{good} of {outputs.node_count} nodes answer")
-            return inventory
-        if good != told:
-            render.progress(f"{good} of {outputs.node_count} nodes answer")
-            told = good
-        if time.monotonic() > deadline:
-            raise _missing(outputs.node_count, present)
-        time.sleep(PAUSE_S)
-        if time.monotonic() - asked > REREAD_S:
-            inventory = stack.refresh(outputs)
-            asked = time.monotonic()
-
-
 @command("status", example="fab status --stack dev")
 def status(context: Context, stack: str | None = None, json: bool = False) -> None:
-    """Shows the nodes as Azure has them now, and whether each answers; exit status 1 when one does not."""
+    """Shows the nodes as Azure has them now, and whether each answers and is fit for work.
+
+    The exit status is 1 when one is not, or when Azure has another number of nodes than the stack's
+    configuration asks for.
+    """
     chosen = open_from(context, stack)
     inventory = chosen.refresh(chosen.outputs())
     answers = probe(chosen, inventory, inventory.nodes)
+    wrong: dict[str, Exception] = {name: a for name, a in answers.items() if isinstance(a, Exception)}
+    wrong |= unfit(answers, {node.name: node.instance_id for node in inventory.nodes})
     rows = [
         NodeStatus(
             name=node.name,
@@ -107,7 +60,9 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
             size=inventory.size,
             slots=node.slots,
             state=node.state,
-            ssh="yes" if answers[node.name] is None else f"no: {_reason(node.name, answers[node.name])}",
+            ssh=f"no: {answers[node.name]}".replace(f"no: {node.name}: ", "no: ")
+            if isinstance(answers[node.name], Exception)
+            else "yes",
         )
         for node in inventory.nodes
     ]
@@ -118,7 +73,18 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
             ("name", "id", "address", "private", "size", "slots", "state", "ssh"),
             [(r.name, r.id, r.address, r.private_ip, r.size, r.slots, r.state, r.ssh) for r in rows],
         )
-    if any(answers.values()):
+    for name, error in wrong.items():
+        if not isinstance(answers[name], Exception):  # those are in the table
+            render.progress(str(error))
+    wanted, there = wanted_of(chosen), len(present(inventory))
+    if wanted is not None and wanted != there:
+        render.progress(
+            f"{wanted} nodes are wanted, Azure has {there}: `fab up --stack {chosen.name}` mends that, "
+            f"`fab scale {there}` makes it so"
+            if there
+            else f"`fab up --stack {chosen.name}` makes them"
+        )
+    if wrong or wanted not in (None, there):
         raise Exit(code=1)
 
 
@@ -158,33 +124,28 @@ def wait(
         render.as_json(inventory)
 
 
-@command("up", example="fab up --stack dev", help={"timeout": "how long to wait for the nodes afterwards"})
-def up(context: Context, stack: str | None = None, timeout: str = "10m", dry_run: bool = False) -> None:
+@command(
+    "up",
+    example="fab up --stack dev",
+    help={"timeout": f"give up after this long (default: {_UP}); 90s, 10m and 2h are understood too"},
+)
+def up(context: Context, stack: str | None = None, timeout: str = _UP, dry_run: bool = False) -> None:
     """Makes or changes the cluster, and waits until every node answers.
 
     Runs `pulumi up --yes`; the stack is made if there is none of that name. What an earlier Pulumi that was
-    killed had begun is mended first.
+    killed had begun is mended first, and what was changed or deleted in Azure since is repaired. Of too many
+    nodes idle ones go, never one with a job.
     """
     limit = seconds("--timeout", timeout)
     chosen = open_from(context, stack)
-    if not chosen.configuration.exists():
-        # Pulumi would make the stack all the same, and a file for it that holds nothing but a salt.
-        raise InputError(
-            "stack",
-            chosen.name,
-            f"it has no {chosen.configuration.name} in {chosen.project}",
-            "check the name, or write that file first: README.md says what goes into it",
-        )
-    arguments = ["up", "--yes", "--stack", chosen.name]
+    chosen.settings()
     if dry_run:
-        render.result(f"pulumi {' '.join(arguments)}\nfab wait --stack {chosen.name} --timeout {timeout}")
+        waiting = f"fab wait --stack {chosen.name} --timeout {timeout}"
+        render.result(f"pulumi up --yes --stack {chosen.name}\n{waiting}")
         return
-    if chosen.exists():
-        mend(chosen, lambda words: _pulumi(chosen, words))
-    else:
-        _pulumi(chosen, ["stack", "init", chosen.name])
-    _pulumi(chosen, arguments)
-    wait_for_nodes(chosen, limit)
+    deadline = time.monotonic() + limit
+    build(chosen, deadline)
+    wait_for_nodes(chosen, max(1.0, deadline - time.monotonic()))
 
 
 @command("down", example="fab down --stack dev")
@@ -199,37 +160,9 @@ def down(context: Context, stack: str | None = None, dry_run: bool = False) -> N
         render.result(f"pulumi {' '.join(arguments)}\nrm -r {chosen.folder}")
         return
     if chosen.exists():
-        mend(chosen, lambda words: _pulumi(chosen, words))
-        _pulumi(chosen, arguments)
+        mend(chosen, lambda words: pulumi(chosen, words))
+        pulumi(chosen, arguments)
     else:
         render.progress(f"there is no stack {chosen.name}: nothing to destroy")
     # Last, because the keys may still be wanted as long as a node is there.
     chosen.forget()
-
-
-def _pulumi(stack: Stack, arguments: Sequence[str]) -> None:
-    render.command(["pulumi", *arguments])
-    try:
-        exit_status = stack.pulumi(*arguments)
-    except KeyboardInterrupt:
-        render.progress(
-            f"interrupted; what Pulumi had begun is known to it: `fab up --stack {stack.name}` goes on from "
-            f"there, `fab down --stack {stack.name}` removes it"
-        )
-        raise Exit(code=130) from None
-    if exit_status != 0:
-        # Pulumi has said why.
-        raise Exit(code=exit_status if exit_status > 0 else 128 - exit_status)
-
-
-def _reason(name: str, error: Exception | None) -> str:
-    return str(error).removeprefix(f"{name}: ")
-
-
-def _missing(wanted: int, answers: Mapping[str, Exception | None]) -> ManyNodesError:
-    everyone: dict[str, Exception | None] = dict(answers)
-    for number in range(len(answers), wanted):
-        everyone[f"(node {number + 1} of {wanted})"] = NodeUnreachable(
-            f"(node {number + 1} of {wanted})", "Azure has not made it yet"
-        )
-    return ManyNodesError("waiting", everyone)

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 from invoke.collection import Collection
 
-from playbooks import cluster, collecting, ending, jobfiles, jobs, launching, nodes, overview, rehearsal
+from playbooks import (
+    cluster,
+    collecting,
+    ending,
+    jobfiles,
+    jobs,
+    launching,
+    nodes,
+    overview,
+    planning,
+    rehearsal,
+    scaling,
+)
 from playbooks.parsing import improve_command_line
 
 __all__ = ["make_collection"]
@@ -13,7 +25,8 @@ __all__ = ["make_collection"]
 def make_collection() -> Collection:
     """A new collection; a user's fabfile may configure it and add to it."""
     ns = Collection()
-    for task in (cluster.up, cluster.down, cluster.status, cluster.wait):
+    ns.add_task(planning.plan)
+    for task in (cluster.up, cluster.down, cluster.status, cluster.wait, scaling.scale, scaling.replace):
         ns.add_task(task)
     for task in (nodes.execute, nodes.ssh, nodes.push):
         ns.add_task(task)

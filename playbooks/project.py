@@ -22,7 +22,7 @@ from typing import Any
 from infra import inventory
 from launch.errors import InputError, MissingTool, RankliftError, StepTimeout
 
-__all__ = ["PulumiError", "Stack", "find_project", "is_project", "open_stack"]
+__all__ = ["PulumiError", "Stack", "find_project", "is_project", "open_stack", "pulumi_program"]
 
 PULUMI_QUESTION_S = 60.0
 """How long a question to Pulumi (not an update) may take."""
@@ -61,6 +61,29 @@ class Stack:
     def configuration(self) -> Path:
         """The file that says what the stack is to be."""
         return self.project / f"Pulumi.{self.name.rpartition('/')[2]}.yaml"
+
+    def settings(self) -> dict[str, Any]:
+        """The stack's configuration as its file has it, by keys like ``ranklift:nodeCount``.
+
+        Raises :class:`~launch.errors.InputError` when there is no such file, or it is no configuration.
+        """
+        import yaml
+
+        try:
+            found = yaml.safe_load(self.configuration.read_text())
+        except FileNotFoundError:
+            # Pulumi would make the stack all the same, and a file for it that holds nothing but a salt.
+            raise InputError(
+                "stack",
+                self.name,
+                f"it has no {self.configuration.name} in {self.project}",
+                "check the name, or write that file first: README.md says what goes into it",
+            ) from None
+        except yaml.YAMLError as error:
+            problem = f"is no YAML ({' '.join(str(error).split())})"
+            raise InputError("configuration", str(self.configuration), problem, "mend it") from None
+        settings = found.get("config") if isinstance(found, dict) else None
+        return dict(settings) if isinstance(settings, dict) else {}
 
     def _remedy(self) -> str:
         """What to do about a stack that nothing is known of: a misspelt name is likelier than a new stack."""
@@ -134,25 +157,6 @@ class Stack:
     def state(self) -> Any:
         """What Pulumi remembers of the stack: the deployment, secrets encrypted."""
         return json.loads(_ask(["stack", "export", "--stack", self.name], self.project, self.environment))
-
-    def pulumi(self, *arguments: str) -> int:
-        """Runs Pulumi with the terminal as it is, and gives its exit status.
-
-        Ctrl-C is raised once Pulumi has ended: the terminal sent it to Pulumi too, which then ends in good
-        order. Killing it would leave its lock, and resources that nobody knows of.
-        """
-        command = [_pulumi(self.environment), *arguments]
-        interrupted: KeyboardInterrupt | None = None
-        with subprocess.Popen(command, cwd=self.project, env=dict(self.environment)) as process:
-            while True:
-                try:
-                    exit_status = process.wait()
-                    break
-                except KeyboardInterrupt as error:
-                    interrupted = error
-        if interrupted is not None:
-            raise interrupted
-        return exit_status
 
 
 def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:
@@ -248,7 +252,8 @@ def _checked(key: str, value: str, folder: Path) -> Path:
     return folder
 
 
-def _pulumi(environment: Mapping[str, str]) -> str:
+def pulumi_program(environment: Mapping[str, str]) -> str:
+    """Where Pulumi is; raises :class:`~launch.errors.MissingTool` when it is nowhere on PATH."""
     found = shutil.which("pulumi", path=environment.get("PATH"))
     if found is None:
         raise MissingTool("pulumi", "put it on PATH, or run `make setup` in the project")
@@ -256,7 +261,7 @@ def _pulumi(environment: Mapping[str, str]) -> str:
 
 
 def _ask(arguments: list[str], project: Path, environment: Mapping[str, str]) -> str:
-    command = [_pulumi(environment), *arguments, "--non-interactive"]
+    command = [pulumi_program(environment), *arguments, "--non-interactive"]
     try:
         answer = subprocess.run(
             command,

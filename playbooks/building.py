@@ -1,0 +1,91 @@
+"""Making a stack what its configuration says, whatever it is now: what ``up`` and ``scale`` share."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import replace
+
+from infra.inventory import Inventory, Node
+from infra.scaling import Drift, choose_leaving
+from launch.errors import InputError
+from launch.nodeset import fold
+from playbooks import instances, render
+from playbooks.drift import look
+from playbooks.occupancy import uses
+from playbooks.project import Stack
+from playbooks.unfinished import mend
+from playbooks.updating import again_and_again, pulumi
+
+__all__ = ["build", "leaving", "present", "shrink", "wanted_of"]
+
+
+def wanted_of(stack: Stack) -> int | None:
+    """How many nodes the configuration asks for; None when it does not say so in a way that could hold."""
+    text = str(stack.settings().get("ranklift:nodeCount", ""))
+    return int(text) if text.isascii() and text.isdecimal() else None
+
+
+def present(inventory: Inventory) -> tuple[Node, ...]:
+    """The nodes that are there to stay."""
+    return tuple(node for node in inventory.nodes if node.state != "deleting")
+
+
+def leaving(stack: Stack, inventory: Inventory, wanted: int) -> tuple[Node, ...]:
+    """Which nodes go so that ``wanted`` remain; raises as :func:`~infra.scaling.choose_leaving`."""
+    nodes = present(inventory)
+    if len(nodes) <= wanted:
+        return ()
+    doing = uses(stack, inventory)
+    chosen = choose_leaving(nodes, doing, len(nodes) - wanted)
+    records = {node.name: doing[node.name].records for node in chosen if doing[node.name].records}
+    for name, count in records.items():
+        render.progress(f"{name} goes with what it keeps of {count} job{'s' * (count > 1)} that have ended")
+    return chosen
+
+
+def shrink(stack: Stack, wanted: int, deadline: float) -> int:
+    """Removes idle nodes, each by its id, until ``wanted`` are left; never one with a job.
+
+    Gives how many there are then, which may be fewer.
+
+    Raises :class:`~launch.errors.RetryError` naming the jobs, before anything is removed.
+    """
+    outputs = stack.outputs()
+    inventory = stack.refresh(outputs)
+    chosen = leaving(stack, inventory, wanted)
+    if chosen:
+        instances.delete(stack, outputs.scale_set_id, chosen, max(1.0, deadline - time.monotonic()))
+        render.progress(f"removed {fold(node.name for node in chosen)}; {wanted} nodes stay")
+        stack.refresh(outputs)
+    return len(present(inventory)) - len(chosen)
+
+
+def build(stack: Stack, deadline: float, arguments: Sequence[str] = (), *, known: int | None = None) -> None:
+    """Mends what a killed Pulumi left, takes away surplus nodes that are idle, and runs ``pulumi up``.
+
+    Where Azure differs from what Pulumi remembers, it is told to Pulumi first, so that it is repaired, and is
+    said, but for a number of nodes that is ``known`` to the caller. Raises
+    :class:`~launch.errors.RankliftError`; the same again goes on from there.
+    """
+    if not stack.exists():
+        pulumi(stack, ["stack", "init", stack.name])
+        drift = None
+    else:
+        mend(stack, lambda words: pulumi(stack, words))
+        drift = look(stack, wanted_of(stack))
+    words = ["up", "--yes", *arguments, "--stack", stack.name]
+    if drift is not None:
+        words += _repairing(stack, drift, deadline, known)
+    again_and_again(lambda: pulumi(stack, words, limit=max(1.0, deadline - time.monotonic())), deadline)
+
+
+def _repairing(stack: Stack, drift: Drift, deadline: float, known: int | None) -> list[str]:
+    told = replace(drift, remembered=known) if drift.present == known else drift
+    for line in told.lines():
+        render.progress(f"drift: {line}")
+    if drift.surplus:
+        with suppress(InputError):  # no outputs: it was never wholly up, and no job can be there
+            shrink(stack, drift.wanted, deadline)
+    return ["--refresh"] if drift else []

@@ -1,0 +1,181 @@
+"""Running Pulumi: shown as typed, bounded in time, its failures known by Azure's codes."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from invoke.exceptions import Exit
+
+from infra.troubles import Progress, Trouble, advice, kind_of
+from launch.errors import RankliftError
+from playbooks import render
+from playbooks.project import Stack, pulumi_program
+
+__all__ = ["NEVER", "UpdateFailed", "again_and_again", "pulumi"]
+
+NEVER = float("inf")
+TELL_S = 60.0
+"""After how long it is said, and said again, what an update still waits for."""
+LET_GO_S = 30.0
+"""How long Pulumi may take to end in good order once it was told to."""
+_POLL_S = 0.2
+_FIRST_PAUSE_S = 2.0
+_PAUSE_S = 30.0
+"""Between two tries: the first pause, doubled up to this."""
+_LOGGED = ("up", "destroy", "refresh")
+
+
+class UpdateFailed(RankliftError):
+    """Pulumi could not do all that it was to; ``troubles`` are what went wrong, by resource."""
+
+    def __init__(self, stack: str, troubles: Sequence[Trouble]) -> None:
+        self.stack, self.troubles = stack, tuple(troubles)
+        lines = [str(trouble) for trouble in troubles]
+        lines += dict.fromkeys(filter(None, (advice(trouble, stack) for trouble in troubles)))
+        super().__init__(f"stack {stack}: " + "\n".join(lines))
+
+
+class _TooLong(UpdateFailed):
+    """Azure did not end in time; ``under_way`` is what it was doing, in words."""
+
+    def __init__(self, stack: str, limit: float, under_way: Sequence[str]) -> None:
+        super().__init__(stack, ())
+        doing = "; ".join(under_way) or "nothing that Pulumi tells of"
+        self.args = (
+            f"stack {stack}: not done within {limit:g} s: {doing}\nAzure may go on with it, and Pulumi knows "
+            f"of it: `fab up --stack {stack}` goes on from there, with a longer --timeout if it needs one; "
+            f"`fab down --stack {stack}` removes it",
+        )
+
+
+def pulumi(stack: Stack, arguments: Sequence[str], *, limit: float | None = None) -> None:
+    """Runs and shows one Pulumi command, for ``limit`` seconds at most.
+
+    Ctrl-C ends the command with 130 once Pulumi has ended: the terminal sent it to Pulumi too, which ends in
+    good order. Killing it would leave its lock, and resources that nobody knows of.
+
+    Raises :class:`UpdateFailed` when something in Azure failed; when Pulumi itself or the program did, the
+    command ends with Pulumi's exit status.
+    """
+    render.command(["pulumi", *arguments])
+    with tempfile.TemporaryDirectory(prefix="ranklift-") as folder:
+        log = Path(folder, "events")
+        logged = ["--event-log", str(log)] if arguments[0] in _LOGGED else []
+        # Pulumi has the option for its Automation API alone, and shows and takes it only so.
+        environment = {**stack.environment, "PULUMI_DEBUG_COMMANDS": "1"} if logged else stack.environment
+        command = [pulumi_program(stack.environment), *arguments, *logged]
+        with subprocess.Popen(command, cwd=stack.project, env=dict(environment)) as process:
+            watch = _Watch(log, limit)
+            exit_status = watch.to_the_end(process)
+    if watch.interrupted:
+        render.progress(
+            f"interrupted; what Pulumi had begun is known to it: `fab up --stack {stack.name}` goes on from "
+            f"there, `fab down --stack {stack.name}` removes it"
+        )
+        raise Exit(code=130)
+    if watch.told_to_end and limit is not None:
+        raise _TooLong(stack.name, limit, watch.left)
+    if exit_status != 0:
+        failed = watch.progress.failed
+        if not any(trouble.code or kind_of(trouble) != "other" for trouble in failed):
+            raise Exit(code=exit_status if exit_status > 0 else 128 - exit_status)  # Pulumi has said why
+        raise UpdateFailed(stack.name, failed)
+
+
+def again_and_again(update: Callable[[], None], deadline: float) -> None:
+    """Does ``update`` again while all that is wrong is that Azure is still busy, until ``deadline``.
+
+    That is how Azure answers for minutes after a teardown: the old resource of that name is still going.
+    """
+    pause = _FIRST_PAUSE_S
+    while True:
+        try:
+            update()
+        except UpdateFailed as error:
+            named = [trouble for trouble in error.troubles if trouble.code]
+            busy = bool(named) and all(kind_of(trouble) == "again" for trouble in named)
+            if not busy or time.monotonic() + pause > deadline:
+                raise
+            render.progress(
+                f"{named[0].resource}: Azure is still busy ({named[0].code}); again in {pause:g} s"
+            )
+            time.sleep(pause)
+            pause = min(2 * pause, _PAUSE_S)
+        else:
+            return
+
+
+class _Watch:
+    """Follows one Pulumi to its end."""
+
+    def __init__(self, log: Path, limit: float | None) -> None:
+        self._log, self._position, self._rest = log, 0, b""
+        self._began = time.monotonic()
+        self._deadline = NEVER if limit is None else self._began + limit
+        self._tell = self._began + TELL_S
+        self.progress = Progress.begin()
+        self.interrupted = self.told_to_end = False
+        self.left: list[str] = []
+        """What was under way when the time was over."""
+
+    def to_the_end(self, process: subprocess.Popen[bytes]) -> int:
+        while True:
+            try:
+                try:
+                    exit_status = process.wait(_POLL_S)
+                except subprocess.TimeoutExpired:
+                    self._read()
+                    self._heed_time(process)
+                    continue
+            except KeyboardInterrupt:
+                self.interrupted = True
+                continue
+            self._read()
+            return exit_status
+
+    def _heed_time(self, process: subprocess.Popen[bytes]) -> None:
+        now = time.monotonic()
+        if now > self._tell:
+            self._tell = now + TELL_S
+            for line in self._under_way():
+                render.progress(line)
+        if now > self._deadline:
+            if not self.told_to_end:
+                self.left = self._under_way()
+            # The first asks Pulumi to end in good order, the second not to wait for anybody any more.
+            process.send_signal(signal.SIGINT)
+            self.told_to_end, self._deadline = True, now + LET_GO_S
+
+    def _under_way(self) -> list[str]:
+        now = time.time()
+        return [
+            f"{_resource(urn)}: Azure has been at it ({op}) for {max(0.0, now - since):.0f} s"
+            for urn, (op, since) in self.progress.under_way.items()
+        ]
+
+    def _read(self) -> None:
+        try:
+            with self._log.open("rb") as stream:
+                stream.seek(self._position)
+                data = stream.read()
+        except OSError:
+            return
+        self._position += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            self.progress.take(event)
+
+
+def _resource(urn: str) -> str:
+    kind, _, name = urn.rpartition("::")
+    return f"{kind.rpartition(':')[2]} {name}"
