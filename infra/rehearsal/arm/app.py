@@ -76,6 +76,8 @@ async def _dispatch(request: web.Request) -> web.StreamResponse:
     check_right(request, subscription)
     path = request.path.rstrip("/")
     parts = [p for p in path.split("/") if p]
+    if [p.lower() for p in parts] == ["subscriptions"]:
+        return web.json_response({"value": [_shown(subscription)]})
     if len(parts) < len(("subscriptions", "id")) or parts[0].lower() != "subscriptions":
         raise ArmError(404, "NotFound", f"No such path: {request.path}")
     if parts[1].lower() != subscription.id.lower():
@@ -83,8 +85,7 @@ async def _dispatch(request: web.Request) -> web.StreamResponse:
         raise ArmError(404, "SubscriptionNotFound", problem)
     lower = [p.lower() for p in parts[2:]]
     if not lower:
-        shown = {"id": f"/subscriptions/{subscription.id}", "subscriptionId": subscription.id}
-        return web.json_response({**shown, "state": "Enabled"})
+        return web.json_response(_shown(subscription))
     if lower[-2:-1] in (["operations"], ["operationresults"]):
         result = lower[-2] == "operationresults"
         return await resource_api.operation_status(request, subscription, parts[-1], result)
@@ -96,6 +97,11 @@ async def _dispatch(request: web.Request) -> web.StreamResponse:
         subscription.group(ResourceId(subscription.id, parts[3]))
         return listings.resources(subscription, request, parts[3])
     return await _by_id(request, subscription, path)
+
+
+def _shown(subscription: Subscription) -> dict[str, str]:
+    shown = {"id": f"/subscriptions/{subscription.id}", "subscriptionId": subscription.id}
+    return {**shown, "displayName": "Rehearsal", "state": "Enabled"}
 
 
 def _check_version(request: web.Request) -> None:

@@ -297,6 +297,12 @@ def test_an_api_version_is_needed(built: Endpoint) -> None:
     assert built.ask("GET", other)[1]["error"]["code"] == "SubscriptionNotFound"
 
 
+def test_there_is_one_subscription(built: Endpoint) -> None:
+    (listed,) = built.ask("GET", "/subscriptions")[1]["value"]
+    assert listed == built.ask("GET", BASE)[1]
+    assert listed["id"] == BASE
+
+
 def test_the_message_names_member_type_and_path(built: Endpoint) -> None:
     _, said, _ = built.ask("PUT", SCALE_SET, {"location": "x", "properties": {"foo": 1}})
     assert said["error"] == {
