@@ -139,6 +139,8 @@ def _history(events: Iterable[Happening]) -> str:
             words = _with_reason(fields["state"], fields["reason"])
         elif event.event == "lost-node":
             words = f"{fields['node']} lost: {fields['reason']}"
+        elif event.event == "eviction":
+            words = f"{fields['node']} {fields['reason']}"
         elif event.event == "failure" and fields["rank"] is not None:
             words = f"rank {fields['rank']} on {fields['node']} failed with {fields['status']}"
         else:

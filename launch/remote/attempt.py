@@ -77,7 +77,7 @@ class Attempt:
             return None
         if decided is None and mpirun_status and self._ended_by_itself:
             decided = self._hearing.blame(mpirun_status)
-        sweep(self._plan, sorted(crew.lost), crew.silent)
+        sweep(self._plan, sorted(self._hearing.unswept), crew.silent)
         if decided is None and self._muster.went is None:
             decided = self._unfit()
         if decided is None:
@@ -158,6 +158,7 @@ class Attempt:
             grace = grace_asked(self._order.folder, self._plan["grace_s"])
             if grace is not None:
                 self._stopping.fail(Outcome("CANCELLED", verdict.CANCELLED, ""), grace)
+            self._hearing.heed(now)
             if self._stopping.has_begun:
                 self._stopping.press(now, self._hearing.lose)
             else:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from launch.remote import launchers, protocol, verdict
+from launch.remote import eviction, launchers, protocol, verdict
+from launch.remote.eviction import Eviction
 from launch.remote.records import LAUNCHER, last_lines
 from launch.remote.verdict import Outcome
 
@@ -54,6 +55,10 @@ class Hearing:
         self._users = set(crew.node_of).difference(order.plan["services"])
         self._told_lost: list[int] = []
         self._sweeps: list[subprocess.Popen[bytes]] = []
+        self._noticed: dict[int, Eviction] = {}
+        """By node, the notices that Azure has given."""
+        self._heeded: list[int] = []
+        self._evicted: Outcome | None = None
 
     def let_gather(self) -> None:
         """Before each turn: waits a moment if all that came in the last one was a little output."""
@@ -103,6 +108,23 @@ class Hearing:
         self._order.folder.event("lost-node", node=name, reason=why)
         return verdict.lost_node(ranks, name, why)
 
+    def heed(self, now: float) -> None:
+        """Ends what runs on nodes that Azure takes, once it is time for that; the job with it if it must."""
+        own = self._order.plan["grace_s"]
+        for node, coming in list(self._noticed.items()):
+            if node not in self._heeded and coming.due(own, now):
+                self._heeded.append(node)
+                self._take_leave(node, coming, coming.grace(own, now))
+
+    @property
+    def unswept(self) -> set[int]:
+        """Lost nodes on which something of the job may be left: what Azure took has told of its end."""
+        left = {node for node in self._heeded if all(link.done for link in self._links(node))}
+        return self._crew.lost - left
+
+    def _links(self, node: int) -> list[Link]:
+        return [link for link in self._crew.links if link.node == node]
+
     def close(self) -> None:
         """Waits for what still looks after lost nodes."""
         for process in self._sweeps:
@@ -124,6 +146,8 @@ class Hearing:
             self._hold(link)
         elif kind == protocol.HELD:
             self._hold(link)
+        elif kind == protocol.EVICTION:
+            self._notice(link, fields)
         elif kind == protocol.FAILED:
             link.done = True
             if link.node is not None:
@@ -210,6 +234,8 @@ class Hearing:
 
     def _without(self, node: int, why: str) -> None:
         crew, name = self._crew, self._crew.names[node]
+        if node in crew.lost and node in self._heeded:
+            return  # it was expected to go
         crew.lost.add(node)
         if self._muster.went is None:
             self._cannot(node, [why])
@@ -218,24 +244,55 @@ class Hearing:
             self._told_lost.append(node)
             self._order.folder.event("lost-node", node=name, reason=why)
         if self._is_dispensable(node):
-            self._go_on_without(node, why)
+            self._go_on_without(node, f"{name} is lost: {why}")
+            # its own runner ends what is there unless it was that which was killed
+            self._sweeps.append(launchers.sweep(self._order.plan, node, _SWEEP_PATIENCE_S))
         else:
             self._stopping.fail(verdict.lost_node(self._crew.unended(node), name, why))
+
+    def _notice(self, link: Link, fields: dict[str, Any]) -> None:
+        """Azure takes a node, or does not any more; each of its runners says so."""
+        node = link.node
+        if node is None or node in self._heeded:
+            return
+        if not fields["type"]:
+            if self._noticed.pop(node, None) is not None:
+                why = "will not be taken by Azure after all"
+                self._order.folder.event("eviction", node=self._crew.names[node], reason=why)
+            return
+        coming = Eviction(self._crew.names[node], fields, time.monotonic())
+        if node not in self._noticed:
+            self._order.folder.event("eviction", node=coming.node, reason=coming.words)
+        self._noticed[node] = coming
+
+    def _take_leave(self, node: int, coming: Eviction, grace: float) -> None:
+        crew = self._crew
+        if self._muster.went is None:
+            self._cannot(node, [coming.words])
+        elif not crew.unended(node) and node != 0 and crew.mpirun is None:
+            return  # its part is done
+        elif self._evicted is not None:
+            self._stopping.stop(grace)
+            self._evicted.reason = eviction.told(self._noticed[one] for one in self._heeded)
+        elif self._is_dispensable(node):
+            crew.lost.add(node)
+            for link in self._links(node):
+                link.send(protocol.STOP, {"grace_ms": int(grace * 1000)})
+            self._go_on_without(node, f"{coming.node} {coming.words}")
+        else:
+            self._evicted = verdict.taken_node(coming.node, eviction.told([coming]))
+            self._stopping.fail(self._evicted, grace)
 
     def _is_dispensable(self, node: int) -> bool:
         """Whether the job's own launcher, whose processes meet at the head, goes on with the nodes left."""
         fewest = self._order.plan.get("min_nodes")
-        left = len(self._crew.nodes) - len(self._crew.lost)
+        left = len(self._crew.nodes) - len(self._crew.lost | {node})
         return fewest is not None and left >= fewest and node != 0 and not self._stopping.has_begun
 
     def _go_on_without(self, node: int, why: str) -> None:
         crew = self._crew
         crew.missed.update(crew.unended(node))
         left, fewest = len(crew.nodes) - len(crew.lost), self._order.plan["min_nodes"]
-        words = (
-            f"{crew.names[node]} is lost: {why}; going on with {left} nodes, at least {fewest} are needed\n"
-        )
+        words = f"{why}; going on with {left} nodes, at least {fewest} are needed\n"
         self._order.stream.write(LAUNCHER, node, 2, words.encode())
-        # its own runner ends what is there unless it was that which was killed
-        self._sweeps.append(launchers.sweep(self._order.plan, node, _SWEEP_PATIENCE_S))
         self._check_started()

@@ -161,6 +161,7 @@ class Folder:
         failure   ``rank`` (None: the launcher), ``node``, ``status``, ``last_lines``: why a launch failed
         restart   ``count``, ``reason``: the job is launched anew
         lost-node ``node``, ``reason``: its runner went away or fell silent
+        eviction  ``node``, ``reason``: Azure takes it
         ========= ==================================================================================
         """
         self.append("events.jsonl", dict(fields, time=time.time(), event=what))

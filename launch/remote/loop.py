@@ -7,7 +7,7 @@ import os
 import select
 import time
 
-from launch.remote import processes, protocol, workplace
+from launch.remote import eviction, processes, protocol, workplace
 from launch.remote.outlet import Outlet
 from launch.remote.processes import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM
 
@@ -65,7 +65,8 @@ class Loop:
         self.ranks: list[Process] = []
         self._outgoing = bytearray()
         self._decoder = protocol.Decoder()
-        self._heard = self._beaten = time.monotonic()
+        self._heard = self._beaten = self._looked = time.monotonic()
+        self._notice: tuple[int, int] | None = None
         self._stop_at: float | None = None
         self._stopped = False
         self._grace = 0.0
@@ -215,12 +216,21 @@ class Loop:
         if now - self._beaten >= protocol.BEAT_PERIOD:
             self._beaten = now
             self._send_raw(protocol.frame(protocol.BEAT))
+        if now - self._looked >= TICK_MS / 1000:
+            self._looked = now
+            self._look_for_a_notice()
         if self._tethered and now - self._heard > protocol.TETHER:
             self._tethered = False
             self.deserted = True
             self.stop(self._grace)
         if self._stop_at is not None and now >= self._stop_at:
             processes.signal_descendants(SIGKILL)
+
+    def _look_for_a_notice(self) -> None:
+        stamp = eviction.stamp()
+        if stamp != self._notice:
+            self._notice = stamp
+            self._send(protocol.EVICTION, eviction.notice())
 
     def stop(self, grace: float) -> None:
         """SIGTERM to everything, SIGKILL after ``grace`` seconds; asked again, the earlier end counts."""

@@ -18,6 +18,7 @@ __all__ = [
     "BEAT_PERIOD",
     "BUSY",
     "DONE",
+    "EVICTION",
     "EXIT",
     "FAILED",
     "GO",
@@ -74,6 +75,9 @@ HELD = b"L"
 """Runner: I hold my slots; what is to be done before READY may take a while."""
 DONE = b"D"
 """Runner: none of my ranks' processes is left. ``{left}``: pids that even SIGKILL did not end."""
+EVICTION = b"V"
+"""Runner: Azure has given notice to my node, or has taken it back. See
+:func:`launch.remote.eviction.notice`."""
 STOP = b"T"
 """Supervisor: end every rank. ``{grace_ms}``."""
 BEAT = b"B"

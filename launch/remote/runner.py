@@ -17,7 +17,7 @@ import os
 import sys
 import time
 
-from launch.remote import processes, protocol, workplace
+from launch.remote import eviction, processes, protocol, workplace
 from launch.remote.loop import NO_LOG, NODE, TICK_MS, Loop, Process
 from launch.remote.processes import SIGKILL, SIGTERM
 
@@ -74,6 +74,9 @@ class Runner(Loop):
 
         Gives the ports it took. Raises :class:`~launch.remote.workplace.Unfit`.
         """
+        coming = eviction.notice() if eviction.stamp() else None
+        if coming and coming["type"]:
+            raise workplace.Unfit(eviction.words(coming["type"], coming["at"], time.time()))
         folder = workplace.prepare(spec)
         processes.become_subreaper()
         checks = spec["checks"]

@@ -23,6 +23,7 @@ __all__ = [
     "not_started",
     "rank_failed",
     "signal_name",
+    "taken_node",
     "timed_out",
 ]
 
@@ -98,6 +99,12 @@ def lost_node(ranks: list[int], name: str, why: str) -> Outcome:
     numbers = ", ".join(map(str, ranks))
     which = f" (rank{'s' * (len(ranks) > 1)} {numbers})" if ranks else ""
     return _failed(LOST_RANK, f"{name}{which} is lost: {why}", None, name, [why])
+
+
+def taken_node(name: str, why: str) -> Outcome:
+    """Azure takes a node: its ranks and all others end before, none of them failed. ``why`` names the node,
+    when it goes and for what."""
+    return _failed(LOST_RANK, why, None, name, [why])
 
 
 def blamed_node(stream: StreamWriter, names: Collection[str]) -> str | None:
