@@ -8,10 +8,12 @@ from typing import get_args
 
 from invoke.context import Context
 
+from infra.rehearsal.faults import KINDS, order
 from infra.rehearsal.machines import Fault
-from launch.errors import InputError
+from launch.nodeset import parse_ranges
 from playbooks import render
 from playbooks.command import choose_nodes, command, open_from
+from playbooks.command import seconds as spans_of
 from playbooks.options import number
 from playbooks.project import find_project
 
@@ -99,20 +101,67 @@ def env(context: Context) -> None:
 
 @command(
     "fault",
-    example="fab rehearsal.fault partition --nodes 2",
-    help={"kind": "death (the VM is lost), partition (its link goes down), heal (the link comes back)"},
+    example="fab rehearsal.fault evict --nodes 2",
+    help={
+        "kind": "; ".join(f"{kind.name}: {kind.does}" for kind in KINDS.values())
+        + "; clear: ends all that are set; without a kind: lists them",
+        "nodes": "which nodes, by instance id: 0-3,7",
+        "after": "let so many requests, operations or nodes pass first",
+        "count": "strike so many times (default: as the kind has it, else until it is cleared)",
+        "seconds": "how long: a notice, a pause, an outage; of a clock, by how much it is wrong",
+    },
     positional=["kind"],
+    optional=["kind"],
 )
-def fault(context: Context, kind: str, nodes: str | None = None, stack: str | None = None) -> None:
-    """Breaks nodes of a rehearsed stack, or mends their link."""
+def fault(
+    context: Context,
+    kind: str = "",
+    nodes: str | None = None,
+    after: str | None = None,
+    count: str | None = None,
+    seconds: str | None = None,
+    stack: str | None = None,
+) -> None:
+    """Brings a bad day to the rehearsed Azure or to nodes, mends links, and says what is set."""
     from infra.rehearsal import lifecycle
 
-    kinds: dict[str, Fault] = {name: name for name in get_args(Fault)}
-    if kind not in kinds:
-        raise InputError("kind", kind, "no fault", f"use one of {', '.join(kinds)}")
-    if nodes is None:
-        raise InputError("--nodes", None, "is missing", "name the nodes by instance id, as in 0-3,7")
+    if kind in ("", "clear"):
+        _set_or_cleared(context, kind)
+        return
+    wanted = order(
+        kind,
+        nodes=parse_ranges(nodes) if nodes is not None else (),
+        after=number("--after", after, "times") if after is not None else None,
+        count=number("--count", count, "times") if count is not None else None,
+        seconds=_seconds(seconds) if seconds is not None else None,
+    )
     chosen = open_from(context, stack)
-    names = [node.name for node in choose_nodes(chosen.saved(), nodes)]
-    lifecycle.fault(chosen.project, chosen.name, names, kinds[kind])
-    render.result(f"{kind}: {', '.join(names)}")
+    if kind in get_args(Fault):
+        names = [node.name for node in choose_nodes(chosen.saved(), nodes)]
+        link: dict[str, Fault] = {name: name for name in get_args(Fault)}
+        lifecycle.fault(chosen.project, chosen.name, names, link[kind])
+    else:
+        names = lifecycle.disturb(chosen.project, chosen.name, wanted)
+    render.result(f"{kind}: {', '.join(names)}" if names else f"set: {KINDS[kind].does}")
+
+
+def _set_or_cleared(context: Context, kind: str) -> None:
+    from infra.rehearsal import lifecycle
+
+    project = _project(context)
+    if kind == "clear":
+        found = lifecycle.clear(project)
+        render.result(f"cleared: {', '.join(found)}" if found else "nothing was set")
+        return
+    for line in lifecycle.faults(project) or ["no fault is set"]:
+        render.result(line)
+
+
+def _seconds(text: str) -> float:
+    """A span of time that may lie in the past.
+
+    >>> _seconds("-2m")
+    -120.0
+    """
+    back = text.startswith("-")
+    return spans_of("--seconds", text.removeprefix("-")) * (-1 if back else 1)

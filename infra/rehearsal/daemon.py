@@ -20,6 +20,9 @@ from typing import Any
 from aiohttp import web
 
 from infra.rehearsal.arm import SUBSCRIPTION, make_app
+from infra.rehearsal.arm.faulting import Faulting
+from infra.rehearsal.breaking import Breaking
+from infra.rehearsal.faults import order
 from infra.rehearsal.folder import Folder, Record, short_path, start_time
 from infra.rehearsal.metadata import Metadata
 from infra.rehearsal.nodes import LocalMachines, Settings
@@ -44,7 +47,10 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
     async with contextlib.AsyncExitStack() as stack:
         machines = LocalMachines(settings)
         stack.push_async_callback(machines.close)
-        app = make_app(machines, SUBSCRIPTION_ID)
+        machines.faults = faulting = Faulting()
+        app = make_app(machines, SUBSCRIPTION_ID, faulting)
+        app.middlewares.append(faulting.door)
+        breaking = Breaking(app[SUBSCRIPTION], machines, faulting)
         runner = web.AppRunner(app, access_log=None)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
@@ -53,11 +59,12 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
         arm_port = int(runner.addresses[0][1])
         machines.metadata = metadata = Metadata(app[SUBSCRIPTION], f"http://127.0.0.1:{arm_port}")
         stack.push_async_callback(metadata.close_all)
+        stack.push_async_callback(breaking.close)
         provider = await serve(f"http://127.0.0.1:{arm_port}")
         stack.push_async_callback(provider.stop)
         stack.callback(folder.record_file.unlink, missing_ok=True)
         with short_path(folder.control) as path:
-            server = await asyncio.start_unix_server(_Control(machines).serve, path)
+            server = await asyncio.start_unix_server(_Control(machines, breaking).serve, path)
         stack.callback(server.close)
         pid = os.getpid()
         folder.write_record(
@@ -77,8 +84,8 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
 class _Control:
     """Answers the tasks: one line of JSON each way."""
 
-    def __init__(self, machines: LocalMachines) -> None:
-        self._machines = machines
+    def __init__(self, machines: LocalMachines, breaking: Breaking) -> None:
+        self._machines, self._breaking = machines, breaking
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection, one question."""
@@ -102,7 +109,15 @@ class _Control:
             for name in arguments["names"]:
                 await self._machines.fault(arguments["network"], name, arguments["fault"])
             return None
-        raise ValueError(f"{op}: the rehearsal knows status and fault")
+        if op == "disturb":
+            numbers = arguments.pop("nodes", ())
+            group = arguments.pop("group")
+            return await self._breaking.carry_out(order(nodes=tuple(numbers), **arguments), group)
+        if op == "faults":
+            return self._breaking.listed()
+        if op == "clear":
+            return await self._breaking.clear()
+        raise ValueError(f"{op}: the rehearsal knows status, fault, disturb, faults and clear")
 
 
 def main(arguments: list[str]) -> None:

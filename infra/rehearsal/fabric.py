@@ -22,6 +22,7 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from infra.rehearsal.clock import set_clock
 from infra.rehearsal.fabric_forward import Forward
 from infra.rehearsal.fabric_node import NodeSpec, mac, power_on
 from infra.rehearsal.fabric_view import METADATA_IP, add_home, ip, plug_in, prepare
@@ -88,6 +89,12 @@ class Fabric:
         elif fault == "heal" and name in self._cut:
             ip(f"link set {spec.link} up\n")
             self._heal(spec)
+
+    async def op_clock(self, names: list[str], seconds: int) -> None:
+        """Puts the clocks of nodes wrong, or right with 0."""
+        for name in names:
+            if name in self._pids:
+                set_clock(Path(f"/proc/{self._pids[name]}/root"), seconds)
 
     async def op_forward(self, listener: int, listen: list[Any], target: list[Any]) -> None:
         """Begins to pass on what comes to the socket that came with this packet."""

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -21,11 +21,23 @@ import infra
 from infra.naming import cluster_name
 from infra.rehearsal import leftovers, prerequisites
 from infra.rehearsal.disks import remove_tree
+from infra.rehearsal.faults import Order
 from infra.rehearsal.folder import Folder, Record
 from infra.rehearsal.machines import Fault
 from launch.errors import GiveUpError, InputError
 
-__all__ = ["Started", "Status", "Stopped", "fault", "start", "status", "stop"]
+__all__ = [
+    "Started",
+    "Status",
+    "Stopped",
+    "clear",
+    "disturb",
+    "fault",
+    "faults",
+    "start",
+    "status",
+    "stop",
+]
 
 _READY_LIMIT = 120.0
 _STOP_LIMIT = 60.0
@@ -246,3 +258,34 @@ def fault(project: Path, stack: str, names: Sequence[str], kind: Fault) -> None:
             folder.ask("fault", network=network, names=list(names), fault=kind)
             return
     raise InputError("--stack", stack, "has no nodes in the rehearsal that runs here", "run fab up")
+
+
+def disturb(project: Path, stack: str, order: Order) -> list[str]:
+    """Sets or does what was ordered; names of the nodes that it befalls at once.
+
+    Raises :class:`~launch.errors.InputError` when no rehearsal runs, :class:`~launch.errors.GiveUpError` with
+    what is wrong with the nodes.
+    """
+    asked = {name: value for name, value in asdict(order).items() if name != "struck"}
+    found: list[str] = _ask(project, "disturb", group=cluster_name(stack), **asked)
+    return found
+
+
+def faults(project: Path) -> list[str]:
+    """The faults that are set, a line each."""
+    found: list[str] = _ask(project, "faults")
+    return found
+
+
+def clear(project: Path) -> list[str]:
+    """Ends all faults that are set; their kinds."""
+    found: list[str] = _ask(project, "clear")
+    return found
+
+
+def _ask(project: Path, operation: str, **arguments: Any) -> Any:
+    folder = _folder(project)
+    record = folder.record()
+    if record is None or not record.alive or not folder.locked():
+        raise InputError("rehearsal", str(folder.project), "none runs here", "run fab rehearsal.start")
+    return folder.ask(operation, **arguments)

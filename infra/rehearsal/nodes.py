@@ -14,10 +14,11 @@ import json
 import random
 import socket
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Protocol
 
+from infra.rehearsal.clock import CLOCK, make_clock
 from infra.rehearsal.cloudinit import CloudConfig, Mount, parse
 from infra.rehearsal.disks import hosts_text, make_disk, make_image, place, remove_tree
 from infra.rehearsal.fabric_node import NodeSpec
@@ -26,12 +27,13 @@ from infra.rehearsal.machines import Fault, Machine
 from infra.rehearsal.switchboard import Line, dial
 from launch.errors import InputError, RankliftError, ReplaceNodeError
 
-__all__ = ["NETWORK_FILE", "LocalMachines", "MetadataService", "Settings"]
+__all__ = ["NETWORK_FILE", "LocalMachines", "MetadataService", "NodeFaults", "Settings"]
 
 NETWORK_FILE = "network.json"
 """In each network's disk folder: what ran there, for whoever finds the folder after a crash."""
 
 _RESERVED_PORT = 49999  # held on every public address, so that no other rehearsal takes the address
+_BROKEN_RUNCMD = "#!/bin/sh\necho 'E: rehearsed: nothing can be installed on this node' >&2\nexit 100\n"
 _PUBLIC = (int(ipaddress.IPv4Address("127.64.0.1")), int(ipaddress.IPv4Address("127.127.255.254")))
 
 
@@ -75,6 +77,13 @@ class MetadataService(Protocol):
         """Ends that."""
 
 
+class NodeFaults(Protocol):
+    """What befalls VMs that boot."""
+
+    def node(self, kind: str, name: str) -> bool:
+        """Whether ``no-boot`` or ``cloud-init`` befalls a VM that boots now."""
+
+
 class LocalMachines:
     """:class:`~infra.rehearsal.machines.Machines` on this machine's kernel."""
 
@@ -82,6 +91,8 @@ class LocalMachines:
         self._settings = settings
         self.metadata: MetadataService | None = None
         """Is told of each network made from now on."""
+        self.faults: NodeFaults | None = None
+        """Is asked about each VM that boots."""
         self._networks: dict[str, _Network] = {}
         self._addresses: dict[str, socket.socket] = {}
         self._making = asyncio.Lock()
@@ -141,9 +152,14 @@ class LocalMachines:
             for machine in wanted:
                 found.machines[machine.name] = machine
             self._write_hosts(found)
+            for machine in wanted:
+                if self._strikes("cloud-init", machine):
+                    configs[machine.name] = replace(configs[machine.name], runcmd=_BROKEN_RUNCMD)
             await asyncio.to_thread(self._make_disks, found, wanted, configs)
-            specs = [self._spec(found, machine, configs[machine.name]) for machine in wanted]
+            silent = {machine.name for machine in wanted if self._strikes("no-boot", machine)}
+            specs = [self._spec(found, one, configs[one.name]) for one in wanted if one.name not in silent]
             errors: dict[str, str] = await found.line.ask("boot", nodes=specs)
+            errors |= dict.fromkeys(silent, "it never answered")
             for machine in wanted:
                 if machine.name in errors:
                     raise ReplaceNodeError(machine.name, f"did not boot: {errors[machine.name]}")
@@ -218,6 +234,17 @@ class LocalMachines:
             if fault == "partition":
                 self._fill(found, name)
 
+    async def clock(self, network: str, names: list[str], seconds: float) -> None:
+        """Programs that start on these nodes from now on see a time of day that is off; 0: the right one.
+
+        Raises :class:`~launch.errors.MissingTool` when the machine cannot make what does that.
+        """
+        found = self._find(network)
+        async with found.lock:
+            if seconds:
+                await asyncio.to_thread(make_clock, found.folder / "vnet" / CLOCK)
+            await found.line.ask("clock", names=names, seconds=round(seconds))
+
     async def close(self) -> None:
         """Removes every network; afterwards no process, namespace, mount or port is left."""
         await asyncio.gather(*(self.delete_network(network) for network in tuple(self._networks)))
@@ -260,6 +287,9 @@ class LocalMachines:
                 f"{run} nodes run and {more} more are asked for",
                 "stop the rehearsal and start it with a higher limit",
             )
+
+    def _strikes(self, kind: str, machine: Machine) -> bool:
+        return self.faults is not None and self.faults.node(kind, machine.name)
 
     def _node_bin(self) -> str | None:
         return str(self._settings.node_python / "bin") if self._settings.node_python is not None else None

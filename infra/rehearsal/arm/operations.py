@@ -6,13 +6,13 @@ import asyncio
 import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.ids import ResourceId
 from launch.errors import RankliftError
 
-__all__ = ["Fault", "Faults", "Operation", "Operations"]
+__all__ = ["Fault", "Faults", "Operation", "Operations", "Scarcity"]
 
 _HOLD = 1.0
 
@@ -27,6 +27,9 @@ class Fault:
     delay: float = 0.0
     error: ArmError | None = None
     at_request: bool = False
+    held: bool = False
+    """Goes on only when ``free`` is set."""
+    free: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
 
 
 class Faults(Protocol):
@@ -34,6 +37,17 @@ class Faults(Protocol):
 
     def __call__(self, verb: str, resource: ResourceId) -> Fault | None:
         """``verb`` is ``put``, ``patch``, ``delete`` or ``post``."""
+
+
+@runtime_checkable
+class Scarcity(Protocol):
+    """Consulted when a scale set grows, by whoever is a fault besides."""
+
+    def refuse_growth(self, resource: ResourceId, size: str, location: str, more: int) -> None:
+        """Raises Azure's refusal of ``more`` VMs, before anything has changed."""
+
+    def granted(self, wanted: int) -> tuple[int, ArmError | None]:
+        """How many of the VMs wanted come, and what is said of the others."""
 
 
 @dataclass(slots=True)
@@ -118,6 +132,8 @@ class Operations:
         try:
             if fault and fault.delay:
                 await asyncio.sleep(fault.delay)
+            if fault and fault.held:
+                await fault.free.wait()
             if fault and fault.error:
                 operation.error = fault.error
             else:

@@ -13,6 +13,7 @@ from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.hooks import Hooks
 from infra.rehearsal.arm.ids import ResourceId
 from infra.rehearsal.arm.network import free_addresses
+from infra.rehearsal.arm.operations import Scarcity
 from infra.rehearsal.arm.records import Instance, Record, ScaleSet
 from infra.rehearsal.machines import Machine
 from launch.errors import RankliftError
@@ -54,7 +55,7 @@ def accept(
     for name in ("computerNamePrefix", "adminUsername"):
         if not system.get(name):
             raise _missing(f"virtualMachineProfile.osProfile.{name}")
-    _user_data(system)
+    user_data(system)
     subnet = _subnet(Record(rid, subscription.group(rid).kind, body))
     scale_set = subscription.scale_sets.get(rid.key)
     more = sku["capacity"] - (len(scale_set.instances) if scale_set else 0)
@@ -65,6 +66,8 @@ def accept(
             f"Subnet {subnet.name} does not have enough capacity for {more} IP addresses.",
         )
     _check_ports(subscription, body, rid, sku["capacity"])
+    if more > 0 and isinstance(subscription.faults, Scarcity):
+        subscription.faults.refuse_growth(rid, sku["name"], body["location"], more)
     return body
 
 
@@ -108,7 +111,8 @@ def _subnet(record: Record) -> ResourceId:
     raise _missing("networkInterfaceConfigurations.ipConfigurations.subnet")
 
 
-def _user_data(system: dict[str, Any]) -> str:
+def user_data(system: dict[str, Any]) -> str:
+    """The decoded ``customData`` of an ``osProfile``; raises :class:`ArmError` when it is not base64."""
     try:
         return base64.b64decode(system.get("customData") or "", validate=True).decode()
     except (binascii.Error, UnicodeDecodeError):
@@ -135,8 +139,16 @@ async def apply(subscription: Subscription, record: Record, _old: dict[str, Any]
     new = [_instance(record, scale_set, str(subnet), a) for a in _addresses(subscription, subnet, -surplus)]
     scale_set.instances.update({i.id: i for i in new})
     subscription.balancer.assign()
-    await _boot(subscription, scale_set, [*failed, *new])
+    wanted = [*failed, *new]
+    come, error = len(wanted), None
+    if wanted and isinstance(subscription.faults, Scarcity):
+        come, error = subscription.faults.granted(len(wanted))
+    for instance in wanted[come:]:  # whether Azure keeps them in its list is not known; here it does
+        instance.state = "Failed"
+    await _boot(subscription, scale_set, wanted[:come])
     await subscription.balancer.reconcile()
+    if error is not None:
+        raise error
 
 
 def _addresses(subscription: Subscription, subnet: ResourceId, number: int) -> list[str]:
@@ -152,7 +164,7 @@ def _instance(record: Record, scale_set: ScaleSet, subnet: str, address: str) ->
         private_ip=address,
         admin_user=system["adminUsername"],
         authorized_keys=tuple(k["keyData"] for k in keys if k.get("keyData")),
-        user_data=_user_data(system),
+        user_data=user_data(system),
     )
     return Instance(number, machine, subnet)
 

@@ -18,6 +18,7 @@ from azure.mgmt.network import NetworkManagementClient
 from azure.mgmt.resource.resources import ResourceManagementClient
 
 from infra.rehearsal.arm import SUBSCRIPTION, Faults, make_app
+from infra.rehearsal.arm.faulting import Faulting
 from infra.rehearsal.machines import Fault, Machine
 from launch.errors import ReplaceNodeError
 
@@ -157,6 +158,8 @@ def endpoint(machines: RecordingMachines, faults: Faults | None = None) -> Itera
 
     async def start() -> tuple[web.AppRunner, web.Application]:
         app = make_app(machines, SUBSCRIPTION_ID, faults)
+        if isinstance(faults, Faulting):
+            app.middlewares.append(faults.door)
         runner = web.AppRunner(app)
         await runner.setup()
         await web.TCPSite(runner, "127.0.0.1", 0).start()

@@ -1,0 +1,128 @@
+"""What Azure says on bad days: its codes, its HTTP statuses, its sentences.
+
+Sources: learn.microsoft.com "Troubleshoot common Azure deployment errors", "Resolve errors for SKU not
+available", "Resolve errors for resource quotas", "Troubleshoot allocation failures", "Understand how Azure
+Resource Manager throttles requests"; the issues named in reference/azure.md section 7.
+"""
+
+from __future__ import annotations
+
+from infra.rehearsal.arm.errors import ArmError
+from infra.rehearsal.arm.ids import ResourceId
+from infra.rehearsal.arm.rights import action_of
+from infra.rehearsal.arm.roles import refused
+from infra.sizes import catalogue
+
+__all__ = [
+    "allocation_failed",
+    "being_deleted",
+    "expired",
+    "forbidden",
+    "not_available",
+    "over_quota",
+    "overconstrained",
+    "subnet_in_use",
+    "throttled",
+]
+
+_OPERATOR = "00000000-0000-4000-8000-00000000cafe"
+
+
+def throttled(path: str, method: str, seconds: int) -> ArmError:
+    """Too many requests."""
+    subscription = [*path.split("/"), "", "", ""][2]
+    kind = {"GET": "read", "HEAD": "read", "DELETE": "delete"}.get(method, "write")
+    return ArmError(
+        429,
+        "SubscriptionRequestsThrottled",
+        f"Number of '{kind}' requests for subscription '{subscription}' actor '{_OPERATOR}' exceeded. "
+        f"Please try again after '{seconds}' seconds after additional tokens are available. Refer to "
+        "https://aka.ms/arm-throttling for additional information.",
+    )
+
+
+def expired() -> ArmError:
+    """A login that holds no more."""
+    return ArmError(
+        401,
+        "ExpiredAuthenticationToken",
+        "The access token expiry UTC time '1/1/2026 12:00:00 AM' is earlier than current UTC time "
+        "'1/1/2026 1:00:00 AM'.",
+    )
+
+
+def forbidden(method: str, path: str) -> ArmError:
+    """A principal without the right."""
+    return refused("operator@example.com", _OPERATOR, *action_of(method, path.rstrip("/")))
+
+
+def being_deleted(group: str) -> ArmError:
+    """The name of a group that is not gone yet."""
+    return ArmError(
+        409,
+        "ResourceGroupBeingDeleted",
+        f"The resource group '{group}' is in deprovisioning state and cannot perform this operation.",
+    )
+
+
+def subnet_in_use(network: ResourceId) -> ArmError:
+    """Something that nobody sees holds on to a subnet."""
+    holder = (
+        f"/subscriptions/{network.subscription}/resourceGroups/{network.group}/providers/Microsoft.Compute/"
+        "virtualMachineScaleSets/nodes/virtualMachines/0/networkInterfaces/eth0/ipConfigurations/ip"
+    )
+    return ArmError(
+        400,
+        "InUseSubnetCannotBeDeleted",
+        f"Subnet nodes is in use by {holder} and cannot be deleted. In order to delete the subnet, delete "
+        "all the resources within the subnet. See aka.ms/deletesubnet.",
+    )
+
+
+def not_available(resource: ResourceId, location: str) -> ArmError:
+    """A size that the subscription may not have there: ``NotAvailableForSubscription`` among the SKUs."""
+    return ArmError(
+        409,
+        "SkuNotAvailable",
+        f"The requested size for resource '{resource}' is currently not available in location '{location}' "
+        f"zones '' for subscription '{resource.subscription}'. Please try another size or deploy to a "
+        "different location or zones. See https://aka.ms/azureskunotavailable for details.",
+    )
+
+
+def over_quota(size: str, location: str, more: int) -> ArmError:
+    """More vCPUs than the family's quota has left, which here is none."""
+    known = next((one for one in catalogue() if one.name.lower() == size.lower()), None)
+    vcpus = (known.vcpus if known is not None else None) or 0
+    family = f"{size.replace('Standard_', 'standard').replace('_', '')}Family"
+    return ArmError(
+        409,
+        "OperationNotAllowed",
+        f"Operation could not be completed as it results in exceeding approved {family} Cores quota. "
+        f"Additional details - Deployment Model: Resource Manager, Location: {location}, Current Limit: 0, "
+        f"Current Usage: 0, Additional Required: {vcpus * more}, (Minimum) New Limit Required: "
+        f"{vcpus * more}. Submit a request for Quota increase at https://aka.ms/ProdportalCRP by specifying "
+        "parameters listed in the 'Details' section for deployment to succeed. Please read more about quota "
+        "limits at https://docs.microsoft.com/en-us/azure/azure-supportability/per-vm-quota-requests",
+    )
+
+
+def allocation_failed() -> ArmError:
+    """The region has no more of these machines."""
+    return ArmError(
+        409,
+        "AllocationFailed",
+        "Allocation failed. We do not have sufficient capacity for the requested VM size in this region. "
+        "Read more about improving likelihood of allocation success at http://aka.ms/allocation-guidance",
+    )
+
+
+def overconstrained() -> ArmError:
+    """No machine fits all that is asked for at once."""
+    return ArmError(
+        409,
+        "OverconstrainedAllocationRequest",
+        "Allocation failed. VM(s) with the following constraints cannot be allocated, because the condition "
+        "is too restrictive. Please remove some constraints and try again. Constraints applied are:\n"
+        "  - Networking Constraints (such as Accelerated Networking or IPv6)\n  - VM Size\n",
+    )
