@@ -1,15 +1,29 @@
-"""The cloud-init document that makes a fresh VM a node: host key, way to the other nodes, limits."""
+"""The cloud-init document that makes a fresh VM a node: host key, way to the other nodes, limits, watcher."""
 
 from __future__ import annotations
 
+import ast
 import ipaddress
-import json
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import cache
+from importlib import resources
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, Template
+from images.steps import Step
+from images.templates import render
+from images.user_data import FOLDER, LIMIT, packed, runner
+from launch.errors import InputError
 
-__all__ = ["NodeSetup", "cloud_config", "known_hosts", "node_patterns", "ssh_config"]
+__all__ = ["NFS_MOUNT", "NfsMount", "NodeSetup", "cloud_config", "known_hosts", "node_patterns", "ssh_config"]
+
+NFS_MOUNT = "/mnt/nfs"
+"""Where every node has the shared folder."""
+
+_NFS_OPTIONS = "vers=4.1,sec=sys,hard,nconnect=4,nofail,_netdev"
+"""``nofail``: a node without its share still takes part, and says so in ``fab status``. Four connections are
+what learn.microsoft.com gives for Azure Files (mountoptions-settings-azure-files)."""
+
+_PROGRAMS = ("watch",)
+"""What of ``launch.remote`` every node has from its first boot on, whatever is pushed later."""
 
 _KEX = "curve25519-sha256,ecdh-sha2-nistp256"
 """Inside the cluster's own network. OpenSSH's first choice since 9.0, sntrup761x25519, takes each end of a
@@ -31,6 +45,21 @@ _LIMITS = """\
 * hard nofile 1048576
 """
 
+_NO_UPGRADES = """\
+// A kernel or driver that changes under a running cluster makes its nodes differ.
+APT::Periodic::Enable "0";
+APT::Periodic::Update-Package-Lists "0";
+APT::Periodic::Unattended-Upgrade "0";
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NfsMount:
+    """A shared folder that every node has at :data:`NFS_MOUNT`."""
+
+    source: str
+    """``10.0.0.4:/srv/shared`` or ``account.file.core.windows.net:/account/shared``."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSetup:
@@ -48,20 +77,44 @@ class NodeSetup:
     """OpenSSH PEM."""
     cluster_private_key: str = field(repr=False)
     """OpenSSH PEM; its public half is authorised by Azure's provisioning."""
+    nfs: NfsMount | None = None
+    """Mounted on every node, if given."""
+    nvme: bool = False
+    """Join the local NVMe disks to one at ``/mnt/resource_nvme`` (:func:`images.hardware.has_nvme`)."""
+    steps: tuple[Step, ...] = ()
+    """What a node that boots plain Ubuntu runs besides (:func:`images.steps.steps`); it then starts anew."""
 
 
 def cloud_config(setup: NodeSetup) -> str:
-    """The ``#cloud-config`` text of a node; the same for all nodes of a stack."""
-    return _template().render(
-        user=setup.user,
-        host_private_key=setup.host_private_key,
-        host_public_key=setup.host_public_key,
-        cluster_private_key=setup.cluster_private_key,
+    """The ``#cloud-config`` text of a node; the same for all nodes of a stack.
+
+    Raises :class:`~launch.errors.InputError` when it is longer than Azure takes.
+    """
+    text = render(
+        "cloud_config.yaml.j2",
+        setup=setup,
         ssh_config=ssh_config(setup),
         known_hosts=known_hosts(setup),
         sshd_config=_SSHD_CONFIG,
         limits=_LIMITS,
+        no_upgrades=_NO_UPGRADES,
+        watch=_watcher(),
+        watch_unit=render("ranklift-watch.service.j2", user=setup.user),
+        nvme_script=render("scripts/nvme-raid.sh"),
+        nvme_unit=render("scripts/ranklift-nvme.service"),
+        nfs_mount=NFS_MOUNT,
+        nfs_options=_NFS_OPTIONS,
+        packed=packed,
+        steps=setup.steps,
+        folder=FOLDER,
+        runner=runner(setup.steps),
     )
+    size = len(text.encode())
+    if size > LIMIT:
+        raise InputError(
+            "customData", None, f"has {size} bytes, and Azure takes {LIMIT}", "build an image from the recipe"
+        )
+    return text
 
 
 def node_patterns(setup: NodeSetup) -> list[str]:
@@ -101,12 +154,23 @@ def ssh_config(setup: NodeSetup) -> str:
 
 
 @cache
-def _template() -> Template:
-    environment = Environment(
-        loader=PackageLoader("images", package_path=""),
-        autoescape=False,  # noqa: S701 - YAML, no HTML; every value passes the json filter
-        undefined=StrictUndefined,
-        keep_trailing_newline=True,
-    )
-    environment.filters["json"] = partial(json.dumps, ensure_ascii=False)
-    return environment.get_template("cloud_config.yaml.j2")
+def _watcher() -> dict[str, str]:
+    """Name to text of what a node's watch consists of: its programs and all that they import of ours."""
+    there: dict[str, str] = {}
+    wanted = list(_PROGRAMS)
+    while wanted:
+        name = wanted.pop()
+        if name not in there:
+            there[name] = resources.files("launch.remote").joinpath(f"{name}.py").read_text("utf-8")
+            wanted += _imported(there[name])
+    return dict(sorted(there.items()))
+
+
+def _imported(source: str) -> list[str]:
+    found = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom) and node.module == "launch.remote":
+            found += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("launch.remote."):
+            found.append((node.module or "").split(".")[2])
+    return found

@@ -1,17 +1,27 @@
 """What a node is told at its first boot."""
 
+import base64
+import gzip
 import json
+import random
+import re
 import shutil
 import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import yaml
 
-from images.cloud_init import NodeSetup, cloud_config, known_hosts, node_patterns
+import launch.remote
+from images.cloud_init import NFS_MOUNT, NfsMount, NodeSetup, cloud_config, known_hosts, node_patterns
+from images.recipe import recipe_for
+from images.steps import Step, steps
+from images.user_data import LIMIT
+from launch.errors import InputError
 
-GOLDEN = Path(__file__).parent / "golden" / "cloud_config.yaml"
+GOLDEN = Path(__file__).parent / "golden"
 
 SETUP = NodeSetup(
     user="azureuser",
@@ -23,14 +33,37 @@ SETUP = NodeSetup(
 )
 
 
-def test_is_the_text_that_was_reviewed() -> None:
-    assert cloud_config(SETUP) == GOLDEN.read_text("utf-8")
+EVERYTHING = replace(
+    SETUP,
+    nfs=NfsMount("10.0.0.9:/export/shared"),
+    nvme=True,
+    steps=steps(recipe_for("Standard_ND96asr_v4", ofed="mlnx", mpi="openmpi")),
+)
+LARGEST = replace(EVERYTHING, host_private_key="k" * 2000, cluster_private_key="k" * 2000)
+
+
+def unpacked(file: dict[str, str]) -> str:
+    content = file["content"]
+    return gzip.decompress(base64.b64decode(content)).decode() if "encoding" in file else content
+
+
+def masked(text: str) -> str:
+    """Without what is compressed: the watcher and the steps have reviews of their own."""
+    return re.sub(r'content: "H4sI[^"]*"', 'content: "(compressed)"', text)
+
+
+@pytest.mark.parametrize(
+    ("setup", "name"), [(SETUP, "cloud_config.yaml"), (EVERYTHING, "cloud_config_everything.yaml")]
+)
+def test_is_the_text_that_was_reviewed(setup: NodeSetup, name: str) -> None:
+    assert masked(cloud_config(setup)) == (GOLDEN / name).read_text("utf-8")
 
 
 @pytest.mark.skipif(shutil.which("cloud-init") is None, reason="cloud-init is not installed")
-def test_satisfies_cloud_inits_own_schema(tmp_path: Path) -> None:
+@pytest.mark.parametrize("setup", [SETUP, EVERYTHING], ids=["least", "everything"])
+def test_satisfies_cloud_inits_own_schema(setup: NodeSetup, tmp_path: Path) -> None:
     document = tmp_path / "user-data"
-    document.write_text(cloud_config(SETUP), "utf-8")
+    document.write_text(cloud_config(setup), "utf-8")
     checked = subprocess.run(
         ["cloud-init", "schema", "-c", str(document)], capture_output=True, text=True, check=False, timeout=60
     )
@@ -46,8 +79,8 @@ def test_carries_any_content_unharmed(text: str) -> None:
     assert document["write_files"][0]["content"] == text
 
 
-def files() -> dict[str, dict[str, object]]:
-    return {file["path"]: file for file in yaml.safe_load(cloud_config(SETUP))["write_files"]}
+def files(setup: NodeSetup = SETUP) -> dict[str, dict[str, str]]:
+    return {file["path"]: file for file in yaml.safe_load(cloud_config(setup))["write_files"]}
 
 
 def test_only_the_user_reads_the_cluster_key() -> None:
@@ -93,3 +126,97 @@ def test_openssh_finds_nodes_and_nobody_else(host: str, known: bool, tmp_path: P
 
 def test_shows_no_private_key_when_printed() -> None:
     assert "PRIVATE" not in json.dumps(repr(SETUP))
+
+
+def test_every_node_has_the_watcher_from_its_first_boot_on() -> None:
+    there = files()
+    for name in ("watch", "metadata"):
+        source = (Path(launch.remote.__file__).parent / f"{name}.py").read_text("utf-8")
+        assert unpacked(there[f"/usr/local/lib/ranklift/{name}.py"]) == source
+    unit = there["/etc/systemd/system/ranklift-watch.service"]["content"].splitlines()
+    assert {"User=azureuser", "Restart=always"} <= set(unit)
+    assert "ExecStart=/usr/bin/python3 /usr/local/lib/ranklift/watch.py" in unit
+    assert ["systemctl", "enable", "--now", "ranklift-watch.service"] in yaml.safe_load(cloud_config(SETUP))[
+        "runcmd"
+    ]
+
+
+def test_the_watcher_finds_all_it_imports_beside_itself(tmp_path: Path) -> None:
+    for path, file in files().items():
+        if path.endswith(".py"):
+            (tmp_path / Path(path).name).write_text(unpacked(file), "utf-8")
+    for program in ("watch", "lead"):
+        if (tmp_path / f"{program}.py").exists():
+            line = f"import runpy; runpy.run_path({str(tmp_path / program)!r} + '.py', run_name='looked at')"
+            ran = subprocess.run(
+                [sys.executable, "-I", "-c", line], capture_output=True, text=True, check=False, timeout=60
+            )
+            assert ran.returncode == 0, ran.stderr
+
+
+@pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")
+def test_systemd_understands_the_units(tmp_path: Path) -> None:
+    for path, file in files(EVERYTHING).items():
+        if path.endswith(".service"):
+            text = re.sub("(?m)^ExecStart=.*", "ExecStart=/bin/true", unpacked(file)).replace(
+                "azureuser", "root"
+            )
+            (tmp_path / Path(path).name).write_text(text)
+    for unit in sorted(tmp_path.iterdir()):
+        said = subprocess.run(
+            ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False, timeout=60
+        )
+        assert unit.name not in said.stdout + said.stderr
+
+
+def test_a_shared_folder_is_mounted_but_no_node_waits_for_it() -> None:
+    document = yaml.safe_load(cloud_config(EVERYTHING))
+    source, place, kind, options, *_ = document["mounts"][0]
+    assert (source, place, kind) == ("10.0.0.9:/export/shared", NFS_MOUNT, "nfs")
+    assert {"nofail", "_netdev", "hard"} <= set(options.split(","))
+    assert "mounts" not in yaml.safe_load(cloud_config(SETUP))
+
+
+def test_the_user_owns_the_shared_folder_where_it_came() -> None:
+    line = next(line for line in yaml.safe_load(cloud_config(EVERYTHING))["runcmd"] if NFS_MOUNT in line[-1])
+    calls = "mountpoint() { false; }; chown() { echo chown $*; }; "
+    ran = subprocess.run(
+        ["sh", "-c", calls + line[-1]], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stdout == f"{NFS_MOUNT} is not mounted\n"
+    calls = calls.replace("false", "true")
+    ran = subprocess.run(
+        ["sh", "-c", calls + line[-1]], capture_output=True, text=True, check=True, timeout=60
+    )
+    assert ran.stdout == f"chown azureuser: {NFS_MOUNT}\n"
+
+
+def test_disks_are_joined_on_sizes_that_have_them() -> None:
+    assert "/usr/local/lib/ranklift/nvme-raid" in files(EVERYTHING)
+    assert "/usr/local/lib/ranklift/nvme-raid" not in files()
+
+
+def test_nothing_upgrades_itself() -> None:
+    text = files()["/etc/apt/apt.conf.d/99-ranklift-no-upgrades"]["content"]
+    assert 'APT::Periodic::Enable "0";' in text
+
+
+def test_fits_into_what_azure_takes_with_every_choice_made() -> None:
+    assert len(cloud_config(LARGEST).encode()) < LIMIT * 3 / 4
+
+
+def test_what_azure_would_not_take_is_refused_here() -> None:
+    noise = random.Random(1).randbytes(80_000).hex()  # which no compression makes less than half
+    with pytest.raises(InputError, match="build an image"):
+        cloud_config(replace(SETUP, steps=(Step("10-long", "long", noise),)))
+
+
+def test_no_command_that_is_logged_carries_a_key() -> None:
+    secret = "-----BEGIN OPENSSH PRIVATE KEY-----\nc2VjcmV0\n"
+    document = yaml.safe_load(
+        cloud_config(replace(EVERYTHING, host_private_key=secret, cluster_private_key=secret))
+    )
+    for module in document.keys() - {"ssh_keys", "write_files"}:
+        assert "c2VjcmV0" not in json.dumps(document[module])
+    holding = [file for file in document["write_files"] if "c2VjcmV0" in unpacked(file)]
+    assert [file["permissions"] for file in holding] == ["0600"]
