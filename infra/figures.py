@@ -42,10 +42,13 @@ class NotGranted(RankliftError):
 class Figures:
     """What was asked before; an error stands for what could not be had."""
 
-    prices: Prices | RankliftError
+    prices: Mapping[str, Prices | RankliftError]
+    """By size."""
     meters: Mapping[Meter, float | RankliftError | None] = field(default_factory=dict)
     usages: Sequence[Usage] | RankliftError
     skus: Sequence[Mapping[str, Any]] | RankliftError
     there: ScaleSet | RankliftError | None = None
+    server: str | RankliftError | None = None
+    """Size of the NFS server that is there, where the configuration has one."""
     elsewhere: Sequence[str] | None = None
     """Regions that offer the size, where that was asked for."""

@@ -21,6 +21,7 @@ __all__ = [
     "ScaleSet",
     "Usage",
     "family_key",
+    "machine_size",
     "offer_of",
     "offers",
     "regions_offering",
@@ -206,13 +207,9 @@ def _truth(text: str | None) -> bool | None:
 
 def scale_set(rest: Rest, subscription: str, group: str, name: str) -> ScaleSet | None:
     """What the scale set has now, ``None`` when there is none."""
-    path = f"/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Compute"
-    try:
-        found = rest.get(f"{path}/virtualMachineScaleSets/{name}", **{"api-version": _SETS_API})
-    except AzureRefused as error:
-        if error.status == _NOT_FOUND:
-            return None
-        raise
+    found = _found(rest, subscription, group, f"virtualMachineScaleSets/{name}")
+    if found is None:
+        return None
     sku = found.get("sku") or {}
     profile = (found.get("properties") or {}).get("virtualMachineProfile") or {}
     return ScaleSet(
@@ -221,3 +218,20 @@ def scale_set(rest: Rest, subscription: str, group: str, name: str) -> ScaleSet 
         spot=str(profile.get("priority", "")).lower() == "spot",
         location=str(found.get("location", "")).lower().replace(" ", ""),
     )
+
+
+def machine_size(rest: Rest, subscription: str, group: str, name: str) -> str | None:
+    """The size of a VM, ``None`` when there is none of that name."""
+    found = _found(rest, subscription, group, f"virtualMachines/{name}")
+    hardware = ((found or {}).get("properties") or {}).get("hardwareProfile") or {}
+    return str(hardware["vmSize"]) if hardware.get("vmSize") else None
+
+
+def _found(rest: Rest, subscription: str, group: str, what: str) -> Mapping[str, Any] | None:
+    path = f"/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Compute/{what}"
+    try:
+        return dict(rest.get(path, **{"api-version": _SETS_API}))
+    except AzureRefused as error:
+        if error.status == _NOT_FOUND:
+            return None
+        raise

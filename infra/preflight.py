@@ -13,11 +13,11 @@ from typing import Any
 from infra.config import ClusterConfig
 from infra.figures import Figures, NotGranted, Refusal
 from infra.market import Offer, ScaleSet, offer_of
-from infra.parts import Part, parts
-from infra.prices import Meter, Prices
+from infra.parts import NODE, Part, machines_of, parts
+from infra.prices import Prices
 from infra.quota import QuotaLine, quotas
 
-__all__ = ["Cost", "Plan", "decide", "wanted_meters"]
+__all__ = ["Cost", "Plan", "decide"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,18 +68,14 @@ class Plan:
             raise NotGranted(self.stack, self.refusals)
 
 
-def wanted_meters(stack: str, config: ClusterConfig) -> tuple[Meter, ...]:
-    """The meters whose prices :func:`decide` needs."""
-    return tuple(dict.fromkeys(part.meter for part in parts(stack, config) if part.meter is not None))
-
-
 def decide(stack: str, subscription: str, config: ClusterConfig, figures: Figures) -> Plan:
     """The plan for ``config``, with every reason against it."""
-    costs = tuple(_cost(part, figures) for part in parts(stack, config))
+    made = parts(stack, config)
+    costs = tuple(_cost(part, figures) for part in made)
     offer = None if isinstance(figures.skus, Exception) else _offer(figures.skus, config)
     has = figures.there if isinstance(figures.there, ScaleSet) else None
     adding = config.node_count - (has.capacity if has is not None and _alike(has, config) else 0)
-    lines, short = quotas(config, figures, offer)
+    lines, short = quotas(config, machines_of(made), figures)
     regular, spot = _sum(costs, spot=False), _sum(costs, spot=True)
     refusals = [*short]
     if adding > 0:
@@ -121,14 +117,17 @@ def _alike(has: ScaleSet, config: ClusterConfig) -> bool:
 
 
 def _cost(part: Part, figures: Figures) -> Cost:
-    if part.billing == "vm":
-        prices = figures.prices if isinstance(figures.prices, Prices) else Prices()
-        return Cost(part, _times(prices.regular, part.count), _times(prices.spot, part.count))
-    if part.billing == "meter" and part.meter is not None:
-        found = figures.meters.get(part.meter)
-        each = None if isinstance(found, Exception) else found
-        return Cost(part, _times(each, part.count), _times(each, part.count))
-    free = 0.0 if part.billing in ("free", "use") else None
+    if part.size is not None:
+        found = figures.prices.get(part.size)
+        each = found if isinstance(found, Prices) else Prices()
+        # Only the nodes can be spot; what serves them never is.
+        spot = each.spot if part.what == NODE else each.regular
+        return Cost(part, _times(each.regular, part.count), _times(spot, part.count))
+    if part.meter is not None:
+        known = figures.meters.get(part.meter)
+        usd = _times(None if isinstance(known, Exception) else known, part.count * part.units)
+        return Cost(part, usd, usd)
+    free = 0.0 if part.billing == "free" else None
     return Cost(part, free, free)
 
 
@@ -218,23 +217,26 @@ def _unknowns(
     config: ClusterConfig, figures: Figures, costs: Sequence[Cost], offer: Offer | None
 ) -> list[str]:
     found: list[str] = []
-    if isinstance(figures.prices, Exception):
-        found.append(f"price of {config.size.name}: {figures.prices}")
-    else:
-        kinds = [("regular", figures.prices.regular), ("spot", figures.prices.spot)]
+    for machines in machines_of(cost.part for cost in costs):
+        asked = figures.prices.get(machines.size) or Prices()
+        if isinstance(asked, Exception):
+            found.append(f"price of {machines.size}: {asked}")
+            continue
+        is_node = machines.size == config.size.name
+        kinds = [("regular", asked.regular), *([("spot", asked.spot)] if is_node else [])]
         found += [
-            f"{kind} price of {config.size.name}: the price list has none for {config.location}"
+            f"{kind} price of {machines.size}: the price list has none for {config.location}"
             for kind, usd in kinds
             if usd is None
         ]
     for cost in costs:
-        if cost.part.billing == "meter" and cost.regular is None and cost.part.meter is not None:
+        if cost.part.meter is not None and cost.regular is None:
             why = figures.meters.get(cost.part.meter)
             found.append(
                 f"price of the {cost.part.what} {cost.part.name}: {why or 'the price list has none'}"
             )
         elif cost.part.billing == "unknown":
-            found.append(f"price of the {cost.part.what}s: {cost.part.note}")
+            found.append(f"price of the {cost.part.what} {cost.part.name}".rstrip() + f": {cost.part.note}")
     if isinstance(figures.there, Exception):
         found.append(f"nodes that are there already: {figures.there}; all are counted as new")
     if offer is not None and offer.offered and offer.rdma is None and config.size.rdma:

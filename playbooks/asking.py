@@ -2,33 +2,29 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
-from infra import azure, market, prices
+from infra import market, prices
 from infra.config import ClusterConfig
 from infra.figures import Figures
 from infra.market import offer_of
 from infra.naming import cluster_name
-from infra.preflight import Plan, decide, wanted_meters
+from infra.parts import machines_of, parts, server_name
+from infra.preflight import Plan, decide
 from infra.refusals import NotSignedIn
 from infra.rest import Rest, management, retail_prices
-from launch.errors import InputError, RankliftError
+from infra.subscription import KEY, subscription_of
+from launch.errors import RankliftError
 from playbooks import render
 from playbooks.fanout import fan_out
 from playbooks.project import Stack
 
-__all__ = ["answers_to", "figures", "plan_of", "subscription_of"]
+__all__ = ["answers_to", "figures", "plan_of"]
 
 ANSWERS_S = 40.0
 """How long all questions together may take; each has its own, shorter limit."""
-AZ_S = 20.0
-_KEY = "azure-native:subscriptionId"
-_VARIABLE = "ARM_SUBSCRIPTION_ID"
 
 
 def plan_of(stack: Stack, config: ClusterConfig) -> Plan:
@@ -37,7 +33,7 @@ def plan_of(stack: Stack, config: ClusterConfig) -> Plan:
     Raises :class:`~infra.refusals.NotSignedIn`, and :class:`~launch.errors.InputError` when no subscription
     is chosen. Whatever else could not be asked stands in the plan.
     """
-    subscription = subscription_of(stack)
+    subscription = subscription_of(stack.settings().get(KEY), stack.environment)
     asked = figures(stack, subscription, config)
     if not isinstance(asked.skus, Exception):
         here = offer_of(asked.skus, config.size.name, config.location)
@@ -50,22 +46,28 @@ def plan_of(stack: Stack, config: ClusterConfig) -> Plan:
 def figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
     """All that :func:`~infra.preflight.decide` needs, asked side by side."""
     arm, shop = management(stack.environment), retail_prices(stack.environment)
-    name, place = cluster_name(stack.name.rpartition("/")[2]), config.location
-    meters = {f"the price of {m.name}": m for m in wanted_meters(stack.name.rpartition("/")[2], config)}
+    short, place = stack.name.rpartition("/")[2], config.location
+    name, made = cluster_name(short), parts(short, config)
+    meters = {f"the meter {part.meter.name}": part.meter for part in made if part.meter is not None}
+    sizes = {machines.size for machines in machines_of(made)}
     questions: dict[str, Callable[[], Any]] = {
         "the quotas": lambda: market.usages(arm, subscription, place),
         "the sizes": lambda: market.offers(arm, subscription, place),
         "the scale set": lambda: market.scale_set(arm, subscription, name, name),
-        "the price": lambda: prices.vm_prices(shop, config.size.name, place),
-        **{words: _asking(shop, meter, place) for words, meter in meters.items()},
+        **{f"the price of {size}": _for_size(shop, size, place) for size in sizes},
+        **{words: _for_meter(shop, meter, place) for words, meter in meters.items()},
     }
+    server = server_name(name, config)
+    if server is not None:
+        questions["the server"] = lambda: market.machine_size(arm, subscription, name, server)
     given = answers_to(questions)
     return Figures(
-        prices=given["the price"],
+        prices={size: given[f"the price of {size}"] for size in sizes},
         meters={meter: given[words] for words, meter in meters.items()},
         usages=given["the quotas"],
         skus=given["the sizes"],
         there=given["the scale set"],
+        server=given.get("the server"),
     )
 
 
@@ -83,42 +85,11 @@ def answers_to(questions: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
     return dict(given)
 
 
-def subscription_of(stack: Stack) -> str:
-    """The subscription that the stack's resources are, or will be, in: where Pulumi finds it too.
-
-    Raises :class:`~launch.errors.InputError` when none is chosen.
-    """
-    if azure.endpoint(stack.environment) is not None:
-        from infra.rehearsal.folder import Folder
-
-        record = Folder(stack.project).record()
-        if record is not None:
-            return record.subscription_id
-    named = stack.settings().get(_KEY) or stack.environment.get(_VARIABLE) or _of_the_cli(stack.environment)
-    if not named:
-        remedy = f"run `az login`, set {_VARIABLE}, or `pulumi config set {_KEY} …`"
-        raise InputError("subscription", None, "none is chosen", remedy)
-    return str(named)
+def _for_size(shop: Rest, size: str, place: str) -> Callable[[], prices.Prices]:
+    return lambda: prices.vm_prices(shop, size, place)
 
 
-def _of_the_cli(environment: Mapping[str, str]) -> str | None:
-    """What ``az account set`` chose; ``None`` without the program or a sign-in."""
-    try:
-        told = subprocess.run(
-            ["az", "account", "show", "--output", "json"],
-            env=dict(environment),
-            cwd=Path.home(),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            timeout=AZ_S,
-            check=False,
-        )
-        return str(json.loads(told.stdout)["id"]) if told.returncode == 0 else None
-    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError):
-        return None
-
-
-def _asking(shop: Rest, meter: prices.Meter, place: str) -> Callable[[], float | None]:
+def _for_meter(shop: Rest, meter: prices.Meter, place: str) -> Callable[[], float | None]:
     return lambda: prices.meter_price(shop, meter, place)
 
 

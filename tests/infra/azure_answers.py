@@ -186,6 +186,7 @@ class Azure:
 
     def _answer(self, path: str, asked: str) -> Answer | None:
         lists = {
+            "/subscriptions": [{"id": f"/subscriptions/{SUBSCRIPTION}", "subscriptionId": SUBSCRIPTION}],
             "/resources": self.resources,
             "/resourcegroups": self.groups,
             f"/locations/{PLACE}/usages": self.usages,

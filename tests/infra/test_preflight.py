@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from infra.config import ClusterConfig, parse
 from infra.figures import Figures, NotGranted
 from infra.market import ScaleSet, Usage
-from infra.parts import ADDRESS, NAT
-from infra.preflight import Plan, decide, wanted_meters
+from infra.parts import ADDRESS, ENDPOINT, NAT, NFS_SHARE, SERVER_SIZE, premium_disk
+from infra.preflight import Plan, decide
 from infra.prices import Prices
 from infra.quota import QUOTA_LINK
 from infra.refusals import AzureRefused
@@ -38,7 +38,14 @@ def quotas(family: int = 200, cores: int = 400, spot: int = 200, used: int = 0) 
 
 
 def figures(**changed: Any) -> Figures:
-    good = {"prices": PRICES, "meters": {NAT: 0.045, ADDRESS: 0.005}, "usages": quotas(), "skus": [sku()]}
+    if "prices" in changed and not isinstance(changed["prices"], dict):
+        changed["prices"] = {SIZE: changed["prices"]}
+    good = {
+        "prices": {SIZE: PRICES},
+        "meters": {NAT: 0.045, ADDRESS: 0.005},
+        "usages": quotas(),
+        "skus": [sku()],
+    }
     return Figures(**{**good, **changed})
 
 
@@ -260,14 +267,51 @@ def test_an_ephemeral_disk_costs_nothing_and_another_something_unknown() -> None
     found = plan()
     (disk,) = [cost for cost in found.costs if cost.part.what == "OS disk"]
     assert (disk.regular, disk.spot) == (None, None)
-    assert any(text.startswith("price of the OS disks") for text in found.unknowns)
+    assert any(text.startswith("price of the OS disk:") for text in found.unknowns)
 
 
-@pytest.mark.parametrize("settings", [{}, {"access": "private"}])
-def test_every_meter_that_the_plan_needs_is_asked_for(settings: dict[str, str]) -> None:
-    asked = wanted_meters("dev", config(**settings))
-    used = {cost.part.meter for cost in plan(None, **settings).costs} - {None}
-    assert set(asked) == used == {NAT, ADDRESS}
+SERVER = sku(SERVER_SIZE, family="standardESv5Family", vCPUs="8", RdmaEnabled="False")
+
+
+def test_what_stores_costs_what_its_size_says() -> None:
+    tier = premium_disk(512)
+    assert tier is not None
+    meters = {NAT: 0.045, ADDRESS: 0.005, ENDPOINT: 0.01, NFS_SHARE: 0.0002, tier: 0.1}
+    files = plan(figures(meters=meters), nfs="files", storage="privateEndpoint")
+    share = next(cost for cost in files.costs if cost.part.what == "NFS share")
+    assert share.regular == pytest.approx(1024 * 0.0002)
+    assert made(files).count(("private endpoint", 1)) == 2
+    assert any("storage account" in text for text in files.unknowns)
+    prices = {SIZE: PRICES, SERVER_SIZE: Prices(0.5, 0.1)}
+    server = plan(figures(meters=meters, prices=prices, skus=[sku(), SERVER]), nfs="vm", spot="true")
+    by_name = {cost.part.what: cost for cost in server.costs}
+    # What serves the nodes is never spot.
+    assert (by_name["NFS server"].regular, by_name["NFS server"].spot) == (0.5, 0.5)
+    assert by_name["NFS disk"].regular == pytest.approx(0.2)
+
+
+def test_an_nfs_server_counts_against_quotas_of_its_own_until_it_is_there() -> None:
+    room = [*quotas(family=160, cores=168), Usage("StandardESv5Family", "Standard ESv5", 8, 0)]
+    skus = [sku(), SERVER]
+    found = plan(figures(skus=skus, usages=room), nfs="vm")
+    assert [(line.label, line.needed) for line in found.quotas] == [
+        ("Standard NDSv2 Family vCPUs", 160),
+        ("Total Regional vCPUs", 168),
+        ("Standard ESv5", 8),
+    ]
+    assert against(found) == []
+    assert against(plan(figures(skus=skus, usages=quotas(family=160, cores=168)), nfs="vm")) == ["quota"]
+    there = plan(figures(skus=skus, usages=quotas(family=160, cores=160), server=SERVER_SIZE), nfs="vm")
+    assert against(there) == []
+
+
+def test_a_given_network_is_not_made() -> None:
+    network = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v"
+    in_vnet = plan(None, vnetId=network, subnetPrefix="10.9.0.0/24")
+    assert not {"virtual network"} & {what for what, _ in made(in_vnet)}
+    in_subnet = plan(None, subnetId=f"{network}/subnets/n", subnetPrefix="10.9.0.0/24", access="private")
+    assert not {"subnet", "NAT gateway", "public IP address"} & {what for what, _ in made(in_subnet)}
+    assert ("network security group", 1) in made(in_subnet)
 
 
 USD = st.one_of(st.none(), st.floats(0.01, 500, allow_nan=False))
