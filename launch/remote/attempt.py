@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from launch.remote import launchers, protocol, verdict
 from launch.remote.crew import Crew
-from launch.remote.ending import grace_asked
+from launch.remote.ending import asked
 from launch.remote.hearing import Hearing
 from launch.remote.mpi import CannotLaunch
 from launch.remote.mpirun import Mpirun
@@ -155,9 +155,10 @@ class Attempt:
             self._crew.tell(protocol.BEAT)
         if now - self._looked >= _TICK:
             self._looked = now
-            grace = grace_asked(self._order.folder, self._plan["grace_s"])
-            if grace is not None:
-                self._stopping.fail(Outcome("CANCELLED", verdict.CANCELLED, ""), grace)
+            wish = asked(self._order.folder, self._plan["grace_s"])
+            if wish is not None:
+                grace, reason = wish
+                self._stopping.fail(Outcome("CANCELLED", verdict.CANCELLED, reason), grace)
             self._hearing.heed(now)
             if self._stopping.has_begun:
                 self._stopping.press(now, self._hearing.lose)

@@ -1,7 +1,7 @@
 """Ending a job on request: the word to its supervisor, and the job's processes on one node without any.
 
-The word is the file ``cancel`` in the job's folder. It may hold the grace in seconds that whoever asks wants;
-the job's own counts where it is empty.
+The word is the file ``cancel`` in the job's folder. It may hold the grace in seconds that whoever asks wants,
+the job's own counts where it is empty; and in a second line why the job is to end.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any
 from launch.remote import jobs, processes
 from launch.remote.overview import lost_nodes
 
-__all__ = ["cancel", "grace_asked", "release", "sweep"]
+__all__ = ["asked", "cancel", "release", "sweep"]
 
 _PATIENCE = 20.0
 """Seconds one question takes at most: who asks asks again, also when the connection broke in between."""
@@ -84,14 +84,15 @@ def _ask(folder: jobs.Folder, grace: float | None) -> None:
         return
 
 
-def grace_asked(folder: jobs.Folder, own: float) -> float | None:
+def asked(folder: jobs.Folder, own: float) -> tuple[float, str] | None:
     """None until somebody asks for the job's end; then the seconds between SIGTERM and SIGKILL, ``own`` being
-    the job's."""
+    the job's, and why, if that is said."""
     try:
         with open(folder.file("cancel"), encoding="utf-8") as file:
-            return float(file.read() or own)
+            grace, _, reason = file.read().partition("\n")
     except FileNotFoundError:
         return None
+    return float(grace or own), reason
 
 
 def sweep(job: str, grace: float) -> dict[str, Any]:

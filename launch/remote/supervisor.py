@@ -11,6 +11,7 @@ from launch.remote import turns, verdict
 from launch.remote.attempt import Attempt
 from launch.remote.course import Course
 from launch.remote.crew import Order
+from launch.remote.ending import asked
 from launch.remote.inquiry import Inquiry
 from launch.remote.records import LAUNCHER, StreamWriter
 from launch.remote.verdict import Outcome
@@ -172,8 +173,9 @@ class _Supervisor:
 
     def _ended(self) -> Outcome | None:
         """The end of a job that is not being launched: cancelled, or its time is over."""
-        if os.path.exists(self._folder.file("cancel")):
-            return Outcome("CANCELLED", verdict.CANCELLED, "")
+        wish = asked(self._folder, self._plan["grace_s"])
+        if wish is not None:
+            return Outcome("CANCELLED", verdict.CANCELLED, wish[1])
         until = self._course.until if self._course.has_begun else None
         if until is not None and time.monotonic() > until:
             return verdict.timed_out(self._plan["timeout_s"])
@@ -187,7 +189,7 @@ class _Supervisor:
             while True:
                 ended = self._ended()
                 if ended is not None:
-                    if ended.state == "CANCELLED" and not self._course.restarts:
+                    if ended.state == "CANCELLED" and not (ended.reason or self._course.restarts):
                         ended.reason = "cancelled before its turn came"
                     return ended
                 turn = turns.admit(self._job, self._plan["port"])

@@ -49,7 +49,7 @@ class TestGrace:
     def test_nobody_has_asked(self) -> None:
         folder = jobs.Folder(JOB)
         folder.create({})
-        assert ending.grace_asked(folder, 3.0) is None
+        assert ending.asked(folder, 3.0) is None
 
     def test_the_jobs_own_the_one_asked_for_and_the_last_one_counts(self) -> None:
         folder = jobs.Folder(JOB)
@@ -57,7 +57,7 @@ class TestGrace:
         folder.write_state({"state": "RUNNING", "supervisor": jobs.identity(os.getpid()), "reason": ""})
         for grace, expected in ((None, 3.0), (60.0, 60.0), (None, 60.0), (0.0, 0.0)):
             ending._ask(folder, grace)
-            assert ending.grace_asked(folder, 3.0) == expected
+            assert ending.asked(folder, 3.0) == (expected, "")
 
     def test_a_job_that_has_ended_is_not_asked(self) -> None:
         folder = jobs.Folder(JOB)
@@ -65,7 +65,7 @@ class TestGrace:
         folder.write_state({"state": "FAILED", "reason": ""})
         told = ending.cancel(JOB, None)
         assert (told["before"], told["state"]["state"], told["lost"]) == ("FAILED", "FAILED", [])
-        assert ending.grace_asked(folder, 3.0) is None
+        assert ending.asked(folder, 3.0) is None
 
 
 class TestASupervisorThatDoesNotReact:

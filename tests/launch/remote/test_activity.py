@@ -1,0 +1,150 @@
+"""What a node's watch sees of jobs: locked slots, supervisors in the queue, and the time since."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import subprocess
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.remote import activity, ending, jobs, turns, workplace
+from launch.remote.activity import Activity, end_jobs
+from tests.launch.standin import until
+
+ME = jobs.identity(os.getpid())
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / ".ranklift").mkdir()
+    return tmp_path / ".ranklift"
+
+
+def queue(folder: Path, **other: Any) -> None:
+    entry = {"job": "a-1", "process": ME, "slots": None, **other}
+    (folder / "queue.json").write_text(json.dumps([entry]))
+
+
+def plan(job: str = "a-1") -> dict[str, Any]:
+    nodes = [{"name": "node000000", "reserve": 1, "slots": 2}]
+    return {"id": job, "nodes": nodes, "port": 6105, "grace_s": 30.0}
+
+
+class TestLooking:
+    def test_a_node_that_was_never_looked_at_counts_from_now(self, folder: Path) -> None:
+        one = Activity(str(folder))
+        assert one.look() == 0.0
+        time.sleep(0.05)
+        assert 0.05 <= one.look() < 1
+        assert 0.05 <= Activity(str(folder)).look() < 1
+
+    def test_a_slot_that_a_runner_holds(self, folder: Path) -> None:
+        held = workplace.take_slots({"job": "a-1", "slots": [1], "of": 2})
+        one = Activity(str(folder))
+        assert (one.look(), one.is_busy) == (0.0, True)
+        for slot in held:
+            os.close(slot)
+        time.sleep(0.02)
+        assert (one.look() > 0, one.is_busy) == (True, False)
+
+    def test_a_look_takes_no_slot_from_a_runner(self, folder: Path) -> None:
+        held = workplace.take_slots({"job": "a-1", "slots": [0], "of": 2})
+        Activity(str(folder)).look()
+        held += workplace.take_slots({"job": "b-1", "slots": [1], "of": 2})
+        for slot in held:
+            os.close(slot)
+
+    def test_somebody_who_is_taking_slots_now(self, folder: Path) -> None:
+        for slot in workplace.take_slots({"job": "a-1", "slots": [0], "of": 1}):
+            os.close(slot)
+        with (folder / "slots/guard").open("r+") as guard:
+            fcntl.flock(guard, fcntl.LOCK_EX)
+            one = Activity(str(folder))
+            assert (one.look(), one.is_busy) == (0.0, True)
+
+    def test_a_supervisor_here_whose_job_runs(self, folder: Path) -> None:
+        turns.enter(plan())
+        assert turns.admit("a-1", 6105)
+        one = Activity(str(folder))
+        assert (one.look(), one.is_busy, one.jobs()) == (0.0, True, ["a-1"])
+        turns.leave("a-1")
+        assert one.look() == 0.0  # it was here a moment ago
+        time.sleep(0.02)
+        assert (one.look() > 0, one.is_busy, one.jobs()) == (True, False, [])
+
+    def test_one_whose_job_waits_does_not_need_the_node(self, folder: Path) -> None:
+        queue(folder)
+        one = Activity(str(folder))
+        assert (one.look(), one.is_busy) == (0.0, False)
+
+    def test_one_that_is_gone(self, folder: Path) -> None:
+        ended = subprocess.Popen(["sleep", "60"])
+        gone = jobs.identity(ended.pid)
+        ended.kill()
+        queue(folder, process=gone)
+        one = Activity(str(folder))
+        until(lambda: one.jobs() == [])  # a zombie until it is waited for
+        ended.wait()
+        one.look()
+        time.sleep(0.02)
+        assert one.look() > 0
+        queue(folder, process={**ME, "started": ME["started"] + 1})
+        assert one.jobs() == []
+
+    def test_a_job_that_came_and_went_between_two_looks(self, folder: Path) -> None:
+        one = Activity(str(folder))
+        one.look()
+        time.sleep(0.05)
+        (folder / "queue.json").write_text("[]")
+        assert one.look() == 0.0
+
+    @pytest.mark.parametrize(
+        "text", ["", "{", "[1]", "{}", '[{"process": null}]', '[{"process": {"pid": "x"}}]']
+    )
+    def test_a_queue_that_is_none(self, folder: Path, text: str) -> None:
+        (folder / "queue.json").write_text(text)
+        assert Activity(str(folder)).jobs() == []
+
+    def test_a_time_from_before_this_boot(self, folder: Path) -> None:
+        (folder / "active").write_text(f"{time.monotonic() + 1e6}")
+        assert abs(Activity(str(folder)).look() - time.monotonic()) < 1
+
+    def test_a_disk_without_room_is_no_error(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(activity, "replace", lambda *_: False)
+        assert [Activity(str(folder)).look() for _ in range(2)] == [0.0, 0.0]
+
+
+class TestEndingJobs:
+    def job(self, grace_s: float = 30.0) -> jobs.Folder:
+        folder = jobs.Folder("a-1")
+        folder.create({**plan(), "grace_s": grace_s})
+        turns.enter(plan())
+        return folder
+
+    def test_each_is_asked_in_its_own_grace_but_in_time(self, folder: Path) -> None:
+        of_job = self.job()
+        assert end_jobs(str(folder), 55.0, "time is over") == 1
+        assert ending.asked(of_job, 1.0) == (30.0, "time is over")
+
+    def test_a_long_grace_is_cut(self, folder: Path) -> None:
+        of_job = self.job(300.0)
+        end_jobs(str(folder), 55.0, "time is over")
+        assert ending.asked(of_job, 1.0) == (55.0, "time is over")
+
+    def test_one_that_is_ending_is_left_to_it(self, folder: Path) -> None:
+        of_job = self.job()
+        Path(of_job.file("cancel")).write_text("3")
+        assert end_jobs(str(folder), 55.0, "time is over") == 0
+        assert ending.asked(of_job, 1.0) == (3.0, "")
+
+    def test_one_that_has_ended_is_left_alone(self, folder: Path) -> None:
+        of_job = self.job()
+        turns.leave("a-1")
+        assert end_jobs(str(folder), 55.0, "time is over") == 0
+        assert ending.asked(of_job, 1.0) is None
