@@ -9,12 +9,12 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from aiohttp import web
 
 from infra.rehearsal import callers
-from infra.rehearsal.arm import listings, resource_api, scale_set_api
+from infra.rehearsal.arm import actions, listings, resource_api, scale_set_api
 from infra.rehearsal.arm.blobs import Blobs
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.ids import ResourceId
 from infra.rehearsal.arm.kinds import KINDS, kind_of
-from infra.rehearsal.arm.operations import Faults
+from infra.rehearsal.arm.operations import Faults, Operation
 from infra.rehearsal.arm.rights import check_right
 from infra.rehearsal.arm.subscription import Subscription
 from infra.rehearsal.machines import Machines
@@ -83,7 +83,13 @@ async def _dispatch(request: web.Request) -> web.StreamResponse:
     if parts[1].lower() != subscription.id.lower():
         problem = f"The subscription '{parts[1]}' could not be found."
         raise ArmError(404, "SubscriptionNotFound", problem)
-    lower = [p.lower() for p in parts[2:]]
+    return await _in_subscription(request, subscription, path, parts[2:])
+
+
+async def _in_subscription(
+    request: web.Request, subscription: Subscription, path: str, parts: list[str]
+) -> web.StreamResponse:
+    lower = [p.lower() for p in parts]
     if not lower:
         return web.json_response(_shown(subscription))
     if lower[-2:-1] in (["operations"], ["operationresults"]):
@@ -94,8 +100,8 @@ async def _dispatch(request: web.Request) -> web.StreamResponse:
     if lower == ["resources"]:
         return listings.resources(subscription, request)
     if lower[0] == "resourcegroups" and lower[2:] == ["resources"]:
-        subscription.group(ResourceId(subscription.id, parts[3]))
-        return listings.resources(subscription, request, parts[3])
+        subscription.group(ResourceId(subscription.id, parts[1]))
+        return listings.resources(subscription, request, parts[1])
     return await _by_id(request, subscription, path)
 
 
@@ -152,10 +158,22 @@ async def _special(
         request, subscription, ResourceId(rid.subscription, rid.group), rid.parts
     )
     if answer is None:
-        return None
+        return await _action(request, subscription, rid)
     if answer.operation is None:
         return answer.response()
     return resource_api.accepted(request, subscription, answer.operation)
+
+
+async def _action(
+    request: web.Request, subscription: Subscription, rid: ResourceId
+) -> web.StreamResponse | None:
+    if len(rid.parts) % 2 == 0:
+        return None
+    of, last = rid.base.extended(rid.namespace, rid.parts[:-1]), rid.parts[-1]
+    if request.method == "POST":
+        done = await actions.act(subscription, of, last)
+        return resource_api.accepted(request, subscription, done) if isinstance(done, Operation) else done
+    return await actions.look(subscription, of, last) if request.method == "GET" else None
 
 
 def _list(

@@ -5,7 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from infra.rehearsal.arm import identity, network, scale_sets, storage
+from infra.rehearsal.arm import (
+    galleries,
+    identity,
+    network,
+    private_link,
+    scale_sets,
+    storage,
+    virtual_machines,
+)
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.hooks import Hooks
 from infra.rehearsal.arm.ids import ResourceId
@@ -22,7 +30,15 @@ __all__ = ["accept", "apply", "hooks", "refuse_in_use", "remove"]
 NETWORKS = "Microsoft.Network/virtualNetworks"
 
 
-_HOOKS: Mapping[str, Hooks] = {**network.HOOKS, **scale_sets.HOOKS, **identity.HOOKS, **storage.HOOKS}
+_HOOKS: Mapping[str, Hooks] = {
+    **network.HOOKS,
+    **private_link.HOOKS,
+    **scale_sets.HOOKS,
+    **virtual_machines.HOOKS,
+    **galleries.HOOKS,
+    **identity.HOOKS,
+    **storage.HOOKS,
+}
 _PLAIN = Hooks()
 
 
@@ -99,6 +115,11 @@ def _in_use(kind: Kind, rid: ResourceId, holder: ResourceId) -> str:
         )
     if kind.in_use == "LoadBalancerInUseByVirtualMachineScaleSet":
         return f"Cannot delete load balancer {rid} since it is in use by virtual machine scale set {holder}."
+    if kind.in_use == "NicInUse":
+        return (
+            f"Network Interface {rid} is used by existing resource {holder}. In order to delete the network "
+            "interface, it must be dissociated from the resource. To learn more, see aka.ms/deletenic."
+        )
     return f"{rid.short} cannot be deleted because it is in use by the following resources: {holder}."
 
 

@@ -23,7 +23,7 @@ GROUP = Kind(
 _ALL = (GROUP, *NETWORK, *COMPUTE, *IDENTITY, *STORAGE)
 KINDS: Mapping[str, Kind] = {k.type.lower(): k for k in _ALL}
 _STANDALONE = {"subnets", "securityRules", "inboundNatRules"}
-_TOKENS = {k.token: k for k in _ALL if not k.embedded or k.collection in _STANDALONE}
+_TOKENS = {k.token: k for k in _ALL if k.token and (not k.embedded or k.collection in _STANDALONE)}
 
 
 def kind_of(resource_type: str) -> Kind | None:

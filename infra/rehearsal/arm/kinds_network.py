@@ -4,7 +4,14 @@ from __future__ import annotations
 
 from infra.rehearsal.arm.kind import Kind, embedded
 
-__all__ = ["NETWORK"]
+__all__ = ["ENDPOINTS", "INTERFACES", "NETWORK", "ZONES", "ZONE_GROUPS", "ZONE_LINKS", "ZONE_RECORDS"]
+
+INTERFACES = "Microsoft.Network/networkInterfaces"
+ENDPOINTS = "Microsoft.Network/privateEndpoints"
+ZONE_GROUPS = f"{ENDPOINTS}/privateDnsZoneGroups"
+ZONES = "Microsoft.Network/privateDnsZones"
+ZONE_LINKS = f"{ZONES}/virtualNetworkLinks"
+ZONE_RECORDS = f"{ZONES}/A"
 
 _BALANCER = ("loadBalancerName",)
 _LB_IN_USE = "LoadBalancerInUseByVirtualMachineScaleSet"
@@ -93,4 +100,58 @@ NETWORK = (
         "loadBalancers", "loadBalancingRules", "LoadBalancingRule", (*_BALANCER, "loadBalancingRuleName")
     ),
     embedded("loadBalancers", "outboundRules", "OutboundRule", (*_BALANCER, "outboundRuleName")),
+    Kind(
+        INTERFACES,
+        "network.NetworkInterface",
+        "azure-native:network:NetworkInterface",
+        ("networkInterfaceName",),
+        children={"ipConfigurations": f"{INTERFACES}/ipConfigurations"},
+        immutable=("extendedLocation",),
+        in_use="NicInUse",
+    ),
+    Kind(
+        ENDPOINTS,
+        "network.PrivateEndpoint",
+        "azure-native:network:PrivateEndpoint",
+        ("privateEndpointName",),
+        # Azure changes neither where an endpoint is nor what it leads to.
+        immutable=("subnet.id", "privateLinkServiceConnections", "customNetworkInterfaceName"),
+        loose=("privateLinkServiceConnections", "manualPrivateLinkServiceConnections"),
+    ),
+    Kind(
+        ZONE_GROUPS,
+        "network.PrivateDnsZoneGroup",
+        "azure-native:network:PrivateDnsZoneGroup",
+        ("privateEndpointName", "privateDnsZoneGroupName"),
+        tracked=False,
+    ),
+    Kind(
+        ZONES,
+        "privatedns.PrivateZone",
+        "azure-native:privatedns:PrivateZone",
+        ("privateZoneName",),
+        patch_model="privatedns.PrivateZone",
+        version="2024-06-01",
+    ),
+    Kind(
+        ZONE_LINKS,
+        "privatedns.VirtualNetworkLink",
+        "azure-native:privatedns:VirtualNetworkLink",
+        ("privateZoneName", "virtualNetworkLinkName"),
+        patch_model="privatedns.VirtualNetworkLink",
+        immutable=("virtualNetwork.id",),
+        version="2024-06-01",
+        before_parent=True,
+        # A network goes without regard to the zones it is linked to.
+        loose=("virtualNetwork",),
+    ),
+    Kind(
+        ZONE_RECORDS,
+        "privatedns.RecordSet",
+        "",
+        ("privateZoneName", "relativeRecordSetName"),
+        tracked=False,
+        sync=True,
+        version="2024-06-01",
+    ),
 )

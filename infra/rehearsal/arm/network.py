@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.hooks import Hooks
 from infra.rehearsal.arm.ids import ResourceId
+from infra.rehearsal.arm.kinds_network import INTERFACES
 from infra.rehearsal.arm.records import Record
+from infra.rehearsal.arm.references import references
 
 if TYPE_CHECKING:
     from infra.rehearsal.arm.subscription import Subscription
@@ -109,6 +111,11 @@ def free_addresses(subscription: Subscription, subnet: ResourceId) -> Iterator[s
     network = str(subscription.find(subnet).id)
     sets = [s for s in subscription.scale_sets.values() if s.network == network]
     taken = {i.machine.private_ip for s in sets for i in s.instances.values()}
+    taken |= {
+        r.address
+        for r in subscription.of_type(INTERFACES)
+        if r.address is not None and any(str(t.parent) == network for _, t in references(r.id, r.body, ()))
+    }
     for offset in range(_RESERVED, prefix.num_addresses - 1):
         address = str(prefix[offset])
         if address not in taken:

@@ -34,6 +34,10 @@ class Record:
     address: str | None = None
     """A public IP's address, or the private one of an interface."""
     created: str = field(default_factory=now)
+    owner: str = ""
+    """The resource that made it along with itself."""
+    status: dict[str, Any] = field(default_factory=dict)
+    """What an image template says of its last run."""
 
     @property
     def busy(self) -> bool:
@@ -58,6 +62,8 @@ class Instance:
     machine: Machine
     subnet: str
     state: str = "Creating"
+    deallocated: bool = False
+    """Stopped, and without hardware."""
     vm_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 

@@ -48,6 +48,8 @@ _RENAMED: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("authorization", "RoleDefinitionProperties"): {"type": "roleType"},
 }
 """Where Pulumi's name (Azure's x-ms-client-name) is not the JSON name; compared with the SDK 3.29.0."""
+_OPEN = frozenset({"VirtualMachineSizeTypes"})
+"""Enumerations that Azure no longer adds to: it takes sizes that are not in them (its own description)."""
 _ANY = "any"
 
 
@@ -138,7 +140,8 @@ def _field(hint: Any, read_only: bool) -> Field:
     arms = list(typing.get_args(hint)) if _is_union(hint) else [hint]
     needed = type(None) not in arms and not read_only
     arms = [a for a in arms if a is not type(None)]
-    values = tuple(m.value for a in arms if isinstance(a, type) and issubclass(a, Enum) for m in a)
+    enums = [a for a in arms if isinstance(a, type) and issubclass(a, Enum) and a.__name__ not in _OPEN]
+    values = tuple(m.value for a in enums for m in a)
     values += tuple(v for a in arms if typing.get_origin(a) is typing.Literal for v in typing.get_args(a))
     arms = [a for a in arms if not _is_word(a)] or [str]
     if len(arms) > 1:

@@ -15,7 +15,7 @@ from infra.rehearsal.arm.errors import ArmError, conflict, group_not_found, not_
 from infra.rehearsal.arm.ids import ResourceId
 from infra.rehearsal.arm.kinds import GROUP, Kind, kind_of
 from infra.rehearsal.arm.operations import Fault, Faults, Operation, Operations
-from infra.rehearsal.arm.records import Record, ScaleSet, place
+from infra.rehearsal.arm.records import Instance, Record, ScaleSet, place
 from infra.rehearsal.arm.references import references
 from infra.rehearsal.machines import Machines
 from infra.rehearsal.scheduled_events import ScheduledEvents
@@ -52,6 +52,8 @@ class Subscription:
         self.groups: dict[str, Record] = {}
         self.resources: dict[str, Record] = {}
         self.scale_sets: dict[str, ScaleSet] = {}
+        self.virtual_machines: dict[str, Instance] = {}
+        """VMs that are in no scale set, by their key."""
         self.operations = Operations()
         self.blobs: Blobs = blobs or NoBlobs()
         self.endpoints: dict[str, dict[str, str]] = {}
@@ -292,7 +294,9 @@ class Subscription:
             namespace = record.kind.type.split("/")[0]
             return self.operations.start(namespace, self._place(record), work, fault, _nothing)
         record.state = state
-        return self._start(record, work, fault, "Succeeded")
+        operation = self._start(record, work, fault, "Succeeded")
+        operation.subject = None  # an action's answer in the end is what came of it, not the resource
+        return operation
 
     def _start(
         self, record: Record, work: Coroutine[Any, Any, Any], fault: Fault | None, then: str
