@@ -15,6 +15,8 @@ case $least in '' | *[!0-9]*) least=1 ;; esac
 pause=$least
 folder=$(field WorkingDirectory)
 cd "${folder:-/}" || exit 1
+# As systemd sets it: what starts units at the first boot has root's.
+eval "HOME=~$(field User)" && export HOME
 eval "$(sed -n 's/^Environment=/export /p' "$file")"
 
 if [ "${2:-}" = once ]; then
