@@ -22,7 +22,7 @@ _NFS_OPTIONS = "vers=4.1,sec=sys,hard,nconnect=4,nofail,_netdev"
 """``nofail``: a node without its share still takes part, and says so in ``fab status``. Four connections are
 what learn.microsoft.com gives for Azure Files (mountoptions-settings-azure-files)."""
 
-_PROGRAMS = ("watch",)
+_PROGRAMS = ("watch", "lead")
 """What of ``launch.remote`` every node has from its first boot on, whatever is pushed later."""
 
 _KEX = "curve25519-sha256,ecdh-sha2-nistp256"

@@ -130,12 +130,12 @@ def test_shows_no_private_key_when_printed() -> None:
 
 def test_every_node_has_the_watcher_from_its_first_boot_on() -> None:
     there = files()
-    for name in ("watch", "metadata"):
+    for name in ("watch", "lead", "activity", "metadata"):
         source = (Path(launch.remote.__file__).parent / f"{name}.py").read_text("utf-8")
         assert unpacked(there[f"/usr/local/lib/ranklift/{name}.py"]) == source
     unit = there["/etc/systemd/system/ranklift-watch.service"]["content"].splitlines()
     assert {"User=azureuser", "Restart=always"} <= set(unit)
-    assert "ExecStart=/usr/bin/python3 /usr/local/lib/ranklift/watch.py" in unit
+    assert "ExecStart=/usr/bin/python3 -I -S /usr/local/lib/ranklift/watch.py" in unit
     assert ["systemctl", "enable", "--now", "ranklift-watch.service"] in yaml.safe_load(cloud_config(SETUP))[
         "runcmd"
     ]
