@@ -2,8 +2,9 @@
 
 The modules a rehearsed node runs are those that a node's image needs: ``ssh_deletekeys``, ``ssh_keys``,
 ``write_files``, ``mounts`` (of NFS: one folder that all nodes of the network share) and ``runcmd``, which may
-start units with ``systemctl`` (``guest/systemctl.sh`` takes its place). Everything else is refused by name: a
-setting that a rehearsal passed over would first be missed on Azure.
+start units with ``systemctl`` (``guest/systemctl.sh`` takes its place). ``packages`` are read and never
+installed: a node has what this machine has, and its log names what it was to have. Everything else is refused
+by name: a setting that a rehearsal passed over would first be missed on Azure.
 """
 
 from __future__ import annotations
@@ -62,6 +63,8 @@ class CloudConfig:
     runcmd: str = field(default="", repr=False)
     """A shell script, empty when nothing is to be run."""
     mounts: tuple[Mount, ...] = ()
+    packages: tuple[str, ...] = ()
+    """Named in the node's log only."""
 
     @property
     def has_host_key(self) -> bool:
@@ -101,7 +104,12 @@ def parse(user_data: str, admin_user: str) -> CloudConfig:
     for module, read in _MODULES.items():
         for file, deferred in read(document.get(module), admin_user):
             (late if deferred else early).append(file)
-    return CloudConfig(tuple(early + late), _runcmd(document.get("runcmd")), _mounts(document.get("mounts")))
+    return CloudConfig(
+        tuple(early + late),
+        _runcmd(document.get("runcmd")),
+        _mounts(document.get("mounts")),
+        _packages(document.get("packages")),
+    )
 
 
 def _wrong(key: str, value: object, problem: str) -> InputError:
@@ -109,10 +117,13 @@ def _wrong(key: str, value: object, problem: str) -> InputError:
     return InputError(key, None, f"{problem}, not {type(value).__name__}", "mend the cloud-config document")
 
 
-def _delete_keys(value: Any, _user: str) -> list[tuple[File, bool]]:
-    if value not in (None, True, False):
-        raise _wrong("ssh_deletekeys", value, "must be true or false")
-    return []  # a rehearsed node's image has no host keys to delete
+def _switch(module: str) -> Callable[[Any, str], list[tuple[File, bool]]]:
+    def read(value: Any, _user: str) -> list[tuple[File, bool]]:
+        if value not in (None, True, False):
+            raise _wrong(module, value, "must be true or false")
+        return []  # a rehearsed node's image has no host keys to delete, and no packages to bring up to date
+
+    return read
 
 
 def _host_keys(value: Any, _user: str) -> list[tuple[File, bool]]:
@@ -203,6 +214,14 @@ def _runcmd(value: Any) -> str:
     return "\n".join(lines) + "\n" if value else ""
 
 
+def _packages(value: Any) -> tuple[str, ...]:
+    if value is None:
+        return ()
+    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
+        raise _wrong("packages", value, "must be a list of names")
+    return tuple(value)
+
+
 def _mounts(value: Any) -> tuple[Mount, ...]:
     if value is None:
         return ()
@@ -223,9 +242,12 @@ def _mounts(value: Any) -> tuple[Mount, ...]:
 
 
 _MODULES: dict[str, Callable[[Any, str], list[tuple[File, bool]]]] = {
-    "ssh_deletekeys": _delete_keys,
+    "ssh_deletekeys": _switch("ssh_deletekeys"),
+    "package_update": _switch("package_update"),
+    "package_upgrade": _switch("package_upgrade"),
+    "packages": lambda _value, _user: [],  # no files: read by itself
     "ssh_keys": _host_keys,
     "write_files": _write_files,
-    "mounts": lambda _value, _user: [],  # nor these
-    "runcmd": lambda _value, _user: [],  # a script, not a file: read by itself
+    "mounts": lambda _value, _user: [],
+    "runcmd": lambda _value, _user: [],
 }

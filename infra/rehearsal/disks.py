@@ -153,6 +153,8 @@ def make_disk(disk: Path, image: Path, machine: Machine, config: CloudConfig) ->
     (disk / "home/.ssh").chmod(0o700)
     for file in config.files:
         _write(disk / place(file.path, user), file)
+    if config.packages:
+        _write(disk / "etc/cloud/packages", File("", " ".join(config.packages).encode(), 0o644))
     if config.runcmd:
         _write(disk / "etc/cloud/runcmd", File("", config.runcmd.encode(), 0o755))
     if not config.has_host_key:

@@ -56,6 +56,7 @@ HIDDEN = {
     "/var/tmp": "vartmp",  # noqa: S108
     "/var/log": "log",
     "/mnt": "mnt",
+    "/usr/local/sbin": "sbin",
     f"{OWN_LIBRARY[0]}/{OWN_LIBRARY[1]}": "ranklift",
 }
 """Folders that each node has of its own, with their place on its disk."""

@@ -3,6 +3,9 @@
 export PATH="/etc/rehearsal/bin:$PATH" HOME=/root
 mkdir -p /run/cloud-init
 errors=
+if [ -r /etc/cloud/packages ]; then
+    echo "not installed in a rehearsal: $(cat /etc/cloud/packages)" >>/var/log/cloud-init-output.log
+fi
 if [ -x /etc/cloud/runcmd ]; then
     /etc/cloud/runcmd >>/var/log/cloud-init-output.log 2>&1 ||
         errors="\"('scripts_user', RuntimeError('Runparts: 1 failures (runcmd) in 1 attempted commands'))\""

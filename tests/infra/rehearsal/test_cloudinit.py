@@ -6,7 +6,10 @@ import base64
 
 import pytest
 
+from images.cloud_init import NfsMount, NodeSetup, cloud_config
+from images.nfs_server import NfsServerSetup, server_cloud_config
 from infra.rehearsal.cloudinit import CloudConfig, File, Mount, parse
+from infra.rehearsal.disks import place
 from launch.errors import InputError
 
 
@@ -51,7 +54,9 @@ def test_commands_keep_their_words() -> None:
 @pytest.mark.parametrize(
     ("document", "named"),
     [
-        ("packages: [nginx]", "cloud-config packages"),
+        ("power_state: {mode: reboot}", "cloud-config power_state"),
+        ("packages: nginx", "packages"),
+        ("package_update: often", "package_update"),
         ("write_file: []", "cloud-config write_file"),
         ("write_files: [{path: /etc/a, mode: '0600'}]", r"write_files\[0\].mode"),
         ("write_files: [{path: etc/a}]", r"write_files\[0\].path"),
@@ -86,3 +91,28 @@ def test_a_shell_script_is_no_cloud_config() -> None:
 def test_shares_are_mounted() -> None:
     text = "#cloud-config\nmounts: [['10.0.0.9:/srv', /mnt/nfs, nfs4, 'vers=4.1', '0', '0']]\n"
     assert parse(text, "u").mounts == (Mount("10.0.0.9:/srv", "/mnt/nfs"),)
+
+
+def test_packages_are_named_in_the_log_and_not_installed() -> None:
+    text = "#cloud-config\npackage_update: true\npackages: [lvm2, nfs-kernel-server]\n"
+    assert parse(text, "u").packages == ("lvm2", "nfs-kernel-server")
+
+
+def test_every_document_that_a_cluster_s_machines_get_is_understood() -> None:
+    public, secret = "ssh-ed25519 A", "PEM"
+    node = NodeSetup(
+        user="u",
+        computer_name_prefix="node",
+        subnet_prefix="10.0.0.0/20",
+        host_public_key=public,
+        host_private_key=secret,
+        cluster_private_key=secret,
+        nfs=NfsMount("10.0.0.9:/srv/shared"),
+        nvme=True,
+    )
+    server = NfsServerSetup(
+        user="u", subnet_prefix="10.0.0.0/20", disks=2, host_public_key=public, host_private_key=secret
+    )
+    for text in (cloud_config(node), server_cloud_config(server)):
+        assert all(place(file.path, "u") for file in parse(text, "u").files)
+    assert [one.target for one in parse(cloud_config(node), "u").mounts] == ["/mnt/nfs"]
