@@ -13,7 +13,7 @@ from infra.inventory import Node
 from launch.errors import RetryError
 from launch.nodeset import fold
 
-__all__ = ["DEAD", "Drift", "Use", "choose_leaving", "in_the_way"]
+__all__ = ["DEAD", "Drift", "Outcome", "Use", "choose_leaving", "in_the_way", "sort_out"]
 
 DEAD = frozenset({"failed", "stopped", "deallocated"})
 """Azure's words, as an inventory has them, for a VM on which nothing runs."""
@@ -120,3 +120,40 @@ class Drift:
             yield f"{self.remembered} nodes were made, Azure has {self.present}"
         for name in self.gone:
             yield f"{name}: Azure has it no more"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What a try brought in which Azure could not give all nodes."""
+
+    wanted: int
+    there_before: int
+    came: tuple[Node, ...]
+    """New ones that are fit for use."""
+    stay: tuple[Node, ...]
+    """All that are to be there afterwards, those from before among them."""
+    go: tuple[Node, ...]
+    """All that are to be removed."""
+
+    def in_words(self) -> str:
+        """How many of how many came.
+
+        >>> Outcome(8, 2, (), (), ()).in_words()
+        '0 of 6 further nodes came'
+        """
+        further = "further " if self.there_before else ""
+        return f"{len(self.came)} of {self.wanted - self.there_before} {further}nodes came"
+
+
+def sort_out(nodes: Sequence[Node], before: frozenset[int], wanted: int, *, keep: bool) -> Outcome:
+    """Who stays and who goes, ``before`` being the instance ids that were there: those always stay.
+
+    Of the others those that came stay when the user wants to ``keep`` them; VMs that Azure has as failed, or
+    never finished, go in any case: nobody can use them, and they may cost as much.
+    """
+    old = tuple(node for node in nodes if node.instance_id in before)
+    new = [node for node in nodes if node.instance_id not in before]
+    came = tuple(node for node in new if node.state == "succeeded")
+    stay = (*old, *came) if keep else old
+    staying = {node.instance_id for node in stay}
+    return Outcome(wanted, len(old), came, stay, tuple(n for n in nodes if n.instance_id not in staying))

@@ -28,6 +28,7 @@ _KINDS: Mapping[Kind, frozenset[str]] = {
             "referencedresourcenotprovisioned",
             "resourcegroupbeingdeleted",
             "retryableerror",
+            "subscriptionrequeststhrottled",
             "toomanyrequests",
         }
     ),
@@ -52,7 +53,7 @@ _CODES = (
     re.compile(r'Code="(\w+)"'),
     re.compile(r"ERROR CODE:\s*(\w+)"),
     re.compile(r'"code"\s*:\s*"(\w+)"'),
-    re.compile(r"(?:^|\*\s+|error: )([A-Z][a-z]+[A-Z]\w+|Conflict|Unauthorized): ", re.MULTILINE),
+    re.compile(r"(?:^|\*\s+|error: )([A-Z]\w*[a-z][A-Z]\w*|Conflict|Unauthorized): ", re.MULTILINE),
 )
 _MESSAGES = (
     re.compile(r'Message="((?:[^"\\]|\\.)*)"'),
@@ -117,7 +118,9 @@ def troubles(events: Iterable[Mapping[str, Any]]) -> list[Trouble]:
             "resource monitor shut down while waiting on step's done channel",
         ):
             continue
-        found.append(Trouble(_name(urn), _code(text), _message(text)))
+        name = _name(urn)
+        # What the program or Pulumi itself says has no codes of Azure's, though it may look so.
+        found.append(Trouble(name, _code(text) if name else "", _message(text)))
     return found
 
 

@@ -14,9 +14,10 @@ from launch.nodeset import fold
 from playbooks import instances, render
 from playbooks.drift import look
 from playbooks.occupancy import uses
+from playbooks.partial import nodes_before, settle
 from playbooks.project import Stack
 from playbooks.unfinished import mend
-from playbooks.updating import again_and_again, pulumi
+from playbooks.updating import UpdateFailed, again_and_again, pulumi
 
 __all__ = ["build", "leaving", "present", "shrink", "wanted_of"]
 
@@ -78,7 +79,12 @@ def build(stack: Stack, deadline: float, arguments: Sequence[str] = (), *, known
     words = ["up", "--yes", *arguments, "--stack", stack.name]
     if drift is not None:
         words += _repairing(stack, drift, deadline, known)
-    again_and_again(lambda: pulumi(stack, words, limit=max(1.0, deadline - time.monotonic())), deadline)
+    before = None if drift is None else nodes_before(stack)
+    try:
+        again_and_again(lambda: pulumi(stack, words, limit=max(1.0, deadline - time.monotonic())), deadline)
+    except UpdateFailed as error:
+        settled = settle(stack, error, before, wanted_of(stack) or 0, deadline)
+        raise (error if settled is None else settled) from None
 
 
 def _repairing(stack: Stack, drift: Drift, deadline: float, known: int | None) -> list[str]:

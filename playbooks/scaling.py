@@ -15,6 +15,7 @@ from playbooks.building import build, present, shrink
 from playbooks.command import command, open_from, seconds
 from playbooks.occupancy import uses
 from playbooks.options import number
+from playbooks.partial import NotAllCame
 from playbooks.project import Stack
 from playbooks.readiness import wait_for_nodes
 from playbooks.unfinished import mend
@@ -60,7 +61,12 @@ def scale(
     there = shrink(chosen, wanted, deadline)
     if str(before) != str(wanted):
         pulumi(chosen, setting)
-    build(chosen, deadline, ["--skip-preview"], known=there)
+    try:
+        build(chosen, deadline, ["--skip-preview"], known=there)
+    except NotAllCame as error:
+        if not error.kept and before is not None:  # as it was, the configuration too
+            pulumi(chosen, ["config", "set", KEY, str(before), "--stack", chosen.name])
+        raise
     wait_for_nodes(chosen, max(1.0, deadline - time.monotonic()))
 
 

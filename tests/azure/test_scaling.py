@@ -1,0 +1,263 @@
+"""More nodes, fewer nodes, a node made anew: who goes, who stays, and that those who stay notice nothing."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.e2e.workplace import Ran, Workplace
+
+pytestmark = [pytest.mark.azure, pytest.mark.timeout(1800)]
+
+STACK = "rehearsal"
+SET = f"/providers/Microsoft.Compute/virtualMachineScaleSets/ranklift-{STACK}"
+SINCE = "cut -d' ' -f22 /proc/1/stat"
+"""When a node booted: its first process's start, in clock ticks of the machine underneath."""
+
+
+@pytest.fixture(scope="module")
+def cluster(workplace: Workplace) -> Workplace:
+    """The stack is up with four nodes; each test finds and leaves it so."""
+    workplace.configure(STACK, nodeCount=4)
+    workplace.fab("up")
+    return workplace
+
+
+def booted(cluster: Workplace) -> dict[str, str]:
+    """By node, when it booted."""
+    return {name: told["stdout"] for name, told in cluster.fab("exec", SINCE, "--json").json().items()}
+
+
+def states(cluster: Workplace) -> dict[str, str]:
+    return {row["name"]: row["state"] for row in cluster.fab("status", "--json").json()}
+
+
+def configured(cluster: Workplace) -> str:
+    text = (cluster.project / f"Pulumi.{STACK}.yaml").read_text()
+    found = re.search(r"ranklift:nodeCount: \"?(\d+)", text)
+    assert found is not None, text
+    return found[1]
+
+
+def is_as_configured(cluster: Workplace) -> None:
+    """Pulumi sees no difference between program and state, nor between state and Azure."""
+    cluster.pulumi("refresh", "--yes", "--skip-preview", "--expect-no-changes", "--stack", STACK)
+    cluster.pulumi("preview", "--expect-no-changes", "--stack", STACK)
+
+
+def change(cluster: Workplace, method: str, path: str, body: dict[str, Any] | None = None) -> None:
+    """What somebody does to the stack's group in the portal; returns when Azure has done it."""
+    record = cluster.record
+    group = f"/subscriptions/{record.subscription_id}/resourceGroups/ranklift-{STACK}"
+    url = f"http://127.0.0.1:{record.arm_port}{group}{path}"
+    data = None if body is None else json.dumps(body).encode()
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}?api-version=2024-11-01", data, headers, method=method)
+    with urllib.request.urlopen(request) as answer:
+        operation = answer.headers["Azure-AsyncOperation"]
+    while True:
+        with urllib.request.urlopen(operation) as answer:
+            status = json.load(answer)["status"]
+        if status != "InProgress":
+            break
+    assert status == "Succeeded"
+
+
+@contextmanager
+def job(cluster: Workplace, nodes: str, line: str = "sleep 600") -> Iterator[str]:
+    """A job that runs on these nodes until the test is over; gives its id."""
+    (cluster.own / "wait.sh").write_text(f"{line}\n")
+    launched = cluster.fab(
+        "launch.torch", "bash wait.sh", "--per-node", "--nodes", nodes, "--detach", "--name", "wait"
+    )
+    found = re.search(r"wait-\d{8}-\d{6}-\w{4}", launched.out + launched.err)
+    assert found is not None, launched
+    try:
+        yield found[0]
+    finally:
+        cluster.fab("cancel", found[0], "--grace", "0", status=None)
+
+
+def refused(cluster: Workplace, *words: str, status: int = 1) -> Ran:
+    """What a command says that must not change anything."""
+    before = booted(cluster), configured(cluster)
+    told = cluster.fab(*words, status=status)
+    assert (booted(cluster), configured(cluster)) == before
+    return told
+
+
+def test_growing_and_shrinking_leave_the_others_alone_and_no_difference_behind(cluster: Workplace) -> None:
+    before = booted(cluster)
+    grown = cluster.fab("scale", "6")
+    assert "6 of 6 nodes answer" in grown.err
+    six = booted(cluster)
+    assert {name: six[name] for name in before} == before
+    assert len(six) == 6
+    assert configured(cluster) == "6"
+    is_as_configured(cluster)
+
+    shrunk = cluster.fab("scale", "4")
+    newest = sorted(set(six) - set(before))
+    assert f"removing node[{newest[0]}-".replace("node[node", "node[") in shrunk.err
+    assert booted(cluster) == before
+    assert configured(cluster) == "4"
+    is_as_configured(cluster)
+    assert set(states(cluster)) == set(before)
+
+
+def test_idle_nodes_go_first_and_one_with_a_job_never(cluster: Workplace) -> None:
+    """Which nodes are there differs from test to test: ids only grow."""
+    first, second, third, last = sorted(booted(cluster))
+    number = cluster.fab("status", "--json").json()[-1]["id"]
+    with job(cluster, str(number)) as busy:
+        told = cluster.fab("scale", "3")
+        assert f"removed {third}; 3 nodes stay" in told.err
+        assert set(booted(cluster)) == {first, second, last}
+
+        with job(cluster, "0") as other:
+            told = refused(cluster, "scale", "1")
+            assert "2 of 3 nodes would have to go, and 1 are idle; nothing was changed" in told.err
+            assert f"{first}: it has {other}" in told.err
+            assert f"{last}: it has {busy}" in told.err
+            assert "fab wait" in told.err
+        assert cluster.fab("job", busy, "--json").json()["state"]["state"] == "RUNNING"
+    cluster.fab("scale", "4")
+
+
+def test_a_node_that_keeps_the_records_of_jobs_goes_last_of_the_idle_ones(cluster: Workplace) -> None:
+    rows = cluster.fab("status", "--json").json()
+    with job(cluster, str(rows[-1]["id"]), "true") as done:
+        cluster.fab("wait", done)
+    told = cluster.fab("scale", "3")
+    assert f"removed {rows[-2]['name']}; 3 nodes stay" in told.err
+    assert cluster.fab("job", done, "--json").json()["state"]["state"] == "SUCCEEDED"
+    cluster.fab("scale", "4")
+
+
+def test_a_dry_run_asks_nobody(cluster: Workplace) -> None:
+    told = refused(cluster, "scale", "3", "--dry-run", status=0)
+    assert told.out.startswith("remove 1 idle ones of node")
+    assert told.out.endswith(
+        ", the newest first\npulumi config set ranklift:nodeCount 3 --stack rehearsal\n"
+        "pulumi up --yes --skip-preview --stack rehearsal\nfab wait --stack rehearsal\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["scale", "0"], "a cluster has at least 1 node; `fab down` removes all of it"),
+        (["scale", "four"], "is no number of nodes"),
+        (["scale", "101"], "largeScaleSet"),
+        (["replace", "77"], "has none of that id or name"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_changes(
+    cluster: Workplace, words: list[str], problem: str
+) -> None:
+    assert problem in refused(cluster, *words, status=2).err
+
+
+def test_a_replaced_node_comes_back_under_another_name_and_the_others_stay(cluster: Workplace) -> None:
+    before = booted(cluster)
+    sick = sorted(before)[1]
+    told = cluster.fab("replace", sick)
+    after = booted(cluster)
+    (fresh,) = set(after) - set(before)
+    assert told.out.endswith(f"{sick} replaced by {fresh}\n")
+    assert {name: since for name, since in before.items() if name != sick} == {
+        name: since for name, since in after.items() if name != fresh
+    }
+    assert configured(cluster) == "4"
+    is_as_configured(cluster)
+
+
+def test_a_reimaged_node_keeps_its_name_and_gets_the_code_again(cluster: Workplace) -> None:
+    (cluster.own / "wait.sh").write_text("true\n")
+    cluster.fab("push")
+    before = booted(cluster)
+    rows = {row["name"]: row for row in cluster.fab("status", "--json").json()}
+    sick = sorted(before)[-1]
+    cluster.fab("exec", "touch ~/mine", "--nodes", str(rows[sick]["id"]))
+    told = cluster.fab("replace", str(rows[sick]["id"]), "--reimage")
+    assert told.out.endswith(f"{sick} reimaged\n")
+    after = booted(cluster)
+    assert after.pop(sick) != before.pop(sick)
+    assert after == before
+    assert {row["name"]: row for row in cluster.fab("status", "--json").json()} == rows
+    assert cluster.fab("exec", "ls -A ~", "--nodes", str(rows[sick]["id"])).out.split() == [".ssh"]
+    pushed = cluster.fab("push")
+    assert "files on" in pushed.out
+    assert (
+        "wait.sh" in cluster.fab("exec", "ls ~/.ranklift/snapshots/*", "--nodes", str(rows[sick]["id"])).out
+    )
+
+
+def test_a_node_with_a_job_is_replaced_only_when_the_job_may_be_ended(cluster: Workplace) -> None:
+    rows = cluster.fab("status", "--json").json()
+    sick = rows[-1]
+    with job(cluster, f"{rows[0]['id']},{sick['id']}") as busy:
+        told = refused(cluster, "replace", str(sick["id"]))
+        assert f"{sick['name']} is not replaced" in told.err
+        assert busy in told.err
+        assert "--cancel-jobs" in told.err
+        told = cluster.fab("replace", str(sick["id"]), "--cancel-jobs")
+        assert f"job {busy} CANCELLED" in told.err
+    assert sick["name"] not in states(cluster)
+
+
+def test_a_dead_node_is_replaced_at_once_whatever_ran_there(cluster: Workplace) -> None:
+    rows = cluster.fab("status", "--json").json()
+    dead = rows[1]
+    cluster.fab("rehearsal.fault", "death", "--nodes", str(dead["id"]))
+    shown = cluster.fab("status", status=1)
+    assert "stopped" in shown.out
+    began = time.monotonic()
+    cluster.fab("replace", dead["name"])
+    assert time.monotonic() - began < 120
+    assert dead["name"] not in states(cluster)
+    assert len(states(cluster)) == 4
+
+
+def test_what_was_changed_in_the_portal_is_shown_and_repaired(cluster: Workplace) -> None:
+    """A capacity of 0 is also what idle stop leaves."""
+    change(cluster, "PATCH", SET, {"sku": {"capacity": 2}})
+    shown = cluster.fab("status", status=1)
+    assert "4 nodes are wanted, Azure has 2" in shown.err
+    repaired = cluster.fab("up")
+    assert "drift: 4 nodes were made, Azure has 2" in repaired.err
+    assert "4 of 4 nodes answer" in repaired.err
+
+    before = booted(cluster)
+    change(cluster, "PATCH", SET, {"sku": {"capacity": 6}})
+    assert "4 nodes are wanted, Azure has 6" in cluster.fab("status", status=1).err
+    with job(cluster, str(cluster.fab("status", "--json", status=1).json()[0]["id"])):
+        assert "4 nodes stay" in cluster.fab("up").err
+    assert booted(cluster) == before
+    is_as_configured(cluster)
+
+
+def test_a_cluster_that_was_stopped_comes_back_whole(cluster: Workplace) -> None:
+    change(cluster, "PATCH", SET, {"sku": {"capacity": 0}})
+    shown = cluster.fab("status", status=1)
+    assert "4 nodes are wanted, Azure has 0" in shown.err
+    assert "drift: 4 nodes were made, Azure has 0" in cluster.fab("up").err
+    assert len(booted(cluster)) == 4
+    is_as_configured(cluster)
+
+
+def test_a_resource_deleted_behind_our_back_is_named_and_made_anew(cluster: Workplace) -> None:
+    change(cluster, "DELETE", SET)
+    shown = cluster.fab("status", status=1)
+    assert "`fab up --stack rehearsal`" in shown.err
+    repaired = cluster.fab("up")
+    assert "drift: VirtualMachineScaleSet nodes: Azure has it no more" in repaired.err
+    assert "4 of 4 nodes answer" in repaired.err
+    is_as_configured(cluster)

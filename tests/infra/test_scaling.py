@@ -1,0 +1,97 @@
+"""Who goes when a cluster shrinks, who stays when Azure gave too few, and what counts as drift."""
+
+from __future__ import annotations
+
+import pytest
+
+from infra.inventory import Node
+from infra.scaling import Drift, Use, choose_leaving, in_the_way, sort_out
+from launch.errors import RetryError
+
+
+def node(number: int, state: str = "running") -> Node:
+    return Node(f"node{number:06x}", number, f"10.0.0.{4 + number}", "192.0.2.1", 50000 + number, 8, state)
+
+
+def chosen(uses: dict[int, Use], count: int, size: int = 4) -> list[int]:
+    nodes = [node(number) for number in range(size)]
+    doing = {one.name: uses.get(one.instance_id, Use()) for one in nodes}
+    return [one.instance_id for one in choose_leaving(nodes, doing, count)]
+
+
+@pytest.mark.parametrize(
+    ("uses", "count", "expected"),
+    [
+        ({}, 0, []),
+        ({}, 2, [2, 3]),  # the newest
+        ({}, 4, [0, 1, 2, 3]),
+        ({3: Use(("job",))}, 2, [1, 2]),
+        ({3: Use(records=2)}, 2, [1, 2]),
+        ({3: Use(records=2), 0: Use(("job",))}, 3, [1, 2, 3]),  # records go when nothing else is left
+        ({3: Use(unknown="no answer")}, 1, [2]),
+        ({0: Use(dead=True)}, 1, [0]),  # whoever does not run is missed by nobody
+        ({0: Use(("job",), dead=True)}, 2, [0, 3]),
+        ({0: Use(records=1, dead=True)}, 1, [0]),
+        ({0: Use(records=1), 1: Use(records=1)}, 3, [1, 2, 3]),
+    ],
+)
+def test_idle_nodes_go_the_newest_first(uses: dict[int, Use], count: int, expected: list[int]) -> None:
+    assert chosen(uses, count) == expected
+
+
+def test_rather_nothing_is_changed_than_a_node_with_a_job_taken() -> None:
+    busy = Use(("train-1", "train-2"))
+    with pytest.raises(RetryError) as caught:
+        chosen({0: busy, 1: busy, 2: Use(unknown="no route to host")}, 2)
+    assert str(caught.value) == (
+        "2 of 4 nodes would have to go, and 1 are idle; nothing was changed\n"
+        "node[000000-000001]: it has train-1, train-2\n"
+        "node000002: what it does is not known (no route to host)\n"
+        "wait for them (`fab wait train-1 train-2`) or end them (`fab cancel train-1`), then repeat the "
+        "command\n"
+        "`fab replace NODE` makes a node anew that does not answer"
+    )
+
+
+def test_what_is_in_the_way_names_every_job_once() -> None:
+    told = in_the_way({"node000000": Use(("a", "b")), "node000001": Use(("b",))})
+    assert "`fab wait a b`" in told
+
+
+def test_of_a_try_that_brought_too_few_the_user_says_who_stays() -> None:
+    nodes = [
+        node(0, "succeeded"),
+        node(1, "failed"),
+        node(2, "succeeded"),
+        node(3, "creating"),
+        node(4, "failed"),
+    ]
+    before = frozenset({0, 1})
+    kept = sort_out(nodes, before, 8, keep=True)
+    assert [one.instance_id for one in kept.stay] == [0, 1, 2], "the failed one from before is not this try's"
+    assert [one.instance_id for one in kept.go] == [3, 4]
+    assert kept.in_words() == "1 of 6 further nodes came"
+    removed = sort_out(nodes, before, 8, keep=False)
+    assert [one.instance_id for one in removed.stay] == [0, 1]
+    assert [one.instance_id for one in removed.go] == [2, 3, 4]
+    assert sort_out(nodes, frozenset(), 5, keep=True).in_words() == "2 of 5 nodes came"
+
+
+@pytest.mark.parametrize(
+    ("drift", "lines", "surplus"),
+    [
+        (Drift(4, 4, 4), [], 0),
+        (Drift(6, 4, 4), [], 0),  # a number that the user has changed is no drift
+        (Drift(2, 4, 4), [], 2),
+        (Drift(4, 4, 0), ["4 nodes were made, Azure has 0"], 0),
+        (Drift(4, 4, 6), ["4 nodes were made, Azure has 6"], 2),
+        (Drift(4, 4, None, ("X nodes",)), ["X nodes: Azure has it no more"], 0),
+        (Drift(4, None, None), [], 0),
+    ],
+)
+def test_drift_is_where_azure_differs_from_what_was_made(
+    drift: Drift, lines: list[str], surplus: int
+) -> None:
+    assert list(drift.lines()) == lines
+    assert bool(drift) == bool(lines)
+    assert drift.surplus == surplus

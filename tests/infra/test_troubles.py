@@ -1,0 +1,104 @@
+"""Azure's codes are found in whatever way a provider words its errors, and mean what to do."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from infra.troubles import Progress, Trouble, advice, kind_of, troubles
+
+URN = "urn:pulumi:dev::ranklift::ranklift:infra:TrainingCluster$azure-native:network:Subnet::nodes"
+STACK = "urn:pulumi:dev::ranklift::pulumi:pulumi:Stack::ranklift-dev"
+
+
+def said(message: str, urn: str = URN, severity: str = "error") -> dict[str, Any]:
+    return {"diagnosticEvent": {"urn": urn, "message": message, "severity": severity}}
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "message"),
+    [
+        ('Code="AllocationFailed" Message="No \\"room\\"."', "AllocationFailed", 'No "room".'),
+        (
+            'autorest/azure: Service returned an error. Status=409 Code="Conflict" Message="Busy."',
+            "Conflict",
+            "Busy.",
+        ),
+        (
+            "PUT https://management.azure.com/x\n---\nRESPONSE 403: 403 Forbidden\n"
+            "ERROR CODE: AuthorizationFailed\n---\n"
+            '{\n  "error": {\n    "code": "AuthorizationFailed",\n    "message": "No right."\n  }\n}\n---',
+            "AuthorizationFailed",
+            "No right.",
+        ),
+        (
+            "1 error occurred:\n\t* OSProvisioningTimedOut: OS Provisioning for VM 'node000002'\n\n\n",
+            "OSProvisioningTimedOut",
+            "OS Provisioning for VM 'node000002'",
+        ),
+        (
+            '{"error":{"code":"DeploymentFailed","message":"See details.",'
+            '"details":[{"code":"AllocationFailed"}]}}',
+            "AllocationFailed",
+            "See details.",
+        ),
+        ("the resource manager does not answer", "", "the resource manager does not answer"),
+    ],
+)
+def test_a_code_is_found(text: str, code: str, message: str) -> None:
+    assert troubles([said(text)]) == [Trouble("Subnet nodes", code, message)]
+
+
+def test_what_a_program_says_has_no_code_and_what_is_no_error_is_left_out() -> None:
+    found = troubles(
+        [
+            said("FileNotFoundError: no such file", STACK),
+            said("update failed", STACK),
+            said('Code="Conflict"', severity="warning"),
+            {"resourcePreEvent": {"metadata": {"op": "same", "urn": URN}}},
+        ]
+    )
+    assert [(one.resource, one.code) for one in found] == [("", "")]
+    assert "no such file" in found[0].message
+
+
+@pytest.mark.parametrize(
+    ("trouble", "kind", "hint"),
+    [
+        (Trouble("X", "ResourceGroupBeingDeleted", ""), "again", "repeat the command"),
+        (Trouble("X", "allocationfailed", ""), "partial", ""),
+        (Trouble("X", "OverconstrainedAllocationRequest", ""), "partial", ""),
+        (Trouble("X", "OperationNotAllowed", "exceeding approved Cores quota"), "quota", "more quota"),
+        (Trouble("X", "OperationNotAllowed", "the VM is stopped"), "other", ""),
+        (Trouble("X", "SkuNotAvailable", ""), "size", "fab plan"),
+        (Trouble("X", "ExpiredAuthenticationToken", ""), "login", "`az login`"),
+        (Trouble("", "", "DefaultAzureCredential failed to get a token"), "login", "`az login`"),
+        (Trouble("X", "AuthorizationFailed", ""), "rights", "Contributor"),
+        (Trouble("X", "InUseSubnetCannotBeDeleted", "Subnet nodes is in use by /subscriptions/s/nic and"),
+         "in-use", "/subscriptions/s/nic is in it"),
+        (Trouble("X", "", "boom"), "other", ""),
+    ],
+)  # fmt: skip
+def test_a_code_says_what_to_do(trouble: Trouble, kind: str, hint: str) -> None:
+    assert kind_of(trouble) == kind
+    told = advice(trouble, "dev")
+    assert hint in told
+    assert bool(told) == bool(hint)
+
+
+def test_what_is_under_way_is_known_until_it_ends() -> None:
+    progress = Progress.begin()
+
+    def event(kind: str, op: str) -> None:
+        progress.take({"timestamp": 7, kind: {"metadata": {"op": op, "urn": URN}}})
+
+    event("resourcePreEvent", "same")
+    assert progress.under_way == {}
+    event("resourcePreEvent", "create")
+    assert progress.under_way == {URN: ("create", 7.0)}
+    event("resOutputsEvent", "create")
+    assert progress.under_way == {}
+    event("resourcePreEvent", "delete")
+    event("resOpFailedEvent", "delete")
+    assert progress.under_way == {}
