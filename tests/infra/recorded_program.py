@@ -1,13 +1,13 @@
 """Builds clusters against an engine that records what it is asked for; a process of its own.
 
-Reads ``{variant: settings}`` as JSON from stdin and writes, for each, the resources asked for, the options
-that go with them, the outputs and which of those are secret. It is a process of its own because Pulumi's
-mocks leave event loops behind in their threads.
+Reads ``{variant: settings}`` as JSON from stdin and writes, for each, the resources asked for, which of their
+inputs are secret, the options that go with them, the outputs and which of those are secret. It is a process
+of its own because Pulumi's mocks leave event loops behind in their threads.
 """
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NoReturn
 
 import pulumi
@@ -15,8 +15,9 @@ from pulumi.runtime import mocks, rpc
 
 from infra.cluster import TrainingCluster
 from infra.config import parse
+from infra.rehearsal.arm.kinds import kind_of_token
+from infra.rehearsal.provider.translate import resource_id
 
-GROUP = "/subscriptions/s/resourceGroups/ranklift-dev"
 STACK = "dev"
 NAMES = (
     "virtualNetworkName",
@@ -33,8 +34,10 @@ class Engine(mocks.Mocks):
 
     def __init__(self) -> None:
         self.resources: dict[str, Any] = {}
+        self.hidden: dict[str, list[str]] = {}
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        self.hidden[f"{args.typ} {args.name}"] = list(hidden(args.inputs))
         inputs = {key: plain(value) for key, value in args.inputs.items() if key != "__provider"}
         self.resources[f"{args.typ} {args.name}"] = inputs
         made = dict(args.inputs)
@@ -53,10 +56,8 @@ class Engine(mocks.Mocks):
         if args.typ.endswith(":NetworkInterface"):
             made["ipConfigurations"] = [{"name": "primary", "privateIPAddress": "10.0.0.4"}]
         made["name"] = next((inputs[key] for key in NAMES if key in inputs), None)
-        own = f"{GROUP}/{args.typ}/{args.name}"
-        if args.typ.endswith(":ResourceGroup"):
-            own = f"{GROUP.rpartition('/')[0]}/{inputs['resourceGroupName']}"
-        return own, made
+        kind = kind_of_token(args.typ)
+        return str(resource_id(kind, "s", inputs)) if kind is not None else args.name, made
 
     def call(self, args: mocks.MockCallArgs) -> NoReturn:
         raise AssertionError(f"{args.token} was called")
@@ -75,6 +76,7 @@ class Monitor(mocks.MockMonitor):
             "replaceOnChanges": list(request.replaceOnChanges),
             "additionalSecretOutputs": list(request.additionalSecretOutputs),
             "retainOnDelete": request.retainOnDelete,
+            "dependsOn": sorted(urn.rpartition("::")[2] for urn in request.dependencies),
             "parent": request.parent.rpartition("::")[2],
         }
         return super().RegisterResource(request)  # type: ignore[no-untyped-call]
@@ -88,6 +90,18 @@ def plain(value: Any) -> Any:
     if isinstance(value, list):
         return [plain(part) for part in value]
     return int(value) if isinstance(value, float) else value
+
+
+def hidden(value: Any, path: str = "") -> Iterator[str]:
+    """The paths of what is secret in ``value``."""
+    if rpc.is_rpc_secret(value):
+        yield path
+    elif isinstance(value, Mapping):
+        for key, part in value.items():
+            yield from hidden(part, f"{path}.{key}" if path else key)
+    elif isinstance(value, list):
+        for index, part in enumerate(value):
+            yield from hidden(part, f"{path}[{index}]")
 
 
 def record(settings: dict[str, str]) -> dict[str, Any]:
@@ -112,7 +126,13 @@ def record(settings: dict[str, str]) -> dict[str, Any]:
 
     program()
     resources = dict(sorted(engine.resources.items()))
-    return {"resources": resources, "options": monitor.options, "outputs": outputs, "secrets": secrets}
+    return {
+        "resources": resources,
+        "hidden": {name: paths for name, paths in engine.hidden.items() if paths},
+        "options": monitor.options,
+        "outputs": outputs,
+        "secrets": secrets,
+    }
 
 
 if __name__ == "__main__":

@@ -156,8 +156,8 @@ def test_the_nodes_learn_their_keys_from_cloud_init(public: Recorded) -> None:
 def test_the_subnet_reaches_out_through_its_gateway_alone(public: Recorded) -> None:
     subnet = public.only("Subnet")
     assert subnet["defaultOutboundAccess"] is False
-    assert subnet["natGateway"]["id"].endswith("/way-out")
-    assert subnet["networkSecurityGroup"]["id"].endswith("/guard")
+    assert subnet["natGateway"]["id"].endswith("/natGateways/ranklift-dev-nat")
+    assert subnet["networkSecurityGroup"]["id"].endswith("/networkSecurityGroups/ranklift-dev-nsg")
 
 
 def test_every_node_gets_a_port_of_the_load_balancer(public: Recorded) -> None:
@@ -182,8 +182,8 @@ def test_every_node_gets_a_port_of_the_load_balancer(public: Recorded) -> None:
 def test_the_outputs_are_what_the_commands_read(public: Recorded) -> None:
     assert public.outputs == {
         "stack": "dev",
-        "scaleSetId": f"{GROUP}/azure-native:compute:VirtualMachineScaleSet/nodes",
-        "loadBalancerId": f"{GROUP}/azure-native:network:LoadBalancer/load-balancer",
+        "scaleSetId": f"{GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/ranklift-dev",
+        "loadBalancerId": f"{GROUP}/providers/Microsoft.Network/loadBalancers/ranklift-dev-lb",
         "backendPool": "nodes",
         "publicIp": "198.51.100.9",
         "sshPort": 22,

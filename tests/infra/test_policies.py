@@ -1,0 +1,299 @@
+"""What must hold for every stack whatever it is configured to be."""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Any
+
+import pytest
+
+from infra.naming import OWN_TAGS
+from infra.rehearsal.arm.kinds import kind_of_token
+from tests.infra.programs import ACCOUNT, CONFIGURATIONS, SUBNET, VNET, Program, kind_of, programs, texts
+
+KEY_TEXT = "PRIVATE"
+"""What every private key of a recorded program begins with."""
+
+
+@pytest.fixture(params=CONFIGURATIONS)
+def program(request: pytest.FixtureRequest) -> Program:
+    return programs()[request.param]
+
+
+# -- the network ------------------------------------------------------------------------------------------
+
+
+def test_no_port_is_open_to_the_world(program: Program) -> None:
+    for group in program.all("NetworkSecurityGroup"):
+        rules = group["securityRules"]
+        for rule in rules:
+            if rule["access"] != "Allow":
+                continue
+            assert rule["direction"] == "Inbound"
+            prefix = rule.get("sourceAddressPrefix")
+            for source in [*([prefix] if prefix else []), *rule.get("sourceAddressPrefixes", [])]:
+                if source == "VirtualNetwork":
+                    continue
+                network = ipaddress.ip_network(source)
+                assert network.prefixlen >= 8
+                assert rule["destinationPortRange"] == "22" or network.is_private
+        assert rules[-1]["access"] == "Deny"
+        assert rules[-1]["sourceAddressPrefix"] == "*"
+        assert rules[-1]["priority"] == max(rule["priority"] for rule in rules)
+
+
+def test_every_way_into_a_machine_has_a_guard(program: Program) -> None:
+    nic = nodes_nic(program)
+    subnets = program.all("Subnet")
+    assert all(subnet["networkSecurityGroup"]["id"].endswith("/ranklift-dev-nsg") for subnet in subnets)
+    assert all(subnet["defaultOutboundAccess"] is False for subnet in subnets)
+    if not subnets:  # given
+        machines = [nic, *program.all("NetworkInterface")]
+        assert all(
+            machine["networkSecurityGroup"]["id"].endswith("/ranklift-dev-nsg") for machine in machines
+        )
+
+
+def test_no_machine_has_a_public_address(program: Program) -> None:
+    for name, inputs in program.resources.items():
+        if kind_of(name) in ("VirtualMachineScaleSet", "NetworkInterface", "VirtualMachine"):
+            assert not [path for path, _ in texts(inputs) if "publicIP" in path]
+    addresses = {
+        inputs["publicIpAddressName"].rpartition("-")[0][-3:] for inputs in program.all("PublicIPAddress")
+    }
+    ways_out = set() if "subnetId" in program.settings else {"nat"}
+    assert addresses == ways_out | (set() if program.settings.get("access") == "private" else {"-lb"})
+
+
+def test_the_load_balancer_opens_ssh_alone(program: Program) -> None:
+    for balancer in program.all("LoadBalancer"):
+        assert [rule["backendPort"] for rule in balancer["inboundNatRules"]] == [22]
+        assert "loadBalancingRules" not in balancer
+
+
+# -- storage ----------------------------------------------------------------------------------------------
+
+
+def test_no_blob_is_public(program: Program) -> None:
+    for account in program.all("StorageAccount"):
+        assert account["allowBlobPublicAccess"] is False
+        assert account["networkRuleSet"]["defaultAction"] == "Deny"
+        assert account["networkRuleSet"]["bypass"] == "None"
+        for rule in account["networkRuleSet"]["ipRules"]:
+            network = ipaddress.ip_network(rule["iPAddressOrRange"])
+            assert network.num_addresses <= 256
+            assert "/" not in rule["iPAddressOrRange"] or network.prefixlen <= 30
+    assert all(container["publicAccess"] == "None" for container in program.all("BlobContainer"))
+
+
+def test_no_storage_has_a_shared_key(program: Program) -> None:
+    for account in program.all("StorageAccount"):
+        assert account["allowSharedKeyAccess"] is False
+        assert account["isLocalUserEnabled"] is False
+        assert account["defaultToOAuthAuthentication"] is True
+
+
+def test_storage_is_encrypted_at_rest_and_on_its_way(program: Program) -> None:
+    for account in program.all("StorageAccount"):
+        assert account["minimumTlsVersion"] == "TLS1_2"
+        encryption = account["encryption"]
+        assert encryption["requireInfrastructureEncryption"] is True
+        assert all(service["enabled"] for service in encryption["services"].values())
+        # NFS has no encryption to insist on.
+        assert account["enableHttpsTrafficOnly"] is (account["kind"] != "FileStorage")
+
+
+def test_what_a_private_endpoint_serves_has_no_other_way_in(program: Program) -> None:
+    private = program.settings.get("storage") == "privateEndpoint"
+    for account in program.all("StorageAccount"):
+        rules = account["networkRuleSet"]
+        assert account["publicNetworkAccess"] == ("Disabled" if private else "Enabled")
+        assert bool(rules["virtualNetworkRules"]) is not private
+        if private:
+            assert rules["ipRules"] == []
+
+
+def test_blobs_keep_their_versions(program: Program) -> None:
+    blob_accounts = [account for account in program.all("StorageAccount") if account["kind"] == "StorageV2"]
+    assert [each["isVersioningEnabled"] for each in program.all("BlobServiceProperties")] == [True] * len(
+        blob_accounts
+    )
+
+
+def test_no_disk_can_be_downloaded(program: Program) -> None:
+    for disk in program.all("Disk"):
+        assert (disk["networkAccessPolicy"], disk["publicNetworkAccess"]) == ("DenyAll", "Disabled")
+
+
+# -- rights -----------------------------------------------------------------------------------------------
+
+
+def test_rights_are_on_one_container_or_the_own_scale_set(program: Program) -> None:
+    for assignment in program.all("RoleAssignment"):
+        scope = assignment["scope"]
+        container = "/blobServices/default/containers/"
+        own = "/providers/Microsoft.Compute/virtualMachineScaleSets/ranklift-dev"
+        assert scope.endswith((f"{container}data", f"{container}results", own))
+        assert assignment["principalId"] == "PRINCIPAL"
+        assert assignment["principalType"] == "ServicePrincipal"
+
+
+def test_roles_name_each_action_and_no_more_than_is_used(program: Program) -> None:
+    wanted = {"Microsoft.Compute/virtualMachineScaleSets/read"}
+    wanted |= {"Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read"}
+    if "idleStopMinutes" in program.settings:
+        wanted |= {"Microsoft.Compute/virtualMachineScaleSets/write"}
+    if "ttlHours" in program.settings:
+        wanted |= {"Microsoft.Compute/virtualMachineScaleSets/delete"}
+    for role in program.all("RoleDefinition"):
+        (permission,) = role["permissions"]
+        assert set(permission["actions"]) == wanted
+        assert "dataActions" not in permission
+        assert role["assignableScopes"] == [role["scope"]]
+        assert role["scope"].endswith("/resourceGroups/ranklift-dev")
+
+
+def test_who_asks_for_nothing_needs_no_right_to_hand_out_rights(program: Program) -> None:
+    rights = {"RoleAssignment", "RoleDefinition", "UserAssignedIdentity"} & {
+        kind_of(n) for n in program.resources
+    }
+    asks = {"storage", "ttlHours", "idleStopMinutes"} & set(program.settings)
+    assert bool(rights) is bool(asks)
+    assert ("identity" in program.only("VirtualMachineScaleSet")) is bool(asks)
+
+
+# -- the nodes --------------------------------------------------------------------------------------------
+
+
+def test_the_nodes_are_one_infiniband_network(program: Program) -> None:
+    nodes = program.only("VirtualMachineScaleSet")
+    assert (nodes["orchestrationMode"], nodes["singlePlacementGroup"]) == ("Uniform", True)
+    assert nodes["overprovision"] is False
+    assert nodes["platformFaultDomainCount"] == 1
+    assert nodes["upgradePolicy"]["mode"] == "Manual"
+    assert len(nodes.get("zones", [])) <= 1
+    assert nodes["sku"]["capacity"] == int(program.settings["nodeCount"])
+
+
+def test_nobody_logs_in_with_a_password(program: Program) -> None:
+    profiles = [program.only("VirtualMachineScaleSet")["virtualMachineProfile"]["osProfile"]]
+    profiles += [machine["osProfile"] for machine in program.all("VirtualMachine")]
+    for profile in profiles:
+        assert profile["linuxConfiguration"]["disablePasswordAuthentication"] is True
+        assert "adminPassword" not in profile
+
+
+def test_jobs_hear_of_their_end(program: Program) -> None:
+    profile = program.only("VirtualMachineScaleSet")["virtualMachineProfile"]
+    if profile["priority"] == "Spot":
+        assert "scheduledEventsProfile" not in profile, "Azure refuses it, and gives notice without"
+        assert profile["evictionPolicy"] == "Delete"
+        return
+    notice = profile["scheduledEventsProfile"]["terminateNotificationProfile"]
+    assert notice == {"enable": True, "notBeforeTimeout": "PT5M"}
+
+
+# -- tags, secrets, lives ---------------------------------------------------------------------------------
+
+
+def test_everything_that_takes_tags_has_the_stacks_and_the_users(program: Program) -> None:
+    wanted = {"ranklift-stack": "dev"}
+    if "tags" in program.settings:
+        wanted |= {"team": "vision"}
+    for token, inputs in program.azure:
+        kind = kind_of_token(token)
+        assert kind is not None
+        if kind.tracked:
+            assert wanted.items() <= inputs["tags"].items(), token
+            assert {tag for tag in inputs["tags"] if tag.startswith("ranklift-")} <= OWN_TAGS
+        else:
+            assert "tags" not in inputs
+
+
+def test_the_nodes_read_their_limits_from_tags(program: Program) -> None:
+    tags = program.only("VirtualMachineScaleSet")["tags"]
+    assert tags.get("ranklift-ttl-hours") == program.settings.get("ttlHours")
+    assert tags.get("ranklift-idle-stop-minutes") == program.settings.get("idleStopMinutes")
+    assert tags.get("ranklift-nfs") == program.settings.get("nfs")
+
+
+def test_no_secret_is_in_a_plain_input(program: Program) -> None:
+    booted = 0
+    for name, inputs in program.resources.items():
+        if ":KeyPair " in name:
+            continue
+        for path, text in texts(inputs):
+            if KEY_TEXT in text:
+                hidden = program.hidden.get(name, [])
+                assert any(path == own or path.startswith(f"{own}.") for own in hidden), (name, path)
+                assert path.endswith("customData")
+                booted += 1
+    assert booted == 1 + len(program.all("VirtualMachine"))
+
+
+def test_no_secret_is_in_a_plain_output(program: Program) -> None:
+    assert program.secrets == ["userPrivateKey"]
+    for name, value in program.outputs.items():
+        assert name in program.secrets or KEY_TEXT not in str(value)
+
+
+def test_only_data_that_is_to_be_kept_outlives_the_stack(program: Program) -> None:
+    kept = {
+        name
+        for name, options in program.options.items()
+        if options["retainOnDelete"] and not name.split()[0].endswith(":KeyPair")
+    }
+    data = {
+        name
+        for name, inputs in program.resources.items()
+        if inputs.get("resourceGroupName", "").endswith("-data")
+    }
+    assert kept == (data if program.settings.get("retainData") == "true" else set())
+    assert bool(data) is (
+        "nfs" in program.settings
+        or ("storage" in program.settings and "storageAccountId" not in program.settings)
+    )
+
+
+def test_what_is_given_is_named_and_never_made(program: Program) -> None:
+    for name, inputs in program.resources.items():
+        if inputs.get("resourceGroupName") == "corporate":
+            assert kind_of(name) == "Subnet", "the one thing that is made in a given network"
+            assert inputs["virtualNetworkName"] == "hub"
+            assert inputs["subnetName"] == "ranklift-dev"
+    written = {text for inputs in program.resources.values() for _, text in texts(inputs)}
+    if "subnetId" in program.settings:
+        assert SUBNET in written
+        assert {"Subnet", "VirtualNetwork", "NatGateway"} & {
+            kind_of(name) for name in program.resources
+        } == set()
+    if "vnetId" in program.settings:
+        assert program.all("VirtualNetwork") == []
+    if "storageAccountId" in program.settings:
+        assert f"{ACCOUNT}/blobServices/default/containers/data" in written
+        assert [account for account in program.all("StorageAccount") if account["kind"] == "StorageV2"] == []
+
+
+def test_nodes_wait_for_what_they_use_at_their_first_boot(program: Program) -> None:
+    after = set(program.options["azure-native:compute:VirtualMachineScaleSet nodes"]["dependsOn"])
+    if program.settings.get("nfs") == "files":
+        assert "shared" in after
+    if program.settings.get("nfs") == "vm":
+        assert "nfs-server" in after
+    if program.settings.get("storage", "none") != "none":
+        assert {"data-right", "results-right"} <= after
+    if program.settings.get("storage") == "privateEndpoint":
+        assert {"blob-records", "blob-zone-link"} <= after
+
+
+def nodes_nic(program: Program) -> dict[str, Any]:
+    profile = program.only("VirtualMachineScaleSet")["virtualMachineProfile"]
+    nic: dict[str, Any]
+    (nic,) = profile["networkProfile"]["networkInterfaceConfigurations"]
+    return nic
+
+
+def test_given_networks_are_those_that_were_given() -> None:
+    assert programs()["v100-given-network"].settings["vnetId"] == VNET
+    private_link = programs()["a100-given-subnet"].only("VirtualNetworkLink")
+    assert private_link["virtualNetwork"] == {"id": VNET}
