@@ -284,12 +284,13 @@ def look(told: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
         scale_set = ScaleSet(told["compute"], told["imds"], usual)
         listed = scale_set.members()
         own = int(told["compute"]["name"].rpartition("_")[2])
-        before = [name for number, name in listed if number < own]
+        place = [number for number, _ in listed].index(own)
+        before = [name for _, name in listed[:place]]
         for start in range(0, len(before), _AT_ONCE):
             if any(idle is not None for idle in nodes.idle(before[start : start + _AT_ONCE]).values()):
-                result["next_s"] = usual * (1 + len(before))
+                result["next_s"] = usual * (1 + place)
                 return result
-        others = [name for number, name in listed if number != own]
+        others = before + [name for _, name in listed[place + 1 :]]
         _lead(told, scale_set, nodes, others, result)
     except Refused as refused:
         result["say"]["azure"], result["next_s"] = str(refused), refused.wait

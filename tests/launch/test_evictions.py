@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,6 +14,7 @@ import pytest
 
 from launch.spec import Kind
 from tests.launch.standin import (
+    REMOTE,
     Nodes,
     Started,
     end_everything,
@@ -215,3 +217,30 @@ def test_a_notice_during_the_setup_line_keeps_the_job_from_starting(nodes: Nodes
     state = started.end()
     assert re.fullmatch(rf"no rank was started: .*will be taken by Azure at {WHEN} \(Preempt\)", state.reason)
     assert not list(nodes.folder.glob("node*/ran"))
+
+
+class TestAClusterWhoseTimeIsOver:
+    """What the leader has each node's watch do, ``watch.py end``, on the head."""
+
+    @staticmethod
+    def end_jobs(nodes: Nodes, within: str = "20") -> str:
+        argv = ["python3", "-I", "-S", str(REMOTE / "watch.py"), "end", within, "the cluster's time is over"]
+        done = subprocess.run(argv, env=nodes.env, capture_output=True, check=True, text=True)
+        return done.stdout
+
+    @pytest.mark.parametrize("kind", ["mpi", "pytorch"])
+    def test_jobs_end_and_say_why(self, nodes: Nodes, kind: Kind) -> None:
+        started = up(nodes, kind=kind)
+        assert self.end_jobs(nodes) == '{"ended": 1}'
+        state = started.end()
+        assert (state.state, state.exit_status) == ("CANCELLED", 130)
+        assert state.reason == "the cluster's time is over"
+        assert sorted(rank for rank, text in lines(started.events) if text == "saved") == [0, 1, 2]
+        assert self.end_jobs(nodes) == '{"ended": 0}'
+
+    def test_one_that_waits_does_too(self, nodes: Nodes) -> None:
+        first = up(nodes)
+        second = start(nodes, shell("true"))
+        until(lambda: "QUEUED" in states(second.events))
+        assert self.end_jobs(nodes) == '{"ended": 2}'
+        assert [one.end().reason for one in (first, second)] == ["the cluster's time is over"] * 2
