@@ -66,15 +66,20 @@ def shrink(stack: Stack, wanted: int, deadline: float) -> int:
 def build(stack: Stack, deadline: float, arguments: Sequence[str] = (), *, known: int | None = None) -> None:
     """Mends what a killed Pulumi left, takes away surplus nodes that are idle, and runs ``pulumi up``.
 
-    Where Azure differs from what Pulumi remembers, it is told to Pulumi first, so that it is repaired, and is
-    said, but for a number of nodes that is ``known`` to the caller. Raises
-    :class:`~launch.errors.RankliftError`; the same again goes on from there.
+    Azure is asked first whether it will grant all of it, and at what price. Where it differs from what Pulumi
+    remembers, that is told to Pulumi, so that it is repaired, and is said, but for a number of nodes that is
+    ``known`` to the caller. Raises :class:`~launch.errors.RankliftError`; the same again goes on from there.
     """
-    if not stack.exists():
+    from playbooks.planning import preflight
+
+    is_new = not stack.exists()
+    if not is_new:
+        mend(stack, lambda words: pulumi(stack, words))
+    preflight(stack)
+    if is_new:
         pulumi(stack, ["stack", "init", stack.name])
         drift = None
     else:
-        mend(stack, lambda words: pulumi(stack, words))
         drift = look(stack, wanted_of(stack))
     words = ["up", "--yes", *arguments, "--stack", stack.name]
     if drift is not None:

@@ -11,10 +11,19 @@ from pathlib import Path
 
 import pytest
 
+from infra.azure import ENDPOINT
 from playbooks import ns
+from tests.infra.azure_answers import Azure, served
 from tests.playbooks.server import SshServer, free_port, make_key, save_stack
 from tests.playbooks.typed import FAB, ROOT, fab, interrupted
 
+SETTINGS = """\
+config:
+  ranklift:vmSize: Standard_ND40rs_v2
+  ranklift:nodeCount: "4"
+  ranklift:location: southcentralus
+  ranklift:sshFrom: 203.0.113.7
+"""
 TASKS = sorted(name for name in ns.task_names if not name.startswith("rehearsal"))
 
 
@@ -47,6 +56,7 @@ def workplace(server: SshServer, tmp_path_factory: pytest.TempPathFactory) -> Pa
 def test_the_issued_names_are_all_there() -> None:
     assert {
         *("status", "wait", "exec", "ssh", "push", "jobs", "job", "logs", "cancel", "collect", "up", "down"),
+        *("scale", "replace"),
         *("launch.file", "launch.mpi", "launch.torch", "launch.tensorflow"),
     } <= set(ns.task_names)
 
@@ -300,9 +310,11 @@ def test_up_makes_the_stack_first_and_passes_pulumis_failure_on(workplace: Path,
         'case "$1 $2" in "stack ls") echo "[]";; "up --yes") exit 7;; esac\n'
     )
     program.chmod(0o755)
-    (workplace.parent / "ranklift" / "Pulumi.new.yaml").write_text("config: {}\n")
-    told = fab(workplace, "up", "--stack", "new", env={"PATH": f"{program.parent}:{os.environ['PATH']}"})
-    assert told.returncode == 7
+    (workplace.parent / "ranklift" / "Pulumi.new.yaml").write_text(SETTINGS)
+    env = {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    with served(Azure()) as url:
+        told = fab(workplace, "up", "--stack", "new", env={**env, ENDPOINT: url})
+    assert told.returncode == 7, told.stderr
     calls = Path(f"{program}.calls").read_text().splitlines()
     assert [call.partition(" --event-log ")[0] for call in calls] == [
         "stack ls --json --non-interactive",
@@ -321,14 +333,15 @@ def test_ctrl_c_waits_for_pulumi_and_says_how_to_go_on(workplace: Path, tmp_path
         'touch "$0.begun"; while :; do sleep 0.1; done\n'
     )
     program.chmod(0o755)
-    (workplace.parent / "ranklift" / "Pulumi.new.yaml").write_text("config: {}\n")
-    status, stderr = interrupted(
-        workplace,
-        *("up", "--stack", "new"),
-        begun=Path(f"{program}.begun"),
-        env={"PATH": f"{program.parent}:{os.environ['PATH']}"},
-        as_terminal=True,
-    )
+    (workplace.parent / "ranklift" / "Pulumi.new.yaml").write_text(SETTINGS)
+    with served(Azure()) as url:
+        status, stderr = interrupted(
+            workplace,
+            *("up", "--stack", "new"),
+            begun=Path(f"{program}.begun"),
+            env={"PATH": f"{program.parent}:{os.environ['PATH']}", ENDPOINT: url},
+            as_terminal=True,
+        )
     assert Path(f"{program}.ended").exists()
     assert status == 130
     assert "`fab up --stack new` goes on from there" in stderr
