@@ -5,6 +5,7 @@ from __future__ import annotations
 from invoke.collection import Collection
 
 from playbooks import (
+    accounts,
     cluster,
     collecting,
     ending,
@@ -25,7 +26,8 @@ __all__ = ["make_collection"]
 def make_collection() -> Collection:
     """A new collection; a user's fabfile may configure it and add to it."""
     ns = Collection()
-    ns.add_task(planning.plan)
+    for task in (planning.plan, accounts.account):
+        ns.add_task(task)
     for task in (cluster.up, cluster.down, cluster.status, cluster.wait, scaling.scale, scaling.replace):
         ns.add_task(task)
     for task in (nodes.execute, nodes.ssh, nodes.push):

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from infra.prices import MONTH_H
 from playbooks import render
 
 if TYPE_CHECKING:
+    from infra.account import Account, Thing
     from infra.preflight import Cost, Plan
 
-__all__ = ["plan_tables", "usd"]
+__all__ = ["account_tables", "left_tables", "plan_tables", "usd"]
 
 _DAY_H = 24
 
@@ -87,3 +90,75 @@ def _offered(plan: Plan) -> str:
     if not plan.offered:
         return "no"
     return f"yes, in zones {', '.join(plan.zones)}" if plan.zones else "yes, without zones"
+
+
+def account_tables(found: Account) -> None:
+    """An account on stdout: what there is by stack, since when, and what it costs."""
+    where = f"in subscription {found.subscription}"
+    if not found.things:
+        whose = "any stack" if found.stack is None else f"stack {found.stack}"
+        render.result(f"there is nothing of {whose} {where}")
+        return
+    _things(found)
+    for one in found.others:
+        render.result(f"in a stack's group, but not a stack's: {_kind(one)} {one.name} in {one.group}")
+
+
+def left_tables(found: Account) -> None:
+    """The end of a teardown, on stdout: that nothing is left, or what is and why."""
+    whose, where = f"stack {found.stack}", f"in subscription {found.subscription}"
+    if not found.left and not found.kept:
+        render.result(f"nothing of {whose} is left {where}")
+    else:
+        if found.left:
+            render.result(f"left of {whose} {where}:")
+        else:
+            render.result(f"nothing of {whose} is left {where} but what ranklift:retainData keeps:")
+        _things(found)
+    for one in found.others:
+        render.result(f"not the stack's, but in its group {one.group}: {_kind(one)} {one.name}")
+    groups = [one for one in found.kept if one.type == "resource group"]
+    for group in groups:
+        render.result(f"to end what is kept too: az group delete --name {group.name}")
+
+
+def _things(found: Account) -> None:
+    rows: list[tuple[object, ...]] = [
+        (
+            one.stack,
+            _kind(one),
+            one.name,
+            one.group,
+            one.created.strftime("%Y-%m-%d %H:%M") if one.created else "unknown",
+            usd(one.per_hour),
+            usd(one.per_month),
+            _note(one),
+        )
+        for one in found.things
+        if one.stack is not None
+    ]
+    total = found.per_hour or None
+    if total is None and all(one.per_hour == 0 for one in found.things if one.stack is not None):
+        total = 0.0
+    month = None if total is None else total * MONTH_H
+    rows.append(("", "", "", "", "all known", usd(total), usd(month), "and what is billed by use"))
+    render.table(("stack", "what", "name", "group", "since (UTC)", "USD/h", "USD/month", "note"), rows)
+
+
+def _kind(one: Thing) -> str:
+    """A type of Azure's as people say it.
+
+    >>> from infra.account import Thing
+    >>> _kind(Thing(id="", type="Microsoft.Network/natGateways", name="", group=""))
+    'nat gateway'
+    """
+    last = one.type.rpartition("/")[2]
+    if last.startswith("publicIP"):
+        return "public IP address"
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", last).lower()
+    return f"{words[:-2]}" if words.endswith("sses") else words.removesuffix("s")
+
+
+def _note(one: Thing) -> str:
+    marks = [("is being deleted", one.deleting), ("kept", one.kept), (one.note, bool(one.note))]
+    return "; ".join(text for text, holds in marks if holds)

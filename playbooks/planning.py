@@ -9,7 +9,6 @@ from invoke.context import Context
 
 from playbooks import render
 from playbooks.command import command, open_from
-from playbooks.moneytext import plan_tables
 from playbooks.options import number
 from playbooks.project import Stack
 
@@ -42,6 +41,8 @@ def plan(
     there is no terminal it only shows. The exit status is 1 when Azure would refuse, when the price is above
     ranklift:maxPrice, or when that could not be found out.
     """
+    from playbooks.moneytext import plan_tables
+
     chosen = open_from(context, stack)
     wanted = None if nodes is None else number("--nodes", nodes, "nodes", "give 1 or more")
     found = _planned(chosen, wanted)

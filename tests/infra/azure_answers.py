@@ -135,6 +135,33 @@ def scale_set(
     }
 
 
+def resource(
+    kind: str, name: str, group: str = "ranklift-dev", stack: str | None = "dev", **more: Any
+) -> dict[str, Any]:
+    """An entry of a subscription's list of resources."""
+    entry = {
+        "id": f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{group}/providers/{kind}/{name}",
+        "name": name,
+        "type": kind,
+        "location": PLACE,
+        "createdTime": "2026-03-01T09:05:07.1234567Z",
+        "provisioningState": "Succeeded",
+    }
+    return {**entry, **({"tags": {"ranklift-stack": stack}} if stack else {}), **more}
+
+
+def group(name: str = "ranklift-dev", stack: str | None = "dev", state: str = "Succeeded") -> dict[str, Any]:
+    """An entry of a subscription's list of resource groups."""
+    entry = {
+        "id": f"/subscriptions/{SUBSCRIPTION}/resourceGroups/{name}",
+        "name": name,
+        "type": "Microsoft.Resources/resourceGroups",
+        "location": PLACE,
+        "properties": {"provisioningState": state},
+    }
+    return {**entry, **({"tags": {"ranklift-stack": stack}} if stack else {})}
+
+
 def error(status: int, code: str, message: str = "no") -> Answer:
     return Answer(status, json.dumps({"error": {"code": code, "message": message}}).encode())
 
@@ -166,6 +193,8 @@ class Azure:
     there: dict[str, Any] | None = None
     resources: list[dict[str, Any]] = field(default_factory=list)
     groups: list[dict[str, Any]] = field(default_factory=list)
+    details: dict[str, Any] = field(default_factory=dict)
+    """What a GET of a path with this end gives."""
     instead: dict[str, Answer | OSError] = field(default_factory=dict)
     """By a word of the address: what is answered instead."""
     asked: list[str] = field(default_factory=list)
@@ -197,9 +226,12 @@ class Azure:
         for end, entries in lists.items():
             if path.lower().endswith(end):
                 return _listed(entries)
-        if "/virtualMachineScaleSets/" not in path:
+        for end, body in self.details.items():
+            if path.endswith(end):
+                return Answer(200, json.dumps(body).encode())
+        if "/Microsoft.Compute/virtualMachine" not in path:
             return None
-        if self.there is None:
+        if self.there is None or "/virtualMachines/" in path:
             return error(404, "ResourceNotFound", "The Resource was not found.")
         return Answer(200, json.dumps(self.there).encode())
 

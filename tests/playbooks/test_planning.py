@@ -15,7 +15,7 @@ from invoke.exceptions import Exit
 from infra.figures import NotGranted
 from infra.refusals import NotSignedIn
 from infra.rest import Answer
-from playbooks import cluster, planning
+from playbooks import cluster, moneytext
 from playbooks.planning import plan, preflight
 from playbooks.project import Stack
 from tests.infra import azure_answers
@@ -95,7 +95,7 @@ def sit_down(monkeypatch: pytest.MonkeyPatch, answer: str) -> list[str]:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr("builtins.input", answered)
-    monkeypatch.setattr(planning, "plan_tables", lambda found: None)
+    monkeypatch.setattr(moneytext, "plan_tables", lambda found: None)
     return questions
 
 

@@ -1,0 +1,85 @@
+"""What there is in the subscription because of the stacks, and what is left of one: ``account``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from invoke.context import Context
+
+from launch.errors import InputError
+from playbooks import render
+from playbooks.command import command, open_from
+from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from infra.account import Account
+
+__all__ = ["account", "left", "tell_left"]
+
+_RETAIN = "ranklift:retainData"
+
+
+@command(
+    "account",
+    example="fab account",
+    help={"stack": "only what this stack has made (default: every stack's in the same subscription)"},
+)
+def account(context: Context, stack: str | None = None, json: bool = False) -> None:
+    """Shows everything in the subscription that carries a stack's tag, since when, and what it costs.
+
+    All resource groups are looked through, and what others have put into a stack's group is named apart.
+    Prices are list prices; what is billed by use, and what the price list does not tell, is unknown.
+    """
+    from playbooks.moneytext import account_tables
+
+    chosen = open_from(context, stack)
+    found = _asked(chosen, None if stack is None else chosen.name.rpartition("/")[2])
+    if json:
+        render.as_json(found)
+    else:
+        account_tables(found)
+
+
+def left(stack: Stack) -> Account:
+    """What carries the stack's tag anywhere in its subscription; what ``retainData`` keeps is marked so.
+
+    Raises :class:`~infra.refusals.AzureRefused` when Azure does not say.
+    """
+    return _asked(stack, stack.name.rpartition("/")[2])
+
+
+def tell_left(stack: Stack) -> bool:
+    """Says what is left of the stack, and what it costs; whether that is nothing but what is to be kept."""
+    from playbooks.moneytext import left_tables
+
+    found = left(stack)
+    left_tables(found)
+    return not found.left
+
+
+def _asked(stack: Stack, only: str | None) -> Account:
+    from infra import account as accounts
+    from infra.naming import data_group_name
+    from infra.rest import management, retail_prices
+    from infra.subscription import KEY, subscription_of
+    from playbooks.asking import answers_to
+
+    settings = _settings(stack)
+    kept = str(settings.get(_RETAIN, "")).lower() == "true"
+    name = stack.name.rpartition("/")[2]
+    return accounts.account(
+        management(stack.environment),
+        retail_prices(stack.environment),
+        subscription_of(settings.get(KEY), stack.environment),
+        only,
+        kept_groups=[data_group_name(name)] if kept else (),
+        ask=answers_to,
+    )
+
+
+def _settings(stack: Stack) -> dict[str, object]:
+    """The stack's configuration; a stack that is gone may have none any more."""
+    try:
+        return stack.settings()
+    except InputError:
+        return {}
