@@ -16,6 +16,9 @@ __all__ = ["ArmClient", "Interrupted"]
 
 _NOT_FOUND = 404
 _BAD = 400
+_THROTTLED = 429
+_TRIES = 4
+"""azcore, with which the real provider asks, tries a throttled request three times more."""
 _AGAIN = ("AnotherOperationInProgress", "Conflict")
 _WAIT = 0.1
 
@@ -39,8 +42,12 @@ class ArmClient:
     async def _send(self, method: str, url: str, body: Any = None) -> tuple[Any, aiohttp.ClientResponse]:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60))
-        async with self._session.request(method, url, json=body) as answer:
-            said = await answer.json() if answer.content_type == "application/json" else None
+        for _ in range(_TRIES):
+            async with self._session.request(method, url, json=body) as answer:
+                said = await answer.json() if answer.content_type == "application/json" else None
+            if answer.status != _THROTTLED:
+                break
+            await asyncio.sleep(float(answer.headers.get("Retry-After", 1)))
         if answer.status >= _BAD:
             error = (said or {}).get("error") or {}
             raise ArmError(
