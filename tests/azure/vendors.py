@@ -18,7 +18,7 @@ from pathlib import Path
 
 from images.recipe import Download, Recipe
 
-__all__ = ["MIRROR", "build_kernel", "build_mirror", "pinned"]
+__all__ = ["MIRROR", "build_kernel", "build_mirror", "pinned", "put"]
 
 MIRROR = "/mirror"
 UNIT = "[Unit]\nDescription={0}\n[Service]\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
@@ -64,6 +64,7 @@ def build_kernel(root: Path) -> None:
 
 
 def put(root: Path, file: Download, content: bytes) -> None:
+    """Lays ``content`` where the machine will look for ``file``."""
     path = root / file.url.removeprefix("https://")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(content)
