@@ -10,6 +10,7 @@ from invoke.context import Context
 
 from infra.rehearsal.faults import KINDS, order
 from infra.rehearsal.machines import Fault
+from launch.errors import InputError
 from launch.nodeset import parse_ranges
 from playbooks import render
 from playbooks.command import choose_nodes, command, open_from
@@ -111,11 +112,11 @@ def env(context: Context) -> None:
         "seconds": "how long: a notice, a pause, an outage; of a clock, by how much it is wrong",
     },
     positional=["kind"],
-    optional=["kind"],
+    iterable=["kind"],
 )
 def fault(
     context: Context,
-    kind: str = "",
+    kind: list[str] | None = None,
     nodes: str | None = None,
     after: str | None = None,
     count: str | None = None,
@@ -125,31 +126,34 @@ def fault(
     """Brings a bad day to the rehearsed Azure or to nodes, mends links, and says what is set."""
     from infra.rehearsal import lifecycle
 
-    if kind in ("", "clear"):
-        _set_or_cleared(context, kind)
+    if not kind or kind == ["clear"]:
+        _set_or_cleared(context, cleared=bool(kind))
         return
+    if len(kind) > 1:
+        raise InputError("kind", " ".join(kind), "is more than one", "give one kind at a time")
+    (name,) = kind
     wanted = order(
-        kind,
+        name,
         nodes=parse_ranges(nodes) if nodes is not None else (),
         after=number("--after", after, "times") if after is not None else None,
         count=number("--count", count, "times") if count is not None else None,
         seconds=_seconds(seconds) if seconds is not None else None,
     )
     chosen = open_from(context, stack)
-    if kind in get_args(Fault):
+    if name in get_args(Fault):
         names = [node.name for node in choose_nodes(chosen.saved(), nodes)]
-        link: dict[str, Fault] = {name: name for name in get_args(Fault)}
-        lifecycle.fault(chosen.project, chosen.name, names, link[kind])
+        link: dict[str, Fault] = {one: one for one in get_args(Fault)}
+        lifecycle.fault(chosen.project, chosen.name, names, link[name])
     else:
         names = lifecycle.disturb(chosen.project, chosen.name, wanted)
-    render.result(f"{kind}: {', '.join(names)}" if names else f"set: {KINDS[kind].does}")
+    render.result(f"{name}: {', '.join(names)}" if names else f"set: {KINDS[name].does}")
 
 
-def _set_or_cleared(context: Context, kind: str) -> None:
+def _set_or_cleared(context: Context, *, cleared: bool) -> None:
     from infra.rehearsal import lifecycle
 
     project = _project(context)
-    if kind == "clear":
+    if cleared:
         found = lifecycle.clear(project)
         render.result(f"cleared: {', '.join(found)}" if found else "nothing was set")
         return

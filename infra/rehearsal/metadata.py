@@ -47,7 +47,7 @@ class Metadata:
 
     async def open(self, network: str, listener: socket.socket) -> None:
         """Serves a network at a bound socket, which is this object's from now on."""
-        server = web.Server(partial(self._answer, network))
+        server = web.Server(partial(self._answer, network), access_log=None)
         loop = asyncio.get_running_loop()
         self._servers[network] = await loop.create_server(server, sock=listener, backlog=_BACKLOG), server
 

@@ -53,6 +53,11 @@ def occupant(subscription: Subscription, network: str, address: str) -> Occupant
                 record = subscription.resources.get(key)
                 if instance.machine.private_ip == address and record is not None:
                     return _of_scale_set(record, instance)
+    for key, machine in subscription.virtual_machines.items():
+        record, subnet = subscription.resources.get(key), ResourceId.parse(machine.subnet)
+        is_there = subnet is not None and subnet.parent.key == network.lower()
+        if is_there and machine.machine.private_ip == address and record is not None:
+            return _alone(record, machine)
     return None
 
 
@@ -68,6 +73,24 @@ def _of_scale_set(record: Record, instance: Instance) -> Occupant:
         location=record.body["location"],
         size=record.body["sku"]["name"],
         profile=record.properties.get("virtualMachineProfile") or {},
+        tags=record.body.get("tags") or {},
+        zones=tuple(record.body.get("zones") or ()),
+        identity=record.body.get("identity") or {},
+    )
+
+
+def _alone(record: Record, instance: Instance) -> Occupant:
+    return Occupant(
+        scope=record.id.key,
+        resource_id=record.id,
+        name=record.id.name,
+        scale_set="",
+        vm_id=instance.vm_id,
+        machine=instance.machine,
+        subnet=instance.subnet,
+        location=record.body["location"],
+        size=record.properties["hardwareProfile"]["vmSize"],
+        profile=record.properties,
         tags=record.body.get("tags") or {},
         zones=tuple(record.body.get("zones") or ()),
         identity=record.body.get("identity") or {},
