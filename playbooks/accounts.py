@@ -21,7 +21,7 @@ _RETAIN = "ranklift:retainData"
 
 @command(
     "account",
-    example="fab account",
+    example="fab account --stack dev",
     help={"stack": "only what this stack has made (default: every stack's in the same subscription)"},
 )
 def account(context: Context, stack: str | None = None, json: bool = False) -> None:
