@@ -13,7 +13,7 @@ from playbooks.building import build, present, wanted_of
 from playbooks.command import command, open_from, seconds
 from playbooks.readiness import probe, unfit, wait_for_nodes
 from playbooks.unfinished import mend
-from playbooks.updating import pulumi
+from playbooks.updating import again_and_again, pulumi
 
 __all__ = ["NodeStatus", "down", "status", "up", "wait"]
 
@@ -148,21 +148,37 @@ def up(context: Context, stack: str | None = None, timeout: str = _UP, dry_run: 
     wait_for_nodes(chosen, max(1.0, deadline - time.monotonic()))
 
 
-@command("down", example="fab down --stack dev")
-def down(context: Context, stack: str | None = None, dry_run: bool = False) -> None:
-    """Removes the cluster and the keys kept of it here; may be repeated.
+@command(
+    "down",
+    example="fab down --stack dev",
+    help={"timeout": f"give up after this long (default: {_UP}); 90s, 10m and 2h are understood too"},
+)
+def down(context: Context, stack: str | None = None, timeout: str = _UP, dry_run: bool = False) -> None:
+    """Removes the cluster and the keys kept of it here, and says what is left; may be repeated.
 
-    Runs `pulumi destroy --yes`; the stack's configuration and history stay.
+    Runs `pulumi destroy --yes`; the stack's configuration and history stay. In the end the subscription is
+    asked for all that carries the stack's tag: the exit status is 1 when there is anything but what
+    ranklift:retainData keeps.
     """
+    limit = seconds("--timeout", timeout)
     chosen = open_from(context, stack)
     arguments = ["destroy", "--yes", "--stack", chosen.name]
     if dry_run:
         render.result(f"pulumi {' '.join(arguments)}\nrm -r {chosen.folder}")
         return
+    clean = True
     if chosen.exists():
+        from playbooks.accounts import tell_left
+
+        deadline = time.monotonic() + limit
         mend(chosen, lambda words: pulumi(chosen, words))
-        pulumi(chosen, arguments)
+        again_and_again(
+            lambda: pulumi(chosen, arguments, limit=max(1.0, deadline - time.monotonic())), deadline
+        )
+        clean = tell_left(chosen)
     else:
         render.progress(f"there is no stack {chosen.name}: nothing to destroy")
     # Last, because the keys may still be wanted as long as a node is there.
     chosen.forget()
+    if not clean:
+        raise Exit(code=1)
