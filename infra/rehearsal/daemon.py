@@ -21,6 +21,7 @@ from aiohttp import web
 
 from infra.rehearsal.arm import SUBSCRIPTION, make_app
 from infra.rehearsal.arm.faulting import Faulting
+from infra.rehearsal.azurite import Azurite, installed
 from infra.rehearsal.breaking import Breaking
 from infra.rehearsal.faults import order
 from infra.rehearsal.folder import Folder, Record, short_path, start_time
@@ -48,7 +49,8 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
         machines = LocalMachines(settings)
         stack.push_async_callback(machines.close)
         machines.faults = faulting = Faulting()
-        app = make_app(machines, SUBSCRIPTION_ID, faulting)
+        blobs = Azurite(folder.root / "storage") if installed() else None
+        app = make_app(machines, SUBSCRIPTION_ID, faulting, blobs)
         app.middlewares.append(faulting.door)
         breaking = Breaking(app[SUBSCRIPTION], machines, faulting)
         runner = web.AppRunner(app, access_log=None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from typing import Any
 
 from aiohttp import web
@@ -15,9 +13,10 @@ from infra.rehearsal.arm.kinds_compute import MACHINES, TEMPLATES
 from infra.rehearsal.arm.kinds_storage import ACCOUNTS
 from infra.rehearsal.arm.operations import Operation
 from infra.rehearsal.arm.records import Record
+from infra.rehearsal.arm.storage import account_key
 from infra.rehearsal.arm.subscription import Subscription
 
-__all__ = ["account_key", "act", "look"]
+__all__ = ["act", "look"]
 
 _POWER = ("start", "restart", "poweroff", "deallocate", "redeploy", "reimage")
 
@@ -53,12 +52,6 @@ async def machine_view(subscription: Subscription, record: Record) -> dict[str, 
     subnet = ResourceId.parse(instance.subnet)
     network = str(subnet.parent) if subnet is not None else ""
     return views.instance_view(instance, await subscription.machines.running(network))
-
-
-def account_key(record: Record, name: str) -> str:
-    """The access key ``name`` of a storage account, the same for as long as the account is there."""
-    seed = f"{record.guid} {name}".encode()
-    return base64.b64encode(hashlib.sha512(seed).digest()).decode()
 
 
 def _key(record: Record, name: str) -> dict[str, Any]:

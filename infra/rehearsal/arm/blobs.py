@@ -31,6 +31,9 @@ class Blobs(Protocol):
     async def delete_container(self, account: Record, name: str) -> None:
         """Removes a container with what is in it."""
 
+    async def close(self) -> None:
+        """Ends every blob service."""
+
 
 class NoBlobs:
     """No data plane: said once for each account."""
@@ -52,3 +55,6 @@ class NoBlobs:
 
     async def delete_container(self, account: Record, name: str) -> None:
         """It existed in the resource manager alone."""
+
+    async def close(self) -> None:
+        """Nothing was opened."""

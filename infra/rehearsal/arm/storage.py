@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -14,12 +16,18 @@ from infra.rehearsal.arm.records import Record
 if TYPE_CHECKING:
     from infra.rehearsal.arm.subscription import Subscription
 
-__all__ = ["HOOKS", "account_of"]
+__all__ = ["HOOKS", "account_key", "account_of"]
 
 _NAME = re.compile(r"[a-z0-9]{3,24}")
 _CONTAINER = re.compile(r"(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*")
 _SERVICES = {"StorageV2": ("blob", "dfs", "file", "queue", "table", "web"), "FileStorage": ("file",)}
 _PREMIUM_FILES = ("Premium_LRS", "Premium_ZRS", "PremiumV2_LRS", "PremiumV2_ZRS")
+
+
+def account_key(record: Record, name: str) -> str:
+    """The access key ``name`` of a storage account, the same for as long as the account is there."""
+    seed = f"{record.guid} {name}".encode()
+    return base64.b64encode(hashlib.sha512(seed).digest()).decode()
 
 
 def account_of(subscription: Subscription, rid: ResourceId) -> Record:

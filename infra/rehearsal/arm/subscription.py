@@ -325,8 +325,9 @@ class Subscription:
         return conflict(record.id.namespace, f"/subscriptions/{self.id}{path}")
 
     async def close(self) -> None:
-        """Stops what is under way; the machines are the caller's to close."""
+        """Stops what is under way and the accounts' blobs; the machines are the caller's to close."""
         await self.operations.close()
+        await self.blobs.close()
         await asyncio.sleep(0)
 
 
