@@ -15,9 +15,10 @@ if TYPE_CHECKING:
 __all__ = ["Eviction", "notice", "stamp", "told", "words"]
 
 _PATH = "~/.ranklift/notice.json"
-_SPARE_S = 30.0
-"""Where jobs may go on for a while: their ranks are told to end so long before their grace and the end of the
-node; 20 s at least are the ranks' own."""
+_LEAST_S = 20.0
+"""Seconds that ranks get at least, as far as there is time: what they would lose is what they save now."""
+_SPARE_S = 10.0
+"""Where jobs may go on for a while: what is left when the ranks' time is over."""
 _OVER_S = 5.0
 """Seconds before the end of the node at which nothing of a job runs any more."""
 _SHORTEST_S = 0.5
@@ -71,11 +72,12 @@ class Eviction:
 
     def due(self, grace: float, now: float) -> bool:
         """Whether ranks that get ``grace`` seconds must be told to end."""
-        return self._at_once or now >= self._deadline - grace - _SPARE_S
+        return self._at_once or now >= self._deadline - max(grace, _LEAST_S) - _SPARE_S
 
     def grace(self, own: float, now: float) -> float:
-        """What the ranks may take of their ``own`` seconds, so that all is over before the node is gone."""
-        return min(own, max(_SHORTEST_S, self._deadline - now - _OVER_S))
+        """Seconds the ranks get between SIGTERM and SIGKILL, where ``own`` is the job's, so that all is over
+        before the node is gone."""
+        return max(_SHORTEST_S, min(max(own, _LEAST_S), self._deadline - now - _OVER_S))
 
 
 def told(evictions: Iterable[Eviction]) -> str:
