@@ -295,7 +295,9 @@ async def _serve(control: socket.socket) -> None:
 
     def receive() -> None:
         try:
-            packet, files, _flags, _address = socket.recv_fds(control, PACKET, 8)
+            # A node that boots later would keep them: a port given to another node could not be listened at.
+            got = socket.recv_fds(control, PACKET, 8, socket.MSG_CMSG_CLOEXEC)
+            packet, files, _flags, _address = got
         except BlockingIOError:
             return
         if not packet:

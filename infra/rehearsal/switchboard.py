@@ -95,7 +95,8 @@ class Line:
 
     def _receive(self) -> None:
         try:
-            packet, files, _flags, _address = socket.recv_fds(self._control, PACKET, 1)
+            received = socket.recv_fds(self._control, PACKET, 1, socket.MSG_CMSG_CLOEXEC)
+            packet, files, _flags, _address = received
         except BlockingIOError:
             return
         except OSError:
