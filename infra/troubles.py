@@ -13,7 +13,9 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-__all__ = ["Progress", "Trouble", "advice", "kind_of", "troubles"]
+from launch.errors import RankliftError
+
+__all__ = ["AzureFailed", "Progress", "Trouble", "advice", "kind_of", "troubles"]
 
 Kind = Literal["again", "partial", "quota", "size", "login", "rights", "in-use", "other"]
 """What a trouble asks for: the same once more, a decision about the nodes that came, or a person."""
@@ -187,3 +189,24 @@ def advice(trouble: Trouble, stack: str) -> str:
             "choose another region or size (`fab plan` says what is offered), or ask Azure for access to it"
         )
     return "Azure is still busy with something of that name: repeat the command" if kind == "again" else ""
+
+
+class AzureFailed(RankliftError):
+    """Azure did not do or tell something: its own words, and what to do about it.
+
+    ``error`` is what one of its SDKs raised.
+    """
+
+    def __init__(self, what: str, stack: str, error: Exception) -> None:
+        self.trouble = _trouble_of(error)
+        hint = advice(self.trouble, stack)
+        if self.trouble.code in ("ResourceNotFound", "ResourceGroupNotFound"):
+            hint = f"somebody has removed it: `fab up --stack {stack}` makes it anew"
+        super().__init__(f"{what}: {self.trouble}" + (f"\n{hint}" if hint else ""))
+
+
+def _trouble_of(error: Exception) -> Trouble:
+    known = getattr(error, "error", None)
+    code = getattr(known, "code", None) or ""
+    text = getattr(known, "message", None) or getattr(error, "message", None) or str(error)
+    return Trouble("", str(code), " ".join(str(text).split()))

@@ -78,12 +78,9 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
             render.progress(str(error))
     wanted, there = wanted_of(chosen), len(present(inventory))
     if wanted is not None and wanted != there:
-        render.progress(
-            f"{wanted} nodes are wanted, Azure has {there}: `fab up --stack {chosen.name}` mends that, "
-            f"`fab scale {there}` makes it so"
-            if there
-            else f"`fab up --stack {chosen.name}` makes them"
-        )
+        mending = f"`fab up --stack {chosen.name}` mends that"
+        otherwise = f", `fab scale {there}` leaves it so" if there else ""
+        render.progress(f"{wanted} nodes are wanted, Azure has {there}: {mending}{otherwise}")
     if wrong or wanted not in (None, there):
         raise Exit(code=1)
 

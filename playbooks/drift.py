@@ -11,8 +11,9 @@ from functools import partial
 from typing import Any
 
 from infra.scaling import Drift
+from infra.troubles import AzureFailed
 from playbooks.fanout import fan_out
-from playbooks.instances import AzureFailed, scale_set_of
+from playbooks.instances import scale_set_of
 from playbooks.project import Stack
 
 __all__ = ["look"]

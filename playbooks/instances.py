@@ -7,37 +7,20 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from infra.inventory import Inventory, Node
-from infra.troubles import Trouble, advice
-from launch.errors import RankliftError, RetryError
+from infra.troubles import AzureFailed
+from launch.errors import RetryError
 from launch.nodeset import fold
 from playbooks import render
 from playbooks.fanout import fan_out
 from playbooks.project import Stack
 
-__all__ = ["AzureFailed", "delete", "distrust_copies", "reimage", "scale_set_of"]
+__all__ = ["delete", "distrust_copies", "reimage", "scale_set_of"]
 
 OPERATION_S = 900.0
 """How long Azure may take over one operation on nodes unless the user says."""
 TELL_S = 60.0
 _POLL_S = 1.0
 _ASIDE = 'for f in .ranklift/snapshots/*.nodes; do if [ -e "$f" ]; then echo "{}" > "$f"; fi; done'
-
-
-class AzureFailed(RankliftError):
-    """Azure did not do something; its own words, and what to do about it."""
-
-    def __init__(self, what: str, stack: str, error: Exception) -> None:
-        self.trouble = _trouble_of(error)
-        hint = advice(self.trouble, stack)
-        super().__init__(f"{what}: {self.trouble}" + (f"\n{hint}" if hint else ""))
-
-
-def _trouble_of(error: Exception) -> Trouble:
-    """Code and words of what an Azure SDK raised."""
-    known = getattr(error, "error", None)
-    code = getattr(known, "code", None) or ""
-    text = getattr(known, "message", None) or getattr(error, "message", None) or str(error)
-    return Trouble("", str(code), " ".join(str(text).split()))
 
 
 def scale_set_of(scale_set_id: str) -> tuple[str, str, str]:

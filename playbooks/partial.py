@@ -11,7 +11,7 @@ from typing import Any
 
 from infra.inventory import Inventory, Node
 from infra.scaling import Outcome, sort_out
-from infra.troubles import kind_of
+from infra.troubles import AzureFailed, kind_of
 from launch.errors import InputError, RetryError
 from launch.nodeset import fold
 from playbooks import instances, render
@@ -96,7 +96,7 @@ def _listed(stack: Stack, identifier: str) -> Sequence[Node]:
     try:
         return [_node(machine) for machine in machines.list(group, name)]
     except AzureError as error:
-        raise instances.AzureFailed(f"listing the nodes of {name}", stack.name, error) from error
+        raise AzureFailed(f"listing the nodes of {name}", stack.name, error) from error
 
 
 def _node(machine: Any) -> Node:

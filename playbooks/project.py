@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from infra import inventory
+from infra.troubles import AzureFailed
 from launch.errors import InputError, MissingTool, RankliftError, StepTimeout
 
 __all__ = ["PulumiError", "Stack", "find_project", "is_project", "open_stack", "pulumi_program"]
@@ -149,8 +150,7 @@ class Stack:
         try:
             found = inventory.read_azure(outputs, clients)
         except AzureError as error:
-            text = getattr(error, "message", None) or str(error)
-            raise RankliftError(f"Azure did not say what stack {self.name} has: {text}") from error
+            raise AzureFailed(f"Azure did not say what stack {self.name} has", self.name, error) from error
         inventory.save(found, outputs, self.folder)
         return found
 

@@ -8,7 +8,8 @@ from invoke.context import Context
 
 from infra.inventory import Inventory, Node
 from infra.scaling import Use, in_the_way
-from launch.errors import InputError, RetryError
+from infra.troubles import kind_of
+from launch.errors import InputError, RankliftError, RetryError
 from launch.nodeset import fold
 from playbooks import instances, render
 from playbooks.building import build, present, shrink
@@ -19,7 +20,7 @@ from playbooks.partial import NotAllCame
 from playbooks.project import Stack
 from playbooks.readiness import wait_for_nodes
 from playbooks.unfinished import mend
-from playbooks.updating import pulumi
+from playbooks.updating import UpdateFailed, pulumi
 
 __all__ = ["replace", "scale"]
 
@@ -63,11 +64,20 @@ def scale(
         pulumi(chosen, setting)
     try:
         build(chosen, deadline, ["--skip-preview"], known=there)
-    except NotAllCame as error:
-        if not error.kept and before is not None:  # as it was, the configuration too
+    except RankliftError as error:
+        if _nothing_came(error) and before is not None:  # as it was, the configuration too
             pulumi(chosen, ["config", "set", KEY, str(before), "--stack", chosen.name])
         raise
     wait_for_nodes(chosen, max(1.0, deadline - time.monotonic()))
+
+
+def _nothing_came(error: RankliftError) -> bool:
+    """Whether Azure has refused more nodes, so that there are as many as before."""
+    if isinstance(error, NotAllCame):
+        return not error.kept
+    return isinstance(error, UpdateFailed) and any(
+        kind_of(one) in ("quota", "size") for one in error.troubles
+    )
 
 
 def _count(text: str) -> int:

@@ -1,0 +1,216 @@
+"""Azure's bad days: each is named with what to do, nothing is lost, and the same command works afterwards."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.e2e.workplace import Ran, Workplace
+
+pytestmark = [pytest.mark.azure, pytest.mark.timeout(1800)]
+
+STACK = "rehearsal"
+SINCE = "cut -d' ' -f22 /proc/1/stat"
+"""When a node booted: its first process's start, in clock ticks of the machine underneath."""
+
+
+@pytest.fixture(scope="module")
+def cluster(workplace: Workplace) -> Workplace:
+    """The stack is up with two nodes; each test finds and leaves it so."""
+    workplace.configure(STACK, nodeCount=2)
+    workplace.fab("up")
+    return workplace
+
+
+@contextmanager
+def fault(cluster: Workplace, *words: str) -> Iterator[None]:
+    """A bad day."""
+    cluster.fab("rehearsal.fault", *words)
+    try:
+        yield
+    finally:
+        cluster.fab("rehearsal.fault", "clear")
+
+
+def booted(cluster: Workplace) -> dict[str, str]:
+    """By node, when it booted."""
+    return {name: told["stdout"] for name, told in cluster.fab("exec", SINCE, "--json").json().items()}
+
+
+def configured(cluster: Workplace) -> int:
+    text = (cluster.project / f"Pulumi.{STACK}.yaml").read_text()
+    found = re.search(r"ranklift:nodeCount: \"?(\d+)", text)
+    assert found is not None, text
+    return int(found[1])
+
+
+def fails(cluster: Workplace, *words: str, say: tuple[str, ...]) -> Ran:
+    """A command that has to end with 1 and to say this, in an error that ends all that it says."""
+    told = cluster.fab(*words, status=1)
+    for text in say:
+        assert text in told.err, told
+    assert "error: " in told.err
+    return told
+
+
+def test_of_too_few_nodes_those_that_came_are_removed_unless_they_are_to_be_kept(cluster: Workplace) -> None:
+    before = booted(cluster)
+    with fault(cluster, "allocation", "--after", "2"):
+        fails(
+            cluster,
+            *("scale", "5"),
+            say=(
+                "2 of 3 further nodes came: VirtualMachineScaleSet nodes: AllocationFailed: Allocation",
+                "those that came were removed again; the 2 from before stay",
+            ),
+        )
+    assert cluster.fab("status").out.count("running") == 2
+    assert booted(cluster) == before
+    assert configured(cluster) == 2
+
+    cluster.configure(STACK, nodeCount=2, partial="keep")
+    with fault(cluster, "allocation", "--after", "2"):
+        fails(cluster, "scale", "5", say=("2 of 3 further nodes came", "stay (ranklift:partial is keep)"))
+    four = booted(cluster)
+    assert len(four) == 4
+    assert {name: four[name] for name in before} == before
+    assert configured(cluster) == 5
+    assert "5 nodes are wanted, Azure has 4" in cluster.fab("status", status=1).err
+    cluster.fab("up")
+    five = booted(cluster)
+    assert len(five) == 5
+    assert {name: five[name] for name in four} == four
+    cluster.fab("scale", "2")
+    cluster.configure(STACK, nodeCount=2)
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "remedy"),
+    [
+        (["overconstrained"], "OverconstrainedAllocationRequest", "another zone"),
+        (["quota"], "OperationNotAllowed", "ask for more quota"),
+        (["sku"], "SkuNotAvailable", "choose another region or size"),
+        (["forbidden"], "AuthorizationFailed", "User Access Administrator"),
+        (["login"], "ExpiredAuthenticationToken", "run `az login`, then repeat the command"),
+        (["login", "--after", "30"], "ExpiredAuthenticationToken", "run `az login`, then repeat the command"),
+    ],
+)
+def test_a_refusal_is_named_with_its_remedy_and_the_same_command_works_later(
+    cluster: Workplace, words: list[str], code: str, remedy: str
+) -> None:
+    before = booted(cluster)
+    with fault(cluster, *words):
+        fails(cluster, "scale", "3", say=(code, remedy))
+    assert booted(cluster) == before
+    cluster.fab("scale", "3")
+    cluster.fab("scale", "2")
+    assert booted(cluster) == before
+
+
+def test_throttling_is_waited_out(cluster: Workplace) -> None:
+    with fault(cluster, "throttle", "--after", "10", "--count", "3"):
+        cluster.fab("scale", "3")
+    cluster.fab("scale", "2")
+
+
+def test_an_operation_that_never_ends_is_bounded_and_said_and_can_be_left(cluster: Workplace) -> None:
+    before = booted(cluster)
+    with fault(cluster, "stuck"):
+        fails(
+            cluster,
+            *("scale", "3", "--timeout", "25s"),
+            say=(
+                "VirtualMachineScaleSet nodes: Azure has been at it (update) for",
+                "`fab up --stack rehearsal`",
+            ),
+        )
+    cluster.fab("up")
+    assert len(booted(cluster)) == 3
+    with fault(cluster, "stuck"), cluster.begin("scale", "4") as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            if "updating" in line and "VirtualMachineScaleSet" in line:
+                break
+        os.killpg(running.pid, signal.SIGINT)
+        said = running.stdout.read()
+        assert running.wait() == 130, said
+        assert "`fab up --stack rehearsal` goes on from there" in said
+    cluster.fab("up")
+    assert len(booted(cluster)) == 4
+    cluster.fab("scale", "2")
+    assert booted(cluster) == before
+
+
+def test_a_node_that_never_answers_is_named_and_can_be_replaced(cluster: Workplace) -> None:
+    with fault(cluster, "no-boot"):
+        told = cluster.fab("scale", "3", "--timeout", "45s", status=1)
+    new = re.search(r"fab replace (\d+)", told.err)
+    assert new is not None, told
+    cluster.fab("replace", new[1])
+    assert len(booted(cluster)) == 3
+    cluster.fab("scale", "2")
+
+
+def test_a_node_whose_cloud_init_failed_is_named_with_its_last_lines(cluster: Workplace) -> None:
+    with fault(cluster, "cloud-init"):
+        told = fails(cluster, "scale", "3", say=("cloud-init failed", "--reimage"))
+    new = re.search(r"fab replace (\d+)", told.err)
+    assert new is not None, told
+    assert "cloud-init failed" in cluster.fab("status", status=1).err
+    cluster.fab("replace", new[1], "--reimage")
+    cluster.fab("status")
+    cluster.fab("scale", "2")
+
+
+def test_a_clock_that_is_off_is_named(cluster: Workplace) -> None:
+    rows = cluster.fab("status", "--json").json()
+    with fault(cluster, "clock", "--nodes", str(rows[1]["id"]), "--seconds", "37"):
+        for words in (["status"], ["wait"]):
+            told = cluster.fab(*words, status=1)
+            assert re.search(rf"{rows[1]['name']}: its clock is 3[5-9] s ahead", told.err), told
+            assert rows[0]["name"] not in told.err
+    cluster.fab("status")
+
+
+def test_a_subnet_in_use_is_told_with_its_holder_and_down_works_later(cluster: Workplace) -> None:
+    """After this nothing is up."""
+    with fault(cluster, "subnet"):
+        fails(
+            cluster,
+            "down",
+            say=("InUseSubnetCannotBeDeleted", "/networkInterfaces/eth0/ipConfigurations/ip is in it"),
+        )
+    cluster.fab("down")
+    assert cluster.groups() == set()
+
+
+def test_a_name_that_is_still_being_deleted_is_waited_for(workplace: Workplace) -> None:
+    workplace.configure(STACK, nodeCount=1)
+    with fault(workplace, "conflict", "--seconds", "15"):
+        told = workplace.fab("up")
+    assert "Azure is still busy (ResourceGroupBeingDeleted); again in 2 s" in told.err
+    assert workplace.fab("exec", "uname -n").out.startswith("node")
+    workplace.fab("down")
+
+
+@pytest.mark.parametrize("partial", ["keep", "remove"])
+def test_a_first_try_that_brings_too_few_leaves_what_the_user_chose(
+    workplace: Workplace, partial: str
+) -> None:
+    workplace.configure(STACK, nodeCount=3, partial=partial)
+    with fault(workplace, "allocation", "--after", "1"):
+        fails(workplace, "up", say=("1 of 3 nodes came", "AllocationFailed"))
+    if partial == "remove":
+        assert workplace.groups() == set()
+    else:
+        assert len(booted(workplace)) == 1
+        assert "3 nodes are wanted, Azure has 1" in workplace.fab("status", status=1).err
+    workplace.fab("up")
+    assert len(booted(workplace)) == 3
+    workplace.fab("down")
+    assert workplace.groups() == set()
