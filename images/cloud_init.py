@@ -101,7 +101,7 @@ def cloud_config(setup: NodeSetup) -> str:
         watch=_watcher(),
         watch_unit=render("ranklift-watch.service.j2", user=setup.user),
         nvme_script=render("scripts/nvme-raid.sh"),
-        nvme_unit=render("scripts/ranklift-nvme.service"),
+        nvme_unit=render("scripts/ranklift-nvme.service.j2"),
         nfs_mount=NFS_MOUNT,
         nfs_options=_NFS_OPTIONS,
         packed=packed,

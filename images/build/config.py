@@ -1,10 +1,11 @@
 """What image is to be made, checked as a whole before anything is created.
 
->>> config = parse({"ranklift-images:size": "Standard_ND40rs_v2", "ranklift-images:location": "southcentralus",
+>>> config = parse({"ranklift-images:size": "Standard_ND40rs_v2",
+...                 "ranklift-images:location": "southcentralus",
 ...                 "ranklift-images:base": "Canonical:0001-com-ubuntu-server-jammy:22_04-lts-gen2:22.04.1",
 ...                 "ranklift-images:version": "1.0.0"})
 >>> config.recipe.cuda, config.definition
-('12.9', 'Standard_ND40rs_v2-ubuntu-22.04')
+('12.9', 'ND40rs.v2.ubuntu22.04')
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ KEY = "ranklift-images:"
 _SETTINGS: dict[str, str] = {
     "size": "the size of the nodes, like Standard_ND40rs_v2",
     "location": "an Azure region, like southcentralus",
-    "base": "Canonical:<offer>:<sku>:<version>; az vm image list --publisher Canonical --all has the versions",
+    "base": "Canonical:<offer>:<sku>:<version>, one that az vm image list --publisher Canonical --all has",
     "version": "the image's own version, like 1.0.0, a new one for every change",
     "ubuntu": "22.04 or 24.04",
     "ofed": "doca or mlnx",
@@ -60,8 +61,9 @@ class ImageConfig:
 
     @property
     def definition(self) -> str:
-        """Name of the image definition: an image for each size and Ubuntu."""
-        return f"{self.recipe.size}-ubuntu-{self.recipe.ubuntu}"
+        """Name of the image definition, one for each size and Ubuntu: letters, digits and periods alone."""
+        size = self.recipe.size.removeprefix("Standard_").replace("_", ".")
+        return f"{size}.ubuntu{self.recipe.ubuntu}"
 
 
 def parse(settings: Mapping[str, object]) -> ImageConfig:

@@ -47,7 +47,7 @@ ACTIONS = (
     "Microsoft.Compute/images/read",
     "Microsoft.Compute/images/delete",
 )
-"""What Image Builder's identity may do in the one resource group (azvmimagebuilder aibRoleImageCreation.json)."""
+"""What Image Builder's identity may do in the one resource group (azvmimagebuilder, aibRoleImageCreation)."""
 
 _UUIDS = uuid.UUID("6a6d6d0c-0f5e-5f0b-8a55-0d9a35a0bb31")
 
@@ -56,8 +56,8 @@ class NodeImage(pulumi.ComponentResource):
     """One image, by its size, Ubuntu and version.
 
     Azure runs a template as soon as it is there (``autoRun``) and says that it is there before it has run:
-    ``up`` is through in minutes, the image comes an hour or more later. ``outputs["progress"]`` is the command
-    that says how far it is. A version is made once: whoever changes a setting gives a new one.
+    ``up`` is through in minutes, the image comes an hour or more later. ``outputs["progress"]`` is the
+    command that says how far it is. A version is made once: whoever changes a setting gives a new one.
 
     Pulumi knows of no version, and a gallery with versions is not deleted: gallery and definition go with
     their resource group, which ``destroy`` deletes whole.
@@ -109,7 +109,7 @@ class NodeImage(pulumi.ComponentResource):
             gallery_name=gallery.name,
             gallery_image_name=config.definition,
             identifier=GalleryImageIdentifierArgs(
-                publisher="ranklift", offer=config.recipe.size, sku=f"ubuntu-{config.recipe.ubuntu}"
+                publisher="ranklift", offer=config.recipe.size, sku=f"ubuntu{config.recipe.ubuntu}"
             ),
             os_type=OperatingSystemTypes.LINUX,
             os_state=OperatingSystemStateTypes.GENERALIZED,

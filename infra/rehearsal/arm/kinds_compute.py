@@ -109,5 +109,7 @@ COMPUTE = (
         patch_model="imagebuilder.ImageTemplateUpdateParameters",
         # An image template is replaced, not changed (learn.microsoft.com image-builder-troubleshoot).
         immutable=("source", "customize", "distribute", "vmProfile", "buildTimeoutInMinutes"),
+        # What it names is what it will make.
+        loose=("distribute",),
     ),
 )
