@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from aiohttp import web
 
 from infra.rehearsal import callers
-from infra.rehearsal.arm import actions, listings, resource_api, scale_set_api
+from infra.rehearsal.arm import actions, listings, market, resource_api, scale_set_api
 from infra.rehearsal.arm.blobs import Blobs
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.ids import ResourceId
@@ -74,6 +74,9 @@ async def _dispatch(request: web.Request) -> web.StreamResponse:
     subscription = request.app[SUBSCRIPTION]
     _check_version(request)
     check_right(request, subscription)
+    sold = market.answer(request, subscription)
+    if sold is not None:
+        return sold
     path = request.path.rstrip("/")
     parts = [p for p in path.split("/") if p]
     if [p.lower() for p in parts] == ["subscriptions"]:
