@@ -1,5 +1,6 @@
 """The Pulumi program: configuration in, one cluster, outputs out."""
 
+import gc
 import sys
 from pathlib import Path
 
@@ -20,7 +21,13 @@ except RankliftError as error:
     # Shown without a traceback: it says by itself what to mend.
     raise pulumi.RunError(str(error)) from None
 
-from infra.cluster import TrainingCluster  # noqa: E402  slow to import: a wrong configuration need not wait
+# What follows is slow: a wrong configuration need not wait for it. It makes classes that all stay, which the
+# collector would look through again and again: a third of the time (0.65 s with it, 0.43 s without).
+gc.disable()
+from infra.cluster import TrainingCluster  # noqa: E402
+
+gc.freeze()
+gc.enable()
 
 for _name, _value in TrainingCluster(pulumi.get_stack(), config).outputs.items():
     pulumi.export(_name, _value)
