@@ -43,7 +43,8 @@ UNHEARD_S, HEARD_S = 60.0, 5.0
 """Longest pauses between questions to a metadata service that has never answered, and to one that has."""
 FIRST_LIMIT_S, LIMIT_S = 150.0, 10.0
 """Seconds an answer may take: before the first one, which turns events on, Azure takes up to two minutes."""
-INSTANCE_S = 60.0
+INSTANCE_S = 20.0
+"""Seconds between two looks at the scale set's tags, which may change at any time."""
 APPROVE_AGAIN_S = 30.0
 SETTLE_S = 4.0
 """Seconds after a job's end in which its user reads how it ended, before the node is let go."""
@@ -152,6 +153,7 @@ class Watch:
         self._spans: dict[str, float] = {}
         self._silent: dict[str, float] = {}
         self._look_at: float | None = None
+        self._look_until = 0.0
         self._child = self._pipe = -1
         self._said = b""
 
@@ -209,14 +211,15 @@ class Watch:
         if not isinstance(compute, dict) or not isinstance(name, str) or not name:
             raise Unanswered("the name of this VM", UNHEARD_S)
         self._compute, self._name, self._read_at = compute, name, now
-        self._spans, odd = settings(compute.get("tagsList"))
+        spans, odd = settings(compute.get("tagsList"))
         self.log.say("tags", "; ".join(odd))
-        if not self._spans:
-            self._look_at = None
-        elif self._look_at is None:  # not every node at once: who leads is not known yet
+        if spans == self._spans:
+            return
+        self._spans, self._look_at = spans, None
+        if spans:  # not every node at once: who leads is not known yet
             number = name.rpartition("_")[2]
             place = 1 + int(number) % _SPREAD if number.isdigit() else 1
-            shortest = min(self._spans.values())
+            shortest = min(spans.values())
             self._look_at = now + min(min(LOOK_S, shortest / 10) * place, shortest / 2)
 
     # -- events -----------------------------------------------------------------------------------
@@ -265,13 +268,13 @@ class Watch:
                     os._exit(127)
             os.close(writing)
             os.set_blocking(self._pipe, False)
-            self._said, self._look_at = b"", now + LOOK_LIMIT_S
+            self._said, self._look_at, self._look_until = b"", None, now + LOOK_LIMIT_S
 
     def _hear_lead(self, now: float) -> None:
         try:
             piece = os.read(self._pipe, 65536)
         except BlockingIOError:
-            if now < (self._look_at or 0.0):
+            if now < self._look_until:
                 return
             os.kill(self._child, 9)
             piece = b""
@@ -288,7 +291,8 @@ class Watch:
                 self.log.say(topic, words)
         except (ValueError, KeyError, TypeError, AttributeError):
             self.log.say("lead", f"lead.py gave {self._said[:200]!r}")
-        self._look_at = now + next_s if self._spans else None
+        if self._spans and self._look_at is None:  # else they have changed meanwhile
+            self._look_at = now + next_s
 
 
 def main(arguments: list[str]) -> int:

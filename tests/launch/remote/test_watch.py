@@ -319,6 +319,75 @@ class TestAnswersThatAreNone:
         assert "ZeroDivisionError" in log(home)
 
 
+class TestTheLead:
+    """A command in the place of ``lead.py``, which keeps what it is told."""
+
+    SAYS = 'printf "%s\\n" "$1" >> "$0"; echo \'{"next_s": 7, "say": {"act": "did it"}, "silent": {"a": 1}}\''
+
+    @pytest.fixture
+    def told(self, home: Path) -> Path:
+        return home / "told"
+
+    def watch(self, service: MetadataService, home: Path, script: str) -> Watch:
+        return Watch(str(home), service.url, ("/bin/sh", "-c", script, str(home / "told")))
+
+    def turns(self, one: Watch, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            one.turn()
+            time.sleep(0.02)
+
+    def test_without_tags_it_is_not_run(self, service: MetadataService, home: Path, told: Path) -> None:
+        self.turns(self.watch(service, home, self.SAYS), 0.3)
+        assert not told.exists()
+
+    def test_it_is_told_what_it_needs_and_says_when_next(
+        self, service: MetadataService, home: Path, told: Path
+    ) -> None:
+        service.tags = {"ranklift-idle-stop-minutes": "0.01"}
+        self.turns(self.watch(service, home, self.SAYS), 0.8)
+        (line,) = told.read_text().splitlines()
+        asked = json.loads(line)
+        assert asked["compute"]["name"] == "nodes_1"
+        assert asked["spans"] == {"ranklift-idle-stop-minutes": 0.6}
+        assert (asked["imds"], asked["silent"]) == (service.url, {})
+        assert 0 <= asked["idle_s"] < 1
+        assert "did it\n" in log(home)
+
+    @pytest.mark.parametrize(
+        "says", ["exit 1", "echo no", "echo '{}'", "echo '[]'", 'echo "{\\"next_s\\": \\"x\\"}"']
+    )
+    def test_one_that_says_nothing_sensible_is_named(
+        self, service: MetadataService, home: Path, says: str
+    ) -> None:
+        service.tags = {"ranklift-idle-stop-minutes": "0.01"}
+        one = self.watch(service, home, says)
+        self.turns(one, 0.8)
+        assert "lead.py gave" in log(home)
+        assert one.turn() == watch.POLL_S
+
+    def test_one_that_does_not_end_is_ended(
+        self, service: MetadataService, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(watch, "LOOK_LIMIT_S", 0.2)
+        service.tags = {"ranklift-idle-stop-minutes": "0.01"}
+        one = self.watch(service, home, "exec sleep 60")
+        self.turns(one, 1.0)
+        assert "lead.py gave b''" in log(home)
+
+    def test_a_changed_tag_counts_at_once(
+        self, service: MetadataService, home: Path, told: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(watch, "INSTANCE_S", 0.1)
+        service.tags = {"ranklift-ttl-hours": "24"}
+        one = self.watch(service, home, self.SAYS)
+        self.turns(one, 0.3)
+        assert not told.exists()
+        service.tags = {"ranklift-ttl-hours": "0.0001"}
+        self.turns(one, 0.8)
+        assert told.exists()
+
+
 class TestItsLog:
     def test_it_is_bounded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(watch, "_LOG_BYTES", 1000)
