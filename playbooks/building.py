@@ -46,53 +46,56 @@ def leaving(stack: Stack, inventory: Inventory, wanted: int) -> tuple[Node, ...]
     return chosen
 
 
-def shrink(stack: Stack, wanted: int, deadline: float) -> int:
+def shrink(stack: Stack, wanted: int, deadline: float) -> Inventory:
     """Removes idle nodes, each by its id, until ``wanted`` are left; never one with a job.
 
-    Gives how many there are then, which may be fewer.
-
-    Raises :class:`~launch.errors.RetryError` naming the jobs, before anything is removed.
+    Gives the nodes there are then, which may be fewer. Raises :class:`~launch.errors.RetryError` naming the
+    jobs, before anything is removed.
     """
     outputs = stack.outputs()
     inventory = stack.refresh(outputs)
     chosen = leaving(stack, inventory, wanted)
-    if chosen:
-        instances.delete(stack, outputs.scale_set_id, chosen, max(1.0, deadline - time.monotonic()))
-        render.progress(f"removed {fold(node.name for node in chosen)}; {wanted} nodes stay")
-        stack.refresh(outputs)
-    return len(present(inventory)) - len(chosen)
+    if not chosen:
+        return inventory
+    instances.delete(stack, outputs.scale_set_id, chosen, max(1.0, deadline - time.monotonic()))
+    render.progress(f"removed {fold(node.name for node in chosen)}; {wanted} nodes stay")
+    return stack.refresh(outputs)
 
 
-def build(stack: Stack, deadline: float, arguments: Sequence[str] = (), *, known: int | None = None) -> None:
+def build(
+    stack: Stack, deadline: float, arguments: Sequence[str] = (), *, there: Inventory | None = None
+) -> None:
     """Mends what a killed Pulumi left, takes away surplus nodes that are idle, and runs ``pulumi up``.
 
     Azure is asked first whether it will grant all of it, and at what price. Where it differs from what Pulumi
-    remembers, that is told to Pulumi, so that it is repaired, and is said, but for a number of nodes that is
-    ``known`` to the caller. Raises :class:`~launch.errors.RankliftError`; the same again goes on from there.
+    remembers, that is told to Pulumi, so that it is repaired, and is said. A caller who has seen to all that
+    says which nodes are ``there``. Raises :class:`~launch.errors.RankliftError`; the same again goes on from
+    there.
     """
     from playbooks.planning import preflight
 
-    is_new = not stack.exists()
-    if not is_new:
-        mend(stack, lambda words: pulumi(stack, words))
-    preflight(stack)
+    is_new = there is None and not stack.exists()
+    if there is None:
+        if not is_new:
+            mend(stack, lambda words: pulumi(stack, words))
+        preflight(stack)
+    words = ["up", "--yes", *arguments, "--stack", stack.name]
     if is_new:
         pulumi(stack, ["stack", "init", stack.name])
-        drift = None
     else:
         drift = look(stack, wanted_of(stack))
-    words = ["up", "--yes", *arguments, "--stack", stack.name]
-    if drift is not None:
-        words += _repairing(stack, drift, deadline, known)
-    before = None if drift is None else nodes_before(stack)
+        if drift is not None:
+            words += _repairing(stack, drift, deadline, there)
+            there = there or nodes_before(stack)
     try:
         again_and_again(lambda: pulumi(stack, words, limit=max(1.0, deadline - time.monotonic())), deadline)
     except UpdateFailed as error:
-        settled = settle(stack, error, before, wanted_of(stack) or 0, deadline)
+        settled = settle(stack, error, there, wanted_of(stack) or 0, deadline)
         raise (error if settled is None else settled) from None
 
 
-def _repairing(stack: Stack, drift: Drift, deadline: float, known: int | None) -> list[str]:
+def _repairing(stack: Stack, drift: Drift, deadline: float, there: Inventory | None) -> list[str]:
+    known = None if there is None else len(present(there))
     told = replace(drift, remembered=known) if drift.present == known else drift
     for line in told.lines():
         render.progress(f"drift: {line}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 
 from invoke.context import Context
@@ -46,6 +47,7 @@ def scale(
     and the jobs are named. The stack's configuration says the new number afterwards.
     """
     from infra.config import parse
+    from playbooks.planning import preflight
 
     wanted = _count(number)
     limit = seconds("--timeout", timeout)
@@ -60,10 +62,12 @@ def scale(
     # First what is there: with fewer in the configuration alone, Azure would choose who goes.
     mend(chosen, lambda words: pulumi(chosen, words))
     there = shrink(chosen, wanted, deadline)
+    if len(present(there)) < wanted:
+        preflight(chosen, wanted)
     if str(before) != str(wanted):
         pulumi(chosen, setting)
     try:
-        build(chosen, deadline, ["--skip-preview"], known=there)
+        build(chosen, deadline, ["--skip-preview"], there=there)
     except RankliftError as error:
         if _nothing_came(error) and before is not None:  # as it was, the configuration too
             pulumi(chosen, ["config", "set", KEY, str(before), "--stack", chosen.name])
@@ -136,6 +140,7 @@ def replace(
         render.result(f"{sick.name}: {what}, wait until it answers")
         return
     deadline = time.monotonic() + limit
+    mend(chosen, lambda words: pulumi(chosen, words))
     outputs = chosen.outputs()
     inventory = chosen.refresh(outputs)
     sick = _named(inventory, node)
@@ -145,7 +150,8 @@ def replace(
         instances.distrust_copies(chosen, inventory, [sick])
     else:
         instances.delete(chosen, outputs.scale_set_id, [sick], deadline - time.monotonic())
-        build(chosen, deadline, ["--skip-preview"], known=len(present(inventory)) - 1)
+        rest = dataclasses.replace(inventory, nodes=tuple(one for one in inventory.nodes if one != sick))
+        build(chosen, deadline, ["--skip-preview"], there=rest)
     names = {one.name for one in inventory.nodes} - {sick.name}
     after = wait_for_nodes(chosen, max(1.0, deadline - time.monotonic()))
     fresh = [one.name for one in after.nodes if one.name not in names]
