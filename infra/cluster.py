@@ -7,6 +7,7 @@ import pulumi
 from images.cloud_init import NfsMount, NodeSetup, cloud_config
 from images.hardware import has_nvme
 from infra.config import ClusterConfig
+from infra.farewell import Farewell
 from infra.keys import KeyPair, secret
 from infra.naming import BACKEND_POOL
 from infra.network import SSH, build_frontend, build_network
@@ -32,7 +33,8 @@ class TrainingCluster(pulumi.ComponentResource):
         super().__init__(
             "ranklift:infra:TrainingCluster", stack, None, pulumi.ResourceOptions.merge(opts, own)
         )
-        place = build_place(stack, config, pulumi.ResourceOptions(parent=self))
+        last = Farewell(stack, retain=config.retain_data, opts=pulumi.ResourceOptions(parent=self))
+        place = build_place(stack, config, pulumi.ResourceOptions(parent=self, depends_on=[last]))
         user, cluster, host = (KeyPair(f"{whose}-key", place.opts) for whose in ("user", "cluster", "host"))
         authorized_keys = (user.public_key, cluster.public_key)
         frontend = build_frontend(place) if config.access == "public" else None

@@ -117,8 +117,17 @@ def test_everything_that_takes_tags_has_the_stacks_and_the_users(public: Recorde
     untagged = {name.split()[0] for name, inputs in public.resources.items() if inputs.get("tags") != wanted}
     assert untagged == {
         "azure-native:network:Subnet",
+        "pulumi-python:dynamic/ranklift:Farewell",
         "pulumi-python:dynamic/ranklift:KeyPair",
         "ranklift:infra:TrainingCluster",
+    }
+
+
+def test_everything_is_gone_before_it_is_said_what_is_left(public: Recorded) -> None:
+    waited_for = {name for name, options in public.options.items() if "farewell" in options["dependsOn"]}
+    assert waited_for == set(public.resources) - {
+        "pulumi-python:dynamic/ranklift:Farewell farewell",
+        "ranklift:infra:TrainingCluster dev",
     }
 
 
