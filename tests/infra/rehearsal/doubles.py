@@ -57,6 +57,7 @@ class RecordingMachines:
             if machine.name in self.broken:
                 raise ReplaceNodeError(machine.name, "sshd does not listen")
             self.up[network][machine.name] = machine
+            self.dead.discard(machine.name)
 
     async def remove(self, network: str, names: Sequence[str]) -> None:
         self.calls.append(("remove", network, tuple(names)))
