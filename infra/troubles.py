@@ -1,9 +1,10 @@
 """What an engine's events say went wrong in Azure, and what that means for whoever asked for it.
 
 The engine writes its events as JSON lines (``pulumi up --event-log FILE``); a provider's errors are in them
-as text, whose codes are Azure's own. Codes are from Microsoft's pages on common deployment errors and on
-allocation failures (learn.microsoft.com, "Troubleshoot common Azure deployment errors", "Troubleshoot
-allocation failures"); what is not listed here is shown in Azure's words alone.
+as text, whose codes are Azure's own: azure-native words them ``Status=409 Code="…" Message="…"``
+(pulumi/pulumi-azure-native pull request 4765 shows one), the SDKs below it in other ways. The codes are from
+Microsoft's pages "Troubleshoot common Azure deployment errors" and "Troubleshoot allocation failures"
+(learn.microsoft.com); what is not listed here is shown in Azure's words alone.
 """
 
 from __future__ import annotations
@@ -23,8 +24,10 @@ Kind = Literal["again", "partial", "quota", "size", "login", "rights", "in-use",
 _KINDS: Mapping[Kind, frozenset[str]] = {
     "again": frozenset(
         {
+            "429",
             "anotheroperationinprogress",
             "conflict",
+            "conflictingconcurrentwritenotallowed",
             "conflictingserveroperation",
             "operationpreempted",
             "referencedresourcenotprovisioned",
