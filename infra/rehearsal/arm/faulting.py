@@ -11,16 +11,19 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from infra.rehearsal.arm import words
+from infra.rehearsal.arm import market, words
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.ids import ResourceId
 from infra.rehearsal.arm.operations import Fault
 from infra.rehearsal.faults import Order
 from launch.nodeset import base36
+
+if TYPE_CHECKING:
+    from infra.rehearsal.arm.subscription import Subscription
 
 __all__ = ["Faulting"]
 
@@ -133,12 +136,15 @@ class Faulting:
 
     # -- VMs ----------------------------------------------------------------------------------------------
 
-    def refuse_growth(self, resource: ResourceId, size: str, location: str, more: int) -> None:
+    def refuse_growth(
+        self, subscription: Subscription, resource: ResourceId, size: str, location: str, more: int
+    ) -> None:
         """Raises Azure's refusal of ``more`` VMs in a scale set, before any is made."""
         if self._strikes("sku"):
             raise words.not_available(resource, location)
         if self._strikes("quota"):
-            raise words.over_quota(size, location, more)
+            family, used, each = market.standing(subscription, size, location)
+            raise words.over_quota(family, location, used, each * more)
 
     def granted(self, wanted: int) -> tuple[int, ArmError | None]:
         """How many of the VMs wanted come, and what is said of the others."""

@@ -19,7 +19,7 @@ from infra.sizes import Size, catalogue
 if TYPE_CHECKING:
     from infra.rehearsal.arm.subscription import Subscription
 
-__all__ = ["FAMILY_LIMIT", "answer", "prices", "skus", "usages"]
+__all__ = ["FAMILY_LIMIT", "answer", "prices", "skus", "standing", "usages"]
 
 FAMILY_LIMIT, REGION_LIMIT, SPOT_LIMIT = 60_000, 120_000, 60_000
 """vCPUs: room for 300 nodes of the largest size."""
@@ -92,6 +92,17 @@ def usages(subscription: Subscription, location: str) -> list[dict[str, Any]]:
     return [
         _usage(name, used.get(name, 0), used.get(name, 0) if full else most) for name, most in limits.items()
     ]
+
+
+def standing(subscription: Subscription, size: str, location: str) -> tuple[str, int, int]:
+    """A size's family as quotas spell it, the vCPUs of it in use in the region, and those of one more VM."""
+    name, one = _family(size), _vcpus().get(size.lower(), 0)
+    used = sum(
+        count * _vcpus().get(other.lower(), 0)
+        for other, count, spot in _machines(subscription, location)
+        if _family(other) == name and not spot
+    )
+    return _SPELT_OTHERWISE.get(name, name), used, one
 
 
 def _usage(name: str, used: int, limit: int) -> dict[str, Any]:

@@ -6,11 +6,14 @@ import asyncio
 import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.ids import ResourceId
 from launch.errors import RankliftError
+
+if TYPE_CHECKING:
+    from infra.rehearsal.arm.subscription import Subscription
 
 __all__ = ["Fault", "Faults", "Operation", "Operations", "Scarcity"]
 
@@ -43,7 +46,9 @@ class Faults(Protocol):
 class Scarcity(Protocol):
     """Consulted when a scale set grows, by whoever is a fault besides."""
 
-    def refuse_growth(self, resource: ResourceId, size: str, location: str, more: int) -> None:
+    def refuse_growth(
+        self, subscription: Subscription, resource: ResourceId, size: str, location: str, more: int
+    ) -> None:
         """Raises Azure's refusal of ``more`` VMs, before anything has changed."""
 
     def granted(self, wanted: int) -> tuple[int, ArmError | None]:

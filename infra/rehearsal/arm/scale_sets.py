@@ -22,7 +22,17 @@ from launch.nodeset import base36
 if TYPE_CHECKING:
     from infra.rehearsal.arm.subscription import Subscription
 
-__all__ = ["HOOKS", "MAX_SINGLE_PLACEMENT_GROUP", "accept", "apply", "delete_instances", "evict", "remove"]
+__all__ = [
+    "HOOKS",
+    "MAX_SINGLE_PLACEMENT_GROUP",
+    "accept",
+    "apply",
+    "boot",
+    "delete_instances",
+    "evict",
+    "remove",
+    "user_data",
+]
 
 MAX_SINGLE_PLACEMENT_GROUP = 300
 """VMs in one placement group: 100 by default, 300 by support request (learn.microsoft.com sizes-hpc)."""
@@ -67,7 +77,7 @@ def accept(
         )
     _check_ports(subscription, body, rid, sku["capacity"])
     if more > 0 and isinstance(subscription.faults, Scarcity):
-        subscription.faults.refuse_growth(rid, sku["name"], body["location"], more)
+        subscription.faults.refuse_growth(subscription, rid, sku["name"], body["location"], more)
     return body
 
 
@@ -145,7 +155,7 @@ async def apply(subscription: Subscription, record: Record, _old: dict[str, Any]
         come, error = subscription.faults.granted(len(wanted))
     for instance in wanted[come:]:  # whether Azure keeps them in its list is not known; here it does
         instance.state = "Failed"
-    await _boot(subscription, scale_set, wanted[:come])
+    await boot(subscription, scale_set, wanted[:come])
     await subscription.balancer.reconcile()
     if error is not None:
         raise error
@@ -169,7 +179,8 @@ def _instance(record: Record, scale_set: ScaleSet, subnet: str, address: str) ->
     return Instance(number, machine, subnet)
 
 
-async def _boot(subscription: Subscription, scale_set: ScaleSet, instances: list[Instance]) -> None:
+async def boot(subscription: Subscription, scale_set: ScaleSet, instances: list[Instance]) -> None:
+    """Boots VMs; raises :class:`ArmError` when one does not come up, which is in state ``Failed`` then."""
     if not instances:
         return
     for instance in instances:
@@ -241,4 +252,10 @@ async def remove(subscription: Subscription, record: Record) -> None:
         subscription.scale_sets.pop(record.id.key, None)
 
 
-HOOKS = {"Microsoft.Compute/virtualMachineScaleSets": Hooks(accept=accept, apply=apply, remove=remove)}
+def _show(_: Subscription, record: Record, shown: dict[str, Any]) -> None:
+    shown["properties"]["timeCreated"] = record.created
+
+
+HOOKS = {
+    "Microsoft.Compute/virtualMachineScaleSets": Hooks(accept=accept, apply=apply, remove=remove, show=_show)
+}

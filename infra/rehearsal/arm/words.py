@@ -11,7 +11,6 @@ from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.ids import ResourceId
 from infra.rehearsal.arm.rights import action_of
 from infra.rehearsal.arm.roles import refused
-from infra.sizes import catalogue
 
 __all__ = [
     "allocation_failed",
@@ -90,18 +89,15 @@ def not_available(resource: ResourceId, location: str) -> ArmError:
     )
 
 
-def over_quota(size: str, location: str, more: int) -> ArmError:
-    """More vCPUs than the family's quota has left, which here is none."""
-    known = next((one for one in catalogue() if one.name.lower() == size.lower()), None)
-    vcpus = (known.vcpus if known is not None else None) or 0
-    family = f"{size.replace('Standard_', 'standard').replace('_', '')}Family"
+def over_quota(family: str, location: str, used: int, more: int) -> ArmError:
+    """``more`` vCPUs than the family's quota has left, which is none."""
     return ArmError(
         409,
         "OperationNotAllowed",
         f"Operation could not be completed as it results in exceeding approved {family} Cores quota. "
-        f"Additional details - Deployment Model: Resource Manager, Location: {location}, Current Limit: 0, "
-        f"Current Usage: 0, Additional Required: {vcpus * more}, (Minimum) New Limit Required: "
-        f"{vcpus * more}. Submit a request for Quota increase at https://aka.ms/ProdportalCRP by specifying "
+        f"Additional details - Deployment Model: Resource Manager, Location: {location}, Current Limit: "
+        f"{used}, Current Usage: {used}, Additional Required: {more}, (Minimum) New Limit Required: "
+        f"{used + more}. Submit a request for Quota increase at https://aka.ms/ProdportalCRP by specifying "
         "parameters listed in the 'Details' section for deployment to succeed. Please read more about quota "
         "limits at https://docs.microsoft.com/en-us/azure/azure-supportability/per-vm-quota-requests",
     )

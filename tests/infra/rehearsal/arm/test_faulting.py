@@ -107,7 +107,8 @@ def test_what_is_not_granted_is_refused_before_anything_is_made(
     refused = azure.settle("PATCH", SCALE_SET, grown(3))
     assert code(refused) == (409, said)
     if kind == "quota":
-        assert "Additional Required: 80" in refused["error"]["message"]
+        assert "approved standardNDSv2Family Cores quota" in refused["error"]["message"]
+        assert "Current Limit: 40, Current Usage: 40, Additional Required: 80" in refused["error"]["message"]
         assert "Location: westeurope" in refused["error"]["message"]
     assert azure.ask("GET", SCALE_SET)[1]["sku"]["capacity"] == 1
     assert azure.settle("PATCH", SCALE_SET, grown(0))["status"] == "Succeeded"  # shrinking needs no quota
