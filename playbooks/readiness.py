@@ -34,10 +34,11 @@ date +%s.%N
 if [ -e /run/cloud-init/result.json ]; then
   cat /run/cloud-init/result.json; echo; echo --
   tail -n 5 /var/log/cloud-init-output.log 2>/dev/null || sudo -n tail -n 5 /var/log/cloud-init-output.log
-elif [ -e /run/cloud-init/status.json ]; then echo running; fi
+elif [ ! -e /run/cloud-init/disabled ] && command -v cloud-init >/dev/null; then echo running; fi
 """
-"""cloud-init writes status.json when it begins and result.json when it has ended (its documentation).
-``cloud-init status`` reads the same two files, but hundreds of nodes need not start a Python for that."""
+"""cloud-init writes result.json when it has ended, and its generator ``disabled`` where it does not run (its
+documentation, "Status" and "Boot stages"). ``cloud-init status`` reads these, but is a Python program, which
+hundreds of nodes need not start for every question."""
 
 
 @dataclass(frozen=True, slots=True)
