@@ -37,7 +37,7 @@ from infra.rehearsal.tokens import Identity, Tokens
 
 __all__ = ["HOME", "Azurite", "installed"]
 
-HOME = Path(infra.__file__).parent.parent / ".venv-azurite"
+HOME = Path(infra.__file__).resolve().parent.parent / ".venv-azurite"
 """Where ``tools/setup --azure`` puts it."""
 _START_LIMIT_S = 30.0
 _END_LIMIT_S = 5.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Any
 
 from aiohttp import web
@@ -67,15 +67,17 @@ def resources(subscription: Subscription, request: web.Request, group: str = "")
         for r in subscription.resources.values()
         if r.kind.tracked and wanted(r) and (not group or r.id.group.lower() == group.lower())
     ]
-    return _page(_brief(r) for r in found)
+    expanded = [name.strip() for name in request.query.get("$expand", "").split(",")]
+    return _page(_brief(r, expanded) for r in found)
 
 
-def _brief(record: Record) -> dict[str, Any]:
+def _brief(record: Record, expanded: Collection[str]) -> dict[str, Any]:
     shown: dict[str, Any] = {"id": str(record.id), "name": record.id.name, "type": record.kind.type}
     more: dict[str, Any] = {
         n: record.body[n] for n in ("location", "tags", "sku", "kind", "zones") if n in record.body
     }
-    return {**shown, **more, "createdTime": record.created, "provisioningState": record.state}
+    asked = {"createdTime": record.created, "provisioningState": record.state}
+    return {**shown, **more, **{n: v for n, v in asked.items() if n in expanded}}
 
 
 def of_type(subscription: Subscription, resource_type: str, group: str = "") -> web.Response:

@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from infra.rehearsal.arm import scale_sets, views
+from infra.rehearsal.arm import scale_set_power, scale_sets, views
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.ids import ResourceId
 from infra.rehearsal.arm.models import check, model
@@ -30,8 +30,8 @@ class Answer:
     operation: Operation | None = None
 
     def response(self) -> web.Response:
-        """The body over HTTP."""
-        return web.json_response(self.body)
+        """The body over HTTP; without one there is nothing to say."""
+        return web.Response(status=204) if self.body is None else web.json_response(self.body)
 
 
 async def answer(  # noqa: PLR0911  (one return a path reads better than one variable)
@@ -60,10 +60,8 @@ async def answer(  # noqa: PLR0911  (one return a path reads better than one var
         if request.query.get("$expand", "").lower() == "instanceview":
             alive = await _alive(subscription, record)
         return Answer({"value": [views.virtual_machine(record, i, alive) for i in instances]})
-    if rest == ("delete",) and request.method == "POST":
-        wanted = (json.loads(await request.text() or "{}")).get("instanceIds") or []
-        every = [str(i.id) for i in instances] if wanted == ["*"] else [str(w) for w in wanted]
-        return Answer(operation=_delete(subscription, record, instances, every))
+    if len(rest) == 1 and request.method == "POST":
+        return Answer(operation=await _act(request, subscription, record, instances, rest[0]))
     if rest[0] == "virtualmachines" and len(parts) >= _VM:
         return await _of_vm(request, subscription, record, instances, rest[1:])
     raise ArmError(400, "InvalidResourceType", f"The resource type '{'/'.join(parts[::2])}' is not emulated.")
@@ -80,18 +78,26 @@ def _interfaces(record: Record, instance: Instance) -> list[dict[str, Any]]:
     return [views.interface(record, instance, nic) for nic in nics]
 
 
-def _delete(
-    subscription: Subscription, record: Record, instances: list[Instance], wanted: list[str]
+async def _act(
+    request: web.Request, subscription: Subscription, record: Record, instances: list[Instance], action: str
 ) -> Operation:
-    known = {str(i.id) for i in instances}
-    missing = [w for w in wanted if w not in known]
-    if missing or not wanted:
-        problem = (
-            f"The provided instanceId {missing[0] if missing else ''} is not an active Virtual Machine Scale "
-            "Set VM instanceId."
-        )
-        raise ArmError(400, "InvalidParameter", problem, "instanceIds")
-    work = scale_sets.delete_instances(subscription, record, [int(w) for w in wanted])
+    wanted = json.loads(await request.text() or "{}").get("instanceIds")
+    if action == "delete":
+        return _delete(subscription, record, scale_set_power.chosen(instances, wanted or [""]))
+    # Without ids it is meant for all.
+    return _power(subscription, record, scale_set_power.chosen(instances, wanted or ["*"]), action)
+
+
+def _delete(subscription: Subscription, record: Record, instances: list[Instance]) -> Operation:
+    work = scale_sets.delete_instances(subscription, record, [i.id for i in instances])
+    return subscription.begin(record, "post", work, "Updating")
+
+
+def _power(subscription: Subscription, record: Record, instances: list[Instance], action: str) -> Operation:
+    if action not in scale_set_power.ACTIONS:
+        raise ArmError(404, "NotFound", f"The action '{action}' of a scale set is not emulated.")
+    scale_set = subscription.scale_sets[record.id.key]
+    work = scale_set_power.power(subscription, scale_set, instances, action)
     return subscription.begin(record, "post", work, "Updating")
 
 
@@ -108,7 +114,9 @@ async def _of_vm(
         raise ArmError(404, "NotFound", problem)
     below = rest[1:]
     if not below and request.method == "DELETE":
-        return Answer(operation=_delete(subscription, record, instances, [rest[0]]))
+        return Answer(operation=_delete(subscription, record, [instance]))
+    if len(below) == 1 and request.method == "POST":
+        return _act_on_vm(subscription, record, instance, below[0])
     if not below:
         expand = request.query.get("$expand", "").lower() == "instanceview"
         alive = await _alive(subscription, record) if expand else None
@@ -118,6 +126,13 @@ async def _of_vm(
     if below == ("networkinterfaces",):
         return Answer({"value": _interfaces(record, instance)})
     raise ArmError(400, "InvalidResourceType", f"'{below[0]}' of a scale set's VM is not emulated.")
+
+
+def _act_on_vm(subscription: Subscription, record: Record, instance: Instance, action: str) -> Answer:
+    if action == "simulateeviction":
+        scale_set_power.simulate_eviction(subscription, record, instance)
+        return Answer()
+    return Answer(operation=_power(subscription, record, [instance], action))
 
 
 async def _port_mapping(

@@ -130,6 +130,8 @@ def virtual_machine(record: Record, instance: Instance, alive: frozenset[str] | 
 def instance_view(instance: Instance, alive: frozenset[str]) -> dict[str, Any]:
     """State of one VM: provisioning, and whether it has power."""
     power = "running" if instance.machine.name in alive else "stopped"
+    if instance.deallocated:
+        power = "deallocated"
     state = instance.state.lower()
     return {
         "computerName": instance.machine.name,

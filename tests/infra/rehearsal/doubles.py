@@ -124,6 +124,22 @@ class Endpoint:
         result: tuple[int, Any, dict[str, str]] = self.run(send())
         return result
 
+    def ask_as(self, token: str, method: str, path: str, body: Any = None) -> tuple[int, Any]:
+        """Status and body of a request that carries a token; path below the host."""
+
+        async def send() -> tuple[int, Any]:
+            headers = {"Authorization": f"Bearer {token}"}
+            params = {"api-version": "2024-11-01"}
+            async with (
+                aiohttp.ClientSession(headers=headers) as session,
+                session.request(method, self.url + path, json=body, params=params) as answer,
+            ):
+                text = await answer.text()
+                return answer.status, (await answer.json() if text else None)
+
+        result: tuple[int, Any] = self.run(send())
+        return result
+
     def settle(self, method: str, path: str, body: Any = None) -> dict[str, Any]:
         """Sends a write, waits for its operation; what the status document says in the end."""
         status, answer, headers = self.ask(method, path, body)
