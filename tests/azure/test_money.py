@@ -1,0 +1,229 @@
+"""What a cluster costs and whether it is granted, known before; what is left of it, told after."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import subprocess
+import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from tests.e2e.workplace import LIMIT_S, Workplace
+
+pytestmark = [pytest.mark.azure, pytest.mark.timeout(1800)]
+
+STACK = "rehearsal"
+GROUP = f"ranklift-{STACK}"
+PORTAL = "https://portal.azure.com/#view/Microsoft_Azure_Capacity/QuotaMenuBlade/~/myQuotas"
+TAG = {"ranklift-stack": STACK}
+PLAN_S = 3.0
+
+
+@contextmanager
+def fault(workplace: Workplace, *words: str) -> Iterator[None]:
+    """A bad day."""
+    workplace.fab("rehearsal.fault", *words)
+    try:
+        yield
+    finally:
+        workplace.fab("rehearsal.fault", "clear")
+
+
+@pytest.fixture
+def nothing(workplace: Workplace) -> Workplace:
+    """Four nodes are wanted, none is there, and none is there afterwards."""
+    workplace.configure(STACK, nodeCount=4)
+    assert workplace.groups() == set()
+    return workplace
+
+
+@pytest.fixture(scope="module")
+def cluster(workplace: Workplace) -> Workplace:
+    """Two nodes are up."""
+    workplace.configure(STACK, nodeCount=2)
+    workplace.fab("plan", "--yes")
+    return workplace
+
+
+def put(workplace: Workplace, path: str, body: dict[str, Any]) -> None:
+    """What somebody does in the portal."""
+    record = workplace.record
+    url = f"http://127.0.0.1:{record.arm_port}/subscriptions/{record.subscription_id}{path}"
+    request = urllib.request.Request(
+        f"{url}?api-version=2024-05-01",
+        json.dumps(body).encode(),
+        {"Content-Type": "application/json"},
+        method="PUT",
+    )
+    with urllib.request.urlopen(request, timeout=LIMIT_S):
+        pass
+
+
+def delete_group(workplace: Workplace, name: str) -> None:
+    record = workplace.record
+    base = f"http://127.0.0.1:{record.arm_port}/subscriptions/{record.subscription_id}"
+    url = f"{base}/resourcegroups/{name}?api-version=2024-05-01"
+    with urllib.request.urlopen(urllib.request.Request(url, method="DELETE"), timeout=LIMIT_S):
+        pass
+    deadline = time.monotonic() + LIMIT_S
+    while name in workplace.groups() and time.monotonic() < deadline:
+        time.sleep(0.2)
+
+
+# -- before anything is made
+
+
+def test_a_plan_for_four_nodes_prints_in_under_three_seconds(nothing: Workplace) -> None:
+    nothing.fab("plan")  # Microsoft's models, which the emulated Azure imports first, are no part of it
+    took = []
+    for _ in range(3):
+        began = time.monotonic()
+        shown = nothing.fab("plan")
+        took.append(time.monotonic() - began)
+    assert "4 x Standard_ND40rs_v2, regular, in southcentralus" in shown.out
+    assert "none is there yet" in shown.out
+    assert min(took) < PLAN_S, took
+
+
+def test_a_plan_has_prices_and_quotas_and_makes_nothing(nothing: Workplace) -> None:
+    found = nothing.fab("plan", "--json").json()
+    assert found["regular_per_hour"] == pytest.approx(4 * 24.0 + 0.05 + 2 * 0.01)
+    assert found["spot_per_hour"] == pytest.approx(4 * 4.8 + 0.05 + 2 * 0.01)
+    assert {line["name"]: line["needed"] for line in found["quotas"]} == {
+        "standardNDSv2Family": 160,
+        "cores": 160,
+    }
+    assert (found["offered"], found["zones"], found["refusals"]) == (True, ["1", "2"], [])
+    assert nothing.groups() == set()
+
+
+def test_a_quota_that_is_too_small_is_refused_before_the_first_resource(nothing: Workplace) -> None:
+    with fault(nothing, "quota"):
+        for words in (("plan",), ("plan", "--yes"), ("up",)):
+            told = nothing.fab(*words, status=1)
+            assert "160 are needed in addition, 0 are left (limit 0, used 0)" in told.err
+            assert PORTAL in told.err
+        assert nothing.groups() == set()
+
+
+def test_a_size_that_the_subscription_may_not_have_is_refused_too(nothing: Workplace) -> None:
+    with fault(nothing, "sku"):
+        told = nothing.fab("up", status=1)
+    assert "is closed to this subscription (NotAvailableForSubscription) in southcentralus" in told.err
+    assert "no region offers it to this subscription" in told.err
+    assert nothing.groups() == set()
+
+
+def test_a_cluster_above_its_price_is_not_made(nothing: Workplace) -> None:
+    nothing.configure(STACK, nodeCount=4, maxPrice=96)
+    told = nothing.fab("up", status=1)
+    assert "96.07 USD per hour is more than ranklift:maxPrice allows, 96 USD per hour" in told.err
+    assert nothing.groups() == set()
+    nothing.configure(STACK, nodeCount=4, maxPrice=96, spot="true")
+    assert nothing.fab("plan").out.count("unknown") == 3  # the OS disks, twice in the table and once in words
+
+
+def test_an_expired_sign_in_is_one_line(nothing: Workplace) -> None:
+    with fault(nothing, "login"):
+        for task in ("plan", "account"):
+            told = nothing.fab(task, status=1)
+            assert told.err == "error: the sign-in to Azure has expired; run `az login`\n"
+            assert told.out == ""
+
+
+def test_azure_that_asks_for_patience_gets_it(nothing: Workplace) -> None:
+    with fault(nothing, "throttle"):
+        assert nothing.fab("plan", "--json").json()["refusals"] == []
+
+
+def test_a_no_at_the_terminal_makes_nothing(nothing: Workplace) -> None:
+    ours, theirs = pty.openpty()
+    try:
+        os.write(ours, b"n\n")
+        with subprocess.Popen(
+            ["fab", "plan"],
+            cwd=nothing.own,
+            env=nothing.environment,
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+        ) as process:
+            assert process.wait(LIMIT_S) == 0
+        shown = os.read(ours, 1 << 16).decode()
+    finally:
+        os.close(ours)
+        os.close(theirs)
+    assert "Create it? [y/N]" in shown
+    assert nothing.groups() == set()
+
+
+# -- while it is there
+
+
+def test_what_is_there_counts_as_there(cluster: Workplace) -> None:
+    found = cluster.fab("plan", "--nodes", "3", "--json").json()
+    assert (found["there"], found["adding"]) == (2, 1)
+    assert {(line["name"], line["used"], line["needed"]) for line in found["quotas"]} == {
+        ("standardNDSv2Family", 80, 40),
+        ("cores", 80, 40),
+    }
+    with fault(cluster, "quota"):
+        # Nothing more is asked for: a full quota speaks against nothing.
+        assert cluster.fab("plan", "--json").json()["refusals"] == []
+        told = cluster.fab("scale", "3", status=1)
+    assert "40 are needed in addition, 0 are left (limit 80, used 80)" in told.err
+    assert cluster.fab("plan", "--json").json()["there"] == 2
+
+
+def test_an_account_names_all_with_its_price(cluster: Workplace) -> None:
+    found = cluster.fab("account", "--json").json()
+    by_type = {one["type"].rpartition("/")[2]: one for one in found["things"]}
+    assert by_type["virtualMachineScaleSets"]["per_hour"] == pytest.approx(48.0)
+    assert by_type["natGateways"]["per_hour"] == pytest.approx(0.05)
+    assert {one["stack"] for one in found["things"]} == {STACK}
+    assert {one["group"] for one in found["things"]} == {GROUP}
+    assert by_type["virtualMachineScaleSets"]["created"] is not None
+
+
+def test_the_end_says_what_is_left_and_touches_nothing_else(cluster: Workplace) -> None:
+    address = {"location": "southcentralus", "sku": {"name": "Standard"}}
+    put(cluster, "/resourcegroups/corporate", {"location": "southcentralus"})
+    base = "/resourceGroups/corporate/providers/Microsoft.Network/publicIPAddresses"
+    static = {"publicIPAllocationMethod": "Static"}
+    put(cluster, f"{base}/stray", {**address, "properties": static, "tags": TAG})
+    put(cluster, f"{base}/theirs", {**address, "properties": static})
+
+    told = cluster.fab("down", status=1)
+    assert "left of stack rehearsal in subscription" in told.out
+    assert "stray" in told.out
+    assert "theirs" not in told.out
+    assert cluster.groups() == {"corporate"}
+
+    # Plain Pulumi says the same of a stack that is made anew.
+    cluster.fab("up")
+    destroyed = cluster.pulumi("destroy", "--yes", "--stack", STACK)
+    assert "publicIPAddresses stray in corporate, 0.01 USD per hour" in destroyed.out
+    assert "theirs" not in destroyed.out
+    assert cluster.groups() == {"corporate"}
+
+    delete_group(cluster, "corporate")
+    again = cluster.fab("down")
+    assert "nothing of stack rehearsal is left in subscription" in again.out
+    assert "there is nothing of any stack" in cluster.fab("account").out
+
+
+def test_what_is_to_be_kept_is_named_as_kept(workplace: Workplace) -> None:
+    workplace.configure(STACK, nodeCount=1, storage="serviceEndpoint", retainData="true")
+    workplace.fab("up")
+    told = workplace.fab("down")
+    assert "is left in subscription" in told.out
+    assert "but what ranklift:retainData keeps" in told.out
+    assert f"az group delete --name {GROUP}-data" in told.out
+    assert workplace.groups() == {f"{GROUP}-data"}
+    delete_group(workplace, f"{GROUP}-data")
