@@ -42,7 +42,7 @@ def belongings(folder: Folder) -> Belongings:
     pids = [pid for pid in _pids() if _user_namespace(pid) in spaces]
     ports: set[str] = set()
     if record is not None and record.alive:
-        pids.append(record.pid)
+        pids += [record.pid, *_descendants(record.pid)]
         ports |= {f"127.0.0.1:{record.arm_port}", f"127.0.0.1:{record.provider_port}"}
     listening = _listening()
     ports |= {port for port in listening if port.rpartition(":")[0] in addresses}
@@ -129,6 +129,21 @@ def _networks(folder: Folder) -> Iterable[dict[str, str]]:
 
 def _pids() -> list[int]:
     return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+
+
+def _descendants(pid: int) -> list[int]:
+    """What a process started, and what that started: a storage service stands in no network."""
+    parents: dict[int, list[int]] = {}
+    for other in _pids():
+        try:
+            stat = Path(f"/proc/{other}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            continue
+        parents.setdefault(int(stat[1]), []).append(other)
+    found = list(parents.get(pid, ()))
+    for child in found:  # grows while it is walked
+        found += parents.get(child, ())
+    return found
 
 
 def _user_namespace(pid: int) -> str:
