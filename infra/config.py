@@ -170,7 +170,7 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
         ssh_from = read.optional("sshFrom", ssh_sources, nowhere)
     image: Image | None = values.image_of(size) if size else None
     if read.all.get("image") or (size and not image):
-        image = read.required("image", values.image)
+        image = read.required("image", lambda key, value: values.image(key, value, size))
 
     def prefix(key: str, value: object) -> str:
         return private_prefix(key, value, count or 1)

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Literal, TypeVar
 
-from images.catalogue import Image, default_image, parse_image
+from images.catalogue import Image, default_image, parse_image, unfit
 from infra.naming import OWN_TAGS
 from infra.sizes import Size, lookup, refusal
 from launch.errors import InputError
@@ -187,9 +187,13 @@ def location(key: str, value: object) -> str:
     return short
 
 
-def image(key: str, value: object) -> Image:
-    """The image that ``value`` names."""
-    return parse_image(text(key, value), key)
+def image(key: str, value: object, size: Size | None = None) -> Image:
+    """The image that ``value`` names, if it is not known to lack the drivers of ``size``."""
+    named = parse_image(text(key, value), key)
+    lacking = unfit(named, size.gpu) if size else None
+    if lacking:
+        raise InputError(key, str(value), *lacking.split(": ", 1))
+    return named
 
 
 def image_of(size: Size) -> Image | None:

@@ -85,6 +85,7 @@ def test_settings_of_other_programs_are_left_alone() -> None:
         ("spot", "maybe", "neither true nor false", "true or false"),
         ("image", "ubuntu", "neither", "microsoft-dsvm:ubuntu-hpc:2204"),
         ("image", "microsoft-dsvm:ubuntu-hpc:2204:latest", "latest moves", "pin a version"),
+        ("image", "microsoft-dsvm:ubuntu-hpc:2204:22.04.1", "a V100 needs nvidia-proprietary", "2204-v100"),
         ("vnetPrefix", "172.16.0.0/16", "overlaps 172.16.0.0/16", "10.0.0.0/16"),
         ("vnetPrefix", "172.16.200.0/24", "overlaps 172.16.0.0/16", "10.0.0.0/16"),
         ("vnetPrefix", "172.16.0.0/12", "overlaps 172.16.0.0/16", "10.0.0.0/16"),
