@@ -36,7 +36,9 @@ def changes(
             continue
         if path == "location" and isinstance(old, str) and isinstance(new, str) and place(old) == place(new):
             continue
-        replace = any(_under(path, f) or _under(f, path) for f in fixed) and how != "delete"
+        # What is left out stays as it is, but a list without one of its elements is another list.
+        stays = how == "delete" and not path.endswith("]")
+        replace = any(_under(path, f) or _under(f, path) for f in fixed) and not stays
         replace = replace or (path == "singlePlacementGroup" and old is False and new is True)
         found.append(Change(path, how, replace))
     return found
