@@ -18,7 +18,7 @@ from launch.errors import RankliftError
 
 __all__ = ["AzureFailed", "Progress", "Trouble", "advice", "kind_of", "troubles"]
 
-Kind = Literal["again", "partial", "quota", "size", "login", "rights", "in-use", "other"]
+Kind = Literal["again", "partial", "no-boot", "quota", "size", "login", "rights", "in-use", "other"]
 """What a trouble asks for: the same once more, a decision about the nodes that came, or a person."""
 
 _KINDS: Mapping[Kind, frozenset[str]] = {
@@ -40,12 +40,12 @@ _KINDS: Mapping[Kind, frozenset[str]] = {
     "partial": frozenset(
         {
             "allocationfailed",
-            "osprovisioningtimedout",
             "overconstrainedallocationrequest",
             "overconstrainedzonalallocationrequest",
             "zonalallocationfailed",
         }
     ),
+    "no-boot": frozenset({"osprovisioningtimedout"}),
     "quota": frozenset({"quotaexceeded"}),
     "size": frozenset({"skunotavailable", "notavailableforsubscription"}),
     "login": frozenset(
@@ -187,6 +187,8 @@ def advice(trouble: Trouble, stack: str) -> str:
         )
     if kind == "quota":
         return "ask for more quota (portal: Subscriptions, Usage + quotas) or for fewer nodes; see `fab plan`"
+    if kind == "no-boot":
+        return f"`fab up --stack {stack}` makes another node in its place"
     if kind == "size":
         return (
             "choose another region or size (`fab plan` says what is offered), or ask Azure for access to it"

@@ -22,6 +22,7 @@ from playbooks.updating import UpdateFailed, pulumi
 __all__ = ["NotAllCame", "nodes_before", "settle"]
 
 KEY = "ranklift:partial"
+_KINDS = ("partial", "no-boot")
 
 
 class NotAllCame(RetryError):
@@ -29,19 +30,23 @@ class NotAllCame(RetryError):
 
     def __init__(self, stack: str, outcome: Outcome, kept: bool, why: UpdateFailed) -> None:
         self.outcome, self.kept = outcome, kept
-        reasons = "; ".join(str(trouble) for trouble in why.troubles if kind_of(trouble) == "partial")
+        reasons = "; ".join(str(trouble) for trouble in why.troubles if kind_of(trouble) in _KINDS)
         lines = [f"stack {stack}: {outcome.in_words()}: {reasons}"]
         if kept and outcome.stay:
-            names = fold(node.name for node in outcome.stay)
-            lines.append(f"{names} {'stay' if len(outcome.stay) > 1 else 'stays'} ({KEY} is keep)")
+            lines.append(f"{fold(node.name for node in outcome.stay)} kept")
         elif outcome.there_before:
-            lines.append(f"those that came were removed again; the {outcome.there_before} from before stay")
+            removed = "those that came were removed again; " if outcome.came else ""
+            lines.append(f"{removed}the {outcome.there_before} from before stay")
         elif not kept:
-            lines.append(f"what this try made is removed again ({KEY} is remove)")
-        lines.append(
-            f"`fab up --stack {stack}` tries again; fewer nodes, another zone or another region (`fab plan` "
-            "names those with the size) may be had sooner"
-        )
+            lines.append("what this try made is removed again")
+        if any(kind_of(trouble) == "partial" for trouble in why.troubles):
+            other = "remove" if kept else "keep"
+            lines.append(
+                f"`fab up --stack {stack}` tries again; fewer nodes, another zone or another region (`fab plan` "
+                f"names those with the size) may be had sooner; {KEY} {other} would {other} those that come"
+            )
+        else:
+            lines.append(f"`fab up --stack {stack}` makes others in place of those that did not boot")
         self.args = ("\n".join(lines),)
 
 
@@ -60,10 +65,12 @@ def settle(
     None when the failure is another: then nothing is done. Raises :class:`~launch.errors.RankliftError` when
     Azure does not do it either.
     """
-    if not any(kind_of(trouble) == "partial" for trouble in error.troubles):
+    kinds = {kind_of(trouble) for trouble in error.troubles}
+    if kinds.isdisjoint(_KINDS):
         return None
     identifier = _scale_set(stack)
-    keep = stack.settings().get(KEY, "remove") == "keep"
+    # A node that does not boot is that node's fault: the others are what was asked for.
+    keep = "partial" not in kinds or stack.settings().get(KEY, "remove") == "keep"
     nodes = () if identifier is None else _listed(stack, identifier)
     there = frozenset(node.instance_id for node in before.nodes) if before is not None else frozenset()
     outcome = sort_out(nodes, there, wanted, keep=keep)

@@ -48,7 +48,7 @@ class _TooLong(UpdateFailed):
         super().__init__(stack, ())
         doing = "; ".join(under_way) or "nothing that Pulumi tells of"
         self.args = (
-            f"stack {stack}: not done within {limit:g} s: {doing}\nAzure may go on with it, and Pulumi knows "
+            f"stack {stack}: not done within {limit:.0f} s: {doing}\nAzure may go on with it, and Pulumi knows "
             f"of it: `fab up --stack {stack}` goes on from there, with a longer --timeout if it needs one; "
             f"`fab down --stack {stack}` removes it",
         )

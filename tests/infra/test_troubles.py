@@ -69,6 +69,7 @@ def test_what_a_program_says_has_no_code_and_what_is_no_error_is_left_out() -> N
         (Trouble("X", "ResourceGroupBeingDeleted", ""), "again", "repeat the command"),
         (Trouble("X", "allocationfailed", ""), "partial", ""),
         (Trouble("X", "OverconstrainedAllocationRequest", ""), "partial", ""),
+        (Trouble("X", "OSProvisioningTimedOut", ""), "no-boot", "makes another node"),
         (Trouble("X", "OperationNotAllowed", "exceeding approved Cores quota"), "quota", "more quota"),
         (Trouble("X", "OperationNotAllowed", "the VM is stopped"), "other", ""),
         (Trouble("X", "SkuNotAvailable", ""), "size", "fab plan"),
