@@ -1,0 +1,49 @@
+"""`fab rehearsal.fault` as it is typed: what is refused before a rehearsal is asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.playbooks.typed import fab
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A user's repository beside a project in which no rehearsal runs."""
+    top = tmp_path_factory.mktemp("faults")
+    (top / "ranklift").mkdir()
+    (top / "ranklift" / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
+    (top / "ranklift" / "Pulumi.rehearsal.yaml").write_text("config: {}\n")
+    own = top / "own"
+    own.mkdir()
+    (own / "fabfile.py").write_text(
+        'from playbooks import ns\nns.configure({"ranklift": {"project": "../ranklift"}})\n'
+    )
+    return own
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["flood"], "kind = 'flood': no fault; use one of death, partition, heal, evict, clock"),
+        (["quota", "sku"], "kind = 'quota sku': is more than one"),
+        (["quota", "--seconds", "5"], "--seconds = 5.0: means nothing with quota"),
+        (["evict"], "--nodes: is missing"),
+        (["evict", "--nodes", "a"], "--nodes = 'a': 'a' is no range"),
+        (["clock", "--nodes", "1"], "--seconds: is missing"),
+        (["throttle", "--count", "often"], "--count = 'often': is no number of times"),
+        (["throttle", "--seconds", "soon"], "--seconds = 'soon': is no span of time"),
+        (["quota"], "none runs here; run fab rehearsal.start"),
+        (["clock", "--nodes", "1", "--seconds=-90"], "none runs here; run fab rehearsal.start"),
+        ([], "none runs here; run fab rehearsal.start"),
+        (["clear"], "none runs here; run fab rehearsal.start"),
+    ],
+)
+def test_what_means_nothing_is_refused_by_name(workplace: Path, words: list[str], said: str) -> None:
+    ran = fab(workplace, "rehearsal.fault", *words, env={"RANKLIFT_STACK": "rehearsal"})
+    assert ran.returncode == 2
+    assert said in ran.stderr, ran.stderr
+    assert ran.stderr.startswith("error: ")
+    assert "Traceback" not in ran.stderr
