@@ -1,7 +1,7 @@
 """The end of a whole cluster: when its time is over, or when no job ran on it for long enough.
 
 Run now and then by every node's watch where the scale set's tags ask for one of them, as ``lead.py
-'{"compute": {...}, "spans": {...}, "silent": {...}, "idle_s": 0, "imds": "http://..."}'``; ends after one
+'{"compute": {...}, "spans": {...}, "idle_s": 0, "memory": {...}, "imds": "http://..."}'``; ends after one
 look and answers in JSON. A process of its own, for Python's TLS takes more memory than the watch may have.
 
 The lowest node of the scale set whose watch answers leads; the others ask the more rarely the more nodes come
@@ -276,10 +276,10 @@ def _number(told: bytes, name: str) -> float | None:
 
 def look(told: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
     """One look, and what comes of it: ``next_s`` is when to look again, ``say`` has words by topic, and
-    ``silent`` is for the next look."""
+    ``memory`` is what the next look is to be told."""
     spans: dict[str, float] = told["spans"]
     usual = max(1.0, min(LOOK_S, min(spans.values()) / 10))
-    result: dict[str, Any] = {"next_s": usual, "say": {"azure": ""}, "silent": {}}
+    result: dict[str, Any] = {"next_s": usual, "say": {"azure": ""}, "memory": {}}
     try:
         scale_set = ScaleSet(told["compute"], told["imds"], usual)
         listed = scale_set.members()
@@ -302,18 +302,24 @@ def look(told: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
 def _lead(
     told: dict[str, Any], scale_set: ScaleSet, nodes: Nodes, others: list[str], result: dict[str, Any]
 ) -> None:
-    spans, document = told["spans"], scale_set.read()
-    usual = result["next_s"]
+    spans, memory, document = told["spans"], told["memory"], scale_set.read()
+    usual, now = result["next_s"], time.monotonic()
     if TTL in spans:
         span = spans[TTL]
         left = time_left(document, span, scale_set.azure)
         reason = f"the cluster's time of {span / 3600:g} h is over"
-        if left <= 0:
-            scale_set.delete()
-            result["say"]["act"], result["next_s"] = f"{reason}: its scale set is being deleted", REFUSED_S
-            return
         warning = min(WARNING_S, span / 4)
         if left <= warning:
+            since = memory.get("warned", now)
+            result["memory"]["warned"] = since
+            left = max(left, since + warning - now)  # nobody is surprised, however late the leader is
+            if left <= 0:
+                scale_set.delete()
+                result["say"]["act"], result["next_s"] = (
+                    f"{reason}: its scale set is being deleted",
+                    REFUSED_S,
+                )
+                return
             all_nodes = [os.uname().nodename, *others]
             ended = nodes.end_jobs(all_nodes, max(1.0, left - _SLACK_S), reason)
             if ended:
@@ -322,13 +328,13 @@ def _lead(
             return
         result["next_s"] = min(usual, left - warning)
     if IDLE in spans and document["sku"]["capacity"] > 0:
-        span, now = spans[IDLE], time.monotonic()
+        span, silent = spans[IDLE], memory.get("silent", {})
         answers: dict[str, float | None] = {"": told["idle_s"]}
         if told["idle_s"] >= span:  # while this node has something to do, nobody need be asked
             answers.update(nodes.idle(others))
-        wait, obstacle = quiet(answers, told["silent"], now, span)
+        wait, obstacle = quiet(answers, silent, now, span)
         unheard = [name for name, idle in answers.items() if idle is None]
-        result["silent"] = {name: told["silent"].get(name, now) for name in unheard}
+        result["memory"]["silent"] = {name: silent.get(name, now) for name in unheard}
         result["say"]["nodes"] = obstacle
         if not wait:
             minutes = f"no job for {span / 60:g} minutes"

@@ -48,8 +48,8 @@ INSTANCE_S = 20.0
 APPROVE_AGAIN_S = 30.0
 SETTLE_S = 4.0
 """Seconds after a job's end in which its user reads how it ended, before the node is let go."""
-LOOK_S, LOOK_LIMIT_S = 60.0, 180.0
-"""Seconds between two runs of ``lead.py`` when it does not say, and that one may take."""
+LOOK_S, LOOK_LIMIT_S, FIRST_LOOK_S = 60.0, 180.0, 600.0
+"""Seconds between two runs of ``lead.py`` when it does not say; that one may take; to the first at most."""
 _SPREAD = 60
 _LOG_BYTES = 256 << 10
 _REFUSED = (400, 401, 403)
@@ -151,7 +151,8 @@ class Watch:
         self._approved: dict[str, float] = {}
         self._failures, self._has_heard = 0, False
         self._spans: dict[str, float] = {}
-        self._silent: dict[str, float] = {}
+        self._memory: dict[str, Any] = {}
+        """What ``lead.py`` wants to be told the next time."""
         self._look_at: float | None = None
         self._look_until = 0.0
         self._child = self._pipe = -1
@@ -220,7 +221,7 @@ class Watch:
             number = name.rpartition("_")[2]
             place = 1 + int(number) % _SPREAD if number.isdigit() else 1
             shortest = min(spans.values())
-            self._look_at = now + min(min(LOOK_S, shortest / 10) * place, shortest / 2)
+            self._look_at = now + min(min(LOOK_S, shortest / 10) * place, shortest / 2, FIRST_LOOK_S)
 
     # -- events -----------------------------------------------------------------------------------
 
@@ -256,8 +257,8 @@ class Watch:
         if self._child > 0:
             self._hear_lead(now)
         elif self._look_at is not None and now >= self._look_at:
-            told = {"compute": self._compute, "spans": self._spans, "silent": self._silent, "idle_s": idle}
-            argv = [*self._lead, json.dumps(dict(told, imds=self._imds))]
+            told = {"compute": self._compute, "spans": self._spans, "idle_s": idle, "imds": self._imds}
+            argv = [*self._lead, json.dumps(dict(told, memory=self._memory))]
             self._pipe, writing = os.pipe()
             self._child = os.fork()
             if not self._child:
@@ -286,7 +287,7 @@ class Watch:
         self._child, next_s = -1, LOOK_S
         try:
             told = json.loads(self._said)
-            next_s, self._silent = max(1.0, float(told["next_s"])), dict(told["silent"])
+            next_s, self._memory = max(1.0, float(told["next_s"])), dict(told["memory"])
             for topic, words in told["say"].items():
                 self.log.say(topic, words)
         except (ValueError, KeyError, TypeError, AttributeError):

@@ -322,7 +322,7 @@ class TestAnswersThatAreNone:
 class TestTheLead:
     """A command in the place of ``lead.py``, which keeps what it is told."""
 
-    SAYS = 'printf "%s\\n" "$1" >> "$0"; echo \'{"next_s": 7, "say": {"act": "did it"}, "silent": {"a": 1}}\''
+    SAYS = 'printf "%s\\n" "$1" >> "$0"; echo \'{"next_s": 7, "say": {"act": "did it"}, "memory": {"a": 1}}\''
 
     @pytest.fixture
     def told(self, home: Path) -> Path:
@@ -350,7 +350,7 @@ class TestTheLead:
         asked = json.loads(line)
         assert asked["compute"]["name"] == "nodes_1"
         assert asked["spans"] == {"ranklift-idle-stop-minutes": 0.6}
-        assert (asked["imds"], asked["silent"]) == (service.url, {})
+        assert (asked["imds"], asked["memory"]) == (service.url, {})
         assert 0 <= asked["idle_s"] < 1
         assert "did it\n" in log(home)
 
