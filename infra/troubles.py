@@ -171,29 +171,20 @@ def kind_of(trouble: Trouble) -> Kind:
 
 def advice(trouble: Trouble, stack: str) -> str:
     """What to do about it, in one line; empty when nobody but Azure's own words can tell."""
-    kind = kind_of(trouble)
-    if kind == "login":
-        return "the login has expired: run `az login`, then repeat the command; it goes on where it was"
-    if kind == "rights":
-        return (
-            "the identity you are logged in with may not do that: ask for Contributor on the subscription, "
-            "and for User Access Administrator where storage, ttlHours or idleStopMinutes is set"
-        )
-    if kind == "in-use":
-        holder = _HOLDER.search(trouble.message)
-        what = holder[1].rstrip(".,") if holder else "something that the stack did not make"
-        return (
-            f"{what} is in it, not of the stack's making: remove that, then `fab down --stack {stack}` again"
-        )
-    if kind == "quota":
-        return "ask for more quota (portal: Subscriptions, Usage + quotas) or for fewer nodes; see `fab plan`"
-    if kind == "no-boot":
-        return f"`fab up --stack {stack}` makes another node in its place"
-    if kind == "size":
-        return (
-            "choose another region or size (`fab plan` says what is offered), or ask Azure for access to it"
-        )
-    return "Azure is still busy with something of that name: repeat the command" if kind == "again" else ""
+    holder = _HOLDER.search(trouble.message)
+    what = holder[1].rstrip(".,") if holder else "something"
+    return {
+        "again": "Azure is still busy with something of that name: repeat the command",
+        "partial": "",
+        "no-boot": f"`fab up --stack {stack}` makes another node in its place",
+        "quota": "ask for more quota (portal: Subscriptions, Usage + quotas) or fewer nodes; see `fab plan`",
+        "size": "choose another region or size (`fab plan` says what is offered), or ask for access to it",
+        "login": "the login has expired: run `az login`, then repeat the command; it goes on where it was",
+        "rights": "the identity you are logged in with may not do that: ask for Contributor on the "
+        "subscription, and for User Access Administrator where storage, ttlHours or idleStopMinutes is set",
+        "in-use": f"{what} is in it, not of the stack's making: remove that, then `fab down --stack {stack}`",
+        "other": "",
+    }[kind_of(trouble)]
 
 
 class AzureFailed(RankliftError):

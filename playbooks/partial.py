@@ -42,8 +42,8 @@ class NotAllCame(RetryError):
         if any(kind_of(trouble) == "partial" for trouble in why.troubles):
             other = "remove" if kept else "keep"
             lines.append(
-                f"`fab up --stack {stack}` tries again; fewer nodes, another zone or another region (`fab plan` "
-                f"names those with the size) may be had sooner; {KEY} {other} would {other} those that come"
+                f"`fab up --stack {stack}` tries again; fewer nodes, another zone or region may be had "
+                f"sooner; with {KEY} {other} it would {other} those that come"
             )
         else:
             lines.append(f"`fab up --stack {stack}` makes others in place of those that did not boot")

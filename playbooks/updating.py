@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import tempfile
@@ -48,9 +49,9 @@ class _TooLong(UpdateFailed):
         super().__init__(stack, ())
         doing = "; ".join(under_way) or "nothing that Pulumi tells of"
         self.args = (
-            f"stack {stack}: not done within {limit:.0f} s: {doing}\nAzure may go on with it, and Pulumi knows "
-            f"of it: `fab up --stack {stack}` goes on from there, with a longer --timeout if it needs one; "
-            f"`fab down --stack {stack}` removes it",
+            f"stack {stack}: not done within {limit:.0f} s: {doing}\n"
+            f"Azure may go on with it, and Pulumi knows of it: `fab up --stack {stack}` goes on from there, "
+            f"with a longer --timeout if it needs one; `fab down --stack {stack}` removes it",
         )
 
 
@@ -136,7 +137,7 @@ class _Watch:
             except KeyboardInterrupt:
                 self.interrupted = True
                 continue
-            self._read()
+            self._read(anew=True)
             return exit_status
 
     def _heed_time(self, process: subprocess.Popen[bytes]) -> None:
@@ -159,9 +160,13 @@ class _Watch:
             for urn, (op, since) in self.progress.under_way.items()
         ]
 
-    def _read(self) -> None:
+    def _read(self, *, anew: bool = False) -> None:
+        """Takes what events have come; all of them ``anew`` once it has ended."""
         try:
             with self._log.open("rb") as stream:
+                # After its preview Pulumi begins the file again.
+                if anew or stream.seek(0, os.SEEK_END) < self._position:
+                    self._position, self._rest, self.progress = 0, b"", Progress.begin()
                 stream.seek(self._position)
                 data = stream.read()
         except OSError:

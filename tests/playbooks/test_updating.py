@@ -118,3 +118,13 @@ def test_anything_else_and_time_that_is_over_ends_it(
 def test_events_are_asked_of_updates_alone(tmp_path: Path) -> None:
     """Other commands of Pulumi do not know the option."""
     pulumi(stack(tmp_path, then='[ "$1" != --event-log ]'), ["stack", "init", "dev"])
+
+
+def test_a_log_that_begins_again_after_the_preview_is_read_to_its_end(tmp_path: Path) -> None:
+    again = f"sleep 0.5; cp {tmp_path}/events $log; exit 1"
+    made = stack(tmp_path, failed("InUseSubnetCannotBeDeleted"), then=again)
+    program = tmp_path / "bin" / "pulumi"
+    preview = f'log="$2"; yes \'{json.dumps(BEGUN)}\' | head -n 9 > "$2"'
+    program.write_text(program.read_text().replace(f'cp {tmp_path}/events "$2"', preview))
+    with pytest.raises(UpdateFailed, match="InUseSubnetCannotBeDeleted"):
+        pulumi(made, ["destroy", "--yes"])
