@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 import subprocess
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -64,6 +65,33 @@ def make_key(path: Path) -> str:
         stdin=subprocess.DEVNULL,
     )
     return path.with_suffix(".pub").read_text().strip()
+
+
+class Echo:
+    """A metadata service that tells whoever asks his own address, and nothing else."""
+
+    def __init__(self) -> None:
+        self.server: asyncio.Server | None = None
+
+    async def open(self, network: str, listener: socket.socket) -> None:
+        self.server = await asyncio.start_server(self._tell, sock=listener)
+
+    async def close(self, network: str) -> None:
+        assert network == NETWORK and self.server is not None
+        self.server.close()
+
+    @staticmethod
+    async def _tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(f"HTTP/1.0 200 OK\r\n\r\n{writer.get_extra_info('peername')[0]}\n".encode())
+        writer.close()
+
+
+ASK_ECHO = (
+    "python3 -c 'import urllib.request as u;"
+    ' print(u.urlopen("http://169.254.169.254/", timeout=5).read().decode(), end="")\''
+)
+"""What a node says of itself after it has asked :class:`Echo`."""
 
 
 @asynccontextmanager

@@ -269,34 +269,13 @@ def test_without_the_profile_or_a_listener_a_deletion_does_not_wait(inside: Insi
 
 
 def test_a_node_reaches_the_service_of_its_network(tmp_path: Path) -> None:
-    class Names:
-        """Answers every question with the asker's address."""
-
-        async def open(self, network: str, listener: socket.socket) -> None:
-            self.network = network
-
-            async def tell(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-                await reader.readuntil(b"\r\n\r\n")
-                peer = writer.get_extra_info("peername")[0]
-                writer.write(f"HTTP/1.0 200 OK\r\n\r\n{peer}\n".encode())
-                writer.close()
-
-            self.server = await asyncio.start_server(tell, sock=listener)
-
-        async def close(self, network: str) -> None:
-            assert network == self.network
-            self.server.close()
-
     async def story() -> None:
-        names = Names()
-        async with hardware.lab(tmp_path, 2, metadata=names) as it:
-            ask = (
-                "python3 -c 'import urllib.request as u;"
-                ' print(u.urlopen("http://169.254.169.254/", timeout=5).read().decode(), end="")\''
-            )
-            assert await it.ssh(0, ask) == (0, f"{hardware.private_ip(0)}\n")
-            assert await it.ssh(1, ask) == (0, f"{hardware.private_ip(1)}\n")
-        assert not names.server.is_serving()
+        echo = hardware.Echo()
+        async with hardware.lab(tmp_path, 2, metadata=echo) as it:
+            for number in (0, 1):
+                assert await it.ssh(number, hardware.ASK_ECHO) == (0, f"{hardware.private_ip(number)}\n")
+        assert echo.server is not None
+        assert not echo.server.is_serving()
 
     asyncio.run(story())
 

@@ -165,8 +165,10 @@ def test_two_networks_with_the_same_addresses_do_not_meet(tmp_path: Path) -> Non
 def test_what_cannot_boot_is_named(tmp_path: Path) -> None:
     async def story() -> None:
         async with lab(tmp_path, 1, nodes_limit=2) as it:
-            bad = Machine("node000001", private_ip(1), "azureuser", (), "#cloud-config\npackages: [x]\n")
-            with pytest.raises(ReplaceNodeError, match="node000001: cloud-init: cloud-config packages"):
+            bad = Machine(
+                "node000001", private_ip(1), "azureuser", (), "#cloud-config\npower_state: {mode: reboot}\n"
+            )
+            with pytest.raises(ReplaceNodeError, match="node000001: cloud-init: cloud-config power_state"):
                 await it.machines.boot(NETWORK, [bad])
             with pytest.raises(InputError, match="--nodes-limit = 2: 1 nodes run and 2 more are asked for"):
                 await it.machines.boot(NETWORK, [it.machine(1), it.machine(2)])
@@ -191,11 +193,12 @@ def test_open_mpi_runs_over_four_nodes(tmp_path: Path) -> None:
 SCRIPT = """
     import asyncio, sys, os
     from pathlib import Path
-    from tests.infra.rehearsal.hardware import NETWORK, lab
+    from tests.infra.rehearsal.hardware import ASK_ECHO, NETWORK, Echo, lab
 
     async def story():
-        async with lab(Path(sys.argv[1]), 2) as it:
-            print(await it.ssh(1, "id -u; ssh -o BatchMode=yes node000000 hostname"), flush=True)
+        async with lab(Path(sys.argv[1]), 2, metadata=Echo()) as it:
+            ask = "id -u; ssh -o BatchMode=yes node000000 hostname; " + ASK_ECHO
+            print(await it.ssh(1, ask), flush=True)
             print((await it.machines.status())["networks"][NETWORK]["user_namespace"], flush=True)
             if sys.argv[2] == "hang":
                 sys.stdin.read()
@@ -219,7 +222,7 @@ def test_an_ordinary_user_gets_the_same(tmp_path: Path) -> None:
             cwd=ROOT, env={**os.environ, "HOME": str(folder), "PYTHONPATH": str(ROOT)},
             capture_output=True, text=True, check=False,
         )  # fmt: skip
-        assert done.stdout.startswith("(0, '1000\\nnode000000\\n')"), done.stderr
+        assert done.stdout.startswith("(0, '1000\\nnode000000\\n10.0.0.5\\n')"), done.stderr
     finally:
         shutil.rmtree(folder)
 
