@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from infra.refusals import MissingRight, NotSignedIn, explained
 from launch.errors import RankliftError
 
 __all__ = ["AzureFailed", "Progress", "Trouble", "advice", "kind_of", "troubles"]
@@ -195,6 +196,11 @@ class AzureFailed(RankliftError):
 
     def __init__(self, what: str, stack: str, error: Exception) -> None:
         self.trouble = _trouble_of(error)
+        known = explained(error)
+        if isinstance(known, NotSignedIn | MissingRight):
+            # azure-identity says in paragraphs what is one line; of a right its name is what helps.
+            super().__init__(f"{what}: {known}")
+            return
         hint = advice(self.trouble, stack)
         if self.trouble.code in ("ResourceNotFound", "ResourceGroupNotFound"):
             hint = f"somebody has removed it: `fab up --stack {stack}` makes it anew"

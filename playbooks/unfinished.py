@@ -109,6 +109,7 @@ def _remove(stack: Stack, state: Mapping[str, Any], begun: Sequence[Unfinished])
     from azure.core.exceptions import AzureError
 
     from infra import azure
+    from infra.refusals import explained
 
     resources = (state.get("deployment") or {}).get("resources") or ()
     subscription = next(filter(None, (_SUBSCRIPTION.match(str(one.get("id"))) for one in resources)), None)
@@ -125,5 +126,5 @@ def _remove(stack: Stack, state: Mapping[str, Any], begun: Sequence[Unfinished])
         try:
             azure.remove(client, subscription[1], one.kind, one.inputs)
         except AzureError as error:
-            text = getattr(error, "message", None) or str(error)
-            raise RankliftError(f"stack {stack.name}: {one.name} could not be removed: {text}") from error
+            what = f"stack {stack.name}: {one.name} could not be removed"
+            raise RankliftError(f"{what}: {explained(error)}") from error

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
-from infra.troubles import Progress, Trouble, advice, kind_of, troubles
+from infra.troubles import AzureFailed, Progress, Trouble, advice, kind_of, troubles
 
 URN = "urn:pulumi:dev::ranklift::ranklift:infra:TrainingCluster$azure-native:network:Subnet::nodes"
 STACK = "urn:pulumi:dev::ranklift::pulumi:pulumi:Stack::ranklift-dev"
@@ -103,3 +104,16 @@ def test_what_is_under_way_is_known_until_it_ends() -> None:
     event("resourcePreEvent", "delete")
     event("resOpFailedEvent", "delete")
     assert progress.under_way == {}
+
+
+def test_who_is_not_signed_in_or_lacks_a_right_is_told_so_in_one_line() -> None:
+    nobody = ClientAuthenticationError(
+        message="DefaultAzureCredential failed to retrieve a token\nfrom:\n- a"
+    )
+    told = str(AzureFailed("Azure did not say", "dev", nobody))
+    assert told == "Azure did not say: nobody is signed in to Azure here; run `az login`"
+    lacking = HttpResponseError(
+        message="does not have authorization to perform action 'A/read' over scope '/s'"
+    )
+    lacking.status_code = 403
+    assert "lacks the right A/read on /s" in str(AzureFailed("Azure did not say", "dev", lacking))
