@@ -62,8 +62,8 @@ def settle(
 ) -> NotAllCame | None:
     """Keeps or removes the nodes that came in a try that failed, and gives the error that says so.
 
-    None when the failure is another, or no node boots: then nothing is done. Raises :class:`~launch.errors.RankliftError` when
-    Azure does not do it either.
+    None when the failure is another, or no node of a new cluster boots: then nothing is done. Raises
+    :class:`~launch.errors.RankliftError` when Azure does not do it either.
     """
     kinds = {kind_of(trouble) for trouble in error.troubles}
     if kinds.isdisjoint(_KINDS):
@@ -74,7 +74,7 @@ def settle(
     nodes = () if identifier is None else _listed(stack, identifier)
     there = frozenset(node.instance_id for node in before.nodes) if before is not None else frozenset()
     outcome = sort_out(nodes, there, wanted, keep=keep)
-    if "partial" not in kinds and not outcome.came:
+    if "partial" not in kinds and before is None and not outcome.came:
         return None  # not one boots: whoever looks for the reason needs them
     if before is None and not (keep and outcome.stay):
         render.progress(f"{outcome.in_words()}: removing what this try made")
