@@ -130,6 +130,11 @@ class ClusterConfig:
         return self.nfs != "none" or (self.storage != "none" and self.storage_account_id is None)
 
     @property
+    def needs_service_endpoint(self) -> bool:
+        """Whether the nodes reach a storage account by their subnet's service endpoint."""
+        return self.storage == "serviceEndpoint" or (self.nfs == "files" and self.storage == "none")
+
+    @property
     def needs_identity(self) -> bool:
         """Whether the nodes do anything at Azure that takes a right.
 

@@ -97,9 +97,11 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
         opts=place.opts,
     )
     if config.subnet_id is not None:
-        given = pulumi.Output.from_input(config.subnet_id)
-        vnet = pulumi.Output.from_input(split(config.subnet_id).parent)
-        return NodeNetwork(vnet, given, guard.id)
+        from infra.given_network import checked_network
+
+        given_id = config.subnet_id
+        vnet = checked_network(split(given_id).parent, config, "", place.opts)
+        return NodeNetwork(vnet, vnet.apply(lambda _sound: given_id), guard.id)
     outside = _address("way-out-address", f"{place.name}-nat-ip", place)
     way_out = NatGateway(
         "way-out",
@@ -114,12 +116,14 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
     )
     vnet_id: pulumi.Output[str]
     if config.vnet_id is not None:
-        vnet_id = pulumi.Output.from_input(config.vnet_id)
+        from infra.given_network import checked_network
+
+        vnet_id = checked_network(config.vnet_id, config, place.name, place.opts)
         above = split(config.vnet_id)
         # Other stacks may have theirs in the same network.
         where = {
             "resource_group_name": above.group,
-            "virtual_network_name": above.names[0],
+            "virtual_network_name": vnet_id.apply(lambda _sound: above.names[0]),
             "subnet_name": place.name,
         }
     else:
@@ -152,8 +156,7 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
 
 
 def _service_endpoints(config: ClusterConfig) -> list[ServiceEndpointPropertiesFormatArgs] | None:
-    share = config.nfs == "files" and config.storage != "privateEndpoint"
-    if config.storage != "serviceEndpoint" and not share:
+    if not config.needs_service_endpoint:
         return None
     return [ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")]
 

@@ -20,7 +20,6 @@ from pulumi_azure_native.storage.blob_service_properties import BlobServicePrope
 from pulumi_azure_native.storage.storage_account import StorageAccount
 
 from infra.config import ClusterConfig
-from infra.given import split
 from infra.identity import BLOB_CONTRIBUTOR, Identity, allow
 from infra.network import NodeNetwork
 from infra.place import Place
@@ -52,9 +51,8 @@ def build_storage(
     """
     if config.storage_account_id is not None or data is None:
         assert config.storage_account_id is not None  # noqa: S101 - an own account has a place
-        account_id = pulumi.Output.from_input(config.storage_account_id)
-        name = pulumi.Output.from_input(split(config.storage_account_id).names[0])
-        endpoint = name.apply(lambda own: f"https://{own}.blob.core.windows.net/")
+        given = StorageAccount.get("given-storage", config.storage_account_id, place.opts)
+        account_id, name, endpoint = given.id, given.name, given.primary_endpoints.blob
         ready: list[pulumi.Resource] = []
         scopes = {container: _container_id(account_id, container) for container in CONTAINERS}
     else:

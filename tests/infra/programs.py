@@ -119,6 +119,8 @@ class Program:
     settings: Mapping[str, str]
     resources: Mapping[str, dict[str, Any]]
     """``type name`` to inputs, as Pulumi has them."""
+    reads: list[str]
+    """Ids of what is looked at and not made."""
     hidden: Mapping[str, list[str]]
     """``type name`` to the paths of secret inputs."""
     options: Mapping[str, dict[str, Any]]
@@ -148,10 +150,19 @@ def kind_of(name: str) -> str:
     return name.split(maxsplit=1)[0].rpartition(":")[2]
 
 
-@cache
 def programs() -> Mapping[str, Program]:
-    """Every configuration's program, run once in a process of its own."""
-    ran = subprocess.run(
+    """Every configuration's program."""
+    ran = _recorded()
+    assert ran.returncode == 0, ran.stderr
+    return {
+        name: Program(name, CONFIGURATIONS[name], **record) for name, record in json.loads(ran.stdout).items()
+    }
+
+
+@cache
+def _recorded() -> subprocess.CompletedProcess[str]:
+    # Once, also when it fails: in a process of its own.
+    return subprocess.run(
         [sys.executable, "-m", "tests.infra.recorded_program"],
         input=json.dumps(CONFIGURATIONS),
         cwd=ROOT,
@@ -160,10 +171,6 @@ def programs() -> Mapping[str, Program]:
         check=False,
         timeout=300,
     )
-    assert ran.returncode == 0, ran.stderr
-    return {
-        name: Program(name, CONFIGURATIONS[name], **record) for name, record in json.loads(ran.stdout).items()
-    }
 
 
 def masked(value: Any) -> Any:

@@ -29,14 +29,38 @@ NAMES = (
 """Inputs of which one is the resource's own name; a child's parent comes before the group, too."""
 
 
+GIVEN: dict[str, dict[Any, Any]] = {
+    "StorageAccount": {
+        "name": "corpdata",
+        "primaryEndpoints": {"blob": "https://corpdata.blob.core.windows.net/"},
+    },
+    "VirtualNetwork": {
+        "location": "southcentralus",
+        "addressSpace": {"addressPrefixes": ["10.40.0.0/16"]},
+        "subnets": [
+            {
+                "name": "training",
+                "addressPrefix": "10.40.8.0/24",
+                "serviceEndpoints": [{"service": "Microsoft.Storage"}],
+            }
+        ],
+    },
+}
+"""What Azure says of the resources that are given instead of made."""
+
+
 class Engine(mocks.Mocks):
     """Creates everything at once."""
 
     def __init__(self) -> None:
         self.resources: dict[str, Any] = {}
         self.hidden: dict[str, list[str]] = {}
+        self.reads: list[str] = []
 
     def new_resource(self, args: mocks.MockResourceArgs) -> tuple[str | None, dict[Any, Any]]:
+        if args.resource_id:
+            self.reads.append(args.resource_id)
+            return args.resource_id, GIVEN[args.typ.rpartition(":")[2]]
         self.hidden[f"{args.typ} {args.name}"] = list(hidden(args.inputs))
         inputs = {key: plain(value) for key, value in args.inputs.items() if key != "__provider"}
         self.resources[f"{args.typ} {args.name}"] = inputs
@@ -128,6 +152,7 @@ def record(settings: dict[str, str]) -> dict[str, Any]:
     resources = dict(sorted(engine.resources.items()))
     return {
         "resources": resources,
+        "reads": engine.reads,
         "hidden": {name: paths for name, paths in engine.hidden.items() if paths},
         "options": monitor.options,
         "outputs": outputs,

@@ -11,6 +11,7 @@ from infra.naming import OWN_TAGS
 from infra.rehearsal.arm.kinds import kind_of_token
 from tests.infra.programs import ACCOUNT, CONFIGURATIONS, SUBNET, VNET, Program, kind_of, programs, texts
 
+GIVEN = ("vnetId", "subnetId", "storageAccountId")
 KEY_TEXT = "PRIVATE"
 """What every private key of a recorded program begins with."""
 
@@ -261,6 +262,8 @@ def test_what_is_given_is_named_and_never_made(program: Program) -> None:
             assert kind_of(name) == "Subnet", "the one thing that is made in a given network"
             assert inputs["virtualNetworkName"] == "hub"
             assert inputs["subnetName"] == "ranklift-dev"
+    given = {program.settings.get(key, "").partition("/subnets/")[0] for key in GIVEN} - {""}
+    assert set(program.reads) == given, "looked at, all of them"
     written = {text for inputs in program.resources.values() for _, text in texts(inputs)}
     if "subnetId" in program.settings:
         assert SUBNET in written
