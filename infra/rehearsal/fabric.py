@@ -295,11 +295,13 @@ async def _serve(control: socket.socket) -> None:
 
     def receive() -> None:
         try:
-            # A node that boots later would keep them: a port given to another node could not be listened at.
-            got = socket.recv_fds(control, PACKET, 8, socket.MSG_CMSG_CLOEXEC)
-            packet, files, _flags, _address = got
+            packet, files, _flags, _address = socket.recv_fds(control, PACKET, 8)
         except BlockingIOError:
             return
+        for file in files:
+            # A node that boots later would keep it: a port given to another node could not be listened at.
+            # (recv_fds leaves out the flags it is given, MSG_CMSG_CLOEXEC among them: CPython 3.11's source.)
+            os.set_inheritable(file, False)
         if not packet:
             loop.remove_reader(control)
             ended.set()

@@ -95,8 +95,7 @@ class Line:
 
     def _receive(self) -> None:
         try:
-            received = socket.recv_fds(self._control, PACKET, 1, socket.MSG_CMSG_CLOEXEC)
-            packet, files, _flags, _address = received
+            packet, files, _flags, _address = socket.recv_fds(self._control, PACKET, 1)
         except BlockingIOError:
             return
         except OSError:
