@@ -58,7 +58,13 @@ def pinned(recipe: Recipe, root: Path) -> Recipe:
 def build_kernel(root: Path) -> None:
     """The kernel that runs here as packages of Azure's, in a repository ``ubuntu``."""
     running = os.uname().release
-    for name in ("linux-azure", "linux-image-azure", f"linux-image-{running}", f"linux-headers-{running}"):
+    names = (
+        "linux-azure",
+        "linux-image-azure-lts-22.04",
+        f"linux-image-{running}",
+        f"linux-headers-{running}",
+    )
+    for name in names:
         deb(root / "ubuntu", name, "5.15.0.1-1", {f"usr/share/doc/{name}/here": ""})
     index(root / "ubuntu", "Ubuntu")
 

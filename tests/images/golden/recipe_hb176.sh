@@ -46,12 +46,12 @@ export DEBIAN_FRONTEND=noninteractive
 # The drivers are built for the kernel that runs now: another one at the next boot would be without them.
 running=$(uname -r)
 apt-get install -y "linux-headers-$running"
-held=()
-for package in linux-azure linux-image-azure linux-headers-azure "linux-image-$running" "linux-headers-$running"; do
-    if dpkg-query -W -f '${db:Status-Status}\n' "$package" 2>/dev/null | grep -qx installed; then
-        held+=("$package")
-    fi
-done
+# The packages that would bring another one have several names: linux-azure, linux-image-azure-lts-22.04, ...
+mapfile -t held < <(
+    dpkg-query --show --showformat='${db:Status-Status} ${Package}\n' \
+        'linux-azure*' 'linux-image-azure*' 'linux-headers-azure*' \
+        "linux-image-$running" "linux-headers-$running" 2>/dev/null | sed -n 's/^installed //p'
+)
 case " ${held[*]} " in
 *" linux-image-$running "*) apt-mark hold "${held[@]}" ;;
 *)
