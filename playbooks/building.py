@@ -23,7 +23,9 @@ __all__ = ["build", "leaving", "present", "shrink", "wanted_of"]
 
 
 def wanted_of(stack: Stack) -> int | None:
-    """How many nodes the configuration asks for; None when it does not say so in a way that could hold."""
+    """How many nodes the configuration asks for; None when there is none here, or it does not say it well."""
+    if not stack.configuration.exists():
+        return None
     text = str(stack.settings().get("ranklift:nodeCount", ""))
     return int(text) if text.isascii() and text.isdecimal() else None
 
