@@ -11,6 +11,7 @@ from invoke.exceptions import Exit
 from playbooks import render
 from playbooks.building import build, present, wanted_of
 from playbooks.command import command, open_from, seconds
+from playbooks.instances import stopped
 from playbooks.readiness import probe, unfit, wait_for_nodes
 from playbooks.unfinished import mend
 from playbooks.updating import again_and_again, pulumi
@@ -47,7 +48,8 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
     configuration asks for.
     """
     chosen = open_from(context, stack)
-    inventory = chosen.refresh(chosen.outputs())
+    outputs = chosen.outputs()
+    inventory = chosen.refresh(outputs)
     answers = probe(chosen, inventory, inventory.nodes)
     wrong: dict[str, Exception] = {name: a for name, a in answers.items() if isinstance(a, Exception)}
     wrong |= unfit(answers, {node.name: node.instance_id for node in inventory.nodes})
@@ -80,7 +82,8 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
     if wanted is not None and wanted != there:
         mending = f"`fab up --stack {chosen.name}` mends that"
         otherwise = f", `fab scale {there}` leaves it so" if there else ""
-        render.progress(f"{wanted} nodes are wanted, Azure has {there}: {mending}{otherwise}")
+        why = "" if there else stopped(chosen, outputs.scale_set_id)
+        render.progress(f"{wanted} nodes are wanted, Azure has {there}{why}: {mending}{otherwise}")
     if wrong or wanted not in (None, there):
         raise Exit(code=1)
 

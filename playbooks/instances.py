@@ -10,11 +10,12 @@ from infra.inventory import Inventory, Node
 from infra.troubles import AzureFailed
 from launch.errors import RetryError
 from launch.nodeset import fold
+from launch.remote.lead import STOPPED
 from playbooks import render
 from playbooks.fanout import fan_out
 from playbooks.project import Stack
 
-__all__ = ["delete", "distrust_copies", "reimage", "scale_set_of"]
+__all__ = ["delete", "distrust_copies", "reimage", "scale_set_of", "stopped"]
 
 OPERATION_S = 900.0
 """How long Azure may take over one operation on nodes unless the user says."""
@@ -31,6 +32,24 @@ def scale_set_of(scale_set_id: str) -> tuple[str, str, str]:
     """
     parts = scale_set_id.strip("/").split("/")
     return parts[1], parts[3], parts[-1]
+
+
+def stopped(stack: Stack, scale_set_id: str) -> str:
+    """When and why the cluster made its own capacity 0, in brackets behind a blank; empty when it did not.
+
+    Raises :class:`AzureFailed` when Azure does not tell.
+    """
+    from azure.core.exceptions import AzureError
+
+    from infra import azure
+
+    subscription, group, name = scale_set_of(scale_set_id)
+    sets = azure.clients(subscription, stack.environment).compute.virtual_machine_scale_sets
+    try:
+        told = (sets.get(group, name).tags or {}).get(STOPPED)
+    except AzureError as error:
+        raise AzureFailed("the scale set did not show", stack.name, error) from error
+    return f" (stopped at {told})" if told else ""
 
 
 def delete(stack: Stack, scale_set_id: str, nodes: Sequence[Node], limit: float = OPERATION_S) -> None:

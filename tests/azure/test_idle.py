@@ -1,0 +1,105 @@
+"""A cluster that stops itself when it is idle, and ends itself when its time is over."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+import urllib.request
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from tests.e2e.workplace import Workplace
+
+pytestmark = [pytest.mark.azure, pytest.mark.timeout(1800)]
+
+STACK = "rehearsal"
+SET = f"/resourceGroups/ranklift-{STACK}/providers/Microsoft.Compute/virtualMachineScaleSets/ranklift-{STACK}"
+SCRIPT = """\
+trap 'echo told; exit 0' TERM
+echo up
+while :; do sleep 0.2; done
+"""
+SOON_MIN = 0.3
+"""Minutes: the tag that the nodes read says so; no stack's configuration may."""
+
+
+@pytest.fixture
+def cluster(workplace: Workplace) -> Workplace:
+    """Three nodes that stop when they are idle and end in a day, whatever a test before left."""
+    workplace.configure(STACK, nodeCount=3, idleStopMinutes=5, ttlHours=24)
+    workplace.fab("up")
+    (workplace.own / "train.sh").write_text(SCRIPT)
+    return workplace
+
+
+def tag(cluster: Workplace, **values: str) -> None:
+    """Changes tags of the scale set, as somebody may in the portal."""
+    tags = cluster.azure(SET)["tags"] | {name.replace("_", "-"): value for name, value in values.items()}
+    record = cluster.record
+    url = f"http://127.0.0.1:{record.arm_port}/subscriptions/{record.subscription_id}{SET}"
+    body = json.dumps({"tags": tags}).encode()
+    headers = {"Content-Type": "application/json"}
+    request = urllib.request.Request(f"{url}?api-version=2024-11-01", body, headers, method="PATCH")
+    with urllib.request.urlopen(request) as answer:
+        assert answer.status == 200
+
+
+def launched(cluster: Workplace) -> str:
+    made = cluster.fab("launch.torch", "bash train.sh", "--per-node", "--detach", "--name", "long")
+    found = re.search(r"long-\d{8}-\d{6}-\w{4}", made.out + made.err)
+    assert found is not None, made
+    return found[0]
+
+
+def capacity(cluster: Workplace) -> Any:
+    return cluster.azure(SET)["sku"]["capacity"]
+
+
+def has_set(cluster: Workplace) -> bool:
+    listed = cluster.azure(SET.rpartition("/")[0])["value"]
+    return any(one["name"] == f"ranklift-{STACK}" for one in listed)
+
+
+def test_a_job_keeps_the_cluster_and_afterwards_it_stops(cluster: Workplace) -> None:
+    job = launched(cluster)
+    tag(cluster, ranklift_idle_stop_minutes=str(SOON_MIN))
+    time.sleep(60 * SOON_MIN + 45)
+    assert capacity(cluster) == 3
+    cluster.fab("cancel", job)
+    deadline = time.monotonic() + 120
+    while capacity(cluster):
+        assert time.monotonic() < deadline
+        time.sleep(1)
+    deadline = time.monotonic() + 60
+    while (shown := cluster.fab("status", status=1)).out.count("node00"):
+        assert time.monotonic() < deadline
+    assert re.search(r"stopped at \S+ \S+ UTC: no job for 0\.3 minutes", shown.err), shown
+    assert "`fab up --stack rehearsal` mends that" in shown.err
+    cluster.fab("up")
+    assert capacity(cluster) == 3
+    assert "ranklift-stopped" not in cluster.azure(SET)["tags"]
+
+
+def test_jobs_are_told_before_the_clusters_time_is_over_and_then_it_goes(cluster: Workplace) -> None:
+    job = launched(cluster)
+    made = datetime.fromisoformat(cluster.azure(SET)["properties"]["timeCreated"])
+    age = (datetime.now(UTC) - made).total_seconds()
+    tag(cluster, ranklift_ttl_hours=f"{(age + 60) / 3600:.6f}")
+    ended = cluster.fab("wait", job, status=None)
+    assert ended.status == 130
+    shown = cluster.fab("job", job).out
+    assert re.search(r"state +CANCELLED: the cluster's time of \S+ h is over", shown), shown
+    assert cluster.fab("logs", job).out.count("] told") == 3
+    assert has_set(cluster)
+    deadline = time.monotonic() + 180
+    while has_set(cluster):
+        assert time.monotonic() < deadline
+        time.sleep(1)
+    told = cluster.fab("status", status=None)
+    assert told.status != 0
+    assert "fab up" in told.err, told
+    cluster.fab("up")
+    assert capacity(cluster) == 3
