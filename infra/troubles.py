@@ -66,6 +66,7 @@ _MESSAGES = (
     re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)"'),
 )
 _SIGNED_OUT = re.compile(r"AADSTS\d+|az login|Please run 'az login'|DefaultAzureCredential")
+_IN_AZURE = re.compile(r"azure-native:\w+:\w+::")
 _HOLDER = re.compile(r"is in use by (/\S+)", re.IGNORECASE)
 
 
@@ -102,7 +103,7 @@ class Progress:
         """The next event."""
         if "resourcePreEvent" in event:
             metadata = event["resourcePreEvent"]["metadata"]
-            if metadata["op"] not in ("same", "read"):
+            if metadata["op"] not in ("same", "read") and _IN_AZURE.search(metadata["urn"]):
                 self.under_way[metadata["urn"]] = (metadata["op"], float(event.get("timestamp", 0)))
         for ended in ("resOutputsEvent", "resOpFailedEvent"):
             if ended in event:

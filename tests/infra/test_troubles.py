@@ -92,11 +92,13 @@ def test_a_code_says_what_to_do(trouble: Trouble, kind: str, hint: str) -> None:
 def test_what_is_under_way_is_known_until_it_ends() -> None:
     progress = Progress.begin()
 
-    def event(kind: str, op: str) -> None:
-        progress.take({"timestamp": 7, kind: {"metadata": {"op": op, "urn": URN}}})
+    def event(kind: str, op: str, urn: str = URN) -> None:
+        progress.take({"timestamp": 7, kind: {"metadata": {"op": op, "urn": urn}}})
 
     event("resourcePreEvent", "same")
-    assert progress.under_way == {}
+    event("resourcePreEvent", "create", STACK)
+    event("resourcePreEvent", "create", URN.partition("$")[0] + "::dev")
+    assert progress.under_way == {}, "Azure does nothing for these"
     event("resourcePreEvent", "create")
     assert progress.under_way == {URN: ("create", 7.0)}
     event("resOutputsEvent", "create")
