@@ -48,7 +48,7 @@ def test_a_second_start_is_refused_and_a_killed_rehearsal_leaves_nothing_that_ru
     left = [
         f"the record of process {record.pid}, which has ended",
         "1 disks of nodes of ",
-        "Pulumi stack rehearsal with 13 resources",
+        "Pulumi stack rehearsal with 14 resources",
     ]
     assert told.startswith("no rehearsal runs here\n")
     for line in left:
@@ -62,7 +62,7 @@ def test_a_second_start_is_refused_and_a_killed_rehearsal_leaves_nothing_that_ru
     assert alone.record.pid != record.pid
     assert alone.groups() == set()
     up = alone.fab("up", "--stack", "rehearsal")
-    assert "14 created" in up.out
+    assert "15 created" in up.out
     assert alone.fab("exec", "uname -n").out == "node000000\n"
 
 
@@ -71,7 +71,7 @@ def test_two_projects_rehearse_beside_each_other(workplace: Workplace, alone: Wo
     before = workplace.record
     assert alone.record.pid != before.pid
     stopped = alone.fab("rehearsal.stop")
-    assert "gone with the rehearsal: stack rehearsal (13 resources)" in stopped.err
+    assert "gone with the rehearsal: stack rehearsal (14 resources)" in stopped.err
     assert "1 networks with their namespaces" in stopped.out
     assert workplace.record == before
     workplace.fab("rehearsal.status")
