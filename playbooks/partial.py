@@ -23,6 +23,7 @@ __all__ = ["NotAllCame", "nodes_before", "settle"]
 
 KEY = "ranklift:partial"
 _KINDS = ("partial", "no-boot")
+_GONE = ("ResourceNotFound", "ResourceGroupNotFound")
 
 
 class NotAllCame(RetryError):
@@ -51,9 +52,14 @@ class NotAllCame(RetryError):
 
 
 def nodes_before(stack: Stack) -> Inventory | None:
-    """The nodes before a try; None when the stack was never wholly up, so that no node can be of use."""
+    """The nodes before a try; None when the stack was never wholly up, so that no node can be of use, and when
+    its scale set is gone."""
     with suppress(InputError):
-        return stack.refresh(stack.outputs())
+        try:
+            return stack.refresh(stack.outputs())
+        except AzureFailed as error:
+            if error.trouble.code not in _GONE:
+                raise
     return None
 
 

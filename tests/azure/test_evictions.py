@@ -21,7 +21,7 @@ echo up
 while :; do sleep 0.2; done
 """
 LAUNCHES = {
-    "mpi": ("launch.mpi", "bash train.sh", "--processes-per-node", "1"),
+    "mpi": ("launch.mpi", "bash train.sh", "--nproc-per-node", "1"),
     "pytorch": ("launch.torch", "bash train.sh", "--per-node"),
 }
 
