@@ -66,7 +66,7 @@ def quotas(
             needs[name] = max(0, needs[name] - held)
     known = {family_key(usage.name): usage for usage in figures.usages}
     lines = [_line(known[name], needed) for name, needed in needs.items() if name in known]
-    refusals += [_too_little(config, line) for line in lines if line.needed and line.after < 0]
+    refusals += [_too_little(config, line) for line in lines if line.after < 0]
     refusals += [
         Refusal("quota", f"Azure names none for {families[name]} in {place}", BY_HAND)
         for name, needed in needs.items()

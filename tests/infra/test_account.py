@@ -135,7 +135,10 @@ def test_everything_costs_what_azure_says_it_is() -> None:
             "/virtualMachines/server": {"properties": {"hardwareProfile": {"vmSize": "Standard_E8s_v5"}}},
             "/disks/disk": {"sku": {"name": "Premium_LRS"}, "properties": {"diskSizeGB": 512}},
             "/share/fileServices/default/shares": {
-                "value": [{"properties": {"shareQuota": 1000, "enabledProtocols": "NFS"}}]
+                "value": [
+                    {"properties": {"shareQuota": 1000, "enabledProtocols": "NFS"}},
+                    {"properties": {"shareQuota": 5000, "enabledProtocols": "SMB"}},
+                ]
             },
             "/blobs/fileServices/default/shares": {"value": []},
         },

@@ -105,6 +105,11 @@ def test_the_limit_is_for_the_whole_cluster(limit: str, settings: dict[str, str]
     assert against(found) == ([] if fits else ["price"])
 
 
+def test_a_price_that_is_just_the_limit_is_within_it() -> None:
+    price = plan().per_hour
+    assert plan(None, maxPrice=repr(price)).refusals == ()
+
+
 def test_too_dear_says_both_figures() -> None:
     (refusal,) = plan(maxPrice="50").refusals
     assert "88.055 USD per hour is more than ranklift:maxPrice allows, 50 USD per hour" in refusal.problem
@@ -171,6 +176,10 @@ def test_nodes_of_another_size_go_first_and_free_their_quota() -> None:
     assert [(line.name, line.needed) for line in found.quotas] == [(FAMILY, 160), ("cores", 0)]
 
 
+def test_spot_nodes_are_no_part_of_a_regular_cluster() -> None:
+    assert plan(figures(there=ScaleSet(SIZE, 3, True, PLACE))).adding == 4
+
+
 def test_nodes_elsewhere_free_nothing_here() -> None:
     found = plan(figures(there=ScaleSet(SIZE, 4, False, "westus"), usages=quotas(family=159)))
     assert against(found) == ["quota"]
@@ -226,6 +235,14 @@ def test_azure_may_contradict_the_catalogue_about_infiniband() -> None:
     found = plan(figures(skus=[unsaid]))
     assert found.refusals == ()
     assert any(text.startswith("InfiniBand") for text in found.unknowns)
+
+
+def test_a_size_that_was_taken_without_infiniband_may_have_none() -> None:
+    size = "Standard_NC24ads_A100_v4"
+    room = [*quotas(), Usage("StandardNCADSA100v4Family", "Standard NCADSA100v4", 200, 0)]
+    skus = [sku(size, family="StandardNCADSA100v4Family", vCPUs="24", RdmaEnabled="False")]
+    found = plan(figures(skus=skus, usages=room), vmSize=size, allowWithoutInfiniBand="true")
+    assert found.refusals == ()
 
 
 def test_a_size_that_cannot_be_spot_is_refused_as_spot_only() -> None:
