@@ -52,7 +52,7 @@ class NotAllCame(RetryError):
 
 
 def nodes_before(stack: Stack) -> Inventory | None:
-    """The nodes before a try; None when the stack was never wholly up, so that no node can be of use, and when
+    """The nodes before a try; None when the stack was never wholly up, so that no node can be of use, or when
     its scale set is gone."""
     with suppress(InputError):
         try:
