@@ -64,19 +64,23 @@ def test_growing_shows_the_exact_difference_and_leaves_the_nodes_alone_that_are_
 def test_a_wrong_setting_is_refused_by_key_value_and_remedy_before_anything_is_made(
     workplace: Workplace, key: str, value: str, problem: str, remedy: str
 ) -> None:
-    stack = "rehearsal-refused"
+    stack = f"rehearsal-refused-{key.lower()}"
     before = workplace.groups()
     workplace.configure(stack, **{key: value})
-    refused = workplace.fab("up", "--stack", stack, status=None)
-    assert refused.status != 0
-    (line,) = {
-        line.strip().removeprefix("error: ")
-        for line in refused.out.splitlines()
-        if line.strip().startswith(f"error: ranklift:{key} = ")
-    }
-    assert value in line
-    assert problem in line
-    assert remedy in line
+    refused = workplace.fab("up", "--stack", stack, status=2)
+    assert stack not in {s["name"] for s in workplace.pulumi("stack", "ls", "--json").json()}
+    workplace.pulumi("stack", "init", stack)
+    by_pulumi = workplace.pulumi("up", "--yes", "--stack", stack, status=None)
+    assert by_pulumi.status != 0
+    for text in (refused.err, by_pulumi.out):
+        (line,) = {
+            line.strip().removeprefix("error: ")
+            for line in text.splitlines()
+            if line.strip().startswith(f"error: ranklift:{key} = ")
+        }
+        assert value in line
+        assert problem in line
+        assert remedy in line
     assert workplace.groups() == before
     (known,) = (s for s in workplace.pulumi("stack", "ls", "--json").json() if s["name"] == stack)
     assert known.get("resourceCount", 0) <= 1
