@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ArmError", "conflict", "group_not_found", "not_found"]
+__all__ = ["ArmError", "conflict", "group_not_found", "not_available", "not_found", "over_quota"]
 
 
 class ArmError(Exception):
@@ -38,6 +38,31 @@ def not_found(type_and_name: str, group: str) -> ArmError:
         "ResourceNotFound",
         f"The Resource '{type_and_name}' under resource group '{group}' was not found. "
         "For more details please go to https://aka.ms/ARMResourceNotFoundFix",
+    )
+
+
+def over_quota(name: str, location: str, limit: int, used: int, more: int) -> ArmError:
+    """``more`` vCPUs than a quota has left (learn.microsoft.com "Resolve errors for resource quotas")."""
+    return ArmError(
+        409,
+        "OperationNotAllowed",
+        f"Operation could not be completed as it results in exceeding approved {name} Cores quota. "
+        f"Additional details - Deployment Model: Resource Manager, Location: {location}, Current Limit: "
+        f"{limit}, Current Usage: {used}, Additional Required: {more}, (Minimum) New Limit Required: "
+        f"{used + more}. Submit a request for Quota increase at https://aka.ms/ProdportalCRP by specifying "
+        "parameters listed in the 'Details' section for deployment to succeed. Please read more about quota "
+        "limits at https://docs.microsoft.com/en-us/azure/azure-supportability/per-vm-quota-requests",
+    )
+
+
+def not_available(resource: object, subscription: str, location: str) -> ArmError:
+    """A size that the subscription may not have there: ``NotAvailableForSubscription`` among the SKUs."""
+    return ArmError(
+        409,
+        "SkuNotAvailable",
+        f"The requested size for resource '{resource}' is currently not available in location '{location}' "
+        f"zones '' for subscription '{subscription}'. Please try another size or deploy to a "
+        "different location or zones. See https://aka.ms/azureskunotavailable for details.",
     )
 
 

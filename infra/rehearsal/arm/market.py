@@ -14,12 +14,14 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from infra.rehearsal.arm.errors import not_available, over_quota
+from infra.rehearsal.arm.figures import Figures
 from infra.sizes import Size, catalogue
 
 if TYPE_CHECKING:
     from infra.rehearsal.arm.subscription import Subscription
 
-__all__ = ["FAMILY_LIMIT", "answer", "prices", "skus", "standing", "usages"]
+__all__ = ["FAMILY_LIMIT", "answer", "check", "prices", "skus", "standing", "usages"]
 
 FAMILY_LIMIT, REGION_LIMIT, SPOT_LIMIT = 60_000, 120_000, 60_000
 """vCPUs: room for 300 nodes of the largest size."""
@@ -59,14 +61,14 @@ def answer(request: web.Request, subscription: Subscription) -> web.Response | N
         return None
     path = request.path.rstrip("/")
     if path == _PRICES:
-        return _page(request)
+        return _page(request, subscription.figures)
     if (found := _USAGES.fullmatch(path)) is not None:
         return web.json_response({"value": usages(subscription, found[1].lower())})
     if _SKUS.fullmatch(path) is not None:
         wanted = dict(_FILTER.findall(request.query.get("$filter", ""))).get("location")
         places = [wanted.lower()] if wanted else list(REGIONS)
         closed = _holds(subscription, "sku")
-        return web.json_response({"value": list(skus(places, closed=closed))})
+        return web.json_response({"value": list(skus(places, closed=closed, figures=subscription.figures))})
     return None
 
 
@@ -81,17 +83,31 @@ def _holds(subscription: Subscription, kind: str) -> bool:
 
 def usages(subscription: Subscription, location: str) -> list[dict[str, Any]]:
     """Every quota of the region; with the fault ``quota`` none has anything left."""
+    full = _holds(subscription, "quota")
+    return [
+        _usage(name, used, used if full else limit)
+        for name, (limit, used) in _quotas(subscription, location).items()
+    ]
+
+
+def _quotas(subscription: Subscription, location: str) -> dict[str, tuple[int, int]]:
+    """Limit and use of each quota of the region, in vCPUs."""
     used: dict[str, int] = {}
     for size, count, spot in _machines(subscription, location):
         vcpus = _vcpus().get(size.lower(), 0) * count
-        for name in ["lowPriorityCores"] if spot else ["cores", _family(size)]:
+        for name in _counts(size, spot=spot):
             used[name] = used.get(name, 0) + vcpus
-    full = _holds(subscription, "quota")
     limits = {"cores": REGION_LIMIT, "lowPriorityCores": SPOT_LIMIT}
     limits |= {_family(size): FAMILY_LIMIT for size in _sizes()}
-    return [
-        _usage(name, used.get(name, 0), used.get(name, 0) if full else most) for name, most in limits.items()
-    ]
+    given = subscription.figures.limits
+    return {
+        name: (given.get(_SPELT_OTHERWISE.get(name, name), most), used.get(name, 0))
+        for name, most in limits.items()
+    }
+
+
+def _counts(size: str, *, spot: bool) -> tuple[str, ...]:
+    return ("lowPriorityCores",) if spot else (_family(size), "cores")
 
 
 def standing(subscription: Subscription, size: str, location: str) -> tuple[str, int, int]:
@@ -103,6 +119,21 @@ def standing(subscription: Subscription, size: str, location: str) -> tuple[str,
         if _family(other) == name and not spot
     )
     return _SPELT_OTHERWISE.get(name, name), used, one
+
+
+def check(
+    subscription: Subscription, resource: object, size: str, location: str, more: int, *, spot: bool
+) -> None:
+    """Raises Azure's refusal of ``more`` VMs: of a size that is closed, or beyond a quota."""
+    region, each = location.lower().replace(" ", ""), _vcpus().get(size.lower(), 0)
+    closed = {name.lower() for name in subscription.figures.closed}
+    if more > 0 and size.lower() in closed:
+        raise not_available(resource, subscription.id, region)
+    quotas = _quotas(subscription, region) if more > 0 else {}
+    for name in _counts(size, spot=spot):
+        limit, used = quotas.get(name, (0, 0))
+        if name in quotas and used + more * each > limit:
+            raise over_quota(_SPELT_OTHERWISE.get(name, name), region, limit, used, more * each)
 
 
 def _usage(name: str, used: int, limit: int) -> dict[str, Any]:
@@ -123,11 +154,14 @@ def _machines(subscription: Subscription, location: str) -> Iterator[tuple[str, 
         if _place(record.body) == location:
             scale_set = subscription.scale_sets.get(record.id.key)
             profile = record.body.get("properties", {}).get("virtualMachineProfile") or {}
-            count = len(scale_set.instances) if scale_set is not None else 0
+            there = scale_set.instances.values() if scale_set is not None else ()
+            count = sum(not one.deallocated for one in there)
             yield record.body["sku"]["name"], count, profile.get("priority") == "Spot"
     for record in subscription.of_type("Microsoft.Compute/virtualMachines"):
-        if _place(record.body) == location:
-            yield record.body["properties"]["hardwareProfile"]["vmSize"], 1, False
+        held = subscription.virtual_machines.get(record.id.key)
+        if _place(record.body) == location and held is not None and not held.deallocated:
+            spot = record.properties.get("priority") == "Spot"
+            yield record.properties["hardwareProfile"]["vmSize"], 1, spot
 
 
 def _place(body: Mapping[str, Any]) -> str:
@@ -137,8 +171,11 @@ def _place(body: Mapping[str, Any]) -> str:
 # -- sizes ------------------------------------------------------------------------------------------------
 
 
-def skus(places: Iterable[str], *, closed: bool = False) -> Iterator[dict[str, Any]]:
+def skus(
+    places: Iterable[str], *, closed: bool = False, figures: Figures | None = None
+) -> Iterator[dict[str, Any]]:
     """An entry for each size in each region; ``closed`` to this subscription with the fault ``sku``."""
+    reasons = figures.closed if figures is not None else {}
     known = {size.name: size for size in _rows()}
     for place in places:
         for name in _sizes():
@@ -146,6 +183,7 @@ def skus(places: Iterable[str], *, closed: bool = False) -> Iterator[dict[str, A
             told = {
                 "vCPUs": str(_vcpus()[name.lower()]),
                 "RdmaEnabled": str(size is not None and size.rdma),
+                **_also(size),
                 "LowPriorityCapable": "True",
                 "HyperVGenerations": "V2" if size is not None and size.hyperv == "Gen2" else "V1,V2",
             }
@@ -158,16 +196,22 @@ def skus(places: Iterable[str], *, closed: bool = False) -> Iterator[dict[str, A
                 "locations": [place],
                 "locationInfo": [{"location": place, "zones": ["1", "2"], "zoneDetails": []}],
                 "capabilities": [{"name": key, "value": value} for key, value in told.items()],
-                "restrictions": [_closed(place)] if closed else [],
+                "restrictions": [_closed(place, reasons.get(name))] if closed or name in reasons else [],
             }
 
 
-def _closed(place: str) -> dict[str, Any]:
+def _also(size: Size | None) -> dict[str, str]:
+    """Capabilities whose figures are known."""
+    told = {"GPUs": size.gpus, "MemoryGB": size.memory_gib} if size is not None else {}
+    return {name: str(value) for name, value in told.items() if value}
+
+
+def _closed(place: str, reason: str | None = None) -> dict[str, Any]:
     return {
         "type": "Location",
         "values": [place],
         "restrictionInfo": {"locations": [place]},
-        "reasonCode": "NotAvailableForSubscription",
+        "reasonCode": reason or "NotAvailableForSubscription",
     }
 
 
@@ -195,15 +239,15 @@ def _family(size: str) -> str:
 # -- prices -----------------------------------------------------------------------------------------------
 
 
-def prices(asked: Mapping[str, str]) -> list[dict[str, Any]]:
+def prices(asked: Mapping[str, str], figures: Figures | None = None) -> list[dict[str, Any]]:
     """The items of the price list whose fields are as ``asked``, in any region that is named."""
     place = asked.get("armRegionName", "")
-    items = [*_vm_items(place), *_other_items(place)]
+    items = [*_vm_items(place, figures or Figures()), *_other_items(place)]
     fields = {"type" if name == "priceType" else name: value for name, value in asked.items()}
     return [one for one in items if all(one.get(name) == value for name, value in fields.items())]
 
 
-def _vm_items(place: str) -> Iterator[dict[str, Any]]:
+def _vm_items(place: str, figures: Figures) -> Iterator[dict[str, Any]]:
     known = {size.name: size for size in _rows()}
     for name in _sizes():
         size, vcpus = known.get(name), _vcpus()[name.lower()]
@@ -219,7 +263,11 @@ def _vm_items(place: str) -> Iterator[dict[str, Any]]:
             (" Spot", " Windows", 1.5 * _SPOT),
         ):
             named = {"meterName": short + meter, "skuName": short + meter, "productName": product + system}
-            yield _item(round(usd * factor, 6), **same, **named)
+            linux = not system and meter in ("", " Spot")
+            price = round(usd * factor, 6)
+            price_set = figures.prices.get((name, meter != ""), price) if linux else price
+            if price_set is not None:
+                yield _item(price_set, **same, **named)
         dev = {"meterName": short, "skuName": short, "productName": product}
         yield _item(round(usd / 2, 6), **same, **dev, type="DevTestConsumption")
 
@@ -261,9 +309,9 @@ def _item(usd: float, **named: Any) -> dict[str, Any]:
     }
 
 
-def _page(request: web.Request) -> web.Response:
+def _page(request: web.Request, figures: Figures) -> web.Response:
     text = request.query.get("$filter", "")
-    found = prices(dict(_FILTER.findall(text)))
+    found = prices(dict(_FILTER.findall(text)), figures)
     start = int(request.query.get("$skip", "0"))
     end = start + PAGE
     link = str(request.url.update_query({"$skip": end})) if end < len(found) else None

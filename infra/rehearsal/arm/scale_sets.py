@@ -8,6 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from infra.rehearsal import terminations
+from infra.rehearsal.arm import market
 from infra.rehearsal.arm.balancer import configurations, range_too_small
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.hooks import Hooks
@@ -76,8 +77,10 @@ def accept(
             f"Subnet {subnet.name} does not have enough capacity for {more} IP addresses.",
         )
     _check_ports(subscription, body, rid, sku["capacity"])
+    spot = (properties["virtualMachineProfile"].get("priority") or "Regular") != "Regular"
     if more > 0 and isinstance(subscription.faults, Scarcity):
         subscription.faults.refuse_growth(subscription, rid, sku["name"], body["location"], more)
+    market.check(subscription, rid, sku["name"], body["location"], more, spot=spot)
     return body
 
 

@@ -12,6 +12,7 @@ from infra.rehearsal.arm import behaviour
 from infra.rehearsal.arm.balancer import Balancer
 from infra.rehearsal.arm.blobs import Blobs, NoBlobs
 from infra.rehearsal.arm.errors import ArmError, conflict, group_not_found, not_found
+from infra.rehearsal.arm.figures import Figures
 from infra.rehearsal.arm.ids import ResourceId
 from infra.rehearsal.arm.kinds import GROUP, Kind, kind_of
 from infra.rehearsal.arm.operations import Fault, Faults, Operation, Operations
@@ -54,6 +55,7 @@ class Subscription:
         self.scale_sets: dict[str, ScaleSet] = {}
         self.virtual_machines: dict[str, Instance] = {}
         """VMs that are in no scale set, by their key."""
+        self.figures = Figures()
         self.operations = Operations()
         self.blobs: Blobs = blobs or NoBlobs()
         self.endpoints: dict[str, dict[str, str]] = {}

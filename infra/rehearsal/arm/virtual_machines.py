@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from infra.rehearsal.arm import market
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.hooks import Hooks
 from infra.rehearsal.arm.ids import ResourceId
@@ -39,6 +40,11 @@ def _accept_machine(subscription: Subscription, rid: ResourceId, body: Body, old
         if not system.get(name):
             raise _missing(f"osProfile.{name}")
     user_data(system)
+    if old is None:
+        spot = properties.get("priority") == "Spot"
+        market.check(
+            subscription, rid, properties["hardwareProfile"]["vmSize"], body["location"], 1, spot=spot
+        )
     nics = [ResourceId.parse(n.get("id", "")) for n in _nics(properties)]
     if not nics:
         raise _missing("networkProfile")

@@ -7,6 +7,7 @@ Resource Manager throttles requests"; the issues named in reference/azure.md sec
 
 from __future__ import annotations
 
+from infra.rehearsal.arm import errors
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.ids import ResourceId
 from infra.rehearsal.arm.rights import action_of
@@ -79,28 +80,13 @@ def subnet_in_use(network: ResourceId) -> ArmError:
 
 
 def not_available(resource: ResourceId, location: str) -> ArmError:
-    """A size that the subscription may not have there: ``NotAvailableForSubscription`` among the SKUs."""
-    return ArmError(
-        409,
-        "SkuNotAvailable",
-        f"The requested size for resource '{resource}' is currently not available in location '{location}' "
-        f"zones '' for subscription '{resource.subscription}'. Please try another size or deploy to a "
-        "different location or zones. See https://aka.ms/azureskunotavailable for details.",
-    )
+    """A size that the subscription may not have there."""
+    return errors.not_available(resource, resource.subscription, location)
 
 
 def over_quota(family: str, location: str, used: int, more: int) -> ArmError:
     """``more`` vCPUs than the family's quota has left, which is none."""
-    return ArmError(
-        409,
-        "OperationNotAllowed",
-        f"Operation could not be completed as it results in exceeding approved {family} Cores quota. "
-        f"Additional details - Deployment Model: Resource Manager, Location: {location}, Current Limit: "
-        f"{used}, Current Usage: {used}, Additional Required: {more}, (Minimum) New Limit Required: "
-        f"{used + more}. Submit a request for Quota increase at https://aka.ms/ProdportalCRP by specifying "
-        "parameters listed in the 'Details' section for deployment to succeed. Please read more about quota "
-        "limits at https://docs.microsoft.com/en-us/azure/azure-supportability/per-vm-quota-requests",
-    )
+    return errors.over_quota(family, location, used, used, more)
 
 
 def allocation_failed() -> ArmError:
