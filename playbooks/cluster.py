@@ -12,7 +12,7 @@ from playbooks import render
 from playbooks.building import build, present, wanted_of
 from playbooks.command import command, open_from, seconds
 from playbooks.instances import stopped
-from playbooks.readiness import probe, unfit, wait_for_nodes
+from playbooks.readiness import fate_of, probe, unfit, wait_for_nodes
 from playbooks.unfinished import mend
 from playbooks.updating import again_and_again, pulumi
 
@@ -61,7 +61,7 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
             private_ip=node.private_ip,
             size=inventory.size,
             slots=node.slots,
-            state=node.state,
+            state=f"{node.state}, {fate}" if (fate := fate_of(answers[node.name])) else node.state,
             ssh=f"no: {answers[node.name]}".replace(f"no: {node.name}: ", "no: ")
             if isinstance(answers[node.name], Exception)
             else "yes",

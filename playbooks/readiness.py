@@ -12,11 +12,12 @@ from dataclasses import dataclass
 from infra.inventory import Inventory, Node
 from infra.scaling import DEAD
 from launch.errors import HostKeyChanged, ManyNodesError, NodeUnreachable, ReplaceNodeError, RetryError
+from launch.remote import eviction
 from playbooks import render
 from playbooks.fanout import fan_out
 from playbooks.project import Stack
 
-__all__ = ["CLOCK_S", "Sign", "clocks_off", "probe", "unfit", "wait_for_nodes"]
+__all__ = ["CLOCK_S", "Sign", "clocks_off", "fate_of", "probe", "unfit", "wait_for_nodes"]
 
 PROBE_S = 20.0
 """How long one node may take to answer one question."""
@@ -30,7 +31,7 @@ REREAD_S = 5.0
 _MANY = 3
 """From so many nodes on, their clocks are compared with one another rather than with this machine's."""
 _ASK = """\
-date +%s.%N
+echo "$(date +%s.%N) $(cat .ranklift/notice.json 2>/dev/null)"
 if [ -e /run/cloud-init/result.json ]; then
   cat /run/cloud-init/result.json; echo; echo --
   tail -n 5 /var/log/cloud-init-output.log 2>/dev/null || sudo -n tail -n 5 /var/log/cloud-init-output.log
@@ -55,6 +56,8 @@ class Sign:
     """What failed in its cloud-init."""
     last_lines: tuple[str, ...] = ()
     """Of cloud-init's output, when something failed."""
+    fate: str = ""
+    """What Azure is about to do to it, if it has said so."""
 
     @classmethod
     def read(cls, text: str, sent: float, received: float) -> Sign:
@@ -65,8 +68,9 @@ class Sign:
         """
         first, _, rest = text.partition("\n")
         document, _, output = rest.partition("\n--\n")
+        time_there, _, notice = first.partition(" ")
         try:
-            clock = float(first) - (sent + received) / 2
+            clock = float(time_there) - (sent + received) / 2
         except ValueError:
             return cls()
         try:
@@ -79,7 +83,16 @@ class Sign:
             setting_up=rest.strip() == "running",
             failed=errors,
             last_lines=tuple(output.strip().splitlines()) if errors else (),
+            fate=_fate(notice, received),
         )
+
+
+def _fate(notice: str, now: float) -> str:
+    try:
+        told = json.loads(notice)
+        return eviction.words(str(told["type"]), float(told["not_before"]), now)
+    except (ValueError, KeyError, TypeError):
+        return ""
 
 
 def probe(stack: Stack, inventory: Inventory, nodes: Sequence[Node]) -> dict[str, Sign | Exception]:
@@ -96,6 +109,11 @@ def probe(stack: Stack, inventory: Inventory, nodes: Sequence[Node]) -> dict[str
                 return Sign.read(done.stdout.decode("utf-8", "replace"), sent, time.time())
 
         return fan_out(ask, by_name, what="the answer", timeout=PROBE_S + 1)
+
+
+def fate_of(answer: Sign | Exception) -> str:
+    """What Azure is about to do to a node that answered so; empty when nothing is known of that."""
+    return answer.fate if isinstance(answer, Sign) else ""
 
 
 def clocks_off(answers: Mapping[str, Sign | Exception]) -> dict[str, float]:

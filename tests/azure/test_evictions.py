@@ -88,6 +88,8 @@ def test_a_job_ends_in_time_and_names_the_node_and_runs_again_once_there_is_anot
         assert len(moments) == 3
         assert max(moments) < gone - 20
         assert max(moments) - min(moments) < 2
+    states = [row["state"] for row in cluster.fab("status", "--json").json()]
+    assert sum("will be taken by Azure at" in state for state in states) == 1
 
     refused = cluster.fab(*LAUNCHES[kind], status=None)
     assert refused.status == 255

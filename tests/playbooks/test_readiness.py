@@ -7,7 +7,7 @@ import json
 import pytest
 
 from launch.errors import NodeUnreachable
-from playbooks.readiness import Sign, clocks_off, unfit
+from playbooks.readiness import Sign, clocks_off, fate_of, unfit
 
 FAILED = {"v1": {"datasource": "DataSourceAzure", "errors": ["('scripts_user', RuntimeError('1 failed'))"]}}
 
@@ -74,3 +74,18 @@ def test_what_is_wrong_is_said_with_what_to_do() -> None:
         "so; "
         '`fab exec "sudo chronyc makestep" --nodes 2` sets it, or replace the node',
     }
+
+
+class TestWhatAzureIsAboutToDo:
+    def test_a_nodes_notice_is_told_with_its_clock(self) -> None:
+        notice = '{"type": "Preempt", "not_before": 1474309787, "deadline": 7}'
+        sign = Sign.read(f"1474309757.5 {notice}\n", 1474309757.0, 1474309758.0)
+        assert (sign.clock, sign.fate) == (0.0, "will be taken by Azure at 18:29:47 UTC (Preempt)")
+        assert fate_of(sign) == sign.fate
+
+    @pytest.mark.parametrize("notice", ["", "{", "[]", "{}", '{"type": "Preempt", "not_before": "soon"}'])
+    def test_what_is_no_notice_says_nothing(self, notice: str) -> None:
+        assert Sign.read(f"7.0 {notice}\n", 7.0, 7.0) == Sign()
+
+    def test_nor_does_a_node_that_does_not_answer(self) -> None:
+        assert fate_of(OSError()) == ""
