@@ -64,7 +64,7 @@ class Sign:
         """From a node's answer to a question sent and answered then, in Unix time.
 
         >>> Sign.read('112.5\\n{"v1": {"errors": ["no disk"]}}\\n--\\nE: full', 100.0, 101.0)
-        Sign(clock=12.0, blur=0.5, setting_up=False, failed=('no disk',), last_lines=('E: full',))
+        Sign(clock=12.0, blur=0.5, setting_up=False, failed=('no disk',), last_lines=('E: full',), fate='')
         """
         first, _, rest = text.partition("\n")
         document, _, output = rest.partition("\n--\n")
