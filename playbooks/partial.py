@@ -5,7 +5,6 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Sequence
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -52,15 +51,20 @@ class NotAllCame(RetryError):
 
 
 def nodes_before(stack: Stack) -> Inventory | None:
-    """The nodes before a try; None when the stack was never wholly up, so that no node can be of use, or when
-    its scale set is gone."""
-    with suppress(InputError):
-        try:
-            return stack.refresh(stack.outputs())
-        except AzureFailed as error:
-            if error.trouble.code not in _GONE:
-                raise
-    return None
+    """The nodes before a try, of which there are none where the scale set is gone.
+
+    None when the stack was never wholly up: then nothing of it can be of use, and all of it may be removed.
+    """
+    try:
+        outputs = stack.outputs()
+    except InputError:
+        return None
+    try:
+        return stack.refresh(outputs)
+    except AzureFailed as error:
+        if error.trouble.code not in _GONE:
+            raise
+        return Inventory(outputs.stack, outputs.vm_size, outputs.location, outputs.admin_user, ())
 
 
 def settle(
