@@ -55,6 +55,8 @@ class Kind:
     """There whenever its parent is, and never made or deleted on its own."""
     sync: bool = False
     """Done when the request is answered."""
+    sync_later: bool = False
+    """Only its making takes time: changes and the deletion are done when the request is answered."""
     created: int = 201
     """HTTP status of the answer to the first PUT; 202 is asked about through ``Location`` alone."""
     version: str = ""

@@ -28,6 +28,7 @@ STORAGE = (
             "encryption.requireInfrastructureEncryption",
         ),
         loose=("networkAcls",),
+        sync_later=True,
         created=202,
     ),
     Kind(

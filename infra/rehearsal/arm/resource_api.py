@@ -42,7 +42,7 @@ async def answer(request: web.Request, subscription: Subscription, rid: Resource
     body = check(kind.model, body)
     body.pop("id", None)
     new, operation = subscription.put(rid, body, request.method.lower())
-    if kind.sync and operation is not None:
+    if (kind.sync or (kind.sync_later and not new)) and operation is not None:
         await _settled(subscription, rid, operation, new)
         operation = None
     headers = _headers(request, subscription, operation) if operation is not None else {}
@@ -69,7 +69,7 @@ async def _delete(
     operation = subscription.delete(rid)
     if operation is None:
         return web.Response(status=204)
-    if not kind.sync:
+    if not (kind.sync or kind.sync_later):
         return accepted(request, subscription, operation)
     await operation.done.wait()
     if operation.error is not None:

@@ -245,7 +245,8 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         except Interrupted:
             await context.abort(grpc.StatusCode.CANCELLED, "cancelled")
         except TimeoutError:
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"Azure did not end within {limit:g} s")
+            said = f"did not end within {limit:g} s" if limit is not None else "did not answer in time"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"Azure {said}")
         except OSError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"the resource manager does not answer: {error}")
 
