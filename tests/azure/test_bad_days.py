@@ -224,7 +224,7 @@ def test_a_subnet_in_use_is_told_with_its_holder_and_down_works_later(cluster: W
 
 def test_a_name_that_is_still_being_deleted_is_waited_for(workplace: Workplace) -> None:
     workplace.configure(STACK, nodeCount=1)
-    with fault(workplace, "conflict", "--seconds", "15"):
+    with fault(workplace, "conflict", "--count", "2", "--seconds", "120"):
         told = workplace.fab("up")
     assert "Azure is still busy (ResourceGroupBeingDeleted); again in 2 s" in told.err
     assert workplace.fab("exec", "uname -n").out.startswith("node")
