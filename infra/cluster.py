@@ -12,6 +12,7 @@ from infra.keys import KeyPair, secret
 from infra.naming import BACKEND_POOL
 from infra.network import SSH, build_frontend, build_network
 from infra.place import build_data_place, build_place
+from infra.plain_image import boot_steps
 from infra.scale_set import NodeAccess, NodeRights, build_scale_set
 
 __all__ = ["TrainingCluster"]
@@ -124,6 +125,7 @@ def _cloud_config(
                 cluster_private_key=cluster_private,
                 nfs=NfsMount(nfs) if nfs else None,
                 nvme=has_nvme(config.size.name),
+                steps=boot_steps(config),
             )
         )
 

@@ -16,7 +16,7 @@ from datetime import date
 from typing import Literal
 
 from images.catalogue import Image
-from infra import given, limits_config, network_config, storage_config, values
+from infra import given, limits_config, network_config, plain_image, storage_config, values
 from infra.network_config import VNET_PREFIX, private_prefix, ssh_sources, subnet_of
 from infra.settings import Settings
 from infra.sizes import Size
@@ -234,7 +234,12 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
         zone=zone,
         partial=partial,
     )
-    mismatches = [network_config.mismatches, storage_config.mismatches, _without_local_disk]
+    mismatches = [
+        network_config.mismatches,
+        storage_config.mismatches,
+        plain_image.mismatches,
+        _without_local_disk,
+    ]
     _raise([error for look in mismatches for error in look(config, read)])
     return config
 
