@@ -112,8 +112,8 @@ def _questions(stack: Stack, known: Mapping[str, Mapping[str, Any]]) -> dict[str
 
 
 def _is_listed(identifier: str) -> bool:
-    """Whether its group's list of resources has it."""
-    return len(identifier.split("/")) <= _TOP
+    """Whether its group's list of resources has it. Roles are in none."""
+    return len(identifier.split("/")) <= _TOP and "/microsoft.authorization/" not in identifier.lower()
 
 
 def _kind(resource: Mapping[str, Any]) -> str:
