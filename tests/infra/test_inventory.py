@@ -258,6 +258,11 @@ def test_outputs_by_their_names_and_the_first_missing_one() -> None:
     }
     outputs = StackOutputs.from_json(answer)
     assert (outputs.public_ip, outputs.node_count, outputs.host_public_key) == (None, 3, "ssh-ed25519 AAAA")
+    assert (outputs.resource_group, outputs.data_group, outputs.nfs_mount) == (None, None, None)
+    stored = {"dataGroup": "g-data", "storageAccount": "a", "nfsMount": "10.0.0.4:/export/shared"}
+    more = StackOutputs.from_json(answer | stored | {"resourceGroup": "g", "identityClientId": "c"})
+    assert (more.resource_group, more.data_group, more.storage_account) == ("g", "g-data", "a")
+    assert (more.identity_client_id, more.nfs_mount) == ("c", "10.0.0.4:/export/shared")
     del answer["slots"]
     with pytest.raises(InputError, match="output slots"):
         StackOutputs.from_json(answer)
