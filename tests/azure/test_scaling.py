@@ -185,23 +185,24 @@ def test_a_replaced_node_comes_back_under_another_name_and_the_others_stay(clust
 
 def test_a_reimaged_node_keeps_its_name_and_gets_the_code_again(cluster: Workplace) -> None:
     (cluster.own / "wait.sh").write_text("true\n")
-    cluster.fab("push")
+    code = cluster.fab("push", "--json").json()["snapshot"]
     before = booted(cluster)
     rows = {row["name"]: row for row in cluster.fab("status", "--json").json()}
     sick = sorted(before)[-1]
-    cluster.fab("exec", "touch ~/mine", "--nodes", str(rows[sick]["id"]))
-    told = cluster.fab("replace", str(rows[sick]["id"]), "--reimage")
+    number = str(rows[sick]["id"])
+    has = cluster.fab("exec", "touch ~/mine; ls ~ ~/.ranklift/snapshots", "--nodes", number).out
+    assert {"mine", code} <= set(has.split())
+
+    told = cluster.fab("replace", number, "--reimage")
     assert told.out.endswith(f"{sick} reimaged\n")
     after = booted(cluster)
     assert after.pop(sick) != before.pop(sick)
     assert after == before
     assert {row["name"]: row for row in cluster.fab("status", "--json").json()} == rows
-    assert cluster.fab("exec", "ls -A ~", "--nodes", str(rows[sick]["id"])).out.split() == [".ssh"]
-    pushed = cluster.fab("push")
-    assert "files on" in pushed.out
-    assert (
-        "wait.sh" in cluster.fab("exec", "ls ~/.ranklift/snapshots/*", "--nodes", str(rows[sick]["id"])).out
-    )
+    has = cluster.fab("exec", "ls ~ ~/.ranklift/snapshots", "--nodes", number, status=None).out
+    assert set(has.split()).isdisjoint({"mine", code})
+    cluster.fab("push")
+    assert "wait.sh" in cluster.fab("exec", f"ls ~/.ranklift/snapshots/{code}", "--nodes", number).out
 
 
 def test_a_node_with_a_job_is_replaced_only_when_the_job_may_be_ended(cluster: Workplace) -> None:
