@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
 import time
 from collections.abc import Callable
 from email.utils import formatdate
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 from typing import Any
 
 Reply = tuple[int, dict[str, str], Any]
@@ -102,3 +104,18 @@ class MetadataService:
         self._server.shutdown()
         self._server.server_close()
         self._thread.join()
+
+
+def notice(home: Path) -> dict[str, Any] | None:
+    """The one that the watch of a home folder has written."""
+    path = home / ".ranklift/notice.json"
+    if not path.exists():
+        return None
+    found: dict[str, Any] = json.loads(path.read_text())
+    return found
+
+
+def log(home: Path) -> str:
+    """What is in watch.log, without times."""
+    path = home / ".ranklift/watch.log"
+    return re.sub(r"^\S+ ", "", path.read_text(), flags=re.M) if path.exists() else ""

@@ -39,7 +39,7 @@ folder.write_state(state)
 fill()
 if sys.argv[1] == "cancel":
     ending._PATIENCE = 0
-    print(json.dumps([ending.cancel("job", 5.0)["before"], ending.grace_asked(folder, 3.0)]))
+    print(json.dumps([ending.cancel("job", 5.0)["before"], ending.asked(folder, 3.0)[0]]))
 elif sys.argv[1] == "lost":
     print(json.dumps([jobs.all_jobs()[0]["state"], folder.state()["state"]]))
 else:

@@ -1,0 +1,158 @@
+"""A node's watch as a process: what it runs, what it logs, what it takes."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from launch.remote import watch
+from launch.remote.watch import Log, Watch
+from tests.launch.remote.metadata_service import MetadataService, event, log, notice
+
+FILE = Path(watch.__file__)
+
+
+class TestTheLead:
+    """A command in the place of ``lead.py``, which keeps what it is told."""
+
+    SAYS = 'printf "%s\\n" "$1" >> "$0"; echo \'{"next_s": 7, "say": {"act": "did it"}, "memory": {"a": 1}}\''
+
+    @pytest.fixture
+    def told(self, home: Path) -> Path:
+        return home / "told"
+
+    def watch(self, service: MetadataService, home: Path, script: str) -> Watch:
+        return Watch(str(home), service.url, ("/bin/sh", "-c", script, str(home / "told")))
+
+    def turns(self, one: Watch, seconds: float) -> None:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            one.turn()
+            time.sleep(0.02)
+
+    def test_without_tags_it_is_not_run(self, service: MetadataService, home: Path, told: Path) -> None:
+        self.turns(self.watch(service, home, self.SAYS), 0.3)
+        assert not told.exists()
+
+    def test_it_is_told_what_it_needs_and_says_when_next(
+        self, service: MetadataService, home: Path, told: Path
+    ) -> None:
+        service.tags = {"ranklift-idle-stop-minutes": "0.01"}
+        self.turns(self.watch(service, home, self.SAYS), 0.8)
+        (line,) = told.read_text().splitlines()
+        asked = json.loads(line)
+        assert asked["compute"]["name"] == "nodes_1"
+        assert asked["spans"] == {"ranklift-idle-stop-minutes": 0.6}
+        assert (asked["imds"], asked["memory"]) == (service.url, {})
+        assert 0 <= asked["idle_s"] < 1
+        assert "did it\n" in log(home)
+
+    @pytest.mark.parametrize(
+        "says", ["exit 1", "echo no", "echo '{}'", "echo '[]'", 'echo "{\\"next_s\\": \\"x\\"}"']
+    )
+    def test_one_that_says_nothing_sensible_is_named(
+        self, service: MetadataService, home: Path, says: str
+    ) -> None:
+        service.tags = {"ranklift-idle-stop-minutes": "0.01"}
+        one = self.watch(service, home, says)
+        self.turns(one, 0.8)
+        assert "lead.py gave" in log(home)
+        assert one.turn() == watch.POLL_S
+
+    def test_one_that_does_not_end_is_ended(
+        self, service: MetadataService, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(watch, "LOOK_LIMIT_S", 0.2)
+        service.tags = {"ranklift-idle-stop-minutes": "0.01"}
+        one = self.watch(service, home, "exec sleep 60")
+        self.turns(one, 1.0)
+        assert "lead.py gave b''" in log(home)
+
+    def test_a_changed_tag_counts_at_once(
+        self, service: MetadataService, home: Path, told: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(watch, "INSTANCE_S", 0.1)
+        service.tags = {"ranklift-ttl-hours": "24"}
+        one = self.watch(service, home, self.SAYS)
+        self.turns(one, 0.3)
+        assert not told.exists()
+        service.tags = {"ranklift-ttl-hours": "0.0001"}
+        self.turns(one, 0.8)
+        assert told.exists()
+
+
+class TestItsLog:
+    def test_it_is_bounded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(watch, "_LOG_BYTES", 1000)
+        told = Log(str(tmp_path))
+        for number in range(200):
+            told.write(f"line {number}")
+        sizes = [path.stat().st_size for path in tmp_path.iterdir()]
+        assert len(sizes) == 2
+        assert max(sizes) < 1100
+        lines = (tmp_path / "watch.log.1").read_text() + (tmp_path / "watch.log").read_text()
+        assert "line 199\n" in lines
+
+    def test_the_same_words_about_a_thing_are_told_once_until_it_is_over(self, tmp_path: Path) -> None:
+        told = Log(str(tmp_path))
+        for words in ("a", "a", "b", "", "b"):
+            told.say("thing", words)
+        told.say("other", "a")
+        assert [line.split()[1] for line in (tmp_path / "watch.log").read_text().splitlines()] == list("abba")
+
+    def test_a_line_is_one_line(self, tmp_path: Path) -> None:
+        Log(str(tmp_path)).write("one\ntwo")
+        assert (tmp_path / "watch.log").read_text().count("\n") == 1
+
+
+class TestAsItRunsOnANode:
+    """From a folder of its own, with the modules beside it and nothing else of ours."""
+
+    FILES = ("watch.py", "metadata.py", "activity.py")
+
+    @pytest.fixture
+    def there(self, tmp_path: Path) -> Path:
+        folder = tmp_path / "lib"
+        folder.mkdir()
+        for name in self.FILES:
+            (folder / name).write_bytes((FILE.parent / name).read_bytes())
+        return folder / "watch.py"
+
+    def test_it_writes_and_clears_notices_within_its_means(
+        self, service: MetadataService, home: Path, there: Path
+    ) -> None:
+        code = f"import runpy; found = runpy.run_path({str(there)!r}, run_name='watch')\n"
+        code += f"found['Watch']({str(home)!r}, {service.url!r}).run()"
+        running = subprocess.Popen([sys.executable, "-I", "-S", "-c", code])
+        try:
+            service.events = [event("nodes_1")]
+            until = time.monotonic() + 10
+            while notice(home) is None and time.monotonic() < until:
+                time.sleep(0.05)
+            assert notice(home) is not None
+            rollup = Path(f"/proc/{running.pid}/smaps_rollup").read_text()
+            kib = {line.split()[0]: int(line.split()[1]) for line in rollup.splitlines()[1:]}
+            assert kib["Private_Dirty:"] < 8 * 1024
+        finally:
+            running.kill()
+            running.wait()
+
+    def test_it_says_since_when_no_job_is_here(self, home: Path, there: Path) -> None:
+        argv = [sys.executable, "-I", "-S", str(there), "idle"]
+
+        def idle() -> float:
+            done = subprocess.run(argv, env={"HOME": str(home)}, capture_output=True, check=True)
+            return float(json.loads(done.stdout)["idle_s"])
+
+        assert idle() == 0.0
+        time.sleep(0.3)
+        assert 0.3 <= idle() < 5
+        with (home / ".ranklift/slots/0").open("r+") as slot:
+            fcntl.flock(slot, fcntl.LOCK_EX)
+            assert idle() == 0.0
