@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 import pulumi
 from pulumi_azure_native.network._inputs import (
@@ -69,15 +70,15 @@ def security_rules(config: ClusterConfig) -> list[SecurityRuleArgs]:
     private`` all of the network may try ssh, for that is where the operator comes from.
     """
     given = config.vnet_id is not None or config.subnet_id is not None
-    ssh = {"protocol": "Tcp", "port": str(SSH)}
+    ssh = partial(_rule, protocol="Tcp", port=str(SSH))
     rules = [
         _rule("allow-cluster", 200, "Allow", source=config.subnet_prefix if given else "VirtualNetwork"),
         _rule("deny-rest", 4096, "Deny", source="*"),
     ]
     if given and config.access == "private":
-        rules.insert(0, _rule("allow-network-ssh", 110, "Allow", source="VirtualNetwork", **ssh))
+        rules.insert(0, ssh("allow-network-ssh", 110, "Allow", source="VirtualNetwork"))
     if config.ssh_from:
-        rules.insert(0, _rule("allow-ssh", 100, "Allow", sources=config.ssh_from, **ssh))
+        rules.insert(0, ssh("allow-ssh", 100, "Allow", sources=config.ssh_from))
     return rules
 
 
@@ -121,11 +122,9 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
         vnet_id = checked_network(config.vnet_id, config, place.name, place.opts)
         above = split(config.vnet_id)
         # Other stacks may have theirs in the same network.
-        where = {
-            "resource_group_name": above.group,
-            "virtual_network_name": vnet_id.apply(lambda _sound: above.names[0]),
-            "subnet_name": place.name,
-        }
+        group: pulumi.Input[str] = above.group
+        network_name: pulumi.Input[str] = vnet_id.apply(lambda _sound: above.names[0])
+        own_name = place.name
     else:
         network = VirtualNetwork(
             "network",
@@ -137,20 +136,18 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
             opts=place.opts,
         )
         vnet_id = network.id
-        where = {
-            "resource_group_name": place.group.name,
-            "virtual_network_name": network.name,
-            "subnet_name": "nodes",
-        }
+        group, network_name, own_name = place.group.name, network.name, "nodes"
     subnet = Subnet(
         "nodes",
+        resource_group_name=group,
+        virtual_network_name=network_name,
+        subnet_name=own_name,
         address_prefix=config.subnet_prefix,
         default_outbound_access=False,
         network_security_group=SecurityGroupReferenceArgs(id=guard.id),
         nat_gateway=SubResourceArgs(id=way_out.id),
         service_endpoints=_service_endpoints(config),
         opts=place.opts,
-        **where,
     )
     return NodeNetwork(vnet_id, subnet.id)
 

@@ -16,7 +16,7 @@ from infra.rehearsal.arm.records import Record
 from infra.rehearsal.arm.storage import account_key
 from infra.rehearsal.arm.subscription import Subscription
 
-__all__ = ["act", "look"]
+__all__ = ["act", "look", "machine_view"]
 
 _POWER = ("start", "restart", "poweroff", "deallocate", "redeploy", "reimage")
 

@@ -14,7 +14,7 @@ from infra.rehearsal.arm.kinds_identity import ASSIGNMENTS, DEFINITIONS
 if TYPE_CHECKING:
     from infra.rehearsal.arm.subscription import Subscription
 
-__all__ = ["BUILT_IN", "Permission", "Role", "allows", "built_in", "definition", "refused"]
+__all__ = ["BUILT_IN", "Permission", "Role", "allows", "built_in", "definition", "refused", "roles_of"]
 
 
 @dataclass(frozen=True, slots=True)
