@@ -54,6 +54,9 @@ class Machines(Protocol):
     async def public_address(self) -> str:
         """A loopback address (127.x.y.z) that no other public IP of any rehearsal uses."""
 
+    async def release_address(self, address: str) -> None:
+        """Gives a public address back."""
+
     async def forward(self, network: str, listen: tuple[str, int], target: tuple[str, int]) -> None:
         """Passes TCP from ``listen`` on this machine to ``target`` inside the network."""
 

@@ -194,6 +194,14 @@ class LocalMachines:
                 self._record(network)
             return address
 
+    async def release_address(self, address: str) -> None:
+        """Gives a public address back: another rehearsal may have it."""
+        holder = self._addresses.pop(address, None)
+        if holder is not None:
+            holder.close()
+        for network in self._networks:
+            self._record(network)
+
     async def forward(self, network: str, listen: tuple[str, int], target: tuple[str, int]) -> None:
         """Passes TCP from ``listen`` on this machine to ``target`` inside the network."""
         found = self._find(network)

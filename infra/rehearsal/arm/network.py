@@ -205,6 +205,11 @@ async def _apply_address(subscription: Subscription, record: Record, _old: Body 
         record.address = await subscription.machines.public_address()
 
 
+async def _release_address(subscription: Subscription, record: Record) -> None:
+    if record.address is not None:
+        await subscription.machines.release_address(record.address)
+
+
 async def _reconcile(subscription: Subscription, _record: Record, _old: Body | None = None) -> None:
     await subscription.balancer.reconcile()
 
@@ -214,6 +219,6 @@ HOOKS = {
         accept=_accept_network, apply=apply_network, remove=_remove_network
     ),
     "Microsoft.Network/networkSecurityGroups": Hooks(accept=_accept_rules),
-    "Microsoft.Network/publicIPAddresses": Hooks(apply=_apply_address),
+    "Microsoft.Network/publicIPAddresses": Hooks(apply=_apply_address, remove=_release_address),
     "Microsoft.Network/loadBalancers": Hooks(accept=_accept_balancer, apply=_reconcile, remove=_reconcile),
 }

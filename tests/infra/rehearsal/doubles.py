@@ -68,6 +68,9 @@ class RecordingMachines:
         self.addresses += 1
         return f"127.64.0.{self.addresses}"
 
+    async def release_address(self, address: str) -> None:
+        self.calls.append(("release_address", address))
+
     async def forward(self, network: str, listen: tuple[str, int], target: tuple[str, int]) -> None:
         self.forwards[network, listen] = target
 
