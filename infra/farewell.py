@@ -16,7 +16,7 @@ from pulumi import dynamic
 from launch.errors import RankliftError
 
 if TYPE_CHECKING:
-    from infra.account import Account, Thing
+    from infra.market.account import Account, Thing
 
 __all__ = ["Farewell", "farewell", "farewell_provider"]
 
@@ -28,7 +28,7 @@ def farewell(
     props: Mapping[str, Any], environment: Mapping[str, str], say: Callable[[str, bool], None]
 ) -> None:
     """Asks what is left of the stack that ``props`` name and tells ``say``, with whether it is a warning."""
-    from infra.account import account
+    from infra.market.account import account
     from infra.naming import data_group_name
     from infra.rest import management, retail_prices
     from infra.subscription import subscription_of

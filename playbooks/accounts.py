@@ -12,7 +12,7 @@ from playbooks.command import command, open_from
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
-    from infra.account import Account
+    from infra.market.account import Account
 
 __all__ = ["account", "left", "tell_left"]
 
@@ -58,7 +58,7 @@ def tell_left(stack: Stack) -> bool:
 
 
 def _asked(stack: Stack, only: str | None) -> Account:
-    from infra import account as accounts
+    from infra.market import account as accounts
     from infra.naming import data_group_name
     from infra.rest import management, retail_prices
     from infra.subscription import KEY, subscription_of

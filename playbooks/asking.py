@@ -6,13 +6,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any
 
-from infra import market, prices
 from infra.config import ClusterConfig
-from infra.figures import Figures
-from infra.market import offer_of
+from infra.market import offers, prices
+from infra.market.figures import Figures
+from infra.market.parts import machines_of, parts, server_name
+from infra.market.preflight import Plan, decide
 from infra.naming import cluster_name
-from infra.parts import machines_of, parts, server_name
-from infra.preflight import Plan, decide
 from infra.refusals import NotSignedIn
 from infra.rest import Rest, management, retail_prices
 from infra.subscription import KEY, subscription_of
@@ -36,7 +35,7 @@ def plan_of(stack: Stack, config: ClusterConfig) -> Plan:
     subscription = subscription_of(stack.settings().get(KEY), stack.environment)
     asked = figures(stack, subscription, config)
     if not isinstance(asked.skus, Exception):
-        here = offer_of(asked.skus, config.size.name, config.location)
+        here = offers.offer_of(asked.skus, config.size.name, config.location)
         if not here.available:
             render.progress(f"looking for regions that offer {config.size.name}")
             asked = replace(asked, elsewhere=_elsewhere(stack, subscription, config))
@@ -44,22 +43,22 @@ def plan_of(stack: Stack, config: ClusterConfig) -> Plan:
 
 
 def figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
-    """All that :func:`~infra.preflight.decide` needs, asked side by side."""
+    """All that :func:`~infra.market.preflight.decide` needs, asked side by side."""
     arm, shop = management(stack.environment), retail_prices(stack.environment)
     short, place = stack.name.rpartition("/")[2], config.location
     name, made = cluster_name(short), parts(short, config)
     meters = {f"the meter {part.meter.name}": part.meter for part in made if part.meter is not None}
     sizes = {machines.size for machines in machines_of(made)}
     questions: dict[str, Callable[[], Any]] = {
-        "the quotas": lambda: market.usages(arm, subscription, place),
-        "the sizes": lambda: market.offers(arm, subscription, place),
-        "the scale set": lambda: market.scale_set(arm, subscription, name, name),
+        "the quotas": lambda: offers.usages(arm, subscription, place),
+        "the sizes": lambda: offers.offers(arm, subscription, place),
+        "the scale set": lambda: offers.scale_set(arm, subscription, name, name),
         **{f"the price of {size}": _for_size(shop, size, place) for size in sizes},
         **{words: _for_meter(shop, meter, place) for words, meter in meters.items()},
     }
     server = server_name(name, config)
     if server is not None:
-        questions["the server"] = lambda: market.machine_size(arm, subscription, name, server)
+        questions["the server"] = lambda: offers.machine_size(arm, subscription, name, server)
     given = answers_to(questions)
     return Figures(
         prices={size: given[f"the price of {size}"] for size in sizes},
@@ -95,5 +94,5 @@ def _for_meter(shop: Rest, meter: prices.Meter, place: str) -> Callable[[], floa
 
 def _elsewhere(stack: Stack, subscription: str, config: ClusterConfig) -> tuple[str, ...] | None:
     arm = management(stack.environment)
-    found = answers_to({"": lambda: market.regions_offering(arm, subscription, config.size.name)})[""]
+    found = answers_to({"": lambda: offers.regions_offering(arm, subscription, config.size.name)})[""]
     return None if isinstance(found, Exception) else tuple(found)

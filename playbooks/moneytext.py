@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
-from infra.prices import MONTH_H
+from infra.market.prices import MONTH_H
 from playbooks import render
 
 if TYPE_CHECKING:
-    from infra.account import Account, Thing
-    from infra.preflight import Cost, Plan
+    from infra.market.account import Account, Thing
+    from infra.market.preflight import Cost, Plan
 
 __all__ = ["account_tables", "left_tables", "plan_tables", "usd"]
 
@@ -148,7 +148,7 @@ def _things(found: Account) -> None:
 def _kind(one: Thing) -> str:
     """A type of Azure's as people say it.
 
-    >>> from infra.account import Thing
+    >>> from infra.market.account import Thing
     >>> _kind(Thing(id="", type="Microsoft.Network/natGateways", name="", group=""))
     'nat gateway'
     """

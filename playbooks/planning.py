@@ -13,7 +13,7 @@ from playbooks.options import number
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
-    from infra.preflight import Plan
+    from infra.market.preflight import Plan
 
 __all__ = ["plan", "preflight"]
 
@@ -60,7 +60,7 @@ def plan(
 def preflight(stack: Stack, nodes: int | None = None) -> Plan:
     """Asks whether Azure will grant the stack as it is configured, or with ``nodes`` nodes.
 
-    Raises :class:`~infra.figures.NotGranted` with every reason against it, before anything is made;
+    Raises :class:`~infra.market.figures.NotGranted` with every reason against it, before anything is made;
     :class:`~infra.refusals.NotSignedIn`; :class:`~launch.errors.InputError` for a wrong configuration.
     """
     found = _planned(stack, nodes)

@@ -1,6 +1,7 @@
 """Which package may import which, how long a module may be, and what it says it offers.
 
-The arrows run one way: fabfile -> playbooks -> {launch, what infra decides and asks}; infra -> images.
+The arrows run one way: fabfile -> playbooks -> {launch, what infra decides and asks}; infra -> images. Inside
+infra, what makes a cluster and what asks about it know its configuration, and nothing of each other.
 """
 
 from __future__ import annotations
@@ -22,16 +23,11 @@ ARROWS: dict[str, set[str]] = {
     "fabfile": {"playbooks"},
     "playbooks": {
         "launch",
-        "infra.account",
         "infra.azure",
         "infra.config",
-        "infra.figures",
         "infra.inventory",
         "infra.market",
         "infra.naming",
-        "infra.parts",
-        "infra.preflight",
-        "infra.prices",
         "infra.refusals",
         "infra.rehearsal",
         "infra.rest",
@@ -40,7 +36,10 @@ ARROWS: dict[str, set[str]] = {
         "infra.troubles",
     },
     "infra.rehearsal": {"infra", "images"},
-    "infra": {"images"},
+    "infra": {"images", "infra.cluster", "infra.config", "infra.market"},
+    "infra.cluster": {"images", "infra.config", "infra.farewell", "infra.keys", "infra.naming"},
+    "infra.market": {"images", "infra.config", "infra.naming", "infra.refusals", "infra.rest"},
+    "infra.config": {"images", "infra.naming", "infra.sizes"},
     "images": set(),
     "launch.remote": set(),
     "launch": {"launch.remote"},
@@ -129,6 +128,11 @@ def test_the_arrows_can_be_broken(tmp_path: Path) -> None:
     )
     assert forbidden(Module("launch.bad", bad)) == {"infra.sizes", "playbooks.fanout"}
     assert forbidden(Module("playbooks.bad", bad)) == {"infra.sizes"}
+    bad.write_text(
+        "from infra.cluster import network\nfrom infra.market.prices import Prices\nimport infra.naming\n"
+    )
+    assert forbidden(Module("infra.config.bad", bad)) == {"infra.cluster.network", "infra.market.prices"}
+    assert forbidden(Module("infra.market.bad", bad)) == {"infra.cluster.network"}
 
 
 @pytest.mark.parametrize("module", REMOTE, ids=names)

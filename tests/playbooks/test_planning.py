@@ -12,7 +12,7 @@ import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from infra.figures import NotGranted
+from infra.market.figures import NotGranted
 from infra.refusals import NotSignedIn
 from infra.rest import Answer
 from playbooks import cluster, moneytext

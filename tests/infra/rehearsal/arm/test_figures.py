@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from infra.market import offer_of, offers
-from infra.prices import vm_prices
+from infra.market.offers import offer_of, offers
+from infra.market.prices import vm_prices
 from infra.rest import Rest
 from tests.infra.rehearsal.bodies import SCALE_SET, build, scale_set
 from tests.infra.rehearsal.doubles import SUBSCRIPTION_ID, Endpoint, RecordingMachines

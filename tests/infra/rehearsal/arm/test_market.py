@@ -5,9 +5,17 @@ from __future__ import annotations
 import pytest
 
 from images.catalogue import default_image
-from infra.market import family_key, machine_size, offer_of, offers, regions_offering, scale_set, usages
-from infra.parts import ADDRESS, ENDPOINT, NAT, NFS_SHARE, SERVER_SIZE, premium_disk
-from infra.prices import meter_price, vm_prices
+from infra.market.offers import (
+    family_key,
+    machine_size,
+    offer_of,
+    offers,
+    regions_offering,
+    scale_set,
+    usages,
+)
+from infra.market.parts import ADDRESS, ENDPOINT, NAT, NFS_SHARE, SERVER_SIZE, premium_disk
+from infra.market.prices import meter_price, vm_prices
 from infra.rehearsal.arm import market
 from infra.rehearsal.arm.faulting import Faulting
 from infra.rehearsal.faults import order

@@ -1,0 +1,102 @@
+"""Who the nodes are at Azure, and the few things that they may do there.
+
+Made only when the configuration asks for something that takes a right, so that who may build clusters need
+not be one who may also hand out rights (``Owner`` or ``User Access Administrator``).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native.authorization._inputs import PermissionArgs
+from pulumi_azure_native.authorization.role_assignment import RoleAssignment
+from pulumi_azure_native.authorization.role_definition import RoleDefinition
+from pulumi_azure_native.managedidentity.user_assigned_identity import UserAssignedIdentity
+
+from infra.cluster.place import Place
+from infra.config import ClusterConfig
+from infra.naming import own_uuid
+
+__all__ = ["BLOB_CONTRIBUTOR", "Identity", "allow", "build_identity", "build_watcher_role", "watcher_actions"]
+
+BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
+"""Azure's built-in role Storage Blob Data Contributor (learn.microsoft.com built-in-roles/storage)."""
+
+_SET = "Microsoft.Compute/virtualMachineScaleSets"
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The nodes' user-assigned identity."""
+
+    id: pulumi.Output[str]
+    client_id: pulumi.Output[str]
+    principal_id: pulumi.Output[str]
+
+
+def build_identity(place: Place) -> Identity:
+    """An identity that may do nothing yet."""
+    identity = UserAssignedIdentity(
+        "identity",
+        resource_name_=f"{place.name}-nodes",
+        resource_group_name=place.group.name,
+        location=place.location,
+        tags=place.tags,
+        opts=place.opts,
+    )
+    return Identity(identity.id, identity.client_id, identity.principal_id)
+
+
+def watcher_actions(config: ClusterConfig) -> list[str]:
+    """What the nodes' watcher does to its own scale set: looks, and only if it is asked to, ends it.
+
+    Whether Azure asks for more when nothing but ``sku.capacity`` is patched, such as the right to join the
+    set's subnet, is not known here.
+    """
+    actions = [f"{_SET}/read", f"{_SET}/virtualMachines/read"]
+    if config.idle_stop_minutes is not None:
+        actions.append(f"{_SET}/write")
+    if config.ttl_hours is not None:
+        actions.append(f"{_SET}/delete")
+    return actions
+
+
+def build_watcher_role(
+    place: Place, config: ClusterConfig, identity: Identity, scale_set_id: pulumi.Output[str]
+) -> None:
+    """A role of the stack's own with :func:`watcher_actions`, given to the nodes on their scale set alone."""
+    role = RoleDefinition(
+        "watcher-role",
+        role_definition_id=place.uuid("watcher-role"),
+        role_name=place.subscription.apply(
+            lambda own: f"{place.name}-watcher-{own_uuid(place.stack, own, '')[:8]}"
+        ),
+        role_type="CustomRole",
+        description="Lets the nodes of a cluster end it: scale their own set to zero, or delete it.",
+        permissions=[PermissionArgs(actions=watcher_actions(config), not_actions=[])],
+        assignable_scopes=[place.group.id],
+        scope=place.group.id,
+        opts=place.opts,
+    )
+    allow(place, identity, "watcher", role.id, scale_set_id)
+
+
+def allow(
+    place: Place,
+    identity: Identity,
+    purpose: str,
+    role_id: pulumi.Input[str],
+    scope: pulumi.Output[str],
+) -> RoleAssignment:
+    """Gives the identity a role on one resource."""
+    return RoleAssignment(
+        f"{purpose}-right",
+        role_assignment_name=place.uuid(f"{purpose}-right"),
+        principal_id=identity.principal_id,
+        # Said, so that Azure does not look an identity up that its directory may not show yet.
+        principal_type="ServicePrincipal",
+        role_definition_id=role_id,
+        scope=scope,
+        opts=place.opts,
+    )

@@ -1,0 +1,241 @@
+"""The cluster's network: a private subnet, its way out, and the one guarded way in."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+import pulumi
+from pulumi_azure_native.network._inputs import (
+    AddressSpaceArgs,
+    BackendAddressPoolArgs,
+    FrontendIPConfigurationArgs,
+    InboundNatRuleArgs,
+    LoadBalancerSkuArgs,
+    NatGatewaySkuArgs,
+    PublicIPAddressArgs,
+    PublicIPAddressSkuArgs,
+    SecurityRuleArgs,
+    ServiceEndpointPropertiesFormatArgs,
+    SubResourceArgs,
+)
+from pulumi_azure_native.network._inputs import NetworkSecurityGroupArgs as SecurityGroupReferenceArgs
+from pulumi_azure_native.network.load_balancer import LoadBalancer
+from pulumi_azure_native.network.nat_gateway import NatGateway
+from pulumi_azure_native.network.network_security_group import NetworkSecurityGroup
+from pulumi_azure_native.network.public_ip_address import PublicIPAddress
+from pulumi_azure_native.network.subnet import Subnet
+from pulumi_azure_native.network.virtual_network import VirtualNetwork
+
+from infra.cluster.place import Place
+from infra.config import ClusterConfig
+from infra.config.given import split
+from infra.naming import BACKEND_POOL
+
+__all__ = ["Frontend", "NodeNetwork", "build_frontend", "build_network", "security_rules"]
+
+SSH = 22
+FIRST_PORT, LAST_PORT = 50000, 50499
+"""Of the load balancer: one for each node that is there, with room for nodes that replace others."""
+
+
+@dataclass(frozen=True, slots=True)
+class Frontend:
+    """The public way in."""
+
+    load_balancer_id: pulumi.Output[str]
+    pool_id: pulumi.Output[str]
+    address: pulumi.Output[str]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeNetwork:
+    """Where the nodes are."""
+
+    vnet_id: pulumi.Output[str]
+    subnet_id: pulumi.Output[str]
+    guard_id: pulumi.Output[str] | None = None
+    """The security group of the nodes' own network interfaces; ``None`` when the subnet has it."""
+
+    @property
+    def nic_guard(self) -> SecurityGroupReferenceArgs | None:
+        """:attr:`guard_id` as network interfaces refer to it."""
+        return SecurityGroupReferenceArgs(id=self.guard_id) if self.guard_id is not None else None
+
+
+def security_rules(config: ClusterConfig) -> list[SecurityRuleArgs]:
+    """Who may open connections to a node: the operator on port 22, other nodes on any, nobody else.
+
+    In a given network, where others live too, the nodes are told apart by their subnet; with ``access:
+    private`` all of the network may try ssh, for that is where the operator comes from.
+    """
+    given = config.vnet_id is not None or config.subnet_id is not None
+    ssh = partial(_rule, protocol="Tcp", port=str(SSH))
+    rules = [
+        _rule("allow-cluster", 200, "Allow", source=config.subnet_prefix if given else "VirtualNetwork"),
+        _rule("deny-rest", 4096, "Deny", source="*"),
+    ]
+    if given and config.access == "private":
+        rules.insert(0, ssh("allow-network-ssh", 110, "Allow", source="VirtualNetwork"))
+    if config.ssh_from:
+        rules.insert(0, ssh("allow-ssh", 100, "Allow", sources=config.ssh_from))
+    return rules
+
+
+def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
+    """The nodes' subnet: no way out but its NAT gateway, no way in but its security group.
+
+    In a given virtual network only that is made. A given subnet stays as it is: the security group guards
+    the nodes' own network interfaces, the way out is the subnet's, and so are its service endpoints.
+    """
+    guard = NetworkSecurityGroup(
+        "guard",
+        network_security_group_name=f"{place.name}-nsg",
+        security_rules=security_rules(config),
+        resource_group_name=place.group.name,
+        location=place.location,
+        tags=place.tags,
+        opts=place.opts,
+    )
+    if config.subnet_id is not None:
+        from infra.cluster.given_network import checked_network
+
+        given_id = config.subnet_id
+        vnet = checked_network(split(given_id).parent, config, "", place.opts)
+        return NodeNetwork(vnet, vnet.apply(lambda _sound: given_id), guard.id)
+    outside = _address("way-out-address", f"{place.name}-nat-ip", place)
+    way_out = NatGateway(
+        "way-out",
+        nat_gateway_name=f"{place.name}-nat",
+        sku=NatGatewaySkuArgs(name="Standard"),
+        public_ip_addresses=[SubResourceArgs(id=outside.id)],
+        idle_timeout_in_minutes=10,
+        resource_group_name=place.group.name,
+        location=place.location,
+        tags=place.tags,
+        opts=place.opts,
+    )
+    vnet_id: pulumi.Output[str]
+    if config.vnet_id is not None:
+        from infra.cluster.given_network import checked_network
+
+        vnet_id = checked_network(config.vnet_id, config, place.name, place.opts)
+        above = split(config.vnet_id)
+        # Other stacks may have theirs in the same network.
+        group: pulumi.Input[str] = above.group
+        network_name: pulumi.Input[str] = vnet_id.apply(lambda _sound: above.names[0])
+        own_name = place.name
+    else:
+        network = VirtualNetwork(
+            "network",
+            virtual_network_name=f"{place.name}-vnet",
+            address_space=AddressSpaceArgs(address_prefixes=[config.vnet_prefix]),
+            resource_group_name=place.group.name,
+            location=place.location,
+            tags=place.tags,
+            opts=place.opts,
+        )
+        vnet_id = network.id
+        group, network_name, own_name = place.group.name, network.name, "nodes"
+    subnet = Subnet(
+        "nodes",
+        resource_group_name=group,
+        virtual_network_name=network_name,
+        subnet_name=own_name,
+        address_prefix=config.subnet_prefix,
+        default_outbound_access=False,
+        network_security_group=SecurityGroupReferenceArgs(id=guard.id),
+        nat_gateway=SubResourceArgs(id=way_out.id),
+        service_endpoints=_service_endpoints(config),
+        opts=place.opts,
+    )
+    return NodeNetwork(vnet_id, subnet.id)
+
+
+def _service_endpoints(config: ClusterConfig) -> list[ServiceEndpointPropertiesFormatArgs] | None:
+    if not config.needs_service_endpoint:
+        return None
+    return [ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")]
+
+
+def build_frontend(place: Place) -> Frontend:
+    """A load balancer that gives every node of its pool a port of one public address.
+
+    Which port is whose Azure decides as nodes come and go; ask it, never compute it.
+    """
+    address = _address("address", f"{place.name}-lb-ip", place)
+    name = f"{place.name}-lb"
+    own_id = place.group.id.apply(lambda group: f"{group}/providers/Microsoft.Network/loadBalancers/{name}")
+    balancer = LoadBalancer(
+        "load-balancer",
+        resource_group_name=place.group.name,
+        load_balancer_name=name,
+        location=place.location,
+        sku=LoadBalancerSkuArgs(name="Standard"),
+        frontend_ip_configurations=[
+            FrontendIPConfigurationArgs(name="public", public_ip_address=PublicIPAddressArgs(id=address.id))
+        ],
+        backend_address_pools=[BackendAddressPoolArgs(name=BACKEND_POOL)],
+        inbound_nat_rules=[
+            InboundNatRuleArgs(
+                name="ssh",
+                protocol="Tcp",
+                backend_port=SSH,
+                frontend_port_range_start=FIRST_PORT,
+                frontend_port_range_end=LAST_PORT,
+                frontend_ip_configuration=SubResourceArgs(
+                    id=own_id.apply(lambda own: f"{own}/frontendIPConfigurations/public")
+                ),
+                backend_address_pool=SubResourceArgs(
+                    id=own_id.apply(lambda own: f"{own}/backendAddressPools/{BACKEND_POOL}")
+                ),
+                enable_tcp_reset=True,
+                idle_timeout_in_minutes=30,
+            )
+        ],
+        tags=place.tags,
+        opts=place.opts,
+    )
+    return Frontend(
+        load_balancer_id=balancer.id,
+        pool_id=balancer.id.apply(lambda own: f"{own}/backendAddressPools/{BACKEND_POOL}"),
+        address=address.ip_address.apply(lambda given: given or ""),
+    )
+
+
+def _rule(
+    name: str,
+    priority: int,
+    access: str,
+    *,
+    source: str | None = None,
+    sources: tuple[str, ...] | None = None,
+    protocol: str = "*",
+    port: str = "*",
+) -> SecurityRuleArgs:
+    return SecurityRuleArgs(
+        name=name,
+        priority=priority,
+        direction="Inbound",
+        access=access,
+        protocol=protocol,
+        source_port_range="*",
+        source_address_prefix=source,
+        source_address_prefixes=sources,
+        destination_address_prefix="*",
+        destination_port_range=port,
+    )
+
+
+def _address(name: str, azure_name: str, place: Place) -> PublicIPAddress:
+    return PublicIPAddress(
+        name,
+        resource_group_name=place.group.name,
+        public_ip_address_name=azure_name,
+        location=place.location,
+        sku=PublicIPAddressSkuArgs(name="Standard"),
+        public_ip_allocation_method="Static",
+        public_ip_address_version="IPv4",
+        tags=place.tags,
+        opts=place.opts,
+    )

@@ -1,0 +1,54 @@
+"""What is asked before a cluster is made, and the ways in which the answers can speak against it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from infra.market.offers import ScaleSet, Usage
+from infra.market.prices import Meter, Prices
+from launch.errors import RankliftError
+
+__all__ = ["BY_HAND", "Figures", "NotGranted", "Refusal"]
+
+BY_HAND = "mend that, or run `pulumi up`, which does not ask, and see whether Azure grants it"
+"""How to go on without an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why the cluster will not be made, and what to do."""
+
+    about: str
+    """``quota``, ``size``, ``zone``, ``price`` or ``InfiniBand``."""
+    problem: str
+    remedy: str
+
+    def __str__(self) -> str:
+        return f"{self.about}: {self.problem}; {self.remedy}"
+
+
+class NotGranted(RankliftError):
+    """Azure would refuse the cluster, or it costs more than it may; nothing has been created."""
+
+    def __init__(self, stack: str, refusals: Sequence[Refusal]) -> None:
+        self.refusals = tuple(refusals)
+        lines = "\n".join(f"  {one}" for one in refusals)
+        super().__init__(f"stack {stack} is not made, nothing has been created:\n{lines}")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figures:
+    """What was asked before; an error stands for what could not be had."""
+
+    prices: Mapping[str, Prices | RankliftError]
+    """By size."""
+    meters: Mapping[Meter, float | RankliftError | None] = field(default_factory=dict)
+    usages: Sequence[Usage] | RankliftError
+    skus: Sequence[Mapping[str, Any]] | RankliftError
+    there: ScaleSet | RankliftError | None = None
+    server: str | RankliftError | None = None
+    """Size of the NFS server that is there, where the configuration has one."""
+    elsewhere: Sequence[str] | None = None
+    """Regions that offer the size, where that was asked for."""

@@ -1,0 +1,179 @@
+"""The settings that a plain cluster does without: each alone, and what does not go together."""
+
+from typing import Any
+
+import pytest
+
+from infra.config import ConfigError
+from infra.config.limits import spot_price
+from infra.naming import OWN_TAGS, own_uuid, storage_name
+from tests.infra.config.test_stack import read, refused
+
+GROUP = "/subscriptions/s/resourceGroups/g/providers"
+VNET = f"{GROUP}/Microsoft.Network/virtualNetworks/v"
+SUBNET = f"{VNET}/subnets/n"
+ACCOUNT = f"{GROUP}/Microsoft.Storage/storageAccounts/a"
+GIVEN = {"vnetId": VNET, "subnetPrefix": "10.1.0.0/24"}
+OWN_SUBNET = {"subnetId": SUBNET, "subnetPrefix": "10.1.0.0/24"}
+
+
+def test_without_them_nothing_is_asked_for() -> None:
+    config = read()
+    assert (config.storage, config.nfs, config.retain_data, config.partial) == (
+        "none",
+        "none",
+        False,
+        "remove",
+    )
+    absent = (
+        config.max_price,
+        config.ttl_hours,
+        config.idle_stop_minutes,
+        config.storage_account_id,
+        config.vnet_id,
+        config.subnet_id,
+        config.zone,
+    )
+    assert set(absent) == {None}
+    assert not config.ephemeral_os_disk
+    assert not config.needs_identity
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "problem", "remedy"),
+    [
+        ("maxPrice", "0", "not above 0", "like 98.50"),
+        ("maxPrice", "-1", "not above 0", "like 98.50"),
+        ("maxPrice", "cheap", "not a price", "like 98.50"),
+        ("maxPrice", "nan", "not a price", "like 98.50"),
+        ("maxPrice", "inf", "not a price", "like 98.50"),
+        ("maxPrice", True, "not a price", "like 98.50"),
+        ("ttlHours", "0", "not above 0", "like 48"),
+        ("ttlHours", "two days", "not a number of hours", "like 48"),
+        ("idleStopMinutes", "4", "too short", "5 or more"),
+        ("idleStopMinutes", "-30", "too short", "5 or more"),
+        ("idleStopMinutes", "7.5", "no whole number", "5 or more"),
+        ("idleStopMinutes", True, "no whole number", "5 or more"),
+        ("storage", "blob", "none of none, serviceEndpoint and privateEndpoint", "or privateEndpoint"),
+        ("nfs", "netapp", "none of none, files and vm", "or vm"),
+        ("partial", "some", "neither keep nor remove", "keep or remove"),
+        ("zone", "0", "no availability zone", "1, 2 or 3"),
+        ("zone", "1,2", "no availability zone", "1, 2 or 3"),
+        ("retainData", "yes", "neither true nor false", "true or false"),
+        ("ephemeralOsDisk", "1", "neither true nor false", "true or false"),
+        ("vnetId", "my-network", "no id of a Microsoft.Network/virtualNetworks", "virtualNetworks/…"),
+        ("vnetId", SUBNET, "no id of a Microsoft.Network/virtualNetworks", "virtualNetworks/…"),
+        ("subnetId", VNET, "no id of a Microsoft.Network/virtualNetworks/subnets", "subnets/…"),
+        ("storageAccountId", VNET, "no id of a Microsoft.Storage/storageAccounts", "storageAccounts/…"),
+    ],
+)
+def test_a_wrong_one_is_refused_with_key_value_and_remedy(
+    key: str, value: Any, problem: str, remedy: str
+) -> None:
+    error = refused(**{key: value})
+    assert error.key == f"ranklift:{key}"
+    assert str(value) in str(error)
+    assert problem in error.problem
+    assert remedy in error.remedy
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "problem", "remedy"),
+    [
+        ({"storageAccountId": ACCOUNT}, "storageAccountId", "storage is none", "set ranklift:storage"),
+        ({"nfsSizeGib": "200"}, "nfsSizeGib", "nfs is none", "set ranklift:nfs"),
+        ({"nfs": "files", "nfsSizeGib": "99"}, "nfsSizeGib", "no size", "100 to 102400"),
+        ({"nfs": "files", "nfsSizeGib": "1 TB"}, "nfsSizeGib", "no whole number", "100 to 102400"),
+        ({"retainData": "true"}, "retainData", "nothing is stored", "set ranklift:storage or ranklift:nfs"),
+        (
+            {"retainData": "true", "storage": "serviceEndpoint", "storageAccountId": ACCOUNT},
+            "retainData",
+            "never deleted",
+            "take it out",
+        ),
+        (GIVEN | {"subnetId": SUBNET}, "vnetId", "beside ranklift:subnetId", "take ranklift:vnetId out"),
+        ({"vnetId": VNET}, "subnetPrefix", "not set", "a range in it that is free"),
+        ({"subnetId": SUBNET}, "subnetPrefix", "not set", "that subnet's own range"),
+        ({"subnetPrefix": "10.1.0.0/24"}, "subnetPrefix", "neither ranklift:vnetId", "ranklift:vnetPrefix"),
+        (GIVEN | {"vnetPrefix": "10.0.0.0/16"}, "vnetPrefix", "one that exists", "take it out"),
+        (GIVEN | {"subnetPrefix": "172.16.4.0/24"}, "subnetPrefix", "overlaps 172.16.0.0/16", "10.0.0.0"),
+        (GIVEN | {"subnetPrefix": "10.1.0.0/29"}, "subnetPrefix", "3 addresses for nodes", "a /28"),
+        (
+            OWN_SUBNET
+            | {"subnetPrefix": "10.1.0.0/28", "nodeCount": "10", "nfs": "vm"}
+            | {"storage": "privateEndpoint"},
+            "subnetPrefix",
+            "want 12",
+            "larger range",
+        ),
+        (
+            {"ephemeralOsDisk": "true", "vmSize": "Standard_HB120rs_v3"},
+            "ephemeralOsDisk",
+            "none is known",
+            "out",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_refused(
+    settings: dict[str, str], key: str, problem: str, remedy: str
+) -> None:
+    error = refused(**settings)
+    assert error.key == f"ranklift:{key}"
+    assert problem in error.problem
+    assert remedy in error.remedy
+
+
+def test_mismatches_come_at_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        read(nfsSizeGib="200", retainData="true", vnetId=VNET)
+    assert {each.key for each in error.value.errors} == {
+        "ranklift:nfsSizeGib",
+        "ranklift:retainData",
+        "ranklift:subnetPrefix",
+    }
+
+
+def test_a_given_networks_own_range_is_the_nodes() -> None:
+    for settings in (GIVEN, OWN_SUBNET):
+        assert read(**settings).subnet_prefix == "10.1.0.0/24"
+
+
+@pytest.mark.parametrize(
+    ("settings", "needed"),
+    [
+        ({"storage": "serviceEndpoint"}, True),
+        ({"ttlHours": "0.5"}, True),
+        ({"idleStopMinutes": 30}, True),
+        ({"nfs": "files"}, False),
+        ({"maxPrice": "12"}, False),
+        ({"spot": "true"}, False),
+    ],
+)
+def test_only_what_asks_azure_for_something_needs_an_identity(settings: dict[str, Any], needed: bool) -> None:
+    assert read(**settings).needs_identity is needed
+
+
+def test_a_spot_nodes_price_is_its_part_of_the_clusters() -> None:
+    config = read(maxPrice="98.50", spot="true")
+    assert spot_price(config.max_price, config.node_count) == 24.625
+    assert spot_price(0.00001, 300) == 0, "rounded down: all nodes together stay below the limit"
+
+
+def test_the_programs_own_tags_are_not_the_users() -> None:
+    for tag in OWN_TAGS:
+        assert "is there already" in refused(tags={tag.upper(): "x"}).problem
+
+
+def test_storage_accounts_of_two_subscriptions_have_two_names() -> None:
+    names = {
+        storage_name(stack, sub, use) for stack in ("dev", "Dev") for sub in "ab" for use in ("blob", "nfs")
+    }
+    assert len(names) == 8
+    for name in {storage_name("A_very-long.stack-name", "s"), *names}:
+        assert 3 <= len(name) <= 24
+        assert name.isalnum()
+        assert name == name.lower()
+
+
+def test_own_uuids_do_not_depend_on_the_case_of_the_subscription() -> None:
+    assert own_uuid("dev", "ABC", "role") == own_uuid("dev", "abc", "role") != own_uuid("dev", "abc", "data")

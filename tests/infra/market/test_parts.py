@@ -1,0 +1,107 @@
+"""The parts of a plan are what the program makes, for twelve stacks of every form."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date
+
+import pytest
+
+from infra.cluster.nfs import SERVER_SIZE as SERVER_SIZE_MADE
+from infra.config import parse
+from infra.market.parts import SERVER_SIZE, Part, machines_of, parts, premium_disk, server_name
+from tests.infra.programs import CONFIGURATIONS, Program, programs
+
+KINDS = {
+    "VirtualMachineScaleSet": "node",
+    "VirtualMachine": "NFS server",
+    "Disk": "NFS disk",
+    "FileShare": "NFS share",
+    "LoadBalancer": "load balancer",
+    "NatGateway": "NAT gateway",
+    "NetworkSecurityGroup": "network security group",
+    "PrivateEndpoint": "private endpoint",
+    "PrivateZone": "private DNS zone",
+    "PublicIPAddress": "public IP address",
+    "ResourceGroup": "resource group",
+    "Subnet": "subnet",
+    "UserAssignedIdentity": "identity of the nodes",
+    "VirtualNetwork": "virtual network",
+}
+"""What the program calls a kind, and what the plan does."""
+FREE_AND_UNSEEN = {
+    "BlobContainer",
+    "BlobServiceProperties",
+    "NetworkInterface",
+    "PrivateDnsZoneGroup",
+    "RoleAssignment",
+    "RoleDefinition",
+    "VirtualNetworkLink",
+}
+"""Made too; they cost nothing, and a plan that names them all is no easier to read."""
+
+
+@pytest.fixture(params=CONFIGURATIONS)
+def program(request: pytest.FixtureRequest) -> Program:
+    return programs()[request.param]
+
+
+def planned(program: Program) -> tuple[Part, ...]:
+    settings = {f"ranklift:{key}": value for key, value in program.settings.items()}
+    return parts("dev", parse(settings, today=date(2026, 1, 1)))
+
+
+def test_a_plan_lists_what_the_program_makes(program: Program) -> None:
+    made = Counter(token.rpartition(":")[2] for token, _ in program.azure)
+    listed = planned(program)
+    told = Counter[str]()
+    for part in listed:
+        told[part.what] += part.count if part.what == "NFS disk" else 1
+    assert {name: made[kind] for kind, name in KINDS.items()} == {name: told[name] for name in KINDS.values()}
+    assert made["StorageAccount"] == told["storage account"] + told["NFS share"]
+    assert set(made) <= {*KINDS, *FREE_AND_UNSEEN, "StorageAccount"}
+
+
+def test_sizes_and_numbers_are_the_programs(program: Program) -> None:
+    listed = {part.what: part for part in planned(program)}
+    for token, inputs in program.azure:
+        match token.rpartition(":")[2]:
+            case "VirtualMachineScaleSet":
+                assert (listed["node"].size, listed["node"].count) == (
+                    inputs["sku"]["name"],
+                    inputs["sku"]["capacity"],
+                )
+                assert listed["node"].name == inputs["vmScaleSetName"]
+            case "VirtualMachine":
+                assert listed["NFS server"].size == inputs["hardwareProfile"]["vmSize"]
+                assert listed["NFS server"].name == inputs["vmName"]
+            case "Disk":
+                assert listed["NFS disk"].meter == premium_disk(inputs["diskSizeGB"])
+            case "FileShare":
+                assert listed["NFS share"].units == inputs["shareQuota"]
+
+
+def test_names_are_those_that_azure_will_show(program: Program) -> None:
+    names = {
+        str(value)
+        for _, inputs in program.azure
+        for key, value in inputs.items()
+        if key.endswith("Name") or key.endswith("Name_")
+    }
+    for part in planned(program):
+        if part.name and part.what not in ("OS disk", "NFS disk", "identity of the nodes"):
+            assert part.name in names, part
+
+
+def test_the_nfs_server_is_of_the_size_that_the_program_makes() -> None:
+    assert SERVER_SIZE == SERVER_SIZE_MADE
+
+
+def test_machines_are_the_nodes_first(program: Program) -> None:
+    nodes, *others = machines_of(planned(program))
+    assert nodes.size == program.settings["vmSize"]
+    assert nodes.spot is (program.settings.get("spot") == "true")
+    assert [one.spot for one in others] == [False] * len(others)
+    settings = {f"ranklift:{key}": value for key, value in program.settings.items()}
+    has_server = server_name("ranklift-dev", parse(settings, today=date(2026, 1, 1))) is not None
+    assert len(others) == int(has_server)
