@@ -207,7 +207,7 @@ class Workplace:
         """Stops the rehearsal, in whatever state it is, and sees to it that nothing of it is left."""
         before = self.owned()
         self.fab("rehearsal.stop")
-        left = still_there(before, self.folder.root)
+        left = self.remains(before)
         assert left == NOTHING, asdict(left)
         names = {path.name for path in (self.project / ".ranklift").iterdir()}
         assert names == set()
