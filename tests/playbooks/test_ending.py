@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -189,6 +189,16 @@ def test_the_head_is_spoken_of_where_it_is_the_one_that_is_silent(
     assert "where the head lives" not in err
 
 
+@pytest.fixture
+def signals() -> Iterator[None]:
+    """What a command that was interrupted leaves to the system, the tests that follow get back."""
+    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
+
+
+@pytest.mark.usefixtures("signals")
 def test_ctrl_c_leaves_the_cancel_to_the_head(sealed: Sealed, capsys: pytest.CaptureFixture[str]) -> None:
     def interrupted() -> Ending:
         signal.raise_signal(signal.SIGINT)
