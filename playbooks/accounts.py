@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["account", "left", "tell_left"]
 
-_RETAIN = "ranklift:retainData"
+_RETAIN, _ACCOUNT = "ranklift:retainData", "ranklift:storageAccountId"
 
 
 @command(
@@ -65,14 +65,17 @@ def _asked(stack: Stack, only: str | None) -> Account:
     from playbooks.asking import answers_to
 
     settings = _settings(stack)
-    kept = str(settings.get(_RETAIN, "")).lower() == "true"
     name = stack.name.rpartition("/")[2]
+    group = data_group_name(name)
+    # A stack may go on with the account that it once made and kept, which is then a given one.
+    is_given = f"/resourcegroups/{group}/" in str(settings.get(_ACCOUNT, "")).lower()
+    kept = is_given or str(settings.get(_RETAIN, "")).lower() == "true"
     return accounts.account(
         management(stack.environment),
         retail_prices(stack.environment),
         subscription_of(settings.get(KEY), stack.environment),
         only,
-        kept_groups=[data_group_name(name)] if kept else (),
+        kept_groups=[group] if kept else (),
         ask=answers_to,
     )
 

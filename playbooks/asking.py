@@ -9,6 +9,7 @@ from typing import Any
 from infra.config import ClusterConfig
 from infra.market import offers, prices
 from infra.market.figures import Figures
+from infra.market.kept import Kept, is_remembered, kept_data
 from infra.market.parts import machines_of, parts, server_name
 from infra.market.preflight import Plan, decide
 from infra.naming import cluster_name
@@ -18,7 +19,7 @@ from infra.subscription import KEY, subscription_of
 from launch.errors import RankliftError
 from playbooks import render
 from playbooks.fanout import fan_out
-from playbooks.project import Stack
+from playbooks.project import PulumiError, Stack
 
 __all__ = ["answers_to", "figures", "plan_of"]
 
@@ -59,6 +60,8 @@ def figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
     server = server_name(name, config)
     if server is not None:
         questions["the server"] = lambda: offers.machine_size(arm, subscription, name, server)
+    if config.owns_data:
+        questions["the data"] = lambda: _unknown_to_pulumi(stack, kept_data(arm, subscription, short))
     given = answers_to(questions)
     return Figures(
         prices={size: given[f"the price of {size}"] for size in sizes},
@@ -67,6 +70,7 @@ def figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
         skus=given["the sizes"],
         there=given["the scale set"],
         server=given.get("the server"),
+        kept=given.get("the data"),
     )
 
 
@@ -90,6 +94,18 @@ def _for_size(shop: Rest, size: str, place: str) -> Callable[[], prices.Prices]:
 
 def _for_meter(shop: Rest, meter: prices.Meter, place: str) -> Callable[[], float | None]:
     return lambda: prices.meter_price(shop, meter, place)
+
+
+def _unknown_to_pulumi(stack: Stack, kept: Kept | None) -> Kept | None:
+    """``kept``, unless Pulumi has it in the stack's state, which is asked only when there is something."""
+    if kept is None:
+        return None
+    try:
+        return None if is_remembered(stack.state(), kept.group) else kept
+    except PulumiError as error:
+        if "no stack named" in str(error):
+            return kept
+        raise
 
 
 def _elsewhere(stack: Stack, subscription: str, config: ClusterConfig) -> tuple[str, ...] | None:

@@ -56,6 +56,10 @@ def plan_tables(plan: Plan) -> None:
         )
     render.result("")
     render.result(f"offered there: {_offered(plan)}")
+    if plan.ends is not None and plan.hours_left is not None:
+        until = plan.ends.strftime("%Y-%m-%d %H:%M")
+        left = f"{plan.hours_left:.1f} hours are left, until" if plan.hours_left > 0 else "over since"
+        render.result(f"time of the cluster (ranklift:ttlHours): {left} {until} UTC")
     for text in plan.unknowns:
         render.result(f"unknown: {text}")
 

@@ -12,6 +12,7 @@ from datetime import datetime
 from typing import Any
 
 from infra.market.charges import Charge, charge_of, details_path
+from infra.market.offers import moment
 from infra.market.prices import MONTH_H, Meter, Prices, meter_price, vm_prices
 from infra.naming import STACK_TAG
 from infra.refusals import NotSignedIn
@@ -183,17 +184,9 @@ def _thing(entry: Mapping[str, Any], kind: str) -> Thing:
         group=parts[4] if len(parts) > 4 else "",  # noqa: PLR2004 - /subscriptions/S/resourceGroups/G
         location=str(entry.get("location") or ""),
         stack=tags.get(STACK_TAG.lower()),
-        created=_time(entry.get("createdTime")),
+        created=moment(entry.get("createdTime")),
         deleting=state.lower() == "deleting",
     )
-
-
-def _time(text: object) -> datetime | None:
-    try:
-        # Azure writes seven digits of a second, of which six are read.
-        return datetime.fromisoformat(str(text))
-    except ValueError:
-        return None
 
 
 def _priced(arm: Rest, shop: Rest, found: Sequence[Thing], run: Runner) -> tuple[Thing, ...]:

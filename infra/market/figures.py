@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from infra.market.kept import Kept
 from infra.market.offers import ScaleSet, Usage
 from infra.market.prices import Meter, Prices
 from launch.errors import RankliftError
@@ -21,7 +22,7 @@ class Refusal:
     """Why the cluster will not be made, and what to do."""
 
     about: str
-    """``quota``, ``size``, ``zone``, ``price`` or ``InfiniBand``."""
+    """``quota``, ``size``, ``zone``, ``price``, ``InfiniBand``, ``time`` or ``data``."""
     problem: str
     remedy: str
 
@@ -50,5 +51,7 @@ class Figures:
     there: ScaleSet | RankliftError | None = None
     server: str | RankliftError | None = None
     """Size of the NFS server that is there, where the configuration has one."""
+    kept: Kept | RankliftError | None = None
+    """What is stored of the stack and Pulumi does not know of, where the configuration would make it."""
     elsewhere: Sequence[str] | None = None
     """Regions that offer the size, where that was asked for."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from infra.refusals import AzureRefused
@@ -22,6 +23,7 @@ __all__ = [
     "Usage",
     "family_key",
     "machine_size",
+    "moment",
     "offer_of",
     "offers",
     "regions_offering",
@@ -85,6 +87,8 @@ class ScaleSet:
     capacity: int
     spot: bool
     location: str
+    created: datetime | None = None
+    """``None``: Azure did not say."""
 
 
 # -- quota ------------------------------------------------------------------------------------------------
@@ -217,7 +221,21 @@ def scale_set(rest: Rest, subscription: str, group: str, name: str) -> ScaleSet 
         capacity=int(sku.get("capacity") or 0),
         spot=str(profile.get("priority", "")).lower() == "spot",
         location=str(found.get("location", "")).lower().replace(" ", ""),
+        created=moment((found.get("properties") or {}).get("timeCreated")),
     )
+
+
+def moment(text: object) -> datetime | None:
+    """A time as Azure writes it, with seven digits of a second, of which six are read.
+
+    >>> moment("2026-03-01T09:05:07.1234567+00:00"), moment(None)
+    (datetime.datetime(2026, 3, 1, 9, 5, 7, 123456, tzinfo=datetime.timezone.utc), None)
+    """
+    try:
+        found = datetime.fromisoformat(str(text))
+    except ValueError:
+        return None
+    return found.replace(tzinfo=found.tzinfo or UTC)
 
 
 def machine_size(rest: Rest, subscription: str, group: str, name: str) -> str | None:

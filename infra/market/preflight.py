@@ -8,16 +8,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from infra.config import ClusterConfig
 from infra.market.figures import Figures, NotGranted, Refusal
 from infra.market.offers import Offer, ScaleSet, offer_of
 from infra.market.parts import NODE, Part, machines_of, parts
+from infra.market.past import data_in_the_way, end_of, time_over
 from infra.market.prices import Prices
 from infra.market.quota import QuotaLine, quotas
 
 __all__ = ["Cost", "Plan", "decide"]
+
+_HOUR_S = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,10 @@ class Plan:
     """Whether this subscription may ask for the size there; ``None``: unknown."""
     restricted: str | None
     zones: tuple[str, ...] | None
+    ends: datetime | None
+    """When the scale set that is there deletes itself; ``None``: never, or there is none, or unknown."""
+    hours_left: float | None
+    """Hours until then, below 0 when it is over."""
     unknowns: tuple[str, ...]
     """What is not known, and why, a sentence each."""
     refusals: tuple[Refusal, ...]
@@ -68,8 +76,11 @@ class Plan:
             raise NotGranted(self.stack, self.refusals)
 
 
-def decide(stack: str, subscription: str, config: ClusterConfig, figures: Figures) -> Plan:
+def decide(
+    stack: str, subscription: str, config: ClusterConfig, figures: Figures, *, now: datetime | None = None
+) -> Plan:
     """The plan for ``config``, with every reason against it."""
+    now = now or datetime.now(UTC)
     made = parts(stack, config)
     costs = tuple(_cost(part, figures) for part in made)
     offer = None if isinstance(figures.skus, Exception) else _offer(figures.skus, config)
@@ -77,7 +88,9 @@ def decide(stack: str, subscription: str, config: ClusterConfig, figures: Figure
     adding = config.node_count - (has.capacity if has is not None and _alike(has, config) else 0)
     lines, short = quotas(config, machines_of(made), figures)
     regular, spot = _sum(costs, spot=False), _sum(costs, spot=True)
-    refusals = [*short]
+    ends = end_of(has, config)
+    kept = None if isinstance(figures.kept, Exception) else figures.kept
+    refusals = [*data_in_the_way(kept, config), *time_over(ends, config, now), *short]
     if adding > 0:
         refusals += _not_offered(config, figures, offer)
     refusals += _too_dear(config, spot if config.spot else regular, figures)
@@ -99,6 +112,8 @@ def decide(stack: str, subscription: str, config: ClusterConfig, figures: Figure
         offered=None if offer is None else offer.available,
         restricted=None if offer is None else offer.restricted,
         zones=None if offer is None else offer.zones,
+        ends=ends,
+        hours_left=None if ends is None else (ends - now).total_seconds() / _HOUR_S,
         unknowns=tuple(_unknowns(config, figures, costs, offer)),
         refusals=tuple(refusals),
     )
@@ -239,6 +254,10 @@ def _unknowns(
             found.append(f"price of the {cost.part.what} {cost.part.name}".rstrip() + f": {cost.part.note}")
     if isinstance(figures.there, Exception):
         found.append(f"nodes that are there already: {figures.there}; all are counted as new")
+    elif figures.there is not None and figures.there.created is None and config.ttl_hours is not None:
+        found.append("when the cluster's time is over: Azure does not say since when the scale set exists")
+    if isinstance(figures.kept, Exception):
+        found.append(f"whether data of the stack was kept: {figures.kept}")
     if offer is not None and offer.offered and offer.rdma is None and config.size.rdma:
         found.append(f"InfiniBand: Azure's list of sizes does not say (RdmaEnabled) for {config.size.name}")
     return list(dict.fromkeys(found))

@@ -125,13 +125,18 @@ def closed_zones(*zones: str, place: str = PLACE) -> dict[str, Any]:
 
 
 def scale_set(
-    capacity: int, size: str = SIZE, place: str = PLACE, priority: str = "Regular"
+    capacity: int,
+    size: str = SIZE,
+    place: str = PLACE,
+    priority: str = "Regular",
+    created: str | None = None,
 ) -> dict[str, Any]:
     return {
         "name": "ranklift-dev",
         "location": place,
         "sku": {"name": size, "tier": "Standard", "capacity": capacity},
-        "properties": {"virtualMachineProfile": {"priority": priority}},
+        "properties": {"virtualMachineProfile": {"priority": priority}}
+        | ({"timeCreated": created} if created else {}),
     }
 
 
@@ -229,11 +234,16 @@ class Azure:
         for end, body in self.details.items():
             if path.endswith(end):
                 return Answer(200, json.dumps(body).encode())
-        if "/Microsoft.Compute/virtualMachine" not in path:
+        found: dict[str, Any] | None
+        if named := re.search("/resourcegroups/([^/]+)$", path):
+            found = next((one for one in self.groups if one["name"] == named[1]), None)
+        elif "/Microsoft.Compute/virtualMachine" in path:
+            found = None if "/virtualMachines/" in path else self.there
+        else:
             return None
-        if self.there is None or "/virtualMachines/" in path:
+        if found is None:
             return error(404, "ResourceNotFound", "The Resource was not found.")
-        return Answer(200, json.dumps(self.there).encode())
+        return Answer(200, json.dumps(found).encode())
 
     @property
     def rest(self) -> Rest:

@@ -74,6 +74,17 @@ def test_a_teardown_ends_with_what_is_left(
     assert capsys.readouterr().out == (GOLDEN / f"{name}.txt").read_text()
 
 
+def test_an_account_that_a_stack_kept_and_was_given_again_is_there_on_purpose(
+    azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    azure.groups, azure.resources = [group("ranklift-dev-data")], [DATA]
+    stack.configuration.write_text(f"config:\n  ranklift:storageAccountId: {DATA['id']}\n")
+    assert tell_left(stack)
+    other = DATA["id"].replace("ranklift-dev-data", "corporate")
+    stack.configuration.write_text(f"config:\n  ranklift:storageAccountId: {other}\n")
+    assert not tell_left(stack)
+
+
 def test_an_account_has_every_stack_of_the_subscription(
     azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,9 @@ from tests.infra.azure_answers import (
     sku,
     usage,
 )
+from tests.playbooks.test_project import fake_pulumi
 
+DATA = "ranklift-dev-data"
 GOLDEN = Path(__file__).parent / "golden"
 SETTINGS = """\
 config:
@@ -191,6 +195,44 @@ def test_a_wrong_configuration_asks_azure_nothing(azure: Azure, stack: Stack) ->
     stack.configuration.unlink()
     assert ended() == 2
     assert azure.asked == []
+
+
+def test_a_plan_says_how_much_time_is_left(
+    azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = datetime.now(UTC) - timedelta(hours=2.5, seconds=5)
+    azure.there = azure_answers.scale_set(0, created=made.isoformat())
+    configure(stack, ttlHours="6")
+    assert ended() == 0
+    until = (made + timedelta(hours=6)).strftime("%Y-%m-%d %H:%M")
+    told = f"time of the cluster (ranklift:ttlHours): 3.5 hours are left, until {until} UTC"
+    assert told in capsys.readouterr().out.splitlines()
+    configure(stack, ttlHours="2")
+    assert ended() == 1
+    shown = capsys.readouterr()
+    assert "(ranklift:ttlHours): over since" in shown.out
+    assert "time: the cluster's time was over at" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("script", "refused"),
+    [
+        ("echo \"error: no stack named 'dev' found\" >&2; exit 6", True),
+        ("echo '{}'", True),
+        (f"echo '{json.dumps({'deployment': {'resources': [azure_answers.group(DATA)]}})}'", False),
+    ],
+)
+def test_kept_data_is_in_the_way_unless_pulumi_knows_it(
+    script: str, refused: bool, azure: Azure, stack: Stack, tmp_path: Path
+) -> None:
+    azure.groups = [azure_answers.group(DATA)]
+    configure(stack, storage="serviceEndpoint", retainData="true")
+    known = replace(stack, environment={**stack.environment, **fake_pulumi(tmp_path, script)})
+    if not refused:
+        assert preflight(known).refusals == ()
+        return
+    with pytest.raises(NotGranted, match=f"data: resource group {DATA} is there already"):
+        preflight(known)
 
 
 # -- preflight

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -118,6 +119,9 @@ def test_other_regions_are_those_that_are_open() -> None:
 def test_a_scale_set_says_what_it_has() -> None:
     azure = Azure(there=azure_answers.scale_set(3, place="South Central US", priority="Spot"))
     assert scale_set(azure.rest, SUBSCRIPTION, "g", "s") == ScaleSet(SIZE, 3, True, PLACE)
+    azure.there = azure_answers.scale_set(0, created="2026-03-01T09:05:07.1234567+00:00")
+    made = datetime(2026, 3, 1, 9, 5, 7, 123456, UTC)
+    assert scale_set(azure.rest, SUBSCRIPTION, "g", "s") == ScaleSet(SIZE, 0, False, PLACE, made)
 
 
 def test_no_scale_set_is_none_and_an_error_is_an_error() -> None:

@@ -1,0 +1,77 @@
+"""What is there of a stack's stored data, and whether Pulumi knows of it: questions only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infra.naming import STACK_TAG, data_group_name, storage_name
+from infra.refusals import AzureRefused
+from infra.rest import Rest
+
+__all__ = ["Kept", "is_remembered", "kept_data"]
+
+_API = "2021-04-01"
+_NOT_FOUND = 404
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A stack's resource group of stored data, as Azure has it."""
+
+    group: str
+    things: tuple[str, ...]
+    """What is in it, as ``type name``, e.g. ``Microsoft.Storage/storageAccounts rldev32266166fb07``."""
+    account: str | None = None
+    """Id of the storage account with the containers ``data`` and ``results``, where there is one."""
+    deleting: bool = False
+
+
+def kept_data(rest: Rest, subscription: str, stack: str) -> Kept | None:
+    """What the stack's group of stored data has; ``None`` without one, or when it is not the stack's.
+
+    Raises :class:`~infra.refusals.AzureRefused` when Azure does not say.
+    """
+    name = data_group_name(stack)
+    base = f"/subscriptions/{subscription}"
+    try:
+        group = rest.get(f"{base}/resourcegroups/{name}", **{"api-version": _API})
+    except AzureRefused as error:
+        if error.status == _NOT_FOUND:
+            return None
+        raise
+    tags = {str(key).lower(): value for key, value in (group.get("tags") or {}).items()}
+    if tags.get(STACK_TAG) != stack:
+        return None
+    listed = list(rest.pages(f"{base}/resourceGroups/{name}/resources", **{"api-version": _API}))
+    own = storage_name(stack, subscription)
+    state = str((group.get("properties") or {}).get("provisioningState") or "")
+    return Kept(
+        group=name,
+        things=tuple(f"{one.get('type')} {one.get('name')}" for one in listed),
+        account=next((str(one["id"]) for one in listed if one.get("name") == own), None),
+        deleting=state.lower() == "deleting",
+    )
+
+
+def is_remembered(state: Mapping[str, Any], group: str) -> bool:
+    """Whether ``state``, as ``pulumi stack export`` gives it, has the resource group or was making it.
+
+    >>> id = "/subscriptions/s/resourceGroups/ranklift-dev-data"
+    >>> state = {"deployment": {"resources": [{"id": id}]}}
+    >>> is_remembered(state, "ranklift-dev-data"), is_remembered(state, "ranklift-dev")
+    (True, False)
+    """
+    return any(name.lower() == group.lower() for name in _groups(state.get("deployment") or {}))
+
+
+def _groups(deployment: Mapping[str, Any]) -> Iterator[str]:
+    for one in deployment.get("resources") or ():
+        before, _, name = str(one.get("id") or "").rpartition("/")
+        if before.lower().endswith("/resourcegroups"):
+            yield name
+    for begun in deployment.get("pending_operations") or ():
+        one = begun.get("resource") or {}
+        if str(one.get("type", "")).endswith(":ResourceGroup"):
+            yield str((one.get("inputs") or {}).get("resourceGroupName", ""))

@@ -1,0 +1,107 @@
+"""What is there of a stack from before, and when its cluster would fail at it."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from infra.market.kept import Kept
+from infra.market.offers import ScaleSet
+from infra.market.past import end_of
+from infra.market.preflight import Plan, decide
+from infra.refusals import AzureRefused
+from tests.infra.azure_answers import PLACE, SIZE
+from tests.infra.market.test_preflight import against, config, figures
+
+MADE = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
+STOPPED = ScaleSet(SIZE, 0, False, PLACE, MADE)
+GROUP = "ranklift-dev-data"
+ACCOUNT = f"/subscriptions/s-1/resourceGroups/{GROUP}/providers/Microsoft.Storage/storageAccounts/rldev1"
+KEPT = Kept(group=GROUP, things=("Microsoft.Storage/storageAccounts rldev1",), account=ACCOUNT)
+
+
+def after(hours: float, there: ScaleSet | None = STOPPED, **settings: str) -> Plan:
+    """The plan that many hours after the scale set was made."""
+    now = MADE + timedelta(hours=hours)
+    return decide("dev", "s-1", config(**settings), figures(there=there), now=now)
+
+
+def stored(kept: Kept | AzureRefused | None, **settings: str) -> Plan:
+    return decide("dev", "s-1", config(**{"storage": "serviceEndpoint", **settings}), figures(kept=kept))
+
+
+# -- time
+
+
+def test_a_scale_set_whose_time_is_over_gets_no_nodes() -> None:
+    found = after(49, ttlHours="48")
+    (refusal,) = found.refusals
+    assert refusal.about == "time"
+    assert "was over at 2026-03-03 09:00 UTC (ranklift:ttlHours is 48" in refusal.problem
+    assert "`fab down` and then `fab up`" in refusal.remedy
+    assert found.hours_left == pytest.approx(-1)
+
+
+def test_as_long_as_there_is_time_the_plan_says_how_much() -> None:
+    found = after(47.5, ttlHours="48")
+    assert (found.refusals, found.ends, found.hours_left) == ((), MADE + timedelta(hours=48), 0.5)
+    assert against(after(48, ttlHours="48")) == ["time"]
+    assert after(48, ttlHours="49").refusals == ()
+
+
+@pytest.mark.parametrize("there", [None, ScaleSet(SIZE, 0, False, "westus", MADE)])
+def test_a_scale_set_that_is_made_anew_has_all_its_time(there: ScaleSet | None) -> None:
+    found = after(49, there, ttlHours="48")
+    assert (found.refusals, found.ends, found.hours_left) == ((), None, None)
+
+
+def test_without_a_limit_a_cluster_may_be_any_age() -> None:
+    assert after(10_000).refusals == ()
+    assert end_of(STOPPED, config(ttlHours="1e9")) is None
+
+
+def test_an_unknown_age_is_said() -> None:
+    found = after(49, ScaleSet(SIZE, 0, False, PLACE), ttlHours="48")
+    assert found.refusals == ()
+    assert any(text.startswith("when the cluster's time is over") for text in found.unknowns)
+
+
+# -- data
+
+
+def test_data_that_was_kept_is_named_with_the_ways_on() -> None:
+    (refusal,) = stored(KEPT, retainData="true").refusals
+    assert refusal.about == "data"
+    assert f"{GROUP} is there already, with Microsoft.Storage/storageAccounts rldev1" in refusal.problem
+    assert f"ranklift:storageAccountId to {ACCOUNT}" in refusal.remedy
+    assert "take ranklift:retainData out" in refusal.remedy
+    assert "another stack name" in refusal.remedy
+    assert f"az group delete --name {GROUP}" in refusal.remedy
+    assert "nfs" not in refusal.remedy
+
+
+def test_a_kept_nfs_folder_can_be_taken_up_by_no_setting() -> None:
+    (refusal,) = stored(Kept(group=GROUP, things=()), storage="none", nfs="files").refusals
+    assert "with nothing in it" in refusal.problem
+    assert "storageAccountId" not in refusal.remedy
+    (refusal,) = stored(KEPT, nfs="files").refusals
+    assert "ranklift:nfs to none" in refusal.remedy
+
+
+def test_data_that_goes_is_waited_for() -> None:
+    (refusal,) = stored(Kept(group=GROUP, things=(), deleting=True)).refusals
+    assert "still being deleted" in refusal.problem
+
+
+def test_a_stack_that_stores_nothing_of_its_own_does_not_mind() -> None:
+    own = ACCOUNT.replace("s-1", "00000000-0000-0000-0000-000000000001")
+    assert stored(KEPT, storageAccountId=own).refusals == ()
+    assert stored(KEPT, storage="none").refusals == ()
+    assert stored(None).refusals == ()
+
+
+def test_what_could_not_be_asked_is_unknown() -> None:
+    found = stored(AzureRefused("Azure says: no"))
+    assert found.refusals == ()
+    assert "whether data of the stack was kept: Azure says: no" in found.unknowns
