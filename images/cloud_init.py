@@ -13,10 +13,26 @@ from images.templates import render
 from images.user_data import FOLDER, LIMIT, packed, runner
 from launch.errors import InputError
 
-__all__ = ["NFS_MOUNT", "NfsMount", "NodeSetup", "cloud_config", "known_hosts", "node_patterns", "ssh_config"]
+__all__ = [
+    "NFS_MOUNT",
+    "TEMPORARY_DISK",
+    "NfsMount",
+    "NodeSetup",
+    "cloud_config",
+    "known_hosts",
+    "node_patterns",
+    "ssh_config",
+]
 
 NFS_MOUNT = "/mnt/nfs"
 """Where every node has the shared folder."""
+
+TEMPORARY_DISK = "/mnt/resource"
+"""Where a node has its size's temporary disk, as Azure's images of the Red Hat family have it.
+
+Left alone, cloud-init mounts it at ``/mnt``, after everything that a document asks for (its module
+``cc_mounts``), and so over the shared folder and the joined NVMe disks, which lie below that.
+"""
 
 _NFS_OPTIONS = "vers=4.1,sec=sys,hard,nconnect=4,nofail,_netdev"
 """``nofail``: a node without its share still takes part, and says so in ``fab status``. Four connections are
@@ -104,6 +120,7 @@ def cloud_config(setup: NodeSetup) -> str:
         nvme_unit=render("scripts/ranklift-nvme.service.j2"),
         nfs_mount=NFS_MOUNT,
         nfs_options=_NFS_OPTIONS,
+        temporary_disk=TEMPORARY_DISK,
         packed=packed,
         steps=setup.steps,
         folder=FOLDER,

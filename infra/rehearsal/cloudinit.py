@@ -1,10 +1,11 @@
 """A ``#cloud-config`` document as the files it puts on a node.
 
 The modules a rehearsed node runs are those that a node's image needs: ``ssh_deletekeys``, ``ssh_keys``,
-``write_files``, ``mounts`` (of NFS: one folder that all nodes of the network share) and ``runcmd``, which may
-start units with ``systemctl`` (``guest/systemctl.sh`` takes its place). ``packages`` are read and never
-installed: a node has what this machine has, and its log names what it was to have. Everything else is refused
-by name: a setting that a rehearsal passed over would first be missed on Azure.
+``write_files``, ``mounts`` (of NFS: one folder that all nodes of the network share; of the temporary disk,
+which no rehearsed node has, as with sizes without one) and ``runcmd``, which may start units with
+``systemctl`` (``guest/systemctl.sh`` takes its place). ``packages`` are read and never installed: a node has
+what this machine has, and its log names what it was to have. Everything else is refused by name: a setting
+that a rehearsal passed over would first be missed on Azure.
 """
 
 from __future__ import annotations
@@ -33,6 +34,8 @@ _HOST_KEYS = {
     "ed25519_public": ("/etc/ssh/ssh_host_ed25519_key.pub", 0o644),
 }
 _MOUNT_FIELDS = 3
+_TEMPORARY_DISK = "ephemeral0"
+"""cloud-init's name of it, in every version; its entry may leave the type and options to cloud-init."""
 _SHARED_KINDS = ("nfs", "nfs4")
 _FILE_KEYS = {"path", "content", "owner", "permissions", "encoding", "append", "defer"}
 
@@ -230,14 +233,16 @@ def _mounts(value: Any) -> tuple[Mount, ...]:
     found = []
     for number, entry in enumerate(value):
         where = f"mounts[{number}]"
-        if not isinstance(entry, list) or len(entry) < _MOUNT_FIELDS:
+        temporary = isinstance(entry, list) and entry[:1] == [_TEMPORARY_DISK]
+        if not isinstance(entry, list) or len(entry) < _MOUNT_FIELDS - temporary:
             raise _wrong(where, entry, "must be a list of device, folder and type")
-        source, target, kind = (str(word) for word in entry[:_MOUNT_FIELDS])
-        if kind not in _SHARED_KINDS:
+        source, target, kind = (str(word) for word in [*entry, "auto"][:_MOUNT_FIELDS])
+        if kind not in _SHARED_KINDS and not temporary:
             raise InputError(where, kind, "rehearsed nodes mount NFS only", f"use {', '.join(_SHARED_KINDS)}")
         if not target.startswith("/") or ".." in PurePosixPath(target).parts:
             raise InputError(where, target, "must be an absolute path", "write it like /mnt/nfs")
-        found.append(Mount(source, target))
+        if not temporary:  # cloud-init passes over the entry where there is no such disk
+            found.append(Mount(source, target))
     return tuple(found)
 
 

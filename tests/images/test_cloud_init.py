@@ -15,7 +15,15 @@ import pytest
 import yaml
 
 import launch.remote
-from images.cloud_init import NFS_MOUNT, NfsMount, NodeSetup, cloud_config, known_hosts, node_patterns
+from images.cloud_init import (
+    NFS_MOUNT,
+    TEMPORARY_DISK,
+    NfsMount,
+    NodeSetup,
+    cloud_config,
+    known_hosts,
+    node_patterns,
+)
 from images.recipe import recipe_for
 from images.steps import Step, steps
 from images.user_data import LIMIT
@@ -171,10 +179,49 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
 
 def test_a_shared_folder_is_mounted_but_no_node_waits_for_it() -> None:
     document = yaml.safe_load(cloud_config(EVERYTHING))
-    source, place, kind, options, *_ = document["mounts"][0]
+    source, place, kind, options, *_ = document["mounts"][1]
     assert (source, place, kind) == ("10.0.0.9:/export/shared", NFS_MOUNT, "nfs")
     assert {"nofail", "_netdev", "hard"} <= set(options.split(","))
-    assert "mounts" not in yaml.safe_load(cloud_config(SETUP))
+    assert len(yaml.safe_load(cloud_config(SETUP))["mounts"]) == 1
+
+
+FSTAB = """
+import json, sys
+from unittest import mock
+from cloudinit import util
+from cloudinit.config import cc_mounts
+
+def block_device(path, partition=None):
+    return path == "/dev/disk/cloud/azure_resource"
+
+fstab, mounts = sys.argv[1], json.loads(sys.argv[2])
+cc_mounts.FSTAB_PATH = fstab
+cc_mounts._is_block_device = block_device
+cc_mounts._get_nth_partition_for_device = lambda path, number: path + "-part1" if block_device(path) else None
+cc_mounts.subp.subp = lambda *_: None
+util.ensure_dir = lambda *_: None
+cloud = mock.Mock()
+cloud.device_name_to_device = {"ephemeral0": "/dev/disk/cloud/azure_resource"}.get
+cc_mounts.handle("mounts", {"mounts": mounts}, cloud, mock.Mock(), [])
+"""
+"""cloud-init's own module on a machine with a temporary disk of Azure's."""
+
+
+@pytest.mark.skipif(shutil.which("cloud-init") is None, reason="cloud-init is not installed")
+@pytest.mark.parametrize("setup", [SETUP, EVERYTHING], ids=["least", "everything"])
+def test_nothing_is_mounted_over_what_lies_below_mnt(setup: NodeSetup, tmp_path: Path) -> None:
+    fstab = tmp_path / "fstab"
+    fstab.touch()
+    mounts = json.dumps(yaml.safe_load(cloud_config(setup))["mounts"])
+    (python,) = re.findall("#! ?([^ \n]+)", Path(shutil.which("cloud-init") or "").read_text())[:1]
+    command = [python, "-c", FSTAB, str(fstab), mounts]
+    ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert ran.returncode == 0, ran.stderr
+    lines = [line.split() for line in fstab.read_text().splitlines()]
+    shared = [NFS_MOUNT] if setup.nfs else []
+    assert [line[1] for line in lines] == [TEMPORARY_DISK, *shared], "none of them lies in another"
+    assert lines[0][0] == "/dev/disk/cloud/azure_resource-part1"
+    assert "nofail" in lines[0][3], "a size without such a disk boots all the same"
 
 
 def test_the_user_owns_the_shared_folder_where_it_came() -> None:

@@ -80,7 +80,7 @@ if ! { command -v ofed_info >/dev/null && ofed_info -s | grep -qF "$version"; };
     archive=/var/cache/ranklift/mlnx-ofed.tgz
     /usr/local/lib/ranklift/fetch https://content.mellanox.com/ofed/MLNX_OFED-24.01-0.3.3.1/MLNX_OFED_LINUX-24.01-0.3.3.1-ubuntu22.04-x86_64.tgz unknown "$archive"
     folder=$(mktemp -d)
-    tar -xzf "$archive" -C "$folder" --strip-components=1
+    tar -xzf "$archive" --no-same-owner -C "$folder" --strip-components=1
     "$folder/mlnxofedinstall" --add-kernel-support --skip-unsupported-devices-check --without-fw-update </dev/null
     rm -rf "$folder"
 fi
@@ -173,7 +173,7 @@ if [ ! -e "$home/.complete" ]; then
     archive=/var/cache/ranklift/openmpi.tar.bz2
     /usr/local/lib/ranklift/fetch https://download.open-mpi.org/release/open-mpi/v5.0/openmpi-5.0.10.tar.bz2 0acecc4fc218e5debdbcb8a41d182c6b0f1d29393015ed763b2a91d5d7374cc6 "$archive"
     folder=$(mktemp -d)
-    tar -xjf "$archive" -C "$folder" --strip-components=1
+    tar -xjf "$archive" --no-same-owner -C "$folder" --strip-components=1
     (
         cd "$folder"
         ./configure --prefix="$home" --enable-mpirun-prefix-by-default --with-ucx --with-cuda=/usr/local/cuda
@@ -289,7 +289,8 @@ chmod 0755 /usr/local/lib/ranklift/nvme-raid
 cat >/etc/systemd/system/ranklift-nvme.service <<'END'
 [Unit]
 Description=The node's local NVMe disks as one, at /mnt/resource_nvme
-After=local-fs.target systemd-udev-settle.service
+# Where cloud-init has the temporary disk at /mnt, it comes first: it would lie over this.
+After=local-fs.target mnt.mount systemd-udev-settle.service
 Wants=systemd-udev-settle.service
 
 [Service]

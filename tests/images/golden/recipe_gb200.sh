@@ -165,7 +165,8 @@ if [ ! -e "$home/.complete" ]; then
     archive=/var/cache/ranklift/hpcx.tbz
     /usr/local/lib/ranklift/fetch https://content.mellanox.com/hpc/hpc-x/v2.25.1_cuda13/hpcx-v2.25.1-gcc-doca_ofed-ubuntu24.04-cuda13-aarch64.tbz unknown "$archive"
     rm -rf "$home"
-    tar -xjf "$archive" -C /opt
+    # As root, tar would leave the files to whoever has their maker's number here.
+    tar -xjf "$archive" --no-same-owner -C /opt
     # Its pkg-config files name the folder in which it was built.
     find "$home" -name '*.pc' -exec sed -i 's|/build-result/|/opt/|g' {} +
     touch "$home/.complete"
@@ -269,7 +270,8 @@ chmod 0755 /usr/local/lib/ranklift/nvme-raid
 cat >/etc/systemd/system/ranklift-nvme.service <<'END'
 [Unit]
 Description=The node's local NVMe disks as one, at /mnt/resource_nvme
-After=local-fs.target systemd-udev-settle.service
+# Where cloud-init has the temporary disk at /mnt, it comes first: it would lie over this.
+After=local-fs.target mnt.mount systemd-udev-settle.service
 Wants=systemd-udev-settle.service
 
 [Service]

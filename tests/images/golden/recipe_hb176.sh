@@ -111,7 +111,8 @@ if [ ! -e "$home/.complete" ]; then
     archive=/var/cache/ranklift/hpcx.tbz
     /usr/local/lib/ranklift/fetch https://content.mellanox.com/hpc/hpc-x/v2.25.1_cuda13/hpcx-v2.25.1-gcc-doca_ofed-ubuntu22.04-cuda13-x86_64.tbz unknown "$archive"
     rm -rf "$home"
-    tar -xjf "$archive" -C /opt
+    # As root, tar would leave the files to whoever has their maker's number here.
+    tar -xjf "$archive" --no-same-owner -C /opt
     # Its pkg-config files name the folder in which it was built.
     find "$home" -name '*.pc' -exec sed -i 's|/build-result/|/opt/|g' {} +
     touch "$home/.complete"

@@ -172,7 +172,8 @@ if [ ! -e "$home/.complete" ]; then
     archive=/var/cache/ranklift/hpcx.tbz
     /usr/local/lib/ranklift/fetch https://content.mellanox.com/hpc/hpc-x/v2.18/hpcx-v2.18-gcc-mlnx_ofed-ubuntu22.04-cuda12-x86_64.tbz 1258c060d56a2b650dc697ce91a746976ab9f198e4d46cdba2a5315315214147 "$archive"
     rm -rf "$home"
-    tar -xjf "$archive" -C /opt
+    # As root, tar would leave the files to whoever has their maker's number here.
+    tar -xjf "$archive" --no-same-owner -C /opt
     # Its pkg-config files name the folder in which it was built.
     find "$home" -name '*.pc' -exec sed -i 's|/build-result/|/opt/|g' {} +
     touch "$home/.complete"

@@ -74,6 +74,10 @@ def test_commands_keep_their_words() -> None:
         ("mounts: [[a]]", r"mounts\[0\]"),
         ("mounts: [[/dev/sdc, /mnt, ext4]]", r"mounts\[0\]"),
         ("mounts: [['h:/s', mnt, nfs]]", r"mounts\[0\]"),
+        ("mounts: [['h:/s', /mnt]]", r"mounts\[0\]"),
+        ("mounts: [[ephemeral0]]", r"mounts\[0\]"),
+        ("mounts: [[ephemeral0, mnt]]", r"mounts\[0\]"),
+        ("mounts: [[ephemeral1, /mnt/resource]]", r"mounts\[0\]"),
         ("[1]", "cloud-config"),
         ("a: [", "customData"),
     ],
@@ -91,6 +95,13 @@ def test_a_shell_script_is_no_cloud_config() -> None:
 def test_shares_are_mounted() -> None:
     text = "#cloud-config\nmounts: [['10.0.0.9:/srv', /mnt/nfs, nfs4, 'vers=4.1', '0', '0']]\n"
     assert parse(text, "u").mounts == (Mount("10.0.0.9:/srv", "/mnt/nfs"),)
+
+
+@pytest.mark.parametrize(
+    "entry", ["[ephemeral0, /mnt/resource]", "[ephemeral0, /mnt/resource, auto, nofail]"]
+)
+def test_a_temporary_disk_is_passed_over_for_no_rehearsed_node_has_one(entry: str) -> None:
+    assert parse(f"#cloud-config\nmounts: [{entry}]\n", "u").mounts == ()
 
 
 def test_packages_are_named_in_the_log_and_not_installed() -> None:
