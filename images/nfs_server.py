@@ -60,6 +60,9 @@ def stripes(size_gib: int) -> Stripes:
 def server_cloud_config(setup: NfsServerSetup) -> str:
     """The ``#cloud-config`` text of the server, which exports :data:`EXPORT` to the subnet alone.
 
+    What the server has acknowledged is on its disks (``sync``): a crash takes no checkpoint that a job
+    believes to be written.
+
     Disks that hold a folder already are mounted as they are, never formatted.
     """
     document = {
@@ -73,7 +76,7 @@ def server_cloud_config(setup: NfsServerSetup) -> str:
         "write_files": [
             _file(
                 "/etc/exports.d/ranklift.exports",
-                f"{EXPORT} {setup.subnet_prefix}(rw,async,no_subtree_check,no_root_squash)\n",
+                f"{EXPORT} {setup.subnet_prefix}(rw,sync,no_subtree_check,no_root_squash)\n",
             ),
             _file("/etc/nfs.conf.d/ranklift.conf", f"[nfsd]\nthreads={_THREADS}\n"),
             _file("/usr/local/sbin/ranklift-nfs-server", _script(setup), "0755"),

@@ -8,10 +8,12 @@ import uuid
 
 __all__ = [
     "BACKEND_POOL",
+    "IDENTITY_TAG",
     "IDLE_TAG",
     "NFS_TAG",
     "OWN_TAGS",
     "STACK_TAG",
+    "STOPPED_TAG",
     "TTL_TAG",
     "cluster_name",
     "data_group_name",
@@ -28,8 +30,15 @@ TTL_TAG, IDLE_TAG = "ranklift-ttl-hours", "ranklift-idle-stop-minutes"
 NFS_TAG = "ranklift-nfs"
 """Tag of the scale set that says which shared folder its nodes have mounted at their first boot."""
 
-OWN_TAGS = frozenset({STACK_TAG, TTL_TAG, IDLE_TAG, NFS_TAG})
-"""What the program tags with, and the user therefore cannot."""
+IDENTITY_TAG = "ranklift-identity"
+"""Tag of the scale set with its identity's client id: a machine may have more identities than the stack's
+own, from a policy of the subscription for instance, and has to say then which of them it signs in as."""
+
+STOPPED_TAG = "ranklift-stopped"
+"""Tag with which the nodes say on their scale set why they stopped it (``STOPPED`` of launch.remote.lead)."""
+
+OWN_TAGS = frozenset({STACK_TAG, TTL_TAG, IDLE_TAG, NFS_TAG, IDENTITY_TAG, STOPPED_TAG})
+"""What the program and the nodes tag with, and the user therefore cannot."""
 
 BACKEND_POOL = "nodes"
 """Name of the load balancer's backend pool, which the nodes join."""

@@ -60,7 +60,7 @@ class TrainingCluster(pulumi.ComponentResource):
         if config.nfs != "none" and data is not None:
             from infra.cluster.nfs import build_shared_folder
 
-            shared = build_shared_folder(place, data, config, network, host, authorized_keys)
+            shared = build_shared_folder(place, data, config, network, host, user.public_key)
             more["nfsMount"] = folder = shared.source
             used += shared.ready
         nodes = build_scale_set(
@@ -69,7 +69,7 @@ class TrainingCluster(pulumi.ComponentResource):
             network,
             frontend.pool_id if frontend else None,
             NodeAccess(_cloud_config(config, cluster, host, folder), authorized_keys, tuple(used)),
-            NodeRights(identity.id) if identity is not None else None,
+            NodeRights(identity.id, identity.client_id) if identity is not None else None,
         )
         if identity is not None and (config.ttl_hours is not None or config.idle_stop_minutes is not None):
             from infra.cluster.identity import build_watcher_role

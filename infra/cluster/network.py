@@ -66,16 +66,16 @@ class NodeNetwork:
 def security_rules(config: ClusterConfig) -> list[SecurityRuleArgs]:
     """Who may open connections to a node: the operator on port 22, other nodes on any, nobody else.
 
-    In a given network, where others live too, the nodes are told apart by their subnet; with ``access:
-    private`` all of the network may try ssh, for that is where the operator comes from.
+    The nodes are told apart by their subnet: what Azure calls ``VirtualNetwork`` has every network that is
+    peered with theirs, and those on the premises, in it too (learn.microsoft.com service-tags-overview).
+    With ``access: private`` all of that may try ssh, for that is where the operator comes from.
     """
-    given = config.vnet_id is not None or config.subnet_id is not None
     ssh = partial(_rule, protocol="Tcp", port=str(SSH))
     rules = [
-        _rule("allow-cluster", 200, "Allow", source=config.subnet_prefix if given else "VirtualNetwork"),
+        _rule("allow-cluster", 200, "Allow", source=config.subnet_prefix),
         _rule("deny-rest", 4096, "Deny", source="*"),
     ]
-    if given and config.access == "private":
+    if config.access == "private":
         rules.insert(0, ssh("allow-network-ssh", 110, "Allow", source="VirtualNetwork"))
     if config.ssh_from:
         rules.insert(0, ssh("allow-ssh", 100, "Allow", sources=config.ssh_from))

@@ -36,12 +36,15 @@ def build_shared_folder(
     config: ClusterConfig,
     network: NodeNetwork,
     host: KeyPair,
-    authorized_keys: tuple[pulumi.Output[str], ...],
+    operator_key: pulumi.Output[str],
 ) -> SharedFolder:
-    """The folder as ``config.nfs`` has it; what it stores is in ``data``."""
+    """The folder as ``config.nfs`` has it; what it stores is in ``data``.
+
+    ``operator_key`` is the one public key that may log in where it takes a machine.
+    """
     if config.nfs == "files":
         return _files(place, data, config, network)
-    return _server(place, data, config, network, host, authorized_keys)
+    return _server(place, data, config, network, host, operator_key)
 
 
 def _files(place: Place, data: Place, config: ClusterConfig, network: NodeNetwork) -> SharedFolder:
@@ -87,7 +90,7 @@ def _server(
     config: ClusterConfig,
     network: NodeNetwork,
     host: KeyPair,
-    authorized_keys: tuple[pulumi.Output[str], ...],
+    operator_key: pulumi.Output[str],
 ) -> SharedFolder:
     from pulumi_azure_native.compute._enums import CachingTypes
     from pulumi_azure_native.compute._inputs import (
@@ -189,7 +192,8 @@ def _server(
                 disable_password_authentication=True,
                 provision_vm_agent=True,
                 ssh=SshConfigurationArgs(
-                    public_keys=[SshPublicKeyArgs(path=keys, key_data=key) for key in authorized_keys]
+                    # Not the cluster's key: it lies on every node, and this user may become root.
+                    public_keys=[SshPublicKeyArgs(path=keys, key_data=operator_key)]
                 ),
             ),
         ),

@@ -47,7 +47,7 @@ from infra.cluster.place import Place
 from infra.config import ClusterConfig
 from infra.config.limits import spot_price
 from infra.keys import secret
-from infra.naming import IDLE_TAG, NFS_TAG, TTL_TAG
+from infra.naming import IDENTITY_TAG, IDLE_TAG, NFS_TAG, TTL_TAG
 
 __all__ = ["NodeAccess", "NodeRights", "build_scale_set", "live_tags"]
 
@@ -85,6 +85,8 @@ class NodeRights:
     """Who the nodes are at Azure."""
 
     identity_id: pulumi.Output[str]
+    client_id: pulumi.Output[str]
+    """By which the identity is asked for on a machine with several."""
 
 
 def live_tags(config: ClusterConfig) -> dict[str, str]:
@@ -117,7 +119,7 @@ def build_scale_set(
         resource_group_name=place.group.name,
         vm_scale_set_name=place.name,
         location=place.location,
-        tags={**place.tags, **live_tags(config)},
+        tags={**place.tags, **live_tags(config), **_identity_tag(rights)},
         identity=_identity(rights),
         zones=[config.zone] if config.zone else None,
         sku=SkuArgs(name=config.size.name, tier="Standard", capacity=config.node_count),
@@ -153,6 +155,10 @@ def build_scale_set(
             ),
         ),
     )
+
+
+def _identity_tag(rights: NodeRights | None) -> dict[str, pulumi.Output[str]]:
+    return {} if rights is None else {IDENTITY_TAG: rights.client_id}
 
 
 def _identity(rights: NodeRights | None) -> VirtualMachineScaleSetIdentityArgs | None:

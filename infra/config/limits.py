@@ -7,10 +7,13 @@ import re
 
 from launch.errors import InputError
 
-__all__ = ["SHORTEST_IDLE_MIN", "idle_stop_minutes", "max_price", "spot_price", "ttl_hours"]
+__all__ = ["SHORTEST_IDLE_MIN", "SHORTEST_TTL_H", "idle_stop_minutes", "max_price", "spot_price", "ttl_hours"]
 
 SHORTEST_IDLE_MIN = 5
 """Nodes take minutes to boot: a shorter time would take them away while somebody gets ready to use them."""
+
+SHORTEST_TTL_H = 0.1
+"""Six minutes, which a node's boot may take: less would delete nodes before anybody could use them."""
 
 _CENTS = 100_000  # Azure reads a price with five decimals (description of billingProfile in its compute API)
 
@@ -21,8 +24,12 @@ def max_price(key: str, value: object) -> float:
 
 
 def ttl_hours(key: str, value: object) -> float:
-    """Hours, also parts of them."""
-    return _positive(key, value, "a number of hours", "set it to the hours that the nodes may live, like 48")
+    """Hours, also parts of them, not below :data:`SHORTEST_TTL_H`."""
+    remedy = "set it to the hours that the nodes may live, like 48"
+    hours = _positive(key, value, "a number of hours", remedy)
+    if hours < SHORTEST_TTL_H:
+        raise InputError(key, value, f"is below {SHORTEST_TTL_H}: nodes take minutes to boot", remedy)
+    return hours
 
 
 def idle_stop_minutes(key: str, value: object) -> int:

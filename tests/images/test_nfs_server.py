@@ -47,6 +47,11 @@ def test_only_the_nodes_subnet_may_mount() -> None:
     assert "*" not in line
 
 
+def test_what_is_acknowledged_is_on_the_disks() -> None:
+    (line,) = files()["/etc/exports.d/ranklift.exports"].splitlines()
+    assert "sync" in line.partition("(")[2].rstrip(")").split(",")
+
+
 def test_a_disk_that_holds_the_folder_is_never_formatted_again(tmp_path: Path) -> None:
     doubles = {
         "vgs": "exit 0",

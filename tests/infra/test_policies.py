@@ -34,6 +34,9 @@ def test_no_port_is_open_to_the_world(program: Program) -> None:
             prefix = rule.get("sourceAddressPrefix")
             for source in [*([prefix] if prefix else []), *rule.get("sourceAddressPrefixes", [])]:
                 if source == "VirtualNetwork":
+                    # Peered networks and those on the premises too: the operator of a private cluster.
+                    assert rule["destinationPortRange"] == "22"
+                    assert program.settings.get("access") == "private"
                     continue
                 network = ipaddress.ip_network(source)
                 assert network.prefixlen >= 8
@@ -41,6 +44,19 @@ def test_no_port_is_open_to_the_world(program: Program) -> None:
         assert rules[-1]["access"] == "Deny"
         assert rules[-1]["sourceAddressPrefix"] == "*"
         assert rules[-1]["priority"] == max(rule["priority"] for rule in rules)
+
+
+def test_every_port_is_open_to_the_nodes_own_subnet_alone(program: Program) -> None:
+    given = "subnetId" in program.settings
+    prefix = program.settings["subnetPrefix"] if given else program.only("Subnet")["addressPrefix"]
+    (group,) = program.all("NetworkSecurityGroup")
+    (wide,) = [
+        rule
+        for rule in group["securityRules"]
+        if rule["access"] == "Allow" and rule["destinationPortRange"] != "22"
+    ]
+    assert wide["sourceAddressPrefix"] == prefix
+    assert "sourceAddressPrefixes" not in wide
 
 
 def test_every_way_into_a_machine_has_a_guard(program: Program) -> None:
@@ -184,6 +200,12 @@ def test_nobody_logs_in_with_a_password(program: Program) -> None:
         assert "adminPassword" not in profile
 
 
+def test_the_shared_folders_server_takes_no_key_that_lies_on_the_nodes(program: Program) -> None:
+    for machine in program.all("VirtualMachine"):
+        keys = machine["osProfile"]["linuxConfiguration"]["ssh"]["publicKeys"]
+        assert [key["keyData"] for key in keys] == ["ssh-ed25519 AAAAuser-key"]
+
+
 def test_jobs_hear_of_their_end(program: Program) -> None:
     profile = program.only("VirtualMachineScaleSet")["virtualMachineProfile"]
     if profile["priority"] == "Spot":
@@ -216,6 +238,11 @@ def test_the_nodes_read_their_limits_from_tags(program: Program) -> None:
     assert tags.get("ranklift-ttl-hours") == program.settings.get("ttlHours")
     assert tags.get("ranklift-idle-stop-minutes") == program.settings.get("idleStopMinutes")
     assert tags.get("ranklift-nfs") == program.settings.get("nfs")
+
+
+def test_the_nodes_read_who_they_are_from_a_tag(program: Program) -> None:
+    nodes = program.only("VirtualMachineScaleSet")
+    assert nodes["tags"].get("ranklift-identity") == ("CLIENT" if "identity" in nodes else None)
 
 
 def test_no_secret_is_in_a_plain_input(program: Program) -> None:

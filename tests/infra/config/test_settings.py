@@ -6,7 +6,8 @@ import pytest
 
 from infra.config import ConfigError
 from infra.config.limits import spot_price
-from infra.naming import OWN_TAGS, own_uuid, storage_name
+from infra.naming import OWN_TAGS, STOPPED_TAG, own_uuid, storage_name
+from launch.remote.lead import STOPPED
 from tests.infra.config.test_stack import read, refused
 
 GROUP = "/subscriptions/s/resourceGroups/g/providers"
@@ -49,6 +50,8 @@ def test_without_them_nothing_is_asked_for() -> None:
         ("maxPrice", "inf", "not a price", "like 98.50"),
         ("maxPrice", True, "not a price", "like 98.50"),
         ("ttlHours", "0", "not above 0", "like 48"),
+        ("ttlHours", "1e-9", "is below 0.1", "like 48"),
+        ("ttlHours", "0.09", "is below 0.1", "like 48"),
         ("ttlHours", "two days", "not a number of hours", "like 48"),
         ("idleStopMinutes", "4", "too short", "5 or more"),
         ("idleStopMinutes", "-30", "too short", "5 or more"),
@@ -75,6 +78,12 @@ def test_a_wrong_one_is_refused_with_key_value_and_remedy(
     assert str(value) in str(error)
     assert problem in error.problem
     assert remedy in error.remedy
+
+
+@pytest.mark.parametrize("key", ["maxPrice", "ttlHours", "idleStopMinutes"])
+def test_a_limit_that_was_left_empty_is_no_absent_one(key: str) -> None:
+    error = refused(**{key: ""})
+    assert (error.key, error.problem) == (f"ranklift:{key}", "is not set")
 
 
 @pytest.mark.parametrize(
@@ -162,6 +171,11 @@ def test_a_spot_nodes_price_is_its_part_of_the_clusters() -> None:
 def test_the_programs_own_tags_are_not_the_users() -> None:
     for tag in OWN_TAGS:
         assert "is there already" in refused(tags={tag.upper(): "x"}).problem
+
+
+def test_room_is_left_for_the_tag_with_which_the_nodes_say_why_they_stopped() -> None:
+    assert STOPPED_TAG == STOPPED
+    assert STOPPED_TAG in OWN_TAGS
 
 
 def test_storage_accounts_of_two_subscriptions_have_two_names() -> None:
