@@ -15,15 +15,23 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-__all__ = ["Activity", "end_jobs", "replace"]
+__all__ = ["Activity", "end_jobs", "keep_room", "overwrite", "replace", "sweep"]
+
+_ROOM = 4096
+_ROOM_NAME = ".reserve"
 
 
 class Activity:
-    """What goes on in a ``~/.ranklift``; the time of the last is kept in the file ``active`` there."""
+    """What goes on in a ``~/.ranklift``; the time of the last is kept here and in the file ``active`` there.
+
+    Other processes have only the file. A time that cannot be written takes it away, and without one that can
+    be written the present counts, for nobody can tell how long nothing has been there.
+    """
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
         self._stamp: int | None = None
+        self._last: float | None = None
         self.is_busy = False
         """Whether a job would miss this node; one that only waits for its turn would not."""
 
@@ -34,20 +42,28 @@ class Activity:
         before, self._stamp = self._stamp, self._changed()
         if queue or self.is_busy or before not in (None, self._stamp):
             return self._note(now)
-        try:
-            with open(f"{self._folder}/active", encoding="ascii") as file:
-                since = float(file.read())
-        except (OSError, ValueError):
-            return self._note(now)
-        return now - since if since <= now else now  # it is from before this boot
+        known = [since for since in (self._last, self._written(now)) if since is not None]
+        return now - max(known) if known else self._note(now)
 
     def jobs(self) -> list[str]:
         """The ids of the jobs with their head here that wait or run."""
         return [entry["job"] for entry in self._queue()]
 
     def _note(self, now: float) -> float:
-        replace(f"{self._folder}/active", f"{now:.3f}")
+        self._last = now
+        overwrite(f"{self._folder}/active", now)
         return 0.0
+
+    def _written(self, now: float) -> float | None:
+        path = f"{self._folder}/active"
+        try:
+            with open(path, encoding="ascii") as file:
+                since = float(file.read())
+        except (OSError, ValueError):
+            return None
+        if not os.access(path, os.W_OK):
+            return None  # what came later could not be written
+        return since if since <= now else 0.0  # it is from before this boot
 
     def _changed(self) -> int:
         """When the queue was last another one: a job may come and go between two looks."""
@@ -97,15 +113,67 @@ def _is_alive(process: dict[str, Any]) -> bool:
 
 
 def replace(path: str, text: str) -> bool:
-    """Puts a file there whole, or leaves what is there: a full disk is no error; whether it is there."""
+    """Puts a file there whole, or leaves what is there; whether it is there.
+
+    On a full disk it takes the room that :func:`keep_room` keeps for it, if that was asked.
+    """
     temporary = f"{path}.{os.getpid()}"
     try:
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(text)
         os.rename(temporary, path)
     except OSError:
+        _remove(temporary)
+    else:
+        return True
+    try:
+        with open(path + _ROOM_NAME, "r+", encoding="utf-8") as file:
+            file.write(text)
+            file.truncate()
+        os.rename(path + _ROOM_NAME, path)
+    except OSError:
         return False
     return True
+
+
+def keep_room(path: str) -> None:
+    """Keeps room on the disk, while there is some, for what :func:`replace` is to put there one day.
+
+    A file that is there gives its own: it is gone then.
+    """
+    try:
+        if os.path.exists(path):
+            os.rename(path, path + _ROOM_NAME)
+        elif not os.path.exists(path + _ROOM_NAME):
+            replace(path + _ROOM_NAME, " " * _ROOM)
+    except OSError:
+        _remove(path)
+
+
+def overwrite(path: str, moment: float) -> None:
+    """Puts a time into a file, in its place on the disk, which a full one has for it; or takes it away."""
+    text = f"{moment:<24.3f}"
+    try:
+        with open(path, "r+", encoding="ascii") as file:
+            file.write(text)
+    except OSError:
+        if not replace(path, text):
+            _remove(path)
+
+
+def sweep(folder: str, *names: str) -> None:
+    """Removes what processes that are gone left of files they were about to put there."""
+    for entry in os.listdir(folder):
+        name, _, number = entry.rpartition(".")
+        if name in names and number.isdigit() and not os.path.exists(f"/proc/{number}"):
+            _remove(f"{folder}/{entry}")
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return
 
 
 def end_jobs(folder: str, within_s: float, reason: str) -> int:

@@ -7,6 +7,7 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -115,9 +116,49 @@ class TestLooking:
         (folder / "active").write_text(f"{time.monotonic() + 1e6}")
         assert abs(Activity(str(folder)).look() - time.monotonic()) < 1
 
-    def test_a_disk_without_room_is_no_error(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(activity, "replace", lambda *_: False)
-        assert [Activity(str(folder)).look() for _ in range(2)] == [0.0, 0.0]
+    def test_a_full_disk_takes_a_jobs_end_in_the_place_of_the_last(
+        self, folder: Path, full_disk: Callable[[], None]
+    ) -> None:
+        (folder / "active").write_text("0.0")
+        full_disk()
+        for slot in workplace.take_slots({"job": "a-1", "slots": [0], "of": 1}):
+            Activity(str(folder)).look()
+            os.close(slot)
+        time.sleep(0.05)
+        assert 0.05 <= Activity(str(folder)).look() < 1
+
+    def test_what_cannot_be_written_counts_as_activity_and_is_known_to_who_saw_it(
+        self, folder: Path, full_disk: Callable[[], None]
+    ) -> None:
+        full_disk()
+        one = Activity(str(folder))
+        assert one.look() == 0.0
+        time.sleep(0.05)
+        assert 0.05 <= one.look() < 1
+        assert Activity(str(folder)).look() == 0.0
+        assert list(folder.iterdir()) == []
+
+    def test_nor_is_a_time_believed_that_cannot_be_replaced(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (folder / "active").write_text("0.0")
+        monkeypatch.setattr(os, "access", lambda *_: False)  # as on a disk that became read-only
+        assert Activity(str(folder)).look() == 0.0
+
+    def test_a_time_that_fails_to_be_replaced_goes(
+        self, folder: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        (folder / "active").write_text("0.0")
+        queue(folder)
+
+        def opened(path: str, mode: str = "r", **other: Any) -> Any:
+            if mode in ("w", "r+"):
+                raise OSError("no room")
+            return open(path, mode, **other)  # noqa: PTH123  in its place
+
+        monkeypatch.setattr(activity, "open", opened, raising=False)
+        assert Activity(str(folder)).look() == 0.0
+        assert not (folder / "active").exists()
 
 
 class TestEndingJobs:
