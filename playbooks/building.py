@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
+from infra.config.values import node_count
 from infra.inventory import Inventory, Node
 from infra.scaling import Drift, choose_leaving
 from launch.errors import InputError
@@ -26,8 +27,11 @@ def wanted_of(stack: Stack) -> int | None:
     """How many nodes the configuration asks for; None when there is none here, or it does not say it well."""
     if not stack.configuration.exists():
         return None
-    text = str(stack.settings().get("ranklift:nodeCount", ""))
-    return int(text) if text.isascii() and text.isdecimal() else None
+    key = "ranklift:nodeCount"
+    try:
+        return node_count(key, stack.settings().get(key, ""), True)
+    except InputError:
+        return None
 
 
 def present(inventory: Inventory) -> tuple[Node, ...]:

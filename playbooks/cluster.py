@@ -157,8 +157,8 @@ def down(context: Context, stack: str | None = None, timeout: str = _UP, dry_run
     """Removes the cluster and the keys kept of it here, and says what is left; may be repeated.
 
     Runs `pulumi destroy --yes`; the stack's configuration and history stay. In the end the subscription is
-    asked for all that carries the stack's tag: the exit status is 1 when there is anything but what
-    ranklift:retainData keeps.
+    asked for all that carries the stack's tag, also where Pulumi has lost the stack: the exit status is 1 when
+    there is anything but what ranklift:retainData keeps, and then the keys stay too.
     """
     limit = seconds("--timeout", timeout)
     chosen = open_from(context, stack)
@@ -166,19 +166,17 @@ def down(context: Context, stack: str | None = None, timeout: str = _UP, dry_run
     if dry_run:
         render.result(f"pulumi {' '.join(arguments)}\nrm -r {chosen.folder}")
         return
-    clean = True
-    if chosen.exists():
-        from playbooks.accounts import tell_left
+    from playbooks.accounts import tell_left
 
+    if chosen.exists():
         deadline = time.monotonic() + limit
         mend(chosen, lambda words: pulumi(chosen, words))
         again_and_again(
             lambda: pulumi(chosen, arguments, limit=max(1.0, deadline - time.monotonic())), deadline
         )
-        clean = tell_left(chosen)
     else:
-        render.progress(f"there is no stack {chosen.name}: nothing to destroy")
-    # Last, because the keys may still be wanted as long as a node is there.
-    chosen.forget()
-    if not clean:
+        render.progress(f"Pulumi has no stack {chosen.name}: it has nothing to destroy")
+    if not tell_left(chosen):
+        # What is left may be nodes, of which Pulumi has lost its record: their keys stay.
         raise Exit(code=1)
+    chosen.forget()

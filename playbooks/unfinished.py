@@ -98,9 +98,12 @@ def left_lock(stack: Stack) -> int | None:
 
 def _program(process: int) -> str | None:
     try:
-        return Path(f"/proc/{process}/comm").read_text().strip()
+        stat = Path(f"/proc/{process}/stat").read_text()
     except OSError:
         return None
+    name, _, rest = stat.partition("(")[2].rpartition(")")
+    # One that was killed and not yet waited for has its name still.
+    return None if rest.split()[0] in ("Z", "X") else name
 
 
 def _remove(stack: Stack, state: Mapping[str, Any], begun: Sequence[Unfinished]) -> None:

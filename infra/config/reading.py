@@ -45,3 +45,7 @@ class Settings:
     def perhaps(self, key: str, reader: Callable[[str, object], T]) -> T | None:
         """What ``reader`` makes of it, or ``None``."""
         return self.required(key, reader) if self.has(key) else None
+
+    def guard(self, key: str, reader: Callable[[str, object], T]) -> T | None:
+        """As :meth:`perhaps`; but an empty value is wrong, for whoever left a limit empty wanted one."""
+        return self.required(key, reader) if key in self.all else None

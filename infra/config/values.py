@@ -148,7 +148,7 @@ def fit_size(key: str, value: object, allow_without_infiniband: bool | None, tod
 
 def node_count(key: str, value: object, large_scale_set: bool | None) -> int:
     """A whole number of nodes that one placement group can hold."""
-    if isinstance(value, bool) or not re.fullmatch(r"\s*[+-]?\d+\s*", str(value)):
+    if isinstance(value, bool) or not re.fullmatch(r"\s*[+-]?\d+\s*", str(value), re.ASCII):
         raise InputError(key, value, "is no whole number", _REMEDIES["nodeCount"])
     count = int(str(value))
     if count < 1:

@@ -263,6 +263,8 @@ def test_outputs_by_their_names_and_the_first_missing_one() -> None:
     more = StackOutputs.from_json(answer | stored | {"resourceGroup": "g", "identityClientId": "c"})
     assert (more.resource_group, more.data_group, more.storage_account) == ("g", "g-data", "a")
     assert (more.identity_client_id, more.nfs_mount) == ("c", "10.0.0.4:/export/shared")
+    with pytest.raises(InputError, match="output scaleSetId: the stack has none: it is not up, or only half"):
+        StackOutputs.from_json(answer | {"scaleSetId": "04da6b54-80e4-46f7-96ec-b56ff0331ba9"})
     del answer["slots"]
     with pytest.raises(InputError, match="output slots"):
         StackOutputs.from_json(answer)

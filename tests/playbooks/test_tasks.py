@@ -288,18 +288,26 @@ def test_a_misspelt_stack_is_not_made_and_a_new_one_is_built_on_demand(workplace
     assert "run `fab up --stack planned`, or" in told.stderr
 
 
-def test_down_without_a_stack_is_done_and_cleans_up(workplace: Path, tmp_path: Path) -> None:
-    project = workplace.parent / "ranklift"
-    save_stack(project / ".ranklift" / "gone", {}, make_key(tmp_path / "host"), make_key(tmp_path / "user"))
+def test_down_without_a_stack_cleans_up_once_azure_has_said_that_nothing_is_left(
+    workplace: Path, tmp_path: Path
+) -> None:
+    kept = workplace.parent / "ranklift" / ".ranklift" / "gone"
+    save_stack(kept, {}, make_key(tmp_path / "host"), make_key(tmp_path / "user"))
     program = tmp_path / "bin" / "pulumi"
     program.parent.mkdir()
     program.write_text("#!/bin/sh\necho '[]'\n")
     program.chmod(0o755)
     env = {"PATH": f"{program.parent}:{os.environ['PATH']}"}
-    for _ in range(2):
-        told = fab(workplace, "down", "--stack", "gone", env=env)
-        assert told.returncode == 0, told.stderr
-        assert not (project / ".ranklift" / "gone").exists()
+    told = fab(workplace, "down", "--stack", "gone", env=env)
+    assert told.returncode == 2, "nobody knows whether its nodes run"
+    assert "subscription: none is chosen" in told.stderr
+    assert kept.exists()
+    with served(Azure()) as url:
+        for _ in range(2):
+            told = fab(workplace, "down", "--stack", "gone", env={**env, ENDPOINT: url})
+            assert told.returncode == 0, told.stderr
+            assert told.stdout.startswith("nothing of stack gone is left in subscription ")
+            assert not kept.exists()
 
 
 def test_up_makes_the_stack_first_and_passes_pulumis_failure_on(workplace: Path, tmp_path: Path) -> None:

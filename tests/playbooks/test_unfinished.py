@@ -137,6 +137,18 @@ def test_the_lock_of_a_pulumi_that_runs_is_respected(tmp_path: Path) -> None:
             running.kill()
 
 
+def test_a_pulumi_that_was_killed_and_not_yet_waited_for_holds_nothing(tmp_path: Path) -> None:
+    program = tmp_path / "pulumi"
+    shutil.copy(shutil.which("sleep") or "/bin/sleep", program)
+    with subprocess.Popen([program, "60"]) as killed:
+        while Path(f"/proc/{killed.pid}/comm").read_text() != "pulumi\n":
+            pass
+        killed.kill()
+        while ") Z " not in Path(f"/proc/{killed.pid}/stat").read_text():
+            pass
+        assert left_lock(locked(tmp_path, killed.pid, socket.gethostname())) == killed.pid
+
+
 def test_the_lock_of_another_machine_is_respected(tmp_path: Path) -> None:
     assert left_lock(locked(tmp_path, 2**22, f"not-{socket.gethostname()}")) is None
 
