@@ -4,9 +4,11 @@ Run now and then by every node's watch where the scale set's tags ask for one of
 '{"compute": {...}, "spans": {...}, "idle_s": 0, "memory": {...}, "imds": "http://..."}'``; ends after one
 look and answers in JSON. A process of its own, for Python's TLS takes more memory than the watch may have.
 
-The lowest node of the scale set whose watch answers leads; the others ask the more rarely the more nodes come
-before them: 300 nodes ask Azure some six times a minute together. The leader deletes the set or makes its
-capacity 0, with the rights of the nodes' identity, which has them on their own scale set alone.
+The lowest node of the scale set leads whose watch runs and whose last look went well, as its file ``leads``
+says; the next one steps in where Azure refuses a node or cannot be reached from it. Others ask the more
+rarely the more nodes come before them: 300 nodes ask Azure some six times a minute together. The leader
+deletes the set or makes its capacity 0, with the rights of the nodes' identity, which has them on their own
+scale set alone.
 """
 
 from __future__ import annotations
@@ -18,6 +20,7 @@ import subprocess
 import sys
 import time
 from typing import TYPE_CHECKING
+from urllib.parse import quote
 
 if "launch.remote" not in sys.modules:
     for package, path in (("launch", []), ("launch.remote", [os.path.dirname(os.path.abspath(__file__))])):
@@ -25,7 +28,7 @@ if "launch.remote" not in sys.modules:
         module.__path__ = path
         sys.modules[package] = module
 
-from launch.remote.metadata import IDLE, OK, TTL, moment
+from launch.remote.metadata import IDLE, OK, TTL, identity, moment
 
 if TYPE_CHECKING:
     from typing import Any
@@ -152,7 +155,9 @@ class ScaleSet:
             self._path = path.format_map(compute)
         except KeyError as error:
             raise Refused(f"the metadata service does not tell {error}", REFUSED_S) from error
-        self._token = ""
+        self._token, client = "", identity(compute.get("tagsList"))
+        self._identity = f"&client_id={quote(client, safe='')}" if client else ""
+        """Without which a VM with several identities is refused."""
 
     def members(self) -> list[tuple[int, str]]:
         """See :func:`members`."""
@@ -187,7 +192,8 @@ class ScaleSet:
 
     def _ask(self, method: str, path: str, body: Any = None) -> Any:
         if not self._token:
-            answer = self._send("GET", self._imds, _TOKEN + self._audience + "/", {"Metadata": "true"})
+            path_of_it = f"{_TOKEN}{self._audience}/{self._identity}"
+            answer = self._send("GET", self._imds, path_of_it, {"Metadata": "true"})
             token = answer.get("access_token") if isinstance(answer, dict) else None
             if not isinstance(token, str) or not token:
                 raise Refused("the metadata service gives no token", self._usual)
@@ -236,6 +242,10 @@ class Nodes:
         """By node, the seconds since it had a job; None where that is not told."""
         return {name: _number(told, "idle_s") for name, told in self._tell(names, "idle").items()}
 
+    def leading(self, names: list[str]) -> bool:
+        """Whether one of them leads; one that does not answer does not."""
+        return any(_number(told, "leads") for told in self._tell(names, "idle").values())
+
     def end_jobs(self, names: list[str], within_s: float, reason: str) -> int:
         """Asks for the end of all jobs with their heads there; gives how many are ending."""
         told = self._tell(names, "end", f"{within_s:g}", reason)
@@ -275,11 +285,11 @@ def _number(told: bytes, name: str) -> float | None:
 
 
 def look(told: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
-    """One look, and what comes of it: ``next_s`` is when to look again, ``say`` has words by topic, and
-    ``memory`` is what the next look is to be told."""
+    """One look, and what comes of it: ``next_s`` is when to look again, ``say`` has words by topic,
+    ``memory`` is what the next look is to be told, and ``able`` whether this node could do all it wanted."""
     spans: dict[str, float] = told["spans"]
     usual = max(1.0, min(LOOK_S, min(spans.values()) / 10))
-    result: dict[str, Any] = {"next_s": usual, "say": {"azure": ""}, "memory": {}}
+    result: dict[str, Any] = {"next_s": usual, "say": {"azure": ""}, "memory": {}, "able": False}
     try:
         scale_set = ScaleSet(told["compute"], told["imds"], usual)
         listed = scale_set.members()
@@ -287,11 +297,12 @@ def look(told: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
         place = [number for number, _ in listed].index(own)
         before = [name for _, name in listed[:place]]
         for start in range(0, len(before), _AT_ONCE):
-            if any(idle is not None for idle in nodes.idle(before[start : start + _AT_ONCE]).values()):
-                result["next_s"] = usual * (1 + place)
+            if nodes.leading(before[start : start + _AT_ONCE]):
+                result["next_s"], result["able"] = usual * (1 + place), True
                 return result
         others = before + [name for _, name in listed[place + 1 :]]
         _lead(told, scale_set, nodes, others, result)
+        result["able"] = True
     except Refused as refused:
         result["say"]["azure"], result["next_s"] = str(refused), refused.wait
     except (ValueError, KeyError, TypeError) as error:

@@ -15,13 +15,27 @@ if TYPE_CHECKING:
 
     Answer = tuple[int, dict[str, str], bytes]
 
-__all__ = ["IDLE", "OK", "TTL", "Event", "ask", "events", "moment", "parse", "settings"]
+__all__ = [
+    "IDENTITY",
+    "IDLE",
+    "OK",
+    "TTL",
+    "Event",
+    "ask",
+    "events",
+    "identity",
+    "moment",
+    "parse",
+    "settings",
+]
 
 OK = 200
 TAKING = ("Preempt", "Terminate", "Redeploy", "Reboot")
 """Types of events after which a VM's processes are gone; in a Freeze they only pause."""
 TTL, IDLE = "ranklift-ttl-hours", "ranklift-idle-stop-minutes"
 """The scale set's tags that limit a cluster's life, and for how long it may have no job."""
+IDENTITY = "ranklift-identity"
+"""The scale set's tag with the client id of the nodes' identity: a VM may have others beside it."""
 _LIMIT_BYTES = 4 << 20
 
 
@@ -53,13 +67,19 @@ def moment(text: str) -> float | None:
 
 
 def events(document: Any, name: str) -> tuple[list[Event], list[str]]:
-    """The events that take the VM ``name``, and in words what of the document is not understood."""
+    """The events that take the VM ``name``, and in words what of the document is not understood.
+
+    Without such words the list is whole: what is not in it is over.
+    """
     listed = document.get("Events") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         return [], ["the metadata service tells no list of Events"]
     found, odd = [], []
     for event in listed:
         kind = event.get("EventType") if isinstance(event, dict) else None
+        if not isinstance(kind, str):
+            odd.append("an event has no EventType")
+            continue
         if kind not in TAKING:
             continue
         id, names = event.get("EventId"), event.get("Resources")
@@ -97,6 +117,18 @@ def settings(tags: Any) -> tuple[dict[str, float], list[str]]:
         else:
             odd.append(f"tag {name} is {tag.get('value')!r:.60}: nothing is done for it")
     return spans, odd
+
+
+def identity(tags: Any) -> str:
+    """The client id that the tag :data:`IDENTITY` has; empty without one.
+
+    >>> identity([{"name": "ranklift-identity", "value": "1b4e28ba"}]), identity(None)
+    ('1b4e28ba', '')
+    """
+    for tag in tags if isinstance(tags, list) else []:
+        if isinstance(tag, dict) and tag.get("name") == IDENTITY and isinstance(tag.get("value"), str):
+            return str(tag["value"]).strip()
+    return ""
 
 
 def parse(data: bytes) -> Answer | None:

@@ -6,7 +6,7 @@ with cloud-init and stays as it is, with the few modules it needs beside it in `
 An event of the metadata service that takes the node becomes ``~/.ranklift/notice.json``, which runners look
 for, until the event is over or called off; it is approved once no job needs the node. Where the scale set's
 tags limit the cluster's life or idleness, ``lead.py`` is run now and then to see to that. What is done, and
-what cannot be, is in ``~/.ranklift/watch.log``.
+what cannot be, is in ``~/.ranklift/watch.log``. Whether this node can lead is in ``~/.ranklift/leads``.
 
 No answer ends this, and none is acted on that is not understood. Facts and their sources: docs/evictions.md.
 """
@@ -24,7 +24,7 @@ if "launch.remote" not in sys.modules:
         module.__path__ = path
         sys.modules[package] = module
 
-from launch.remote.activity import Activity, end_jobs, replace
+from launch.remote.activity import Activity, end_jobs, keep_room, overwrite, replace, sweep
 from launch.remote.metadata import OK, ask, events, moment, settings
 
 TYPE_CHECKING = False
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
     from launch.remote.metadata import Event
 
-__all__ = ["Log", "Unanswered", "Watch", "decide", "main", "patience"]
+__all__ = ["Log", "Unanswered", "Watch", "decide", "leads", "main", "patience"]
 
 AT_ONCE = ("Preempt", "Terminate")
 """Types of events that come within seconds, or that somebody waits for: jobs end as soon as one is known."""
@@ -41,6 +41,8 @@ POLL_S = 2.0
 """Azure recommends a second. Of the 30 that an eviction is announced before, two may pass unseen."""
 UNHEARD_S, HEARD_S = 60.0, 5.0
 """Longest pauses between questions to a metadata service that has never answered, and to one that has."""
+THROTTLED_S = 900.0
+"""Longest that a Retry-After is believed."""
 FIRST_LIMIT_S, LIMIT_S = 150.0, 10.0
 """Seconds an answer may take: before the first one, which turns events on, Azure takes up to two minutes."""
 INSTANCE_S = 20.0
@@ -50,6 +52,8 @@ SETTLE_S = 4.0
 """Seconds after a job's end in which its user reads how it ended, before the node is let go."""
 LOOK_S, LOOK_LIMIT_S, FIRST_LOOK_S = 60.0, 180.0, 600.0
 """Seconds between two runs of ``lead.py`` when it does not say; that one may take; to the first at most."""
+FRESH_S = 60.0
+"""Seconds that a watch which leads is believed to after it said so; three looks where those are shorter."""
 _SPREAD = 60
 _LOG_BYTES = 256 << 10
 _REFUSED = (400, 401, 403)
@@ -58,22 +62,31 @@ _INSTANCE = "/metadata/instance?api-version=2021-02-01"
 
 
 def decide(
-    standing: dict[str, Any] | None, found: list[Event], node: str, azure: float, now: float, idle_s: float
+    standing: dict[str, Any] | None,
+    found: list[Event],
+    node: str,
+    azure: float,
+    now: float,
+    idle_s: float,
+    is_whole: bool = True,
 ) -> list[tuple[str, Any]]:
     """What to do about the events that take this node: ``("notice", {...})``, ``("clear", None)`` and
     ``("approve", id)``.
 
     ``standing`` is the notice on the disk, ``azure`` the time by the metadata service's clock, ``now`` this
-    node's monotonic one, ``idle_s`` the seconds since a job needed this node. An approval speaks for every VM
-    that the event names, so only events with one are approved; an eviction is not, as nobody waits for it
-    and its seconds are the job's.
+    node's monotonic one, ``idle_s`` the seconds since a job needed this node; ``is_whole`` says that all of
+    the answer is understood: without that, no event is taken to be over that is not ``found``. An approval
+    speaks for every VM that the event names, so only events with one are approved; an eviction is not, as
+    nobody waits for it and its seconds are the job's.
     """
+    if standing and not is_whole and standing["id"] not in [event.id for event in found]:
+        return []
     if not found:
-        return [] if standing is None else [("clear", None)]
+        return [("clear", None)] if standing is not None and is_whole else []
     first = min(found, key=lambda event: event.not_before or 0.0)
     is_known = standing is not None and standing.get("id") == first.id
     if is_known and standing and first.not_before in (None, standing["not_before"]):
-        if idle_s < SETTLE_S:
+        if idle_s < SETTLE_S or not is_whole:
             return []
         ready = [one for one in found if one.alone and one.kind != "Preempt" and one.not_before]
         return [("approve", one.id) for one in ready]
@@ -88,9 +101,11 @@ def patience(status: int, headers: dict[str, str], failures: int, has_heard: boo
 
     >>> patience(429, {"retry-after": "7"}, 1, True), patience(0, {}, 3, True), patience(0, {}, 9, False)
     (7.0, 5.0, 60.0)
+    >>> patience(429, {"retry-after": "300"}, 1, True), patience(429, {"retry-after": "86400"}, 1, True)
+    (300.0, 900.0)
     """
     try:
-        return max(POLL_S, min(float(headers["retry-after"]), UNHEARD_S))
+        return max(POLL_S, min(float(headers["retry-after"]), THROTTLED_S))
     except (KeyError, ValueError):
         if status in _REFUSED:
             return UNHEARD_S
@@ -143,8 +158,11 @@ class Watch:
         self.log, self._activity = Log(folder), Activity(folder)
         beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lead.py")
         self._imds, self._lead = imds, lead or (sys.executable, "-I", "-S", beside)
-        self._path = f"{folder}/notice.json"
+        self._path, self._leads = f"{folder}/notice.json", f"{folder}/leads"
+        sweep(folder, "notice.json", "notice.json.reserve", "active", "leads")
         self._standing: dict[str, Any] | None = {} if os.path.exists(self._path) else None
+        if self._standing is None:
+            keep_room(self._path)
         self._name = ""
         self._compute: dict[str, Any] = {}
         self._read_at = self._needed = -INSTANCE_S
@@ -155,6 +173,7 @@ class Watch:
         """What ``lead.py`` wants to be told the next time."""
         self._look_at: float | None = None
         self._look_until = 0.0
+        self._is_able, self._says_until = False, 0.0
         self._child = self._pipe = -1
         self._said = b""
 
@@ -162,16 +181,30 @@ class Watch:
         """Watches for as long as the node is there."""
         self.log.write(f"watches {os.uname().nodename}")
         while True:
-            time.sleep(self.turn())
+            wait = self.turn()
+            while wait > POLL_S:  # jobs and the cluster's end do not wait for the metadata service
+                time.sleep(POLL_S)
+                wait -= POLL_S
+                self.tend()
+            time.sleep(wait)
 
-    def turn(self) -> float:
-        """Looks once and does what is to be done; gives the seconds until the next look."""
-        now = time.monotonic()
+    def tend(self) -> None:
+        """Does what needs no answer of the metadata service."""
         try:
+            now = time.monotonic()
             idle = self._activity.look()
             if self._activity.is_busy:
                 self._needed = now
             self._see_to_lead(now, idle)
+            self._say_leads(now)
+        except Exception as error:  # noqa: BLE001  whatever it was, the next look may go well
+            self.log.say("error", repr(error))
+
+    def turn(self) -> float:
+        """Looks once and does what is to be done; gives the seconds until the next look."""
+        self.tend()
+        now = time.monotonic()
+        try:
             if now - self._read_at >= INSTANCE_S:
                 self._read_instance(now)
             document, headers = self._ask("GET", _EVENTS)
@@ -228,11 +261,11 @@ class Watch:
     def _see_to(self, document: Any, headers: dict[str, str]) -> None:
         found, odd = events(document, self._name)
         self.log.say("events", "; ".join(odd))
-        if not found and self._standing is None:
+        if not found and (odd or self._standing is None):
             return
         now, node = time.monotonic(), os.uname().nodename
         azure = moment(headers.get("date", "")) or time.time()
-        for what, value in decide(self._standing, found, node, azure, now, now - self._needed):
+        for what, value in decide(self._standing, found, node, azure, now, now - self._needed, not odd):
             if what == "notice":
                 if not replace(self._path, json.dumps(value)):
                     self.log.say("disk", f"{self._path} cannot be written: jobs do not hear of an event")
@@ -241,8 +274,7 @@ class Watch:
                 at = time.strftime("%H:%M:%S", time.gmtime(value["not_before"]))
                 self.log.write(f"Azure takes this node at {at} UTC ({value['type']}, event {value['id']})")
             elif what == "clear":
-                if os.path.exists(self._path):
-                    os.unlink(self._path)
+                keep_room(self._path)
                 self._standing = None
                 self.log.write("Azure does not take this node any more")
             elif now - self._approved.get(value, -APPROVE_AGAIN_S) >= APPROVE_AGAIN_S:
@@ -271,6 +303,17 @@ class Watch:
             os.set_blocking(self._pipe, False)
             self._said, self._look_at, self._look_until = b"", None, now + LOOK_LIMIT_S
 
+    def _say_leads(self, now: float) -> None:
+        """Says to other nodes that this watch runs and that its last look went well, while both hold."""
+        if self._spans and self._is_able:
+            lasts = max(3 * POLL_S, min(FRESH_S, 0.3 * min(self._spans.values())))
+            if now >= self._says_until - lasts * 2 / 3:
+                self._says_until = now + lasts
+                overwrite(self._leads, self._says_until)
+        elif os.path.exists(self._leads):
+            os.unlink(self._leads)
+            self._says_until = 0.0
+
     def _hear_lead(self, now: float) -> None:
         try:
             piece = os.read(self._pipe, 65536)
@@ -284,25 +327,36 @@ class Watch:
             return
         os.close(self._pipe)
         os.waitpid(self._child, 0)
-        self._child, next_s = -1, LOOK_S
+        self._child, next_s, self._is_able = -1, LOOK_S, False
         try:
             told = json.loads(self._said)
             next_s, self._memory = max(1.0, float(told["next_s"])), dict(told["memory"])
             for topic, words in told["say"].items():
                 self.log.say(topic, words)
+            self._is_able = told["able"] is True
         except (ValueError, KeyError, TypeError, AttributeError):
             self.log.say("lead", f"lead.py gave {self._said[:200]!r}")
         if self._spans and self._look_at is None:  # else they have changed meanwhile
             self._look_at = now + next_s
 
 
+def leads(folder: str) -> bool:
+    """Whether the watch of this ``~/.ranklift`` has said lately that it leads; not before this boot."""
+    try:
+        with open(f"{folder}/leads", encoding="ascii") as file:
+            return 0 <= float(file.read()) - time.monotonic() <= FRESH_S
+    except (OSError, ValueError):
+        return False
+
+
 def main(arguments: list[str]) -> int:
     """``watch.py``; ``watch.py idle`` and ``watch.py end SECONDS REASON``, which both answer in JSON."""
     home = os.path.expanduser("~")
+    folder = f"{home}/.ranklift"
     if arguments[:1] == ["idle"]:
-        sys.stdout.write(json.dumps({"idle_s": Activity(f"{home}/.ranklift").look()}))
+        sys.stdout.write(json.dumps({"idle_s": Activity(folder).look(), "leads": leads(folder)}))
     elif arguments[:1] == ["end"]:
-        ended = end_jobs(f"{home}/.ranklift", float(arguments[1]), arguments[2])
+        ended = end_jobs(folder, float(arguments[1]), arguments[2])
         sys.stdout.write(json.dumps({"ended": ended}))
     else:
         Watch(home).run()

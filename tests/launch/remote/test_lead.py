@@ -27,11 +27,17 @@ class Others(Nodes):
 
     def __init__(self, **idle: float | None) -> None:
         self.told, self.asked = idle, list[str]()
+        self.leaders = ["node000000", "node000001"]
+        """Those whose watch runs and whose last look went well, if they answer."""
         self.ended: list[tuple[list[str], float, str]] = []
 
     def idle(self, names: list[str]) -> dict[str, float | None]:
         self.asked += names
         return {name: self.told.get(name) for name in names}
+
+    def leading(self, names: list[str]) -> bool:
+        answers = self.idle(names)
+        return any(name in self.leaders and answers[name] is not None for name in names)
 
     def end_jobs(self, names: list[str], within_s: float, reason: str) -> int:
         self.ended.append((names, within_s, reason))
@@ -114,9 +120,53 @@ class TestWhoLeads:
         look(told(azure, 2, ttl=86400.0), Others())
         assert any(path.startswith(f"{SET}?") for _, path, _, _ in azure.asked)
 
+    def test_the_next_one_does_when_the_watches_before_do_not_run_or_are_refused(self, azure: Azure) -> None:
+        others = Others(node000000=400.0, node000001=400.0)
+        others.leaders = []
+        result = look(told(azure, 2, idle_stop=300.0), others)
+        assert [method for method, _, _ in azure.changes()] == ["PATCH"]
+        assert result["able"] is True
+
+    def test_who_leaves_it_to_others_could_do_it_too(self, azure: Azure) -> None:
+        assert look(told(azure, 1, ttl=86400.0), Others(node000000=1.0))["able"] is True
+
+    @pytest.mark.parametrize("where", ["/metadata/identity", f"{SET}/virtualMachines", f"{SET}?"])
+    @pytest.mark.parametrize("reply", [(403, {}, b""), (429, {}, b""), (200, {}, b"{}")], ids=str)
+    def test_who_is_refused_is_not_able_to(self, azure: Azure, where: str, reply: Reply) -> None:
+        azure.instead[where] = reply
+        assert look(told(azure, ttl=86400.0, idle_stop=300.0), Others())["able"] is False
+
+    def test_nor_is_who_does_not_reach_azure(self, azure: Azure) -> None:
+        asked = told(azure, ttl=86400.0)
+        assert look({**asked, "imds": "http://127.0.0.1:9"}, Others())["able"] is False
+
     def test_short_spans_are_looked_at_more_often(self, azure: Azure) -> None:
         assert look(told(azure, 1, idle_stop=300.0), Others(node000000=1.0))["next_s"] == 60.0
         assert look(told(azure, 1, idle_stop=12.0), Others(node000000=1.0))["next_s"] == 2.4
+
+
+class TestWhoItIs:
+    """Policies assign identities of their own; with several the metadata service must be told which."""
+
+    def token_paths(self, azure: Azure) -> list[str]:
+        look(told(azure, ttl=86400.0), Others())
+        return [path for _, path, _, _ in azure.asked if path.startswith("/metadata/identity")]
+
+    def test_the_tag_names_the_identity(self, azure: Azure) -> None:
+        azure.tags = {"ranklift-identity": "1b4e28ba-2fa1-11d2-883f-0016d3cca427"}
+        (path,) = self.token_paths(azure)
+        assert path.endswith(
+            "&resource=https://management.azure.com/&client_id=1b4e28ba-2fa1-11d2-883f-0016d3cca427"
+        )
+
+    def test_what_is_odd_about_it_is_no_other_question(self, azure: Azure) -> None:
+        azure.tags = {"ranklift-identity": "a&resource=b c"}
+        (path,) = self.token_paths(azure)
+        assert path.endswith("&client_id=a%26resource%3Db%20c")
+
+    def test_without_the_tag_it_is_the_only_one(self, azure: Azure) -> None:
+        (path,) = self.token_paths(azure)
+        assert "client_id" not in path
 
 
 class TestTheClustersTime:
@@ -330,6 +380,16 @@ class TestTheOtherNodes:
         assert abs(found["a"] - time.monotonic()) < 30
         assert (found["b"], found["gone"]) == (0.0, None)
 
+    @pytest.mark.parametrize(
+        ("ahead", "does"), [(30.0, True), (-1.0, False), (1e5, False)], ids=["fresh", "old", "earlier boot"]
+    )
+    def test_one_leads_whose_watch_said_so_lately(
+        self, nodes: Nodes, tmp_path: Path, ahead: float, does: bool
+    ) -> None:
+        assert nodes.leading(["a", "b", "gone"]) is False
+        (tmp_path / "b/.ranklift/leads").write_text(f"{time.monotonic() + ahead}")
+        assert nodes.leading(["a", "b", "gone"]) is does
+
     def test_they_end_their_jobs_for_a_reason_with_any_characters(self, nodes: Nodes) -> None:
         assert nodes.end_jobs(["a", "b", "gone"], 55.0, "it's $HOME; over") == 0
 
@@ -337,4 +397,4 @@ class TestTheOtherNodes:
 def test_as_the_watch_runs_it(azure: Azure) -> None:
     argv = [sys.executable, "-I", "-S", lead.__file__, json.dumps(told(azure, ttl=86400.0))]
     done = subprocess.run(argv, capture_output=True, check=True)
-    assert json.loads(done.stdout) == {"next_s": 60.0, "say": {"azure": ""}, "memory": {}}
+    assert json.loads(done.stdout) == {"next_s": 60.0, "say": {"azure": ""}, "memory": {}, "able": True}

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launch.remote.metadata import ask, events, parse, settings
+from launch.remote.metadata import ask, events, identity, parse, settings
 from tests.launch.remote.metadata_service import event
 
 
@@ -51,7 +51,8 @@ class TestEvents:
         ],
     )
     def test_one_that_is_not_understood_is_none_and_hides_no_other(self, strange: Any) -> None:
-        found, _ = events({"Events": [strange, event("nodes_1", "Reboot")]}, "nodes_1")
+        found, odd = events({"Events": [strange, event("nodes_1", "Reboot")]}, "nodes_1")
+        assert bool(odd) is not (isinstance(strange, dict) and strange.get("EventType") == "Explode")
         assert [one.kind for one in found] == ["Reboot"]
 
     def test_what_is_odd_about_one_of_this_vms_is_said(self) -> None:
@@ -77,6 +78,12 @@ class TestTags:
     @pytest.mark.parametrize("tags", [None, "a:b", [1], [{}], [{"name": "a", "value": "1"}]])
     def test_others_mean_nothing(self, tags: Any) -> None:
         assert settings(tags) == ({}, [])
+
+    @pytest.mark.parametrize(
+        "tags", [None, [], [1], [{"name": "ranklift-identity"}], [{"name": "ranklift-identity", "value": 5}]]
+    )
+    def test_no_identity_is_named(self, tags: Any) -> None:
+        assert identity(tags) == ""
 
 
 class TestHttp:

@@ -6,6 +6,7 @@ import fcntl
 import json
 import os
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -78,6 +79,14 @@ class TestDecisions:
         assert self.about([Event("A", "Reboot", 1500.0, True, False)], {})[0][0] == "notice"
         assert self.about([], {}) == [("clear", None)]
 
+    def test_while_not_all_is_understood_none_is_over_replaced_or_approved(self) -> None:
+        found = [Event("A", "Terminate", 1300.0, True, False)]
+        ((_, told),) = decide(None, found, "node000001", 1000.0, 50.0, 9.0, is_whole=False)
+        others = [Event("B", "Reboot", 1100.0, True, False)]
+        for events in ([], others, found):
+            assert decide(told, events, "node000001", 1000.0, 50.0, 9.0, is_whole=False) == []
+        assert decide({}, [], "node000001", 1000.0, 50.0, 9.0, is_whole=False) == []
+
     @pytest.mark.parametrize(
         ("kind", "alone", "idle", "not_before", "approved"),
         [
@@ -113,7 +122,10 @@ class TestPatience:
 
     def test_retry_after_counts_as_far_as_it_is_sane(self) -> None:
         told = ["7", "0", "86400", "Mon, 19 Sep 2016 18:29:47 GMT", ""]
-        assert [patience(429, {"retry-after": one}, 1, True) for one in told] == [7, 2, 60, 4, 4]
+        assert [patience(429, {"retry-after": one}, 1, True) for one in told] == [7, 2, 900, 4, 4]
+
+    def test_azure_is_waited_for_as_long_as_it_says(self) -> None:
+        assert [patience(429, {"retry-after": one}, 1, True) for one in ("61", "600")] == [61, 600]
 
 
 class TestANotice:
@@ -163,6 +175,61 @@ class TestANotice:
         service.instead["/metadata/scheduledevents"] = (503, {}, b"")
         one.turn()
         assert notice(home) is not None
+
+    @pytest.mark.parametrize(
+        "answer",
+        [
+            {}, None, b"", [], "x", {"Events": None}, {"Events": {}}, {"Events": [None]}, {"Events": [{}]},
+            {"Events": [event("nodes_1", NotBefore="")]}, {"Events": [event("nodes_1", Resources=None)]},
+        ],
+        ids=str,
+    )  # fmt: skip
+    @pytest.mark.parametrize("is_new", [False, True], ids=["same watch", "watch started anew"])
+    def test_it_stays_while_the_answer_is_not_understood(
+        self, service: MetadataService, home: Path, answer: Any, is_new: bool
+    ) -> None:
+        one = Watch(str(home), service.url)
+        service.events = [event("nodes_1")]
+        one.turn()
+        if is_new:
+            one = Watch(str(home), service.url)
+        service.instead["/metadata/scheduledevents"] = (200, {}, answer)
+        one.turn()
+        one.turn()
+        assert notice(home) is not None
+        service.instead.clear()
+        service.events = []
+        one.turn()
+        assert notice(home) is None
+
+    def test_a_full_disk_has_room_for_it(
+        self, service: MetadataService, home: Path, full_disk: Callable[[], None]
+    ) -> None:
+        one = Watch(str(home), service.url)
+        one.turn()
+        full_disk()
+        for _ in range(2):
+            service.events = [event("nodes_1")]
+            one.turn()
+            assert notice(home) is not None
+            service.events = []
+            one.turn()
+            assert notice(home) is None
+
+    def test_what_a_killed_watch_left_is_removed(self, service: MetadataService, home: Path) -> None:
+        folder = home / ".ranklift"
+        for name in (
+            "notice.json.4194305",
+            "active.4194305",
+            "leads.4194305",
+            "notice.json.1",
+            "queue.json.9",
+        ):
+            (folder / name).touch()
+        Watch(str(home), service.url)
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "notice.json.1", "notice.json.reserve", "queue.json.9", "slots"
+        ]  # fmt: skip
 
     def test_a_disk_without_room_is_said(
         self, service: MetadataService, home: Path, monkeypatch: pytest.MonkeyPatch

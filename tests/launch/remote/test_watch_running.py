@@ -21,7 +21,10 @@ FILE = Path(watch.__file__)
 class TestTheLead:
     """A command in the place of ``lead.py``, which keeps what it is told."""
 
-    SAYS = 'printf "%s\\n" "$1" >> "$0"; echo \'{"next_s": 7, "say": {"act": "did it"}, "memory": {"a": 1}}\''
+    SAYS = (
+        'printf "%s\\n" "$1" >> "$0"; '
+        'echo \'{"next_s": 7, "say": {"act": "did it"}, "memory": {"a": 1}, "able": true}\''
+    )
 
     @pytest.fixture
     def told(self, home: Path) -> Path:
@@ -85,6 +88,69 @@ class TestTheLead:
         service.tags = {"ranklift-ttl-hours": "0.0001"}
         self.turns(one, 0.8)
         assert told.exists()
+
+
+class TestSayingThatItLeads:
+    """What other nodes are answered: ``watch.py idle`` there reads the file ``leads``."""
+
+    @staticmethod
+    def led(service: MetadataService, home: Path, able: str) -> Watch:
+        service.tags = {"ranklift-ttl-hours": "1"}
+        says = f'echo \'{{"next_s": 600, "say": {{}}, "memory": {{}}, {able}}}\''
+        one = Watch(str(home), service.url, ("/bin/sh", "-c", says))
+        one.turn()
+        one._look_at = 0.0
+        for _ in range(20):
+            one.tend()
+            time.sleep(0.02)
+        return one
+
+    def test_it_does_while_it_runs_and_looks_go_well(
+        self, service: MetadataService, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        folder = str(home / ".ranklift")
+        assert not watch.leads(folder)
+        one = self.led(service, home, '"able": true')
+        assert watch.leads(folder)
+        now = time.monotonic()
+        monkeypatch.setattr(time, "monotonic", lambda: now + watch.FRESH_S + 1)
+        assert not watch.leads(folder)  # it has stopped
+        one.tend()
+        assert watch.leads(folder)
+
+    @pytest.mark.parametrize("able", ['"able": false', '"able": 1', '"x": 1'])
+    def test_it_does_not_after_a_look_that_did_not(
+        self, service: MetadataService, home: Path, able: str
+    ) -> None:
+        folder = home / ".ranklift"
+        (folder / "leads").write_text(f"{time.monotonic() + 30}")
+        self.led(service, home, able)
+        assert not (folder / "leads").exists()
+
+    def test_one_that_a_watch_before_left_counts_no_more(self, service: MetadataService, home: Path) -> None:
+        (home / ".ranklift/leads").write_text(f"{time.monotonic() + 30}")
+        Watch(str(home), service.url).turn()
+        assert not watch.leads(str(home / ".ranklift"))
+
+    def test_a_pause_of_the_metadata_service_stops_neither_it_nor_the_look_at_jobs(
+        self, service: MetadataService, home: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        service.instead["/metadata"] = (429, {"Retry-After": "300"}, b"")
+        one, slept = Watch(str(home), service.url), list[float]()
+        tended = list[int]()
+        monkeypatch.setattr(one, "tend", lambda: tended.append(1))
+
+        def sleep(seconds: float) -> None:
+            slept.append(seconds)
+            if sum(slept) >= 300:
+                raise KeyboardInterrupt
+
+        monkeypatch.setattr(time, "sleep", sleep)
+        with pytest.raises(KeyboardInterrupt):
+            one.run()
+        assert max(slept) <= watch.POLL_S
+        assert len(service.asked) == 1
+        assert len(tended) >= 149
 
 
 class TestItsLog:
