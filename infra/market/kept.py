@@ -14,6 +14,8 @@ __all__ = ["Kept", "is_remembered", "kept_data"]
 
 _API = "2021-04-01"
 _NOT_FOUND = 404
+_BLOBS = "storage"
+"""What the account of the containers is called after, as :mod:`infra.cluster.storage` names it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +47,7 @@ def kept_data(rest: Rest, subscription: str, stack: str) -> Kept | None:
     if tags.get(STACK_TAG) != stack:
         return None
     listed = list(rest.pages(f"{base}/resourceGroups/{name}/resources", **{"api-version": _API}))
-    own = storage_name(stack, subscription)
+    own = storage_name(stack, subscription, _BLOBS)
     state = str((group.get("properties") or {}).get("provisioningState") or "")
     return Kept(
         group=name,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import time
 import urllib.request
@@ -181,6 +182,14 @@ def test_what_is_there_counts_as_there(cluster: Workplace) -> None:
     assert cluster.fab("plan", "--json").json()["there"] == 2
 
 
+def test_a_plan_says_how_much_of_the_clusters_time_is_left(cluster: Workplace) -> None:
+    cluster.configure(STACK, nodeCount=2, ttlHours=24)
+    assert 23 < cluster.fab("plan", "--json").json()["hours_left"] < 24
+    assert "(ranklift:ttlHours): 2" in cluster.fab("plan").out
+    cluster.configure(STACK, nodeCount=2)
+    assert cluster.fab("plan", "--json").json()["hours_left"] is None
+
+
 def test_an_account_names_all_with_its_price(cluster: Workplace) -> None:
     found = cluster.fab("account", "--json").json()
     by_type = {one["type"].rpartition("/")[2]: one for one in found["things"]}
@@ -225,5 +234,18 @@ def test_what_is_to_be_kept_is_named_as_kept(workplace: Workplace) -> None:
     assert "is left in subscription" in told.out
     assert "but what ranklift:retainData keeps" in told.out
     assert f"az group delete --name {GROUP}-data" in told.out
+    assert workplace.groups() == {f"{GROUP}-data"}
+
+    # The same again cannot be made beside it, which is said before anything is.
+    for task in ("plan", "up"):
+        told = workplace.fab(task, status=1)
+        assert f"data: resource group {GROUP}-data is there already" in told.err
+    assert workplace.groups() == {f"{GROUP}-data"}
+    account = re.search(r"ranklift:storageAccountId to (\S+),", told.err)
+    assert account is not None, told
+    given = {"storage": "privateEndpoint", "storageAccountId": account[1]}
+    workplace.configure(STACK, nodeCount=1, **given)
+    workplace.fab("up")
+    workplace.fab("down")
     assert workplace.groups() == {f"{GROUP}-data"}
     delete_group(workplace, f"{GROUP}-data")

@@ -10,7 +10,7 @@ from infra.refusals import AzureRefused
 from tests.infra.azure_answers import SUBSCRIPTION, Azure, error, group, resource
 
 GROUP = "ranklift-dev-data"
-OWN = resource("Microsoft.Storage/storageAccounts", storage_name("dev", SUBSCRIPTION), GROUP)
+OWN = resource("Microsoft.Storage/storageAccounts", storage_name("dev", SUBSCRIPTION, "storage"), GROUP)
 NFS = resource("Microsoft.Storage/storageAccounts", storage_name("dev", SUBSCRIPTION, "nfs"), GROUP)
 
 
