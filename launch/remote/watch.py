@@ -243,7 +243,11 @@ class Watch:
         compute = document.get("compute") if isinstance(document, dict) else None
         name = compute.get("name") if isinstance(compute, dict) else None
         if not isinstance(compute, dict) or not isinstance(name, str) or not name:
-            raise Unanswered("the name of this VM", UNHEARD_S)
+            if not self._name:
+                raise Unanswered("the name of this VM", UNHEARD_S)
+            self._read_at = now  # the name stays, and events are told by it
+            self.log.say("tags", "the metadata service does not describe this VM: its tags count as before")
+            return
         self._compute, self._name, self._read_at = compute, name, now
         spans, odd = settings(compute.get("tagsList"))
         self.log.say("tags", "; ".join(odd))
@@ -261,7 +265,7 @@ class Watch:
     def _see_to(self, document: Any, headers: dict[str, str]) -> None:
         found, odd = events(document, self._name)
         self.log.say("events", "; ".join(odd))
-        if not found and (odd or self._standing is None):
+        if not found and self._standing is None:
             return
         now, node = time.monotonic(), os.uname().nodename
         azure = moment(headers.get("date", "")) or time.time()

@@ -330,6 +330,21 @@ class TestAnswersThatAreNone:
         assert notice(home) is None
         assert "the name of this VM" in log(home)
 
+    @pytest.mark.parametrize(
+        "told", [None, b"", [], {}, {"compute": None}, {"compute": {"name": ""}}], ids=str
+    )
+    def test_a_vm_whose_name_is_known_hears_of_events_all_the_same(
+        self, service: MetadataService, home: Path, told: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        one = Watch(str(home), service.url)
+        one.turn()
+        monkeypatch.setattr(watch, "INSTANCE_S", 0.0)
+        service.instead["/metadata/instance"] = (200, {}, told)
+        service.events = [event("nodes_1")]
+        assert one.turn() == watch.POLL_S
+        assert notice(home) is not None
+        assert "does not describe this VM" in log(home)
+
     def test_strange_events_are_said_once_and_hide_no_other(
         self, service: MetadataService, home: Path
     ) -> None:
