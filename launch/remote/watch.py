@@ -348,7 +348,7 @@ def leads(folder: str) -> bool:
     """Whether the watch of this ``~/.ranklift`` has said lately that it leads; not before this boot."""
     try:
         with open(f"{folder}/leads", encoding="ascii") as file:
-            return 0 <= float(file.read()) - time.monotonic() <= FRESH_S
+            return 0 <= float(file.read()) - time.monotonic() <= FRESH_S + 1  # it is written rounded
     except (OSError, ValueError):
         return False
 

@@ -14,6 +14,12 @@ from tests.e2e.workplace import LIMIT_S, Ran, Workplace
 pytestmark = pytest.mark.timeout(1200)
 
 NODES = ("node000000", "node000001")
+OWN = {
+    "init /etc/rehearsal/init",
+    "/bin/sh /etc/rehearsal/bin/keep ranklift-watch.service",
+    "/usr/bin/python3 -I -S /usr/local/lib/ranklift/watch.py",
+}
+"""What runs on a node when no job does: its first process, and its watch with what keeps that."""
 ADDRESSES = ("10.0.0.4", "10.0.0.5")
 PROBE = """\
 import json, os, sys
@@ -138,7 +144,7 @@ def test_ranks_have_their_numbers_their_variables_their_arguments_and_the_code(
         else:
             assert [name for name in env if name.startswith(("OMPI_", "PMIX_"))] == []
     assert f"job {job} SUCCEEDED" in ran.err
-    assert processes(code) == {"init /etc/rehearsal/init"}
+    assert processes(code) == OWN
 
 
 def test_outputs_and_logs_of_every_rank_are_collected_and_shown(code: Workplace) -> None:
@@ -168,7 +174,7 @@ def test_a_failing_rank_ends_the_job_is_named_with_its_last_lines_and_gives_the_
     job, ran = launch(code, kind, "failing.py", status=3)
     assert "last lines of rank 2 on node000001:\n  loss is nan\n  rank 2 gives up\n" in ran.err
     assert f"error: job {job} FAILED: rank 2 on node000001 ended with exit status 3" in ran.err
-    assert processes(code) == {"init /etc/rehearsal/init"}
+    assert processes(code) == OWN
     followed = code.fab("logs", "-f", job, status=3)
     assert "[2 node000001] loss is nan\n" in followed.out
     shown = code.fab("jobs", "--nodes", "0-1").out
@@ -181,7 +187,7 @@ def test_a_job_goes_on_without_its_operator_until_it_is_cancelled(code: Workplac
     job = code.fab("launch.torch", *words).out.strip()
     assert any("failing.py" in line for line in processes(code))
     assert code.fab("cancel", job).out.startswith(f"job {job} CANCELLED")
-    assert processes(code) == {"init /etc/rehearsal/init"}
+    assert processes(code) == OWN
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,9 @@ def test_each_stack_has_keys_of_its_own(two: Workplace) -> None:
 
 def test_faults_are_for_nodes_that_are_named(two: Workplace) -> None:
     refused = two.fab("rehearsal.fault", "death", "--stack", OTHER, status=2)
-    assert refused.err == "error: --nodes: is missing; name the nodes by instance id, as in 0-3,7\n"
+    assert refused.err == (
+        "error: --nodes: is missing: the VM is lost at once; name the nodes by instance id, as in 0-3,7\n"
+    )
     assert set(two.network(OTHER)["running"]) == NAMES
 
 

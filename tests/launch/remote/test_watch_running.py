@@ -100,7 +100,7 @@ class TestSayingThatItLeads:
         one = Watch(str(home), service.url, ("/bin/sh", "-c", says))
         one.turn()
         one._look_at = 0.0
-        for _ in range(20):
+        for _ in range(60):
             one.tend()
             time.sleep(0.02)
         return one
