@@ -115,6 +115,11 @@ def _fields(place: Path, key: str) -> Iterator[list[str]]:
             yield line.split()[1:]
 
 
+def is_of_the_watch(args: str) -> bool:
+    """Whether it is the node's watch, which runs from its first boot on, or what keeps that."""
+    return args.endswith(("/watch.py", "keep ranklift-watch.service"))
+
+
 def new_since(before: Iterable[Process], now: Iterable[Process]) -> list[Process]:
     """Processes that were not there before, connections of the operator's aside."""
     known = {(found.pid, found.start) for found in before}

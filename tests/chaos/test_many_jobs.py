@@ -18,7 +18,7 @@ from launch.spec import JobSpec
 from playbooks.connections import Cluster
 from tests.chaos.conftest import Figures
 from tests.chaos.engine import PATIENCE_S, Engine, until
-from tests.chaos.inside import Inside
+from tests.chaos.inside import Inside, is_of_the_watch
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
@@ -26,7 +26,13 @@ JOBS, FIRST, AT_ONCE = 500, 20, 4
 RECORD_FILES, RECORD_BYTES = 24, 65536
 """What the records of a job that said next to nothing may be at most."""
 MORE_KILOBYTES = 1024
-KEPT = ("/.ranklift/jobs/", "/.ranklift/slots/")
+KEPT = (
+    "/.ranklift/jobs/",
+    "/.ranklift/slots/",
+    "/.ranklift/watch.log",
+    "/.ranklift/active",
+    "/.ranklift/leads",
+)
 """Records of jobs, and the name of the last one in each slot."""
 LIST_S, TRIES = 1.0, 10
 
@@ -43,7 +49,11 @@ class Look:
 
 
 def look(inside: Inside) -> Look:
-    stays = [found for found in inside.processes() if not found.args.startswith("sshd: azureuser")]
+    stays = [
+        found
+        for found in inside.processes()
+        if not found.args.startswith("sshd: azureuser") and not is_of_the_watch(found.args)
+    ]
     files = _files([inside.path(""), inside.path("../../tmp"), inside.path("../../dev/shm")])
     return Look(
         [(found.pid, found.start, found.args) for found in stays],

@@ -10,7 +10,7 @@ import pytest
 
 from tests.chaos.conftest import Figures
 from tests.chaos.engine import Engine, Outcome
-from tests.chaos.inside import nodes
+from tests.chaos.inside import is_of_the_watch, nodes
 from tests.chaos.interruptions import Interruption
 from tests.chaos.rows import ANY, ROWS, Row
 
@@ -72,7 +72,11 @@ def test_nothing_of_any_job_is_left_on_any_node(
     cut = {name for row, seen in ended if isinstance(row, Row) and row.cut for name in seen.nodes}
     living = nodes(engine.workplace.project, "rehearsal")
     left = {
-        one.name: [found.args for found in one.processes() if not found.args.startswith(("sshd:", "init "))]
+        one.name: [
+            found.args
+            for found in one.processes()
+            if not found.args.startswith(("sshd:", "init ")) and not is_of_the_watch(found.args)
+        ]
         for one in living.values()
         if one.name not in cut
     }
