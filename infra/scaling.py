@@ -1,7 +1,7 @@
 """What a change of the number of nodes comes to: which nodes go, and where Azure differs from what is wanted.
 
-Nothing here asks anybody: :mod:`playbooks.occupancy` finds out what the nodes do, :mod:`playbooks.scaling`
-acts.
+Nothing here asks anybody: :mod:`playbooks.stack.occupancy` finds out what the nodes do, and the ``scale``
+task acts.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ __all__ = ["ns"]
 
 
 def __getattr__(name: str) -> object:
-    # Made on demand: whoever wants playbooks.connections alone need not pay for every task.
+    # Made on demand: whoever wants playbooks.ssh.connections alone need not pay for every task.
     if name == "ns":
         from playbooks import interrupts
 

@@ -4,21 +4,10 @@ from __future__ import annotations
 
 from invoke.collection import Collection
 
-from playbooks import (
-    accounts,
-    cluster,
-    collecting,
-    ending,
-    jobfiles,
-    jobs,
-    launching,
-    nodes,
-    overview,
-    planning,
-    rehearsal,
-    scaling,
-)
+from playbooks import nodes, rehearsal
+from playbooks.jobs import collecting, ending, jobfiles, launching, logs, overview
 from playbooks.parsing import improve_command_line
+from playbooks.stack import accounts, lifecycle, planning, scaling
 
 __all__ = ["make_collection"]
 
@@ -28,11 +17,18 @@ def make_collection() -> Collection:
     ns = Collection()
     for task in (planning.plan, accounts.account):
         ns.add_task(task)
-    for task in (cluster.up, cluster.down, cluster.status, cluster.wait, scaling.scale, scaling.replace):
+    for task in (
+        lifecycle.up,
+        lifecycle.down,
+        lifecycle.status,
+        lifecycle.wait,
+        scaling.scale,
+        scaling.replace,
+    ):
         ns.add_task(task)
     for task in (nodes.execute, nodes.ssh, nodes.push):
         ns.add_task(task)
-    for task in (overview.jobs, overview.job, jobs.logs, ending.cancel, collecting.collect):
+    for task in (overview.jobs, overview.job, logs.logs, ending.cancel, collecting.collect):
         ns.add_task(task)
     launch = Collection("launch", launching.mpi, launching.torch, launching.tensorflow)
     launch.add_task(jobfiles.launch_file, default=True)

@@ -17,9 +17,9 @@ from launch.host import Completed
 from launch.nodeset import fold
 from playbooks import render
 from playbooks.command import choose_nodes, command, open_from, seconds
-from playbooks.fanout import LIMIT, fan_out
 from playbooks.options import number
 from playbooks.project import Stack
+from playbooks.ssh.fanout import LIMIT, fan_out
 
 __all__ = ["execute", "explained", "push", "run_on", "source_folder", "ssh"]
 
@@ -82,7 +82,7 @@ def run_on(
     fanout: int = LIMIT,
 ) -> dict[str, Completed | Exception]:
     """``line`` on every node, each connection closed as soon as it has answered."""
-    from playbooks.connections import Cluster
+    from playbooks.ssh.connections import Cluster
 
     by_name = {node.name: node for node in nodes}
     with Cluster(inventory, stack.folder) as cluster:
@@ -146,7 +146,7 @@ def push(
     What .gitignore and .ranklift-ignore name is left out.
     """
     from launch.snapshot import plan_snapshot
-    from playbooks.pushing import push_snapshot
+    from playbooks.ssh.pushing import push_snapshot
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()

@@ -1,6 +1,6 @@
 """Whether Azure will grant a cluster and what it will cost: decided from figures, before anything is made.
 
-Pure: :mod:`infra.market.offers` and :mod:`infra.market.prices` ask, this decides, ``playbooks.planning``
+Pure: :mod:`infra.market.offers` and :mod:`infra.market.prices` ask, this decides, the ``plan`` task
 shows. A figure that could not be had stands here as the error that says why; none of them counts as zero.
 """
 

@@ -19,7 +19,7 @@ from launch.ending import end_job
 from launch.plan import plan
 from launch.push import remote_code
 from launch.spec import JobNode, JobSpec
-from playbooks.connections import Cluster
+from playbooks.ssh.connections import Cluster
 from tests.chaos.faults import Scene
 from tests.chaos.inside import Inside, Process, new_since, nodes
 from tests.chaos.rows import EACH, NODES, Row

@@ -11,7 +11,7 @@ from typing import Any, Literal
 
 from launch.ending import end_job
 from launch.push import remote_code
-from playbooks.connections import Cluster
+from playbooks.ssh.connections import Cluster
 from tests.chaos import faults
 from tests.chaos.engine import STACK, Beside, Engine, Launch, until
 from tests.chaos.faults import Scene

@@ -15,7 +15,7 @@ import pytest
 from launch import client
 from launch.remote.jobs import TERMINAL
 from launch.spec import JobSpec
-from playbooks.connections import Cluster
+from playbooks.ssh.connections import Cluster
 from tests.chaos.conftest import Figures
 from tests.chaos.engine import PATIENCE_S, Engine, until
 from tests.chaos.inside import Inside, is_of_the_watch

@@ -1,0 +1,1 @@
+"""What runs on the cluster: launched, followed, listed, ended and collected."""

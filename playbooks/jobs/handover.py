@@ -1,0 +1,227 @@
+"""From a plan to a job on the cluster: pushes, hands over, shows what the ranks say."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Literal
+
+from infra.inventory import Inventory, Node
+from launch.errors import InputError, ManyNodesError, NotPushed, RankliftError
+from playbooks import render
+from playbooks.jobs.attached import attached
+from playbooks.jobs.ending import ended, told
+from playbooks.jobs.joblog import Shown, end, forget, how_to_go_on, remember
+from playbooks.jobs.plantext import plan_text
+from playbooks.nodes import explained
+from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from launch.events import Event, JobState
+    from launch.host import Host
+    from launch.plan import JobPlan
+    from launch.snapshot import Snapshot
+    from launch.spec import JobSpec
+
+__all__ = ["Handling", "Identity", "Load", "hand_over", "home_of", "planned_as", "source_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """What is to happen with a job once it is planned."""
+
+    detach: bool
+    json: bool
+    dry_run: bool
+    cancel_on_interrupt: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises :class:`~launch.errors.InputError` for what contradicts itself."""
+        if self.detach and self.cancel_on_interrupt:
+            problem = "goes not with --detach, which leaves before anybody can interrupt"
+            raise InputError("--cancel-on-interrupt", None, problem, "give one of the two")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What makes a job's id its own, settled before the plan: paths in a command may hold the id."""
+
+    now: datetime = field(default_factory=datetime.now)
+    token: str = field(default_factory=lambda: secrets.token_hex(2))
+
+    def random(self, _: int) -> str:
+        """For :func:`launch.plan.job_id`."""
+        return self.token
+
+    def of(self, name: str) -> str:
+        """The id of a job of that name."""
+        from launch.plan import job_id
+
+        return job_id(name, self.now, self.random)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What goes to the nodes before the job."""
+
+    code: Snapshot
+    data: Mapping[Path, Snapshot] = field(default_factory=dict)
+
+
+def home_of(user: str) -> str:
+    """Where the nodes' user is at home."""
+    return "/root" if user == "root" else f"/home/{user}"
+
+
+def source_text(script: Path) -> str | None:
+    """A script's text; None when there is none that can be read."""
+    try:
+        return script.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def planned_as(
+    identity: Identity, spec: JobSpec, size: str, nodes: Sequence[Node], files: Collection[str] | None = None
+) -> JobPlan:
+    """The job's plan on these nodes; with ``files``, its script has to be one of them."""
+    from launch.plan import plan
+    from launch.push import remote_code
+    from launch.spec import JobNode
+
+    return plan(
+        spec,
+        [JobNode(node.name, node.private_ip, node.slots) for node in nodes],
+        size=size,
+        remote=remote_code()[0],
+        files=files,
+        now=identity.now,
+        random=identity.random,
+    )
+
+
+def hand_over(
+    stack: Stack,
+    inventory: Inventory,
+    nodes: Sequence[Node],
+    planned: JobPlan,
+    load: Load,
+    handling: Handling,
+    notices: Sequence[str] = (),
+    kind: str | None = None,
+) -> None:
+    """Ends as the job ends; with ``detach``, once the head has it; with ``dry_run`` the plan is shown, as
+    of that ``kind`` where the plan's own word would mislead."""
+    if handling.dry_run and not handling.json:
+        render.result(plan_text(planned, load.code, load.data, notices, kind))
+        return
+    for notice in notices:
+        render.progress(notice)
+    if handling.dry_run:
+        render.as_json(planned.as_dict())
+        return
+    _run(stack, inventory, nodes, planned, load, handling)
+
+
+def _run(
+    stack: Stack,
+    inventory: Inventory,
+    nodes: Sequence[Node],
+    planned: JobPlan,
+    load: Load,
+    handling: Handling,
+) -> None:
+    from launch.client import submit, submit_and_follow
+    from launch.events import StateChange
+    from playbooks.ssh.connections import Cluster
+
+    job, head = planned.id, nodes[0]
+    remote = PurePosixPath(planned.remote).name
+    snapshots = (load.code, *load.data.values())
+    wanted = [snapshot.id for snapshot in snapshots]
+    parting = _Parting(stack, inventory, job, handling.cancel_on_interrupt)
+    with Cluster(inventory, stack.folder) as cluster, attached(parting):
+        host = cluster.host(head)
+        shown = Shown(to_stderr=handling.json)
+
+        def on_event(event: Event) -> None:
+            if parting.phase == "sent":
+                remember(stack, job, head.name, remote)
+            is_over = isinstance(event, StateChange) and event.state.is_terminal
+            parting.phase = "over" if is_over else "taken"
+            shown(event)
+
+        def start() -> JobState | None:
+            remember(stack, job, head.name, remote, taken=False)
+            parting.phase = "sent"
+            if handling.detach:
+                submit(planned, host, wanted)
+                remember(stack, job, head.name, remote)
+                return None
+            return submit_and_follow(planned, host, on_event, wanted)
+
+        try:
+            state = start()
+        except NotPushed:
+            parting.phase = "push"
+            forget(stack, job)
+            for snapshot in snapshots:
+                _push(inventory, snapshot, host, nodes)
+            state = start()
+    if state is not None:
+        if handling.json:
+            render.as_json(state)
+        end(state)
+        return
+    if handling.json:
+        render.as_json({"job": job, "head": head.name})
+    else:
+        render.result(job)
+    render.progress(how_to_go_on(stack, job))
+
+
+@dataclass(slots=True)
+class _Parting:
+    """What whoever started a job is told when a signal ends the command, by how far the job has come."""
+
+    stack: Stack
+    inventory: Inventory
+    job: str
+    cancels: bool
+    """Whether Ctrl-C ends the job too. Other signals never do: a terminal that closes is no wish."""
+    phase: Literal["push", "sent", "taken", "over"] = "push"
+
+    def __call__(self, number: int) -> str:
+        """For :func:`playbooks.jobs.attached.attached`."""
+        if self.phase == "push":
+            return "interrupted while the code was pushed: no job was made"
+        if self.phase == "over":
+            return f"job {self.job} has ended: see `fab job {self.job}`"
+        if self.cancels and number == signal.SIGINT:
+            render.progress(f"cancelling job {self.job}")
+            try:
+                done = ended(self.stack, self.inventory, self.job, None)
+                return "\n".join(filter(None, (told(done), done.problem)))
+            except RankliftError as error:
+                return f"job {self.job} could not be cancelled: {error}"
+        if self.phase == "sent":
+            return (
+                f"interrupted while job {self.job} was handed over: `fab jobs` shows whether its head has it"
+            )
+        return f"job {self.job} goes on without you\n{how_to_go_on(self.stack, self.job)}"
+
+
+def _push(inventory: Inventory, snapshot: Snapshot, head: Host, nodes: Sequence[Node]) -> None:
+    from launch.push import push
+
+    try:
+        report = push(snapshot, head, nodes)
+    except ManyNodesError as error:
+        raise explained(inventory, ManyNodesError("the push before the job", error.results)) from None
+    if snapshot.entries:
+        sent = render.amount(report.bytes_sent)
+        render.progress(f"snapshot {report.snapshot}: {sent} sent in {report.seconds:.1f} s")

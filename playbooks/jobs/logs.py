@@ -1,0 +1,94 @@
+"""What a job's ranks say: ``logs``."""
+
+from __future__ import annotations
+
+import re
+
+from invoke.context import Context
+
+from launch.errors import InputError
+from launch.nodeset import parse_ranges
+from launch.selection import Selection, parse_nodes
+from playbooks.command import command, open_from, seconds
+from playbooks.jobs.attached import attached
+from playbooks.jobs.joblog import Shown, end, find_job, how_to_go_on
+
+__all__ = ["logs"]
+
+_HELP = {"job": "the job's id, as launch and `fab jobs` show it"}
+
+
+@command(
+    "logs",
+    example="fab logs -f train-20260301-090507-0f3a --tail 100 --rank 0-3,7",
+    help={
+        **_HELP,
+        "follow": "go on until the job ends; the exit status is then the job's",
+        "tail": "only the last so many lines, and with -f those that come (default: all from the start)",
+        "since": "only the last while: 90, 90s, 10m or 2h",
+        "rank": "only these ranks' lines: 0-3,7",
+        "node": "only lines from these nodes, by name or instance id: node000001,4-7",
+        "grep": "only lines in which this regular expression matches, of those the others leave",
+        "merge": "show a line that many ranks say within a second once, with all of them in front",
+    },
+    positional=["job"],
+    auto_shortflags=True,
+)
+def logs(  # noqa: PLR0913, PLR0917
+    context: Context,
+    job: str,
+    follow: bool = False,
+    tail: str | None = None,
+    since: str | None = None,
+    rank: str | None = None,
+    node: str | None = None,
+    grep: str | None = None,
+    merge: bool = False,
+    stack: str | None = None,
+) -> None:
+    """Shows what a job's ranks have said, each line with its rank and node.
+
+    Ctrl-C leaves the job running and says how to follow and end it.
+    """
+    from launch.client import follow as watch
+    from launch.client import so_far
+    from playbooks.ssh.connections import Cluster
+
+    selection = _selection(tail, since, rank, node)
+    shown = Shown(pattern=_pattern(grep), merge=merge, lines_only=not follow)
+    chosen = open_from(context, stack)
+    inventory = chosen.saved()
+    place = find_job(chosen, inventory, job)
+
+    def parting(_: int) -> str:
+        shown.finish()
+        return f"job {job} goes on without you\n{how_to_go_on(chosen, job)}" if follow else "interrupted"
+
+    with Cluster(inventory, chosen.folder) as cluster, attached(parting):
+        look = watch if follow else so_far
+        state = look(job, cluster.host(place.head), shown, remote=place.remote, selection=selection)
+    shown.finish()
+    if follow:
+        end(state)
+
+
+def _selection(tail: str | None, since: str | None, rank: str | None, node: str | None) -> Selection:
+    if tail is not None and not tail.isdecimal():
+        raise InputError("--tail", tail, "is no number of lines", "write it like 100")
+    names, ids = parse_nodes(node) if node is not None else (frozenset(), frozenset())
+    return Selection(
+        None if rank is None else frozenset(parse_ranges(rank, "--rank")),
+        names,
+        ids,
+        None if since is None else seconds("--since", since),
+        None if tail is None else int(tail),
+    )
+
+
+def _pattern(text: str | None) -> re.Pattern[str] | None:
+    try:
+        return None if text is None else re.compile(text)
+    except re.error as error:
+        raise InputError(
+            "--grep", text, f"is no regular expression: {error}", "write \\. for a dot"
+        ) from None

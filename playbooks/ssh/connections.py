@@ -1,0 +1,315 @@
+"""One node over ssh, by :class:`fabric.Connection`, with its host key pinned before the first packet.
+
+Fabric adds unknown host keys without a word (it sets paramiko's AutoAddPolicy and loads no known_hosts) and
+reads ``~/.ssh``; here a node shows the key that its stack gave it, or the connection is refused, and only the
+stack's own user key is offered.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import logging
+import shlex
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import IO, Any, ClassVar
+
+import paramiko
+from fabric import Config, Connection
+from paramiko.common import MSG_CHANNEL_REQUEST
+
+from infra.inventory import KEY_FILE, KNOWN_HOSTS_FILE, Inventory, Node
+from launch.errors import HostKeyChanged, InputError, NodeUnreachable, StepTimeout
+from launch.host import Completed
+from playbooks.ssh.exchange import QUIET_S, DeadlinePassed, exchange
+from playbooks.ssh.fanout import fan_out
+
+__all__ = ["CONNECT_S", "Cluster", "SshHost", "read_pins", "shell_command"]
+
+SSH_PORT = 22
+CONNECT_S = 15
+"""Limit for each stage of connecting: TCP, banner and key exchange, authentication."""
+
+_SIGNALLED = 128
+"""Exit status of a command that a signal ended, plus the signal's number where that is known."""
+
+# paramiko logs what it also raises; without a handler Python would print that to the terminal.
+logging.getLogger("paramiko").addHandler(logging.NullHandler())
+
+
+def shell_command(command: Sequence[str] | str) -> bytes:
+    """The one place where an argv becomes a shell's command line; a line stays as it is.
+
+    >>> shell_command(["echo", "a b", "it's", "$HOME"]).decode()
+    'echo \\'a b\\' \\'it\\'"\\'"\\'s\\' \\'$HOME\\''
+
+    Raises :class:`~launch.errors.InputError` for what no command line can hold.
+    """
+    line = command if isinstance(command, str) else shlex.join(command)
+    if "\0" in line:
+        raise InputError("command", line, "holds a NUL byte", "pass such data through a file")
+    return line.encode("utf-8", "surrogateescape")
+
+
+def read_pins(path: Path) -> dict[str, paramiko.PKey]:
+    """The pinned host key of each name in a known_hosts file.
+
+    Raises :class:`~launch.errors.InputError` naming the line that cannot be read.
+    """
+    pins: dict[str, paramiko.PKey] = {}
+    decoded: dict[str, paramiko.PKey] = {}
+    for number, line in enumerate(path.read_text().splitlines(), start=1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        try:
+            names, _, text = line.split()[:3]
+            # Every node of a stack shows the same key: read it once, not 300 times.
+            key = decoded.get(text) or paramiko.Ed25519Key(data=base64.b64decode(text, validate=True))
+        except (ValueError, binascii.Error, paramiko.SSHException) as error:
+            raise InputError(
+                f"{path}, line {number}", line[:60], f"is no ed25519 host key ({error})", "run `fab status`"
+            ) from None
+        decoded[text] = key
+        pins.update(dict.fromkeys(names.split(","), key))
+    return pins
+
+
+class Cluster:
+    """The nodes of one saved inventory as hosts; each is connected on first use and kept."""
+
+    def __init__(self, inventory: Inventory, folder: Path) -> None:
+        """``folder`` is the stack's: its known_hosts and user key are all that is used.
+
+        Raises :class:`~launch.errors.InputError` when one of them is missing or damaged.
+        """
+        self._inventory = inventory
+        try:
+            self._pins = read_pins(folder / KNOWN_HOSTS_FILE)
+            self._key = paramiko.Ed25519Key(filename=str(folder / KEY_FILE))
+        except (OSError, paramiko.SSHException) as error:
+            problem = f"its keys cannot be read ({error})"
+            raise InputError("stack", inventory.stack, problem, "run `fab status`") from None
+        self._hosts: dict[str, SshHost] = {}
+
+    def __enter__(self) -> Cluster:
+        """Closes every connection at the end."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def host(self, node: Node) -> SshHost:
+        """The node's host; connects nothing yet."""
+        if node.name not in self._hosts:
+            self._hosts[node.name] = SshHost(node, self._inventory.user, self._key, self._pins.get(node.name))
+        return self._hosts[node.name]
+
+    def close(self) -> None:
+        """Closes every connection; the cluster may be used again."""
+        while self._hosts:
+            self._hosts.popitem()[1].close()
+
+
+class SshHost:
+    """Implements :class:`launch.host.Host` over ssh.
+
+    Ending early (a time limit, Ctrl-C) closes the channel only: what runs on the node goes on.
+    """
+
+    def __init__(self, node: Node, user: str, key: paramiko.PKey, pin: paramiko.PKey | None) -> None:
+        self.name = node.name
+        self._node, self._user, self._key, self._pin = node, user, key, pin
+        self._connection: Connection | None = None
+        self._opening = threading.Lock()
+
+    def __enter__(self) -> SshHost:
+        """Closes the connection at the end."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.close()
+
+    def run(
+        self,
+        command: Sequence[str] | str,
+        *,
+        stdin: bytes | IO[bytes] | None = None,
+        timeout: float | None = None,
+    ) -> Completed:
+        """Runs an argv to its end; its output is kept in memory, byte for byte.
+
+        A ``str`` is a line for the user's own shell there, which saves each node the start of a second one.
+        ``timeout`` is in seconds and covers connecting. A command killed by signal n has exit status 128+n,
+        and 128 where the protocol has no name for the signal.
+        Raises :class:`~launch.errors.NodeUnreachable`, :class:`~launch.errors.HostKeyChanged`,
+        :class:`~launch.errors.StepTimeout`.
+        """
+        pieces: list[bytes] = []
+        completed = self.stream(command, pieces.append, stdin=stdin, timeout=timeout)
+        return Completed(completed.exit_status, b"".join(pieces), completed.stderr)
+
+    def stream(
+        self,
+        command: Sequence[str] | str,
+        on_stdout: Callable[[bytes], object],
+        *,
+        stdin: bytes | IO[bytes] | None = None,
+        timeout: float | None = None,
+    ) -> Completed:
+        """Like :meth:`run`, but stdout goes to ``on_stdout`` as it comes; the result's stdout is empty.
+
+        ``stdin`` is read as fast as the node takes it, and then closed.
+        """
+        line = shell_command(command)
+        step = command if isinstance(command, str) else command[0]
+        deadline = None if timeout is None else time.monotonic() + timeout
+        with self._errors():
+            transport = self._transport()
+            channel = transport.open_session(timeout=CONNECT_S)
+        try:
+            with self._errors():
+                channel.exec_command(line)
+            try:
+                stderr = exchange(channel, on_stdout, stdin, deadline, lambda: self._ask_alive(transport))
+            except DeadlinePassed:
+                raise StepTimeout(self.name, step, timeout or 0.0) from None
+            status = channel.exit_status
+            if status < 0:
+                # A connection that is lost looks like a command without an exit status but for this.
+                if not transport.is_active():
+                    self.close()
+                    raise NodeUnreachable(self.name, f"the connection broke while {step} ran")
+                status = _SIGNALLED
+            return Completed(status, b"", stderr)
+        finally:
+            channel.close()
+
+    def close(self) -> None:
+        """Closes the connection, if there is one."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            transport = connection.client.get_transport()
+            if transport is not None:
+                with suppress(OSError):
+                    # paramiko's thread looks for its end every 100 ms; this wakes it.
+                    transport.sock.shutdown(socket.SHUT_RDWR)
+            connection.client.close()
+
+    def _transport(self) -> paramiko.Transport:
+        with self._opening:
+            if self._connection is None or not self._connection.is_connected:
+                self._connection = self._connect()
+            transport: paramiko.Transport = self._connection.transport
+            return transport
+
+    def _connect(self) -> Connection:
+        node = self._node
+        if not node.host or not node.port:
+            raise NodeUnreachable(self.name, f"it has no address yet ({node.state})")
+        if self._pin is None:
+            problem = "no host key is pinned for it, so it is not connected; run `fab status`"
+            raise HostKeyChanged(self.name, problem)
+        connection = Connection(
+            node.host,
+            user=self._user,
+            port=node.port,
+            config=Config(lazy=True, overrides={"load_ssh_configs": False}),
+            connect_timeout=CONNECT_S,
+            connect_kwargs={
+                "pkey": self._key,
+                "allow_agent": False,
+                "look_for_keys": False,
+                "banner_timeout": CONNECT_S,
+                "auth_timeout": CONNECT_S,
+                "transport_factory": _transport,
+            },
+        )
+        client = connection.client
+        client.set_missing_host_key_policy(paramiko.RejectPolicy())
+        address = node.host if node.port == SSH_PORT else f"[{node.host}]:{node.port}"
+        client.get_host_keys().add(address, "ssh-ed25519", self._pin)
+        try:
+            connection.open()
+        except BaseException:
+            client.close()
+            raise
+        return connection
+
+    def _ask_alive(self, transport: paramiko.Transport) -> None:
+        """A partitioned node closes nothing; only a question shows that it is gone."""
+
+        def ask(_: str) -> object:
+            return transport.global_request("keepalive@openssh.com", wait=True)
+
+        answer = fan_out(ask, [self.name], what="keep-alive", timeout=QUIET_S)[self.name]
+        if isinstance(answer, Exception) or not transport.is_active():
+            self.close()
+            raise NodeUnreachable(self.name, f"silent for {2 * QUIET_S:g} s")
+
+    @contextmanager
+    def _errors(self) -> Iterator[None]:
+        """What paramiko and the socket layer raise, in the project's own tree."""
+        where = f"{self._node.host}:{self._node.port}"
+        try:
+            yield
+        except paramiko.BadHostKeyException as error:
+            shown, pinned = error.key.fingerprint, error.expected_key.fingerprint
+            problem = f"{where} shows host key {shown}, not the pinned {pinned}; nothing was sent to it"
+            raise HostKeyChanged(self.name, problem) from error
+        except paramiko.ssh_exception.IncompatiblePeer as error:
+            raise HostKeyChanged(self.name, f"{where} has no ed25519 host key to show: {error}") from error
+        except paramiko.AuthenticationException as error:
+            raise NodeUnreachable(self.name, f"{where} refuses this stack's key: {error}") from error
+        except TimeoutError as error:
+            if isinstance(error, StepTimeout):
+                raise
+            raise NodeUnreachable(self.name, f"no answer from {where} within {CONNECT_S} s") from error
+        except paramiko.ssh_exception.NoValidConnectionsError as error:
+            reasons = {e.strerror for e in error.errors.values() if isinstance(e, OSError)}
+            reason = "; ".join(sorted(str(text) for text in reasons))
+            raise NodeUnreachable(self.name, f"{where}: {reason}") from error
+        except NodeUnreachable:
+            raise
+        except (paramiko.SSHException, OSError, EOFError) as error:
+            # A load balancer takes the connection and drops it when the node behind it is gone.
+            gone = isinstance(error, (EOFError, ConnectionResetError)) or "banner" in str(error)
+            reason = "the connection is closed before any sshd answers" if gone else str(error)
+            raise NodeUnreachable(self.name, f"{where}: {reason or type(error).__name__}") from error
+
+
+def _on_request(channel: paramiko.Channel, message: paramiko.Message) -> None:
+    """Takes the end by a signal, which paramiko passes over, and leaves it the rest."""
+    place = message.packet.tell()
+    if message.get_text() == "exit-signal":
+        message.get_boolean()
+        with suppress(KeyError):  # a name of the system's own
+            channel.exit_status = _SIGNALLED + signal.Signals[f"SIG{message.get_text()}"]
+            channel.status_event.set()
+        return
+    message.packet.seek(place)
+    channel._handle_request(message)  # type: ignore[attr-defined]
+
+
+class _Transport(paramiko.Transport):
+    _channel_handler_table: ClassVar[dict[int, Any]] = {
+        **paramiko.Transport._channel_handler_table,  # type: ignore[attr-defined]
+        MSG_CHANNEL_REQUEST: _on_request,
+    }
+
+
+def _transport(sock: socket.socket, **options: Any) -> paramiko.Transport:
+    """One algorithm of each kind, which every OpenSSH has today: quick to start, nothing weak to choose."""
+    # Without this each small packet waits for the answer to the one before: 40 ms a command.
+    sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    transport = _Transport(sock, **options)
+    wanted = transport.get_security_options()
+    wanted.kex = ("curve25519-sha256@libssh.org",)
+    wanted.key_types = ("ssh-ed25519",)
+    wanted.ciphers = ("aes128-gcm@openssh.com", "aes128-ctr")
+    return transport

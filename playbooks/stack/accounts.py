@@ -1,0 +1,88 @@
+"""What there is in the subscription because of the stacks, and what is left of one: ``account``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from invoke.context import Context
+
+from launch.errors import InputError
+from playbooks import render
+from playbooks.command import command, open_from
+from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from infra.market.account import Account
+
+__all__ = ["account", "left", "tell_left"]
+
+_RETAIN, _ACCOUNT = "ranklift:retainData", "ranklift:storageAccountId"
+
+
+@command(
+    "account",
+    example="fab account --stack dev",
+    help={"stack": "only what this stack has made (default: every stack's in the same subscription)"},
+)
+def account(context: Context, stack: str | None = None, json: bool = False) -> None:
+    """Shows everything in the subscription that carries a stack's tag, since when, and what it costs.
+
+    All resource groups are looked through, and what others have put into a stack's group is named apart.
+    Prices are list prices; what is billed by use, and what the price list does not tell, is unknown.
+    """
+    from playbooks.stack.moneytext import account_tables
+
+    chosen = open_from(context, stack)
+    found = _asked(chosen, None if stack is None else chosen.name.rpartition("/")[2])
+    if json:
+        render.as_json(found)
+    else:
+        account_tables(found)
+
+
+def left(stack: Stack) -> Account:
+    """What carries the stack's tag anywhere in its subscription; what ``retainData`` keeps is marked so.
+
+    Raises :class:`~infra.refusals.AzureRefused` when Azure does not say.
+    """
+    return _asked(stack, stack.name.rpartition("/")[2])
+
+
+def tell_left(stack: Stack) -> bool:
+    """Says what is left of the stack, and what it costs; whether that is nothing but what is to be kept."""
+    from playbooks.stack.moneytext import left_tables
+
+    found = left(stack)
+    left_tables(found)
+    return not found.left
+
+
+def _asked(stack: Stack, only: str | None) -> Account:
+    from infra.market import account as accounts
+    from infra.naming import data_group_name
+    from infra.rest import management, retail_prices
+    from infra.subscription import KEY, subscription_of
+    from playbooks.stack.asking import answers_to
+
+    settings = _settings(stack)
+    name = stack.name.rpartition("/")[2]
+    group = data_group_name(name)
+    # A stack may go on with the account that it once made and kept, which is then a given one.
+    is_given = f"/resourcegroups/{group}/" in str(settings.get(_ACCOUNT, "")).lower()
+    kept = is_given or str(settings.get(_RETAIN, "")).lower() == "true"
+    return accounts.account(
+        management(stack.environment),
+        retail_prices(stack.environment),
+        subscription_of(settings.get(KEY), stack.environment),
+        only,
+        kept_groups=[group] if kept else (),
+        ask=answers_to,
+    )
+
+
+def _settings(stack: Stack) -> dict[str, object]:
+    """The stack's configuration; a stack that is gone may have none any more."""
+    try:
+        return stack.settings()
+    except InputError:
+        return {}

@@ -1,0 +1,125 @@
+"""A cheap look at whether Azure still has what Pulumi remembers of a stack.
+
+``pulumi refresh`` reads every resource through the engine, which takes as long as an update; this asks once
+for each group's resources, once for each child resource, and for the scale set's capacity, all at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from infra.scaling import Drift
+from infra.troubles import AzureFailed
+from playbooks.project import Stack
+from playbooks.ssh.fanout import fan_out
+from playbooks.stack.instances import scale_set_of
+
+__all__ = ["look"]
+
+SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"
+GROUP = "azure-native:resources:ResourceGroup"
+LOOK_S = 60.0
+_TOP = 9
+"""Parts of the id of a resource that lies directly in its group."""
+
+
+def look(stack: Stack, wanted: int | None) -> Drift | None:
+    """Where Azure differs from what Pulumi remembers; None when Pulumi knows of nothing there.
+
+    Raises :class:`~playbooks.stack.instances.AzureFailed` when Azure does not tell.
+    """
+    resources = (stack.state().get("deployment") or {}).get("resources") or ()
+    known = {
+        str(one["id"]): one
+        for one in resources
+        if str(one["type"]).startswith("azure-native:")
+        and str(one.get("id", "")).startswith("/subscriptions/")
+    }
+    if not known:
+        return None
+    questions = _questions(stack, known)
+    answers = fan_out(lambda name: questions[name](), questions, what="the look", timeout=LOOK_S)
+    for answer in answers.values():
+        if isinstance(answer, Exception):
+            raise AzureFailed(f"stack {stack.name}: Azure did not say what it has", stack.name, answer)
+    there: set[str] = set()
+    capacity: int | None = None
+    for name, found in answers.items():
+        if isinstance(found, int) and not name:
+            capacity = found
+        elif isinstance(found, set):
+            there |= found
+        elif found:
+            there.add(name.lower())
+    remembered = next((one for one in known.values() if one["type"] == SCALE_SET), None)
+    asked = {name for name in known if _is_listed(name) or name in questions}
+    gone = sorted(f"{_kind(known[name])}" for name in asked if name.lower() not in there)
+    before = None if remembered is None else int(remembered["inputs"]["sku"]["capacity"])
+    return Drift(
+        wanted=(before or 0) if wanted is None else wanted,
+        remembered=before,
+        present=capacity,
+        gone=tuple(gone),
+    )
+
+
+def _questions(stack: Stack, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Callable[[], Any]]:
+    """By what is asked after: a group's name gives ids, a resource's whether it is there, "" the capacity."""
+    from azure.core.exceptions import ResourceNotFoundError
+
+    from infra import azure
+
+    subscription = next(iter(known)).split("/")[2]
+    resources = azure.resource_client(subscription, stack.environment)
+
+    def or_none(ask: Callable[[], Any], nothing: Any) -> Any:
+        try:
+            return ask()
+        except ResourceNotFoundError:
+            return nothing
+
+    def list_group(group: str) -> set[str]:
+        listed = {
+            str(one.id).lower()
+            for one in or_none(lambda: list(resources.resources.list_by_resource_group(group)), ())
+        }
+        if or_none(lambda: resources.resource_groups.get(group), None) is not None:
+            listed.add(f"/subscriptions/{subscription}/resourcegroups/{group}".lower())
+        return listed
+
+    def is_there(identifier: str, version: str) -> bool:
+        asked = resources.resources.get_by_id
+        return or_none(lambda: asked(identifier, api_version=version), None) is not None
+
+    def capacity(identifier: str) -> int | None:
+        _, group, name = scale_set_of(identifier)
+        sets = azure.clients(subscription, stack.environment).compute.virtual_machine_scale_sets
+        found = or_none(lambda: sets.get(group, name), None)
+        return None if found is None else int(found.sku.capacity)
+
+    questions: dict[str, Callable[[], Any]] = {}
+    for group in {identifier.split("/")[4] for identifier in known}:
+        questions[group] = partial(list_group, group)
+    for identifier, one in known.items():
+        if one["type"] == SCALE_SET:
+            questions[""] = partial(capacity, identifier)
+        elif not _is_listed(identifier) and one["type"] in azure.REMOVABLE:
+            version = azure.REMOVABLE[one["type"]][1]
+            questions[identifier] = partial(is_there, identifier, version)
+    return questions
+
+
+def _is_listed(identifier: str) -> bool:
+    """Whether its group's list of resources has it. Roles are in none."""
+    return len(identifier.split("/")) <= _TOP and "/microsoft.authorization/" not in identifier.lower()
+
+
+def _kind(resource: Mapping[str, Any]) -> str:
+    """A resource as people know it.
+
+    >>> _kind({"type": "azure-native:network:NatGateway", "urn": "urn:pulumi:dev::ranklift::a$b::way-out"})
+    'NatGateway way-out'
+    """
+    return f"{str(resource['type']).rpartition(':')[2]} {str(resource['urn']).rpartition('::')[2]}"

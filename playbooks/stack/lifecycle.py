@@ -1,0 +1,182 @@
+"""The stack as a whole: ``up``, ``down``, ``status``, ``wait``."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from playbooks import render
+from playbooks.command import command, open_from, seconds
+from playbooks.stack.building import build, present, wanted_of
+from playbooks.stack.instances import stopped
+from playbooks.stack.readiness import fate_of, probe, unfit, wait_for_nodes
+from playbooks.stack.unfinished import mend
+from playbooks.stack.updating import again_and_again, pulumi
+
+__all__ = ["NodeStatus", "down", "status", "up", "wait"]
+
+NODES_S = 600.0
+"""How long nodes are waited for unless the user says."""
+_UP = "30m"
+"""How long Azure and the nodes may take unless the user says."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """A row of ``fab status``."""
+
+    name: str
+    id: int
+    address: str
+    """Where the operator's ssh connects."""
+    private_ip: str
+    size: str
+    slots: int
+    state: str
+    ssh: str
+    """``yes``, or ``no:`` and the reason."""
+
+
+@command("status", example="fab status --stack dev")
+def status(context: Context, stack: str | None = None, json: bool = False) -> None:
+    """Shows the nodes as Azure has them now, and whether each answers and is fit for work.
+
+    The exit status is 1 when one is not, or when Azure has another number of nodes than the stack's
+    configuration asks for.
+    """
+    chosen = open_from(context, stack)
+    outputs = chosen.outputs()
+    inventory = chosen.refresh(outputs)
+    answers = probe(chosen, inventory, inventory.nodes)
+    wrong: dict[str, Exception] = {name: a for name, a in answers.items() if isinstance(a, Exception)}
+    wrong |= unfit(answers, {node.name: node.instance_id for node in inventory.nodes})
+    rows = [
+        NodeStatus(
+            name=node.name,
+            id=node.instance_id,
+            address=f"{node.host}:{node.port}" if node.port else "",
+            private_ip=node.private_ip,
+            size=inventory.size,
+            slots=node.slots,
+            state=f"{node.state}, {fate}" if (fate := fate_of(answers[node.name])) else node.state,
+            ssh=f"no: {answers[node.name]}".replace(f"no: {node.name}: ", "no: ")
+            if isinstance(answers[node.name], Exception)
+            else "yes",
+        )
+        for node in inventory.nodes
+    ]
+    if json:
+        render.as_json(rows)
+    else:
+        render.table(
+            ("name", "id", "address", "private", "size", "slots", "state", "ssh"),
+            [(r.name, r.id, r.address, r.private_ip, r.size, r.slots, r.state, r.ssh) for r in rows],
+        )
+    for name, error in wrong.items():
+        if not isinstance(answers[name], Exception):  # those are in the table
+            render.progress(str(error))
+    wanted, there = wanted_of(chosen), len(present(inventory))
+    if wanted is not None and wanted != there:
+        mending = f"`fab up --stack {chosen.name}` mends that"
+        otherwise = f", `fab scale {there}` leaves it so" if there else ""
+        why = "" if there else stopped(chosen, outputs.scale_set_id)
+        render.progress(f"{wanted} nodes are wanted, Azure has {there}{why}: {mending}{otherwise}")
+    if wrong or wanted not in (None, there):
+        raise Exit(code=1)
+
+
+@command(
+    "wait",
+    example="fab wait --timeout 5m\n    fab wait train-20260301-090507-0f3a",
+    help={
+        "job": "wait for this job's end instead; may be repeated, and given without --job",
+        "timeout": "give up after this many seconds (default: 10m for the nodes, never for a job); "
+        "90s, 10m and 2h are understood too",
+    },
+    positional=["job"],
+    iterable=["job"],
+)
+def wait(
+    context: Context,
+    job: list[str] | None = None,
+    stack: str | None = None,
+    timeout: str | None = None,
+    json: bool = False,
+) -> None:
+    """Waits until every node answers, naming those that do not in time; with jobs, until they have ended.
+
+    `fab wait JOB` says nothing until then and ends as the job does; of several, as the first of them that
+    failed. When the time is over first, the exit status is 124 and the job goes on. A connection that breaks
+    is made again for two minutes.
+    """
+    limit = None if timeout is None else seconds("--timeout", timeout)
+    chosen = open_from(context, stack)
+    if job:
+        from playbooks.jobs.waiting import wait_for_jobs
+
+        wait_for_jobs(chosen, job, limit, json=json)
+        return
+    inventory = wait_for_nodes(chosen, limit or NODES_S)
+    if json:
+        render.as_json(inventory)
+
+
+@command(
+    "up",
+    example="fab up --stack dev",
+    help={"timeout": f"give up after this long (default: {_UP}); 90s, 10m and 2h are understood too"},
+)
+def up(context: Context, stack: str | None = None, timeout: str = _UP, dry_run: bool = False) -> None:
+    """Makes or changes the cluster, and waits until every node answers.
+
+    Runs `pulumi up --yes`; the stack is made if there is none of that name. What an earlier Pulumi that was
+    killed had begun is mended first, and what was changed or deleted in Azure since is repaired. Of too many
+    nodes idle ones go, never one with a job.
+    """
+    limit = seconds("--timeout", timeout)
+    chosen = open_from(context, stack)
+    chosen.settings()
+    if dry_run:
+        waiting = f"fab wait --stack {chosen.name} --timeout {timeout}"
+        render.result(f"pulumi up --yes --stack {chosen.name}\n{waiting}")
+        return
+    deadline = time.monotonic() + limit
+    build(chosen, deadline)
+    wait_for_nodes(chosen, max(1.0, deadline - time.monotonic()))
+
+
+@command(
+    "down",
+    example="fab down --stack dev",
+    help={"timeout": f"give up after this long (default: {_UP}); 90s, 10m and 2h are understood too"},
+)
+def down(context: Context, stack: str | None = None, timeout: str = _UP, dry_run: bool = False) -> None:
+    """Removes the cluster and the keys kept of it here, and says what is left; may be repeated.
+
+    Runs `pulumi destroy --yes`; the stack's configuration and history stay. In the end the subscription is
+    asked for all that carries the stack's tag, also where Pulumi has lost the stack: the exit status is 1
+    when there is anything but what ranklift:retainData keeps, and then the keys stay too.
+    """
+    limit = seconds("--timeout", timeout)
+    chosen = open_from(context, stack)
+    arguments = ["destroy", "--yes", "--stack", chosen.name]
+    if dry_run:
+        render.result(f"pulumi {' '.join(arguments)}\nrm -r {chosen.folder}")
+        return
+    from playbooks.stack.accounts import tell_left
+
+    if chosen.exists():
+        deadline = time.monotonic() + limit
+        mend(chosen, lambda words: pulumi(chosen, words))
+        again_and_again(
+            lambda: pulumi(chosen, arguments, limit=max(1.0, deadline - time.monotonic())), deadline
+        )
+    else:
+        render.progress(f"Pulumi has no stack {chosen.name}: it has nothing to destroy")
+    if not tell_left(chosen):
+        # What is left may be nodes, of which Pulumi has lost its record: their keys stay.
+        raise Exit(code=1)
+    chosen.forget()

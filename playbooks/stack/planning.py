@@ -1,0 +1,90 @@
+"""What a cluster will cost and whether Azure will grant it, before it is made: ``plan``."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING
+
+from invoke.context import Context
+
+from playbooks import render
+from playbooks.command import command, open_from
+from playbooks.options import number
+from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from infra.market.preflight import Plan
+
+__all__ = ["plan", "preflight"]
+
+_NODES = "ranklift:nodeCount"
+
+
+@command(
+    "plan",
+    example="fab plan --stack dev",
+    help={
+        "nodes": "plan for this many nodes instead of the configured number; only shows",
+        "yes": "make it without asking, unless something speaks against it",
+    },
+)
+def plan(
+    context: Context,
+    stack: str | None = None,
+    nodes: str | None = None,
+    yes: bool = False,
+    json: bool = False,
+) -> None:
+    """Shows what will be made, what it costs, and whether Azure will grant it; then asks whether to make it.
+
+    Asks Azure for list prices, quota and what the region offers, and creates nothing before the answer. Where
+    there is no terminal it only shows. The exit status is 1 when Azure would refuse, when the price is above
+    ranklift:maxPrice, or when that could not be found out.
+    """
+    from playbooks.stack.moneytext import plan_tables
+
+    chosen = open_from(context, stack)
+    wanted = None if nodes is None else number("--nodes", nodes, "nodes", "give 1 or more")
+    found = _planned(chosen, wanted)
+    if json:
+        render.as_json(found)
+    else:
+        plan_tables(found)
+    found.check()
+    if wanted is None and (yes or (not json and _agreed(found))):
+        from playbooks.stack.lifecycle import up
+
+        up(context, stack=stack)
+
+
+def preflight(stack: Stack, nodes: int | None = None) -> Plan:
+    """Asks whether Azure will grant the stack as it is configured, or with ``nodes`` nodes.
+
+    Raises :class:`~infra.market.figures.NotGranted` with every reason against it, before anything is made;
+    :class:`~infra.refusals.NotSignedIn`; :class:`~launch.errors.InputError` for a wrong configuration.
+    """
+    found = _planned(stack, nodes)
+    found.check()
+    return found
+
+
+def _planned(stack: Stack, nodes: int | None) -> Plan:
+    from infra.config import parse
+    from playbooks.stack.asking import plan_of
+
+    settings = stack.settings()
+    if nodes is not None:
+        settings[_NODES] = str(nodes)
+    return plan_of(stack, parse(settings))
+
+
+def _agreed(found: Plan) -> bool:
+    """Whether whoever sits at the terminal wants it; nobody there is a no."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return False
+    question = "Create it?" if found.adding else "Nothing is missing. Run `fab up` all the same?"
+    try:
+        answer = input(f"{question} [y/N] ")
+    except EOFError:
+        return False
+    return answer.strip().lower() in ("y", "yes")

@@ -1,0 +1,266 @@
+"""``fab launch job.yml`` up to the point where it would connect: the plan, the choice of nodes, refusals."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import pytest
+
+from infra.inventory import INVENTORY_FILE, Inventory, Node
+
+ROOT = Path(__file__).resolve().parents[3]
+FAB = str(Path(sys.executable).with_name("fab"))
+GOLDEN = Path(__file__).parent / "golden"
+JOB = """\
+$schema: https://azuremlschemas.azureedge.net/latest/commandJob.schema.json
+command: >-
+  python train.py --lr ${{inputs.lr}} --table ${{inputs.table}} --images ${{inputs.images}}
+  --model ${{outputs.model}} --rank $RANK
+code: src
+environment: azureml:AzureML-acpt-pytorch-2.2-cuda12.1@latest
+compute: azureml:gpu-cluster
+inputs:
+  lr: 0.10
+  table: {type: uri_file, path: table.csv}
+  images: {type: uri_folder, path: file:///mnt/images}
+outputs:
+  model:
+environment_variables:
+  NCCL_DEBUG: INFO
+  QUOTED: "a 'b' $c"
+distribution:
+  type: KIND
+  process_count_per_instance: 2
+resources:
+  instance_count: 3
+  shm_size: 2g
+limits:
+  timeout: 600
+"""
+
+Fab = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@pytest.fixture
+def own(tmp_path: Path) -> Path:
+    """A user's repository beside the project, whose stack ``dev`` had four nodes of 8, 8, 8 and 4 slots."""
+    project, own = tmp_path / "ranklift", tmp_path / "own"
+    stack = project / ".ranklift" / "dev"
+    stack.mkdir(parents=True)
+    (project / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
+    nodes = tuple(
+        Node(f"node{n:06x}", n, f"10.0.0.{n + 4}", "127.0.0.1", 50000 + n, 4 if n == 3 else 8, "running")
+        for n in range(4)
+    )
+    saved = Inventory("dev", "Standard_ND40rs_v2", "southcentralus", "azureuser", nodes, 0.0)
+    (stack / INVENTORY_FILE).write_text(json.dumps(asdict(saved)))
+    (own / "src").mkdir(parents=True)
+    (own / "src" / "train.py").write_text("import torch\n")
+    (own / "table.csv").write_text("a,b\n")
+    (own / ".gitignore").write_text("*.csv\n")
+    (own / "fabfile.py").write_text(
+        'from playbooks import ns\nns.configure({"ranklift": {"project": "../ranklift"}})\n'
+    )
+    return own
+
+
+@pytest.fixture
+def fab(own: Path) -> Fab:
+    def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [FAB, *arguments],
+            cwd=own,
+            env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev"},
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=120,
+        )
+
+    return run
+
+
+def planned(fab: Fab, *arguments: str) -> dict[str, object]:
+    told = fab("launch", *arguments, "--dry-run", "--json")
+    assert told.returncode == 0, told.stderr
+    found = json.loads(told.stdout)
+    assert isinstance(found, dict)
+    return found
+
+
+def names(plan: dict[str, object]) -> list[str]:
+    nodes = plan["nodes"]
+    assert isinstance(nodes, list)
+    return [node["name"] for node in nodes]
+
+
+@pytest.mark.parametrize("kind", ["pytorch", "mpi"])
+def test_a_dry_run_of_3_nodes_with_2_processes_shows_all_that_would_be_run(
+    fab: Fab, own: Path, kind: str
+) -> None:
+    (own / "job.yml").write_text(JOB.replace("KIND", kind))
+    told = fab("launch", "job.yml", "--dry-run")
+    assert (told.returncode, told.stderr) == (0, "")
+    settled = re.sub(r"train-\d{8}-\d{6}-[0-9a-f]{4}", "train-20260301-090507-0f3a", told.stdout)
+    settled = re.sub(r"remote/[0-9a-f]{12}", "remote/0123456789ab", settled).replace(str(own), "/own")
+    golden = GOLDEN / f"dry-run-{kind}.txt"
+    assert settled == golden.read_text()
+
+
+def test_a_job_without_a_distribution_is_shown_as_the_one_process_it_is(fab: Fab, own: Path) -> None:
+    (own / "job.yml").write_text("command: hostname\n")
+    told = fab("launch", "job.yml", "--dry-run").stdout
+    assert "\nkind       one process\n" in told
+    assert "pytorch" not in told
+
+
+def test_restarts_and_the_grace_are_shown_and_options_win_over_the_file(fab: Fab, own: Path) -> None:
+    (own / "job.yml").write_text("command: hostname\nranklift: {max_restarts: 2, grace: 1m}\n")
+    told = fab("launch", "job.yml", "--dry-run").stdout
+    assert "\nrestarts   up to 2 after a failure, on the same nodes\n" in told
+    assert "\ngrace      60 s\n" in told
+    plan = planned(fab, "job.yml", "--max-restarts", "0", "--grace", "5s")
+    assert (plan["max_restarts"], plan["grace_s"], plan["min_nodes"]) == (0, 5, None)
+
+
+def test_two_dry_runs_differ_in_the_jobs_id_alone(fab: Fab, own: Path) -> None:
+    (own / "job.yml").write_text(JOB.replace("KIND", "mpi"))
+    first, second = (fab("launch", "job.yml", "--dry-run").stdout for _ in range(2))
+    one, other = (re.findall(r"train-\d{8}-\d{6}-[0-9a-f]{4}", text)[0] for text in (first, second))
+    assert first.replace(one, "id") == second.replace(other, "id")
+
+
+def test_an_input_that_an_ignore_file_names_is_pushed_all_the_same(fab: Fab, own: Path) -> None:
+    (own / "job.yml").write_text(JOB.replace("KIND", "pytorch"))
+    told = fab("launch", "job.yml", "--dry-run").stdout
+    (snapshot,) = re.findall(r"^data +table\.csv: snapshot ([0-9a-f]{16}), 1 file, 4 B$", told, re.MULTILINE)
+    assert f"--table /home/azureuser/.ranklift/snapshots/{snapshot}/table.csv " in told
+
+
+@pytest.mark.parametrize(
+    ("extra", "options", "expected"),
+    [
+        ("", [], "0"),
+        ("resources: {instance_count: 2}\n", [], "0-1"),
+        ("resources: {instance_count: 2}\n", ["--nodes", "1-3"], "1-3"),
+        ("ranklift: {nodes: '1,3'}\n", [], "1,3"),
+        ("ranklift: {nodes: [1, 3]}\n", ["--nodes", "0"], "0"),
+        ("", ["--set", "resources.instance_count=3"], "0-2"),
+    ],
+)
+def test_which_nodes(fab: Fab, own: Path, extra: str, options: list[str], expected: str) -> None:
+    from launch.nodeset import parse_ranges
+
+    (own / "job.yml").write_text(f"command: hostname\ndistribution: {{type: mpi}}\n{extra}")
+    plan = planned(fab, "job.yml", *options)
+    assert names(plan) == [f"node{number:06x}" for number in parse_ranges(expected)]
+
+
+def test_options_win_over_the_file(fab: Fab, own: Path) -> None:
+    (own / "job.yml").write_text(JOB.replace("KIND", "mpi"))
+    plan = planned(
+        fab,
+        *("job.yml", "--nproc-per-node", "auto", "--env", "NCCL_DEBUG=WARN", "--env", "X=1 2"),
+        *("--set", "inputs.lr=0.5", "--timeout", "2m", "--name", "mine", "--nodes", "2-3"),
+    )
+    argv, nodes, env = plan["argv"], plan["nodes"], plan["user_env"]
+    assert isinstance(argv, list)
+    assert isinstance(nodes, list)
+    assert "--lr 0.5 " in argv[2]
+    assert [len(node["ranks"]) for node in nodes] == [8, 4]
+    assert env == {"NCCL_DEBUG": "WARN", "QUOTED": "a 'b' $c", "X": "1 2"}
+    assert plan["timeout_s"] == 120
+    assert str(plan["id"]).startswith("mine-")
+
+
+def test_a_job_without_code_pushes_nothing_and_works_in_a_folder_of_its_own(fab: Fab, own: Path) -> None:
+    (own / "job.yml").write_text("command: hostname\n")
+    plan = planned(fab, "job.yml")
+    assert plan["snapshot"] == ""
+    assert plan["cwd"] == f"~/.ranklift/jobs/{plan['id']}/work"
+
+
+DISTRIBUTED = "command: python train.py\ncode: src\ndistribution:\n  type: mpi\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "expected"),
+    [
+        ("comand: x\ncommand: hostname\n", [], "job.yml, line 1: comand = 'x': is no key that is known here"),
+        (
+            "command: python nope.py\ncode: src\n",
+            [],
+            "job.yml, line 1: command = 'nope.py': runs nope.py, which",
+        ),
+        (
+            DISTRIBUTED + "  process_count_per_instance: 9\n",
+            [],
+            "job.yml, line 5: distribution.process_count_per_instance = 9: node000000 has 8 slots; ask for",
+        ),
+        (DISTRIBUTED, ["--nproc-per-node", "9"], "--nproc-per-node = 9: node000000 has 8 slots"),
+        (DISTRIBUTED, ["--nproc-per-node", "some"], "--nproc-per-node = 'some': is no number of processes"),
+        (
+            DISTRIBUTED + "resources:\n  instance_count: 5\n",
+            [],
+            "job.yml, line 6: resources.instance_count = 5: stack dev has 4 nodes; ask for fewer, or set",
+        ),
+        (
+            DISTRIBUTED + "ranklift:\n  nodes: 0-7\n",
+            [],
+            "job.yml, line 6: ranklift.nodes = '0-7': stack dev has no instance 4, 5, 6, 7",
+        ),
+        (
+            DISTRIBUTED + "resources:\n  instance_count: 2\nranklift: {nodes: 0-2}\n",
+            [],
+            "line 6: resources.instance_count = 2: job.yml, line 7 names 3 nodes; make the two agree",
+        ),
+        ("command: hostname\n", ["--nodes", "0-1"], "job.yml: 2 nodes without a distribution would each do"),
+        (DISTRIBUTED, ["--set", "limits.timeout"], "--set = 'limits.timeout': is no KEY=VALUE"),
+        (DISTRIBUTED, ["--set", "limit.timeout=3"], "--set limit.timeout: limit: is no key that is known"),
+        (DISTRIBUTED, ["--env", "RANK=0"], "--env RANK = '0': is set by the launcher"),
+        (
+            "command: ls ${{inputs.a}}\ninputs:\n  a:\n    path: void\n",
+            [],
+            "job.yml, line 4: inputs.a.path = '",
+        ),
+        ("command: ls\ncode: void\n", [], "job.yml, line 2: code = "),
+    ],
+)
+def test_wrong_input_is_one_line_with_status_2_before_anything_connects(
+    fab: Fab, own: Path, text: str, options: list[str], expected: str
+) -> None:
+    (own / "void").mkdir()
+    (own / "job.yml").write_text(text)
+    told = fab("launch", "job.yml", *options)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert len(told.stderr.splitlines()) == 1
+    assert expected in told.stderr
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("nix.yml", "file = 'nix.yml': cannot be read (No such file or directory)"),
+        ("mpi", "file = 'mpi': there is none of that name; did you mean fab launch.mpi?"),
+        ("src/train.py", "is a script, not a job file; launch it with fab launch.torch src/train.py"),
+        ("src", "file = 'src': cannot be read (Is a directory)"),
+    ],
+)
+def test_what_is_no_job_file_is_told_from_one(fab: Fab, word: str, expected: str) -> None:
+    told = fab("launch", word)
+    assert told.returncode == 2
+    assert expected in told.stderr
+
+
+def test_notices_go_to_stderr_once_and_the_plan_alone_to_stdout(fab: Fab, own: Path) -> None:
+    (own / "job.yml").write_text("command: hostname\ncompute: x\nenvironment: y\n")
+    told = fab("launch", "job.yml", "--dry-run", "--json")
+    assert told.stderr == "job.yml: without meaning here, and left alone: compute, environment\n"
+    json.loads(told.stdout)

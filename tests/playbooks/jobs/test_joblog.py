@@ -1,0 +1,96 @@
+"""How a job's lines, states and end are told."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from launch.errors import JobFailed
+from launch.events import JobState, LogLine, Quiet, StateChange
+from playbooks.jobs.joblog import Shown, end
+
+
+def ended(state: str, reason: str) -> JobState:
+    fields = {
+        **{"job": "a-1", "name": "a", "kind": "mpi", "state": state, "reason": reason, "exit_status": 130},
+        **{"nodes": ["node000000"], "ranks": 1, "port": None, "created": datetime.now(UTC).timestamp()},
+        **{"started": None, "ended": None, "failure": None},
+    }
+    return JobState.from_dict(fields)
+
+
+@pytest.mark.parametrize(
+    ("state", "reason", "told"),
+    [
+        ("CANCELLED", "", "job a-1 CANCELLED: it was asked to end"),
+        ("LOST", "", "job a-1 LOST: nothing is known of why"),
+        ("FAILED", "rank 0 on node000000 ended with exit status 3", None),
+    ],
+)
+def test_an_end_without_a_reason_leaves_no_colon_behind(state: str, reason: str, told: str | None) -> None:
+    with pytest.raises(JobFailed) as caught:
+        end(ended(state, reason))
+    assert str(caught.value) == (told or f"job a-1 {state}: {reason}")
+    assert caught.value.exit_status == 130
+
+
+def line(rank: int | None, text: str, at: float = 0.0, **changes: Any) -> LogLine:
+    when = datetime(2026, 3, 1, tzinfo=UTC) + timedelta(seconds=at)
+    return LogLine(
+        when, rank, f"node{rank or 0:06}", changes.pop("stream", "stdout"), text.encode(), **changes
+    )
+
+
+def test_lines_go_to_stdout_and_states_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Shown()
+    for event in (StateChange(ended("RUNNING", "")), line(0, "hello"), line(None, "mpirun says"), Quiet()):
+        shown(event)
+    shown(StateChange(ended("FAILED", "the error will say it")))
+    told = capsys.readouterr()
+    assert told.out == "[0 node000000] hello\n[launcher node000000] mpirun says\n"
+    assert told.err == "job a-1 RUNNING\n"
+
+
+def test_lines_alone(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Shown(lines_only=True, to_stderr=True)
+    shown(StateChange(ended("RUNNING", "")))
+    shown(line(0, "hello"))
+    assert capsys.readouterr() == ("", "[0 node000000] hello\n")
+
+
+def test_only_lines_that_match_and_what_was_not_searched(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Shown(pattern=re.compile("loss [0-9]"))
+    for text in ("epoch 1", "loss 1", "loss x"):
+        shown(line(0, text))
+    shown(line(0, "left out 1.0 MB, 9 lines", stream="notice"))
+    assert capsys.readouterr().out == "[0 node000000] loss 1\n[0 node000000] (left out 1.0 MB, 9 lines)\n"
+
+
+def test_equal_lines_come_once_and_none_is_forgotten_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Shown(merge=True)
+    for rank in range(3):
+        shown(line(rank, "epoch 1"))
+    assert capsys.readouterr().out == ""
+    shown(Quiet())
+    assert capsys.readouterr().out == "[0-2 node[000000-000002]] epoch 1\n"
+    shown(line(1, "last"))
+    shown.finish()
+    assert capsys.readouterr().out == "[1 node000001] last\n"
+
+
+def test_merged_lines_come_before_the_state_that_follows_them(capfd: pytest.CaptureFixture[str]) -> None:
+    shown = Shown(merge=True, to_stderr=True)
+    shown(line(0, "bye"))
+    shown(StateChange(ended("SUCCEEDED", "")))
+    assert capfd.readouterr().err == "[0 node000000] bye\njob a-1 SUCCEEDED\n"
+
+
+def test_of_a_progress_bar_its_first_state_and_its_last(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = Shown()
+    for percent in range(5):
+        shown(line(0, f"{percent}%", percent, overwritten=True))
+    shown(line(0, "100%", 5))
+    assert capsys.readouterr().out == "[0 node000000] 0%\n[0 node000000] 100%\n"

@@ -1,0 +1,114 @@
+"""What `fab account` and the end of a teardown show."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invoke.context import Context
+
+from infra.refusals import NotSignedIn
+from playbooks.project import Stack
+from playbooks.stack.accounts import account, tell_left
+from tests.infra import azure_answers
+from tests.infra.azure_answers import Azure, error, group, resource, served
+
+GOLDEN = Path(__file__).parent / "golden"
+NODES = resource("Microsoft.Compute/virtualMachineScaleSets", "ranklift-dev")
+DETAILS = {
+    "/virtualMachineScaleSets/ranklift-dev": azure_answers.scale_set(4),
+    "/rldev/fileServices/default/shares": {"value": []},
+}
+DATA = resource("Microsoft.Storage/storageAccounts", "rldev", "ranklift-dev-data")
+OURS = [
+    NODES,
+    resource("Microsoft.Network/natGateways", "ranklift-dev-nat"),
+    resource("Microsoft.Network/publicIPAddresses", "ranklift-dev-nat-ip", createdTime=None),
+    resource("Microsoft.Network/virtualNetworks", "ranklift-dev-vnet", provisioningState="Deleting"),
+]
+PRODS = resource("Microsoft.Network/publicIPAddresses", "ranklift-prod-lb-ip", "ranklift-prod", "prod")
+THEIRS = resource("Microsoft.Network/networkInterfaces", "somebodys", stack=None)
+
+CASES: dict[str, tuple[dict[str, Any], str]] = {
+    "left-nothing": ({}, ""),
+    "left-kept": ({"groups": [group("ranklift-dev-data")], "resources": [DATA]}, "true"),
+    "left-some": ({"groups": [group()], "resources": [*OURS, PRODS, THEIRS]}, ""),
+}
+
+
+@pytest.fixture
+def azure() -> Azure:
+    return Azure(details=DETAILS)
+
+
+@pytest.fixture
+def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, azure: Azure) -> Iterator[Stack]:
+    """Stack ``dev``, whose Azure is the double."""
+    (tmp_path / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\n")
+    monkeypatch.setenv("RANKLIFT_PROJECT", str(tmp_path))
+    monkeypatch.setenv("RANKLIFT_STACK", "dev")
+    with served(azure) as url:
+        monkeypatch.setenv("RANKLIFT_ARM_ENDPOINT", url)
+        yield Stack("dev", tmp_path, {"RANKLIFT_ARM_ENDPOINT": url})
+
+
+def fill(azure: Azure, stack: Stack, name: str) -> None:
+    answers, retain = CASES[name]
+    for what, given in answers.items():
+        setattr(azure, what, given)
+    if retain:
+        stack.configuration.write_text(f"config:\n  ranklift:retainData: {retain}\n")
+
+
+@pytest.mark.parametrize(
+    ("name", "clean"), [("left-nothing", True), ("left-kept", True), ("left-some", False)]
+)
+def test_a_teardown_ends_with_what_is_left(
+    name: str, clean: bool, azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fill(azure, stack, name)
+    assert tell_left(stack) is clean
+    assert capsys.readouterr().out == (GOLDEN / f"{name}.txt").read_text()
+
+
+def test_an_account_that_a_stack_kept_and_was_given_again_is_there_on_purpose(
+    azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    azure.groups, azure.resources = [group("ranklift-dev-data")], [DATA]
+    stack.configuration.write_text(f"config:\n  ranklift:storageAccountId: {DATA['id']}\n")
+    assert tell_left(stack)
+    other = DATA["id"].replace("ranklift-dev-data", "corporate")
+    stack.configuration.write_text(f"config:\n  ranklift:storageAccountId: {other}\n")
+    assert not tell_left(stack)
+
+
+def test_an_account_has_every_stack_of_the_subscription(
+    azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    azure.groups, azure.resources = [group(), group("ranklift-prod", "prod")], [*OURS, PRODS, THEIRS]
+    account(Context())
+    assert capsys.readouterr().out == (GOLDEN / "account.txt").read_text()
+
+
+def test_an_account_of_one_stack_has_nothing_of_another(
+    azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    azure.groups, azure.resources = [group(), group("ranklift-prod", "prod")], [*OURS, PRODS]
+    account(Context(), stack="dev", json=True)
+    found = json.loads(capsys.readouterr().out)
+    assert {one["stack"] for one in found["things"]} == {"dev"}
+    assert [one["per_hour"] for one in found["things"]] == [0.0, 88.12, 0.045, 0.005, 0.0]
+
+
+def test_an_empty_subscription_is_said_to_be_empty(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+    account(Context())
+    assert capsys.readouterr().out.startswith("there is nothing of any stack in subscription 0000")
+
+
+def test_who_is_not_signed_in_learns_nothing_wrong(azure: Azure, stack: Stack) -> None:
+    azure.instead["/resourcegroups"] = error(401, "ExpiredAuthenticationToken")
+    with pytest.raises(NotSignedIn):
+        tell_left(stack)

@@ -1,0 +1,97 @@
+"""What nodes are busy with is what they say themselves, and what the heads say of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.inventory import Inventory, Node
+from infra.scaling import Use
+from launch.errors import NodeUnreachable
+from launch.host import Completed
+from launch.push import remote_code
+from launch.remote import protocol
+from playbooks.project import Stack
+from playbooks.ssh import connections
+from playbooks.stack.occupancy import uses
+
+STATE = {
+    "name": "train",
+    "kind": "pytorch",
+    "reason": "",
+    "exit_status": None,
+    "ranks": 8,
+    "port": None,
+    "created": 1.0,
+    "started": None,
+    "ended": None,
+    "failure": None,
+}
+
+
+def node(number: int, state: str = "running") -> Node:
+    return Node(f"node{number:06x}", number, f"10.0.0.{4 + number}", "192.0.2.1", 50000 + number, 8, state)
+
+
+class Double:
+    """A node with these jobs on it; None: it does not answer."""
+
+    def __init__(self, name: str, its: dict[str, Any] | None) -> None:
+        self.name, self._its = name, its
+
+    def __enter__(self) -> Double:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def run(self, argv: Sequence[str], **_: object) -> Completed:
+        if self._its is None:
+            raise NodeUnreachable(self.name, "no route to host")
+        if argv[0] == "sh":
+            return Completed(0, b"" if self._its == {} else remote_code()[0].encode(), b"")
+        if argv[-2:] == ["list", "0"]:
+            answer = {"jobs": self._its.get("jobs", []), "left_out": self._its.get("ended", 0)}
+            return Completed(0, protocol.frame(protocol.STATE, json.dumps(answer).encode()), b"")
+        assert argv[-2:] == ["slots", "8"], argv
+        return Completed(0, json.dumps(self._its.get("slots", [])).encode(), b"")
+
+
+def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    running = {**STATE, "job": "running", "state": "RUNNING", "nodes": ["node000000", "node000002"]}
+    queued = {**STATE, "job": "queued", "state": "QUEUED", "nodes": ["node000002", "node000005"]}
+    there: dict[str, dict[str, Any] | None] = {
+        "node000000": {"jobs": [running, queued], "ended": 3},
+        "node000001": None,
+        "node000002": {"slots": [[0, "running"], [1, "other"]]},
+        "node000004": {},
+        "node000005": {"ended": 1},
+    }
+
+    @contextmanager
+    def cluster(*_: object) -> Any:
+        class Hosts:
+            def host(self, which: Node) -> Double:
+                return Double(which.name, there[which.name])
+
+        yield Hosts()
+
+    monkeypatch.setattr(connections, "Cluster", cluster)
+    nodes = (node(0), node(1), node(2), node(3, "stopped"), node(4), node(5))
+    found = uses(Stack("dev", tmp_path, {}), Inventory("dev", "size", "place", "me", nodes))
+    assert found == {
+        "node000000": Use(("running", "queued"), records=3),
+        "node000001": Use(unknown="no route to host"),
+        "node000002": Use(("running", "queued", "other")),
+        "node000003": Use(dead=True),
+        "node000004": Use(),
+        "node000005": Use(("queued",), records=1),
+    }
+    assert [name for name, use in found.items() if use.is_idle] == ["node000003", "node000004"]

@@ -1,0 +1,291 @@
+"""What `fab plan` shows, asks and refuses; over HTTP, from an Azure that answers as Azure does."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from infra.market.figures import NotGranted
+from infra.refusals import NotSignedIn
+from infra.rest import Answer
+from playbooks.project import Stack
+from playbooks.stack import lifecycle, moneytext
+from playbooks.stack.planning import plan, preflight
+from tests.infra import azure_answers
+from tests.infra.azure_answers import (
+    FAMILY,
+    SUBSCRIPTION,
+    Azure,
+    closed,
+    error,
+    forbidden,
+    price,
+    served,
+    sku,
+    usage,
+)
+from tests.playbooks.test_project import fake_pulumi
+
+DATA = "ranklift-dev-data"
+GOLDEN = Path(__file__).parent / "golden"
+SETTINGS = """\
+config:
+  ranklift:vmSize: Standard_ND40rs_v2
+  ranklift:nodeCount: "4"
+  ranklift:location: southcentralus
+  ranklift:sshFrom: 203.0.113.7
+"""
+
+
+@pytest.fixture
+def azure() -> Azure:
+    return Azure()
+
+
+@pytest.fixture
+def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, azure: Azure) -> Iterator[Stack]:
+    """Stack ``dev``, whose Azure is the double."""
+    (tmp_path / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text(SETTINGS)
+    monkeypatch.setenv("RANKLIFT_PROJECT", str(tmp_path))
+    monkeypatch.setenv("RANKLIFT_STACK", "dev")
+    monkeypatch.setenv("ARM_SUBSCRIPTION_ID", SUBSCRIPTION)
+    with served(azure) as url:
+        monkeypatch.setenv("RANKLIFT_ARM_ENDPOINT", url)
+        yield Stack("dev", tmp_path, {"RANKLIFT_ARM_ENDPOINT": url, "ARM_SUBSCRIPTION_ID": SUBSCRIPTION})
+
+
+@pytest.fixture
+def made(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
+    """The stacks for which `fab up` was run."""
+    found: list[str | None] = []
+    monkeypatch.setattr(lifecycle, "up", lambda _, stack=None, **_more: found.append(stack))
+    return found
+
+
+def configure(stack: Stack, **settings: str) -> None:
+    lines = "".join(f'  ranklift:{key}: "{value}"\n' for key, value in settings.items())
+    stack.configuration.write_text(SETTINGS + lines)
+
+
+def ended(**options: Any) -> int:
+    """The exit status of the task."""
+    try:
+        plan(Context(), **options)
+    except Exit as error:
+        return int(error.code)
+    return 0
+
+
+def sit_down(monkeypatch: pytest.MonkeyPatch, answer: str) -> list[str]:
+    """Somebody at a terminal, who answers so; gives the questions."""
+    questions: list[str] = []
+
+    def answered(question: str) -> str:
+        questions.append(question)
+        if answer == "^D":
+            raise EOFError
+        return answer
+
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", answered)
+    monkeypatch.setattr(moneytext, "plan_tables", lambda found: None)
+    return questions
+
+
+CASES: dict[str, tuple[dict[str, Any], dict[str, str]]] = {
+    "plan": ({}, {}),
+    "plan-spot-private": ({}, {"spot": "true", "access": "private", "maxPrice": "20"}),
+    "plan-grown": ({"there": azure_answers.scale_set(3)}, {"ephemeralOsDisk": "true"}),
+    "plan-refused": (
+        {
+            "prices": [price(22.03)],
+            "usages": [usage("cores", 100, 12, "Total Regional vCPUs"), usage(FAMILY, 40, 0, "NDSv2 vCPUs")],
+            "skus": [sku(restrictions=(closed(),)), sku(place="eastus")],
+        },
+        {"maxPrice": "50"},
+    ),
+    "plan-unknown": ({"prices": [], "skus": [sku(zones=())]}, {}),
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_plan_reads_like_this(
+    name: str, azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answers, settings = CASES[name]
+    for what, given in answers.items():
+        setattr(azure, what, given)
+    configure(stack, **settings)
+    status = ended()
+    shown = capsys.readouterr()
+    text = f"{shown.out}-- stderr --\n{shown.err}-- exit status {status}\n"
+    assert text == (GOLDEN / f"{name}.txt").read_text()
+
+
+def test_json_is_the_same_plan(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended(json=True) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["regular_per_hour"] == pytest.approx(88.175)
+    assert found["refusals"] == []
+    assert [line["needed"] for line in found["quotas"]] == [160, 160]
+
+
+def test_nobody_is_asked_where_there_is_no_terminal(stack: Stack, made: list[str | None]) -> None:
+    assert ended() == 0
+    assert made == []
+
+
+@pytest.mark.parametrize(
+    ("answer", "goes_on"), [("y", True), ("Yes ", True), ("n", False), ("", False), ("^D", False)]
+)
+def test_at_a_terminal_it_asks_and_a_yes_makes_the_cluster(
+    answer: str, goes_on: bool, stack: Stack, made: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    questions = sit_down(monkeypatch, answer)
+    assert ended(stack="dev") == 0
+    assert questions == ["Create it? [y/N] "]
+    assert made == (["dev"] if goes_on else [])
+
+
+def test_yes_asks_nobody(stack: Stack, made: list[str | None], monkeypatch: pytest.MonkeyPatch) -> None:
+    questions = sit_down(monkeypatch, "n")
+    assert ended(yes=True) == 0
+    assert (questions, made) == ([], [None])
+
+
+def test_what_is_refused_is_neither_asked_about_nor_made(
+    azure: Azure, stack: Stack, made: list[str | None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    azure.usages[:] = [usage("cores", 400), usage(FAMILY, 0)]
+    questions = sit_down(monkeypatch, "y")
+    assert ended() == ended(yes=True) == 1
+    assert (questions, made) == ([], [])
+
+
+def test_another_number_of_nodes_is_only_planned_for(
+    stack: Stack, made: list[str | None], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert ended(nodes="2", json=True) == 0
+    assert json.loads(capsys.readouterr().out)["nodes"] == 2
+    questions = sit_down(monkeypatch, "y")
+    assert ended(nodes="2", yes=True) == 0
+    assert (questions, made) == ([], [])
+
+
+@pytest.mark.parametrize("nodes", ["0", "many", "-1", "400"])
+def test_a_wrong_number_of_nodes_is_wrong_input(nodes: str, azure: Azure, stack: Stack) -> None:
+    assert ended(nodes=nodes) == 2
+    assert azure.asked == []
+
+
+def test_a_wrong_configuration_asks_azure_nothing(azure: Azure, stack: Stack) -> None:
+    configure(stack, spot="perhaps")
+    assert ended() == 2
+    stack.configuration.unlink()
+    assert ended() == 2
+    assert azure.asked == []
+
+
+def test_a_plan_says_how_much_time_is_left(
+    azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = datetime.now(UTC) - timedelta(hours=2.5, seconds=5)
+    azure.there = azure_answers.scale_set(0, created=made.isoformat())
+    configure(stack, ttlHours="6")
+    assert ended() == 0
+    until = (made + timedelta(hours=6)).strftime("%Y-%m-%d %H:%M")
+    told = f"time of the cluster (ranklift:ttlHours): 3.5 hours are left, until {until} UTC"
+    assert told in capsys.readouterr().out.splitlines()
+    configure(stack, ttlHours="2")
+    assert ended() == 1
+    shown = capsys.readouterr()
+    assert "(ranklift:ttlHours): over since" in shown.out
+    assert "time: the cluster's time was over at" in shown.err
+
+
+@pytest.mark.parametrize(
+    ("script", "refused"),
+    [
+        ("echo \"error: no stack named 'dev' found\" >&2; exit 6", True),
+        ("echo '{}'", True),
+        (f"echo '{json.dumps({'deployment': {'resources': [azure_answers.group(DATA)]}})}'", False),
+    ],
+)
+def test_kept_data_is_in_the_way_unless_pulumi_knows_it(
+    script: str, refused: bool, azure: Azure, stack: Stack, tmp_path: Path
+) -> None:
+    azure.groups = [azure_answers.group(DATA)]
+    configure(stack, storage="serviceEndpoint", retainData="true")
+    known = replace(stack, environment={**stack.environment, **fake_pulumi(tmp_path, script)})
+    if not refused:
+        assert preflight(known).refusals == ()
+        return
+    with pytest.raises(NotGranted, match=f"data: resource group {DATA} is there already"):
+        preflight(known)
+
+
+# -- preflight
+
+
+def test_preflight_gives_the_plan_or_raises_all_that_speaks_against_it(azure: Azure, stack: Stack) -> None:
+    assert preflight(stack).adding == 4
+    assert preflight(stack, nodes=5).adding == 5
+    with pytest.raises(NotGranted, match="240 are needed in addition, 200 are left"):
+        preflight(stack, nodes=6)
+
+
+def test_other_regions_are_asked_for_only_when_this_one_has_not_the_size(azure: Azure, stack: Stack) -> None:
+    preflight(stack)
+    assert sum("/skus" in url for url in azure.asked) == 1
+    azure.skus = [sku(place="eastus")]
+    with pytest.raises(NotGranted, match="one that offers it: eastus"):
+        preflight(stack)
+
+
+@pytest.mark.parametrize(
+    ("word", "answer", "text"),
+    [
+        (
+            "/usages",
+            forbidden("Microsoft.Compute/locations/usages/read"),
+            "lacks the right Microsoft.Compute/loc",
+        ),
+        ("/skus", error(400, "BadRequest", "oh"), "whether southcentralus offers .* could not be asked"),
+    ],
+)
+def test_what_could_not_be_asked_is_refused_with_the_reason(
+    word: str, answer: Answer, text: str, azure: Azure, stack: Stack
+) -> None:
+    azure.instead[word] = answer
+    with pytest.raises(NotGranted, match=text):
+        preflight(stack)
+
+
+def test_an_expired_sign_in_is_one_line(
+    azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    azure.instead["/subscriptions/"] = error(401, "ExpiredAuthenticationToken", "The token is too old.")
+    with pytest.raises(NotSignedIn):
+        preflight(stack)
+    assert ended() == 1
+    shown = capsys.readouterr()
+    assert (shown.out, shown.err) == ("", "error: the sign-in to Azure has expired; run `az login`\n")
+
+
+def test_prices_out_of_reach_stop_nobody_without_a_limit(azure: Azure, stack: Stack) -> None:
+    azure.instead["/api/retail/prices"] = error(400, "ServiceUnavailable", "later")
+    assert any("ServiceUnavailable" in text for text in preflight(stack).unknowns)
+    configure(stack, maxPrice="100000")
+    with pytest.raises(NotGranted, match=r"price: .* is unknown"):
+        preflight(stack)

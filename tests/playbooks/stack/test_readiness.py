@@ -1,0 +1,91 @@
+"""A node is fit for work when it answers, its cloud-init ended well and its clock is right."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from launch.errors import NodeUnreachable
+from playbooks.stack.readiness import Sign, clocks_off, fate_of, unfit
+
+FAILED = {"v1": {"datasource": "DataSourceAzure", "errors": ["('scripts_user', RuntimeError('1 failed'))"]}}
+
+
+@pytest.mark.parametrize(
+    ("text", "sign"),
+    [
+        ("100.5\n", Sign(0.0, 0.5)),
+        ("97.5\nrunning\n", Sign(-3.0, 0.5, setting_up=True)),
+        ('100.5\n{"v1": {"errors": []}}\n--\nCloud-init finished\n', Sign(0.0, 0.5)),
+        (
+            f"100.5\n{json.dumps(FAILED, indent=1)}\n--\nE: no such package\nexit 100\n",
+            Sign(
+                0.0,
+                0.5,
+                failed=("('scripts_user', RuntimeError('1 failed'))",),
+                last_lines=("E: no such package", "exit 100"),
+            ),
+        ),
+        ("100.5\n{cut off\n--\n", Sign(0.0, 0.5)),
+        ("date: not found\n", Sign()),
+        ("", Sign()),
+    ],
+)
+def test_a_sign_is_read_from_what_a_node_says(text: str, sign: Sign) -> None:
+    assert Sign.read(text, 100.0, 101.0) == sign
+
+
+@pytest.mark.parametrize(
+    ("clocks", "off"),
+    [
+        ([0.0, 4.9], {}),
+        ([0.0, 5.1], {"n1": 5.1}),
+        ([0.0, -5.1], {"n1": -5.1}),
+        ([0.0, 0.0, 37.0], {"n2": 37.0}),
+        ([100.0, 100.0, 100.1], {}),  # then it is this machine's
+        ([100.0, 100.0], {"n0": 100.0, "n1": 100.0}),
+        ([], {}),
+    ],
+)
+def test_clocks_that_differ_by_more_than_five_seconds_are_off(
+    clocks: list[float], off: dict[str, float]
+) -> None:
+    assert clocks_off({f"n{number}": Sign(clock) for number, clock in enumerate(clocks)}) == off
+
+
+def test_a_question_that_took_long_proves_nothing() -> None:
+    assert clocks_off({"n0": Sign(), "n1": Sign(clock=8.0, blur=4.0)}) == {}
+
+
+def test_what_is_wrong_is_said_with_what_to_do() -> None:
+    answers: dict[str, Sign | Exception] = {
+        "node000000": Sign(),
+        "node000001": Sign(failed=("boom",), last_lines=("E: disk full",)),
+        "node000002": Sign(clock=-60.0),
+        "node000003": NodeUnreachable("node000003", "no route"),
+        "node000004": Sign(),
+    }
+    found = unfit(answers, {name: number for number, name in enumerate(answers)})
+    assert {name: str(error) for name, error in found.items()} == {
+        "node000001": "node000001: cloud-init failed; its errors and the last lines of its output:\n"
+        "  boom\n  E: disk full\nmend what it stumbled over, then `fab replace 1 --reimage`",
+        "node000002": "node000002: its clock is 60 s behind: certificates and the rendezvous of ranks fail "
+        "so; "
+        '`fab exec "sudo chronyc makestep" --nodes 2` sets it, or replace the node',
+    }
+
+
+class TestWhatAzureIsAboutToDo:
+    def test_a_nodes_notice_is_told_with_its_clock(self) -> None:
+        notice = '{"type": "Preempt", "not_before": 1474309787, "deadline": 7}'
+        sign = Sign.read(f"1474309757.5 {notice}\n", 1474309757.0, 1474309758.0)
+        assert (sign.clock, sign.fate) == (0.0, "will be taken by Azure at 18:29:47 UTC (Preempt)")
+        assert fate_of(sign) == sign.fate
+
+    @pytest.mark.parametrize("notice", ["", "{", "[]", "{}", '{"type": "Preempt", "not_before": "soon"}'])
+    def test_what_is_no_notice_says_nothing(self, notice: str) -> None:
+        assert Sign.read(f"7.0 {notice}\n", 7.0, 7.0) == Sign()
+
+    def test_nor_does_a_node_that_does_not_answer(self) -> None:
+        assert fate_of(OSError()) == ""

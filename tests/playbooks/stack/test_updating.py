@@ -1,0 +1,130 @@
+"""Pulumi is bounded in time, asked again while Azure is busy, and its failures are told by Azure's codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from pathlib import Path
+
+import pytest
+from invoke.exceptions import Exit
+
+from infra.troubles import Trouble
+from playbooks.project import Stack
+from playbooks.stack import updating
+from playbooks.stack.updating import UpdateFailed, again_and_again, pulumi
+
+URN = "urn:pulumi:dev::ranklift::a$azure-native:compute:VirtualMachineScaleSet::nodes"
+METADATA = {"op": "create", "urn": URN, "type": "azure-native:compute:VirtualMachineScaleSet"}
+BEGUN = {"timestamp": 0, "resourcePreEvent": {"metadata": METADATA}}
+
+
+def failed(code: str) -> dict[str, object]:
+    text = f'Code="{code}" Message="Not now."'
+    return {"diagnosticEvent": {"urn": URN, "severity": "error", "message": text}}
+
+
+def stack(folder: Path, *events: object, then: str) -> Stack:
+    """Stack ``dev`` whose Pulumi logs these events, writes down that it was called, and does ``then``."""
+    program = folder / "bin" / "pulumi"
+    program.parent.mkdir()
+    (folder / "events").write_text("".join(json.dumps(event) + "\n" for event in events))
+    program.write_text(
+        "#!/bin/bash\n"
+        f'echo "$1" >> {folder}/calls\n'
+        f'while [ $# -gt 1 ]; do if [ "$1" = --event-log ]; then cp {folder}/events "$2"; fi; shift; done\n'
+        f"{then}\n"
+    )
+    program.chmod(0o755)
+    return Stack("dev", folder, {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}"})
+
+
+def calls(folder: Path) -> int:
+    return len((folder / "calls").read_text().splitlines())
+
+
+def test_a_failure_in_azure_carries_code_words_and_remedy(tmp_path: Path) -> None:
+    with pytest.raises(UpdateFailed) as caught:
+        pulumi(stack(tmp_path, BEGUN, failed("ExpiredAuthenticationToken"), then="exit 1"), ["up", "--yes"])
+    assert caught.value.troubles == (
+        Trouble("VirtualMachineScaleSet nodes", "ExpiredAuthenticationToken", "Not now."),
+    )
+    assert str(caught.value) == (
+        "stack dev: VirtualMachineScaleSet nodes: ExpiredAuthenticationToken: Not now.\n"
+        "the login has expired: run `az login`, then repeat the command; it goes on where it was"
+    )
+
+
+@pytest.mark.parametrize(("then", "status"), [("exit 7", 7), ("kill -9 $$", 137)])
+def test_what_pulumi_itself_says_is_not_said_again(tmp_path: Path, then: str, status: int) -> None:
+    said = {"diagnosticEvent": {"urn": "", "severity": "error", "message": "ValueError: the program failed"}}
+    with pytest.raises(Exit) as caught:
+        pulumi(stack(tmp_path, said, then=then), ["up", "--yes"])
+    assert caught.value.code == status
+
+
+def test_an_operation_that_never_ends_is_left_in_good_order_and_named(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(updating, "TELL_S", 0.5)
+    then = f"trap 'touch {tmp_path}/ended; exit 1' INT; while :; do sleep 0.1; done"
+    began = time.monotonic()
+    with pytest.raises(UpdateFailed) as caught:
+        pulumi(stack(tmp_path, BEGUN, then=then), ["up", "--yes"], limit=2.0)
+    assert time.monotonic() - began < 20
+    assert (tmp_path / "ended").exists(), "it was not asked to end"
+    assert (
+        "dev: not done within 2 s: VirtualMachineScaleSet nodes: Azure has been at it (create) for "
+        in str(caught.value)
+    )
+    assert "`fab up --stack dev` goes on from there" in str(caught.value)
+    assert "VirtualMachineScaleSet nodes: Azure has been at it" in capsys.readouterr().err
+
+
+def test_one_that_does_not_end_when_told_to_is_told_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(updating, "LET_GO_S", 0.5)
+    then = "n=0; trap 'n=$((n+1)); [ $n = 2 ] && exit 1' INT; while :; do sleep 0.1; done"
+    with pytest.raises(UpdateFailed, match="not done within"):
+        pulumi(stack(tmp_path, then=then), ["up", "--yes"], limit=0.5)
+
+
+def test_while_azure_is_busy_the_same_is_asked_again(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(updating, "_FIRST_PAUSE_S", 0.1)
+    then = f"[ $(wc -l < {tmp_path}/calls) = 3 ]"
+    busy = stack(tmp_path, failed("ResourceGroupBeingDeleted"), then=then)
+    again_and_again(lambda: pulumi(busy, ["up", "--yes"]), time.monotonic() + 30)
+    assert calls(tmp_path) == 3
+    assert "Azure is still busy (ResourceGroupBeingDeleted); again in 0.1 s" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("codes", "seconds"),
+    [(["AuthorizationFailed"], 30), (["Conflict", "QuotaExceeded"], 30), (["Conflict"], 0)],
+)
+def test_anything_else_and_time_that_is_over_ends_it(
+    tmp_path: Path, codes: list[str], seconds: float
+) -> None:
+    refused = stack(tmp_path, *map(failed, codes), then="exit 1")
+    with pytest.raises(UpdateFailed, match=codes[0]):
+        again_and_again(lambda: pulumi(refused, ["up", "--yes"]), time.monotonic() + seconds)
+    assert calls(tmp_path) == 1
+
+
+def test_events_are_asked_of_updates_alone(tmp_path: Path) -> None:
+    """Other commands of Pulumi do not know the option."""
+    pulumi(stack(tmp_path, then='[ "$1" != --event-log ]'), ["stack", "init", "dev"])
+
+
+def test_a_log_that_begins_again_after_the_preview_is_read_to_its_end(tmp_path: Path) -> None:
+    again = f"sleep 0.5; cp {tmp_path}/events $log; exit 1"
+    made = stack(tmp_path, failed("InUseSubnetCannotBeDeleted"), then=again)
+    program = tmp_path / "bin" / "pulumi"
+    preview = f'log="$2"; yes \'{json.dumps(BEGUN)}\' | head -n 9 > "$2"'
+    program.write_text(program.read_text().replace(f'cp {tmp_path}/events "$2"', preview))
+    with pytest.raises(UpdateFailed, match="InUseSubnetCannotBeDeleted"):
+        pulumi(made, ["destroy", "--yes"])
