@@ -157,10 +157,20 @@ def _kind(one: Thing) -> str:
     'nat gateway'
     """
     last = one.type.rpartition("/")[2]
-    if last.startswith("publicIP"):
-        return "public IP address"
-    words = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", last).lower()
-    return f"{words[:-2]}" if words.endswith("sses") else words.removesuffix("s")
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", last).split()
+    return _singular(" ".join(word if word == "IP" else word.lower() for word in words))
+
+
+def _singular(words: str) -> str:
+    """One of what is named.
+
+    >>> [_singular(one) for one in ("identities", "addresses", "caches", "IP prefixes", "databases", "redis")]
+    ['identity', 'address', 'cache', 'IP prefix', 'database', 'redis']
+    """
+    for plural, one in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ss", "ss"), ("is", "is"), ("us", "us")):
+        if words.endswith(plural):
+            return words.removesuffix(plural) + one
+    return words.removesuffix("s")
 
 
 def _note(one: Thing) -> str:

@@ -103,6 +103,27 @@ def test_an_account_of_one_stack_has_nothing_of_another(
     assert [one["per_hour"] for one in found["things"]] == [0.0, 88.12, 0.045, 0.005, 0.0]
 
 
+@pytest.mark.parametrize(
+    ("kind", "said"),
+    [
+        ("Microsoft.ManagedIdentity/userAssignedIdentities", "user assigned identity"),
+        ("Microsoft.Compute/galleries", "gallery"),
+        ("Microsoft.Network/publicIPAddresses", "public IP address"),
+        ("Microsoft.Network/publicIPPrefixes", "public IP prefix"),
+        ("Microsoft.Compute/diskAccesses", "disk access"),
+        ("Microsoft.Compute/virtualMachineScaleSets", "virtual machine scale set"),
+        ("Microsoft.Sql/databases", "database"),
+        ("Microsoft.Cache/redis", "redis"),
+    ],
+)
+def test_one_thing_is_named_as_one(
+    azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str], kind: str, said: str
+) -> None:
+    azure.groups, azure.resources = [group()], [resource(kind, "it")]
+    tell_left(stack)
+    assert f" {said}  " in capsys.readouterr().out
+
+
 def test_an_empty_subscription_is_said_to_be_empty(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
     account(Context())
     assert capsys.readouterr().out.startswith("there is nothing of any stack in subscription 0000")
