@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 
+from infra.config.values import whole_number
 from launch.errors import InputError
 
 __all__ = ["SHORTEST_IDLE_MIN", "SHORTEST_TTL_H", "idle_stop_minutes", "max_price", "spot_price", "ttl_hours"]
@@ -35,9 +35,7 @@ def ttl_hours(key: str, value: object) -> float:
 def idle_stop_minutes(key: str, value: object) -> int:
     """Whole minutes."""
     remedy = f"set it to {SHORTEST_IDLE_MIN} or more minutes, like 30"
-    if isinstance(value, bool) or not re.fullmatch(r"\s*[+-]?\d+\s*", str(value)):
-        raise InputError(key, value, "is no whole number", remedy)
-    minutes = int(str(value))
+    minutes = whole_number(key, value, remedy)
     if minutes < SHORTEST_IDLE_MIN:
         raise InputError(key, minutes, "is too short: nodes take minutes to boot", remedy)
     return minutes
@@ -56,7 +54,8 @@ def spot_price(limit: float | None, nodes: int) -> float:
 
 def _positive(key: str, value: object, what: str, remedy: str) -> float:
     try:
-        number = math.nan if isinstance(value, bool) else float(str(value))
+        is_number = not isinstance(value, bool) and str(value).isascii()
+        number = float(str(value)) if is_number else math.nan
     except ValueError:
         number = math.nan
     if not math.isfinite(number):

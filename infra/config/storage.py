@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 from typing import TYPE_CHECKING, Literal
 
-from infra.config.values import KEY, choice
+from infra.config.values import KEY, choice, whole_number
 from launch.errors import InputError
 
 if TYPE_CHECKING:
@@ -46,9 +45,7 @@ def nfs(key: str, value: object) -> Nfs:
 def nfs_size(key: str, value: object) -> int:
     """GiB of the shared folder."""
     remedy = f"set it to {_SMALLEST_GIB} to {_LARGEST_GIB} GiB"
-    if isinstance(value, bool) or not re.fullmatch(r"\s*[+-]?\d+\s*", str(value)):
-        raise InputError(key, value, "is no whole number", remedy)
-    size = int(str(value))
+    size = whole_number(key, value, remedy)
     if not _SMALLEST_GIB <= size <= _LARGEST_GIB:
         raise InputError(key, size, "is no size that Azure sells for a shared folder", remedy)
     return size

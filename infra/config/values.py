@@ -32,6 +32,7 @@ __all__ = [
     "string_list",
     "tags",
     "text",
+    "whole_number",
     "zone",
 ]
 
@@ -81,6 +82,17 @@ def boolean(key: str, value: object) -> bool:
     if lowered not in {"true", "false"}:
         raise InputError(key, value, "is neither true nor false", "set it to true or false")
     return lowered == "true"
+
+
+def whole_number(key: str, value: object, remedy: str) -> int:
+    """Digits as everybody types them, with a sign perhaps: Python alone would take Arabic ones too.
+
+    >>> whole_number("nodeCount", " 4 ", "set it"), whole_number("nodeCount", 4, "set it")
+    (4, 4)
+    """
+    if isinstance(value, bool) or not re.fullmatch(r"\s*[+-]?\d+\s*", str(value), re.ASCII):
+        raise InputError(key, value, "is no whole number", remedy)
+    return int(str(value))
 
 
 def string_list(key: str, value: object) -> list[str]:
@@ -148,9 +160,7 @@ def fit_size(key: str, value: object, allow_without_infiniband: bool | None, tod
 
 def node_count(key: str, value: object, large_scale_set: bool | None) -> int:
     """A whole number of nodes that one placement group can hold."""
-    if isinstance(value, bool) or not re.fullmatch(r"\s*[+-]?\d+\s*", str(value), re.ASCII):
-        raise InputError(key, value, "is no whole number", _REMEDIES["nodeCount"])
-    count = int(str(value))
+    count = whole_number(key, value, _REMEDIES["nodeCount"])
     if count < 1:
         raise InputError(key, count, "must be at least 1", _REMEDIES["nodeCount"])
     if count > _ONE_GROUP_LARGE:

@@ -49,6 +49,7 @@ def test_without_them_nothing_is_asked_for() -> None:
         ("maxPrice", "nan", "not a price", "like 98.50"),
         ("maxPrice", "inf", "not a price", "like 98.50"),
         ("maxPrice", True, "not a price", "like 98.50"),
+        ("maxPrice", "٩٨", "not a price", "like 98.50"),
         ("ttlHours", "0", "not above 0", "like 48"),
         ("ttlHours", "1e-9", "is below 0.1", "like 48"),
         ("ttlHours", "0.09", "is below 0.1", "like 48"),
@@ -78,6 +79,13 @@ def test_a_wrong_one_is_refused_with_key_value_and_remedy(
     assert str(value) in str(error)
     assert problem in error.problem
     assert remedy in error.remedy
+
+
+@pytest.mark.parametrize("key", ["nodeCount", "idleStopMinutes", "nfsSizeGib"])
+@pytest.mark.parametrize("written", ["٣٠٠", "３００"])  # noqa: RUF001 - other digits than ours are the matter
+def test_a_whole_number_is_written_in_the_digits_that_everybody_reads(key: str, written: str) -> None:
+    error = refused(**{"nfs": "files", key: written})
+    assert (error.key, error.problem) == (f"ranklift:{key}", "is no whole number")
 
 
 @pytest.mark.parametrize("key", ["maxPrice", "ttlHours", "idleStopMinutes"])
