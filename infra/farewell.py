@@ -63,7 +63,8 @@ def _lines(stack: str, found: Account) -> list[str]:
 def _named(one: Thing) -> str:
     price = "at a price that is not known" if one.per_hour is None else f"{one.per_hour:.7g} USD per hour"
     marks = [f"{one.type} {one.name} in {one.group}", "free" if one.per_hour == 0 else price]
-    marks += ["being deleted"] * one.deleting + ["kept as ranklift:retainData asks"] * one.kept
+    marks += ["being deleted"] * one.deleting
+    marks += ["kept on purpose (ranklift:retainData or storageAccountId)"] * one.kept
     return ", ".join(marks)
 
 

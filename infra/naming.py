@@ -17,6 +17,7 @@ __all__ = [
     "TTL_TAG",
     "cluster_name",
     "data_group_name",
+    "is_own_data",
     "own_uuid",
     "storage_name",
 ]
@@ -71,6 +72,15 @@ def data_group_name(stack: str) -> str:
     'ranklift-dev-data'
     """
     return f"{cluster_name(stack)}-data"
+
+
+def is_own_data(stack: str, resource_id: str | None) -> bool:
+    """Whether a given resource is one that the stack made itself, kept, and goes on with.
+
+    >>> is_own_data("dev", "/subscriptions/s/resourcegroups/Ranklift-dev-data/providers/N/a/b")
+    True
+    """
+    return f"/resourcegroups/{data_group_name(stack)}/" in (resource_id or "").lower()
 
 
 def storage_name(stack: str, subscription: str, purpose: str = "blob") -> str:

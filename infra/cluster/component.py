@@ -13,7 +13,7 @@ from infra.config import ClusterConfig
 from infra.config.plain_image import boot_steps
 from infra.farewell import Farewell
 from infra.keys import KeyPair, secret
-from infra.naming import BACKEND_POOL
+from infra.naming import BACKEND_POOL, is_own_data
 
 __all__ = ["TrainingCluster"]
 
@@ -34,7 +34,8 @@ class TrainingCluster(pulumi.ComponentResource):
         super().__init__(
             "ranklift:infra:TrainingCluster", stack, None, pulumi.ResourceOptions.merge(opts, own)
         )
-        last = Farewell(stack, retain=config.retain_data, opts=pulumi.ResourceOptions(parent=self))
+        keeps = config.retain_data or is_own_data(stack, config.storage_account_id)
+        last = Farewell(stack, retain=keeps, opts=pulumi.ResourceOptions(parent=self))
         place = build_place(stack, config, pulumi.ResourceOptions(parent=self, depends_on=[last]))
         user, cluster, host = (KeyPair(f"{whose}-key", place.opts) for whose in ("user", "cluster", "host"))
         authorized_keys = (user.public_key, cluster.public_key)

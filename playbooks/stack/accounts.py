@@ -59,7 +59,7 @@ def tell_left(stack: Stack) -> bool:
 
 def _asked(stack: Stack, only: str | None) -> Account:
     from infra.market import account as accounts
-    from infra.naming import data_group_name
+    from infra.naming import data_group_name, is_own_data
     from infra.rest import management, retail_prices
     from infra.subscription import KEY, subscription_of
     from playbooks.stack.asking import answers_to
@@ -67,9 +67,9 @@ def _asked(stack: Stack, only: str | None) -> Account:
     settings = _settings(stack)
     name = stack.name.rpartition("/")[2]
     group = data_group_name(name)
-    # A stack may go on with the account that it once made and kept, which is then a given one.
-    is_given = f"/resourcegroups/{group}/" in str(settings.get(_ACCOUNT, "")).lower()
-    kept = is_given or str(settings.get(_RETAIN, "")).lower() == "true"
+    kept = is_own_data(name, str(settings.get(_ACCOUNT, ""))) or (
+        str(settings.get(_RETAIN, "")).lower() == "true"
+    )
     return accounts.account(
         management(stack.environment),
         retail_prices(stack.environment),

@@ -158,7 +158,8 @@ def down(context: Context, stack: str | None = None, timeout: str = _UP, dry_run
 
     Runs `pulumi destroy --yes`; the stack's configuration and history stay. In the end the subscription is
     asked for all that carries the stack's tag, also where Pulumi has lost the stack: the exit status is 1
-    when there is anything but what ranklift:retainData keeps, and then the keys stay too.
+    when there is anything but what is kept on purpose (ranklift:retainData, or an account given back to the
+    stack that made it), and then the keys stay too.
     """
     limit = seconds("--timeout", timeout)
     chosen = open_from(context, stack)

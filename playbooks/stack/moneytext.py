@@ -117,7 +117,8 @@ def left_tables(found: Account) -> None:
         if found.left:
             render.result(f"left of {whose} {where}:")
         else:
-            render.result(f"nothing of {whose} is left {where} but what ranklift:retainData keeps:")
+            why = "(ranklift:retainData or storageAccountId)"
+            render.result(f"nothing of {whose} is left {where} but what is kept on purpose {why}:")
         _things(found)
     for one in found.others:
         render.result(f"not the stack's, but in its group {one.group}: {_kind(one)} {one.name}")

@@ -232,7 +232,7 @@ def test_what_is_to_be_kept_is_named_as_kept(workplace: Workplace) -> None:
     workplace.fab("up")
     told = workplace.fab("down")
     assert "is left in subscription" in told.out
-    assert "but what ranklift:retainData keeps" in told.out
+    assert "but what is kept on purpose" in told.out
     assert f"az group delete --name {GROUP}-data" in told.out
     assert workplace.groups() == {f"{GROUP}-data"}
 

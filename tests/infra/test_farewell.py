@@ -57,7 +57,8 @@ def test_what_is_left_is_named_with_its_price_as_a_warning() -> None:
 def test_what_is_kept_on_purpose_is_no_warning() -> None:
     azure = Azure(groups=[group("ranklift-dev-data")])
     assert [
-        (line.endswith("kept as ranklift:retainData asks"), bad) for line, bad in said(azure, retain=True)
+        (line.endswith("kept on purpose (ranklift:retainData or storageAccountId)"), bad)
+        for line, bad in said(azure, retain=True)
     ] == [(True, False)]
 
 

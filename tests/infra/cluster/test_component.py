@@ -29,6 +29,10 @@ PUBLIC = {
     "sshFrom": "203.0.113.7/32",
     "tags": '{"team": "vision"}',
 }
+KEPT_ACCOUNT = (
+    "/subscriptions/s/resourceGroups/ranklift-dev-data/providers/Microsoft.Storage/storageAccounts/corpdata"
+)
+STORED = PUBLIC | {"storage": "serviceEndpoint"}
 VARIANTS = {
     "public": PUBLIC,
     "grown": PUBLIC | {"nodeCount": "6"},
@@ -37,6 +41,16 @@ VARIANTS = {
     "almalinux": PUBLIC | {"image": "almalinux:almalinux-hpc:8_10-hpc-v100-gen2:8.10.1"},
     "own image": PUBLIC | {"image": OWN_IMAGE},
     "cpu only": PUBLIC | {"vmSize": "Standard_HC44rs"},
+    "storage": STORED,
+    "storage kept": STORED | {"retainData": "true"},
+    "own account given back": STORED | {"storageAccountId": KEPT_ACCOUNT},
+    "account given": STORED | {"storageAccountId": KEPT_ACCOUNT.replace("ranklift-dev-data", "corp")},
+    "account given, folder kept": STORED
+    | {
+        "storageAccountId": KEPT_ACCOUNT.replace("ranklift-dev-data", "corp"),
+        "nfs": "files",
+        "retainData": "true",
+    },
 }
 
 
@@ -129,6 +143,20 @@ def test_everything_is_gone_before_it_is_said_what_is_left(public: Recorded) -> 
     assert waited_for == set(public.resources) - {
         "pulumi-python:dynamic/ranklift:Farewell farewell",
         "ranklift:infra:TrainingCluster dev",
+    }
+
+
+def test_the_end_knows_whether_the_group_of_stored_data_stays_on_purpose(
+    recorded: dict[str, Recorded],
+) -> None:
+    stays = {name: recorded[name].only("Farewell")["retain"] for name in VARIANTS if "account" in name}
+    stays |= {name: recorded[name].only("Farewell")["retain"] for name in ("storage", "storage kept")}
+    assert stays == {
+        "storage": False,
+        "storage kept": True,
+        "own account given back": True,
+        "account given": False,
+        "account given, folder kept": True,
     }
 
 
