@@ -59,9 +59,12 @@ class TrainingCluster(pulumi.ComponentResource):
             more |= {"storageAccount": blobs.name, "blobEndpoint": blobs.endpoint}
             used += blobs.ready
         if config.nfs != "none" and data is not None:
-            from infra.cluster.nfs import build_shared_folder
+            from infra.cluster.nfs import build_server, build_share
 
-            shared = build_shared_folder(place, data, config, network, host, user.public_key)
+            if config.nfs == "files":
+                shared = build_share(place, data, config, network)
+            else:
+                shared = build_server(place, data, config, network, host, user.public_key)
             more["nfsMount"] = folder = shared.source
             used += shared.ready
         nodes = build_scale_set(

@@ -14,7 +14,7 @@ from infra.cluster.place import Place
 from infra.config import ClusterConfig
 from infra.keys import KeyPair, secret
 
-__all__ = ["SERVER_SIZE", "SHARE", "SharedFolder", "build_shared_folder"]
+__all__ = ["SERVER_SIZE", "SHARE", "SharedFolder", "build_server", "build_share"]
 
 SHARE = "shared"
 SERVER_SIZE = "Standard_E8s_v5"
@@ -30,24 +30,8 @@ class SharedFolder:
     """What has to be there before a node may mount it."""
 
 
-def build_shared_folder(
-    place: Place,
-    data: Place,
-    config: ClusterConfig,
-    network: NodeNetwork,
-    host: KeyPair,
-    operator_key: pulumi.Output[str],
-) -> SharedFolder:
-    """The folder as ``config.nfs`` has it; what it stores is in ``data``.
-
-    ``operator_key`` is the one public key that may log in where it takes a machine.
-    """
-    if config.nfs == "files":
-        return _files(place, data, config, network)
-    return _server(place, data, config, network, host, operator_key)
-
-
-def _files(place: Place, data: Place, config: ClusterConfig, network: NodeNetwork) -> SharedFolder:
+def build_share(place: Place, data: Place, config: ClusterConfig, network: NodeNetwork) -> SharedFolder:
+    """A premium file share in ``data``."""
     from pulumi_azure_native.storage.file_share import FileShare
 
     from infra.cluster.storage import build_account
@@ -84,7 +68,7 @@ def _files(place: Place, data: Place, config: ClusterConfig, network: NodeNetwor
     )
 
 
-def _server(
+def build_server(
     place: Place,
     data: Place,
     config: ClusterConfig,
@@ -92,6 +76,7 @@ def _server(
     host: KeyPair,
     operator_key: pulumi.Output[str],
 ) -> SharedFolder:
+    """A VM whose disks are in ``data``; ``operator_key`` is the one public key that may log in."""
     from pulumi_azure_native.compute._enums import CachingTypes
     from pulumi_azure_native.compute._inputs import (
         BootDiagnosticsArgs,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pulumi
 from pulumi_azure_native.network._inputs import (
     PrivateDnsZoneConfigArgs,
@@ -43,24 +45,22 @@ def build_private_endpoint(
         resource_group_name=place.group.name,
         opts=place.opts,
     )
+    everywhere: dict[str, Any] = {
+        "location": "Global",
+        "tags": place.tags,
+        "resource_group_name": place.group.name,
+        "opts": place.opts,
+    }
     zone = PrivateZone(
-        f"{service}-zone",
-        private_zone_name=f"privatelink.{service}.core.windows.net",
-        location="Global",
-        tags=place.tags,
-        resource_group_name=place.group.name,
-        opts=place.opts,
+        f"{service}-zone", private_zone_name=f"privatelink.{service}.core.windows.net", **everywhere
     )
     link = VirtualNetworkLink(
         f"{service}-zone-link",
         private_zone_name=zone.name,
         virtual_network_link_name=place.name,
-        location="Global",
         registration_enabled=False,
         virtual_network=SubResourceArgs(id=network.vnet_id),
-        tags=place.tags,
-        resource_group_name=place.group.name,
-        opts=place.opts,
+        **everywhere,
     )
     records = PrivateDnsZoneGroup(
         f"{service}-records",
