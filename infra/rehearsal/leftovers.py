@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import signal
 import time
 from collections.abc import Iterable
@@ -42,7 +43,7 @@ def belongings(folder: Folder) -> Belongings:
     pids = [pid for pid in _pids() if _user_namespace(pid) in spaces]
     ports: set[str] = set()
     if record is not None and record.alive:
-        pids += [record.pid, *_descendants(record.pid)]
+        pids += [record.pid, *_descendants(record.pid), *_strays(folder, networks=False)]
         ports |= {f"127.0.0.1:{record.arm_port}", f"127.0.0.1:{record.provider_port}"}
     listening = _listening()
     ports |= {port for port in listening if port.rpartition(":")[0] in addresses}
@@ -64,21 +65,48 @@ def end_strays(folder: Folder, *, networks: bool = True) -> None:
     """Ends what would outlive the rehearsal.
 
     That is Pulumi at work on the rehearsal's own backend, which would write its stack into the next one's,
-    and the first process of a network, with which everything in it ends: of those there can be none while
-    the kernel keeps its word. Without ``networks`` those are left to their daemon.
+    with all that it has started, and the first process of a network, with which everything in it ends: of
+    those there can be none while the kernel keeps its word. Without ``networks`` those are left to their
+    daemon.
     """
+    deadline = time.monotonic() + 5
+    # Again until there is none: what one of them had begun may have begun more.
+    while (strays := _strays(folder, networks=networks)) and time.monotonic() < deadline:
+        for pid in strays:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        time.sleep(0.05)
+
+
+def _strays(folder: Folder, *, networks: bool) -> set[int]:
     disks = json.dumps(str(folder.disks))
     backend = f"PULUMI_BACKEND_URL={folder.backend.as_uri()}"
+    found = set()
     for pid in _pids():
         words = _words(pid, "cmdline")
         is_network = networks and "infra.rehearsal.fabric" in words and disks in words[-2]
-        is_pulumi = words[0].rpartition("/")[2].startswith("pulumi") and backend in _words(pid, "environ")
-        if is_network or is_pulumi:
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-            deadline = time.monotonic() + 5
-            while start_time(pid) and time.monotonic() < deadline:
-                time.sleep(0.05)
+        if is_network:
+            found.add(pid)
+        elif _is_pulumi(words) and backend in _words(pid, "environ"):
+            found |= {pid, *_descendants(pid)}
+    return found
+
+
+def _is_pulumi(words: list[str]) -> bool:
+    """Whether a command line is Pulumi's: the engine, or a script or module of its that another runs.
+
+    >>> _is_pulumi(["/bin/sh", "/opt/pulumi-resource-pulumi-python", "127.0.0.1:4711", ""])
+    True
+    >>> _is_pulumi(["/venv/bin/python", "-u", "-m", "pulumi.dynamic", ""])
+    True
+    >>> _is_pulumi(["vim", "pulumi.log", ""])
+    False
+    """
+    names = [word.rpartition("/")[2] for word in words]
+    runs = names[:1]
+    if re.match("(ba|da)?sh|python", names[0]):
+        runs = [name for name in names[1:] if not name.startswith("-")][:1]
+    return any(name.startswith("pulumi") for name in runs)
 
 
 def _words(pid: int, file: str) -> list[str]:

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import signal
+import subprocess
 import time
 import urllib.request
 from pathlib import Path
@@ -13,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from infra.rehearsal import lifecycle
-from infra.rehearsal.folder import Folder, Record
+from infra.rehearsal.folder import Folder, Record, start_time
 from infra.rehearsal.prerequisites import check
 from launch.errors import InputError, MissingTool
 
@@ -70,6 +71,38 @@ def test_leftovers_of_a_killed_rehearsal_are_found_and_cleaned(tmp_path: Path) -
     finally:
         lifecycle.stop(tmp_path)
     assert [path.name for path in (tmp_path / ".ranklift").iterdir()] == ["production"]
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["runs", "killed"])
+def test_no_part_of_pulumi_outlives_the_rehearsal_that_it_works_on(tmp_path: Path, killed: bool) -> None:
+    # As Pulumi's plugins are: a script that sh runs, and what that starts.
+    plugin = tmp_path / "pulumi-resource-pulumi-python"
+    plugin.write_text("#!/bin/sh\nsleep 600 & echo $!\nwait\n")
+    plugin.chmod(0o755)
+    record = lifecycle.start(tmp_path).record
+    environment = {**os.environ, **Folder(tmp_path).environment()}
+    pids: list[int] = []
+    try:
+        with (
+            subprocess.Popen([plugin], env=environment, stdout=subprocess.PIPE, text=True) as process,
+            subprocess.Popen(["sleep", "600"], env=environment) as operators_own,
+        ):
+            try:
+                assert process.stdout is not None
+                pids = [process.pid, int(process.stdout.readline())]
+                if killed:
+                    os.kill(record.pid, signal.SIGKILL)
+                    wait_for_end(record)
+                stopped = lifecycle.stop(tmp_path)
+                assert [pid for pid in pids if start_time(pid)] == []
+                assert operators_own.poll() is None, "not all that has these variables is Pulumi"
+                if not killed:
+                    assert stopped.processes == 1 + len(pids)
+            finally:
+                for pid in filter(start_time, [*pids, operators_own.pid]):
+                    os.kill(pid, signal.SIGKILL)
+    finally:
+        lifecycle.stop(tmp_path)
 
 
 def test_a_rehearsal_ends_when_its_project_is_removed(tmp_path: Path) -> None:
