@@ -17,15 +17,16 @@ from typing import Any, Literal
 from infra.refusals import MissingRight, NotSignedIn, explained
 from launch.errors import RankliftError
 
-__all__ = ["AzureFailed", "Progress", "Trouble", "advice", "kind_of", "troubles"]
+__all__ = ["AzureFailed", "Progress", "Trouble", "advice", "kind_of", "patience", "troubles"]
 
-Kind = Literal["again", "partial", "no-boot", "quota", "size", "login", "rights", "in-use", "other"]
+Kind = Literal[
+    "again", "throttled", "partial", "no-boot", "quota", "size", "login", "rights", "in-use", "other"
+]
 """What a trouble asks for: the same once more, a decision about the nodes that came, or a person."""
 
 _KINDS: Mapping[Kind, frozenset[str]] = {
     "again": frozenset(
         {
-            "429",
             "anotheroperationinprogress",
             "conflict",
             "conflictingconcurrentwritenotallowed",
@@ -34,9 +35,11 @@ _KINDS: Mapping[Kind, frozenset[str]] = {
             "referencedresourcenotprovisioned",
             "resourcegroupbeingdeleted",
             "retryableerror",
-            "subscriptionrequeststhrottled",
-            "toomanyrequests",
+            "retryableerrorduetoanotheroperation",
         }
+    ),
+    "throttled": frozenset(
+        {"429", "subscriptionrequeststhrottled", "toomanyrequests", "toomanyrequestsreceived"}
     ),
     "partial": frozenset(
         {
@@ -66,6 +69,8 @@ _MESSAGES = (
     re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)"'),
 )
 _SIGNED_OUT = re.compile(r"AADSTS\d+|az login|Please run 'az login'|DefaultAzureCredential")
+_TOO_MANY = 429
+_PATIENCE = re.compile(r"(?:try again|retry) (?:after|in) '?(\d+)'? seconds", re.IGNORECASE)
 _IN_AZURE = re.compile(r"azure-native:\w+:\w+::")
 _HOLDER = re.compile(r"is in use by (/\S+)", re.IGNORECASE)
 
@@ -165,18 +170,36 @@ def _by_code(code: str) -> Kind:
 
 def kind_of(trouble: Trouble) -> Kind:
     """What the trouble asks for."""
-    if trouble.code.lower() == "operationnotallowed" and "quota" in trouble.message.lower():
-        return "quota"
+    if trouble.code.lower() == "operationnotallowed":
+        # Compute says so of quotas, and of requests that are too many.
+        if "quota" in trouble.message.lower():
+            return "quota"
+        if "too many requests" in trouble.message.lower():
+            return "throttled"
     kind = _by_code(trouble.code)
     return "login" if kind == "other" and _SIGNED_OUT.search(trouble.message) else kind
 
 
+def patience(trouble: Trouble) -> int | None:
+    """How many seconds Azure asks to wait; None when it does not say.
+
+    >>> patience(Trouble("", "429", "Please try again after '17' seconds after additional tokens."))
+    17
+    """
+    asked = _PATIENCE.search(trouble.message)
+    return None if asked is None else int(asked[1])
+
+
 def advice(trouble: Trouble, stack: str) -> str:
     """What to do about it, in one line; empty when nobody but Azure's own words can tell."""
+    seconds = patience(trouble)
+    span = "some minutes" if seconds is None else f"{seconds} s"
     holder = _HOLDER.search(trouble.message)
     what = holder[1].rstrip(".,") if holder else "something"
     return {
         "again": "Azure is still busy with something of that name: repeat the command",
+        "throttled": "Azure throttles: this subscription's requests were too many; nothing is lost: "
+        f"wait {span}, then repeat the command, which goes on where it was",
         "partial": "",
         "no-boot": f"`fab up --stack {stack}` makes another node in its place",
         "quota": "ask for more quota (portal: Subscriptions, Usage + quotas) or fewer nodes; see `fab plan`",
@@ -212,4 +235,11 @@ def _trouble_of(error: Exception) -> Trouble:
     known = getattr(error, "error", None)
     code = getattr(known, "code", None) or ""
     text = getattr(known, "message", None) or getattr(error, "message", None) or str(error)
-    return Trouble("", str(code), " ".join(str(text).split()))
+    told = Trouble("", str(code), " ".join(str(text).split()))
+    if getattr(error, "status_code", None) != _TOO_MANY:
+        return told
+    headers = getattr(getattr(error, "response", None), "headers", None) or {}
+    seconds = str(headers.get("Retry-After", ""))
+    asked = f" (Retry-After: try again after {seconds} seconds)"
+    lacking = patience(told) is None and seconds.isdigit()
+    return Trouble("", told.code or "429", f"{told.message}{asked if lacking else ''}")

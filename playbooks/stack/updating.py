@@ -13,7 +13,7 @@ from pathlib import Path
 
 from invoke.exceptions import Exit
 
-from infra.troubles import Progress, Trouble, advice, kind_of
+from infra.troubles import Progress, Trouble, advice, kind_of, patience
 from launch.errors import RankliftError
 from playbooks import render
 from playbooks.project import Stack, pulumi_program
@@ -90,9 +90,9 @@ def pulumi(stack: Stack, arguments: Sequence[str], *, limit: float | None = None
 
 
 def again_and_again(update: Callable[[], None], deadline: float) -> None:
-    """Does ``update`` again while all that is wrong is that Azure is still busy, until ``deadline``.
+    """Does ``update`` again while all that is wrong is that Azure is busy or throttles, until ``deadline``.
 
-    That is how Azure answers for minutes after a teardown: the old resource of that name is still going.
+    The first is how Azure answers for minutes after a teardown: the old resource of that name is still going.
     """
     pause = _FIRST_PAUSE_S
     while True:
@@ -100,13 +100,13 @@ def again_and_again(update: Callable[[], None], deadline: float) -> None:
             update()
         except UpdateFailed as error:
             named = [trouble for trouble in error.troubles if trouble.code]
-            busy = bool(named) and all(kind_of(trouble) == "again" for trouble in named)
-            if not busy or time.monotonic() + pause > deadline:
+            kinds = {kind_of(trouble) for trouble in named}
+            now = max([pause, *(patience(trouble) or 0 for trouble in named)])
+            if not named or kinds - {"again", "throttled"} or time.monotonic() + now > deadline:
                 raise
-            render.progress(
-                f"{named[0].resource}: Azure is still busy ({named[0].code}); again in {pause:g} s"
-            )
-            time.sleep(pause)
+            is_doing = "throttles" if "throttled" in kinds else "is still busy"
+            render.progress(f"{named[0].resource}: Azure {is_doing} ({named[0].code}); again in {now:g} s")
+            time.sleep(now)
             pause = min(2 * pause, _PAUSE_S)
         else:
             return

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
@@ -68,6 +69,11 @@ def test_what_a_program_says_has_no_code_and_what_is_no_error_is_left_out() -> N
     ("trouble", "kind", "hint"),
     [
         (Trouble("X", "ResourceGroupBeingDeleted", ""), "again", "repeat the command"),
+        (Trouble("X", "SubscriptionRequestsThrottled", "Please try again after '17' seconds after"),
+         "throttled", "nothing is lost: wait 17 s, then repeat the command"),
+        (Trouble("X", "429", ""), "throttled", "Azure throttles"),
+        (Trouble("X", "OperationNotAllowed", "rejected because too many requests have been received"),
+         "throttled", "wait some minutes"),
         (Trouble("X", "allocationfailed", ""), "partial", ""),
         (Trouble("X", "OverconstrainedAllocationRequest", ""), "partial", ""),
         (Trouble("X", "OSProvisioningTimedOut", ""), "no-boot", "makes another node"),
@@ -87,6 +93,16 @@ def test_a_code_says_what_to_do(trouble: Trouble, kind: str, hint: str) -> None:
     told = advice(trouble, "dev")
     assert hint in told
     assert bool(told) == bool(hint)
+
+
+def test_throttling_is_told_with_azures_own_pause() -> None:
+    refused = HttpResponseError(message="Too many requests")
+    refused.status_code = 429
+    refused.response = Mock(headers={"Retry-After": "41"})
+    told = str(AzureFailed("removing node000003", "dev", refused))
+    assert "Azure throttles" in told
+    assert "wait 41 s" in told
+    assert "of that name" not in told
 
 
 def test_what_is_under_way_is_known_until_it_ends() -> None:

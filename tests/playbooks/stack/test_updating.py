@@ -20,8 +20,8 @@ METADATA = {"op": "create", "urn": URN, "type": "azure-native:compute:VirtualMac
 BEGUN = {"timestamp": 0, "resourcePreEvent": {"metadata": METADATA}}
 
 
-def failed(code: str) -> dict[str, object]:
-    text = f'Code="{code}" Message="Not now."'
+def failed(code: str, message: str = "Not now.") -> dict[str, object]:
+    text = f'Code="{code}" Message="{message}"'
     return {"diagnosticEvent": {"urn": URN, "severity": "error", "message": text}}
 
 
@@ -100,6 +100,24 @@ def test_while_azure_is_busy_the_same_is_asked_again(
     again_and_again(lambda: pulumi(busy, ["up", "--yes"]), time.monotonic() + 30)
     assert calls(tmp_path) == 3
     assert "Azure is still busy (ResourceGroupBeingDeleted); again in 0.1 s" in capsys.readouterr().err
+
+
+def test_throttling_is_called_so_and_waited_for_as_long_as_azure_asks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(updating, "_FIRST_PAUSE_S", 0.1)
+    said = failed("SubscriptionRequestsThrottled", "Please try again after '1' seconds.")
+    throttled = stack(tmp_path, said, then=f"[ $(wc -l < {tmp_path}/calls) = 2 ]")
+    again_and_again(lambda: pulumi(throttled, ["up", "--yes"]), time.monotonic() + 30)
+    assert "Azure throttles (SubscriptionRequestsThrottled); again in 1 s" in capsys.readouterr().err
+
+
+def test_throttling_for_longer_than_there_is_time_is_told_with_its_pause(tmp_path: Path) -> None:
+    said = failed("SubscriptionRequestsThrottled", "Please try again after '90' seconds.")
+    throttled = stack(tmp_path, said, then="exit 1")
+    with pytest.raises(UpdateFailed, match=r"Azure throttles: .*nothing is lost: wait 90 s"):
+        again_and_again(lambda: pulumi(throttled, ["up", "--yes"]), time.monotonic() + 30)
+    assert calls(tmp_path) == 1
 
 
 @pytest.mark.parametrize(
