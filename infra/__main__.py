@@ -1,6 +1,7 @@
 """The Pulumi program: configuration in, one cluster, outputs out."""
 
 import gc
+import os
 import sys
 from pathlib import Path
 
@@ -12,10 +13,12 @@ sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or
 import pulumi  # noqa: E402
 from pulumi.runtime import get_config_env  # noqa: E402
 
+from infra.azure import endpoint  # noqa: E402
 from infra.config import parse  # noqa: E402
 from launch.errors import RankliftError  # noqa: E402
 
 try:
+    endpoint(os.environ)  # another cloud is refused here too
     config = parse(get_config_env())
 except RankliftError as error:
     # Shown without a traceback: it says by itself what to mend.

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from azure.mgmt.resource.resources import ResourceManagementClient
 
 __all__ = [
+    "CLOUD",
     "ENDPOINT",
     "REMOVABLE",
     "Clients",
@@ -32,6 +33,9 @@ __all__ = [
 
 ENDPOINT = "RANKLIFT_ARM_ENDPOINT"
 """Environment variable with the address of a rehearsal's ARM endpoint."""
+
+CLOUD = "ARM_ENVIRONMENT"
+"""Environment variable by which Pulumi's provider takes another cloud; its setting is ``environment``."""
 
 _NETWORK, _COMPUTE, _STORAGE, _DNS = "2024-05-01", "2024-11-01", "2024-01-01", "2024-06-01"
 
@@ -155,10 +159,15 @@ def endpoint(environment: Mapping[str, str]) -> str | None:
     >>> endpoint({"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:8443"})
     'http://127.0.0.1:8443'
 
-    Raises :class:`~launch.errors.InputError` for any other address than plain http on loopback.
+    Raises :class:`~launch.errors.InputError` for any other address than plain http on loopback, and without
+    one for another cloud than the public one.
     """
     url = environment.get(ENDPOINT)
     if not url:
+        if environment.get(CLOUD):
+            from infra.config.values import public_only
+
+            public_only(CLOUD, environment[CLOUD])
         return None
     try:
         parts = urlsplit(url)

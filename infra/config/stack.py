@@ -57,6 +57,9 @@ _KEYS = (
 )
 
 
+_CLOUD = "azure-native:environment"
+
+
 class ConfigError(InputError):
     """Several things in the configuration are wrong; ``errors`` has each, the text a line for each."""
 
@@ -151,7 +154,7 @@ class ClusterConfig:
 
 
 def parse(settings: Mapping[str, object], *, today: date | None = None) -> ClusterConfig:
-    """The cluster that ``settings`` (keys like ``ranklift:vmSize``; other namespaces are ignored) describe.
+    """The cluster that ``settings`` (keys like ``ranklift:vmSize``; others are ignored) describe.
 
     Values may be strings, as Pulumi hands them over, or what they stand for. ``today`` decides which sizes
     are retired. Raises :class:`~launch.errors.InputError` naming key, value and remedy, or
@@ -159,6 +162,7 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
     """
     read = Settings(settings)
     read.errors += [_unknown_key(key, value) for key, value in read.all.items() if key not in _KEYS]
+    read.errors += _other_cloud(settings)
 
     without_infiniband = read.optional("allowWithoutInfiniBand", values.boolean, False)
     large = read.optional("largeScaleSet", values.boolean, False)
@@ -242,6 +246,14 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
     ]
     _raise([error for look in mismatches for error in look(config, read)])
     return config
+
+
+def _other_cloud(settings: Mapping[str, object]) -> list[InputError]:
+    try:
+        values.public_only(_CLOUD, settings.get(_CLOUD))
+    except InputError as error:
+        return [error]
+    return []
 
 
 def _raise(errors: Sequence[InputError]) -> None:

@@ -28,6 +28,7 @@ __all__ = [
     "location",
     "node_count",
     "partial",
+    "public_only",
     "remedy",
     "string_list",
     "tags",
@@ -45,6 +46,8 @@ KEY = "ranklift:"
 
 _ONE_GROUP, _ONE_GROUP_LARGE = 100, 300
 """Nodes in one placement group, by default and by support request (azure-docs sizes-hpc.md)."""
+
+_PUBLIC_CLOUD = {"public", "azurecloud", "azurepubliccloud"}
 
 _TAGS, _TAG_NAME, _TAG_VALUE = 50, 512, 256  # Azure's limits
 _TAG_FORBIDDEN = frozenset("<>%&\\?/")
@@ -237,6 +240,18 @@ def tags(key: str, value: object) -> dict[str, str]:
             raise InputError(here, str(content), "is there already (case does not count)", "rename one")
         result[str(name)] = json.dumps(content) if isinstance(content, bool) else str(content)
     return result
+
+
+def public_only(key: str, cloud: object) -> None:
+    """Refuses clouds whose addresses for management, sign-in, prices and storage nobody here knows.
+
+    Raises :class:`~launch.errors.InputError` naming ``key`` for all but the public one, or none at all.
+
+    >>> public_only("azure-native:environment", "public")
+    """
+    if str(cloud or "public").lower() not in _PUBLIC_CLOUD:
+        problem = "is another cloud of Azure's, and this project knows the public one's addresses alone"
+        raise InputError(key, cloud, problem, "take it out, or set it to public")
 
 
 def admin_user(key: str, value: object) -> str:

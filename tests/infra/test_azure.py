@@ -40,6 +40,19 @@ def test_without_a_rehearsal_azure_is_asked() -> None:
     assert endpoint({"RANKLIFT_ARM_ENDPOINT": ""}) is None
 
 
+@pytest.mark.parametrize("cloud", ["usgovernment", "china", "AzureUSGovernment"])
+def test_another_cloud_is_refused_by_its_name(cloud: str) -> None:
+    with pytest.raises(InputError, match=f"ARM_ENVIRONMENT = '{cloud}': is another cloud"):
+        endpoint({"ARM_ENVIRONMENT": cloud})
+    rehearsed = {"ARM_ENVIRONMENT": cloud, "RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:81"}
+    assert endpoint(rehearsed) == "http://127.0.0.1:81"
+
+
+@pytest.mark.parametrize("cloud", ["", "public", "AzureCloud", "AzurePublicCloud"])
+def test_the_public_cloud_may_be_named(cloud: str) -> None:
+    assert endpoint({"ARM_ENVIRONMENT": cloud}) is None
+
+
 def test_a_request_to_the_rehearsal_asks_nobody_for_a_token() -> None:
     rehearsed = clients("subscription", {"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:1"})
     with pytest.raises(ServiceRequestError):  # nobody listens on port 1, which is found out after signing

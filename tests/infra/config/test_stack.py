@@ -47,6 +47,14 @@ def test_settings_of_other_programs_are_left_alone() -> None:
     )
 
 
+def test_another_cloud_is_refused_with_everything_else_that_is_wrong() -> None:
+    settings = {f"ranklift:{key}": value for key, value in GOOD.items()} | {"ranklift:nodeCount": "0"}
+    with pytest.raises(ConfigError) as caught:
+        parse({**settings, "azure-native:environment": "china"}, today=TODAY)
+    assert [error.key for error in caught.value.errors] == ["azure-native:environment", "ranklift:nodeCount"]
+    assert "this project knows the public one's addresses alone" in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("key", "value", "problem", "remedy"),
     [
