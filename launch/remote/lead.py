@@ -185,12 +185,18 @@ class ScaleSet:
         self._ask("DELETE", f"{self._path}?api-version={_API}")
 
     def stop(self, document: dict[str, Any], words: str) -> None:
-        """Azure is to delete its VMs; ``words`` say why in :data:`STOPPED`."""
+        """Azure is to delete its VMs; ``words`` say why in :data:`STOPPED`.
+
+        Azure refuses when the set is no longer as ``document`` has it: who made it larger meanwhile wants
+        its nodes. In API versions since 2024-03-01 it tells an etag with every set.
+        """
         tags = dict(document.get("tags") or {}, **{STOPPED: words})
         body = {"sku": dict(document["sku"], capacity=0), "tags": tags}
-        self._ask("PATCH", f"{self._path}?api-version={_API}", body)
+        etag = str(document.get("etag") or "*")
+        seen = etag if etag == "*" or etag.startswith(('"', 'W/"')) else f'"{etag}"'
+        self._ask("PATCH", f"{self._path}?api-version={_API}", body, {"If-Match": seen})
 
-    def _ask(self, method: str, path: str, body: Any = None) -> Any:
+    def _ask(self, method: str, path: str, body: Any = None, more: dict[str, str] | None = None) -> Any:
         if not self._token:
             path_of_it = f"{_TOKEN}{self._audience}/{self._identity}"
             answer = self._send("GET", self._imds, path_of_it, {"Metadata": "true"})
@@ -199,7 +205,7 @@ class ScaleSet:
                 raise Refused("the metadata service gives no token", self._usual)
             self._token = token
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        return self._send(method, self._base, path, headers, body)
+        return self._send(method, self._base, path, {**headers, **(more or {})}, body)
 
     def _send(self, method: str, base: str, path: str, headers: dict[str, str], body: Any = None) -> Any:
         import http.client

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import uuid
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
@@ -226,7 +227,12 @@ async def evict(subscription: Subscription, record: Record, ids: list[int], seco
     for instance in gone:  # peers of a lost VM hear nothing, where one that is shut down says goodbye
         await subscription.machines.fault(scale_set.network, instance.machine.name, "death")
     await _take(subscription, scale_set, [instance.id for instance in gone if instance.state != "Deleting"])
+    _count(record, scale_set)
+
+
+def _count(record: Record, scale_set: ScaleSet) -> None:
     record.body["sku"] = {**record.body["sku"], "capacity": len(scale_set.instances)}
+    record.etag = str(uuid.uuid4())
 
 
 async def _take(subscription: Subscription, scale_set: ScaleSet, ids: list[int]) -> None:
@@ -244,7 +250,7 @@ async def delete_instances(subscription: Subscription, record: Record, ids: list
     """Ends certain VMs; the capacity shrinks with them."""
     scale_set = subscription.scale_sets[record.id.key]
     await _end(subscription, record, [i for i in ids if i in scale_set.instances])
-    record.body["sku"] = {**record.body["sku"], "capacity": len(scale_set.instances)}
+    _count(record, scale_set)
 
 
 async def remove(subscription: Subscription, record: Record) -> None:

@@ -69,14 +69,14 @@ class Azure(MetadataService):
                 return 200, {}, {"value": self.listed[half:]}
             return 200, {}, {"value": self.listed[:half], **(following if half else {})}
         if path.startswith(f"{SET}?"):
-            return 200, {}, {"sku": self.sku, "tags": {"a": "b"}, "properties": {"timeCreated": self.made}}
+            more = {"tags": {"a": "b"}, "properties": {"timeCreated": self.made}, "etag": 'W/"1"'}
+            return 200, {}, {"sku": self.sku, **more}
         return 404, {}, {"error": {"code": "NotFound", "message": path}}
 
     def changes(self) -> list[tuple[str, str, Any]]:
         """What was asked of Azure beyond reading."""
-        return [
-            (method, path.partition("?")[0], body) for method, path, _, body in self.asked if method != "GET"
-        ]
+        changed = [one for one in self.asked if one[0] != "GET"]
+        return [(method, path.partition("?")[0], body) for method, path, _, body in changed]
 
 
 @pytest.fixture
@@ -222,9 +222,9 @@ class TestIdleness:
     def test_the_capacity_becomes_zero_and_a_tag_says_why(self, azure: Azure) -> None:
         result = look(told(azure, idle_stop=300.0), Others(node000001=400.0, node000002=301.0))
         ((method, path, body),) = azure.changes()
-        assert (method, path) == ("PATCH", SET)
+        seen = azure.asked[-1][2]["if-match"]  # who changes the set meanwhile is not overruled
+        assert (method, path, seen, body["tags"]["a"]) == ("PATCH", SET, 'W/"1"', "b")
         assert body["sku"] == {"name": "Standard_ND40rs_v2", "tier": "Standard", "capacity": 0}
-        assert body["tags"]["a"] == "b"
         assert body["tags"][lead.STOPPED].endswith(" UTC: no job for 5 minutes")
         assert result["say"]["act"] == "no job for 5 minutes: the capacity is made 0"
 

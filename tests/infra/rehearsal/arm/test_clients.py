@@ -6,7 +6,8 @@ import uuid
 from typing import Any
 
 import pytest
-from azure.core.exceptions import HttpResponseError, ResourceExistsError
+from azure.core import MatchConditions
+from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceModifiedError
 from azure.core.pipeline.policies import SansIOHTTPPolicy
 from azure.mgmt.authorization import AuthorizationManagementClient
 from azure.mgmt.imagebuilder import ImageBuilderClient
@@ -18,6 +19,7 @@ from tests.infra.rehearsal.arm.test_galleries import GALLERY, IMAGE, image, temp
 from tests.infra.rehearsal.arm.test_private_link import disk
 from tests.infra.rehearsal.arm.test_roles import BLOBS, CONTRIBUTOR, assign, make_identity
 from tests.infra.rehearsal.arm.test_storage import account
+from tests.infra.rehearsal.bodies import build
 from tests.infra.rehearsal.doubles import BASE, SUBSCRIPTION_ID, Endpoint
 
 HERE = {"location": "westeurope"}
@@ -93,6 +95,29 @@ def test_a_disk(group: Endpoint) -> None:
     assert (made.disk_state, made.disk_size_gb) == ("Unattached", 512)
     disks.begin_delete("lab", "d0").result(30)
     assert list(disks.list()) == []
+
+
+def test_who_saw_a_scale_set_before_it_changed_does_not_change_it(azure: Endpoint) -> None:
+    build(azure, 2)
+    sets = azure.clients().compute.virtual_machine_scale_sets
+    (name,) = [one.name for one in sets.list("lab")]
+
+    def resize(capacity: int, etag: str) -> None:
+        seen = {"etag": etag, "match_condition": MatchConditions.IfNotModified}
+        sets.begin_update("lab", name, {"sku": {"capacity": capacity}}, **seen).result(30)
+
+    before = sets.get("lab", name).etag
+    assert before == sets.get("lab", name).etag
+    resize(3, before)
+    with pytest.raises(ResourceModifiedError, match="PreconditionFailed"):
+        resize(0, before)
+    grown = sets.get("lab", name)
+    assert (grown.sku.capacity, grown.etag != before) == (3, True)
+    sets.begin_delete_instances("lab", name, {"instanceIds": ["0"]}).result(30)
+    with pytest.raises(ResourceModifiedError, match="PreconditionFailed"):
+        resize(0, grown.etag)
+    resize(0, sets.get("lab", name).etag)
+    assert sets.get("lab", name).sku.capacity == 0
 
 
 def test_an_image_is_built(group: Endpoint) -> None:
