@@ -7,18 +7,15 @@ use by nodes that it knows nothing of. Nobody can have used those, so they are r
 
 from __future__ import annotations
 
-import json
 import re
-import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from launch.errors import RankliftError
 from playbooks import render
 from playbooks.project import Stack
+from playbooks.stack.locks import InUse, locks
 
 __all__ = ["Unfinished", "left_lock", "mend", "unfinished"]
 
@@ -48,10 +45,13 @@ class Unfinished:
 def mend(stack: Stack, pulumi: Callable[[Sequence[str]], None]) -> None:
     """Removes what a killed Pulumi left of ``stack``; ``pulumi`` runs and shows a command.
 
-    A lock is removed only when the process that holds it ran on this machine and is gone: any other Pulumi
-    stops at it, and says so. Raises :class:`~launch.errors.RankliftError` with the remedy when what is
-    unfinished cannot be removed from here.
+    A lock is removed only when the process that holds it ran on this machine and is gone. Raises
+    :class:`~playbooks.stack.locks.InUse` when any other is there, before anything is changed, and
+    :class:`~launch.errors.RankliftError` with the remedy when what is unfinished cannot be removed from here.
     """
+    held = tuple(one for one in locks(stack) if not one.is_left)
+    if held:
+        raise InUse(stack.name, held)
     process = left_lock(stack)
     if process is not None:
         render.progress(f"process {process} was killed while it held the lock of stack {stack.name}")
@@ -80,30 +80,7 @@ def left_lock(stack: Stack) -> int | None:
 
     Only file backends keep locks that outlive their process.
     """
-    backend = urlsplit(stack.environment.get("PULUMI_BACKEND_URL", ""))
-    if backend.scheme != "file":
-        return None
-    name = stack.name.rpartition("/")[2]
-    folder = Path(unquote(backend.path), ".pulumi", "locks", "organization", "ranklift", name)
-    for path in sorted(folder.glob("*.json")):
-        try:
-            lock = json.loads(path.read_text())
-            process, host = int(lock["pid"]), lock["hostname"]
-        except (OSError, ValueError, KeyError):
-            continue  # given back meanwhile, or not ours to judge
-        if host == socket.gethostname() and _program(process) != "pulumi":
-            return process
-    return None
-
-
-def _program(process: int) -> str | None:
-    try:
-        stat = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
-        return None
-    name, _, rest = stat.partition("(")[2].rpartition(")")
-    # One that was killed and not yet waited for has its name still.
-    return None if rest.split()[0] in ("Z", "X") else name
+    return next((one.process for one in locks(stack) if one.is_left), None)
 
 
 def _remove(stack: Stack, state: Mapping[str, Any], begun: Sequence[Unfinished]) -> None:

@@ -6,9 +6,12 @@ import json
 import os
 import signal
 import subprocess
+import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 from invoke.exceptions import Exit
@@ -17,6 +20,7 @@ from infra.troubles import Progress, Trouble, advice, kind_of, patience
 from launch.errors import RankliftError
 from playbooks import render
 from playbooks.project import Stack, pulumi_program
+from playbooks.stack.locks import REFUSALS, told
 
 __all__ = ["NEVER", "UpdateFailed", "again_and_again", "pulumi"]
 
@@ -25,6 +29,8 @@ TELL_S = 60.0
 """After how long it is said, and said again, what an update still waits for."""
 LET_GO_S = 30.0
 """How long Pulumi may take to end in good order once it was told to."""
+_REST_S = 5.0
+"""How long after Pulumi its last words may take: what it has started may hold its stderr, too."""
 _POLL_S = 0.2
 _FIRST_PAUSE_S = 2.0
 _PAUSE_S = 30.0
@@ -61,8 +67,9 @@ def pulumi(stack: Stack, arguments: Sequence[str], *, limit: float | None = None
     Ctrl-C ends the command with 130 once Pulumi has ended: the terminal sent it to Pulumi too, which ends in
     good order. Killing it would leave its lock, and resources that nobody knows of.
 
-    Raises :class:`UpdateFailed` when something in Azure failed; when Pulumi itself or the program did, the
-    command ends with Pulumi's exit status.
+    Raises :class:`UpdateFailed` when something in Azure failed, and :class:`~playbooks.stack.locks.InUse`
+    when another command has the stack; when Pulumi itself or the program failed, the command ends with
+    Pulumi's exit status.
     """
     render.command(["pulumi", *arguments])
     with tempfile.TemporaryDirectory(prefix="ranklift-") as folder:
@@ -71,9 +78,14 @@ def pulumi(stack: Stack, arguments: Sequence[str], *, limit: float | None = None
         # Pulumi has the option for its Automation API alone, and shows and takes it only so.
         environment = {**stack.environment, "PULUMI_DEBUG_COMMANDS": "1"} if logged else stack.environment
         command = [pulumi_program(stack.environment), *arguments, *logged]
-        with subprocess.Popen(command, cwd=stack.project, env=dict(environment)) as process:
+        errors = _Errors()
+        with subprocess.Popen(
+            command, cwd=stack.project, env=dict(environment), stderr=errors.into
+        ) as process:
+            os.close(errors.into)
             watch = _Watch(log, limit)
             exit_status = watch.to_the_end(process)
+        errors.join(_REST_S)
     if watch.interrupted:
         render.progress(
             f"interrupted; what Pulumi had begun is known to it: `fab up --stack {stack.name}` goes on from "
@@ -83,6 +95,8 @@ def pulumi(stack: Stack, arguments: Sequence[str], *, limit: float | None = None
     if watch.told_to_end and limit is not None:
         raise _TooLong(stack.name, limit, watch.left)
     if exit_status != 0:
+        if errors.refusal:
+            raise told(stack.name, errors.refusal.decode("utf-8", "replace"))
         failed = watch.progress.failed
         if not any(trouble.code or kind_of(trouble) != "other" for trouble in failed):
             raise Exit(code=exit_status if exit_status > 0 else 128 - exit_status)  # Pulumi has said why
@@ -110,6 +124,32 @@ def again_and_again(update: Callable[[], None], deadline: float) -> None:
             pause = min(2 * pause, _PAUSE_S)
         else:
             return
+
+
+class _Errors(threading.Thread):
+    """Passes on what a Pulumi writes to stderr, but for its refusal of a stack that another command has.
+
+    That advises `pulumi cancel`, which would take the lock from under a command that lives.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.refusal = b""
+        self._from, self.into = os.pipe()
+        self.start()
+
+    def run(self) -> None:
+        # By chunks, not lines: it may ask for a passphrase. What it says at once comes at once: it is short.
+        while data := os.read(self._from, 65536):
+            if not self.refusal:
+                found = min((at for words in REFUSALS if (at := data.find(words)) >= 0), default=len(data))
+                start = data.rfind(b"\n", 0, found) + 1 if found < len(data) else found
+                with suppress(OSError):
+                    sys.stderr.buffer.write(data[:start])
+                    sys.stderr.flush()
+                data = data[start:]
+            self.refusal += data
+        os.close(self._from)
 
 
 class _Watch:

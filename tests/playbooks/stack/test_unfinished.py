@@ -16,6 +16,7 @@ import pytest
 from infra import azure
 from launch.errors import RankliftError
 from playbooks.project import Stack
+from playbooks.stack.locks import InUse
 from playbooks.stack.unfinished import left_lock, mend, unfinished
 from tests.playbooks.test_project import fake_pulumi
 
@@ -132,7 +133,11 @@ def test_the_lock_of_a_pulumi_that_runs_is_respected(tmp_path: Path) -> None:
         try:
             while Path(f"/proc/{running.pid}/comm").read_text() != "pulumi\n":
                 pass
-            assert left_lock(locked(tmp_path, running.pid, socket.gethostname())) is None
+            stack = locked(tmp_path, running.pid, socket.gethostname())
+            assert left_lock(stack) is None
+            with pytest.raises(InUse, match=rf"works on it \(process {running.pid} of me on ") as caught:
+                mend(stack, lambda words: pytest.fail(f"pulumi {words}"))
+            assert "cancel" not in str(caught.value)
         finally:
             running.kill()
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import socket
 import time
 from pathlib import Path
 
@@ -13,6 +15,7 @@ from invoke.exceptions import Exit
 from infra.troubles import Trouble
 from playbooks.project import Stack
 from playbooks.stack import updating
+from playbooks.stack.locks import InUse
 from playbooks.stack.updating import UpdateFailed, again_and_again, pulumi
 
 URN = "urn:pulumi:dev::ranklift::a$azure-native:compute:VirtualMachineScaleSet::nodes"
@@ -62,6 +65,61 @@ def test_what_pulumi_itself_says_is_not_said_again(tmp_path: Path, then: str, st
     with pytest.raises(Exit) as caught:
         pulumi(stack(tmp_path, said, then=then), ["up", "--yes"])
     assert caught.value.code == status
+
+
+LOCKED = (
+    "error: the stack is currently locked by 1 lock(s). Either wait for the other process(es) to end or "
+    "delete the lock file with `pulumi cancel`.\n"
+    "  file:///be/.pulumi/locks/organization/ranklift/dev/1.json: created by ann@{host} (pid 77) at "
+    "2026-11-22T00:30:00Z\n"
+)
+
+
+def refused(folder: Path, text: str, before: str = "") -> Stack:
+    (folder / "said").write_text(text)
+    return stack(folder, then=f"printf '{before}' >&2; cat {folder}/said >&2; exit 255")
+
+
+def test_a_stack_that_another_command_has_is_told_without_pulumis_advice_to_cancel(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InUse) as caught:
+        pulumi(refused(tmp_path, LOCKED.format(host=socket.gethostname())), ["up", "--yes"])
+    assert str(caught.value) == (
+        f"stack dev: another command works on it (process 77 of ann on {socket.gethostname()}, since "
+        "2026-11-22 00:30:00 UTC): wait until it has ended, then repeat this one"
+    )
+    assert capfd.readouterr().err == "$ pulumi up --yes\n"
+
+
+def test_of_another_machine_it_is_said_when_a_lock_may_be_taken_away(tmp_path: Path) -> None:
+    with pytest.raises(InUse, match="only if elsewhere was switched off meanwhile: `pulumi cancel"):
+        pulumi(refused(tmp_path, LOCKED.format(host="elsewhere")), ["destroy", "--yes"])
+
+
+def test_pulumis_own_service_names_nobody(tmp_path: Path) -> None:
+    said = "error: [409] Conflict: Another update is currently in progress.\nTo learn more, visit …\n"
+    with pytest.raises(InUse, match=r"works on it \(Pulumi does not say whose\): wait until it has ended"):
+        pulumi(refused(tmp_path, said), ["up", "--yes"])
+
+
+def test_what_else_pulumi_says_is_passed_on_as_it_comes(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    made = refused(tmp_path, "Enter your passphrase: ", before="warning: old\\n")
+    with pytest.raises(Exit):
+        pulumi(made, ["up", "--yes"])
+    assert capfd.readouterr().err == "$ pulumi up --yes\nwarning: old\nEnter your passphrase: "
+
+
+def test_what_pulumi_has_started_and_left_holds_nobody_up(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(updating, "_REST_S", 0.5)
+    began = time.monotonic()
+    pulumi(stack(tmp_path, then=f"sleep 20 & echo $! > {tmp_path}/left"), ["up", "--yes"])
+    os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
+    assert time.monotonic() - began < 10
 
 
 def test_an_operation_that_never_ends_is_left_in_good_order_and_named(
