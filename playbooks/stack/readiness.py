@@ -26,6 +26,10 @@ CLOCK_S = 5.0
 PATIENCE_S = 20.0
 """How long a clock that is off is waited for: time services set it soon after boot."""
 PAUSE_S = 1.0
+NAME_S = 15.0
+"""How long nodes that do not answer are waited for before they are named."""
+AGAIN_S = 60.0
+"""After how long they are named again."""
 REREAD_S = 5.0
 """How often Azure is asked again while nodes are missing."""
 _MANY = 3
@@ -160,7 +164,8 @@ def unfit(answers: Mapping[str, Sign | Exception], nodes: Mapping[str, int]) -> 
 def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inventory:
     """Returns when Azure has as many nodes as the stack wants and each is fit for work.
 
-    Raises :class:`~launch.errors.ManyNodesError` naming those that were not within ``limit`` seconds, or that
+    Those that are waited for are soon named, with what to do about one that stays silent. Raises
+    :class:`~launch.errors.ManyNodesError` naming those that were not within ``limit`` seconds, or that
     waiting does not mend: a cloud-init that failed, a clock that stays off, another host key.
     """
     deadline = time.monotonic() + limit
@@ -170,6 +175,7 @@ def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inv
     asked = time.monotonic()
     answers: dict[str, Sign | Exception] = {}
     told = -1
+    naming = asked + NAME_S
     clocks_until: float | None = None
     while True:
         open_ones = [node for node in inventory.nodes if not _is_settled(answers.get(node.name))]
@@ -177,9 +183,7 @@ def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inv
             open_ones = list(inventory.nodes)
         answers |= probe(stack, inventory, open_ones)
         current = {node.name: answers[node.name] for node in inventory.nodes}
-        for answer in current.values():
-            if isinstance(answer, HostKeyChanged):
-                raise answer
+        _refuse_others(current)
         good = sum(_is_settled(answer) for answer in current.values())
         if good != told:
             render.progress(f"{good} of {wanted} nodes answer")
@@ -194,38 +198,59 @@ def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inv
                 time.monotonic() > min(deadline, clocks_until)
             ):
                 raise ManyNodesError("making nodes fit for work", current | wrong)
-        if time.monotonic() > deadline:
-            raise _missing(wanted, inventory, current)
+        now = time.monotonic()
+        if now > min(deadline, naming):
+            waiting = ManyNodesError("waiting", _everyone(wanted, inventory, current))
+            hint = _replacing(inventory, current)
+            if now > deadline:
+                on = f"`{shlex.join(['fab', 'wait', '--stack', stack.name])}` waits on"
+                waiting.args = ("\n".join(filter(None, (str(waiting), hint, on))),)
+                raise waiting
+            for line in str(waiting).splitlines()[1:]:
+                render.progress(f"waiting for {line}")
+            if hint:
+                render.progress(f"if it stays so: {hint}")
+            naming = now + AGAIN_S
         time.sleep(PAUSE_S)
         if time.monotonic() - asked > REREAD_S:
             inventory = stack.refresh(outputs)
             asked = time.monotonic()
 
 
+def _refuse_others(answers: Mapping[str, Sign | Exception]) -> None:
+    """Raises what says that somebody else answers in a node's place: no waiting mends that."""
+    for answer in answers.values():
+        if isinstance(answer, HostKeyChanged):
+            raise answer
+
+
 def _is_settled(answer: Sign | Exception | None) -> bool:
     return isinstance(answer, Sign) and not answer.setting_up
 
 
-def _missing(wanted: int, inventory: Inventory, answers: Mapping[str, Sign | Exception]) -> ManyNodesError:
+def _everyone(
+    wanted: int, inventory: Inventory, answers: Mapping[str, Sign | Exception]
+) -> dict[str, object]:
+    """By node its answer, or the error that says what is waited for."""
     everyone: dict[str, object] = {}
-    ids: list[str] = []
     for node in inventory.nodes:
         answer = answers[node.name]
         if isinstance(answer, Sign) and answer.setting_up:
-            answer = RetryError("its cloud-init still runs; `fab wait` waits on")
-        elif isinstance(answer, Exception):
-            ids.append(str(node.instance_id))
-            if node.state in DEAD:
-                answer = NodeUnreachable(node.name, f"Azure says that it is {node.state}")
+            answer = RetryError("its cloud-init still runs")
+        elif isinstance(answer, Exception) and node.state in DEAD:
+            answer = NodeUnreachable(node.name, f"Azure says that it is {node.state}")
         everyone[node.name] = answer
     for number in range(len(answers), wanted):
         name = f"(node {number + 1} of {wanted})"
         everyone[name] = NodeUnreachable(name, "Azure has not made it yet")
-    error = ManyNodesError("waiting", everyone)
-    if ids:
-        hint = shlex.join(["fab", "replace", ids[0], "--stack", inventory.stack])
-        error.args = (
-            f"{error}\n`{hint}` makes {'such a node' if len(ids) > 1 else 'it'} anew (--reimage: on the same "
-            "machine); the others go on working",
-        )
-    return error
+    return everyone
+
+
+def _replacing(inventory: Inventory, answers: Mapping[str, Sign | Exception]) -> str:
+    """What to do about nodes that do not answer; empty when each does."""
+    silent = [node for node in inventory.nodes if isinstance(answers[node.name], Exception)]
+    if not silent:
+        return ""
+    hint = shlex.join(["fab", "replace", str(silent[0].instance_id), "--stack", inventory.stack])
+    what = "such a node" if len(silent) > 1 else "it"
+    return f"`{hint}` makes {what} anew (--reimage: on the same machine); the others go on working"

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
-from launch.errors import NodeUnreachable
-from playbooks.stack.readiness import Sign, clocks_off, fate_of, unfit
+from infra.inventory import Inventory, Node
+from launch.errors import ManyNodesError, NodeUnreachable
+from playbooks.project import Stack
+from playbooks.stack import readiness
+from playbooks.stack.readiness import Sign, clocks_off, fate_of, unfit, wait_for_nodes
 
 FAILED = {"v1": {"datasource": "DataSourceAzure", "errors": ["('scripts_user', RuntimeError('1 failed'))"]}}
 
@@ -74,6 +79,65 @@ def test_what_is_wrong_is_said_with_what_to_do() -> None:
         "so; "
         '`fab exec "sudo chronyc makestep" --nodes 2` sets it, or replace the node',
     }
+
+
+class Cluster:
+    """Three nodes: 0 answers, 1 says ``answer``, 2 does not run."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, answer: Sign | Exception) -> None:
+        self.stack = Stack("dev", folder, {})
+        self.answers: dict[str, Sign | Exception] = {
+            "n0": Sign(),
+            "n1": answer,
+            "n2": NodeUnreachable("n2", "no answer"),
+        }
+        states = ("running", "running", "stopped")
+        nodes = tuple(Node(f"n{i}", i, "", "", 0, 8, state) for i, state in enumerate(states))
+        inventory = Inventory("dev", "size", "place", "me", nodes)
+        monkeypatch.setattr(Stack, "outputs", lambda _: Mock(node_count=3))
+        monkeypatch.setattr(Stack, "refresh", lambda *_: inventory)
+        monkeypatch.setattr(readiness, "probe", lambda *_: self.answers)
+        monkeypatch.setattr(readiness, "PAUSE_S", 0.01)
+
+
+class TestWaiting:
+    def test_silent_nodes_are_named_while_they_are_waited_for(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(readiness, "NAME_S", 0.05)
+        cluster = Cluster(monkeypatch, tmp_path, NodeUnreachable("n1", "no answer"))
+        with pytest.raises(ManyNodesError) as caught:
+            wait_for_nodes(cluster.stack, 0.5)
+        assert capsys.readouterr().err == (
+            "1 of 3 nodes answer\n"
+            "waiting for n1: no answer\n"
+            "waiting for n2: Azure says that it is stopped\n"
+            "if it stays so: `fab replace 1 --stack dev` makes such a node anew (--reimage: on the same "
+            "machine); the others go on working\n"
+        )
+        assert str(caught.value) == (
+            "waiting failed on 2 of 3 nodes\nn1: no answer\nn2: Azure says that it is stopped\n"
+            "`fab replace 1 --stack dev` makes such a node anew (--reimage: on the same machine); the others "
+            "go on working\n`fab wait --stack dev` waits on"
+        )
+
+    def test_and_again_from_time_to_time(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        monkeypatch.setattr(readiness, "NAME_S", 0.05)
+        monkeypatch.setattr(readiness, "AGAIN_S", 0.1)
+        cluster = Cluster(monkeypatch, tmp_path, Sign(setting_up=True))
+        with pytest.raises(ManyNodesError):
+            wait_for_nodes(cluster.stack, 1.0)
+        assert capsys.readouterr().err.count("waiting for n1: its cloud-init still runs\n") > 2
+
+    def test_nodes_that_answer_at_once_are_named_nowhere(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        cluster = Cluster(monkeypatch, tmp_path, Sign())
+        cluster.answers["n2"] = Sign()
+        assert len(wait_for_nodes(cluster.stack, 0.5).nodes) == 3
+        assert capsys.readouterr().err == "3 of 3 nodes answer\n"
 
 
 class TestWhatAzureIsAboutToDo:
