@@ -150,7 +150,11 @@ class Stack:
         try:
             found = inventory.read_azure(outputs, clients)
         except AzureError as error:
-            raise AzureFailed(f"Azure did not say what stack {self.name} has", self.name, error) from error
+            from playbooks.stack.drift import tell_end
+
+            failed = AzureFailed(f"Azure did not say what stack {self.name} has", self.name, error)
+            tell_end(self, failed)
+            raise failed from error
         inventory.save(found, outputs, self.folder)
         return found
 

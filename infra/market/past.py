@@ -2,14 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import Any
 
 from infra.config import ClusterConfig
 from infra.market.figures import Refusal
 from infra.market.kept import Kept
-from infra.market.offers import ScaleSet
+from infra.market.offers import ScaleSet, moment
+from infra.naming import TTL_TAG
 
-__all__ = ["data_in_the_way", "end_of", "time_over"]
+__all__ = ["End", "data_in_the_way", "end_of", "end_remembered", "time_over"]
+
+_SET = "azure-native:compute:VirtualMachineScaleSet"
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """When a scale set's own time is over."""
+
+    at: datetime
+    ttl_hours: float
+    """As the scale set has it, which counts; the configuration may say something else by now."""
+
+    def __str__(self) -> str:
+        return f"{self.at.strftime('%Y-%m-%d %H:%M')} UTC (ranklift:ttlHours is {self.ttl_hours:g})"
+
+
+def end_remembered(state: Mapping[str, Any]) -> End | None:
+    """The end of the scale set in ``state``, as ``pulumi stack export`` gives it, whether it is there or not.
+
+    ``None``: it has none, or the state does not say since when the scale set exists.
+    """
+    for one in (state.get("deployment") or {}).get("resources") or ():
+        if one.get("type") != _SET or one.get("delete"):  # one that is being replaced
+            continue
+        made = moment((one.get("outputs") or {}).get("timeCreated"))
+        hours = ((one.get("inputs") or {}).get("tags") or {}).get(TTL_TAG)
+        try:
+            return (
+                None
+                if made is None or hours is None
+                else End(made + timedelta(hours=float(hours)), float(hours))
+            )
+        except (ValueError, OverflowError):  # later than the calendar goes
+            return None
+    return None
 
 
 def end_of(has: ScaleSet | None, config: ClusterConfig) -> datetime | None:

@@ -7,30 +7,36 @@ for each group's resources, once for each child resource, and for the scale set'
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from infra.scaling import Drift
 from infra.troubles import AzureFailed
+from launch.errors import RankliftError
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out
 from playbooks.stack.instances import scale_set_of
 
-__all__ = ["look"]
+__all__ = ["look", "tell_end"]
 
 SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"
 GROUP = "azure-native:resources:ResourceGroup"
+GONE = ("ResourceNotFound", "ResourceGroupNotFound")
 LOOK_S = 60.0
 _TOP = 9
 """Parts of the id of a resource that lies directly in its group."""
 
 
-def look(stack: Stack, wanted: int | None) -> Drift | None:
+def look(stack: Stack, wanted: int | None, state: Mapping[str, Any] | None = None) -> Drift | None:
     """Where Azure differs from what Pulumi remembers; None when Pulumi knows of nothing there.
+
+    ``state`` is what Pulumi remembers, where that is known already.
 
     Raises :class:`~playbooks.stack.instances.AzureFailed` when Azure does not tell.
     """
-    resources = (stack.state().get("deployment") or {}).get("resources") or ()
+    state = stack.state() if state is None else state
+    resources = (state.get("deployment") or {}).get("resources") or ()
     known = {
         str(one["id"]): one
         for one in resources
@@ -63,6 +69,27 @@ def look(stack: Stack, wanted: int | None) -> Drift | None:
         present=capacity,
         gone=tuple(gone),
     )
+
+
+def tell_end(stack: Stack, failed: AzureFailed) -> None:
+    """Says so when Azure has no scale set any more because its own time was over.
+
+    What else is known of ``failed`` stays as it is, and so does an error for which that is not the reason.
+    """
+    if failed.trouble.code not in GONE:
+        return
+    from infra.market.past import end_remembered
+
+    try:
+        end = end_remembered(stack.state())
+    except RankliftError:
+        return  # what Azure said is said all the same
+    if end is not None and end.at <= datetime.now(UTC):
+        failed.args = (
+            f"stack {stack.name} has no nodes any more: their time was over at {end}, when they delete their "
+            f"scale set\n`fab up --stack {stack.name}` makes it anew, with a new time; "
+            f"`fab down --stack {stack.name}` removes the rest, which still costs",
+        )
 
 
 def _questions(stack: Stack, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Callable[[], Any]]:

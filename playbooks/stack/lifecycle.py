@@ -3,23 +3,35 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from infra.scaling import Drift
+from launch.errors import RankliftError
 from playbooks import render
 from playbooks.command import command, open_from, seconds
+from playbooks.project import Stack
+from playbooks.ssh.fanout import fan_out
 from playbooks.stack.building import build, present, wanted_of
+from playbooks.stack.drift import look
 from playbooks.stack.instances import stopped
 from playbooks.stack.readiness import fate_of, probe, unfit, wait_for_nodes
 from playbooks.stack.unfinished import mend
 from playbooks.stack.updating import again_and_again, pulumi
 
+if TYPE_CHECKING:
+    from infra.market.past import End
+
 __all__ = ["NodeStatus", "down", "status", "up", "wait"]
 
 NODES_S = 600.0
 """How long nodes are waited for unless the user says."""
+_HOUR_S = 3600.0
 _UP = "30m"
 """How long Azure and the nodes may take unless the user says."""
 
@@ -44,12 +56,20 @@ class NodeStatus:
 def status(context: Context, stack: str | None = None, json: bool = False) -> None:
     """Shows the nodes as Azure has them now, and whether each answers and is fit for work.
 
-    The exit status is 1 when one is not, or when Azure has another number of nodes than the stack's
-    configuration asks for.
+    With ranklift:ttlHours it says when their time is over. The exit status is 1 when one is not fit, when
+    Azure has another number of nodes than the stack's configuration asks for, when it has something else of
+    the stack no more, and when that could not be asked.
     """
     chosen = open_from(context, stack)
     outputs = chosen.outputs()
-    inventory = chosen.refresh(outputs)
+    questions: dict[str, Callable[[], Any]] = {
+        "nodes": lambda: chosen.refresh(outputs),
+        "rest": lambda: _beside_the_nodes(chosen),
+    }
+    asked = fan_out(lambda name: questions[name](), questions)
+    inventory = asked["nodes"]
+    if isinstance(inventory, Exception):
+        raise inventory
     answers = probe(chosen, inventory, inventory.nodes)
     wrong: dict[str, Exception] = {name: a for name, a in answers.items() if isinstance(a, Exception)}
     wrong |= unfit(answers, {node.name: node.instance_id for node in inventory.nodes})
@@ -75,6 +95,7 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
             ("name", "id", "address", "private", "size", "slots", "state", "ssh"),
             [(r.name, r.id, r.address, r.private_ip, r.size, r.slots, r.state, r.ssh) for r in rows],
         )
+    troubles = _tell_rest(chosen, asked["rest"], render.progress if json else render.result)
     for name, error in wrong.items():
         if not isinstance(answers[name], Exception):  # those are in the table
             render.progress(str(error))
@@ -84,8 +105,33 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
         otherwise = f", `fab scale {there}` leaves it so" if there else ""
         why = "" if there else stopped(chosen, outputs.scale_set_id)
         render.progress(f"{wanted} nodes are wanted, Azure has {there}{why}: {mending}{otherwise}")
-    if wrong or wanted not in (None, there):
+    if wrong or troubles or wanted not in (None, there):
         raise Exit(code=1)
+
+
+def _beside_the_nodes(stack: Stack) -> tuple[Drift | None, End | None]:
+    from infra.market.past import end_remembered
+
+    state = stack.state()
+    return look(stack, None, state), end_remembered(state)
+
+
+def _tell_rest(stack: Stack, found: Any, say: Callable[[str], None]) -> bool:
+    """Says when the nodes' time is over and what is gone beside them; whether the latter is amiss."""
+    if isinstance(found, RankliftError):
+        render.progress(f"whether Azure has all else of the stack is not known: {found}")
+        return True
+    if isinstance(found, Exception):
+        raise found
+    drift, end = found
+    if end is not None:
+        hours = (end.at - datetime.now(UTC)).total_seconds() / _HOUR_S
+        left = f"{hours:.1f} hours are left until" if hours > 0 else "their time is over since"
+        say(f"{left} {end}, when the nodes delete themselves")
+    gone = () if drift is None else drift.gone
+    for name in gone:
+        render.progress(f"{name}: Azure has it no more: `fab up --stack {stack.name}` mends that")
+    return bool(gone)
 
 
 @command(

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
 from infra.market.kept import Kept
 from infra.market.offers import ScaleSet
-from infra.market.past import end_of
+from infra.market.past import end_of, end_remembered
 from infra.market.preflight import Plan, decide
 from infra.refusals import AzureRefused
 from tests.infra.azure_answers import PLACE, SIZE
@@ -19,6 +20,14 @@ STOPPED = ScaleSet(SIZE, 0, False, PLACE, MADE)
 GROUP = "ranklift-dev-data"
 ACCOUNT = f"/subscriptions/s-1/resourceGroups/{GROUP}/providers/Microsoft.Storage/storageAccounts/rldev1"
 KEPT = Kept(group=GROUP, things=("Microsoft.Storage/storageAccounts rldev1",), account=ACCOUNT)
+
+
+def remembered(made: str | None, ttl: str | None) -> dict[str, Any]:
+    """A stack's state with a scale set of that time and tag."""
+    tags = {"ranklift-stack": "dev", **({} if ttl is None else {"ranklift-ttl-hours": ttl})}
+    nodes = {"type": "azure-native:compute:VirtualMachineScaleSet", "inputs": {"tags": tags}}
+    network = {"type": "azure-native:network:VirtualNetwork"}
+    return {"deployment": {"resources": [network, {**nodes, "outputs": {"timeCreated": made}}]}}
 
 
 def after(hours: float, there: ScaleSet | None = STOPPED, **settings: str) -> Plan:
@@ -59,6 +68,21 @@ def test_a_scale_set_that_is_made_anew_has_all_its_time(there: ScaleSet | None) 
 def test_without_a_limit_a_cluster_may_be_any_age() -> None:
     assert after(10_000).refusals == ()
     assert end_of(STOPPED, config(ttlHours="1e9")) is None
+
+
+def test_the_end_is_known_from_pulumis_state_when_azure_has_no_scale_set_any_more() -> None:
+    end = end_remembered(remembered("2026-03-01T09:00:00.1234567Z", "1.5"))
+    assert str(end) == "2026-03-01 10:30 UTC (ranklift:ttlHours is 1.5)"
+
+
+@pytest.mark.parametrize(
+    ("made", "ttl"),
+    [(None, "2"), ("", "2"), ("2026-03-01T09:00:00Z", None), ("2026-03-01T09:00:00Z", "1e9"),
+     ("2026-03-01T09:00:00Z", "x")],
+)  # fmt: skip
+def test_an_end_that_the_state_does_not_have_is_unknown(made: str | None, ttl: str | None) -> None:
+    assert end_remembered(remembered(made, ttl)) is None
+    assert end_remembered({"deployment": None}) is None
 
 
 def test_an_unknown_age_is_said() -> None:

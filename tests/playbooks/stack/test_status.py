@@ -1,0 +1,132 @@
+"""What `fab status` says beside its table: when the nodes end, and what of the stack is gone."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from azure.core.exceptions import ResourceNotFoundError
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from infra import inventory
+from infra.scaling import Drift
+from infra.troubles import AzureFailed
+from launch.errors import RankliftError
+from playbooks.project import Stack
+from playbooks.stack import lifecycle
+from tests.infra.market.test_past import remembered
+from tests.playbooks.test_project import fake_pulumi
+
+SET = "/subscriptions/s-1/resourceGroups/ranklift-dev/providers/Microsoft.Compute/virtualMachineScaleSets/x"
+OUTPUTS = inventory.StackOutputs(
+    "dev", SET, None, None, None, 22, "size", "place", 0, 1, "me", "private", "key", "key"
+)
+
+
+@pytest.fixture
+def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stack:
+    """Stack ``dev`` without nodes, of which Azure has everything."""
+    made = Stack("dev", tmp_path, fake_pulumi(tmp_path, f"cat {tmp_path}/state"))
+    (tmp_path / "state").write_text("{}")
+    monkeypatch.setattr(lifecycle, "open_from", lambda *_: made)
+    monkeypatch.setattr(Stack, "outputs", lambda _: OUTPUTS)
+    monkeypatch.setattr(
+        inventory, "read_azure", lambda *_: inventory.Inventory("dev", "size", "place", "me", ())
+    )
+    monkeypatch.setattr(lifecycle, "look", lambda *_: Drift(0, 0, 0))
+    monkeypatch.setattr(lifecycle, "probe", lambda *_: {})
+    return made
+
+
+def ended(json: bool = False) -> int:
+    try:
+        lifecycle.status(Context(), json=json)
+    except Exit as error:
+        return int(error.code)
+    return 0
+
+
+def made_before(stack: Stack, hours: float, ttl: str | None) -> None:
+    made = datetime.now(UTC) - timedelta(hours=hours, seconds=5)
+    (stack.project / "state").write_text(json.dumps(remembered(made.isoformat(), ttl)))
+
+
+def test_a_cluster_with_a_time_says_what_is_left_of_it(
+    stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made_before(stack, 2.5, "6")
+    until = (datetime.now(UTC) + timedelta(hours=3.5, seconds=-5)).strftime("%Y-%m-%d %H:%M")
+    assert ended() == 0
+    told = f"3.5 hours are left until {until} UTC (ranklift:ttlHours is 6), when the nodes delete themselves"
+    assert told in capsys.readouterr().out.splitlines()
+    assert ended(json=True) == 0
+    shown = capsys.readouterr()
+    assert (json.loads(shown.out), shown.err.strip()) == ([], told)
+    made_before(stack, 7, "6")
+    ended()
+    assert "their time is over since" in capsys.readouterr().out
+    made_before(stack, 7, None)
+    ended()
+    assert "time" not in capsys.readouterr().out
+
+
+def test_what_azure_has_no_more_is_named_and_amiss(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(lifecycle, "look", lambda *_: Drift(0, 0, 0, ("RoleAssignment data-right",)))
+    assert ended() == 1
+    told = "RoleAssignment data-right: Azure has it no more: `fab up --stack dev` mends that"
+    assert told in capsys.readouterr().err
+
+
+def test_what_could_not_be_asked_is_said_and_amiss(
+    stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refused(*_: object) -> None:
+        raise RankliftError("Azure says no")
+
+    monkeypatch.setattr(lifecycle, "look", refused)
+    assert ended() == 1
+    assert "whether Azure has all else of the stack is not known: Azure says no" in capsys.readouterr().err
+
+
+def gone(code: str) -> Callable[..., Any]:
+    def refused(*_: object) -> None:
+        error = ResourceNotFoundError("it was not found")
+        error.error = type("Said", (), {"code": code, "message": "it was not found"})()
+        raise error
+
+    return refused
+
+
+@pytest.mark.parametrize(
+    ("hours", "ttl", "told"),
+    [
+        (
+            2.1,
+            "2",
+            r"their time was over at \S+ \S+ UTC \(ranklift:ttlHours is 2\)[^\n]*\n`fab up --stack dev`",
+        ),
+        (1.9, "2", "somebody has removed it"),
+        (1.9, None, "somebody has removed it"),
+    ],
+)
+def test_a_cluster_that_ended_itself_was_removed_by_nobody(
+    hours: float, ttl: str | None, told: str, stack: Stack, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(inventory, "read_azure", gone("ResourceNotFound"))
+    made_before(stack, hours, ttl)
+    with pytest.raises(AzureFailed, match=told):
+        stack.refresh(OUTPUTS)
+
+
+def test_another_failure_stays_what_it_is(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    made_before(stack, 3, "2")
+    monkeypatch.setattr(inventory, "read_azure", gone("Conflict"))
+    with pytest.raises(AzureFailed, match="Conflict"):
+        stack.refresh(OUTPUTS)
