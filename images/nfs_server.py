@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 __all__ = [
     "EXPORT",
@@ -40,15 +40,16 @@ class Stripes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NfsServerSetup:
-    """What the server is told at its first boot. ``repr`` shows no private key."""
+    """What the server is told at its first boot: nothing that is a secret.
+
+    It shows a host key that it makes itself. The nodes' own would make it one of them to whoever connects.
+    """
 
     user: str
     """Who owns the folder; Azure's provisioning creates the account on server and nodes with the same uid."""
     subnet_prefix: str
     """Who may mount it."""
     disks: int
-    host_public_key: str
-    host_private_key: str = field(repr=False)
 
 
 def stripes(size_gib: int) -> Stripes:
@@ -67,10 +68,6 @@ def server_cloud_config(setup: NfsServerSetup) -> str:
     """
     document = {
         "ssh_deletekeys": True,
-        "ssh_keys": {
-            "ed25519_private": setup.host_private_key,
-            "ed25519_public": setup.host_public_key,
-        },
         "package_update": True,
         "packages": ["lvm2", "xfsprogs", "nfs-kernel-server"],
         "write_files": [

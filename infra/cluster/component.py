@@ -64,7 +64,7 @@ class TrainingCluster(pulumi.ComponentResource):
             if config.nfs == "files":
                 shared = build_share(place, data, config, network)
             else:
-                shared = build_server(place, data, config, network, host, user.public_key)
+                shared = build_server(place, data, config, network, user.public_key)
             more["nfsMount"] = folder = shared.source
             used += shared.ready
         nodes = build_scale_set(

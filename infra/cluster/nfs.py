@@ -12,7 +12,6 @@ from images.nfs_server import EXPORT, SERVER_IMAGE, NfsServerSetup, server_cloud
 from infra.cluster.network import NodeNetwork
 from infra.cluster.place import Place
 from infra.config import ClusterConfig
-from infra.keys import KeyPair, secret
 
 __all__ = ["SERVER_SIZE", "SHARE", "SharedFolder", "build_server", "build_share"]
 
@@ -73,7 +72,6 @@ def build_server(
     data: Place,
     config: ClusterConfig,
     network: NodeNetwork,
-    host: KeyPair,
     operator_key: pulumi.Output[str],
 ) -> SharedFolder:
     """A VM whose disks are in ``data``; ``operator_key`` is the one public key that may log in."""
@@ -172,7 +170,7 @@ def build_server(
         os_profile=OSProfileArgs(
             computer_name=name,
             admin_username=config.admin_user,
-            custom_data=secret(_server_cloud_config(config, host, striped.disks)),
+            custom_data=_server_cloud_config(config, striped.disks),
             linux_configuration=LinuxConfigurationArgs(
                 disable_password_authentication=True,
                 provision_vm_agent=True,
@@ -201,16 +199,6 @@ def build_server(
     return SharedFolder(address.apply(lambda own: f"{own}:{EXPORT}"), [machine])
 
 
-def _server_cloud_config(config: ClusterConfig, host: KeyPair, disks: int) -> pulumi.Output[str]:
-    def render(keys: list[str]) -> str:
-        private, public = keys
-        setup = NfsServerSetup(
-            user=config.admin_user,
-            subnet_prefix=config.subnet_prefix,
-            disks=disks,
-            host_public_key=public,
-            host_private_key=private,
-        )
-        return base64.b64encode(server_cloud_config(setup).encode()).decode()
-
-    return pulumi.Output.all(host.private_key, host.public_key).apply(render)
+def _server_cloud_config(config: ClusterConfig, disks: int) -> str:
+    setup = NfsServerSetup(user=config.admin_user, subnet_prefix=config.subnet_prefix, disks=disks)
+    return base64.b64encode(server_cloud_config(setup).encode()).decode()

@@ -94,6 +94,12 @@ def test_a_stack_lives_in_a_given_subnet_with_a_kept_account_and_leaves_both_as_
     workplace.fab("exec", "--stack", "rehearsal-second", "touch /mnt/nfs/$(hostname)")
     seen = workplace.fab("exec", "--stack", "rehearsal-second", "ls /mnt/nfs | wc -l", "--json").json()
     assert {answer["stdout"].strip() for answer in seen.values()} == {"2"}
+    server = told["nfsMount"].partition(":")[0]
+    scan = f"ssh-keyscan -t ed25519 {server}"
+    shown = workplace.fab("exec", "--stack", "rehearsal-second", scan, "--json").json()
+    keys = {" ".join(answer["stdout"].split()[1:3]) for answer in shown.values()}
+    assert len(keys) == 1
+    assert keys != {told["hostPublicKey"]}, "who has the server's disk would be every node"
     workplace.pulumi("destroy", "--yes", "--skip-preview", "--stack", "rehearsal-second")
     after = workplace.azure(HUB), workplace.azure(account_path)
     assert [described(one) for one in after] == [described(one) for one in before]

@@ -14,8 +14,6 @@ SETUP = NfsServerSetup(
     user="azureuser",
     subnet_prefix="10.0.0.0/22",
     disks=4,
-    host_public_key="ssh-ed25519 AAAAhost",
-    host_private_key="PRIVATE",
 )
 
 
@@ -96,6 +94,10 @@ def test_the_stripes_hold_what_was_asked_for(size: int) -> None:
     assert 2 <= found.disks <= 16
 
 
-def test_the_image_is_pinned_and_the_key_not_printed() -> None:
+def test_the_image_is_pinned() -> None:
     assert "latest" not in SERVER_IMAGE
-    assert "PRIVATE" not in repr(SETUP)
+
+
+def test_it_makes_a_host_key_of_its_own() -> None:
+    document = yaml.safe_load(server_cloud_config(SETUP))
+    assert (document["ssh_deletekeys"], "ssh_keys" in document) == (True, False)

@@ -121,9 +121,8 @@ def test_every_document_that_a_cluster_s_machines_get_is_understood() -> None:
         nfs=NfsMount("10.0.0.9:/srv/shared"),
         nvme=True,
     )
-    server = NfsServerSetup(
-        user="u", subnet_prefix="10.0.0.0/20", disks=2, host_public_key=public, host_private_key=secret
-    )
-    for text in (cloud_config(node), server_cloud_config(server)):
+    server = NfsServerSetup(user="u", subnet_prefix="10.0.0.0/20", disks=2)
+    for text, brings_key in ((cloud_config(node), True), (server_cloud_config(server), False)):
+        assert parse(text, "u").has_host_key is brings_key
         assert all(place(file.path, "u") for file in parse(text, "u").files)
     assert [one.target for one in parse(cloud_config(node), "u").mounts] == ["/mnt/nfs"]
