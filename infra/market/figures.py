@@ -22,7 +22,7 @@ class Refusal:
     """Why the cluster will not be made, and what to do."""
 
     about: str
-    """``quota``, ``size``, ``zone``, ``price``, ``InfiniBand``, ``time`` or ``data``."""
+    """``quota``, ``size``, ``zone``, ``price``, ``InfiniBand``, ``time``, ``data`` or ``state``."""
     problem: str
     remedy: str
 
@@ -51,7 +51,7 @@ class Figures:
     there: ScaleSet | RankliftError | None = None
     server: str | RankliftError | None = None
     """Size of the NFS server that is there, where the configuration has one."""
-    kept: Kept | RankliftError | None = None
-    """What is stored of the stack and Pulumi does not know of, where the configuration would make it."""
+    kept: Sequence[Kept] | RankliftError = ()
+    """The groups that the configuration would make, and that are there without Pulumi's knowing of them."""
     elsewhere: Sequence[str] | None = None
     """Regions that offer the size, where that was asked for."""

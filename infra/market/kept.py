@@ -1,4 +1,4 @@
-"""What is there of a stack's stored data, and whether Pulumi knows of it: questions only."""
+"""What there is in a stack's resource groups, and whether Pulumi knows of it: questions only."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.naming import STACK_TAG, data_group_name, storage_name
+from infra.naming import STACK_TAG, storage_name
 from infra.refusals import AzureRefused
 from infra.rest import Rest
 
-__all__ = ["Kept", "is_remembered", "kept_data"]
+__all__ = ["Kept", "group_there", "is_remembered"]
 
 _API = "2021-04-01"
 _NOT_FOUND = 404
@@ -20,7 +20,7 @@ _BLOBS = "storage"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A stack's resource group of stored data, as Azure has it."""
+    """A resource group of a stack's names, as Azure has it."""
 
     group: str
     things: tuple[str, ...]
@@ -28,14 +28,15 @@ class Kept:
     account: str | None = None
     """Id of the storage account with the containers ``data`` and ``results``, where there is one."""
     deleting: bool = False
+    owner: str | None = None
+    """The stack that the group's tag names; ``None``: it has none."""
 
 
-def kept_data(rest: Rest, subscription: str, stack: str) -> Kept | None:
-    """What the stack's group of stored data has; ``None`` without one, or when it is not the stack's.
+def group_there(rest: Rest, subscription: str, stack: str, name: str) -> Kept | None:
+    """What the resource group called ``name`` has, which is one of the stack's names; ``None`` without one.
 
     Raises :class:`~infra.refusals.AzureRefused` when Azure does not say.
     """
-    name = data_group_name(stack)
     base = f"/subscriptions/{subscription}"
     try:
         group = rest.get(f"{base}/resourcegroups/{name}", **{"api-version": _API})
@@ -44,8 +45,6 @@ def kept_data(rest: Rest, subscription: str, stack: str) -> Kept | None:
             return None
         raise
     tags = {str(key).lower(): value for key, value in (group.get("tags") or {}).items()}
-    if tags.get(STACK_TAG) != stack:
-        return None
     listed = list(rest.pages(f"{base}/resourceGroups/{name}/resources", **{"api-version": _API}))
     own = storage_name(stack, subscription, _BLOBS)
     state = str((group.get("properties") or {}).get("provisioningState") or "")
@@ -54,6 +53,7 @@ def kept_data(rest: Rest, subscription: str, stack: str) -> Kept | None:
         things=tuple(f"{one.get('type')} {one.get('name')}" for one in listed),
         account=next((str(one["id"]) for one in listed if one.get("name") == own), None),
         deleting=state.lower() == "deleting",
+        owner=tags.get(STACK_TAG),
     )
 
 

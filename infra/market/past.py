@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
@@ -11,10 +11,11 @@ from infra.config import ClusterConfig
 from infra.market.figures import Refusal
 from infra.market.kept import Kept
 from infra.market.offers import ScaleSet, moment
-from infra.naming import TTL_TAG
+from infra.naming import TTL_TAG, data_group_name
 
-__all__ = ["End", "data_in_the_way", "end_of", "end_remembered", "time_over"]
+__all__ = ["End", "end_of", "end_remembered", "in_the_way", "time_over"]
 
+_SHOWN = 5
 _SET = "azure-native:compute:VirtualMachineScaleSet"
 
 
@@ -76,13 +77,46 @@ def time_over(ends: datetime | None, config: ClusterConfig, now: datetime) -> li
     return [Refusal("time", problem, remedy)]
 
 
-def data_in_the_way(kept: Kept | None, config: ClusterConfig) -> list[Refusal]:
+def in_the_way(groups: Sequence[Kept], stack: str, config: ClusterConfig) -> list[Refusal]:
+    """Why a stack cannot be made beside the groups that are there and that Pulumi does not know of."""
+    found: list[Refusal] = []
+    for group in groups:
+        if group.owner != stack:
+            found.append(_of_another(group))
+        elif group.group == data_group_name(stack):
+            found.append(_data_in_the_way(group, config))
+        elif not group.deleting:  # Azure refuses for as long as that takes, and is asked again and again
+            found.append(_nodes_in_the_way(group, stack))
+    return found
+
+
+def _of_another(group: Kept) -> Refusal:
+    whose = f"carries the tag of stack {group.owner}" if group.owner else "carries no stack's tag"
+    problem = f"resource group {group.group} is there already and {whose}: it is not this stack's"
+    return Refusal("state", problem, "take another stack name")
+
+
+def _nodes_in_the_way(group: Kept, stack: str) -> Refusal:
+    shown = ", ".join(group.things[:_SHOWN]) or "nothing in it"
+    if len(group.things) > _SHOWN:
+        shown += f" and {len(group.things) - _SHOWN} more"
+    problem = (
+        f"resource group {group.group} is there already, with {shown}, and Pulumi does not know it here: the "
+        "stack's state was lost, or it is kept elsewhere, by a colleague perhaps"
+    )
+    ways = (
+        "go on where its state is kept (`pulumi login`, `pulumi stack import`), or take another stack name; "
+        f"or, when nobody wants it any more (`fab account --stack {stack}` shows all of it and its price), "
+        f"`az group delete --name {group.group}`"
+    )
+    return Refusal("state", problem, ways)
+
+
+def _data_in_the_way(kept: Kept, config: ClusterConfig) -> Refusal:
     """Why a stack cannot make its stored data anew beside that which was kept, and the ways on."""
-    if kept is None or not config.owns_data:
-        return []
     if kept.deleting:
         problem = f"resource group {kept.group} is still being deleted"
-        return [Refusal("data", problem, "repeat the command when it is gone (`fab account` shows it)")]
+        return Refusal("data", problem, "repeat the command when it is gone (`fab account` shows it)")
     problem = (
         f"resource group {kept.group} is there already, with {', '.join(kept.things) or 'nothing in it'}, "
         "and Pulumi does not know it: it was kept by ranklift:retainData, or the stack's state was lost"
@@ -100,4 +134,4 @@ def data_in_the_way(kept: Kept | None, config: ClusterConfig) -> list[Refusal]:
             "in)"
             f"{nfs}{retain}",
         )
-    return [Refusal("data", problem, "; or ".join(ways))]
+    return Refusal("data", problem, "; or ".join(ways))

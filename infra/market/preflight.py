@@ -15,7 +15,7 @@ from infra.config import ClusterConfig
 from infra.market.figures import Figures, NotGranted, Refusal
 from infra.market.offers import Offer, ScaleSet, offer_of
 from infra.market.parts import NODE, Part, machines_of, parts
-from infra.market.past import data_in_the_way, end_of, time_over
+from infra.market.past import end_of, in_the_way, time_over
 from infra.market.prices import Prices
 from infra.market.quota import QuotaLine, quotas
 
@@ -89,8 +89,8 @@ def decide(
     lines, short = quotas(config, machines_of(made), figures)
     regular, spot = _sum(costs, spot=False), _sum(costs, spot=True)
     ends = end_of(has, config)
-    kept = None if isinstance(figures.kept, Exception) else figures.kept
-    refusals = [*data_in_the_way(kept, config), *time_over(ends, config, now), *short]
+    kept = () if isinstance(figures.kept, Exception) else figures.kept
+    refusals = [*in_the_way(kept, stack, config), *time_over(ends, config, now), *short]
     if adding > 0:
         refusals += _not_offered(config, figures, offer)
     refusals += _too_dear(config, spot if config.spot else regular, figures)
@@ -257,7 +257,7 @@ def _unknowns(
     elif figures.there is not None and figures.there.created is None and config.ttl_hours is not None:
         found.append("when the cluster's time is over: Azure does not say since when the scale set exists")
     if isinstance(figures.kept, Exception):
-        found.append(f"whether data of the stack was kept: {figures.kept}")
+        found.append(f"whether something of the stack is there without Pulumi's knowing: {figures.kept}")
     if offer is not None and offer.offered and offer.rdma is None and config.size.rdma:
         found.append(f"InfiniBand: Azure's list of sizes does not say (RdmaEnabled) for {config.size.name}")
     return list(dict.fromkeys(found))

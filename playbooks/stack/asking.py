@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from infra.config import ClusterConfig
 from infra.market import offers, prices
 from infra.market.figures import Figures
-from infra.market.kept import Kept, is_remembered, kept_data
+from infra.market.kept import Kept, group_there, is_remembered
 from infra.market.parts import machines_of, parts, server_name
 from infra.market.preflight import Plan, decide
-from infra.naming import cluster_name
+from infra.naming import cluster_name, data_group_name
 from infra.refusals import NotSignedIn
 from infra.rest import Rest, management, retail_prices
 from infra.subscription import KEY, subscription_of
@@ -60,8 +60,10 @@ def figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
     server = server_name(name, config)
     if server is not None:
         questions["the server"] = lambda: offers.machine_size(arm, subscription, name, server)
-    if config.owns_data:
-        questions["the data"] = lambda: _unknown_to_pulumi(stack, kept_data(arm, subscription, short))
+    groups = [name, *([data_group_name(short)] if config.owns_data else [])]
+    questions["the groups"] = lambda: _unknown_to_pulumi(
+        stack, [found for one in groups if (found := group_there(arm, subscription, short, one))]
+    )
     given = answers_to(questions)
     return Figures(
         prices={size: given[f"the price of {size}"] for size in sizes},
@@ -70,7 +72,7 @@ def figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
         skus=given["the sizes"],
         there=given["the scale set"],
         server=given.get("the server"),
-        kept=given.get("the data"),
+        kept=given["the groups"],
     )
 
 
@@ -96,16 +98,17 @@ def _for_meter(shop: Rest, meter: prices.Meter, place: str) -> Callable[[], floa
     return lambda: prices.meter_price(shop, meter, place)
 
 
-def _unknown_to_pulumi(stack: Stack, kept: Kept | None) -> Kept | None:
-    """``kept``, unless Pulumi has it in the stack's state, which is asked only when there is something."""
-    if kept is None:
-        return None
+def _unknown_to_pulumi(stack: Stack, groups: Sequence[Kept]) -> Sequence[Kept]:
+    """Those that Pulumi has not in the stack's state, which is asked only when there is something."""
+    if not groups:
+        return ()
     try:
-        return None if is_remembered(stack.state(), kept.group) else kept
+        state = stack.state()
     except PulumiError as error:
         if "no stack named" in str(error):
-            return kept
+            return groups
         raise
+    return [one for one in groups if not is_remembered(state, one.group)]
 
 
 def _elsewhere(stack: Stack, subscription: str, config: ClusterConfig) -> tuple[str, ...] | None:

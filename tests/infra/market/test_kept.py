@@ -1,10 +1,10 @@
-"""What Azure says of stored data, and Pulumi's state of its group."""
+"""What Azure says of a stack's groups, and whether Pulumi's state has them."""
 
 from __future__ import annotations
 
 import pytest
 
-from infra.market.kept import Kept, is_remembered, kept_data
+from infra.market.kept import Kept, group_there, is_remembered
 from infra.naming import storage_name
 from infra.refusals import AzureRefused
 from tests.infra.azure_answers import SUBSCRIPTION, Azure, error, group, resource
@@ -16,22 +16,34 @@ NFS = resource("Microsoft.Storage/storageAccounts", storage_name("dev", SUBSCRIP
 
 def test_the_group_is_named_with_what_is_in_it_and_the_account_of_the_blobs() -> None:
     azure = Azure(groups=[group(GROUP)], resources=[NFS, OWN])
-    assert kept_data(azure.rest, SUBSCRIPTION, "dev") == Kept(
-        group=GROUP, things=tuple(f"{one['type']} {one['name']}" for one in (NFS, OWN)), account=OWN["id"]
+    assert group_there(azure.rest, SUBSCRIPTION, "dev", GROUP) == Kept(
+        group=GROUP,
+        things=tuple(f"{one['type']} {one['name']}" for one in (NFS, OWN)),
+        account=OWN["id"],
+        owner="dev",
     )
     azure = Azure(groups=[group(GROUP, state="Deleting")])
-    assert kept_data(azure.rest, SUBSCRIPTION, "dev") == Kept(group=GROUP, things=(), deleting=True)
+    assert group_there(azure.rest, SUBSCRIPTION, "dev", GROUP) == Kept(
+        group=GROUP, things=(), deleting=True, owner="dev"
+    )
 
 
-@pytest.mark.parametrize("groups", [[], [group()], [group(GROUP, stack=None)], [group(GROUP, stack="Dev")]])
-def test_what_is_not_the_stacks_is_none_of_its_data(groups: list[dict[str, object]]) -> None:
-    assert kept_data(Azure(groups=groups).rest, SUBSCRIPTION, "dev") is None
+def test_a_group_that_is_not_there_is_none() -> None:
+    assert group_there(Azure(groups=[group()]).rest, SUBSCRIPTION, "dev", GROUP) is None
+
+
+@pytest.mark.parametrize("stack", [None, "Dev"])
+def test_whose_the_group_is_stands_in_its_tag(stack: str | None) -> None:
+    azure = Azure(groups=[group(GROUP, stack=stack)])
+    found = group_there(azure.rest, SUBSCRIPTION, "dev", GROUP)
+    assert found is not None
+    assert found.owner == stack
 
 
 def test_an_error_is_an_error() -> None:
     azure = Azure(instead={"resourcegroups": error(500, "InternalError")})
     with pytest.raises(AzureRefused, match="InternalError"):
-        kept_data(azure.rest, SUBSCRIPTION, "dev")
+        group_there(azure.rest, SUBSCRIPTION, "dev", GROUP)
 
 
 def test_pulumi_knows_what_it_has_made_and_what_it_was_making() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -19,7 +20,8 @@ MADE = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
 STOPPED = ScaleSet(SIZE, 0, False, PLACE, MADE)
 GROUP = "ranklift-dev-data"
 ACCOUNT = f"/subscriptions/s-1/resourceGroups/{GROUP}/providers/Microsoft.Storage/storageAccounts/rldev1"
-KEPT = Kept(group=GROUP, things=("Microsoft.Storage/storageAccounts rldev1",), account=ACCOUNT)
+KEPT = Kept(group=GROUP, things=("Microsoft.Storage/storageAccounts rldev1",), account=ACCOUNT, owner="dev")
+NODES = Kept(group="ranklift-dev", things=tuple(f"N/t thing{i}" for i in range(7)), owner="dev")
 
 
 def remembered(made: str | None, ttl: str | None) -> dict[str, Any]:
@@ -36,7 +38,7 @@ def after(hours: float, there: ScaleSet | None = STOPPED, **settings: str) -> Pl
     return decide("dev", "s-1", config(**settings), figures(there=there), now=now)
 
 
-def stored(kept: Kept | AzureRefused | None, **settings: str) -> Plan:
+def stored(*kept: Kept, **settings: str) -> Plan:
     return decide("dev", "s-1", config(**{"storage": "serviceEndpoint", **settings}), figures(kept=kept))
 
 
@@ -106,7 +108,7 @@ def test_data_that_was_kept_is_named_with_the_ways_on() -> None:
 
 
 def test_a_kept_nfs_folder_can_be_taken_up_by_no_setting() -> None:
-    (refusal,) = stored(Kept(group=GROUP, things=()), storage="none", nfs="files").refusals
+    (refusal,) = stored(Kept(group=GROUP, things=(), owner="dev"), storage="none", nfs="files").refusals
     assert "with nothing in it" in refusal.problem
     assert "storageAccountId" not in refusal.remedy
     (refusal,) = stored(KEPT, nfs="files").refusals
@@ -114,18 +116,47 @@ def test_a_kept_nfs_folder_can_be_taken_up_by_no_setting() -> None:
 
 
 def test_data_that_goes_is_waited_for() -> None:
-    (refusal,) = stored(Kept(group=GROUP, things=(), deleting=True)).refusals
+    (refusal,) = stored(Kept(group=GROUP, things=(), deleting=True, owner="dev")).refusals
     assert "still being deleted" in refusal.problem
 
 
-def test_a_stack_that_stores_nothing_of_its_own_does_not_mind() -> None:
-    own = ACCOUNT.replace("s-1", "00000000-0000-0000-0000-000000000001")
-    assert stored(KEPT, storageAccountId=own).refusals == ()
-    assert stored(KEPT, storage="none").refusals == ()
-    assert stored(None).refusals == ()
+# -- state
+
+
+def test_nodes_of_which_pulumi_knows_nothing_are_named_with_the_ways_on() -> None:
+    (refusal,) = stored(NODES).refusals
+    assert refusal.about == "state"
+    assert "resource group ranklift-dev is there already, with N/t thing0, N/t thing1," in refusal.problem
+    assert "thing4 and 2 more, and Pulumi does not know it here" in refusal.problem
+    for way in (
+        "pulumi stack import",
+        "another stack name",
+        "fab account --stack dev",
+        "az group delete --name ranklift-dev`",
+    ):
+        assert way in refusal.remedy
+    assert against(stored(NODES, KEPT)) == ["state", "data"]
+    assert stored().refusals == ()
+
+
+def test_a_group_that_goes_is_left_to_patience() -> None:
+    assert stored(replace(NODES, deleting=True)).refusals == ()
+
+
+@pytest.mark.parametrize(
+    ("owner", "whose"), [(None, "carries no stack's tag"), ("prod", "carries the tag of stack prod")]
+)
+@pytest.mark.parametrize("group", [NODES, KEPT])
+def test_a_group_of_somebody_else_is_not_offered_for_deletion(
+    group: Kept, owner: str | None, whose: str
+) -> None:
+    (refusal,) = stored(replace(group, owner=owner)).refusals
+    assert (refusal.about, refusal.remedy) == ("state", "take another stack name")
+    assert f"{group.group} is there already and {whose}" in refusal.problem
 
 
 def test_what_could_not_be_asked_is_unknown() -> None:
-    found = stored(AzureRefused("Azure says: no"))
+    found = decide("dev", "s-1", config(), figures(kept=AzureRefused("Azure says: no")))
     assert found.refusals == ()
-    assert "whether data of the stack was kept: Azure says: no" in found.unknowns
+    told = "whether something of the stack is there without Pulumi's knowing: Azure says: no"
+    assert told in found.unknowns

@@ -35,7 +35,7 @@ from tests.infra.azure_answers import (
 )
 from tests.playbooks.test_project import fake_pulumi
 
-DATA = "ranklift-dev-data"
+DATA, NODES = "ranklift-dev-data", "ranklift-dev"
 GOLDEN = Path(__file__).parent / "golden"
 SETTINGS = """\
 config:
@@ -219,19 +219,23 @@ def test_a_plan_says_how_much_time_is_left(
     [
         ("echo \"error: no stack named 'dev' found\" >&2; exit 6", True),
         ("echo '{}'", True),
-        (f"echo '{json.dumps({'deployment': {'resources': [azure_answers.group(DATA)]}})}'", False),
+        (
+            f"echo '{json.dumps({'deployment': {'resources': [*map(azure_answers.group, (DATA, NODES))]}})}'",
+            False,
+        ),
     ],
 )
-def test_kept_data_is_in_the_way_unless_pulumi_knows_it(
-    script: str, refused: bool, azure: Azure, stack: Stack, tmp_path: Path
+@pytest.mark.parametrize(("group", "about"), [(DATA, "data"), (NODES, "state")])
+def test_a_group_of_the_stacks_is_in_the_way_unless_pulumi_knows_it(
+    group: str, about: str, script: str, refused: bool, azure: Azure, stack: Stack, tmp_path: Path
 ) -> None:
-    azure.groups = [azure_answers.group(DATA)]
+    azure.groups = [azure_answers.group(group)]
     configure(stack, storage="serviceEndpoint", retainData="true")
     known = replace(stack, environment={**stack.environment, **fake_pulumi(tmp_path, script)})
     if not refused:
         assert preflight(known).refusals == ()
         return
-    with pytest.raises(NotGranted, match=f"data: resource group {DATA} is there already"):
+    with pytest.raises(NotGranted, match=f"{about}: resource group {group} is there already"):
         preflight(known)
 
 
