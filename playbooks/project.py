@@ -120,9 +120,12 @@ class Stack:
 
     def exists(self) -> bool:
         """Whether Pulumi knows the stack."""
+        return any(self.name in (name, name.rpartition("/")[2]) for name in self.siblings())
+
+    def siblings(self) -> list[str]:
+        """Names of all stacks of the project that Pulumi knows where it is logged in, as it spells them."""
         answer = _ask(["stack", "ls", "--json"], self.project, self.environment)
-        names = [str(entry["name"]) for entry in json.loads(answer)]
-        return any(name == self.name or name.rpartition("/")[2] == self.name for name in names)
+        return [str(entry["name"]) for entry in json.loads(answer)]
 
     def outputs(self) -> inventory.StackOutputs:
         """What the stack exports, secrets in the clear.

@@ -19,7 +19,7 @@ from infra.refusals import NotSignedIn
 from infra.rest import Rest
 from launch.errors import RankliftError
 
-__all__ = ["GROUP", "Account", "Runner", "Thing", "account", "find", "one_by_one"]
+__all__ = ["GROUP", "Account", "Runner", "Thing", "account", "compared", "find", "one_by_one"]
 
 GROUP = "resource group"
 _API = "2021-04-01"
@@ -48,6 +48,8 @@ class Thing:
     per_hour: float | None = None
     """USD; ``None``: unknown, 0: free."""
     note: str = ""
+    in_state: bool | None = None
+    """Whether this project's Pulumi knows it, or the group it lies in; ``None``: that was not asked."""
 
     @property
     def per_month(self) -> float | None:
@@ -142,6 +144,30 @@ def find(
         replace(one, kept=True) if one.stack is not None and one.group.lower() in kept else one
         for one in wanted
     )
+
+
+def compared(found: Account, states: Mapping[str, Mapping[str, Any]]) -> Account:
+    """The same, with whether it is in ``states``, by stack, each as ``pulumi stack export`` gives it.
+
+    Of a stack that Pulumi does not have it is empty; one that is missing there is not compared.
+
+    A resource that lies in a group of the state counts as known: Azure makes some by itself, with the tags of
+    the one they are for, like the disk of a virtual machine.
+    """
+    known = {
+        stack: {
+            str(one.get("id") or "").lower() for one in (state.get("deployment") or {}).get("resources") or ()
+        }
+        for stack, state in states.items()
+    }
+
+    def look(one: Thing) -> Thing:
+        if one.stack not in known:
+            return one
+        ids, group = known[one.stack], "/".join(one.id.lower().split("/")[:5])
+        return replace(one, in_state=bool(ids & {one.id.lower(), group}))
+
+    return replace(found, things=tuple(map(look, found.things)))
 
 
 def one_by_one(questions: Mapping[str, Callable[[], Any]]) -> Mapping[str, Any]:

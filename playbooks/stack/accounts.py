@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
 
-from launch.errors import InputError
+from launch.errors import InputError, RankliftError
 from playbooks import render
 from playbooks.command import command, open_from
 from playbooks.project import Stack
@@ -28,12 +29,13 @@ def account(context: Context, stack: str | None = None, json: bool = False) -> N
     """Shows everything in the subscription that carries a stack's tag, since when, and what it costs.
 
     All resource groups are looked through, and what others have put into a stack's group is named apart.
-    Prices are list prices; what is billed by use, and what the price list does not tell, is unknown.
+    What Pulumi does not know in this project is marked: it may be a colleague's, kept, or what a lost state
+    left. Prices are list prices; what is billed by use, and what the price list does not tell, is unknown.
     """
     from playbooks.stack.moneytext import account_tables
 
     chosen = open_from(context, stack)
-    found = _asked(chosen, None if stack is None else chosen.name.rpartition("/")[2])
+    found = _compared(chosen, _asked(chosen, None if stack is None else chosen.name.rpartition("/")[2]))
     if json:
         render.as_json(found)
     else:
@@ -78,6 +80,26 @@ def _asked(stack: Stack, only: str | None) -> Account:
         kept_groups=[group] if kept else (),
         ask=answers_to,
     )
+
+
+def _compared(stack: Stack, found: Account) -> Account:
+    """The account with what is not in the states of this project's stacks marked."""
+    from infra.market.account import compared
+    from playbooks.stack.asking import answers_to
+
+    named = {one.stack for one in found.things if one.stack is not None}
+    if not named:
+        return found
+    try:
+        known = {name.rpartition("/")[2]: name for name in stack.siblings()}
+        questions = {name: replace(stack, name=known[name]).state for name in named & known.keys()}
+        answers: dict[str, Any] = {name: {} for name in named} | answers_to(questions)
+    except RankliftError as error:
+        answers = {"": error}
+    for state in answers.values():
+        if isinstance(state, Exception):
+            render.progress(f"what of it is in Pulumi's state could not be asked: {state}")
+    return compared(found, {name: s for name, s in answers.items() if not isinstance(s, Exception)})
 
 
 def _settings(stack: Stack) -> dict[str, object]:

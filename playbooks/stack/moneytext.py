@@ -175,5 +175,10 @@ def _singular(words: str) -> str:
 
 
 def _note(one: Thing) -> str:
-    marks = [("is being deleted", one.deleting), ("kept", one.kept), (one.note, bool(one.note))]
+    marks = [
+        ("is being deleted", one.deleting),
+        ("kept", one.kept),
+        ("not in this project's state", one.in_state is False),
+        (one.note, bool(one.note)),
+    ]
     return "; ".join(text for text, holds in marks if holds)

@@ -15,6 +15,7 @@ from playbooks.project import Stack
 from playbooks.stack.accounts import account, tell_left
 from tests.infra import azure_answers
 from tests.infra.azure_answers import Azure, error, group, resource, served
+from tests.playbooks.test_project import fake_pulumi
 
 GOLDEN = Path(__file__).parent / "golden"
 NODES = resource("Microsoft.Compute/virtualMachineScaleSets", "ranklift-dev")
@@ -50,9 +51,21 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, azure: Azure) -> Iter
     (tmp_path / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\n")
     monkeypatch.setenv("RANKLIFT_PROJECT", str(tmp_path))
     monkeypatch.setenv("RANKLIFT_STACK", "dev")
+    script = f'case "$2" in ls) cat {tmp_path}/stacks;; *) cat {tmp_path}/state-"$4";; esac'
+    monkeypatch.setenv("PATH", fake_pulumi(tmp_path, script)["PATH"])
+    remember(tmp_path, dev=[group()], prod=[group("ranklift-prod")])
     with served(azure) as url:
         monkeypatch.setenv("RANKLIFT_ARM_ENDPOINT", url)
         yield Stack("dev", tmp_path, {"RANKLIFT_ARM_ENDPOINT": url})
+
+
+def remember(folder: Path, **stacks: list[dict[str, Any]]) -> None:
+    """What Pulumi has, by stack."""
+    (folder / "stacks").write_text(json.dumps([{"name": f"organization/ranklift/{name}"} for name in stacks]))
+    for name, resources in stacks.items():
+        state = folder / f"state-organization/ranklift/{name}"
+        state.parent.mkdir(parents=True, exist_ok=True)
+        state.write_text(json.dumps({"deployment": {"resources": resources}}))
 
 
 def fill(azure: Azure, stack: Stack, name: str) -> None:
@@ -91,6 +104,36 @@ def test_an_account_has_every_stack_of_the_subscription(
     azure.groups, azure.resources = [group(), group("ranklift-prod", "prod")], [*OURS, PRODS, THEIRS]
     account(Context())
     assert capsys.readouterr().out == (GOLDEN / "account.txt").read_text()
+
+
+def test_what_pulumi_does_not_know_here_is_marked(
+    azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    azure.groups, azure.resources = [group(), group("ranklift-prod", "prod")], [*OURS, PRODS]
+
+    def unknown() -> dict[str, bool | None]:
+        account(Context(), json=True)
+        return {one["name"]: one["in_state"] for one in json.loads(capsys.readouterr().out)["things"]}
+
+    assert set(unknown().values()) == {True}
+    # A state that has lost all but the scale set, and a colleague's stack.
+    remember(stack.project, dev=[NODES])
+    found = unknown()
+    assert [name for name, known in found.items() if known] == ["ranklift-dev"]  # the set, not the group
+    account(Context())
+    assert capsys.readouterr().out.count("not in this project's state") == len(OURS) + 2
+
+
+def test_without_an_answer_of_pulumis_nothing_is_marked_and_that_is_said(
+    azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    azure.groups = [group()]
+    for lost in ("state-organization/ranklift/dev", "stacks"):
+        (stack.project / lost).unlink()
+        account(Context())
+        shown = capsys.readouterr()
+        assert "not in" not in shown.out
+        assert "what of it is in Pulumi's state could not be asked: pulumi stack" in shown.err
 
 
 def test_an_account_of_one_stack_has_nothing_of_another(
