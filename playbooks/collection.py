@@ -7,7 +7,7 @@ from invoke.collection import Collection
 from playbooks import nodes, rehearsal
 from playbooks.jobs import collecting, ending, jobfiles, launching, logs, overview
 from playbooks.parsing import improve_command_line
-from playbooks.stack import accounts, lifecycle, planning, scaling
+from playbooks.stack import accounts, lifecycle, planning, replacing, scaling
 
 __all__ = ["make_collection"]
 
@@ -23,7 +23,7 @@ def make_collection() -> Collection:
         lifecycle.status,
         lifecycle.wait,
         scaling.scale,
-        scaling.replace,
+        replacing.replace,
     ):
         ns.add_task(task)
     for task in (nodes.execute, nodes.ssh, nodes.push):

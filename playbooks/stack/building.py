@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import replace
 
-from infra.config.values import node_count
 from infra.inventory import Inventory, Node
 from infra.scaling import Drift, choose_leaving
 from launch.errors import InputError
@@ -17,7 +16,7 @@ from playbooks.project import Stack
 from playbooks.stack import instances
 from playbooks.stack.drift import look
 from playbooks.stack.occupancy import uses
-from playbooks.stack.partial import nodes_before, settle
+from playbooks.stack.partial import COUNT, asking_for, nodes_before, settle
 from playbooks.stack.unfinished import mend
 from playbooks.stack.updating import UpdateFailed, again_and_again, pulumi
 
@@ -26,11 +25,12 @@ __all__ = ["build", "leaving", "present", "shrink", "wanted_of"]
 
 def wanted_of(stack: Stack) -> int | None:
     """How many nodes the configuration asks for; None when there is none here, or it does not say it well."""
+    from infra.config.values import node_count
+
     if not stack.configuration.exists():
         return None
-    key = "ranklift:nodeCount"
     try:
-        return node_count(key, stack.settings().get(key, ""), True)
+        return node_count(COUNT, stack.settings().get(COUNT, ""), True)
     except InputError:
         return None
 
@@ -70,14 +70,19 @@ def shrink(stack: Stack, wanted: int, deadline: float) -> Inventory:
 
 
 def build(
-    stack: Stack, deadline: float, arguments: Sequence[str] = (), *, there: Inventory | None = None
+    stack: Stack,
+    deadline: float,
+    arguments: Sequence[str] = (),
+    *,
+    there: Inventory | None = None,
+    wanted: int | None = None,
 ) -> None:
     """Mends what a killed Pulumi left, takes away surplus nodes that are idle, and runs ``pulumi up``.
 
     Azure is asked first whether it will grant all of it, and at what price. Where it differs from what Pulumi
     remembers, that is told to Pulumi, so that it is repaired, and is said. A caller who has seen to all that
-    says which nodes are ``there``. Raises :class:`~launch.errors.RankliftError`; the same again goes on from
-    there.
+    says which nodes are ``there``, and one who scales how many are ``wanted`` instead of the configuration's
+    number. Raises :class:`~launch.errors.RankliftError`; the same again goes on from there.
     """
     from playbooks.stack.planning import preflight
 
@@ -86,19 +91,25 @@ def build(
         if not is_new:
             mend(stack, lambda words: pulumi(stack, words))
         preflight(stack)
-    words = ["up", "--yes", *arguments, "--stack", stack.name]
+    count = wanted_of(stack) if wanted is None else wanted
+    again = f"fab {'up' if wanted is None else f'scale {wanted}'} --stack {stack.name}"
+    repairs: list[str] = []
     if is_new:
         pulumi(stack, ["stack", "init", stack.name])
     else:
-        drift = look(stack, wanted_of(stack))
+        drift = look(stack, count)
         if drift is not None:
-            words += _repairing(stack, drift, deadline, there)
+            repairs = _repairing(stack, drift, deadline, there)
             there = there or nodes_before(stack)
-    try:
-        again_and_again(lambda: pulumi(stack, words, limit=max(1.0, deadline - time.monotonic())), deadline)
-    except UpdateFailed as error:
-        settled = settle(stack, error, there, wanted_of(stack) or 0, deadline)
-        raise (error if settled is None else settled) from None
+    with asking_for(stack, wanted) as options:
+        words = ["up", "--yes", *arguments, *options, "--stack", stack.name, *repairs]
+        try:
+            again_and_again(
+                lambda: pulumi(stack, words, limit=max(1.0, deadline - time.monotonic())), deadline
+            )
+        except UpdateFailed as error:
+            settled = settle(stack, error, there, count or 0, deadline, again)
+            raise (error if settled is None else settled) from None
 
 
 def _repairing(stack: Stack, drift: Drift, deadline: float, there: Inventory | None) -> list[str]:

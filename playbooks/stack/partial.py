@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -19,17 +20,21 @@ from playbooks.stack import instances
 from playbooks.stack.drift import SCALE_SET
 from playbooks.stack.updating import UpdateFailed, pulumi
 
-__all__ = ["NotAllCame", "nodes_before", "settle"]
+__all__ = ["COUNT", "NotAllCame", "asking_for", "nodes_before", "settle"]
 
+COUNT = "ranklift:nodeCount"
 KEY = "ranklift:partial"
 _KINDS = ("partial", "no-boot")
 _GONE = ("ResourceNotFound", "ResourceGroupNotFound")
 
 
 class NotAllCame(RetryError):
-    """Azure could not give all nodes; ``kept`` says whether those that came are still there."""
+    """Azure could not give all nodes; ``kept`` says whether those that came are still there.
 
-    def __init__(self, stack: str, outcome: Outcome, kept: bool, why: UpdateFailed) -> None:
+    ``again`` is the command that tries once more.
+    """
+
+    def __init__(self, stack: str, outcome: Outcome, kept: bool, why: UpdateFailed, again: str) -> None:
         self.outcome, self.kept = outcome, kept
         reasons = "; ".join(str(trouble) for trouble in why.troubles if kind_of(trouble) in _KINDS)
         lines = [f"stack {stack}: {outcome.in_words()}: {reasons}"]
@@ -43,11 +48,11 @@ class NotAllCame(RetryError):
         if any(kind_of(trouble) == "partial" for trouble in why.troubles):
             other = "remove" if kept else "keep"
             lines.append(
-                f"`fab up --stack {stack}` tries again; fewer nodes, another zone or region may be had "
+                f"`{again}` tries again; fewer nodes, another zone or region may be had "
                 f"sooner; with {KEY} {other} it would {other} those that come"
             )
         else:
-            lines.append(f"`fab up --stack {stack}` makes others in place of those that did not boot")
+            lines.append(f"`{again}` makes others in place of those that did not boot")
         self.args = ("\n".join(lines),)
 
 
@@ -69,7 +74,7 @@ def nodes_before(stack: Stack) -> Inventory | None:
 
 
 def settle(
-    stack: Stack, error: UpdateFailed, before: Inventory | None, wanted: int, deadline: float
+    stack: Stack, error: UpdateFailed, before: Inventory | None, wanted: int, deadline: float, again: str
 ) -> NotAllCame | None:
     """Keeps or removes the nodes that came in a try that failed, and gives the error that says so.
 
@@ -90,14 +95,14 @@ def settle(
     if before is None and not (keep and outcome.stay):
         render.progress(f"{outcome.in_words()}: removing what this try made")
         pulumi(stack, ["destroy", "--yes", "--skip-preview", "--stack", stack.name])
-        return NotAllCame(stack.name, outcome, False, error)
+        return NotAllCame(stack.name, outcome, False, error, again)
     limit = max(60.0, deadline - time.monotonic())
     if outcome.go and identifier is not None:
         instances.delete(stack, identifier, outcome.go, limit)
     if outcome.stay:
         _settled(stack, len(outcome.stay), limit)
         stack.refresh(stack.outputs())
-    return NotAllCame(stack.name, outcome, keep, error)
+    return NotAllCame(stack.name, outcome, keep, error, again)
 
 
 def _scale_set(stack: Stack) -> str | None:
@@ -127,12 +132,24 @@ def _node(machine: Any) -> Node:
 
 def _settled(stack: Stack, count: int, limit: float) -> None:
     """Lets Pulumi know of what is there: the program with ``count`` nodes; the configuration stays."""
+    with asking_for(stack, count) as options:
+        pulumi(stack, ["up", "--yes", "--skip-preview", *options, "--stack", stack.name], limit=limit)
+
+
+@contextmanager
+def asking_for(stack: Stack, count: int | None) -> Iterator[list[str]]:
+    """Options with which Pulumi makes ``count`` nodes, whatever the configuration says, which stays as it is.
+
+    There are none when it says the same, or no count is given.
+    """
     import yaml
 
     document = yaml.safe_load(stack.configuration.read_text())
-    document["config"]["ranklift:nodeCount"] = str(count)
+    if count is None or str(document["config"].get(COUNT)) == str(count):
+        yield []
+        return
+    document["config"][COUNT] = str(count)
     with tempfile.TemporaryDirectory(prefix="ranklift-") as folder:
         path = Path(folder, stack.configuration.name)
         path.write_text(yaml.safe_dump(document))
-        words = ["up", "--yes", "--skip-preview", "--config-file", str(path), "--stack", stack.name]
-        pulumi(stack, words, limit=limit)
+        yield ["--config-file", str(path)]

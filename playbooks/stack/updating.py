@@ -22,7 +22,7 @@ from playbooks import render
 from playbooks.project import Stack, pulumi_program
 from playbooks.stack.locks import REFUSALS, told
 
-__all__ = ["NEVER", "UpdateFailed", "again_and_again", "pulumi"]
+__all__ = ["NEVER", "TookTooLong", "UpdateFailed", "again_and_again", "pulumi"]
 
 NEVER = float("inf")
 TELL_S = 60.0
@@ -48,7 +48,7 @@ class UpdateFailed(RankliftError):
         super().__init__(f"stack {stack}: " + "\n".join(lines))
 
 
-class _TooLong(UpdateFailed):
+class TookTooLong(UpdateFailed):
     """Azure did not end in time; ``under_way`` is what it was doing, in words."""
 
     def __init__(self, stack: str, limit: float, under_way: Sequence[str]) -> None:
@@ -93,7 +93,7 @@ def pulumi(stack: Stack, arguments: Sequence[str], *, limit: float | None = None
         )
         raise Exit(code=130)
     if watch.told_to_end and limit is not None:
-        raise _TooLong(stack.name, limit, watch.left)
+        raise TookTooLong(stack.name, limit, watch.left)
     if exit_status != 0:
         if errors.refusal:
             raise told(stack.name, errors.refusal.decode("utf-8", "replace"))

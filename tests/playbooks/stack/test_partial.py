@@ -14,7 +14,7 @@ from infra.inventory import Inventory, Node
 from infra.troubles import Trouble
 from playbooks.project import Stack
 from playbooks.stack import instances, partial
-from playbooks.stack.partial import NotAllCame, settle
+from playbooks.stack.partial import NotAllCame, asking_for, settle
 from playbooks.stack.updating import NEVER, UpdateFailed
 from tests.playbooks.test_project import fake_pulumi
 
@@ -68,7 +68,7 @@ def settled(
     if before is not None:
         nodes = tuple(Node(f"n{number}", number, "", "", 0, 8, "running") for number in range(before))
         there = Inventory("dev", "size", "place", "me", nodes)
-    return settle(stack, error, there, 4, NEVER)
+    return settle(stack, error, there, 4, NEVER, "fab scale 4 --stack dev")
 
 
 def machine(number: int, state: str) -> Any:
@@ -106,6 +106,21 @@ def test_nodes_that_came_are_kept_or_removed(  # noqa: PLR0913, PLR0917  (a tabl
     assert double.done == done
     assert found.kept is kept
     assert said in str(found)
+    assert str(found).splitlines()[-1].startswith("`fab scale 4 --stack dev` ")
+
+
+def test_pulumi_makes_another_number_than_the_configuration_says(tmp_path: Path) -> None:
+    text = 'config:\n  ranklift:nodeCount: "4"\n'
+    stack = Stack("dev", tmp_path, {})
+    stack.configuration.write_text(text)
+    with asking_for(stack, 6) as options:
+        assert options[0] == "--config-file"
+        assert Path(options[1]).read_text() == "config:\n  ranklift:nodeCount: '6'\n"
+    assert not Path(options[1]).exists()
+    for same in (4, None):
+        with asking_for(stack, same) as options:
+            assert options == []
+    assert stack.configuration.read_text() == text
 
 
 def test_any_other_failure_changes_nothing(

@@ -1,0 +1,153 @@
+"""A sick node made anew: ``replace``."""
+
+from __future__ import annotations
+
+import dataclasses
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from infra.inventory import INVENTORY_FILE, Inventory, Node
+from infra.scaling import Use, in_the_way
+from launch.errors import InputError, RankliftError, RetryError
+from launch.nodeset import fold
+from playbooks import render
+from playbooks.command import command, open_from, seconds
+from playbooks.project import Stack
+from playbooks.stack import instances
+from playbooks.stack.building import build, present, wanted_of
+from playbooks.stack.occupancy import uses
+from playbooks.stack.readiness import wait_for_nodes
+from playbooks.stack.unfinished import mend
+from playbooks.stack.updating import pulumi
+
+__all__ = ["replace"]
+
+_LIMIT = "30m"
+
+
+@command(
+    "replace",
+    example="fab replace 3 --reimage",
+    help={
+        "node": "the node, by instance id or name",
+        "reimage": "keep the machine, its name and its address, and install it anew from the image",
+        "cancel-jobs": "end the jobs on it first",
+        "timeout": f"give up after this long (default: {_LIMIT}); 90s, 10m and 2h are understood too",
+    },
+    positional=["node"],
+)
+def replace(
+    context: Context,
+    node: str,
+    stack: str | None = None,
+    reimage: bool = False,
+    cancel_jobs: bool = False,
+    timeout: str = _LIMIT,
+    dry_run: bool = False,
+) -> None:
+    """Makes a sick node anew and waits until it answers; the others notice nothing.
+
+    It is removed and a new one, with another name, takes its place; with --reimage it stays and is installed
+    anew, which needs no free capacity in Azure. Either way everything on it is lost; pushed code goes there
+    again with the next push. Refused while a job has ranks there, unless the node is dead.
+    """
+    limit = seconds("--timeout", timeout)
+    chosen = open_from(context, stack)
+    if dry_run:
+        sick = _named(chosen.saved(), node)
+        what = "reimage it" if reimage else f"remove it, pulumi up --yes --refresh --stack {chosen.name}"
+        render.result(f"{sick.name}: {what}, wait until it answers")
+        return
+    deadline = time.monotonic() + limit
+    # A node that an earlier try has removed is known from then alone.
+    was = chosen.saved().nodes if (chosen.folder / INVENTORY_FILE).exists() else ()
+    mend(chosen, lambda words: pulumi(chosen, words))
+    outputs = chosen.outputs()
+    inventory = chosen.refresh(outputs)
+    sick, is_there = _sick(chosen, inventory, was, node)
+    again = f"`fab replace {sick.instance_id} --stack {chosen.name}`"
+    if not is_there:
+        render.progress(f"{sick.name} is removed already: making the one in its place")
+    elif sick.state != "deleting":
+        _free(chosen, inventory, sick, cancel_jobs)
+    rest = dataclasses.replace(inventory, nodes=tuple(one for one in inventory.nodes if one != sick))
+    if reimage and is_there:
+        with _half_done(f"{sick.name} may be half installed: {again[:-1]} --reimage` begins anew"):
+            instances.reimage(chosen, outputs.scale_set_id, [sick], deadline - time.monotonic())
+        instances.distrust_copies(chosen, inventory, [sick])
+    else:
+        if is_there:
+            with _half_done(f"{sick.name} may be going, and no other is made yet: {again} goes on"):
+                instances.delete(chosen, outputs.scale_set_id, [sick], deadline - time.monotonic())
+        lacking = f"{sick.name} is removed, and the one in its place may not be made yet"
+        with _half_done(
+            f"{lacking}: `fab up --stack {chosen.name}` makes it", (KeyboardInterrupt, RankliftError, Exit)
+        ):
+            build(chosen, deadline, ["--skip-preview"], there=rest)
+    with _half_done(f"the node is not fit for use yet: `fab wait --stack {chosen.name}` waits for it"):
+        after = wait_for_nodes(chosen, max(1.0, deadline - time.monotonic()))
+    names = {one.name for one in rest.nodes}
+    fresh = [one.name for one in after.nodes if one.name not in names]
+    render.result(f"{sick.name} {'reimaged' if reimage else 'replaced by ' + fold(fresh)}")
+
+
+@contextmanager
+def _half_done(words: str, kinds: tuple[type[BaseException], ...] = (KeyboardInterrupt,)) -> Iterator[None]:
+    """Says how far it has come when it is interrupted, or ends in another of these ways."""
+    try:
+        yield
+    except kinds:
+        render.progress(words)
+        raise
+
+
+def _sick(stack: Stack, inventory: Inventory, was: Sequence[Node], text: str) -> tuple[Node, bool]:
+    """The node meant, and whether it is still there: one that ``was`` may be removed and not yet made again.
+
+    Raises :class:`~launch.errors.InputError` when there is none, and was none whose place is empty.
+    """
+    there, wanted = len(present(inventory)), wanted_of(stack)
+    try:
+        return _named(inventory, text), True
+    except InputError as error:
+        if wanted is None or there >= wanted:
+            raise
+        for node in was:
+            if text in (node.name, str(node.instance_id)):
+                return node, False
+        making = f"`fab up --stack {stack.name}` makes what is missing, one that was being replaced, too"
+        lacking = f"{error.remedy}, {there} of the {wanted} that are wanted: {making}"
+        raise InputError(error.key, text, error.problem, lacking) from None
+
+
+def _named(inventory: Inventory, text: str) -> Node:
+    for node in inventory.nodes:
+        if text in (node.name, str(node.instance_id)):
+            return node
+    known = ", ".join(f"{node.instance_id} ({node.name})" for node in inventory.nodes)
+    raise InputError("node", text, f"stack {inventory.stack} has none of that id or name", f"it has {known}")
+
+
+def _free(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool) -> None:
+    """Sees to it that no job is on the node; raises RetryError naming those that are."""
+    doing = uses(stack, inventory)
+    use = doing[sick.name]
+    if use.dead:
+        return
+    if use.jobs and cancel_jobs:
+        from playbooks.jobs.ending import ended, told
+
+        for job in use.jobs:
+            render.progress(told(ended(stack, inventory, job, None)))
+        return
+    # One silent node among others that answer is sick; where all are silent it is rather the way there.
+    silent_alone = bool(use.unknown) and any(not other.unknown for other in doing.values())
+    if use.jobs or (use.unknown and not (silent_alone or cancel_jobs)):
+        raise RetryError(
+            f"{sick.name} is not replaced\n{in_the_way({sick.name: Use(use.jobs, unknown=use.unknown)})}\n"
+            "or give --cancel-jobs"
+        )

@@ -1,0 +1,194 @@
+"""What `fab scale` leaves in the configuration and says, whatever becomes of it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from infra.inventory import Inventory, Node
+from infra.scaling import Drift
+from infra.troubles import Trouble
+from launch.errors import RankliftError, RetryError
+from playbooks.project import Stack
+from playbooks.stack import planning, scaling
+from playbooks.stack.locks import InUse
+from playbooks.stack.updating import TookTooLong, UpdateFailed
+
+SETTINGS = """\
+config:
+  ranklift:vmSize: Standard_ND40rs_v2
+  ranklift:nodeCount: "3"
+  ranklift:location: southcentralus
+  ranklift:sshFrom: 203.0.113.7
+"""
+FORBIDDEN = UpdateFailed("dev", [Trouble("VirtualMachineScaleSet nodes", "AuthorizationFailed", "No right.")])
+
+
+def inventory(count: int, state: str = "running") -> Inventory:
+    nodes = tuple(
+        Node(f"n{i}", i, "", "", 0, 8, state if i == count - 1 else "running") for i in range(count)
+    )
+    return Inventory("dev", "size", "place", "me", nodes)
+
+
+class Cluster:
+    """Stack ``dev``, with ``azure`` nodes in Azure; making others ends as ``build`` does."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (folder / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\n")
+        self.configuration = folder / "Pulumi.dev.yaml"
+        self.configuration.write_text(SETTINGS)
+        monkeypatch.setenv("RANKLIFT_PROJECT", str(folder))
+        self.azure, self.state, self.remembered = 3, "running", 3
+        self.gone: tuple[str, ...] = ()
+        self.becomes: int | None = None
+        self.fails: BaseException | None = None
+        self.unknown: RankliftError | None = None
+        self.done: list[str] = []
+        monkeypatch.setattr(Stack, "outputs", lambda _: Mock(node_count=self.remembered))
+        monkeypatch.setattr(Stack, "refresh", lambda *_: self.refreshed())
+        monkeypatch.setattr(planning, "preflight", lambda *_: None)
+        monkeypatch.setattr(scaling, "mend", lambda *_: None)
+        monkeypatch.setattr(scaling, "wait_for_nodes", lambda *_: self.done.append("wait"))
+        monkeypatch.setattr(scaling, "build", self.build)
+        monkeypatch.setattr(scaling, "shrink", self.shrink)
+        monkeypatch.setattr(scaling, "pulumi", self.pulumi)
+        monkeypatch.setattr(scaling, "look", self.look)
+
+    def refreshed(self) -> Inventory:
+        if self.unknown is not None:
+            raise self.unknown
+        return inventory(self.azure, self.state)
+
+    def shrink(self, _: Stack, wanted: int, __: float) -> Inventory:
+        self.azure = min(self.azure, wanted)
+        return inventory(self.azure)
+
+    def look(self, _: Stack, wanted: int) -> Drift:
+        return Drift(wanted, self.remembered, self.azure, self.gone)
+
+    def build(self, _: Stack, __: float, ___: list[str], *, there: Inventory, wanted: int) -> None:
+        assert self.configured == 3, "another command may read it meanwhile"
+        self.done.append(f"make {wanted} of {len(there.nodes)}")
+        self.azure = wanted if self.becomes is None else self.becomes
+        if self.fails is not None:
+            raise self.fails
+
+    def pulumi(self, _: Stack, words: list[str]) -> None:
+        assert words[:3] == ["config", "set", "ranklift:nodeCount"]
+        self.configuration.write_text(SETTINGS.replace('"3"', f'"{words[3]}"'))
+
+    @property
+    def configured(self) -> int:
+        found = re.search(r'nodeCount: "(\d+)"', self.configuration.read_text())
+        assert found is not None
+        return int(found[1])
+
+    def scale(self, number: int) -> None:
+        scaling.scale(Context(), str(number), stack="dev")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    return Cluster(tmp_path, monkeypatch)
+
+
+def failing(cluster: Cluster, number: int, error: BaseException, becomes: int) -> None:
+    cluster.fails, cluster.becomes = error, becomes
+    with pytest.raises(Exit):
+        cluster.scale(number)
+
+
+@pytest.mark.parametrize("wanted", [5, 2])
+def test_the_configuration_says_the_new_number_once_it_is_so(cluster: Cluster, wanted: int) -> None:
+    cluster.scale(wanted)
+    assert cluster.done == [f"make {wanted} of {min(3, wanted)}", "wait"]
+    assert cluster.configured == wanted
+
+
+def test_as_many_as_there_are_is_said_at_once(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.scale(3)
+    assert cluster.done == []
+    assert capsys.readouterr() == (
+        "stack dev: there are 3 nodes, as many as its configuration asks for\n",
+        "",
+    )
+    cluster.state = "stopped"
+    cluster.scale(3)
+    assert capsys.readouterr().err == "n2 is stopped: `fab replace 2 --stack dev` makes it anew\n"
+
+
+@pytest.mark.parametrize(
+    ("azure", "remembered", "state", "gone"),
+    [
+        (2, 3, "running", ()),
+        (3, 2, "running", ()),
+        (3, 3, "deleting", ()),
+        (3, 3, "running", ("Subnet nodes",)),
+    ],
+)
+def test_but_where_anything_differs_it_is_mended(
+    cluster: Cluster, azure: int, remembered: int, state: str, gone: tuple[str, ...]
+) -> None:
+    cluster.azure, cluster.remembered, cluster.state, cluster.gone = azure, remembered, state, gone
+    cluster.scale(3)
+    assert cluster.done == [f"make 3 of {azure}", "wait"]
+
+
+@pytest.mark.parametrize("error", [FORBIDDEN, RetryError("Azure does not answer"), Exit(code=1)])
+def test_where_nothing_was_made_it_stays_as_it_was(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], error: BaseException
+) -> None:
+    failing(cluster, 5, error, 3)
+    assert cluster.configured == 3
+    assert "stack dev: its configuration asks for 3 nodes as before, Azure has 3\n" in capsys.readouterr().err
+
+
+def test_what_another_command_makes_is_no_reason_to_change_it(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(cluster, 5, InUse("dev", ()), 4)
+    assert cluster.configured == 3
+    assert "Azure has" not in capsys.readouterr().err
+
+
+def test_where_some_came_it_says_what_is_wanted_and_what_there_is(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(cluster, 6, FORBIDDEN, 4)
+    assert cluster.configured == 6
+    assert (
+        "its configuration asks for 6 nodes, Azure has 4: `fab scale 6` makes the others, `fab scale 4` "
+        "leaves it so\n"
+    ) in capsys.readouterr().err
+
+
+def test_where_nodes_went_it_says_how_many_stayed(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing(cluster, 2, FORBIDDEN, 2)
+    assert cluster.configured == 2
+    assert "its configuration asks for 2 nodes, Azure has 2\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("error", [TookTooLong("dev", 30, ()), Exit(code=130)])
+def test_what_azure_may_go_on_with_is_what_is_wanted(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], error: BaseException
+) -> None:
+    failing(cluster, 5, error, 3)
+    assert cluster.configured == 5
+    assert "asks for 5 nodes, and Azure may go on: `fab scale 5 --stack dev`" in capsys.readouterr().err
+
+
+def test_what_azure_does_not_tell_is_called_unknown(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.unknown = RetryError("it does not answer")
+    failing(cluster, 5, FORBIDDEN, 4)
+    assert cluster.configured == 3
+    assert "asks for 3 nodes as before; how many Azure has is not known: it does" in capsys.readouterr().err
