@@ -29,7 +29,7 @@ from launch.snapshot import Entry, Snapshot
 if TYPE_CHECKING:
     from launch.host import Host
 
-__all__ = ["Address", "PushReport", "push", "remote_code"]
+__all__ = ["Address", "PushReport", "push", "remote_id"]
 
 # The cheapest first: inside the cluster the cipher is most of the work.
 _CIPHERS = "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes128-ctr"
@@ -74,18 +74,22 @@ class PushReport:
 
 
 @functools.cache
-def remote_code() -> tuple[str, bytes]:
-    """The id of ``launch/remote`` (12 hexadecimal digits over its contents) and its modules, packed.
-
-    On nodes the modules are in ``~/.ranklift/remote/<id>/``: every call of a push brings them along.
-    """
+def _modules() -> bytes:
     files = {
         file.name: file.read_text(encoding="utf-8")
         for file in resources.files("launch.remote").iterdir()
         if file.name.endswith(".py")
     }
-    text = json.dumps(files, sort_keys=True).encode()
-    return hashlib.sha256(text).hexdigest()[:12], zlib.compress(text, 9)
+    return json.dumps(files, sort_keys=True).encode()
+
+
+@functools.cache
+def remote_id() -> str:
+    """The id of ``launch/remote``: 12 hexadecimal digits over its contents.
+
+    On nodes its modules are in ``~/.ranklift/remote/<id>/``: every call of a push brings them along.
+    """
+    return hashlib.sha256(_modules()).hexdigest()[:12]
 
 
 def push(
@@ -167,8 +171,8 @@ class _Calls:
         return {answer["node"]: answer["error"] for answer in answers if answer["t"] == "told"}
 
     def _call(self, header: dict[str, Any], body: bytes, more: _Stream | None = None) -> list[dict[str, Any]]:
-        name, code = remote_code()
-        start = b"%s %d\n%s" % (name.encode(), len(code), code)
+        code = zlib.compress(_modules(), 1)
+        start = b"%s %d\n%s" % (remote_id().encode(), len(code), code)
         start += json.dumps({**header, "limit": int(self._timeout)}).encode() + b"\n" + body
         stdin: bytes | IO[bytes] = start
         if more is not None:

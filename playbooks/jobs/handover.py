@@ -90,14 +90,14 @@ def planned_as(
 ) -> JobPlan:
     """The job's plan on these nodes; with ``files``, its script has to be one of them."""
     from launch.plan import plan
-    from launch.push import remote_code
+    from launch.push import remote_id
     from launch.spec import JobNode
 
     return plan(
         spec,
         [JobNode(node.name, node.private_ip, node.slots) for node in nodes],
         size=size,
-        remote=remote_code()[0],
+        remote=remote_id(),
         files=files,
         now=identity.now,
         random=identity.random,

@@ -41,7 +41,7 @@ def jobs(
     """
     from launch.asking import version_there
     from launch.overview import Listing, list_some
-    from launch.push import remote_code
+    from launch.push import remote_id
     from playbooks.ssh.connections import Cluster
 
     newest = number("--last", last, "jobs", "give 0 or more, or --all")
@@ -49,7 +49,7 @@ def jobs(
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     by_name = {node.name: node for node in choose_nodes(inventory, nodes)}
-    current = remote_code()[0]
+    current = remote_id()
     with Cluster(inventory, chosen.folder) as cluster:
         seen: dict[str, datetime] = {}
 

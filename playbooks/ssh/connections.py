@@ -13,6 +13,7 @@ import logging
 import shlex
 import signal
 import socket
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -301,6 +302,20 @@ class _Transport(paramiko.Transport):
         **paramiko.Transport._channel_handler_table,  # type: ignore[attr-defined]
         MSG_CHANNEL_REQUEST: _on_request,
     }
+
+
+class _Prompt(socket.socket):
+    """Acknowledges what it reads at once, where the system can.
+
+    After the log-in sshd sends small packets one at a time (Nagle), each when the one before is acknowledged;
+    Linux waits 40 ms with that, and a session opened without this took 45 ms instead of 2.
+    """
+
+    def recv(self, size: int, flags: int = 0, /) -> bytes:
+        data = super().recv(size, flags)
+        if sys.platform == "linux":
+            self.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
+        return data
 
 
 def _transport(sock: socket.socket, **options: Any) -> paramiko.Transport:

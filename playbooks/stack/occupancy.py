@@ -66,9 +66,9 @@ def _asked(host: Host, node: Node) -> tuple[tuple[JobState, ...], int, tuple[str
     """The jobs with this head that have not ended, how many have, and who holds the node's slots."""
     from launch.asking import asked, node_code, version_there
     from launch.overview import list_some
-    from launch.push import remote_code
+    from launch.push import remote_id
 
-    remote = version_there(host, remote_code()[0], STEP_S)
+    remote = version_there(host, remote_id(), STEP_S)
     if remote is None:  # nothing was ever launched there
         return (), 0, ()
     found = list_some(host, remote=remote, last=0)

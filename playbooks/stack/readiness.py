@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shlex
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -128,6 +127,8 @@ def clocks_off(answers: Mapping[str, Sign | Exception]) -> dict[str, float]:
     >>> clocks_off({"a": Sign(clock=0.1), "b": Sign(clock=-61.0), "c": Sign(clock=0.2)})
     {'b': -61.1}
     """
+    import statistics
+
     signs = {name: answer for name, answer in answers.items() if isinstance(answer, Sign)}
     middle = statistics.median_low(sign.clock for sign in signs.values()) if len(signs) >= _MANY else 0.0
     return {

@@ -17,7 +17,7 @@ from infra.inventory import Inventory, load
 from launch import client
 from launch.ending import end_job
 from launch.plan import plan
-from launch.push import remote_code
+from launch.push import remote_id
 from launch.spec import JobNode, JobSpec
 from playbooks.ssh.connections import Cluster
 from tests.chaos.faults import Scene
@@ -244,7 +244,7 @@ class Engine:
             spec,
             [JobNode(node.name, node.private_ip, node.slots) for node in chosen],
             size=self.inventory.size,
-            remote=remote_code()[0],
+            remote=remote_id(),
         )
 
     def head(self, cluster: Cluster, name: str) -> Any:
@@ -318,7 +318,7 @@ class Engine:
             for one in beside:
                 if one.where[0].name in (node.name for node in asked):
                     head = self.head(cluster, one.where[0].name)
-                    outcome.ended.append(end_job(one.job, head, remote=remote_code()[0]).state.state)
+                    outcome.ended.append(end_job(one.job, head, remote=remote_id()).state.state)
             return outcome
 
     def _until_it_is_time(self, row: Row, scene: Scene, launch: Launch) -> None:

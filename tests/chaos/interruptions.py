@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from launch.ending import end_job
-from launch.push import remote_code
+from launch.push import remote_id
 from playbooks.ssh.connections import Cluster
 from tests.chaos import faults
 from tests.chaos.engine import STACK, Beside, Engine, Launch, until
@@ -182,4 +182,4 @@ def _go(scene: Scene, jobs: list[str], second: Launch) -> None:
 
 def _end(engine: Engine, beside: list[Beside], cluster: Cluster) -> None:
     for one in beside:
-        end_job(one.job, engine.head(cluster, one.where[0].name), remote=remote_code()[0])
+        end_job(one.job, engine.head(cluster, one.where[0].name), remote=remote_id())

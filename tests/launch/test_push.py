@@ -12,7 +12,7 @@ import pytest
 
 from launch.errors import InputError, ManyNodesError, RetryError
 from launch.host import Completed
-from launch.push import _Stream, push, remote_code
+from launch.push import _Stream, push, remote_id
 from launch.snapshot import plan_snapshot
 from tests.launch.cluster import Cluster, LocalHost, Node
 
@@ -60,7 +60,7 @@ def test_every_node_gets_the_same_tree(cluster: Cluster, tree: Path) -> None:
     for node in cluster.nodes:
         assert contents(node.snapshot(snapshot.id)) == contents(tree)
         assert debris(node) == []
-        assert (node.home / ".ranklift" / "remote" / remote_code()[0] / "spread.py").is_file()
+        assert (node.home / ".ranklift" / "remote" / remote_id() / "spread.py").is_file()
 
 
 def test_the_head_does_not_serve_everyone_itself(tmp_path: Path, tree: Path) -> None:
@@ -85,8 +85,7 @@ def test_newer_node_code_reaches_every_node_though_the_snapshot_is_unchanged(
 ) -> None:
     snapshot = plan_snapshot(tree)
     push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
-    _, code = remote_code()
-    monkeypatch.setattr("launch.push.remote_code", lambda: ("0123456789ab", code))
+    monkeypatch.setattr("launch.push.remote_id", lambda: "0123456789ab")
     push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
     for node in cluster.nodes:
         assert (node.home / ".ranklift" / "remote" / "0123456789ab" / "runner.py").is_file(), node.name

@@ -14,7 +14,7 @@ from infra.inventory import Inventory, Node
 from infra.scaling import Use
 from launch.errors import NodeUnreachable
 from launch.host import Completed
-from launch.push import remote_code
+from launch.push import remote_id
 from launch.remote import protocol
 from playbooks.project import Stack
 from playbooks.ssh import connections
@@ -54,7 +54,7 @@ class Double:
         if self._its is None:
             raise NodeUnreachable(self.name, "no route to host")
         if argv[0] == "sh":
-            return Completed(0, b"" if self._its == {} else remote_code()[0].encode(), b"")
+            return Completed(0, b"" if self._its == {} else remote_id().encode(), b"")
         if argv[-2:] == ["list", "0"]:
             answer = {"jobs": self._its.get("jobs", []), "left_out": self._its.get("ended", 0)}
             return Completed(0, protocol.frame(protocol.STATE, json.dumps(answer).encode()), b"")
