@@ -36,6 +36,10 @@ __all__ = [
 _PLAN_PUBLISHERS = frozenset({"almalinux", "azhpc", "azurecyclecloud", "erocky"})
 """Publishers whose images Azure boots only with a purchase plan (github.com/Azure/azurehpc does the same)."""
 
+_OLDEST = {"almalinux": 9, "erocky": 9, "openlogic": 9, "redhat": 9, "resf": 9, "microsoft-dsvm": 20}
+"""By publisher, the oldest release whose Python and OpenSSH do for a node. The watch needs Python 3.8, sshd's
+``Include`` came with OpenSSH 8.2: the Red Hat family's 8 has 3.6 and 8.0, Ubuntu 18.04 has 3.6 and 7.6."""
+
 _URN = re.compile(r"[A-Za-z0-9][\w.-]*(:[\w.-]+){3}")
 _RESOURCE = re.compile(
     r"/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Compute/"
@@ -71,8 +75,8 @@ class MarketplaceImage:
     def plan(self) -> Plan | None:
         """What has to be stated beside the image, if its publisher is one that asks for it.
 
-        >>> parse_image("almalinux:almalinux-hpc:8_10-hpc-gen2:8.10.2025061201").plan
-        Plan(name='8_10-hpc-gen2', product='almalinux-hpc', publisher='almalinux')
+        >>> parse_image("almalinux:almalinux-hpc:9-hpc-gen2:9.6.2025061201").plan
+        Plan(name='9-hpc-gen2', product='almalinux-hpc', publisher='almalinux')
         """
         if self.publisher.lower() not in _PLAN_PUBLISHERS:
             return None
@@ -154,14 +158,25 @@ def contents(image: Image) -> Contents | None:
 
 
 def unfit(image: Image, gpu: str | None) -> str | None:
-    """Why nodes with this GPU find no driver for it in ``image``; ``None`` if they do, or nobody knows.
+    """Why ``image`` makes no node with this GPU: too old, or without a driver; ``None`` if not known to.
 
     >>> unfit(parse_image("microsoft-dsvm:ubuntu-hpc:2204:22.04.2026080501"), "V100")
     'has nvidia-open drivers, and a V100 needs nvidia-proprietary: take microsoft-dsvm:ubuntu-hpc:2204-v100, \
-almalinux:almalinux-hpc:8_10-hpc-v100-gen2, azure-hpc:azurelinux-hpc:3-v100 or \
-azure-hpc:azurelinux-hpc:3-v100-fips'
+azure-hpc:azurelinux-hpc:3-v100 or azure-hpc:azurelinux-hpc:3-v100-fips'
+    >>> unfit(parse_image("almalinux:almalinux-hpc:8_10-hpc-gen2:8.10.2025061201"), None)
+    'is release 8 of almalinux, which is older than the Python 3.8 and OpenSSH 8.2 that nodes need: take \
+release 9 or newer, or leave image out for the one of the size'
     """
-    if gpu is None or isinstance(image, GalleryImage):
+    if isinstance(image, GalleryImage):
+        return None
+    oldest = _OLDEST.get(image.publisher.lower(), 0)
+    release = re.match(r"(\d+)\.\d+\.\d", image.version)
+    if release and int(release[1]) < oldest:
+        return (
+            f"is release {release[1]} of {image.publisher}, which is older than the Python 3.8 and OpenSSH "
+            f"8.2 that nodes need: take release {oldest} or newer, or leave image out for the one of the size"
+        )
+    if gpu is None:
         return None
     wanted = _FITTING.get(gpu, "nvidia-open")
     names = {(known.publisher, known.offer, known.sku): known.gpus for known in known_images()}

@@ -53,6 +53,17 @@ MaxSessions 200
 PasswordAuthentication no
 """
 
+_IMAGE_CHECK = """\
+if ! python3 -c 'import sys; sys.exit(sys.version_info < (3, 8))'; then
+    echo "this image is too old: a node needs Python 3.8 or newer, and python3 here is $(python3 -V 2>&1)" >&2
+    exit 1
+fi
+if ! grep -qiE '^[[:space:]]*Include[[:space:]].*/sshd_config\\.d/' /etc/ssh/sshd_config; then
+    echo "this image is too old: a node needs an sshd_config that has Include sshd_config.d (OpenSSH 8.2)" >&2
+    exit 1
+fi"""
+"""Nobody knows what an own image holds before it boots: what it lacks is the end of cloud-init's output."""
+
 _LIMITS = """\
 # InfiniBand pins the memory it transfers; the values are those of Azure's HPC images.
 * soft memlock unlimited
@@ -112,6 +123,7 @@ def cloud_config(setup: NodeSetup) -> str:
         ssh_config=ssh_config(setup),
         known_hosts=known_hosts(setup),
         sshd_config=_SSHD_CONFIG,
+        image_check=_IMAGE_CHECK,
         limits=_LIMITS,
         no_upgrades=_NO_UPGRADES,
         watch=_watcher(),

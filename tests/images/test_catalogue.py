@@ -107,5 +107,28 @@ def test_an_image_without_a_driver_for_the_gpus_is_told_apart(urn: str, gpu: str
     assert (unfit(parse_image(urn), gpu) is None) is fits
 
 
+@pytest.mark.parametrize(
+    ("urn", "fits"),
+    [
+        ("almalinux:almalinux-hpc:8_10-hpc-gen2:8.10.2025061201", False),
+        ("AlmaLinux:almalinux-x86_64:8-gen2:8.10.2025061201", False),
+        ("RedHat:RHEL:8_10:8.10.2024101615", False),
+        ("OpenLogic:CentOS-HPC:7_9-gen2:7.9.2022040101", False),
+        ("microsoft-dsvm:ubuntu-hpc:1804:18.04.2022121201", False),
+        ("almalinux:almalinux-hpc:9-hpc-gen2:9.6.2025061201", True),
+        ("almalinux:almalinux-x86_64:10-gen2:10.0.2025061201", True),
+        ("microsoft-dsvm:ubuntu-hpc:2004:20.04.2024043001", True),
+        ("azure-hpc:azurelinux-hpc:3:3.20260801.01", True),
+        ("somebody:some:image:1.0.0", True),
+        ("almalinux:almalinux-hpc:9-hpc-gen2:mine", True),
+    ],
+)
+@pytest.mark.parametrize("gpu", [None, "A100"])
+def test_an_image_too_old_for_the_watch_and_sshd_is_told_apart(urn: str, gpu: str | None, fits: bool) -> None:
+    told = unfit(parse_image(urn), gpu)
+    assert (told is None) is fits
+    assert fits or "older than the Python 3.8 and OpenSSH 8.2 that nodes need: take release" in str(told)
+
+
 def test_nobody_knows_what_an_own_image_holds() -> None:
     assert unfit(GalleryImage(GALLERY), "V100") is None

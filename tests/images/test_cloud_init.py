@@ -5,6 +5,7 @@ import gzip
 import json
 import random
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from images.cloud_init import (
 )
 from images.recipe import recipe_for
 from images.steps import Step, steps
-from images.user_data import LIMIT
+from images.user_data import FOLDER, LIMIT
 from launch.errors import InputError
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -65,6 +66,65 @@ def masked(text: str) -> str:
 )
 def test_is_the_text_that_was_reviewed(setup: NodeSetup, name: str) -> None:
     assert masked(cloud_config(setup)) == (GOLDEN / name).read_text("utf-8")
+
+
+def run_with(folder: Path, command: str, **programs: str) -> subprocess.CompletedProcess[str]:
+    """Runs a line of runcmd as cloud-init does, by sh, with doubles of these programs."""
+    for name, body in programs.items():
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+    return subprocess.run(
+        ["/bin/sh", "-c", command],
+        env={"PATH": f"{folder}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "sshd", "fits"),
+    [
+        ("(3, 8, 10)", "Include /etc/ssh/sshd_config.d/*.conf\nUsePAM yes", True),
+        ("(3, 12, 3)", "UsePAM yes\n  include  /etc/ssh/sshd_config.d/*.conf", True),
+        ("(3, 6, 8)", "Include /etc/ssh/sshd_config.d/*.conf", False),
+        ("(3, 9, 18)", "UsePAM yes\n# Include /etc/ssh/sshd_config.d/*.conf", False),
+    ],
+)
+def test_an_image_that_is_too_old_ends_cloud_init_with_the_reason(
+    version: str, sshd: str, fits: bool, tmp_path: Path
+) -> None:
+    first = yaml.safe_load(cloud_config(EVERYTHING))["runcmd"][0]
+    (tmp_path / "sshd_config").write_text(sshd)
+    python = f'case $1 in -c) exec {sys.executable} -c "import sys; sys.version_info = {version}; $2" ;; esac'
+    line = f"{first.replace('/etc/ssh/', f'{tmp_path}/')}\necho went on"
+    ran = run_with(tmp_path, line, python3=f"{python}\necho Python {version}")
+    assert (ran.returncode, ran.stdout) == ((0, "went on\n") if fits else (1, "")), ran.stderr
+    assert fits or ran.stderr.startswith("this image is too old: a node needs ")
+
+
+@pytest.mark.parametrize("comes", [True, False])
+def test_plain_ubuntu_mounts_the_share_when_it_has_a_client_and_then_gives_it_to_the_user(
+    comes: bool, tmp_path: Path
+) -> None:
+    document = yaml.safe_load(cloud_config(EVERYTHING))
+    assert (document["package_update"], document["packages"]) == (True, ["nfs-common"])
+    (command,) = (line for line in document["runcmd"] if NFS_MOUNT in line[-1])
+    assert document["runcmd"].index(command) < document["runcmd"].index([f"{FOLDER}/run"])
+    mounted = tmp_path / "mounted"
+    programs = {
+        "mountpoint": f"[ -e {mounted} ]",
+        "mount": f"echo mount $1; {f'touch {mounted}' if comes else 'false'}",
+        "chown": 'echo chown "$@"',
+    }
+    ran = run_with(tmp_path, shlex.join(command), **programs)
+    then = f"chown azureuser: {NFS_MOUNT}" if comes else f"{NFS_MOUNT} is not mounted"
+    assert ran.stdout.splitlines() == [f"mount {NFS_MOUNT}", then]
+
+
+def test_an_image_with_a_client_installs_nothing() -> None:
+    assert "packages" not in yaml.safe_load(cloud_config(replace(EVERYTHING, steps=())))
 
 
 @pytest.mark.skipif(shutil.which("cloud-init") is None, reason="cloud-init is not installed")

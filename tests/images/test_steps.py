@@ -11,7 +11,7 @@ from images.hardware import all_hardware
 from images.recipe import Mpi, Ofed, Recipe, Ubuntu, recipe_for
 from images.steps import steps
 from images.templates import render
-from images.user_data import runner
+from images.user_data import FOLDER, runner
 from launch.errors import InputError
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -116,3 +116,50 @@ def test_a_size_without_infiniband_gets_no_ofed() -> None:
 def test_disks_are_joined_where_there_are_any() -> None:
     assert "80-nvme" in [step.name for step in steps(recipe_for("Standard_ND96isr_H100_v5"))]
     assert "80-nvme" not in [step.name for step in steps(recipe_for("Standard_ND40rs_v2"))]
+
+
+@pytest.mark.parametrize("newest", [None, "5.15.0-1073-azure", "5.15.0-1101-azure"])
+def test_nothing_is_built_for_a_kernel_that_the_next_boot_leaves(newest: str | None, tmp_path: Path) -> None:
+    (script,) = (s.script for s in steps(recipe_for("Standard_ND40rs_v2")) if s.name == "20-kernel")
+    listed = ["5.15.0-998-azure", "5.15.0-1073-azure", *filter(None, [newest])]
+    lines = "".join(f"installed linux-image-{kernel}\\n" for kernel in listed)
+    doubles = {
+        "uname": "echo 5.15.0-1073-azure",
+        "dpkg-query": f"printf '{lines}'\nexit 1",  # as where one of the patterns matches nothing
+        "apt-get": 'echo apt-get "$@"; exit 77',
+    }
+    for name, body in doubles.items():
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    ran = subprocess.run(
+        ["bash", "-c", script],
+        env={"PATH": f"{tmp_path}:/usr/bin:/bin"},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=60,
+    )
+    if newest == "5.15.0-1101-azure":
+        assert (ran.returncode, ran.stdout) == (1, "")
+        assert ran.stderr.startswith(
+            "The kernel 5.15.0-1101-azure is installed and starts at the next boot, but "
+        )
+    else:
+        assert (ran.returncode, ran.stdout) == (77, "apt-get install -y linux-headers-5.15.0-1073-azure\n")
+
+
+def test_imex_waits_for_whoever_knows_the_nodes_of_its_nvlink_domain() -> None:
+    (script,) = (s.script for s in steps(recipe_for("Standard_ND128isr_GB300_v6")) if s.name == "40-nvidia")
+    assert "apt-get install -y nvidia-imex\nsystemctl disable nvidia-imex.service\n" in script
+
+
+def test_a_step_that_fails_tells_cloud_init_why(tmp_path: Path) -> None:
+    recipe = recipe_for("Standard_HB120rs_v3")
+    script = runner(steps(recipe)).replace(FOLDER, str(tmp_path)).replace("/var/log/", f"{tmp_path}/")
+    for step in steps(recipe):
+        fails = "echo 'E: no such package' >&2; exit 100\n" if step.name == "30-ofed" else "echo well\n"
+        (tmp_path / step.file_name).write_text(fails)
+    ran = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False, timeout=60)
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert ran.stderr.splitlines()[1] == "E: no such package"
+    assert ran.stderr.splitlines()[2].endswith("30-ofed.sh failed: nothing after it was run")

@@ -68,7 +68,7 @@ CONFIGURATIONS: Mapping[str, Mapping[str, str]] = {
     "hb-marketplace-plan-nfs-vm": {
         **_PUBLIC,
         "vmSize": "Standard_HB176rs_v4",
-        "image": "almalinux:almalinux-hpc:8_10-hpc-gen2:8.10.2025061201",
+        "image": "almalinux:almalinux-hpc:9-hpc-gen2:9.6.2025061201",
         "nfs": "vm",
         "nfsSizeGib": "3000",
         "retainData": "true",

@@ -45,6 +45,13 @@ export DEBIAN_FRONTEND=noninteractive
 
 # The drivers are built for the kernel that runs now: another one at the next boot would be without them.
 running=$(uname -r)
+images=$(dpkg-query --show --showformat='${db:Status-Status} ${Package}\n' 'linux-image-[0-9]*' || true)
+newest=$(sed -n 's/^installed linux-image-//p' <<<"$images" | sort --version-sort | tail -n 1)
+if [ -n "$newest" ] && [ "$newest" != "$running" ]; then
+    echo "The kernel $newest is installed and starts at the next boot, but $running runs:" \
+        "reboot, or remove linux-image-$newest, and run this again" >&2
+    exit 1
+fi
 apt-get install -y "linux-headers-$running"
 # The packages that would bring another one have several names: linux-azure, linux-image-azure-lts-22.04, ...
 mapfile -t held < <(

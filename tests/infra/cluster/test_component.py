@@ -38,7 +38,7 @@ VARIANTS = {
     "grown": PUBLIC | {"nodeCount": "6"},
     "private": {key: value for key, value in PUBLIC.items() if key != "sshFrom"} | {"access": "private"},
     "spot": PUBLIC | {"spot": "true"},
-    "almalinux": PUBLIC | {"image": "almalinux:almalinux-hpc:8_10-hpc-v100-gen2:8.10.1"},
+    "almalinux": PUBLIC | {"image": "almalinux:almalinux-hpc:9-hpc-v100-gen2:9.6.1"},
     "own image": PUBLIC | {"image": OWN_IMAGE},
     "cpu only": PUBLIC | {"vmSize": "Standard_HC44rs"},
     "storage": STORED,
@@ -299,7 +299,7 @@ def test_other_nodes_are_never_evicted(public: Recorded) -> None:
 
 def test_a_publisher_that_asks_for_a_plan_gets_it(recorded: dict[str, Recorded]) -> None:
     assert recorded["almalinux"].only("VirtualMachineScaleSet")["plan"] == {
-        "name": "8_10-hpc-v100-gen2",
+        "name": "9-hpc-v100-gen2",
         "product": "almalinux-hpc",
         "publisher": "almalinux",
     }

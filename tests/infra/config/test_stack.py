@@ -208,6 +208,16 @@ def test_amd_gpus_get_amds_image() -> None:
     assert read(vmSize="Standard_ND96isr_MI300X_v5").image == default_image("ubuntu-rocm")
 
 
+def test_an_image_too_old_for_nodes_is_refused_by_name_with_what_to_take() -> None:
+    error = refused(image="almalinux:almalinux-hpc:8_10-hpc-v100-gen2:8.10.2025061201")
+    assert (error.key, error.value) == (
+        "ranklift:image",
+        "almalinux:almalinux-hpc:8_10-hpc-v100-gen2:8.10.2025061201",
+    )
+    assert "Python 3.8 and OpenSSH 8.2" in error.problem
+    assert error.remedy == "take release 9 or newer, or leave image out for the one of the size"
+
+
 def test_an_image_of_ones_own_replaces_the_default() -> None:
     own = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/a/images/b/versions/1.0.0"
     assert read(image=own).image == GalleryImage(own)
