@@ -37,12 +37,14 @@ _ASK = """\
 echo "$(date +%s.%N) $(cat .ranklift/notice.json 2>/dev/null)"
 if [ -e /run/cloud-init/result.json ]; then
   cat /run/cloud-init/result.json; echo; echo --
-  tail -n 5 /var/log/cloud-init-output.log 2>/dev/null || sudo -n tail -n 5 /var/log/cloud-init-output.log
+  { cat /var/log/cloud-init-output.log 2>/dev/null || sudo -n cat /var/log/cloud-init-output.log; } |
+    grep -av ^ci-info | tail -n 8
 elif [ ! -e /run/cloud-init/disabled ] && command -v cloud-init >/dev/null; then echo running; fi
 """
 """cloud-init writes result.json when it has ended, and its generator ``disabled`` where it does not run (its
-documentation, "Status" and "Boot stages"). ``cloud-init status`` reads these, but is a Python program, which
-hundreds of nodes need not start for every question."""
+documentation, "Status" and "Boot stages"). The reason of a failure is followed by three lines of its own and
+by the table of keys, whose lines begin with ci-info. ``cloud-init status`` reads these, but is a Python
+program, which hundreds of nodes need not start for every question."""
 
 
 @dataclass(frozen=True, slots=True)

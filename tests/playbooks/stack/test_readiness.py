@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import subprocess
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -39,6 +41,25 @@ FAILED = {"v1": {"datasource": "DataSourceAzure", "errors": ["('scripts_user', R
 )
 def test_a_sign_is_read_from_what_a_node_says(text: str, sign: Sign) -> None:
     assert Sign.read(text, 100.0, 101.0) == sign
+
+
+def test_the_reason_is_among_the_last_lines_whatever_cloud_init_says_after_it(tmp_path: Path) -> None:
+    (tmp_path / "result.json").write_text(json.dumps(FAILED))
+    said = [
+        "Setting up",
+        "this image is too old",
+        "cc_scripts_user.py[WARNING]: Failed to run module scripts_user",
+    ]
+    said += [
+        "util.py[WARNING]: Running module scripts_user failed",
+        *["ci-info: | Keytype | Fingerprint |"] * 9,
+    ]
+    (tmp_path / "cloud-init-output.log").write_text("\n".join([*said, "Cloud-init v. 24.1 finished"]) + "\n")
+    line = re.sub("/run/cloud-init/|/var/log/", f"{tmp_path}/", readiness._ASK)
+    told = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True, timeout=60).stdout
+    lines = Sign.read(told, 0.0, 0.0).last_lines
+    assert "this image is too old" in lines
+    assert lines[-1] == "Cloud-init v. 24.1 finished"
 
 
 @pytest.mark.parametrize(
