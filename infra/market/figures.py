@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra.market.kept import Kept
 from infra.market.offers import ScaleSet, Usage
 from infra.market.prices import Meter, Prices
 from launch.errors import RankliftError
+
+if TYPE_CHECKING:
+    from infra.market.firewall import Firewall
 
 __all__ = ["BY_HAND", "Figures", "NotGranted", "Refusal"]
 
@@ -22,7 +25,8 @@ class Refusal:
     """Why the cluster will not be made, and what to do."""
 
     about: str
-    """``quota``, ``size``, ``zone``, ``price``, ``InfiniBand``, ``time``, ``data`` or ``state``."""
+    """``quota``, ``size``, ``zone``, ``price``, ``InfiniBand``, ``time``, ``data``,
+    ``storage`` or ``state``."""
     problem: str
     remedy: str
 
@@ -53,5 +57,7 @@ class Figures:
     """Size of the NFS server that is there, where the configuration has one."""
     kept: Sequence[Kept] | RankliftError = ()
     """The groups that the configuration would make, and that are there without Pulumi's knowing of them."""
+    firewall: Firewall | RankliftError | None = None
+    """That of a given storage account; ``None`` where there is no such account, given or not."""
     elsewhere: Sequence[str] | None = None
     """Regions that offer the size, where that was asked for."""

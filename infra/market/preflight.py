@@ -13,6 +13,7 @@ from typing import Any
 
 from infra.config import ClusterConfig
 from infra.market.figures import Figures, NotGranted, Refusal
+from infra.market.firewall import not_let_in
 from infra.market.offers import Offer, ScaleSet, offer_of
 from infra.market.parts import NODE, Part, machines_of, parts
 from infra.market.past import end_of, in_the_way, time_over
@@ -63,6 +64,8 @@ class Plan:
     """Hours until then, below 0 when it is over."""
     unknowns: tuple[str, ...]
     """What is not known, and why, a sentence each."""
+    warnings: tuple[str, ...]
+    """What has to be done beside it, a sentence each."""
     refusals: tuple[Refusal, ...]
 
     @property
@@ -90,9 +93,11 @@ def decide(
     regular, spot = _sum(costs, spot=False), _sum(costs, spot=True)
     ends = end_of(has, config)
     kept = () if isinstance(figures.kept, Exception) else figures.kept
+    closed = _not_let_in(stack, subscription, config, figures)
     refusals = [*in_the_way(kept, stack, config), *time_over(ends, config, now), *short]
     if adding > 0:
         refusals += _not_offered(config, figures, offer)
+    refusals += [closed] if isinstance(closed, Refusal) else []
     refusals += _too_dear(config, spot if config.spot else regular, figures)
     unknown_there = isinstance(figures.there, Exception)
     return Plan(
@@ -115,8 +120,17 @@ def decide(
         ends=ends,
         hours_left=None if ends is None else (ends - now).total_seconds() / _HOUR_S,
         unknowns=tuple(_unknowns(config, figures, costs, offer)),
+        warnings=(closed,) if isinstance(closed, str) else (),
         refusals=tuple(refusals),
     )
+
+
+def _not_let_in(
+    stack: str, subscription: str, config: ClusterConfig, figures: Figures
+) -> Refusal | str | None:
+    if isinstance(figures.firewall, Exception):
+        return None
+    return not_let_in(figures.firewall, stack, subscription, config)
 
 
 def _alike(has: ScaleSet, config: ClusterConfig) -> bool:
@@ -258,6 +272,8 @@ def _unknowns(
         found.append("when the cluster's time is over: Azure does not say since when the scale set exists")
     if isinstance(figures.kept, Exception):
         found.append(f"whether something of the stack is there without Pulumi's knowing: {figures.kept}")
+    if isinstance(figures.firewall, Exception):
+        found.append(f"whether the given storage account lets the nodes in: {figures.firewall}")
     if offer is not None and offer.offered and offer.rdma is None and config.size.rdma:
         found.append(f"InfiniBand: Azure's list of sizes does not say (RdmaEnabled) for {config.size.name}")
     return list(dict.fromkeys(found))

@@ -9,6 +9,7 @@ from typing import Any
 from infra.config import ClusterConfig
 from infra.market import offers, prices
 from infra.market.figures import Figures
+from infra.market.firewall import firewall_of
 from infra.market.kept import Kept, group_there, is_remembered
 from infra.market.parts import machines_of, parts, server_name
 from infra.market.preflight import Plan, decide
@@ -64,6 +65,9 @@ def figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
     questions["the groups"] = lambda: _unknown_to_pulumi(
         stack, [found for one in groups if (found := group_there(arm, subscription, short, one))]
     )
+    account = config.storage_account_id
+    if account is not None:
+        questions["the account"] = lambda: firewall_of(arm, account)
     given = answers_to(questions)
     return Figures(
         prices={size: given[f"the price of {size}"] for size in sizes},
@@ -73,6 +77,7 @@ def figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
         there=given["the scale set"],
         server=given.get("the server"),
         kept=given["the groups"],
+        firewall=given.get("the account"),
     )
 
 

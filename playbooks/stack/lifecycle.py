@@ -126,7 +126,8 @@ def _tell_rest(stack: Stack, found: Any, say: Callable[[str], None]) -> bool:
     drift, end = found
     if end is not None:
         hours = (end.at - datetime.now(UTC)).total_seconds() / _HOUR_S
-        left = f"{hours:.1f} hours are left until" if hours > 0 else "their time is over since"
+        much = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes"
+        left = f"{much} are left until" if hours > 0 else "their time is over since"
         say(f"{left} {end}, when the nodes delete themselves")
     gone = () if drift is None else drift.gone
     for name in gone:

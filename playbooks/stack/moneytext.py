@@ -62,6 +62,8 @@ def plan_tables(plan: Plan) -> None:
         render.result(f"time of the cluster (ranklift:ttlHours): {left} {until} UTC")
     for text in plan.unknowns:
         render.result(f"unknown: {text}")
+    for text in plan.warnings:
+        render.result(f"warning: {text}")
 
 
 def _row(cost: Cost) -> tuple[object, ...]:
@@ -122,9 +124,9 @@ def left_tables(found: Account) -> None:
         _things(found)
     for one in found.others:
         render.result(f"not the stack's, but in its group {one.group}: {_kind(one)} {one.name}")
-    groups = [one for one in found.kept if one.type == "resource group"]
-    for group in groups:
-        render.result(f"to end what is kept too: az group delete --name {group.name}")
+    for group in (one for one in found.things if one.type == "resource group" and not one.deleting):
+        when = "to end what is kept too" if group.kept else "to end it where Pulumi does not"
+        render.result(f"{when}: az group delete --name {group.name}")
 
 
 def _things(found: Account) -> None:

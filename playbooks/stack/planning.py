@@ -65,6 +65,8 @@ def preflight(stack: Stack, nodes: int | None = None) -> Plan:
     """
     found = _planned(stack, nodes)
     found.check()
+    for text in found.warnings:
+        render.progress(f"warning: {text}")
     return found
 
 
