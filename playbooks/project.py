@@ -15,6 +15,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,12 @@ class Stack:
         if not (self.folder / inventory.INVENTORY_FILE).exists():
             raise InputError("stack", self.name, "no inventory is saved for it", self._remedy())
         return inventory.load(self.folder)
+
+    def scratch(self) -> AbstractContextManager[Path]:
+        """A folder for one command's own files, which goes with it, or with the next one if it is killed."""
+        from infra.rehearsal.folder import scratch
+
+        return scratch(self.project)
 
     @property
     def configuration(self) -> Path:

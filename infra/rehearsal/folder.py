@@ -6,8 +6,10 @@ import errno
 import fcntl
 import json
 import os
+import shutil
 import socket
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -17,9 +19,10 @@ from typing import Any
 
 from launch.errors import GiveUpError, InputError
 
-__all__ = ["Folder", "Record", "replace_file", "short_path", "start_time"]
+__all__ = ["Folder", "Record", "replace_file", "scratch", "short_path", "start_time", "sweep"]
 
 _LOCK_LIMIT = 1.0
+_SCRATCH = ".command-"
 
 
 def start_time(pid: int) -> int:
@@ -171,6 +174,28 @@ class Folder:
         if "error" in answer:
             raise GiveUpError(answer["error"])
         return answer["result"]
+
+
+@contextmanager
+def scratch(project: Path) -> Iterator[Path]:
+    """A folder for one command's own files, below the project's ``.ranklift``.
+
+    It goes when the command ends; that of a command that was killed goes with the next one's :func:`sweep`.
+    """
+    sweep(project)
+    top = project / ".ranklift"
+    top.mkdir(mode=0o700, parents=True, exist_ok=True)
+    own = f"{_SCRATCH}{os.getpid()}-{start_time(os.getpid())}-"
+    with tempfile.TemporaryDirectory(prefix=own, dir=top) as name:
+        yield Path(name)
+
+
+def sweep(project: Path) -> None:
+    """Removes the scratch folders of commands that have ended without doing so."""
+    for path in (project / ".ranklift").glob(f"{_SCRATCH}*"):
+        pid, started, *_ = path.name.removeprefix(_SCRATCH).split("-")
+        if str(start_time(int(pid))) != started:
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def replace_file(path: Path, text: str, mode: int = 0o644) -> None:

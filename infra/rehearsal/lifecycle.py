@@ -22,7 +22,7 @@ from infra.naming import cluster_name
 from infra.rehearsal import leftovers, prerequisites
 from infra.rehearsal.disks import remove_tree
 from infra.rehearsal.faults import Order
-from infra.rehearsal.folder import Folder, Record
+from infra.rehearsal.folder import Folder, Record, sweep
 from infra.rehearsal.machines import Fault
 from launch.errors import GiveUpError, InputError
 
@@ -218,6 +218,7 @@ def _clean_locked(folder: Folder) -> tuple[str, ...]:
 
 def _clean(folder: Folder) -> tuple[str, ...]:
     """Removes what an ended rehearsal left, with the inventories of its stacks; tells what it was."""
+    sweep(folder.project)
     found = leftovers.traces(folder) if folder.root.exists() else ()
     if folder.root.exists():
         leftovers.end_strays(folder)

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import tempfile
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from pathlib import Path
 from typing import Any
 
 from infra.inventory import Inventory, Node
@@ -149,7 +147,7 @@ def asking_for(stack: Stack, count: int | None) -> Iterator[list[str]]:
         yield []
         return
     document["config"][COUNT] = str(count)
-    with tempfile.TemporaryDirectory(prefix="ranklift-") as folder:
-        path = Path(folder, stack.configuration.name)
+    with stack.scratch() as folder:
+        path = folder / stack.configuration.name
         path.write_text(yaml.safe_dump(document))
         yield ["--config-file", str(path)]

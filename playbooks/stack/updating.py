@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -72,8 +71,8 @@ def pulumi(stack: Stack, arguments: Sequence[str], *, limit: float | None = None
     Pulumi's exit status.
     """
     render.command(["pulumi", *arguments])
-    with tempfile.TemporaryDirectory(prefix="ranklift-") as folder:
-        log = Path(folder, "events")
+    with stack.scratch() as folder:
+        log = folder / "events"
         logged = ["--event-log", str(log)] if arguments[0] in _LOGGED else []
         # Pulumi has the option for its Automation API alone, and shows and takes it only so.
         environment = {**stack.environment, "PULUMI_DEBUG_COMMANDS": "1"} if logged else stack.environment

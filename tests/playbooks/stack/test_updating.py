@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import tempfile
 import time
 from pathlib import Path
 
@@ -57,6 +58,14 @@ def test_a_failure_in_azure_carries_code_words_and_remedy(tmp_path: Path) -> Non
         "stack dev: VirtualMachineScaleSet nodes: ExpiredAuthenticationToken: Not now.\n"
         "the login has expired: run `az login`, then repeat the command; it goes on where it was"
     )
+
+
+def test_its_log_lies_in_the_project_where_a_killed_commands_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "nowhere"))
+    pulumi(stack(tmp_path, then="exit 0"), ["up", "--yes"])
+    assert list((tmp_path / ".ranklift").iterdir()) == []
 
 
 @pytest.mark.parametrize(("then", "status"), [("exit 7", 7), ("kill -9 $$", 137)])
