@@ -119,8 +119,8 @@ def _sick(stack: Stack, inventory: Inventory, was: Sequence[Node], text: str) ->
         for node in was:
             if text in (node.name, str(node.instance_id)):
                 return node, False
-        making = f"`fab up --stack {stack.name}` makes what is missing, one that was being replaced, too"
-        lacking = f"{error.remedy}, {there} of the {wanted} that are wanted: {making}"
+        making = f"`fab up --stack {stack.name}` makes what is missing, also for one that was being replaced"
+        lacking = f"{error.remedy}: {there} of the {wanted} that are wanted; {making}"
         raise InputError(error.key, text, error.problem, lacking) from None
 
 

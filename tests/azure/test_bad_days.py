@@ -68,7 +68,7 @@ def test_of_too_few_nodes_those_that_came_are_removed_unless_they_are_to_be_kept
             *("scale", "5"),
             say=(
                 "2 of 3 further nodes came: VirtualMachineScaleSet nodes: AllocationFailed: Allocation",
-                "those that came were removed again; the 2 from before stay",
+                "those that came were removed again; the 2 from before stay\n`fab scale 5 --stack rehearsal`",
             ),
         )
     assert cluster.fab("status").out.count("running") == 2
@@ -77,7 +77,15 @@ def test_of_too_few_nodes_those_that_came_are_removed_unless_they_are_to_be_kept
 
     cluster.configure(STACK, nodeCount=2, partial="keep")
     with fault(cluster, "allocation", "--after", "2"):
-        fails(cluster, "scale", "5", say=("2 of 3 further nodes came", "kept\n`fab up"))
+        fails(
+            cluster,
+            *("scale", "5"),
+            say=(
+                "its configuration asks for 5 nodes, Azure has 4: `fab scale 5` makes the others",
+                "2 of 3 further nodes came",
+                "kept\n`fab scale 5 --stack rehearsal` tries again",
+            ),
+        )
     four = booted(cluster)
     assert len(four) == 4
     assert {name: four[name] for name in before} == before
@@ -124,7 +132,8 @@ def test_a_refusal_on_the_way_is_named_with_its_remedy_and_the_same_command_work
 ) -> None:
     before = booted(cluster)
     with fault(cluster, *words):
-        fails(cluster, "scale", "3", say=(problem, remedy))
+        fails(cluster, "scale", "3", say=(problem, remedy, "asks for 2 nodes as before, Azure has 2"))
+    assert configured(cluster) == 2
     cluster.fab("scale", "3")
     three = booted(cluster)
     assert {name: three[name] for name in before} == before
@@ -164,6 +173,34 @@ def test_throttling_is_waited_out(cluster: Workplace) -> None:
         cluster.fab("scale", "3")
         told = cluster.fab("rehearsal.fault")
         assert told.out == "no fault is set\n", "it never came to three refusals"
+    cluster.fab("scale", "2")
+
+
+def test_throttling_that_does_not_end_is_called_so_and_changes_nothing(cluster: Workplace) -> None:
+    with fault(cluster, "throttle", "--after", "16", "--count", "100000"):
+        fails(
+            cluster,
+            *("scale", "3", "--timeout", "40s"),
+            say=("SubscriptionRequestsThrottled", "Azure throttles: ", "nothing is lost: wait 1 s"),
+        )
+    assert configured(cluster) == 2
+    cluster.fab("status")
+
+
+def test_of_two_commands_one_is_told_to_wait_for_the_other(cluster: Workplace) -> None:
+    with fault(cluster, "stuck"), cluster.begin("scale", "3") as first:
+        wait_until_changing(cluster)
+        for words in (("scale", "4"), ("up",), ("replace", "0"), ("down",)):
+            told = fails(cluster, *words, say=("stack rehearsal: another command works on it (process ",))
+            assert "wait until it has ended" in told.err
+            assert "cancel" not in told.err
+        cluster.fab("rehearsal.fault", "clear")
+        shown, _ = first.communicate(timeout=ON_THE_WAY_S)
+    assert first.returncode == 0, shown
+    assert configured(cluster) == 3
+    with cluster.begin("scale", "2") as one, cluster.begin("scale", "4") as other:
+        texts = [running.communicate(timeout=ON_THE_WAY_S)[0] for running in (one, other)]
+    assert "pulumi cancel" not in "".join(texts)
     cluster.fab("scale", "2")
 
 
@@ -213,8 +250,11 @@ def test_a_node_that_does_not_answer_any_more_is_named_and_can_be_replaced(clust
     cluster.fab("scale", "3")
     silent = cluster.fab("status", "--json").json()[-1]
     cluster.fab("rehearsal.fault", "partition", "--nodes", str(silent["id"]))
-    told = cluster.fab("wait", "--timeout", "20s", status=1)
-    assert f"`fab replace {silent['id']} --stack rehearsal` makes it anew" in told.err
+    told = cluster.fab("up", "--timeout", "60s", status=1)
+    waiting, _, error = told.err.partition("error: ")
+    assert f"waiting for {silent['name']}: no answer" in waiting
+    for text in (waiting, error):
+        assert f"`fab replace {silent['id']} --stack rehearsal` makes it anew" in text
     cluster.fab("replace", str(silent["id"]))
     assert silent["name"] not in booted(cluster)
     cluster.fab("scale", "2")

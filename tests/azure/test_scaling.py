@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 import time
 import urllib.request
 from collections.abc import Iterator
@@ -181,6 +183,32 @@ def test_a_replaced_node_comes_back_under_another_name_and_the_others_stay(clust
     }
     assert configured(cluster) == "4"
     is_as_configured(cluster)
+
+
+def test_a_replacement_that_was_interrupted_says_so_and_goes_on(cluster: Workplace) -> None:
+    before = booted(cluster)
+    sick = cluster.fab("status", "--json").json()[1]
+    with cluster.begin("replace", str(sick["id"])) as running:
+        assert running.stdout is not None
+        for line in running.stdout:
+            if "$ pulumi up" in line:
+                break
+        os.killpg(running.pid, signal.SIGINT)
+        said = running.stdout.read()
+        assert running.wait() == 130, said
+    assert f"{sick['name']} is removed, and the one in its place may not be made yet: `fab up --st" in said
+    assert (
+        "3 of the 4 that are wanted; `fab up --stack rehearsal`" in cluster.fab("replace", "77", status=2).err
+    )
+    told = cluster.fab("up")
+    assert "4 of 4 nodes answer" in told.err
+    assert set(before) - set(booted(cluster)) == {sick["name"]}
+
+
+def test_as_many_nodes_as_there_are_is_no_change(cluster: Workplace) -> None:
+    told = refused(cluster, "scale", "4", status=0)
+    assert told.out == "stack rehearsal: there are 4 nodes, as many as its configuration asks for\n"
+    assert told.err == ""
 
 
 def test_a_reimaged_node_keeps_its_name_and_gets_the_code_again(cluster: Workplace) -> None:

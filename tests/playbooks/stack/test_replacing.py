@@ -128,7 +128,7 @@ def test_a_node_that_is_going_already_is_not_asked_what_it_does(
     ("there", "said"),
     [
         (3, "none of that id or name; it has 0 (node000000), 1 (node000001), 2 (node000002)\n"),
-        (2, "1 (node000001), 2 of the 3 that are wanted: `fab up --stack dev` makes what"),
+        (2, "1 (node000001): 2 of the 3 that are wanted; `fab up --stack dev` makes what"),
     ],
 )
 def test_a_node_that_never_was_is_refused_and_a_gap_is_named(
