@@ -57,6 +57,8 @@ class Figures:
     """Size of the NFS server that is there, where the configuration has one."""
     kept: Sequence[Kept] | RankliftError = ()
     """The groups that the configuration would make, and that are there without Pulumi's knowing of them."""
+    rights: Sequence[str] | RankliftError = ()
+    """Ids of the nodes' role assignments on a given storage account that Pulumi does not know of."""
     firewall: Firewall | RankliftError | None = None
     """That of a given storage account; ``None`` where there is no such account, given or not."""
     elsewhere: Sequence[str] | None = None

@@ -6,16 +6,22 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.naming import STACK_TAG, storage_name
+from infra.naming import STACK_TAG, own_uuid, storage_name
 from infra.refusals import AzureRefused
 from infra.rest import Rest
 
-__all__ = ["Kept", "group_there", "is_remembered"]
+__all__ = ["CONTAINERS", "Kept", "group_there", "is_remembered", "rights_there"]
 
 _API = "2021-04-01"
+_NAMED_BY = {"ResourceGroup": "resourceGroupName", "RoleAssignment": "roleAssignmentName"}
 _NOT_FOUND = 404
 _BLOBS = "storage"
 """What the account of the containers is called after, as :mod:`infra.cluster.storage` names it."""
+
+
+CONTAINERS = ("data", "results")
+"""On which the nodes have rights, as :mod:`infra.cluster.storage` gives them."""
+_RIGHTS_API = "2022-04-01"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -57,23 +63,46 @@ def group_there(rest: Rest, subscription: str, stack: str, name: str) -> Kept | 
     )
 
 
-def is_remembered(state: Mapping[str, Any], group: str) -> bool:
-    """Whether ``state``, as ``pulumi stack export`` gives it, has the resource group or was making it.
+def rights_there(rest: Rest, subscription: str, stack: str, account_id: str) -> tuple[str, ...]:
+    """Ids of the role assignments on a given storage account that the stack's nodes have or had.
+
+    They are in no group of the stack's, so that deleting those leaves them. Raises
+    :class:`~infra.refusals.AzureRefused` when Azure does not say.
+    """
+    found = []
+    for container in CONTAINERS:
+        name = own_uuid(stack, subscription, f"{container}-right")
+        scope = f"{account_id}/blobServices/default/containers/{container}"
+        identifier = f"{scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
+        try:
+            rest.get(identifier, **{"api-version": _RIGHTS_API})
+        except AzureRefused as error:
+            if error.status != _NOT_FOUND:
+                raise
+        else:
+            found.append(identifier)
+    return tuple(found)
+
+
+def is_remembered(state: Mapping[str, Any], name: str) -> bool:
+    """Whether ``state``, as ``pulumi stack export`` gives it, has the group or role assignment called so, or
+    was making it.
 
     >>> id = "/subscriptions/s/resourceGroups/ranklift-dev-data"
     >>> state = {"deployment": {"resources": [{"id": id}]}}
     >>> is_remembered(state, "ranklift-dev-data"), is_remembered(state, "ranklift-dev")
     (True, False)
     """
-    return any(name.lower() == group.lower() for name in _groups(state.get("deployment") or {}))
+    return any(one.lower() == name.lower() for one in _names(state.get("deployment") or {}))
 
 
-def _groups(deployment: Mapping[str, Any]) -> Iterator[str]:
+def _names(deployment: Mapping[str, Any]) -> Iterator[str]:
     for one in deployment.get("resources") or ():
         before, _, name = str(one.get("id") or "").rpartition("/")
-        if before.lower().endswith("/resourcegroups"):
+        if before.lower().endswith(("/resourcegroups", "/roleassignments")):
             yield name
     for begun in deployment.get("pending_operations") or ():
         one = begun.get("resource") or {}
-        if str(one.get("type", "")).endswith(":ResourceGroup"):
-            yield str((one.get("inputs") or {}).get("resourceGroupName", ""))
+        kind, inputs = str(one.get("type", "")).rpartition(":")[2], one.get("inputs") or {}
+        if kind in _NAMED_BY:
+            yield str(inputs.get(_NAMED_BY[kind], ""))

@@ -13,7 +13,7 @@ from infra.market.kept import Kept
 from infra.market.offers import ScaleSet, moment
 from infra.naming import TTL_TAG, data_group_name
 
-__all__ = ["End", "end_of", "end_remembered", "in_the_way", "time_over"]
+__all__ = ["End", "end_of", "end_remembered", "in_the_way", "rights_in_the_way", "time_over"]
 
 _SHOWN = 5
 _SET = "azure-native:compute:VirtualMachineScaleSet"
@@ -88,6 +88,18 @@ def in_the_way(groups: Sequence[Kept], stack: str, config: ClusterConfig) -> lis
         elif not group.deleting:  # Azure refuses for as long as that takes, and is asked again and again
             found.append(_nodes_in_the_way(group, stack))
     return found
+
+
+def rights_in_the_way(rights: Sequence[str]) -> list[Refusal]:
+    """Why the nodes cannot be given rights on a given account beside those that a lost state left there."""
+    if not rights:
+        return []
+    problem = (
+        "ranklift:storageAccountId: the account has role assignments of this stack already, and Pulumi does "
+        "not know them here: the stack's state was lost, or it is kept elsewhere"
+    )
+    remedy = f"`az role assignment delete --ids {' '.join(rights)}`, unless the stack's nodes work with them"
+    return [Refusal("state", problem, remedy)]
 
 
 def _of_another(group: Kept) -> Refusal:

@@ -16,7 +16,7 @@ from infra.market.figures import Figures, NotGranted, Refusal
 from infra.market.firewall import not_let_in
 from infra.market.offers import Offer, ScaleSet, offer_of
 from infra.market.parts import NODE, Part, machines_of, parts
-from infra.market.past import end_of, in_the_way, time_over
+from infra.market.past import end_of, in_the_way, rights_in_the_way, time_over
 from infra.market.prices import Prices
 from infra.market.quota import QuotaLine, quotas
 
@@ -98,6 +98,7 @@ def decide(
     if adding > 0:
         refusals += _not_offered(config, figures, offer)
     refusals += [closed] if isinstance(closed, Refusal) else []
+    refusals += [] if isinstance(figures.rights, Exception) else rights_in_the_way(figures.rights)
     refusals += _too_dear(config, spot if config.spot else regular, figures)
     unknown_there = isinstance(figures.there, Exception)
     return Plan(
@@ -272,6 +273,8 @@ def _unknowns(
         found.append("when the cluster's time is over: Azure does not say since when the scale set exists")
     if isinstance(figures.kept, Exception):
         found.append(f"whether something of the stack is there without Pulumi's knowing: {figures.kept}")
+    if isinstance(figures.rights, Exception):
+        found.append(f"whether the given storage account has the stack's rights already: {figures.rights}")
     if isinstance(figures.firewall, Exception):
         found.append(f"whether the given storage account lets the nodes in: {figures.firewall}")
     if offer is not None and offer.offered and offer.rdma is None and config.size.rdma:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 from infra.config import ClusterConfig
 from infra.market import offers, prices
 from infra.market.figures import Figures
 from infra.market.firewall import firewall_of
-from infra.market.kept import Kept, group_there, is_remembered
+from infra.market.kept import group_there, is_remembered, rights_there
 from infra.market.parts import machines_of, parts, server_name
 from infra.market.preflight import Plan, decide
 from infra.naming import cluster_name, data_group_name
@@ -24,6 +24,7 @@ from playbooks.ssh.fanout import fan_out
 
 __all__ = ["answers_to", "figures", "plan_of"]
 
+T = TypeVar("T")
 ANSWERS_S = 40.0
 """How long all questions together may take; each has its own, shorter limit."""
 
@@ -63,11 +64,16 @@ def figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
         questions["the server"] = lambda: offers.machine_size(arm, subscription, name, server)
     groups = [name, *([data_group_name(short)] if config.owns_data else [])]
     questions["the groups"] = lambda: _unknown_to_pulumi(
-        stack, [found for one in groups if (found := group_there(arm, subscription, short, one))]
+        stack,
+        {one: found for one in groups if (found := group_there(arm, subscription, short, one)) is not None},
     )
     account = config.storage_account_id
     if account is not None:
         questions["the account"] = lambda: firewall_of(arm, account)
+        questions["the rights"] = lambda: _unknown_to_pulumi(
+            stack,
+            {one.rpartition("/")[2]: one for one in rights_there(arm, subscription, short, account)},
+        )
     given = answers_to(questions)
     return Figures(
         prices={size: given[f"the price of {size}"] for size in sizes},
@@ -77,6 +83,7 @@ def figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
         there=given["the scale set"],
         server=given.get("the server"),
         kept=given["the groups"],
+        rights=given.get("the rights", ()),
         firewall=given.get("the account"),
     )
 
@@ -103,17 +110,17 @@ def _for_meter(shop: Rest, meter: prices.Meter, place: str) -> Callable[[], floa
     return lambda: prices.meter_price(shop, meter, place)
 
 
-def _unknown_to_pulumi(stack: Stack, groups: Sequence[Kept]) -> Sequence[Kept]:
-    """Those that Pulumi has not in the stack's state, which is asked only when there is something."""
-    if not groups:
-        return ()
+def _unknown_to_pulumi(stack: Stack, named: Mapping[str, T]) -> list[T]:
+    """Those that the stack's state does not have by these names; it is asked only when there is something."""
+    if not named:
+        return []
     try:
         state = stack.state()
     except PulumiError as error:
-        if "no stack named" in str(error):
-            return groups
-        raise
-    return [one for one in groups if not is_remembered(state, one.group)]
+        if "no stack named" not in str(error):
+            raise
+        state = {}
+    return [one for name, one in named.items() if not is_remembered(state, name)]
 
 
 def _elsewhere(stack: Stack, subscription: str, config: ClusterConfig) -> tuple[str, ...] | None:

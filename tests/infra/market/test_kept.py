@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from infra.market.kept import Kept, group_there, is_remembered
-from infra.naming import storage_name
+from infra.cluster.storage import CONTAINERS as CONTAINERS_MADE
+from infra.market.kept import CONTAINERS, Kept, group_there, is_remembered, rights_there
+from infra.naming import own_uuid, storage_name
 from infra.refusals import AzureRefused
 from tests.infra.azure_answers import SUBSCRIPTION, Azure, error, group, resource
 
@@ -38,6 +39,32 @@ def test_whose_the_group_is_stands_in_its_tag(stack: str | None) -> None:
     found = group_there(azure.rest, SUBSCRIPTION, "dev", GROUP)
     assert found is not None
     assert found.owner == stack
+
+
+ACCOUNT = "/subscriptions/s-2/resourceGroups/corp/providers/Microsoft.Storage/storageAccounts/corpdata"
+RIGHT = own_uuid("dev", SUBSCRIPTION, "results-right")
+
+
+def test_rights_on_a_given_account_are_found_by_the_names_that_the_program_gives_them() -> None:
+    azure = Azure(
+        details={f"/containers/results/providers/Microsoft.Authorization/roleAssignments/{RIGHT}": {}}
+    )
+    azure.instead["containers/data"] = error(404, "RoleAssignmentNotFound")
+    (found,) = rights_there(azure.rest, SUBSCRIPTION, "dev", ACCOUNT)
+    assert found.startswith(f"{ACCOUNT}/blobServices/default/containers/results/")
+    assert found.endswith(RIGHT)
+    azure.instead["containers/data"] = error(500, "InternalError")
+    with pytest.raises(AzureRefused, match="InternalError"):
+        rights_there(azure.rest, SUBSCRIPTION, "dev", ACCOUNT)
+    assert CONTAINERS == CONTAINERS_MADE
+
+
+def test_pulumi_knows_the_rights_that_it_has_given_and_was_giving() -> None:
+    began = {"type": "azure-native:authorization:RoleAssignment", "inputs": {"roleAssignmentName": RIGHT}}
+    assert is_remembered({"deployment": {"pending_operations": [{"resource": began}]}}, RIGHT)
+    given = {"id": f"{ACCOUNT}/providers/Microsoft.Authorization/roleAssignments/{RIGHT}"}
+    assert is_remembered({"deployment": {"resources": [given]}}, RIGHT)
+    assert not is_remembered({}, RIGHT)
 
 
 def test_an_error_is_an_error() -> None:

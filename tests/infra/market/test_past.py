@@ -139,6 +139,18 @@ def test_nodes_of_which_pulumi_knows_nothing_are_named_with_the_ways_on() -> Non
     assert stored().refusals == ()
 
 
+def test_rights_that_pulumi_does_not_know_are_named_with_the_command_that_takes_them_away() -> None:
+    found = decide("dev", "s-1", config(), figures(rights=["/a/1", "/a/2"]))
+    (refusal,) = found.refusals
+    assert refusal.about == "state"
+    assert "`az role assignment delete --ids /a/1 /a/2`" in refusal.remedy
+    unknown = decide("dev", "s-1", config(), figures(rights=AzureRefused("Azure says: no")))
+    assert unknown.refusals == ()
+    assert any(
+        text.startswith("whether the given storage account has the stack's") for text in unknown.unknowns
+    )
+
+
 def test_a_group_that_goes_is_left_to_patience() -> None:
     assert stored(replace(NODES, deleting=True)).refusals == ()
 

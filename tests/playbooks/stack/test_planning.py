@@ -15,6 +15,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.market.figures import NotGranted
+from infra.naming import own_uuid
 from infra.refusals import NotSignedIn
 from infra.rest import Answer
 from playbooks.project import Stack
@@ -237,6 +238,26 @@ def test_a_group_of_the_stacks_is_in_the_way_unless_pulumi_knows_it(
         return
     with pytest.raises(NotGranted, match=f"{about}: resource group {group} is there already"):
         preflight(known)
+
+
+def test_a_given_account_is_asked_who_may_reach_it_and_what_rights_are_on_it(
+    azure: Azure, stack: Stack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    account = "/subscriptions/s-2/resourceGroups/corp/providers/Microsoft.Storage/storageAccounts/corpdata"
+    azure.details["/storageAccounts/corpdata"] = {"properties": {"networkAcls": {"defaultAction": "Deny"}}}
+    azure.instead["/roleAssignments/"] = error(404, "RoleAssignmentNotFound")
+    configure(stack, storage="serviceEndpoint", storageAccountId=account)
+    preflight(stack)
+    told = (
+        "warning: the firewall of storage account corpdata does not let the nodes' subnet in: when `fab up`"
+    )
+    assert told in capsys.readouterr().err
+    right = f"/roleAssignments/{own_uuid('dev', SUBSCRIPTION, 'data-right')}"
+    azure.instead = {"containers/results": error(404, "RoleAssignmentNotFound")}
+    azure.details[right] = {}
+    fake = fake_pulumi(tmp_path, "echo \"error: no stack named 'dev' found\" >&2; exit 6")
+    with pytest.raises(NotGranted, match=rf"az role assignment delete --ids {account}\S+{right}`"):
+        preflight(replace(stack, environment={**stack.environment, **fake}))
 
 
 # -- preflight
