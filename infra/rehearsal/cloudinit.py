@@ -36,6 +36,8 @@ _HOST_KEYS = {
 _MOUNT_FIELDS = 3
 _TEMPORARY_DISK = "ephemeral0"
 """cloud-init's name of it, in every version; its entry may leave the type and options to cloud-init."""
+_RECIPES_OWN = "power_state"
+"""Only a node that has made itself from plain Ubuntu starts anew."""
 _SHARED_KINDS = ("nfs", "nfs4")
 _FILE_KEYS = {"path", "content", "owner", "permissions", "encoding", "append", "defer"}
 
@@ -97,6 +99,9 @@ def parse(user_data: str, admin_user: str) -> CloudConfig:
     if not isinstance(document, dict):
         raise _wrong("cloud-config", document, "must be a mapping of modules")
     for module in document:
+        if module == _RECIPES_OWN:
+            problem = "an image without drivers installs them by a recipe, and a rehearsed node installs nothing"
+            raise InputError("image", None, problem, "rehearse with an HPC image: leave ranklift:image out")
         if module not in _MODULES:
             known = ", ".join(_MODULES)
             raise InputError(

@@ -8,6 +8,9 @@ import pytest
 
 from images.cloud_init import NfsMount, NodeSetup, cloud_config
 from images.nfs_server import NfsServerSetup, server_cloud_config
+from images.recipe import recipe_for
+from images.steps import steps
+from images.user_data import user_data
 from infra.rehearsal.cloudinit import CloudConfig, File, Mount, parse
 from infra.rehearsal.disks import place
 from launch.errors import InputError
@@ -54,7 +57,7 @@ def test_commands_keep_their_words() -> None:
 @pytest.mark.parametrize(
     ("document", "named"),
     [
-        ("power_state: {mode: reboot}", "cloud-config power_state"),
+        ("bootcmd: [reboot]", "cloud-config bootcmd"),
         ("packages: nginx", "packages"),
         ("package_update: often", "package_update"),
         ("write_file: []", "cloud-config write_file"),
@@ -107,6 +110,11 @@ def test_a_temporary_disk_is_passed_over_for_no_rehearsed_node_has_one(entry: st
 def test_packages_are_named_in_the_log_and_not_installed() -> None:
     text = "#cloud-config\npackage_update: true\npackages: [lvm2, nfs-kernel-server]\n"
     assert parse(text, "u").packages == ("lvm2", "nfs-kernel-server")
+
+
+def test_a_node_that_would_make_itself_from_plain_ubuntu_says_what_to_rehearse_with() -> None:
+    with pytest.raises(InputError, match="image: an image without drivers .* leave ranklift:image out"):
+        parse(user_data(steps(recipe_for("Standard_ND40rs_v2"))), "u")
 
 
 def test_every_document_that_a_cluster_s_machines_get_is_understood() -> None:
