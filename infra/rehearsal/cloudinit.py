@@ -100,7 +100,7 @@ def parse(user_data: str, admin_user: str) -> CloudConfig:
         raise _wrong("cloud-config", document, "must be a mapping of modules")
     for module in document:
         if module == _RECIPES_OWN:
-            problem = "an image without drivers installs them by a recipe, and a rehearsed node installs nothing"
+            problem = "without drivers, it installs them by a recipe, and a rehearsed node installs nothing"
             raise InputError("image", None, problem, "rehearse with an HPC image: leave ranklift:image out")
         if module not in _MODULES:
             known = ", ".join(_MODULES)
