@@ -1,4 +1,4 @@
-"""The operator's side of jobs: hand a plan over, watch, end, fetch. Each call is one command on the head."""
+"""The operator's side of jobs: hand a plan over, watch. Each call is one command on the head."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from launch.asking import STEP_S, asked, check, node_code
-from launch.collecting import collect
 from launch.errors import GiveUpError, NodeUnreachable
 from launch.events import Event, JobState, Reader
 from launch.host import Host
@@ -16,7 +15,7 @@ from launch.plan import JobPlan
 from launch.remote import protocol
 from launch.selection import ALL, Selection
 
-__all__ = ["collect", "follow", "so_far", "submit", "submit_and_follow"]
+__all__ = ["follow", "so_far", "submit", "submit_and_follow"]
 
 _SIGNALLED = 128
 """From here on an exit status says that the command was ended, not that it gave up."""

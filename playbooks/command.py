@@ -24,7 +24,7 @@ from launch.nodeset import fold, parse_ranges, ranges
 from playbooks import render
 from playbooks.project import Stack, find_project, open_stack
 
-__all__ = ["HELP", "choose_nodes", "command", "open_from", "seconds"]
+__all__ = ["HELP", "choose_nodes", "command", "open_from", "project_of", "seconds"]
 
 HELP = {
     "stack": "the stack to work on (default: RANKLIFT_STACK, else the one `pulumi stack select` chose)",
@@ -92,11 +92,18 @@ def open_from(context: Context, stack: str | None) -> Stack:
 
     Raises :class:`~launch.errors.InputError` when there is no such thing.
     """
+    return open_stack(project_of(context), stack)
+
+
+def project_of(context: Context) -> Path:
+    """The project folder that the fabfile's settings name, else the one around the current folder.
+
+    Raises :class:`~launch.errors.InputError` when there is none.
+    """
     settings = context.config.get("ranklift") or {}
     # Invoke keeps the fabfile's folder here, and nowhere else.
     prefix = getattr(context.config, "_project_prefix", None)
-    project = find_project(settings.get("project"), Path(prefix) if prefix else None)
-    return open_stack(project, stack)
+    return find_project(settings.get("project"), Path(prefix) if prefix else None)
 
 
 def seconds(key: str, text: str, *, none: bool = False) -> float:

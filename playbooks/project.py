@@ -21,7 +21,6 @@ from pathlib import Path
 from typing import Any
 
 from infra import inventory
-from infra.troubles import AzureFailed
 from launch.errors import InputError, MissingTool, RankliftError, StepTimeout
 
 __all__ = ["PulumiError", "Stack", "find_project", "is_project", "open_stack", "pulumi_program"]
@@ -160,6 +159,7 @@ class Stack:
         try:
             found = inventory.read_azure(outputs, clients)
         except AzureError as error:
+            from infra.troubles import AzureFailed
             from playbooks.stack.drift import tell_end
 
             failed = AzureFailed(f"Azure did not say what stack {self.name} has", self.name, error)

@@ -3,28 +3,19 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import get_args
 
 from invoke.context import Context
 
 from infra.rehearsal.faults import KINDS, order
-from infra.rehearsal.machines import Fault
 from launch.errors import InputError
 from launch.nodeset import parse_ranges
 from playbooks import render
-from playbooks.command import choose_nodes, command, open_from
+from playbooks.command import choose_nodes, command, open_from, project_of
 from playbooks.command import seconds as spans_of
 from playbooks.options import number
-from playbooks.project import find_project
 
 __all__ = ["env", "fault", "start", "status", "stop"]
-
-
-def _project(context: Context) -> Path:
-    settings = context.config.get("ranklift") or {}
-    prefix = getattr(context.config, "_project_prefix", None)
-    return find_project(settings.get("project"), Path(prefix) if prefix else None)
 
 
 @command(
@@ -36,7 +27,7 @@ def start(context: Context, nodes_limit: str = "0") -> None:
     """Starts Azure on this machine; stacks named rehearsal or rehearsal-… then live here."""
     from infra.rehearsal import lifecycle
 
-    project = _project(context)
+    project = project_of(context)
     started = lifecycle.start(project, number("--nodes-limit", nodes_limit, "nodes") or None)
     for line in started.cleaned:
         render.progress(f"removed, left by a rehearsal that was killed: {line}")
@@ -52,7 +43,7 @@ def stop(context: Context) -> None:
     """Ends the rehearsal with everything in it, and proves that nothing is left."""
     from infra.rehearsal import lifecycle
 
-    report = lifecycle.stop(_project(context))
+    report = lifecycle.stop(project_of(context))
     if not report.ran:
         for line in report.cleaned:
             render.progress(f"removed, left by a rehearsal that was killed: {line}")
@@ -73,7 +64,7 @@ def status(context: Context, json: bool = False) -> None:
 
     from infra.rehearsal import lifecycle
 
-    found = lifecycle.status(_project(context))
+    found = lifecycle.status(project_of(context))
     if json:
         render.as_json(found)
     elif not found.running or found.record is None:
@@ -96,7 +87,7 @@ def env(context: Context) -> None:
     """Prints the exports with which a plain pulumi works on the rehearsal."""
     from infra.rehearsal.folder import Folder
 
-    for key, value in Folder(_project(context)).environment().items():
+    for key, value in Folder(project_of(context)).environment().items():
         render.result(f"export {key}={shlex.quote(value)}")
 
 
@@ -125,6 +116,7 @@ def fault(
 ) -> None:
     """Brings a bad day to the rehearsed Azure or to nodes, mends links, and says what is set."""
     from infra.rehearsal import lifecycle
+    from infra.rehearsal.machines import Fault
 
     if not kind or kind == ["clear"]:
         _set_or_cleared(context, cleared=bool(kind))
@@ -152,7 +144,7 @@ def fault(
 def _set_or_cleared(context: Context, *, cleared: bool) -> None:
     from infra.rehearsal import lifecycle
 
-    project = _project(context)
+    project = project_of(context)
     if cleared:
         found = lifecycle.clear(project)
         render.result(f"cleared: {', '.join(found)}" if found else "nothing was set")

@@ -11,21 +11,15 @@ from typing import TYPE_CHECKING, Any
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from infra.scaling import Drift
 from launch.errors import RankliftError
 from playbooks import render
 from playbooks.command import command, open_from, seconds
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out
-from playbooks.stack.building import build, present, wanted_of
-from playbooks.stack.drift import look
-from playbooks.stack.instances import stopped
-from playbooks.stack.readiness import fate_of, probe, unfit, wait_for_nodes
-from playbooks.stack.unfinished import mend
-from playbooks.stack.updating import again_and_again, pulumi
 
 if TYPE_CHECKING:
     from infra.market.past import End
+    from infra.scaling import Drift
 
 __all__ = ["NodeStatus", "down", "status", "up", "wait"]
 
@@ -60,6 +54,10 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
     Azure has another number of nodes than the stack's configuration asks for, when it has something else of
     the stack no more, and when that could not be asked.
     """
+    from playbooks.stack.building import present, wanted_of
+    from playbooks.stack.instances import stopped
+    from playbooks.stack.readiness import fate_of, probe, unfit
+
     chosen = open_from(context, stack)
     outputs = chosen.outputs()
     questions: dict[str, Callable[[], Any]] = {
@@ -111,6 +109,7 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
 
 def _beside_the_nodes(stack: Stack) -> tuple[Drift | None, End | None]:
     from infra.market.past import end_remembered
+    from playbooks.stack.drift import look
 
     state = stack.state()
     return look(stack, None, state), end_remembered(state)
@@ -166,6 +165,8 @@ def wait(
 
         wait_for_jobs(chosen, job, limit, json=json)
         return
+    from playbooks.stack.readiness import wait_for_nodes
+
     inventory = wait_for_nodes(chosen, limit or NODES_S)
     if json:
         render.as_json(inventory)
@@ -190,6 +191,9 @@ def up(context: Context, stack: str | None = None, timeout: str = _UP, dry_run: 
         waiting = f"fab wait --stack {chosen.name} --timeout {timeout}"
         render.result(f"pulumi up --yes --stack {chosen.name}\n{waiting}")
         return
+    from playbooks.stack.building import build
+    from playbooks.stack.readiness import wait_for_nodes
+
     deadline = time.monotonic() + limit
     build(chosen, deadline)
     wait_for_nodes(chosen, max(1.0, deadline - time.monotonic()))
@@ -215,6 +219,8 @@ def down(context: Context, stack: str | None = None, timeout: str = _UP, dry_run
         render.result(f"pulumi {' '.join(arguments)}\nrm -r {chosen.folder}")
         return
     from playbooks.stack.accounts import tell_left
+    from playbooks.stack.unfinished import mend
+    from playbooks.stack.updating import again_and_again, pulumi
 
     if chosen.exists():
         deadline = time.monotonic() + limit

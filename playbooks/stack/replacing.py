@@ -11,18 +11,11 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import INVENTORY_FILE, Inventory, Node
-from infra.scaling import Use, in_the_way
 from launch.errors import InputError, RankliftError, RetryError
 from launch.nodeset import fold
 from playbooks import render
 from playbooks.command import command, open_from, seconds
 from playbooks.project import Stack
-from playbooks.stack import instances
-from playbooks.stack.building import build, present, wanted_of
-from playbooks.stack.occupancy import uses
-from playbooks.stack.readiness import wait_for_nodes
-from playbooks.stack.unfinished import mend
-from playbooks.stack.updating import pulumi
 
 __all__ = ["replace"]
 
@@ -62,6 +55,12 @@ def replace(
         what = "reimage it" if reimage else f"remove it, pulumi up --yes --refresh --stack {chosen.name}"
         render.result(f"{sick.name}: {what}, wait until it answers")
         return
+    from playbooks.stack import instances
+    from playbooks.stack.building import build
+    from playbooks.stack.readiness import wait_for_nodes
+    from playbooks.stack.unfinished import mend
+    from playbooks.stack.updating import pulumi
+
     deadline = time.monotonic() + limit
     # A node that an earlier try has removed is known from then alone.
     was = chosen.saved().nodes if (chosen.folder / INVENTORY_FILE).exists() else ()
@@ -110,6 +109,8 @@ def _sick(stack: Stack, inventory: Inventory, was: Sequence[Node], text: str) ->
 
     Raises :class:`~launch.errors.InputError` when there is none, and was none whose place is empty.
     """
+    from playbooks.stack.building import present, wanted_of
+
     there, wanted = len(present(inventory)), wanted_of(stack)
     try:
         return _named(inventory, text), True
@@ -134,6 +135,9 @@ def _named(inventory: Inventory, text: str) -> Node:
 
 def _free(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool) -> None:
     """Sees to it that no job is on the node; raises RetryError naming those that are."""
+    from infra.scaling import Use, in_the_way
+    from playbooks.stack.occupancy import uses
+
     doing = uses(stack, inventory)
     use = doing[sick.name]
     if use.dead:

@@ -7,20 +7,12 @@ import time
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from infra.scaling import DEAD
 from launch.errors import InputError, RankliftError
 from launch.nodeset import fold
 from playbooks import render
 from playbooks.command import command, open_from, seconds
 from playbooks.options import number
 from playbooks.project import Stack
-from playbooks.stack.building import build, present, shrink, wanted_of
-from playbooks.stack.drift import look
-from playbooks.stack.locks import InUse
-from playbooks.stack.partial import COUNT
-from playbooks.stack.readiness import wait_for_nodes
-from playbooks.stack.unfinished import mend
-from playbooks.stack.updating import TookTooLong, pulumi
 
 __all__ = ["scale"]
 
@@ -47,7 +39,12 @@ def scale(
     any node came, it stays as it was.
     """
     from infra.config import parse
+    from playbooks.stack.building import build, present, shrink, wanted_of
+    from playbooks.stack.partial import COUNT
     from playbooks.stack.planning import preflight
+    from playbooks.stack.readiness import wait_for_nodes
+    from playbooks.stack.unfinished import mend
+    from playbooks.stack.updating import pulumi
 
     wanted = _count(number)
     limit = seconds("--timeout", timeout)
@@ -77,6 +74,10 @@ def scale(
 
 def _is_there(stack: Stack, wanted: int) -> bool:
     """Whether configuration, Pulumi and Azure have ``wanted`` nodes, and nothing is missing; then says so."""
+    from infra.scaling import DEAD
+    from playbooks.stack.building import wanted_of
+    from playbooks.stack.drift import look
+
     if wanted_of(stack) != wanted:
         return False
     outputs = stack.outputs()
@@ -100,6 +101,10 @@ def _settle_on(stack: Stack, wanted: int, before: int, setting: list[str], error
     It stays as it was where Azure has as many nodes as ``before``; it says what was ``wanted`` where others
     came or went, and where Azure may go on with it.
     """
+    from playbooks.stack.building import present, wanted_of
+    from playbooks.stack.locks import InUse
+    from playbooks.stack.updating import TookTooLong, pulumi
+
     is_new, azure, others = before == wanted, "", ""
     if isinstance(error, TookTooLong) or (isinstance(error, Exit) and error.code == _INTERRUPTED):
         is_new, azure = True, f", and Azure may go on: `fab scale {wanted} --stack {stack.name}` does, too"
@@ -128,6 +133,8 @@ def _count(text: str) -> int:
 
 def _plan(stack: Stack, wanted: int, setting: list[str]) -> str:
     """The same by hand."""
+    from playbooks.stack.building import present
+
     nodes = present(stack.saved())
     lines = []
     if len(nodes) > wanted:

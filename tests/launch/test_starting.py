@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launch import client
+from launch.collecting import collect
 from launch.spec import JobSpec, Kind
 from tests.launch.standin import Nodes, left_of, lines, remarks, shell, start, states, until
 
@@ -122,7 +122,7 @@ class TestTheSetupLine:
 
     def test_its_output_is_kept_and_collected(self, nodes: Nodes, tmp_path: Path) -> None:
         state, _ = nodes.run(shell("true", setup="echo prepared"))
-        report = client.collect(state.job, nodes.head, tmp_path / "results", remote="hash")
+        report = collect(state.job, nodes.head, tmp_path / "results", remote="hash")
         kept = [path.read_text() for path in (report.folder / "logs").glob("setup-*.log")]
         assert kept
         assert set("".join(kept).split()) == {"prepared"}

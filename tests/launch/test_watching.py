@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from launch import client
+from launch.collecting import collect
 from launch.errors import InputError, NotPushed
 from launch.events import Event, StateChange
 from launch.overview import list_some
@@ -195,7 +196,7 @@ class TestCollecting:
         state, _ = nodes.run(shell(script, "mpi"))
         (tmp_path / "results" / state.job / "logs").mkdir(parents=True)
         (tmp_path / "results" / state.job / "logs/rank-1.log").write_text("mine")
-        report = client.collect(state.job, nodes.head, tmp_path / "results", remote="hash")
+        report = collect(state.job, nodes.head, tmp_path / "results", remote="hash")
         assert report.errors == {}
         found = {
             str(path.relative_to(report.folder)): path.read_text()
@@ -215,7 +216,7 @@ class TestCollecting:
     def test_a_node_that_is_gone_is_named_and_the_rest_brought(self, nodes: Nodes, tmp_path: Path) -> None:
         state, _ = nodes.run(shell("echo hi"))
         nodes.down(1)
-        report = client.collect(state.job, nodes.head, tmp_path / "results", remote="hash")
+        report = collect(state.job, nodes.head, tmp_path / "results", remote="hash")
         assert list(report.errors) == ["node000001"]
         assert "No route to host" in str(report.errors["node000001"])
         assert sorted(p.name for p in (report.folder / "logs").iterdir()) == ["rank-0.log", "rank-2.log"]

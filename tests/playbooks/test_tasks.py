@@ -382,3 +382,16 @@ def test_listing_the_tasks_is_quick_because_it_imports_nothing_that_a_task_alone
         "aiohttp",
     )
     assert sorted(name for name in imported if name.split(".")[0] in heavy) == []
+    work = ("building", "drift", "instances", "partial", "readiness", "unfinished", "updating")
+    assert imported & {f"playbooks.stack.{module}" for module in work} == set()
+
+
+def test_a_launch_imports_nothing_that_a_collect_alone_needs() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", "import sys, launch.client; print('launch.collecting' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert told.stdout == "False\n"

@@ -13,7 +13,7 @@ from infra.inventory import INVENTORY_FILE, Inventory, Node
 from infra.scaling import Use
 from launch.errors import RankliftError, RetryError
 from playbooks.project import Stack
-from playbooks.stack import instances, replacing
+from playbooks.stack import building, instances, occupancy, readiness, replacing, unfinished
 
 
 def node(number: int, state: str = "running") -> Node:
@@ -39,10 +39,10 @@ class Cluster:
         monkeypatch.setattr(instances, "delete", self.delete)
         monkeypatch.setattr(instances, "distrust_copies", lambda *_: None)
         monkeypatch.setattr(instances, "reimage", lambda *_: self.step("reimage"))
-        monkeypatch.setattr(replacing, "mend", lambda *_: None)
-        monkeypatch.setattr(replacing, "uses", lambda _, found: {one.name: Use() for one in found.nodes})
-        monkeypatch.setattr(replacing, "build", self.build)
-        monkeypatch.setattr(replacing, "wait_for_nodes", self.wait)
+        monkeypatch.setattr(unfinished, "mend", lambda *_: None)
+        monkeypatch.setattr(occupancy, "uses", lambda _, found: {one.name: Use() for one in found.nodes})
+        monkeypatch.setattr(building, "build", self.build)
+        monkeypatch.setattr(readiness, "wait_for_nodes", self.wait)
 
     def inventory(self, nodes: list[Node]) -> Inventory:
         return Inventory("dev", "size", "place", "me", tuple(nodes))
@@ -118,7 +118,7 @@ def test_ctrl_c_says_what_is_half_done(
 def test_a_node_that_is_going_already_is_not_asked_what_it_does(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(replacing, "uses", lambda *_: pytest.fail("it was asked"))
+    monkeypatch.setattr(occupancy, "uses", lambda *_: pytest.fail("it was asked"))
     cluster.nodes[1] = node(1, "deleting")
     cluster.replace("1")
     assert cluster.done == ["delete 1", "make beside 2", "wait"]

@@ -15,7 +15,7 @@ from infra.scaling import Drift
 from infra.troubles import Trouble
 from launch.errors import RankliftError, RetryError
 from playbooks.project import Stack
-from playbooks.stack import planning, scaling
+from playbooks.stack import building, drift, planning, readiness, scaling, unfinished, updating
 from playbooks.stack.locks import InUse
 from playbooks.stack.updating import TookTooLong, UpdateFailed
 
@@ -53,12 +53,12 @@ class Cluster:
         monkeypatch.setattr(Stack, "outputs", lambda _: Mock(node_count=self.remembered))
         monkeypatch.setattr(Stack, "refresh", lambda *_: self.refreshed())
         monkeypatch.setattr(planning, "preflight", lambda *_: None)
-        monkeypatch.setattr(scaling, "mend", lambda *_: None)
-        monkeypatch.setattr(scaling, "wait_for_nodes", lambda *_: self.done.append("wait"))
-        monkeypatch.setattr(scaling, "build", self.build)
-        monkeypatch.setattr(scaling, "shrink", self.shrink)
-        monkeypatch.setattr(scaling, "pulumi", self.pulumi)
-        monkeypatch.setattr(scaling, "look", self.look)
+        monkeypatch.setattr(unfinished, "mend", lambda *_: None)
+        monkeypatch.setattr(readiness, "wait_for_nodes", lambda *_: self.done.append("wait"))
+        monkeypatch.setattr(building, "build", self.build)
+        monkeypatch.setattr(building, "shrink", self.shrink)
+        monkeypatch.setattr(updating, "pulumi", self.pulumi)
+        monkeypatch.setattr(drift, "look", self.look)
 
     def refreshed(self) -> Inventory:
         if self.unknown is not None:

@@ -18,7 +18,7 @@ from infra.scaling import Drift
 from infra.troubles import AzureFailed
 from launch.errors import RankliftError
 from playbooks.project import Stack
-from playbooks.stack import lifecycle
+from playbooks.stack import drift, lifecycle, readiness
 from tests.infra.market.test_past import remembered
 from tests.playbooks.test_project import fake_pulumi
 
@@ -38,8 +38,8 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stack:
     monkeypatch.setattr(
         inventory, "read_azure", lambda *_: inventory.Inventory("dev", "size", "place", "me", ())
     )
-    monkeypatch.setattr(lifecycle, "look", lambda *_: Drift(0, 0, 0))
-    monkeypatch.setattr(lifecycle, "probe", lambda *_: {})
+    monkeypatch.setattr(drift, "look", lambda *_: Drift(0, 0, 0))
+    monkeypatch.setattr(readiness, "probe", lambda *_: {})
     return made
 
 
@@ -78,7 +78,7 @@ def test_a_cluster_with_a_time_says_what_is_left_of_it(
 def test_what_azure_has_no_more_is_named_and_amiss(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(lifecycle, "look", lambda *_: Drift(0, 0, 0, ("RoleAssignment data-right",)))
+    monkeypatch.setattr(drift, "look", lambda *_: Drift(0, 0, 0, ("RoleAssignment data-right",)))
     assert ended() == 1
     told = "RoleAssignment data-right: Azure has it no more: `fab up --stack dev` mends that"
     assert told in capsys.readouterr().err
@@ -90,7 +90,7 @@ def test_what_could_not_be_asked_is_said_and_amiss(
     def refused(*_: object) -> None:
         raise RankliftError("Azure says no")
 
-    monkeypatch.setattr(lifecycle, "look", refused)
+    monkeypatch.setattr(drift, "look", refused)
     assert ended() == 1
     assert "whether Azure has all else of the stack is not known: Azure says no" in capsys.readouterr().err
 
