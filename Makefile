@@ -15,7 +15,7 @@ help: ## what can be made
 setup: ## Debian packages, .venv, .venv-node and the Pulumi CLI; instant when nothing changed
 	@tools/setup
 
-demo: setup ## the main job on a rehearsed 4-node cluster: up, push, three jobs, collect, down
+demo: setup ## the main job on a rehearsed 4-node cluster: up, push, jobs, collect, down
 	@tools/demo
 
 # Tests wait most of their time, for nodes, limits and ends: more files at once than there are cores.
