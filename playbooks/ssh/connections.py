@@ -322,7 +322,7 @@ def _transport(sock: socket.socket, **options: Any) -> paramiko.Transport:
     """One algorithm of each kind, which every OpenSSH has today: quick to start, nothing weak to choose."""
     # Without this each small packet waits for the answer to the one before: 40 ms a command.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    transport = _Transport(sock, **options)
+    transport = _Transport(_Prompt(fileno=sock.detach()), **options)
     wanted = transport.get_security_options()
     wanted.kex = ("curve25519-sha256@libssh.org",)
     wanted.key_types = ("ssh-ed25519",)
