@@ -112,7 +112,7 @@ def _settle_on(stack: Stack, wanted: int, before: int, setting: list[str], error
         try:
             there = len(present(stack.refresh(stack.outputs())))
         except RankliftError as unknown:
-            azure = f"; how many Azure has is not known: {unknown}"
+            azure = f"; how many Azure has is not known: {str(unknown).splitlines()[0]}"
         else:
             is_new, azure = is_new or there != before, f", Azure has {there}"
             if is_new and there != wanted:
