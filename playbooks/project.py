@@ -84,7 +84,7 @@ class Stack:
                 "stack",
                 self.name,
                 f"it has no {self.configuration.name} in {self.project}",
-                "check the name, or write that file first: README.md says what goes into it",
+                "check the name, or write that file first: docs/azure.md says what goes into it",
             ) from None
         except yaml.YAMLError as error:
             problem = f"is no YAML ({' '.join(str(error).split())})"

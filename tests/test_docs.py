@@ -10,6 +10,8 @@ import pytest
 from invoke.exceptions import ParseError
 from invoke.parser import Parser
 
+from infra.config import parse
+from launch.errors import InputError
 from playbooks import ns
 from playbooks.parsing import parse_repeated
 
@@ -62,6 +64,16 @@ def refused(line: str) -> str | None:
     except ParseError as error:
         return None if any(words in str(error) for words in LEFT_OUT) else str(error)
     return None
+
+
+def test_every_setting_is_told() -> None:
+    with pytest.raises(InputError) as caught:
+        parse({"ranklift:zzzz": "1"})
+    keys = str(caught.value).partition("the keys are ")[2].partition("\n")[0].split(", ")
+    part = (ROOT / "docs" / "azure.md").read_text(encoding="utf-8").partition("\n## Settings\n")[2]
+    table = part.partition("\n## ")[0]
+    assert "vmSize" in keys
+    assert [key for key in keys if f"`{key}`" not in table] == []
 
 
 def test_what_is_unknown_would_be_found() -> None:
