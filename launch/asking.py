@@ -57,7 +57,7 @@ def ask(head: Host, argv: Sequence[str], timeout: float = STEP_S, job: str | Non
     for kind, payload in protocol.Decoder().feed(done.stdout):
         if kind == protocol.STATE:
             return json.loads(payload)
-    raise GiveUpError(f"{head.name}: no answer to {argv[-1]}")
+    raise GiveUpError(f"{head.name}: no answer to {' '.join(argv[len(asked('')) :])}")
 
 
 def check(done: Completed, head: Host, job: str | None = None) -> None:
@@ -67,7 +67,7 @@ def check(done: Completed, head: Host, job: str | None = None) -> None:
     said = done.stderr.decode("utf-8", "replace").strip()
     last = said.splitlines()[-1] if said else f"exit status {done.exit_status}"
     if done.exit_status == REFUSED:
-        raise InputError("job", job, last, "see the list of jobs")
+        raise InputError("job", job, last, "see `fab jobs`")
     if done.exit_status in (UNPUSHED, _NO_SUCH_FILE):
         raise NotPushed(head.name, f"{last}: push first")
     if done.exit_status == _NOT_FOUND:

@@ -191,22 +191,32 @@ class _Calls:
 
 
 def _contents(snapshot: Snapshot, blobs: Iterable[Entry]) -> Iterator[bytes]:
-    """The blobs' bytes, in pieces of about a megabyte: as many as were planned, whatever the files do now."""
+    """The blobs' bytes, in pieces of about a megabyte: as many as were planned, whatever the files do now.
+
+    Raises :class:`~launch.errors.RetryError` for one that changed or is gone.
+    """
     pieces, gathered = [], 0
-    for blob in blobs:
-        left = blob.size
+    for piece in itertools.chain.from_iterable(_content(snapshot, blob) for blob in blobs):
+        pieces.append(piece)
+        gathered += len(piece)
+        if gathered >= _CHUNK:
+            yield b"".join(pieces)
+            pieces, gathered = [], 0
+    yield b"".join(pieces)
+
+
+def _content(snapshot: Snapshot, blob: Entry) -> Iterator[bytes]:
+    left = blob.size
+    try:
         with (snapshot.root / blob.path).open("rb", buffering=0) as stream:
             while left:
                 piece = stream.read(min(_CHUNK, left))
                 if not piece:
                     raise RetryError(f"{blob.path} changed while it was being pushed; push again")
                 left -= len(piece)
-                pieces.append(piece)
-                gathered += len(piece)
-                if gathered >= _CHUNK:
-                    yield b"".join(pieces)
-                    pieces, gathered = [], 0
-    yield b"".join(pieces)
+                yield piece
+    except OSError as error:
+        raise RetryError(f"{error}; push again") from error
 
 
 class _Stream(io.RawIOBase):
@@ -217,7 +227,7 @@ class _Stream(io.RawIOBase):
         sample = first[:_SAMPLE]
         self.packed = bool(sample) and len(zlib.compress(sample, 1)) < _PAYS * len(sample)
         self.count = 0
-        self.error: Exception | None = None
+        self.error: RetryError | None = None
         self._pieces = self._prepared(first, pieces)
         self._rest = memoryview(b"")
 
@@ -245,8 +255,8 @@ class _Stream(io.RawIOBase):
                 self._rest = memoryview(next(self._pieces))
             except StopIteration:
                 return 0
-            except (OSError, RetryError) as error:
-                self.error = error if isinstance(error, RetryError) else RetryError(f"{error}; push again")
+            except RetryError as error:
+                self.error = error
                 return 0  # the head misses the rest and says so; this error says why
         size = min(len(buffer), len(self._rest))
         buffer[:size] = self._rest[:size]

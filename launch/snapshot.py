@@ -16,6 +16,7 @@ import stat
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -246,8 +247,13 @@ class _Hashes:
     def save(self) -> None:
         if self._cache is None or not (self._changed or len(self._new) != len(self._old)):
             return
-        self._cache.parent.mkdir(parents=True, exist_ok=True)
-        handle, name = tempfile.mkstemp(prefix=f".{self._cache.name}.", dir=self._cache.parent)
-        with os.fdopen(handle, "w", encoding="utf-8") as stream:
-            json.dump({"root": self._root, "files": self._new}, stream, separators=(",", ":"))
-        Path(name).replace(self._cache)
+        with suppress(OSError):  # on a full disk the next push reads the files again
+            self._cache.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=f".{self._cache.name}.", dir=self._cache.parent)
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                    json.dump({"root": self._root, "files": self._new}, stream, separators=(",", ":"))
+                Path(name).replace(self._cache)
+            except OSError:
+                Path(name).unlink()
+                raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import os
 import re
 import shutil
 import sys
@@ -152,7 +153,7 @@ class Run(Element):
             "outputDatasets": [],
             "runDefinition": self._definition,
             "logFiles": {},
-            "submittedBy": getpass.getuser(),
+            "submittedBy": _user(),
         }
         if status == "Failed":
             details["error"] = {
@@ -272,6 +273,13 @@ def _where(head: str | None) -> list[str]:
     """
     match = re.fullmatch(r"\D*([0-9a-z]{6})", head or "")
     return ["--nodes", str(int(match[1], 36))] if match else []
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):  # KeyError until Python 3.13
+        return str(os.getuid())
 
 
 def _copy(source: Path, target: Path) -> None:

@@ -103,7 +103,11 @@ def _submit(*words: str) -> int:
     except OSError as error:
         sys.stderr.write(f"no job was made: {folder.path} cannot be written: {error.strerror}\n")
         return 1
-    supervisor.detach(folder, plan)
+    try:
+        supervisor.detach(folder, plan)
+    except OSError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
     answers.send(protocol.JOB, json.dumps({"job": plan["id"]}).encode())
     return _watch(folder, {}) if "--follow" in words else 0
 

@@ -125,7 +125,10 @@ def _candidates(known: list[str], first: str) -> Iterator[tuple[str, dict[str, s
 
 def _module_environment(module: str) -> dict[str, str] | None:
     script = f". {_MODULES_SCRIPT} && module load {module} >/dev/null 2>&1 && env -0"
-    done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=_LIMIT_S, check=False)
+    try:
+        done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=_LIMIT_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise CannotLaunch(f"`module load {module}` did not end within {_LIMIT_S} s") from error
     if done.returncode:
         return None
     pairs = (line.partition("=") for line in os.fsdecode(done.stdout).split("\0") if line)

@@ -48,7 +48,9 @@ def detach(folder: jobs.Folder, plan: dict[str, Any]) -> None:
     answer = os.read(ready_read, 1)
     os.close(ready_read)
     if answer != b"+":
-        raise OSError(f"the supervisor did not come up, see {folder.file('supervisor.log')} on the head")
+        log = folder.file("supervisor.log")
+        words = f"the supervisor of job {folder.job} did not come up: see `fab job {folder.job}`"
+        raise OSError(f"{words}, and {log} on the head")
 
 
 def _become_daemon(folder: jobs.Folder, keep: int) -> None:

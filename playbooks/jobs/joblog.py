@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from infra.inventory import Inventory, Node
 from launch.condensing import Bars, Merge, matches
@@ -98,15 +98,20 @@ class Place:
 
 def remember(stack: Stack, job: str, head: str, remote: str, *, taken: bool = True) -> None:
     """Notes where the job is, so that later commands need not ask every node; where it is meant to be, until
-    its head has ``taken`` it."""
-    stack.jobs.mkdir(mode=0o700, exist_ok=True)
+    its head has ``taken`` it.
+
+    On a full disk nothing is noted, and they do ask.
+    """
     noted = {"head": head, "remote": remote, **({} if taken else {"taken": False})}
-    note_of(stack, job).write_text(json.dumps(noted) + "\n")
+    with suppress(OSError):
+        stack.jobs.mkdir(mode=0o700, exist_ok=True)
+        note_of(stack, job).write_text(json.dumps(noted) + "\n")
 
 
 def forget(stack: Stack, job: str) -> None:
     """Takes the note of a job away: nothing was made of it."""
-    note_of(stack, job).unlink(missing_ok=True)
+    with suppress(OSError):
+        note_of(stack, job).unlink()
 
 
 def note_of(stack: Stack, job: str) -> Path:
@@ -122,10 +127,12 @@ def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
     if _JOB.fullmatch(job) is None:
         raise InputError("job", job, "is no job's id", "see `fab jobs`")
     by_name = {node.name: node for node in inventory.nodes}
-    note = note_of(stack, job)
-    noted: dict[str, Any] = json.loads(note.read_text()) if note.exists() else {"head": None}
-    place = Place(by_name[noted["head"]], noted["remote"]) if noted["head"] in by_name else None
-    if place is not None and noted.get("taken", True):
+    place, is_taken = None, False
+    with suppress(OSError, ValueError, LookupError, TypeError):  # no note, or half of one
+        noted = json.loads(note_of(stack, job).read_text())
+        place = Place(by_name[noted["head"]], noted["remote"])
+        is_taken = noted.get("taken", True)
+    if place is not None and is_taken:
         return place
     from playbooks.ssh.connections import Cluster
 

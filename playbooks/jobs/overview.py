@@ -67,8 +67,8 @@ def jobs(
     listings = [answer for answer in answers.values() if isinstance(answer, Listing)]
     rows = sorted((state for found in listings for state in found.jobs), key=lambda state: state.created)
     ended = [state for state in rows if state.is_terminal]
-    old = ended[: max(0, len(ended) - wanted)] if wanted is not None else []
-    rows = [state for state in rows if state not in old]
+    old = {state.job for state in ended[: max(0, len(ended) - wanted)]} if wanted is not None else set()
+    rows = [state for state in rows if state.job not in old]
     if json:
         render.as_json(rows)
     else:

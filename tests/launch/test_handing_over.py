@@ -68,3 +68,18 @@ def test_a_head_that_dies_between_the_plan_and_the_supervisor_leaves_nothing_to_
     again = nodes.run(shell("true"))[0]
     assert again.state == "SUCCEEDED"
     assert [one.job for one in nodes.jobs()] == [again.job]
+
+
+def test_a_head_that_cannot_keep_a_queue_says_where_to_look(nodes: Nodes) -> None:
+    made = nodes.plan(shell("true"))
+    home = nodes.folder / "node000000/.ranklift"
+    (home / "queue.json.lock").mkdir()
+    data = json.dumps(made.as_dict()).encode()
+    with submitting(nodes) as process:
+        _, said = process.communicate(b"%010d" % len(data) + data, timeout=30)
+    assert (process.returncode, said.decode()) == (
+        1,
+        f"the supervisor of job {made.id} did not come up: see `fab job {made.id}`, and "
+        f"{home}/jobs/{made.id}/supervisor.log on the head\n",
+    )
+    assert [(one.state, one.job) for one in nodes.jobs()] == [("FAILED", made.id)]

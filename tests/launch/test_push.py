@@ -249,6 +249,14 @@ def test_a_file_that_changes_meanwhile_is_named(cluster: Cluster, tree: Path) ->
         push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
 
 
+def test_a_file_that_is_gone_meanwhile_is_named(cluster: Cluster, tree: Path) -> None:
+    snapshot = plan_snapshot(tree)
+    for blob in snapshot.blobs():
+        (tree / blob.path).unlink()
+    with pytest.raises(RetryError, match=r"No such file .*; push again"):
+        push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
+
+
 def test_the_head_must_be_among_the_nodes(cluster: Cluster, tree: Path) -> None:
     with pytest.raises(InputError, match="node000000"):
         push(plan_snapshot(tree), cluster.head, cluster.nodes[1:], ssh=cluster.ssh)

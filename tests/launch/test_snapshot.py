@@ -109,6 +109,12 @@ def test_a_broken_cache_is_only_slow(tree: Path, tmp_path: Path) -> None:
         assert plan_snapshot(tree, cache).id == plan_snapshot(tree).id
 
 
+def test_a_cache_that_cannot_be_written_is_only_slow(tree: Path, tmp_path: Path) -> None:
+    settle()
+    (tmp_path / "no folder").touch()
+    assert plan_snapshot(tree, tmp_path / "no folder/hashes.json").id == plan_snapshot(tree).id
+
+
 def test_a_cache_of_another_tree_is_not_believed(tree: Path, tmp_path: Path) -> None:
     cache = tmp_path / "hashes.json"
     settle()

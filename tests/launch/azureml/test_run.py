@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +119,16 @@ def test_a_run_that_cannot_be_watched_any_more_is_not_taken_for_ended(fab: FakeF
     with pytest.raises(ExperimentExecutionException) as caught:
         run.wait_for_completion()
     assert "may well go on; wait again\nerror: node000000: stopped showing the job" in str(caught.value)
+
+
+def test_a_user_without_a_name_has_a_number(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a container that is run under any number, there is no name for it."""
+
+    def nameless() -> str:
+        raise KeyError("getpwuid(): uid not found: 1234")
+
+    monkeypatch.setattr("getpass.getuser", nameless)
+    assert run.get_details()["submittedBy"] == str(os.getuid())
 
 
 def test_details_have_azure_mls_keys(run: Run) -> None:

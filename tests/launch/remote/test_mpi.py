@@ -133,3 +133,12 @@ def test_a_node_tells_what_it_has_when_asked(node: Path, monkeypatch: pytest.Mon
         {"title": "MPICH 5.0.2", "command": "mpirun", "unwritable": []},
         {"error": "mpirun is MPICH 5.0.2, wanted is Intel MPI", "unwritable": []},
     ]
+
+
+def test_a_module_that_does_not_load_is_named_in_bounded_time(
+    node: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (node / "modules.sh").write_text("module() { while :; do :; done; }\n")
+    monkeypatch.setattr(mpi, "_LIMIT_S", 0.5)
+    with pytest.raises(CannotLaunch, match=r"^`module load mpi/mvapich2` did not end within 0.5 s$"):
+        find_mpi(["mpich"])

@@ -132,3 +132,21 @@ class TestCutShort:
     def test_of_a_silent_head_whoever_wants_the_job_will_hear(self, desk: Desk) -> None:
         desk.head_has(NodeUnreachable("node000000", "refused"))
         assert desk.find() == Place(desk.inventory.nodes[0], "abc")
+
+
+@pytest.mark.parametrize("text", ["", '{"head": "node0', "[]", '{"head": "node000000"}'])
+def test_a_note_that_a_full_disk_cut_short_is_none(desk: Desk, text: str) -> None:
+    desk.submits(lambda *_: None)
+    desk.launch()
+    (desk.stack.jobs / "t-1.json").write_text(text)
+    desk.head_has(b'{"remote": ".ranklift/remote/abc"}')
+    assert desk.find() == Place(desk.inventory.nodes[0], "abc")
+    assert desk.note() == {"head": "node000000", "remote": "abc"}
+
+
+def test_a_job_whose_place_cannot_be_noted_is_launched_all_the_same(desk: Desk) -> None:
+    launched: list[object] = []
+    desk.submits(lambda *_: launched.append(1))
+    desk.stack.jobs.write_text("no folder")
+    desk.launch()
+    assert launched == [1]

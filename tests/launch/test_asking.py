@@ -1,0 +1,49 @@
+"""What a head that does not answer well is told to be."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import IO
+
+import pytest
+
+from launch.asking import ask, asked, node_code
+from launch.errors import GiveUpError, InputError
+from launch.host import Completed
+from launch.remote.commands import REFUSED
+
+
+class Head:
+    """Answers everything with the same."""
+
+    name = "node000000"
+
+    def __init__(self, answer: Completed) -> None:
+        self._answer = answer
+
+    def run(
+        self, _: Sequence[str], /, *, stdin: bytes | IO[bytes] | None = None, timeout: float | None = None
+    ) -> Completed:
+        return self._answer
+
+    def stream(
+        self,
+        _: Sequence[str],
+        __: Callable[[bytes], object],
+        /,
+        *,
+        stdin: bytes | IO[bytes] | None = None,
+        timeout: float | None = None,
+    ) -> Completed:
+        return self._answer
+
+
+def test_no_answer_names_the_question() -> None:
+    with pytest.raises(GiveUpError, match=r"^node000000: no answer to cancel t-1 10$"):
+        ask(Head(Completed(0, b"", b"")), asked(node_code("abc"), "cancel", "t-1", "10"))
+
+
+def test_a_refusal_says_where_to_look() -> None:
+    refusal = Completed(REFUSED, b"", b"there is no job t-1 on this head\n")
+    with pytest.raises(InputError, match=r"^job = 't-1': there is no job t-1 on this head; see `fab jobs`$"):
+        ask(Head(refusal), asked(node_code("abc"), "show", "t-1"), job="t-1")
