@@ -98,7 +98,7 @@ class JobState:
             nodes=tuple(state["nodes"]),
             ranks=state["ranks"],
             port=state["port"],
-            created=_time(state["created"]) or datetime.fromtimestamp(0, UTC),
+            created=datetime.fromtimestamp(state["created"], UTC),
             started=_time(state["started"]),
             ended=_time(state["ended"]),
             failure=failure

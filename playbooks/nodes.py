@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -172,17 +171,18 @@ def push(
 
 
 def source_folder(given: str | None) -> Path:
-    """What ``push`` pushes: ``--source``, else the repository around the current folder, else that folder."""
+    """What ``push`` pushes: ``--source``, else the repository around the current folder, else that folder.
+
+    git itself is not asked: it may be missing, and of a repository that is another user's it tells nothing.
+    """
     if given is not None:
         return Path(given).expanduser()
-    git = shutil.which("git")
-    if git is not None:
-        top = subprocess.run(
-            [git, "rev-parse", "--show-toplevel"], capture_output=True, text=True, check=False, timeout=30
-        )
-        if top.returncode == 0:
-            return Path(top.stdout.rstrip("\n"))
-    return Path.cwd()
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        mark = folder / ".git"
+        if (mark / "HEAD").is_file() or mark.is_file():  # a work tree and a submodule have a file
+            return folder
+    return here
 
 
 def explained(inventory: Inventory, error: ManyNodesError) -> ManyNodesError:

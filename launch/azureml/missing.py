@@ -74,7 +74,7 @@ MISSING: dict[str, dict[str, str]] = {
         "register_model restore_snapshot start submit_child take_snapshot get_submitted_run "
         "DELIM EXPERIMENT_ID_PATH EXPERIMENT_NAME_PATH RUN_PATH TID_FMT WORKSPACE_FMT",
         "the script on a node has its numbers in the environment: RANK, RANKLIFT_JOB_ID": "get_context",
-        _RUN: "get_detailed_status get_details_with_logs get_tags description name number",
+        _RUN: "get_detailed_status get_details_with_logs description name number",
     },
     "Environment": {
         _IMAGE: "add_private_pip_wheel build build_local from_docker_build_context "

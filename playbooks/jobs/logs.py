@@ -12,6 +12,7 @@ from launch.selection import Selection, parse_nodes
 from playbooks.command import command, open_from, seconds
 from playbooks.jobs.attached import attached
 from playbooks.jobs.joblog import Shown, end, find_job, how_to_go_on
+from playbooks.options import number
 
 __all__ = ["logs"]
 
@@ -73,15 +74,13 @@ def logs(  # noqa: PLR0913, PLR0917
 
 
 def _selection(tail: str | None, since: str | None, rank: str | None, node: str | None) -> Selection:
-    if tail is not None and not tail.isdecimal():
-        raise InputError("--tail", tail, "is no number of lines", "write it like 100")
     names, ids = parse_nodes(node) if node is not None else (frozenset(), frozenset())
     return Selection(
         None if rank is None else frozenset(parse_ranges(rank, "--rank")),
         names,
         ids,
         None if since is None else seconds("--since", since),
-        None if tail is None else int(tail),
+        None if tail is None else number("--tail", tail, "lines", "write it like 100"),
     )
 
 
