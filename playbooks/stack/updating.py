@@ -108,10 +108,16 @@ def again_and_again(update: Callable[[], None], deadline: float) -> None:
     The first is how Azure answers for minutes after a teardown: the old resource of that name is still going.
     """
     pause = _FIRST_PAUSE_S
+    before: UpdateFailed | None = None
     while True:
         try:
             update()
+        except TookTooLong as error:
+            if before is not None:
+                error.args = (f"{error}\nthe try before failed: {before}",)
+            raise
         except UpdateFailed as error:
+            before = error
             named = [trouble for trouble in error.troubles if trouble.code]
             kinds = {kind_of(trouble) for trouble in named}
             now = max([pause, *(patience(trouble) or 0 for trouble in named)])

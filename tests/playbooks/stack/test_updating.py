@@ -187,6 +187,19 @@ def test_throttling_for_longer_than_there_is_time_is_told_with_its_pause(tmp_pat
     assert calls(tmp_path) == 1
 
 
+def test_when_time_is_over_the_reason_of_the_try_before_is_not_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(updating, "_FIRST_PAUSE_S", 0.1)
+    then = f"[ $(wc -l < {tmp_path}/calls) = 1 ] && exit 1; trap 'exit 1' INT; while :; do sleep 0.1; done"
+    throttled = stack(tmp_path, failed("SubscriptionRequestsThrottled"), then=then)
+    with pytest.raises(
+        UpdateFailed, match=r"not done within 1 s: .*\n.*\nthe try before failed: .*Throttled"
+    ):
+        again_and_again(lambda: pulumi(throttled, ["up", "--yes"], limit=1.0), time.monotonic() + 30)
+    assert calls(tmp_path) == 2
+
+
 @pytest.mark.parametrize(
     ("codes", "seconds"),
     [(["AuthorizationFailed"], 30), (["Conflict", "QuotaExceeded"], 30), (["Conflict"], 0)],
