@@ -16,7 +16,7 @@ pytestmark = pytest.mark.frameworks
 
 ROOT = Path(__file__).resolve().parents[2]
 ORACLE = ROOT / ".venv-oracles" / "bin" / "python"
-FILES = ROOT / "tests" / "launch" / "jobfiles"
+FILES = ROOT / "tests" / "launch" / "jobfile" / "files"
 GOOD, BAD, STRICTER = (sorted(FILES.glob(f"{kind}/*.yml")) for kind in ("good", "bad", "stricter"))
 EXAMPLES = sorted(
     path for path in (ROOT / "examples").rglob("*.yml") if "command:" in path.read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ import pytest
 
 from tests.launch.standin import Nodes, end_everything
 
-collect_ignore = ["jobfiles", "oracles"]
+collect_ignore = ["jobfile/files", "oracles"]
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 from launch.errors import InputError
 from launch.jobfile import read, reading
 
-PAGE = (Path(__file__).resolve().parents[2] / "docs" / "job-file.md").read_text()
+PAGE = (Path(__file__).resolve().parents[3] / "docs" / "job-file.md").read_text()
 JOB, OWN = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
 
 

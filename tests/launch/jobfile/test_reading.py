@@ -1,4 +1,4 @@
-"""Job files: what is taken, and what is refused with its line. The files are in ``jobfiles/``.
+"""Job files: what is taken, and what is refused with its line. The files are in ``files/``.
 
 ``good`` and ``bad`` are what Azure ML's own client takes and refuses too, ``stricter`` what it takes alone
 (``tests/frameworks/test_oracles_jobfile.py`` asks it). A refused file's last line says what is to be told.
@@ -17,7 +17,7 @@ from launch.errors import InputError
 from launch.jobfile import Data, JobFile, JobFileError, read
 from launch.jobfile.model import Own
 
-FILES = Path(__file__).parent / "jobfiles"
+FILES = Path(__file__).parent / "files"
 GOOD = sorted(FILES.glob("good/*.yml"))
 REFUSED = sorted(FILES.glob("bad/*.yml")) + sorted(FILES.glob("stricter/*.yml"))
 
