@@ -152,7 +152,7 @@ class JobSpec:
             raise InputError(
                 "max_restarts",
                 self.max_restarts,
-                "goes not with a range of nodes, over which torchrun itself restarts the processes",
+                "does not go with a range of nodes, over which torchrun itself restarts the processes",
                 f"give torchrun --max-restarts {self.max_restarts}",
             )
 
@@ -168,7 +168,7 @@ class JobSpec:
             raise InputError(
                 "processes_per_node",
                 count,
-                "goes not with a command that starts a node's processes itself",
+                "does not go with a command that starts a node's processes itself",
                 "leave the count out, or run the script without that launcher",
             )
         if count is not None and count > 1 and self.kind == "tensorflow":

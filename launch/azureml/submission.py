@@ -77,7 +77,7 @@ def _command(config: ScriptRunConfig, source: Path, interpreter: str) -> str:
         if config.script or config.arguments:
             key = "script" if config.script else "arguments"
             remedy = "give script and arguments, or command with all of it"
-            raise UserErrorException(key, repr(getattr(config, key)), "goes not with a command", remedy)
+            raise UserErrorException(key, repr(getattr(config, key)), "does not go with a command", remedy)
         return joined(config.command)
     if not config.script:
         remedy = "give a script, or a command"

@@ -202,7 +202,7 @@ def _processes(
         error = InputError(
             "processes_per_node",
             count,
-            f"goes not with this command: {launcher}",
+            f"does not go with this command: {launcher}",
             "leave the count out, or run the script without that launcher",
         )
         raise located(job, flags, error)

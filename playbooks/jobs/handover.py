@@ -42,7 +42,7 @@ class Handling:
     def __post_init__(self) -> None:
         """Raises :class:`~launch.errors.InputError` for what contradicts itself."""
         if self.detach and self.cancel_on_interrupt:
-            problem = "goes not with --detach, which leaves before anybody can interrupt"
+            problem = "does not go with --detach, which leaves before anybody can interrupt"
             raise InputError("--cancel-on-interrupt", None, problem, "give one of the two")
 
 

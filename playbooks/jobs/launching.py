@@ -20,7 +20,7 @@ _HELP = {
     "name": "part of the job's id (default: the script's name)",
     "detach": "return once the job is on the head",
     "timeout": "the job's own limit from its start, restarts included: 90, 90s, 10m or 2h (default: none)",
-    "max-restarts": "launch it anew on the same nodes after a failure, so often at most",
+    "max-restarts": "launch it anew on the same nodes after a failure, at most this often",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended: 90, 90s, 10m (default: 3s)",
     "cancel-on-interrupt": "Ctrl-C ends the job too (default: it goes on)",
     "python": "the nodes' Python, or the folder of an environment on them (default: python3)",
@@ -92,8 +92,8 @@ def mpi(  # noqa: PLR0913, PLR0917
     help={
         **_HELP,
         **_PROCESSES,
-        "max-restarts": "launch it anew on the same nodes after a failure, so often at most; with a range of "
-        "nodes torchrun restarts its processes so often, on the nodes that are left",
+        "max-restarts": "launch it anew on the same nodes after a failure, at most this often; with a range "
+        "of nodes torchrun restarts its processes that often, on the nodes that are left",
         "torchrun": "start torchrun once on every node, which starts the processes",
         "rdzv-backend": "how torchrun's nodes meet, static or c10d (default: static; c10d with a range)",
         "nnodes": "with torchrun: the fewest and the most nodes that may take part, like 2:4; a single "
@@ -132,7 +132,7 @@ def torch(  # noqa: PLR0913, PLR0917
     end it.
     """
     if torchrun and per_node:
-        raise InputError("--per-node", None, "goes not with --torchrun", "give one of the two")
+        raise InputError("--per-node", None, "does not go with --torchrun", "give one of the two")
     for flag, value in (("--rdzv-backend", rdzv_backend), ("--nnodes", nnodes)):
         if value is not None and not torchrun and not (flag == "--nnodes" and value.isdecimal()):
             raise InputError(flag, value, "is for torchrun", "add --torchrun, or leave it out")

@@ -135,7 +135,7 @@ def _started(
     launcher = starts_own_processes(line)
     if launcher is not None and (asked or 1) > 1:
         raise InputError(
-            "--nproc-per-node", asked, f"goes not with this command: {launcher}", "leave one of them out"
+            "--nproc-per-node", asked, f"does not go with this command: {launcher}", "leave one of them out"
         )
     if kind.kind == "pytorch":
         reason = launcher or (starts_own_processes(line, source) if asked is None else None)

@@ -25,8 +25,8 @@ _HELP = {"job": "the job's id, as launch and `fab jobs` show it"}
     help={
         **_HELP,
         "follow": "go on until the job ends; the exit status is then the job's",
-        "tail": "only the last so many lines, and with -f those that come (default: all from the start)",
-        "since": "only the last while: 90, 90s, 10m or 2h",
+        "tail": "only so many of the last lines, and with -f those that follow (default: all)",
+        "since": "only what was said in the last 90, 90s, 10m or 2h",
         "rank": "only these ranks' lines: 0-3,7",
         "node": "only lines from these nodes, by name or instance id: node000001,4-7",
         "grep": "only lines in which this regular expression matches, of those the others leave",

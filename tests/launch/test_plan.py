@@ -268,7 +268,10 @@ class TestBadInput:
             ({"env": {"A": "\ud800"}}, "env A = .*: is no text that UTF-8 can hold"),
             ({"command": ("a", "x" * 200_000)}, "command: is longer than"),
             ({"command": ("a b", "c"), "shell": True}, "command = .*: is no single line for a shell"),
-            ({"per_node": True, "processes_per_node": 2}, "processes_per_node = 2: goes not with a command"),
+            (
+                {"per_node": True, "processes_per_node": 2},
+                "processes_per_node = 2: does not go with a command",
+            ),
             ({"mpi": "openmpi"}, "mpi = 'openmpi': is for mpi jobs"),
             ({"kind": "mpi", "mpi": "lam"}, "mpi = 'lam': .*; use openmpi, mpich or intelmpi"),
             ({"mpi_args": ("-v",)}, "mpi_args = .*: is for mpi jobs"),

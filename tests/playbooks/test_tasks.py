@@ -134,7 +134,7 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["launch.mpi", "train.py", "--nproc-per-node", "0"], "--nproc-per-node = '0': is no number"),
         (["launch.mpi", "train.py", "--env", "X"], "--env = 'X': is no NAME=VALUE"),
         (["launch.mpi", "train.py 'x"], "close every quote"),
-        (["launch.torch", "train.py", "--torchrun", "--per-node"], "goes not with --torchrun"),
+        (["launch.torch", "train.py", "--torchrun", "--per-node"], "does not go with --torchrun"),
         (["launch.torch", "train.py", "--nnodes", "2:4"], "--nnodes = '2:4': is for torchrun"),
         (["launch.torch", "train.py", "--torchrun", "--nnodes", "8:9"], "does not hold the 4 nodes"),
         (["launch.torch", "train.py", "--source", "nix"], "no such folder"),
@@ -144,7 +144,7 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         ),
         (
             ["launch.torch", "torchrun train.py", "--nproc-per-node", "2"],
-            "goes not with this command: torchrun",
+            "does not go with this command: torchrun",
         ),
         (["launch.torch", "show.py", "extra"], 'put it in quotes: "show.py extra"'),
         (["launch.torch", "a.py", "$RANK", "b c", "--nodes", "0"], "put it in quotes: 'a.py $RANK b c'"),
@@ -167,7 +167,7 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["exec", "id", "--fanout", "many"], "--fanout = 'many': is no number of nodes"),
         (["exec", "id", "--timeout", "0"], "--timeout = '0': must be more than 0; write it like 90"),
         (["cancel", "t-1", "--grace", "-1"], "--grace = '-1': must be 0 or more; write it like 0, 10s or 2m"),
-        (["launch.mpi", "train.py", "--detach", "--cancel-on-interrupt"], "goes not with --detach"),
+        (["launch.mpi", "train.py", "--detach", "--cancel-on-interrupt"], "does not go with --detach"),
         (["collect", "t-1", "--into", ""], "--into = '': names no folder"),
     ],
 )

@@ -272,8 +272,8 @@ def test_beside_a_run_configuration_other_settings_are_ignored_aloud(
         ({"script": None}, "script: is not given; give a script, or a command"),
         ({"script": "nope.py"}, "script = 'nope.py': is no file in "),
         ({"script": "../fabfile.py"}, "script = '../fabfile.py': is no file in "),
-        ({"script": "train.py", "command": "ls"}, "script = \"'train.py'\": goes not with a command"),
-        ({"command": "ls", "arguments": ["-l"]}, "arguments = \"['-l']\": goes not with a command"),
+        ({"script": "train.py", "command": "ls"}, "script = \"'train.py'\": does not go with a command"),
+        ({"command": "ls", "arguments": ["-l"]}, "arguments = \"['-l']\": does not go with a command"),
         (
             {"environment": interpreter("envs/bin/python")},
             "interpreter_path = 'envs/bin/python': is a relative path",

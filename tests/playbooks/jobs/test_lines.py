@@ -73,7 +73,9 @@ def test_a_launcher_in_the_line_goes_not_with_a_count(code: Path) -> None:
     job, _ = spec(code, "torchrun --nproc-per-node 8 train.py", Kind("pytorch"))
     assert (job.per_node, job.shell) == (True, False)
     for kind in (Kind("pytorch", nproc_per_node="2"), Kind("mpi", nproc_per_node="2")):
-        with pytest.raises(InputError, match=r"--nproc-per-node = 2: goes not with this command: torchrun"):
+        with pytest.raises(
+            InputError, match=r"--nproc-per-node = 2: does not go with this command: torchrun"
+        ):
             spec(code, "torchrun train.py", kind)
 
 
