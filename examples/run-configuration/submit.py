@@ -1,8 +1,8 @@
 """A script for Azure Machine Learning's SDK v1; only its import lines are Ranklift's.
 
 They were ``from azureml.core import Environment, Experiment, ScriptRunConfig, Workspace`` and
-``from azureml.core.runconfig import PyTorchConfiguration``. Run it in this folder: ``RANKLIFT_STACK=dev python submit.py``;
-without that variable the compute target names the stack.
+``from azureml.core.runconfig import PyTorchConfiguration``. Run it in this folder:
+``RANKLIFT_STACK=dev python submit.py``; without that variable the compute target names the stack.
 """
 
 from launch.azureml import Environment, Experiment, ScriptRunConfig, Workspace
