@@ -17,6 +17,7 @@ from playbooks.parsing import parse_repeated
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
+EVERY_PAGE = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
 CONTEXTS = ns.to_contexts()
 LEFT_OUT = ("did not receive required positional arguments", "needed value and was not given one")
 
@@ -27,9 +28,7 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
 
 
-@pytest.mark.parametrize(
-    "page", [*PAGES, ROOT / "README.md", ROOT / "CHANGELOG.md"], ids=lambda p: str(p.name)
-)
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda p: str(p.name))
 def test_links_lead_to_files_and_headings(page: Path) -> None:
     broken = []
     for link in re.findall(r"\]\(([^)]+)\)", page.read_text(encoding="utf-8")):
@@ -40,6 +39,13 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
         if not target.exists() or (anchor and anchor not in anchors(target)):
             broken.append(link)
     assert broken == []
+
+
+@pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda p: str(p.name))
+def test_paths_that_are_named_are_there(page: Path) -> None:
+    ours = "bench|docs|examples|images|infra|launch|playbooks|requirements|tests|tools"
+    named = re.findall(rf"(?<![\w/.-])((?:{ours})/[\w./-]*\w)", page.read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 @pytest.mark.parametrize("page", [*PAGES, ROOT / "README.md"], ids=lambda p: str(p.name))
