@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import urllib.request
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -72,6 +74,35 @@ def test_what_is_uploaded_into_the_programs_container_is_read_again(cluster: Wor
 
 def test_right_after_it_was_made_nothing_differs(cluster: Workplace) -> None:
     cluster.pulumi("preview", "--stack", STACK, "--refresh", "--expect-no-changes")
+
+
+def test_a_right_that_somebody_took_away_is_seen_and_given_again(cluster: Workplace) -> None:
+    cluster.fab("status")
+    resources = cluster.pulumi("stack", "export", "--stack", STACK).json()["deployment"]["resources"]
+    (right,) = (one["id"] for one in resources if one["urn"].endswith("::data-right"))
+    url = f"http://127.0.0.1:{cluster.record.arm_port}{right}?api-version=2022-04-01"
+    with urllib.request.urlopen(urllib.request.Request(url, method="DELETE"), timeout=60) as answer:
+        assert answer.status == 200
+    told = "RoleAssignment data-right: Azure has it no more"
+    assert told in cluster.fab("status", status=1).err
+    assert f"drift: {told}" in cluster.fab("up").err
+    cluster.fab("status")
+
+
+def test_beside_a_cluster_whose_state_was_lost_nothing_is_made(cluster: Workplace, tmp_path: Path) -> None:
+    state = tmp_path / "state.json"
+    state.write_text(cluster.pulumi("stack", "export", "--show-secrets", "--stack", STACK).out)
+    cluster.pulumi("stack", "rm", "--force", "--yes", "--preserve-config", STACK)
+    told = cluster.fab("up", status=1).err
+    assert f"state: resource group ranklift-{STACK} is there already, with " in told
+    assert f"data: resource group ranklift-{STACK}-data is there already, with " in told
+    shown = cluster.fab("account", "--json").json()["things"]
+    assert {one["in_state"] for one in shown} == {False}
+    cluster.pulumi("stack", "init", STACK)
+    cluster.pulumi("stack", "import", "--file", str(state), "--stack", STACK)
+    shown = cluster.fab("account", "--json").json()["things"]
+    assert {one["in_state"] for one in shown} == {True}
+    cluster.fab("status")
 
 
 def test_private_endpoint_and_nfs_server_are_made_and_nothing_differs(cluster: Workplace) -> None:
