@@ -47,10 +47,9 @@ def detach(folder: jobs.Folder, plan: dict[str, Any]) -> None:
     os.waitpid(child, 0)
     answer = os.read(ready_read, 1)
     os.close(ready_read)
-    if answer != b"+":
+    if answer != b"+" and not os.path.exists(folder.file("state.json")):  # which would say why
         log = folder.file("supervisor.log")
-        words = f"the supervisor of job {folder.job} did not come up: see `fab job {folder.job}`"
-        raise OSError(f"{words}, and {log} on the head")
+        raise OSError(f"the supervisor of job {folder.job} did not come up: see {log} on the head")
 
 
 def _become_daemon(folder: jobs.Folder, keep: int) -> None:
@@ -72,8 +71,10 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
     try:
         outcome = _Supervisor(folder, plan, course).run(ready)
     except OSError as error:
-        what = f"{error.strerror}: {error.filename}" if error.filename else str(error)
-        outcome = Outcome("FAILED", verdict.LOST_RANK, f"the head cannot keep the job's records: {what}")
+        words = f"the head cannot run it: {error.strerror or error}"
+        if error.filename:
+            words = f"the head cannot keep the job's records: {error.strerror}: {error.filename}"
+        outcome = Outcome("FAILED", verdict.LOST_RANK, words)
     except Exception as error:  # noqa: BLE001  whatever it is, the job must not stay RUNNING for ever
         import traceback
 

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+import socket
 import subprocess
 from pathlib import Path
 
 import pytest
 
+from launch.remote import commands, supervisor
 from launch.remote.commands import REFUSED
 from tests.launch.standin import Nodes, left_of, shell, until
 
@@ -70,16 +72,37 @@ def test_a_head_that_dies_between_the_plan_and_the_supervisor_leaves_nothing_to_
     assert [one.job for one in nodes.jobs()] == [again.job]
 
 
-def test_a_head_that_cannot_keep_a_queue_says_where_to_look(nodes: Nodes) -> None:
+def test_a_job_that_its_head_cannot_queue_has_failed_for_that(nodes: Nodes) -> None:
     made = nodes.plan(shell("true"))
     home = nodes.folder / "node000000/.ranklift"
     (home / "queue.json.lock").mkdir()
     data = json.dumps(made.as_dict()).encode()
     with submitting(nodes) as process:
         _, said = process.communicate(b"%010d" % len(data) + data, timeout=30)
-    assert (process.returncode, said.decode()) == (
-        1,
-        f"the supervisor of job {made.id} did not come up: see `fab job {made.id}`, and "
-        f"{home}/jobs/{made.id}/supervisor.log on the head\n",
+    assert (process.returncode, said) == (0, b"")
+    (job,) = nodes.jobs()
+    assert (job.job, job.state) == (made.id, "FAILED")
+    assert job.reason == f"the head cannot keep the job's records: Is a directory: {home}/queue.json.lock"
+
+
+def test_a_job_without_a_port_has_failed_for_that(nodes: Nodes) -> None:
+    with socket.create_server(("", 65535)):
+        state = nodes.run(shell("true", port=65535))[0]
+    assert (state.state, state.reason) == (
+        "FAILED",
+        "the head cannot run it: no free port from 65535 to 65535",
     )
-    assert [(one.state, one.job) for one in nodes.jobs()] == [("FAILED", made.id)]
+
+
+def test_why_a_supervisor_did_not_come_up_is_told_in_words(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def dies(*_: object) -> None:
+        raise OSError("the supervisor did not come up")
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(supervisor, "detach", dies)
+    parts = iter((b"73", json.dumps({"id": "t-1", "nodes": [{"name": "a"}], "remote": "x"}).encode()))
+    monkeypatch.setattr(commands, "_read_exactly", lambda _: next(parts))
+    assert commands.main(["submit"]) == 1
+    assert capsys.readouterr().err == "the supervisor did not come up\n"
