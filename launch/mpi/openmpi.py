@@ -15,6 +15,11 @@ FROM_HOSTS_ON_NO_TREE = 64
 FRONT_END = "eth0"
 """The front-end interface of every Azure VM, whatever other adapters it has."""
 
+_HWLOC = "-gl,-opencl"
+"""What Open MPI 4's daemons leave out when they look at a node: the X displays and OpenCL devices, of which MPI
+has no use. The first can deadlock in NVIDIA's driver (open-mpi/ompi#10025; PRRTE leaves it out by itself since
+openpmix/prrte#1809), and both together are 4 of the 18 ms of a look (hwloc 2.9, no GPU)."""
+
 
 def command_line(major: Literal["4", "5"], start: Start) -> CommandLine:
     """mpirun's arguments for Open MPI ``major``.
@@ -31,6 +36,8 @@ def command_line(major: Literal["4", "5"], start: Start) -> CommandLine:
     argv = ["mpirun", "-np", str(start.ranks), "--hostfile", "{hostfile}"]
     argv += ["--map-by", "slot", "--bind-to", "none"]
     argv += [runtime, f"{launcher}_agent", f"ssh {SSH_OPTIONS}"]
+    if four:
+        argv += [runtime, "orte_launch_agent", f"env HWLOC_COMPONENTS={_HWLOC} orted"]
     if start.hosts >= FROM_HOSTS_ON_NO_TREE:
         argv += [runtime, f"{launcher}_no_tree_spawn", "1"]
         argv += [runtime, f"{launcher}_num_concurrent", str(start.hosts)]
@@ -39,4 +46,4 @@ def command_line(major: Literal["4", "5"], start: Start) -> CommandLine:
     argv += [runtime, *mine]
     argv += ["--mca", "btl_tcp_if_include", start.network]
     argv += ["-x", "RANKLIFT_SUPERVISOR", "-x", "RANKLIFT_TOKEN"]
-    return CommandLine([*argv, *start.extra, *start.program])
+    return CommandLine([*argv, *start.extra, *start.program], {"HWLOC_COMPONENTS": _HWLOC} if four else {})
