@@ -16,8 +16,8 @@ FRONT_END = "eth0"
 """The front-end interface of every Azure VM, whatever other adapters it has."""
 
 _HWLOC = "-gl,-opencl"
-"""What Open MPI 4's daemons leave out when they look at a node: the X displays and OpenCL devices, of which MPI
-has no use. The first can deadlock in NVIDIA's driver (open-mpi/ompi#10025; PRRTE leaves it out by itself since
+"""What Open MPI 4's daemons leave out when they look at a node: X displays and OpenCL devices, for which MPI
+has no use. The first can deadlock in NVIDIA's driver (open-mpi/ompi#10025; PRRTE leaves it out since
 openpmix/prrte#1809), and both together are 4 of the 18 ms of a look (hwloc 2.9, no GPU)."""
 
 
