@@ -10,7 +10,7 @@ from typing import Any
 from launch.azureml.exceptions import UserErrorException
 from launch.environment import EXPANDED
 
-__all__ = ["joined", "line", "means_something", "strings"]
+__all__ = ["joined", "line", "strings"]
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
 _JOB_FILES_OWN = ("${{", "$[[", "{inputs.", "{outputs.")
@@ -76,11 +76,6 @@ def joined(command: Any) -> str:
     'torchrun --nproc_per_node 4 train.py'
     """
     return command if isinstance(command, str) else " ".join(strings(command))
-
-
-def means_something(text: str) -> bool:
-    """Whether a job file would not take the text as it is."""
-    return any(mark in text for mark in _JOB_FILES_OWN)
 
 
 def _quoted(word: str) -> str:

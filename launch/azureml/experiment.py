@@ -70,10 +70,7 @@ class Experiment(Element):
         with tempfile.TemporaryDirectory(prefix="ranklift-") as folder:
             path = Path(folder) / "job.yml"
             path.write_text(_yaml(planned.job))
-            options = [
-                word for name, value in planned.variables.items() for word in ("--env", f"{name}={value}")
-            ]
-            taken = fab.json("launch", str(path), "--name", self.name, "--detach", *options)
+            taken = fab.json("launch", str(path), "--name", self.name, "--detach")
         return ScriptRun.submitted(self, taken["job"], planned.stack, taken.get("head"), planned.job)
 
     def get_runs(

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from launch.azureml.command_line import joined, line, means_something, strings
+from launch.azureml.command_line import joined, line, strings
 from launch.azureml.exceptions import NotSupported, UserErrorException
 from launch.azureml.runconfig import DockerConfiguration, RunConfiguration
 from launch.azureml.script_run_config import ScriptRunConfig
@@ -18,6 +18,8 @@ __all__ = ["Submission", "submission"]
 _MPI = ("openmpi", "intelmpi", "mpi")
 _DEFAULT_SHM_SIZE = "2g"
 _COMMAND = re.compile(r"(python|pypy)[^/]*")
+_MARK = re.compile(r"\$(?=\{\{|\[\[)")
+"""Where a job file would look for an input's name, or for an optional part."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +28,6 @@ class Submission:
 
     job: dict[str, Any]
     """The job file: an Azure ML command job."""
-    variables: dict[str, str]
-    """For every process, beside those of the job file: values it would not take as they are."""
     stack: str | None
     """None for the one that is chosen."""
     notices: tuple[str, ...]
@@ -52,13 +52,14 @@ def submission(
     interpreter, python = _python(run, environ)
     stack, notices = _stack(run.target, environ)
     variables = _variables(run)
-    special = {name: value for name, value in variables.items() if means_something(value)}
+    literal = {name: _MARK.sub("${{inputs.dollar}}", value) for name, value in variables.items()}
     job: dict[str, Any] = {
         "command": _command(config, source, interpreter),
         "code": str(source),
         "experiment_name": experiment,
         "tags": {str(key): str(value) for key, value in tags.items()},
-        "environment_variables": {k: v for k, v in variables.items() if k not in special},
+        "inputs": {"dollar": "$"} if literal != variables else None,
+        "environment_variables": literal,
         "distribution": distribution,
         "resources": {"instance_count": nodes, **_shared_memory(run.docker)},
         "limits": {"timeout": run.max_run_duration_seconds} if run.max_run_duration_seconds else None,
@@ -66,7 +67,6 @@ def submission(
     }
     return Submission(
         {key: value for key, value in job.items() if value},
-        special,
         stack,
         (*notices, *_lost(run)),
     )

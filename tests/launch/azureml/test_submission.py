@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from launch.azureml import (
     UserErrorException,
 )
 from launch.azureml.submission import Submission, submission
+from launch.jobfile import Pushed, make, read
 from tests.launch.azureml.fake_fab import FakeFab
 
 pytestmark = pytest.mark.usefixtures("fab")
@@ -36,6 +38,15 @@ def planned(
     if "command" not in words and "run_config" not in words:
         words.setdefault("script", "train.py")
     return submission(ScriptRunConfig(**words), "digits", tags or {}, environ or {})
+
+
+def variables_of(job: dict[str, Any]) -> dict[str, str]:
+    """What its processes see."""
+    path = Path("job.yml")
+    path.write_text(json.dumps(job))
+    pushed = Pushed("0123", ["train.py"], {})
+    spec = make(read(path), nodes=1, identifier="digits-20260301-090507-0f3a", home="/", pushed=pushed).spec
+    return dict(spec.env)
 
 
 def interpreter(path: str) -> Environment:
@@ -62,21 +73,25 @@ def test_a_command_is_a_line_for_a_shell(given: Any) -> None:
 def test_environment_variables_carry_over_and_those_of_the_run_win() -> None:
     run = RunConfiguration(script="train.py")
     run.environment.environment_variables = {"A": "1", "B": "two words", "LR": "1"}
-    run.environment_variables["LR"] = "${{inputs.lr}}"
+    run.environment_variables["LR"] = "0.1"
     run.environment_variables["EPOCHS"] = 5  # type: ignore[assignment]
     made = planned(run_config=run)
-    assert made.job["environment_variables"] == {"A": "1", "B": "two words", "EPOCHS": "5"}
-    # A job file would look for an input of that name.
-    assert made.variables == {"LR": "${{inputs.lr}}"}
+    assert made.job["environment_variables"] == {"A": "1", "B": "two words", "LR": "0.1", "EPOCHS": "5"}
     assert made.notices == ()
 
 
-def test_what_a_job_file_would_not_take_is_given_beside_it(fab: FakeFab) -> None:
+@pytest.mark.parametrize(
+    "value",
+    ["${{inputs.lr}}", "$${{x}} {{y}}", "${{", "$[[a]]", "${{$[[${{outputs.o}}", "{inputs.x}", "$", ""],
+)
+def test_a_variable_stays_as_it_is_and_on_no_command_line(fab: FakeFab, value: str) -> None:
     environment = Environment("mine")
-    environment.environment_variables = {"LR": "${{inputs.lr}}", "A": "1"}
+    environment.environment_variables = {"LR": value, "A": "1"}
     Experiment(None, "digits").submit(ScriptRunConfig("src", "train.py", environment=environment))
     (words,) = fab.words("launch")
-    assert words[words.index("--env") + 1] == "LR=${{inputs.lr}}"
+    # Anybody on this machine can read a command line.
+    assert "--env" not in words
+    assert variables_of(planned(environment=environment).job) == {"LR": value, "A": "1"}
 
 
 def test_tags_become_text() -> None:
