@@ -178,11 +178,15 @@ def source_folder(given: str | None) -> Path:
     if given is not None:
         return Path(given).expanduser()
     here = Path.cwd()
-    for folder in (here, *here.parents):
-        mark = folder / ".git"
-        if (mark / "HEAD").is_file() or mark.is_file():  # a work tree and a submodule have a file
-            return folder
-    return here
+    return next((folder for folder in (here, *here.parents) if _is_repository(folder)), here)
+
+
+def _is_repository(folder: Path) -> bool:
+    mark = folder / ".git"
+    try:
+        return (mark / "HEAD").is_file() or mark.is_file()  # a work tree and a submodule have a file
+    except PermissionError:
+        return os.path.isdir(mark)  # noqa: PTH112  (False where even that is not to be known)
 
 
 def explained(inventory: Inventory, error: ManyNodesError) -> ManyNodesError:

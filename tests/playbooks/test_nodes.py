@@ -35,6 +35,21 @@ def test_a_work_tree_has_a_file_in_that_place(repository: Path, monkeypatch: pyt
     assert source_folder(None) == other
 
 
+def test_one_that_may_not_be_looked_into_is_one_all_the_same(
+    repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looked = Path.is_file
+
+    def is_file(path: Path) -> bool:
+        if path.parent == repository / ".git":
+            raise PermissionError(13, "Permission denied", str(path))
+        return looked(path)
+
+    monkeypatch.setattr(Path, "is_file", is_file)  # root may look into everything
+    monkeypatch.chdir(repository / "src")
+    assert source_folder(None) == repository
+
+
 def test_without_a_repository_it_is_the_current_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
