@@ -61,7 +61,7 @@ def look(stack: Stack, wanted: int | None, state: Mapping[str, Any] | None = Non
             there.add(name.lower())
     remembered = next((one for one in known.values() if one["type"] == SCALE_SET), None)
     asked = {name for name in known if _is_listed(name) or name in questions}
-    gone = sorted(f"{_kind(known[name])}" for name in asked if name.lower() not in there)
+    gone = sorted(_kind(known[name]) for name in asked if name.lower() not in there)
     before = None if remembered is None else int(remembered["inputs"]["sku"]["capacity"])
     return Drift(
         wanted=(before or 0) if wanted is None else wanted,
