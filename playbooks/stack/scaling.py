@@ -87,7 +87,8 @@ def _is_there(stack: Stack, wanted: int) -> bool:
     nodes = stack.refresh(outputs).nodes
     if len(nodes) != wanted or not all(node.state != "deleting" for node in nodes):
         return False
-    render.result(f"stack {stack.name}: there are {wanted} nodes, as many as its configuration asks for")
+    there = f"there are {wanted} nodes" if wanted > 1 else "there is 1 node"
+    render.result(f"stack {stack.name}: {there}, as many as its configuration asks for")
     for node in nodes:
         if node.state in DEAD:
             remedy = f"`fab replace {node.instance_id} --stack {stack.name}` makes it anew"
@@ -120,7 +121,8 @@ def _settle_on(stack: Stack, wanted: int, before: int, setting: list[str], error
     had = wanted_of(stack)
     if is_new and had != wanted:
         pulumi(stack, setting)
-    asks = f"asks for {wanted} nodes" if is_new else f"asks for {had} nodes as before"
+    count = wanted if is_new else had
+    asks = f"asks for {count} node{'s' * (count != 1)}{'' if is_new else ' as before'}"
     render.progress(f"stack {stack.name}: its configuration {asks}{azure}{others}")
 
 
