@@ -79,7 +79,10 @@ class StepTimeout(RetryError, TimeoutError):
 
 
 class NotPushed(RetryError):
-    """``node``, a head, was given a job whose code it, or another node of the job's, lacks: push it first."""
+    """``node``, a head, was given a job whose code it, or another node of the job's, lacks: push it first.
+
+    Or it is asked after a job, and has no more of it than of the code that ran it.
+    """
 
     def __init__(self, node: str, reason: str) -> None:
         self.node, self.reason = node, reason

@@ -11,7 +11,14 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory
-from launch.errors import GiveUpError, InputError, ManyNodesError, NodeUnreachable, StepTimeout
+from launch.errors import (
+    GiveUpError,
+    InputError,
+    ManyNodesError,
+    NodeUnreachable,
+    NotPushed,
+    StepTimeout,
+)
 from launch.nodeset import fold
 from playbooks import render
 from playbooks.command import command, open_from, seconds
@@ -158,7 +165,7 @@ def ended(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -
         try:
             place = find_job(stack, inventory, job)
             ending = end_job(job, cluster.host(place.head), remote=place.remote, grace_s=grace_s)
-        except (ManyNodesError, NodeUnreachable, StepTimeout) as error:
+        except (ManyNodesError, NodeUnreachable, NotPushed, StepTimeout) as error:
             problem = None
             if isinstance(error, Unheeded):
                 problem = f"{error}; {_remedy(error, inventory)}"

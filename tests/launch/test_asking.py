@@ -8,7 +8,7 @@ from typing import IO
 import pytest
 
 from launch.asking import ask, asked, node_code
-from launch.errors import GiveUpError, InputError
+from launch.errors import GiveUpError, InputError, NotPushed
 from launch.host import Completed
 from launch.remote.commands import REFUSED
 
@@ -47,3 +47,11 @@ def test_a_refusal_says_where_to_look() -> None:
     refusal = Completed(REFUSED, b"", b"there is no job t-1 on this head\n")
     with pytest.raises(InputError, match=r"^job = 't-1': there is no job t-1 on this head; see `fab jobs`$"):
         ask(Head(refusal), asked(node_code("abc"), "show", "t-1"), job="t-1")
+
+
+def test_a_head_that_was_made_anew_is_told_from_one_that_was_never_pushed_to() -> None:
+    answer = Completed(2, b"", b"python3: can't open file '.ranklift/remote/abc/__main__.py'\n")
+    with pytest.raises(NotPushed, match=r"abc/__main__\.py': push first$"):
+        ask(Head(answer), asked(node_code("abc"), "list"))
+    with pytest.raises(NotPushed, match=r"^node000000: .* made anew, .*; `fab collect t-1` brings"):
+        ask(Head(answer), asked(node_code("abc"), "show", "t-1"), job="t-1")

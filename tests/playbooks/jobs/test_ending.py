@@ -15,7 +15,7 @@ from invoke.exceptions import Exit
 from infra.inventory import Inventory
 from launch import ending as launch_ending
 from launch.ending import Ending, Swept, Unheeded, end_job
-from launch.errors import NodeUnreachable, StepTimeout
+from launch.errors import NodeUnreachable, NotPushed, StepTimeout
 from launch.events import JobState
 from playbooks.jobs import ending
 from playbooks.jobs.ending import Cancelled, told
@@ -187,6 +187,22 @@ def test_the_head_is_spoken_of_where_it_is_the_one_that_is_silent(
     err = capsys.readouterr().err
     assert "what runs there ends by itself within 30 s of losing its head\n" in err
     assert "where the head lives" not in err
+
+
+def test_a_head_that_was_made_anew_is_asked_like_every_node(
+    sealed: Sealed, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sealed.head_fails(NotPushed("node000000", "the node was made anew"))
+    sealed.nodes_find({"node000003": Swept(2, ())})
+    assert sealed.cancel() == 0
+    said = capsys.readouterr()
+    assert said.out == (
+        "job t-1: what became of it is not known\n"
+        "  node000000: nothing of it was left\n  node000003: 2 processes ended\n"
+    )
+    assert said.err == (
+        "node000000: the node was made anew\njob t-1 cannot be ended by its head; asking every node itself\n"
+    )
 
 
 @pytest.fixture
