@@ -61,11 +61,12 @@ def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
                 branches.send(piece)
                 share.feed(piece)
         share.finish()
+        store.owe(manifest.id, call.header["head"])
         up.send(t="told", node=call.header["name"], error=share.error)
         branches.finish()
     finally:
         share.abort()
-    store.prune(call.header["drop"])
+    store.prune(call.header["drop"], call.header["head"])
 
 
 def _pieces(line: Line, left: int) -> Iterator[memoryview]:
@@ -117,7 +118,8 @@ def put(stdin: BinaryIO, call: Call, up: Up) -> None:
         if name not in told:
             up.send(t="told", node=name, error=f"the connection to it broke {PASSES} times")
     store.confirm(manifest.id, call.boot[0], [name for name, error in told.items() if error is None])
-    store.prune(header["drop"])
+    store.forget(header["drop"])
+    store.prune(header["drop"], header["head"])
 
 
 def _one_pass(

@@ -182,6 +182,12 @@ class Store:
         except (OSError, ValueError, KeyError, TypeError):
             return []
 
+    def forget(self, snapshots: Iterable[str]) -> None:
+        """Takes back :meth:`confirm`: this node, a head, needs them no more."""
+        for name in snapshots:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path(name) + ".nodes")
+
     def confirm(self, snapshot: str, code: str, nodes: Iterable[str]) -> None:
         """Adds to :meth:`confirmed`."""
         with open(os.path.join(self.folder, ".lock"), "w") as lock:
@@ -189,6 +195,14 @@ class Store:
             both = sorted(set(self.confirmed(snapshot, code)).union(nodes))
             told = {"code": code, "nodes": both}
             write_whole(self.path(snapshot) + ".nodes", json.dumps(told).encode())
+
+    def owe(self, snapshot: str, head: str) -> None:
+        """Notes that ``head`` counts on this node to hold the snapshot."""
+        with contextlib.suppress(OSError), open(self._note(snapshot, head), "wb"):
+            pass
+
+    def _note(self, snapshot: str, head: str) -> str:
+        return f"{self.path(snapshot)}.of-{head}"
 
     def superfluous(self, current: str) -> list[str]:
         """Snapshots this node has spread, beyond the newest :data:`KEEP`, that no unfinished job needs."""
@@ -198,13 +212,21 @@ class Store:
         in_jobs = "\n".join(_unfinished_jobs(os.path.join(self.root, "jobs")))
         return [name for name in old if os.path.exists(self.path(name) + ".nodes") and name not in in_jobs]
 
-    def prune(self, snapshots: Iterable[str]) -> None:
-        """Removes snapshots, in the background, that no process of this node works in; old debris as well."""
+    def prune(self, snapshots: Iterable[str], head: str) -> None:
+        """Removes, in the background, what ``head`` needs no more; old debris as well.
+
+        What another head has spread stays, for that head's jobs, and what a process of this node works in.
+        """
         trash = []
         for name in snapshots:
+            with contextlib.suppress(OSError):
+                os.unlink(self._note(name, head))
+            owners = (entry for entry in os.listdir(self.folder) if entry.startswith(name + "."))
+            if any(entry == f"{name}.nodes" or entry.startswith(f"{name}.of-") for entry in owners):
+                continue
             if self.has(name) and not _worked_in(self.path(name)):
                 aside = tempfile.mkdtemp(prefix=".gone-", dir=self.folder)
-                for suffix in ("", ".manifest", ".nodes"):
+                for suffix in ("", ".manifest"):
                     try:
                         os.rename(self.path(name) + suffix, os.path.join(aside, name + suffix))
                     except OSError:

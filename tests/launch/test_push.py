@@ -13,6 +13,7 @@ import pytest
 from launch.errors import InputError, ManyNodesError, RetryError
 from launch.host import Completed
 from launch.push import _Stream, push, remote_id
+from launch.remote.store import KEEP
 from launch.snapshot import plan_snapshot
 from tests.launch.cluster import Cluster, LocalHost, Node
 
@@ -278,6 +279,33 @@ def test_old_snapshots_go_unless_something_uses_them(cluster: Cluster, tree: Pat
     kept = {name for name in ids if node.snapshot(name).is_dir()}
     assert kept == {ids[1], *ids[-5:]}
     assert {name for name in ids if cluster.nodes[1].snapshot(name).is_dir()} == kept
+
+
+def test_what_one_head_needs_no_more_stays_where_another_has_spread_it(cluster: Cluster, tree: Path) -> None:
+    # A job that waits is known to its own head alone, and its code has to be there when its turn comes.
+    heads = [LocalHost(node) for node in cluster.nodes[:2]]
+    code = plan_snapshot(tree)
+
+    def spread(number: int, head: int, nodes: slice) -> None:
+        (tree / "train.py").write_text(f"print({number})\n")
+        push(plan_snapshot(tree), heads[head], cluster.nodes[nodes], ssh=cluster.ssh)
+
+    def having_it() -> list[int]:
+        return [n for n, node in enumerate(cluster.nodes) if node.snapshot(code.id).is_dir()]
+
+    push(code, heads[0], cluster.nodes[:4], ssh=cluster.ssh)
+    push(code, heads[1], cluster.nodes[:3], ssh=cluster.ssh)
+    for number in range(KEEP):
+        spread(number, 0, slice(4))
+    assert having_it() == [0, 1, 2]
+    (tree / "train.py").write_text("print('hello')\n")
+    push(code, heads[0], cluster.nodes[:4], ssh=cluster.ssh)
+    assert having_it() == [0, 1, 2, 3]
+    for number in range(KEEP):
+        spread(number, 0, slice(4))
+    for number in range(KEEP):
+        spread(number, 1, slice(3))
+    assert having_it() == []
 
 
 @pytest.mark.parametrize(("data", "packed"), [(b"import os\n" * 9999, True), (os.urandom(99_990), False)])
