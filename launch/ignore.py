@@ -111,6 +111,7 @@ _CLASSES = {
     "xdigit": string.hexdigits,
 }
 
+_PLAIN = re.compile(r"[^*?\[\\]*")
 _TOKEN = re.compile(
     r"""(?P<below>(?:(?<=/)|\A)\*\*/)            # **/ : any folders, or none
       | (?P<inside>(?:(?<=/)|\A)\*\*\Z)          # /** : everything inside
@@ -123,7 +124,10 @@ _TOKEN = re.compile(
 
 def _expression(pattern: str) -> str | None:
     """The regular expression for a pattern; ``None`` when no path can match it (an open bracket, say)."""
-    parts, position = [], 0
+    plain = _PLAIN.match(pattern)
+    assert plain is not None  # noqa: S101 - it matches nothing, too
+    # git compares what has no wildcard by itself, and then takes the rest for a pattern: a**/b is a and **/b.
+    parts, position, pattern = [re.escape(plain[0])], 0, pattern[plain.end() :]
     while position < len(pattern):
         token = _TOKEN.match(pattern, position)
         if token is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import re
 import shlex
 from pathlib import Path
@@ -18,7 +19,8 @@ from playbooks.parsing import parse_repeated
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
 EVERY_PAGE = [*PAGES, *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"))]
-CONTEXTS = ns.to_contexts()
+# A task gives away the help of its options once; others ask for it too.
+CONTEXTS = copy.deepcopy(ns).to_contexts()
 LEFT_OUT = ("did not receive required positional arguments", "needed value and was not given one")
 
 

@@ -70,6 +70,8 @@ def we_say(root: Path) -> set[str]:
 @example(files=["a\nb/b", "b\n"], ignores={"": "b"})
 @example(files=["ab/a", "a"], ignores={"": "**/a"})
 @example(files=["a"], ignores={"": "\ufeffa"})
+@example(files=["a"], ignores={"": "a**/*"})
+@example(files=["ab/b", "b"], ignores={"": "a**/b"})
 def test_what_git_would_list_is_what_is_pushed(files: list[str], ignores: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         root = Path(folder)

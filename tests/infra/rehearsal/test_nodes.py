@@ -165,10 +165,8 @@ def test_two_networks_with_the_same_addresses_do_not_meet(tmp_path: Path) -> Non
 def test_what_cannot_boot_is_named(tmp_path: Path) -> None:
     async def story() -> None:
         async with lab(tmp_path, 1, nodes_limit=2) as it:
-            bad = Machine(
-                "node000001", private_ip(1), "azureuser", (), "#cloud-config\npower_state: {mode: reboot}\n"
-            )
-            with pytest.raises(ReplaceNodeError, match="node000001: cloud-init: cloud-config power_state"):
+            bad = Machine("node000001", private_ip(1), "azureuser", (), "#cloud-config\nbootcmd: [true]\n")
+            with pytest.raises(ReplaceNodeError, match="node000001: cloud-init: cloud-config bootcmd"):
                 await it.machines.boot(NETWORK, [bad])
             with pytest.raises(InputError, match="--nodes-limit = 2: 1 nodes run and 2 more are asked for"):
                 await it.machines.boot(NETWORK, [it.machine(1), it.machine(2)])
