@@ -12,10 +12,12 @@ import difflib
 import gc
 import itertools
 import re
+import shlex
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from fabric.exceptions import NothingToDo
 from invoke.exceptions import Exit, ParseError
 from invoke.parser.context import ParserContext
 
@@ -69,6 +71,11 @@ def improve_command_line() -> None:
             # Python looks through all that was imported for garbage before it exits: 40 ms of every command
             atexit.register(gc.freeze)
             run()
+        except NothingToDo:  # Fabric would run what follows -- on the hosts of its own -H
+            line = program.core.remainder
+            remedy = f"put it in quotes: fab exec {shlex.quote(line)} --nodes 0-3"
+            render.error(InputError("--", line, "no task takes what follows it", remedy))
+            raise Exit(code=2) from None
         except KeyboardInterrupt:  # of a user's own task; ours say it themselves
             render.progress("interrupted")
             raise Exit(code=130) from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -11,6 +12,7 @@ from invoke.parser.argument import Argument
 from invoke.parser.context import ParserContext
 
 from playbooks.parsing import parse_repeated
+from tests.playbooks.typed import fab
 
 
 def parsed(*words: str) -> dict[str, object]:
@@ -68,3 +70,13 @@ def test_words_that_nobody_else_takes_are_the_repeated_argument(
 def test_what_is_wrong_stays_wrong(words: str) -> None:
     with pytest.raises(ParseError):
         parsed(*words.split())
+
+
+def test_a_command_line_after_two_dashes_is_told_where_it_goes(tmp_path: Path) -> None:
+    (tmp_path / "fabfile.py").write_text("from playbooks import ns\n")
+    told = fab(tmp_path, "ssh", "--node", "3", "--", "echo", "a b")
+    assert told.returncode == 2
+    assert told.stderr == (
+        "error: -- = 'echo a b': no task takes what follows it; "
+        "put it in quotes: fab exec 'echo a b' --nodes 0-3\n"
+    )
