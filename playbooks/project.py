@@ -139,14 +139,16 @@ class Stack:
         Raises :class:`~launch.errors.InputError` when there is no such stack or it is not up,
         :class:`~launch.errors.MissingTool` without Pulumi, :class:`PulumiError` with Pulumi's own words.
         """
-        arguments = ["stack", "output", "--json", "--show-secrets", "--stack", self.name]
+        return inventory.StackOutputs.from_json(self._asked("output", "--json", "--show-secrets"))
+
+    def _asked(self, *arguments: str) -> Any:
         try:
-            answer = _ask(arguments, self.project, self.environment)
+            answer = _ask(["stack", *arguments, "--stack", self.name], self.project, self.environment)
         except PulumiError as error:
             if "no stack named" in str(error):
                 raise InputError("stack", self.name, "Pulumi has none of that name", self._remedy()) from None
             raise
-        return inventory.StackOutputs.from_json(json.loads(answer))
+        return json.loads(answer)
 
     def refresh(self, outputs: inventory.StackOutputs) -> inventory.Inventory:
         """Asks Azure which nodes there are now, and saves that; raises RankliftError in Azure's words."""
@@ -169,8 +171,8 @@ class Stack:
         return found
 
     def state(self) -> Any:
-        """What Pulumi remembers of the stack: the deployment, secrets encrypted."""
-        return json.loads(_ask(["stack", "export", "--stack", self.name], self.project, self.environment))
+        """What Pulumi remembers of it: the deployment, secrets encrypted. Raises as :meth:`outputs`."""
+        return self._asked("export")
 
 
 def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:

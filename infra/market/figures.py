@@ -35,12 +35,16 @@ class Refusal:
 
 
 class NotGranted(RankliftError):
-    """Azure would refuse the cluster, or it costs more than it may; nothing has been created."""
+    """Azure would refuse the cluster, or it costs more than it may; nothing has been created.
 
-    def __init__(self, stack: str, refusals: Sequence[Refusal]) -> None:
+    ``there`` is how many of its nodes Azure has already; ``None``: unknown.
+    """
+
+    def __init__(self, stack: str, refusals: Sequence[Refusal], there: int | None = 0) -> None:
         self.refusals = tuple(refusals)
         lines = "\n".join(f"  {one}" for one in refusals)
-        super().__init__(f"stack {stack} is not made, nothing has been created:\n{lines}")
+        stands = "is not made" if there == 0 else "stays as it is"
+        super().__init__(f"stack {stack} {stands}, nothing has been created:\n{lines}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -76,7 +76,7 @@ class Plan:
     def check(self) -> None:
         """Raises :class:`NotGranted` when there are refusals."""
         if self.refusals:
-            raise NotGranted(self.stack, self.refusals)
+            raise NotGranted(self.stack, self.refusals, self.there)
 
 
 def decide(

@@ -17,9 +17,9 @@ from infra.naming import cluster_name, data_group_name
 from infra.refusals import NotSignedIn
 from infra.rest import Rest, management, retail_prices
 from infra.subscription import KEY, subscription_of
-from launch.errors import RankliftError
+from launch.errors import InputError, RankliftError
 from playbooks import render
-from playbooks.project import PulumiError, Stack
+from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out
 
 __all__ = ["answers_to", "figures", "plan_of"]
@@ -116,9 +116,7 @@ def _unknown_to_pulumi(stack: Stack, named: Mapping[str, T]) -> list[T]:
         return []
     try:
         state = stack.state()
-    except PulumiError as error:
-        if "no stack named" not in str(error):
-            raise
+    except InputError:  # Pulumi has no stack of that name
         state = {}
     return [one for name, one in named.items() if not is_remembered(state, name)]
 

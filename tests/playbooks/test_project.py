@@ -106,6 +106,8 @@ def test_outputs_of_no_stack_of_one_that_is_down_and_of_none_at_all(folder: Path
     missing = fake_pulumi(folder, "echo \"error: no stack named 'dev' found\" >&2; exit 6")
     with pytest.raises(InputError, match="Pulumi has none of that name"):
         Stack("dev", folder, missing).outputs()
+    with pytest.raises(InputError, match="Pulumi has none of that name"):
+        Stack("dev", folder, missing).state()
     with pytest.raises(InputError, match="not up"):
         Stack("dev", folder, fake_pulumi(folder, "echo '{}'")).outputs()
     with pytest.raises(PulumiError, match=r"^pulumi stack output: passphrase must be set$"):

@@ -262,7 +262,14 @@ def test_everything_against_it_is_said_at_once() -> None:
     assert against(found) == ["quota", "InfiniBand", "price"]
     with pytest.raises(NotGranted) as raised:
         found.check()
-    assert len(str(raised.value).splitlines()) == 4
+    first, *reasons = str(raised.value).splitlines()
+    assert (first, len(reasons)) == ("stack dev is not made, nothing has been created:", 3)
+
+
+@pytest.mark.parametrize("there", [ScaleSet(SIZE, 3, False, PLACE), OFFLINE])
+def test_a_stack_that_is_up_or_may_be_is_not_said_not_to_be_made(there: object) -> None:
+    with pytest.raises(NotGranted, match=r"^stack dev stays as it is, nothing has been created:"):
+        plan(figures(there=there, usages=quotas(family=0))).check()
 
 
 # -- what is made
