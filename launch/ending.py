@@ -6,7 +6,7 @@ import time
 from dataclasses import dataclass
 
 from launch.asking import ask, asked, node_code, version_there
-from launch.errors import StepTimeout
+from launch.errors import GiveUpError, StepTimeout
 from launch.events import JobState, StateName
 from launch.host import Host
 
@@ -85,11 +85,19 @@ def end_supervisor(job: str, head: Host, *, remote: str) -> JobState:
 def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> Swept:
     """Ends what carries the job's id on one node, without its supervisor: SIGTERM, then SIGKILL.
 
-    It is done by this version of the node code, or by the newest there where it is None or the node lacks it;
-    a node that has none has nothing of the job.
+    It is done by this version of the node code, or by the newest there where it is None or the node lacks it.
+
+    Raises :class:`~launch.errors.GiveUpError` for one that has none, but processes of the job.
     """
     version = version_there(node, remote, _QUESTION_S)
     if version is None:
+        look = f"grep -lszxF RANKLIFT_JOB_ID={job} /proc/[0-9]*/environ"
+        found = node.run(["sh", "-c", look], timeout=_QUESTION_S).stdout.decode()
+        if found:
+            pids = " ".join(path.split("/")[2] for path in found.split())
+            raise GiveUpError(
+                f"{node.name}: its ~/.ranklift is gone, the job is not: end it by `kill -9 {pids}` there"
+            )
         return Swept(0, ())
     told = ask(node, asked(node_code(version), "sweep", job, f"{grace_s:g}"), grace_s + _QUESTION_S, job)
     return Swept(told["ended"], tuple(told["left"]))
