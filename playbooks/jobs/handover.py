@@ -11,7 +11,14 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING, Literal
 
 from infra.inventory import Inventory, Node
-from launch.errors import InputError, ManyNodesError, NotPushed, RankliftError
+from launch.errors import (
+    InputError,
+    ManyNodesError,
+    NodeUnreachable,
+    NotPushed,
+    RankliftError,
+    StepTimeout,
+)
 from playbooks import render
 from playbooks.jobs.attached import attached
 from playbooks.jobs.ending import ended, told
@@ -165,13 +172,20 @@ def _run(
             return submit_and_follow(planned, host, on_event, wanted)
 
         try:
-            state = start()
-        except NotPushed:
-            parting.phase = "push"
-            forget(stack, job)
-            for snapshot in snapshots:
-                _push(inventory, snapshot, host, nodes)
-            state = start()
+            try:
+                state = start()
+            except NotPushed:
+                parting.phase = "push"
+                forget(stack, job)
+                for snapshot in snapshots:
+                    _push(inventory, snapshot, host, nodes)
+                state = start()
+        except (NodeUnreachable, StepTimeout):
+            if parting.phase == "sent":
+                render.progress(
+                    f"job {job} was being handed over: `fab job {job}` shows whether its head has it"
+                )
+            raise
     if state is not None:
         if handling.json:
             render.as_json(state)

@@ -107,13 +107,14 @@ class TestCutShort:
     """The connection broke while the job was handed over: it may be there or not."""
 
     @pytest.fixture(autouse=True)
-    def _cut(self, desk: Desk) -> None:
+    def _cut(self, desk: Desk, capsys: pytest.CaptureFixture[str]) -> None:
         def cut(*_: object) -> None:
             raise NodeUnreachable("node000000", "refused")
 
         desk.submits(cut)
         with pytest.raises((NodeUnreachable, Exit)):
             desk.launch()
+        assert "job t-1 was being handed over: `fab job t-1` shows whether" in capsys.readouterr().err
 
     def test_one_that_never_reached_its_head_is_said_to_be_nowhere(self, desk: Desk) -> None:
         desk.head_has(b"")
