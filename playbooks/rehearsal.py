@@ -23,12 +23,13 @@ __all__ = ["env", "fault", "start", "status", "stop"]
     example="fab rehearsal.start --nodes-limit 64",
     help={"nodes-limit": "most nodes at a time (default: what this machine's memory holds, at most 300)"},
 )
-def start(context: Context, nodes_limit: str = "0") -> None:
+def start(context: Context, nodes_limit: str | None = None) -> None:
     """Starts Azure on this machine; stacks named rehearsal or rehearsal-… then live here."""
     from infra.rehearsal import lifecycle
 
     project = project_of(context)
-    started = lifecycle.start(project, number("--nodes-limit", nodes_limit, "nodes") or None)
+    limit = None if nodes_limit is None else number("--nodes-limit", nodes_limit, "nodes", "give 1 or more")
+    started = lifecycle.start(project, limit)
     for line in started.cleaned:
         render.progress(f"removed, left by a rehearsal that was killed: {line}")
     record = started.record

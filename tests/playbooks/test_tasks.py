@@ -169,6 +169,8 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["cancel", "t-1", "--grace", "-1"], "--grace = '-1': must be 0 or more; write it like 0, 10s or 2m"),
         (["launch.mpi", "train.py", "--detach", "--cancel-on-interrupt"], "does not go with --detach"),
         (["collect", "t-1", "--into", ""], "--into = '': names no folder"),
+        (["rehearsal.start", "--nodes-limit", "0"], "--nodes-limit = 0: must be at least 1"),
+        (["rehearsal.start", "--nodes-limit", "x"], "--nodes-limit = 'x': is no number of nodes; give 1"),
     ],
 )
 def test_wrong_input_is_one_line_with_key_value_remedy_and_status_2(
