@@ -236,7 +236,9 @@ class LocalMachines:
                 known = ", ".join(sorted(found.machines)) or "none"
                 raise InputError("node", name, "no such node", f"nodes of this network: {known}")
             if fault == "heal" and name not in await self.running(network):
-                raise InputError("node", name, "is dead", "heal mends links only; `fab replace` makes the node anew")
+                raise InputError(
+                    "node", name, "is dead", "heal mends links only; `fab replace` makes the node anew"
+                )
             _drain(found, name)
             await found.line.ask("fault", name=name, fault=fault)
             if fault == "partition":
