@@ -31,6 +31,8 @@ AGAIN_S = 60.0
 """After how long they are named again."""
 REREAD_S = 5.0
 """How often Azure is asked again while nodes are missing."""
+_OFF = frozenset({"stopped", "deallocated"})
+"""States of a VM, as the inventory has them, that end by no waiting."""
 _MANY = 3
 """From so many nodes on, their clocks are compared with one another rather than with this machine's."""
 _ASK = """\
@@ -169,7 +171,7 @@ def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inv
 
     Those that are waited for are soon named, with what to do about one that stays silent. Raises
     :class:`~launch.errors.ManyNodesError` naming those that were not within ``limit`` seconds, or that
-    waiting does not mend: a cloud-init that failed, a clock that stays off, another host key.
+    waiting does not mend: a VM that is off, a cloud-init that failed, a wrong clock, another host key.
     """
     deadline = time.monotonic() + limit
     outputs = stack.outputs()
@@ -205,9 +207,9 @@ def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inv
         if now > min(deadline, naming):
             waiting = ManyNodesError("waiting", _everyone(wanted, inventory, current))
             hint = _replacing(inventory, current)
-            if now > deadline:
+            if now > deadline or _are_off(wanted, inventory, current):
                 on = f"`{shlex.join(['fab', 'wait', '--stack', stack.name])}` waits on"
-                waiting.args = ("\n".join(filter(None, (str(waiting), hint, on))),)
+                waiting.args = ("\n".join(filter(None, (str(waiting), hint, on if now > deadline else ""))),)
                 raise waiting
             for line in str(waiting).splitlines()[1:]:
                 render.progress(f"waiting for {line}")
@@ -229,6 +231,12 @@ def _refuse_others(answers: Mapping[str, Sign | Exception]) -> None:
 
 def _is_settled(answer: Sign | Exception | None) -> bool:
     return isinstance(answer, Sign) and not answer.setting_up
+
+
+def _are_off(wanted: int, inventory: Inventory, answers: Mapping[str, Sign | Exception]) -> bool:
+    """Whether nothing is waited for but nodes that are switched off, which only a person switches on."""
+    silent = [node for node in inventory.nodes if not _is_settled(answers[node.name])]
+    return bool(silent) and len(answers) >= wanted and all(node.state in _OFF for node in silent)
 
 
 def _everyone(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import subprocess
+import time
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -140,6 +141,21 @@ class TestWaiting:
             "waiting failed on 2 of 3 nodes\nn1: no answer\nn2: Azure says that it is stopped\n"
             "`fab replace 1 --stack dev` makes such a node anew (--reimage: on the same machine); the others "
             "go on working\n`fab wait --stack dev` waits on"
+        )
+
+    def test_a_node_that_is_off_is_not_waited_for_once_the_others_answer(
+        self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    ) -> None:
+        monkeypatch.setattr(readiness, "NAME_S", 0.05)
+        cluster = Cluster(monkeypatch, tmp_path, Sign())
+        began = time.monotonic()
+        with pytest.raises(ManyNodesError) as caught:
+            wait_for_nodes(cluster.stack, 100.0)
+        assert time.monotonic() - began < 50
+        assert str(caught.value) == (
+            "waiting failed on 1 of 3 nodes\nn2: Azure says that it is stopped\n"
+            "`fab replace 2 --stack dev` makes it anew (--reimage: on the same machine); the others "
+            "go on working"
         )
 
     def test_and_again_from_time_to_time(
