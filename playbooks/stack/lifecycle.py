@@ -218,10 +218,12 @@ def down(context: Context, stack: str | None = None, timeout: str = _UP, dry_run
     if dry_run:
         render.result(f"pulumi {' '.join(arguments)}\nrm -r {chosen.folder}")
         return
+    from infra.azure import endpoint
     from playbooks.stack.accounts import tell_left
     from playbooks.stack.unfinished import mend
     from playbooks.stack.updating import again_and_again, pulumi
 
+    endpoint(chosen.environment)  # another cloud is refused before anything is destroyed
     if chosen.exists():
         deadline = time.monotonic() + limit
         mend(chosen, lambda words: pulumi(chosen, words))

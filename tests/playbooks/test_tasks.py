@@ -312,6 +312,20 @@ def test_down_without_a_stack_cleans_up_once_azure_has_said_that_nothing_is_left
             assert not kept.exists()
 
 
+def test_down_in_another_cloud_is_refused_before_anything_is_asked_of_pulumi(
+    workplace: Path, tmp_path: Path
+) -> None:
+    program = tmp_path / "bin" / "pulumi"
+    program.parent.mkdir()
+    program.write_text('#!/bin/sh\necho "$@" >> "$0.calls"\necho "[]"\n')
+    program.chmod(0o755)
+    env = {"PATH": f"{program.parent}:{os.environ['PATH']}", "ARM_ENVIRONMENT": "china"}
+    told = fab(workplace, "down", "--stack", "dev", env=env)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert "ARM_ENVIRONMENT = 'china': is another cloud of Azure's" in told.stderr
+    assert not Path(f"{program}.calls").exists()
+
+
 def test_up_makes_the_stack_first_and_passes_pulumis_failure_on(workplace: Path, tmp_path: Path) -> None:
     program = tmp_path / "bin" / "pulumi"
     program.parent.mkdir()
