@@ -8,6 +8,8 @@ import uuid
 
 __all__ = [
     "BACKEND_POOL",
+    "BLOBS",
+    "CONTAINERS",
     "IDENTITY_TAG",
     "IDLE_TAG",
     "NFS_TAG",
@@ -18,8 +20,11 @@ __all__ = [
     "cluster_name",
     "data_group_name",
     "is_own_data",
+    "network_name",
     "own_uuid",
+    "right_on",
     "storage_name",
+    "subnet_name",
 ]
 
 STACK_TAG = "ranklift-stack"
@@ -43,6 +48,12 @@ OWN_TAGS = frozenset({STACK_TAG, TTL_TAG, IDLE_TAG, NFS_TAG, IDENTITY_TAG, STOPP
 
 BACKEND_POOL = "nodes"
 """Name of the load balancer's backend pool, which the nodes join."""
+
+CONTAINERS = ("data", "results")
+"""On which the nodes have rights, in a given storage account as in the stack's own."""
+
+BLOBS = "storage"
+"""What the storage account of the containers is for, as :func:`storage_name` takes it."""
 
 _STORAGE_STACK, _STORAGE_DIGEST = 10, 12  # with "rl" before them 24 characters
 _UUIDS = uuid.UUID("b0b9dd12-6a0e-5f55-9c0e-3a3d3cf9b7d1")
@@ -81,6 +92,21 @@ def is_own_data(stack: str, resource_id: str | None) -> bool:
     True
     """
     return f"/resourcegroups/{data_group_name(stack)}/" in (resource_id or "").lower()
+
+
+def network_name(stack: str) -> str:
+    """The virtual network that the stack makes for itself."""
+    return f"{cluster_name(stack)}-vnet"
+
+
+def subnet_name(stack: str, *, shared: bool) -> str:
+    """The subnet that the stack makes: other stacks may have theirs in the same, ``shared`` network."""
+    return cluster_name(stack) if shared else "nodes"
+
+
+def right_on(purpose: str) -> str:
+    """What a role assignment for that purpose is called, and its UUID made from."""
+    return f"{purpose}-right"
 
 
 def storage_name(stack: str, subscription: str, purpose: str = "blob") -> str:

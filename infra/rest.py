@@ -39,6 +39,7 @@ TRIES = 4
 LONGEST_PAUSE_S = 10.0
 """Azure may ask for more patience than that with ``Retry-After``; then the command says so instead."""
 PAGES = 500
+_NOT_FOUND = 404
 _BUSY = {429, 500, 502, 503, 504}
 
 
@@ -75,6 +76,15 @@ class Rest:
         # Azure reads %20 in a filter everywhere and + not everywhere; its own examples leave $ as it is.
         tail = urlencode(query, quote_via=quote, safe="$',:()")
         return self._get(f"{self.base}{path}" + (f"?{tail}" if tail else ""))
+
+    def find(self, path: str, **query: str) -> Any | None:
+        """:meth:`get` for what may not be there: ``None`` then."""
+        try:
+            return self.get(path, **query)
+        except AzureRefused as error:
+            if error.status == _NOT_FOUND:
+                return None
+            raise
 
     def pages(self, path: str, **query: str) -> Iterator[Any]:
         """The entries of a list that comes in pages, which are asked for until there is no next.

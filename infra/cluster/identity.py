@@ -16,7 +16,7 @@ from pulumi_azure_native.managedidentity.user_assigned_identity import UserAssig
 
 from infra.cluster.place import Place
 from infra.config import ClusterConfig
-from infra.naming import own_uuid
+from infra.naming import own_uuid, right_on
 
 __all__ = ["BLOB_CONTRIBUTOR", "Identity", "allow", "build_identity", "build_watcher_role", "watcher_actions"]
 
@@ -91,8 +91,8 @@ def allow(
 ) -> RoleAssignment:
     """Gives the identity a role on one resource."""
     return RoleAssignment(
-        f"{purpose}-right",
-        role_assignment_name=place.uuid(f"{purpose}-right"),
+        right_on(purpose),
+        role_assignment_name=place.uuid(right_on(purpose)),
         principal_id=identity.principal_id,
         # Said, so that Azure does not look an identity up that its directory may not show yet.
         principal_type="ServicePrincipal",

@@ -30,7 +30,7 @@ from pulumi_azure_native.network.virtual_network import VirtualNetwork
 from infra.cluster.place import Place
 from infra.config import ClusterConfig
 from infra.config.given import split
-from infra.naming import BACKEND_POOL
+from infra.naming import BACKEND_POOL, network_name, subnet_name
 
 __all__ = ["Frontend", "NodeNetwork", "build_frontend", "build_network", "security_rules"]
 
@@ -115,20 +115,19 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
         tags=place.tags,
         opts=place.opts,
     )
+    own_name = subnet_name(place.stack, shared=config.vnet_id is not None)
     vnet_id: pulumi.Output[str]
     if config.vnet_id is not None:
         from infra.cluster.given_network import checked_network
 
-        vnet_id = checked_network(config.vnet_id, config, place.name, place.opts)
+        vnet_id = checked_network(config.vnet_id, config, own_name, place.opts)
         above = split(config.vnet_id)
-        # Other stacks may have theirs in the same network.
         group: pulumi.Input[str] = above.group
-        network_name: pulumi.Input[str] = vnet_id.apply(lambda _sound: above.names[0])
-        own_name = place.name
+        within: pulumi.Input[str] = vnet_id.apply(lambda _sound: above.names[0])
     else:
         network = VirtualNetwork(
             "network",
-            virtual_network_name=f"{place.name}-vnet",
+            virtual_network_name=network_name(place.stack),
             address_space=AddressSpaceArgs(address_prefixes=[config.vnet_prefix]),
             resource_group_name=place.group.name,
             location=place.location,
@@ -136,11 +135,11 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
             opts=place.opts,
         )
         vnet_id = network.id
-        group, network_name, own_name = place.group.name, network.name, "nodes"
+        group, within = place.group.name, network.name
     subnet = Subnet(
         "nodes",
         resource_group_name=group,
-        virtual_network_name=network_name,
+        virtual_network_name=within,
         subnet_name=own_name,
         address_prefix=config.subnet_prefix,
         default_outbound_access=False,

@@ -24,10 +24,9 @@ from infra.cluster.network import NodeNetwork
 from infra.cluster.place import Place
 from infra.config import ClusterConfig
 from infra.config.storage import firewall_sources
+from infra.naming import BLOBS, CONTAINERS
 
-__all__ = ["CONTAINERS", "BlobStorage", "build_account", "build_storage"]
-
-CONTAINERS = ("data", "results")
+__all__ = ["BlobStorage", "build_account", "build_storage"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +56,7 @@ def build_storage(
         scopes = {container: _container_id(account_id, container) for container in CONTAINERS}
     else:
         account = build_account(
-            "storage",
+            BLOBS,
             data,
             config,
             network,

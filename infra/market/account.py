@@ -17,6 +17,7 @@ from infra.market.prices import MONTH_H, Meter, Prices, meter_price, vm_prices
 from infra.naming import STACK_TAG
 from infra.refusals import NotSignedIn
 from infra.rest import Rest
+from infra.state import resources
 from launch.errors import RankliftError
 
 __all__ = ["GROUP", "Account", "Runner", "Thing", "account", "compared", "find", "one_by_one"]
@@ -155,9 +156,7 @@ def compared(found: Account, states: Mapping[str, Mapping[str, Any]]) -> Account
     the one they are for, like the disk of a virtual machine.
     """
     known = {
-        stack: {
-            str(one.get("id") or "").lower() for one in (state.get("deployment") or {}).get("resources") or ()
-        }
+        stack: {str(one.get("id") or "").lower() for one in resources(state)}
         for stack, state in states.items()
     }
 

@@ -13,14 +13,12 @@ from typing import Any
 from infra.config import ClusterConfig
 from infra.config.given import split
 from infra.market.figures import Refusal
-from infra.naming import cluster_name
-from infra.refusals import AzureRefused
+from infra.naming import cluster_name, network_name, subnet_name
 from infra.rest import Rest
 
 __all__ = ["Firewall", "firewall_of", "nodes_subnet", "not_let_in"]
 
 _API = "2024-01-01"
-_NOT_FOUND = 404
 _KEY = "ranklift:storageAccountId"
 _LOST = {"networksourcedeleted", "failed"}
 """States of a rule whose subnet is gone: one of the same name that comes later takes a new rule."""
@@ -43,12 +41,10 @@ def firewall_of(rest: Rest, account_id: str) -> Firewall | None:
 
     Raises :class:`~infra.refusals.AzureRefused` when Azure does not say.
     """
-    try:
-        properties: Mapping[str, Any] = rest.get(account_id, **{"api-version": _API}).get("properties") or {}
-    except AzureRefused as error:
-        if error.status == _NOT_FOUND:
-            return None
-        raise
+    account = rest.find(account_id, **{"api-version": _API})
+    if account is None:
+        return None
+    properties: Mapping[str, Any] = account.get("properties") or {}
     rules = properties.get("networkAcls") or {}
     return Firewall(
         # What an account does not say is as Azure makes it: reachable, and open.
@@ -63,14 +59,12 @@ def firewall_of(rest: Rest, account_id: str) -> Firewall | None:
 
 
 def nodes_subnet(stack: str, subscription: str, config: ClusterConfig) -> str:
-    """The id of the nodes' subnet, given or made, as :mod:`infra.cluster.network` names it."""
+    """The id of the nodes' subnet, given or made."""
     if config.subnet_id is not None:
         return config.subnet_id
-    name = cluster_name(stack)
-    if config.vnet_id is not None:
-        return f"{config.vnet_id}/subnets/{name}"
-    group = f"/subscriptions/{subscription}/resourceGroups/{name}"
-    return f"{group}/providers/Microsoft.Network/virtualNetworks/{name}-vnet/subnets/nodes"
+    group = f"/subscriptions/{subscription}/resourceGroups/{cluster_name(stack)}"
+    own = f"{group}/providers/Microsoft.Network/virtualNetworks/{network_name(stack)}"
+    return f"{config.vnet_id or own}/subnets/{subnet_name(stack, shared=config.vnet_id is not None)}"
 
 
 def not_let_in(

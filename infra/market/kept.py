@@ -6,21 +6,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.naming import STACK_TAG, own_uuid, storage_name
-from infra.refusals import AzureRefused
+from infra.naming import BLOBS, CONTAINERS, STACK_TAG, own_uuid, right_on, storage_name
 from infra.rest import Rest
+from infra.state import begun_in, resources
 
-__all__ = ["CONTAINERS", "Kept", "group_there", "is_remembered", "rights_there"]
+__all__ = ["Kept", "group_there", "is_remembered", "rights_there"]
 
 _API = "2021-04-01"
 _NAMED_BY = {"ResourceGroup": "resourceGroupName", "RoleAssignment": "roleAssignmentName"}
-_NOT_FOUND = 404
-_BLOBS = "storage"
-"""What the account of the containers is called after, as :mod:`infra.cluster.storage` names it."""
-
-
-CONTAINERS = ("data", "results")
-"""On which the nodes have rights, as :mod:`infra.cluster.storage` gives them."""
 _RIGHTS_API = "2022-04-01"
 
 
@@ -44,15 +37,12 @@ def group_there(rest: Rest, subscription: str, stack: str, name: str) -> Kept | 
     Raises :class:`~infra.refusals.AzureRefused` when Azure does not say.
     """
     base = f"/subscriptions/{subscription}"
-    try:
-        group = rest.get(f"{base}/resourcegroups/{name}", **{"api-version": _API})
-    except AzureRefused as error:
-        if error.status == _NOT_FOUND:
-            return None
-        raise
+    group = rest.find(f"{base}/resourcegroups/{name}", **{"api-version": _API})
+    if group is None:
+        return None
     tags = {str(key).lower(): value for key, value in (group.get("tags") or {}).items()}
     listed = list(rest.pages(f"{base}/resourceGroups/{name}/resources", **{"api-version": _API}))
-    own = storage_name(stack, subscription, _BLOBS)
+    own = storage_name(stack, subscription, BLOBS)
     state = str((group.get("properties") or {}).get("provisioningState") or "")
     return Kept(
         group=name,
@@ -71,15 +61,10 @@ def rights_there(rest: Rest, subscription: str, stack: str, account_id: str) -> 
     """
     found = []
     for container in CONTAINERS:
-        name = own_uuid(stack, subscription, f"{container}-right")
+        name = own_uuid(stack, subscription, right_on(container))
         scope = f"{account_id}/blobServices/default/containers/{container}"
         identifier = f"{scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
-        try:
-            rest.get(identifier, **{"api-version": _RIGHTS_API})
-        except AzureRefused as error:
-            if error.status != _NOT_FOUND:
-                raise
-        else:
+        if rest.find(identifier, **{"api-version": _RIGHTS_API}) is not None:
             found.append(identifier)
     return tuple(found)
 
@@ -93,15 +78,15 @@ def is_remembered(state: Mapping[str, Any], name: str) -> bool:
     >>> is_remembered(state, "ranklift-dev-data"), is_remembered(state, "ranklift-dev")
     (True, False)
     """
-    return any(one.lower() == name.lower() for one in _names(state.get("deployment") or {}))
+    return any(one.lower() == name.lower() for one in _names(state))
 
 
-def _names(deployment: Mapping[str, Any]) -> Iterator[str]:
-    for one in deployment.get("resources") or ():
+def _names(state: Mapping[str, Any]) -> Iterator[str]:
+    for one in resources(state):
         before, _, name = str(one.get("id") or "").rpartition("/")
         if before.lower().endswith(("/resourcegroups", "/roleassignments")):
             yield name
-    for begun in deployment.get("pending_operations") or ():
+    for begun in begun_in(state):
         one = begun.get("resource") or {}
         kind, inputs = str(one.get("type", "")).rpartition(":")[2], one.get("inputs") or {}
         if kind in _NAMED_BY:

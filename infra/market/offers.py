@@ -35,7 +35,6 @@ CORES, SPOT_CORES = "cores", "lowPriorityCores"
 """Azure's names for a region's vCPUs as a whole, and for those of spot VMs, which have one of their own."""
 
 _SKUS_API, _USAGES_API, _SETS_API = "2021-07-01", "2024-07-01", "2024-11-01"
-_NOT_FOUND = 404
 
 
 @dataclass(frozen=True, slots=True)
@@ -247,9 +246,5 @@ def machine_size(rest: Rest, subscription: str, group: str, name: str) -> str | 
 
 def _found(rest: Rest, subscription: str, group: str, what: str) -> Mapping[str, Any] | None:
     path = f"/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Compute/{what}"
-    try:
-        return dict(rest.get(path, **{"api-version": _SETS_API}))
-    except AzureRefused as error:
-        if error.status == _NOT_FOUND:
-            return None
-        raise
+    found: Mapping[str, Any] | None = rest.find(path, **{"api-version": _SETS_API})
+    return found

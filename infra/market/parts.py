@@ -13,7 +13,7 @@ from typing import Literal
 from images.nfs_server import stripes
 from infra.config import ClusterConfig
 from infra.market.prices import Meter
-from infra.naming import cluster_name, data_group_name
+from infra.naming import cluster_name, data_group_name, network_name, subnet_name
 
 __all__ = [
     "ADDRESS",
@@ -104,7 +104,7 @@ def parts(stack: str, config: ClusterConfig) -> tuple[Part, ...]:
     return (
         Part(what=NODE, name=name, count=count, billing="vm", size=size, spot=config.spot),
         _os_disks(config),
-        *_network(name, config),
+        *_network(stack, config),
         *_storage(name, config),
         *_shared_folder(name, config),
         Part(what="resource group", name=name),
@@ -144,13 +144,14 @@ def _os_disk(count: int, name: str = "") -> Part:
     return Part(what="OS disk", name=name, count=count, billing="unknown", note=note)
 
 
-def _network(name: str, config: ClusterConfig) -> list[Part]:
+def _network(stack: str, config: ClusterConfig) -> list[Part]:
+    name = cluster_name(stack)
     made: list[Part] = []
     if config.vnet_id is None and config.subnet_id is None:
-        made.append(Part(what="virtual network", name=f"{name}-vnet"))
+        made.append(Part(what="virtual network", name=network_name(stack)))
     if config.subnet_id is None:
         made += [
-            Part(what="subnet", name="nodes" if config.vnet_id is None else name),
+            Part(what="subnet", name=subnet_name(stack, shared=config.vnet_id is not None)),
             Part(what="NAT gateway", name=f"{name}-nat", billing="meter", meter=NAT, note="and by traffic"),
             Part(what="public IP address", name=f"{name}-nat-ip", billing="meter", meter=ADDRESS),
         ]

@@ -12,11 +12,11 @@ from infra.market.figures import Refusal
 from infra.market.kept import Kept
 from infra.market.offers import ScaleSet, moment
 from infra.naming import TTL_TAG, data_group_name
+from infra.state import SCALE_SET, resources
 
 __all__ = ["End", "end_of", "end_remembered", "in_the_way", "rights_in_the_way", "time_over"]
 
 _SHOWN = 5
-_SET = "azure-native:compute:VirtualMachineScaleSet"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,20 +36,26 @@ def end_remembered(state: Mapping[str, Any]) -> End | None:
 
     ``None``: it has none, or the state does not say since when the scale set exists.
     """
-    for one in (state.get("deployment") or {}).get("resources") or ():
-        if one.get("type") != _SET or one.get("delete"):  # one that is being replaced
+    for one in resources(state):
+        if one.get("type") != SCALE_SET or one.get("delete"):  # one that is being replaced
             continue
         made = moment((one.get("outputs") or {}).get("timeCreated"))
-        hours = ((one.get("inputs") or {}).get("tags") or {}).get(TTL_TAG)
         try:
-            return (
-                None
-                if made is None or hours is None
-                else End(made + timedelta(hours=float(hours)), float(hours))
-            )
-        except (ValueError, OverflowError):  # later than the calendar goes
+            hours = float(one["inputs"]["tags"][TTL_TAG])
+        except (KeyError, TypeError, ValueError):
             return None
+        at = _after(made, hours)
+        return None if at is None else End(at, hours)
     return None
+
+
+def _after(made: datetime | None, hours: float | None) -> datetime | None:
+    if made is None or hours is None:
+        return None
+    try:
+        return made + timedelta(hours=hours)
+    except (OverflowError, ValueError):  # later than the calendar goes, or no number of hours
+        return None
 
 
 def end_of(has: ScaleSet | None, config: ClusterConfig) -> datetime | None:
@@ -57,12 +63,9 @@ def end_of(has: ScaleSet | None, config: ClusterConfig) -> datetime | None:
 
     ``ttlHours`` counts from the making of the scale set, whatever its capacity was since.
     """
-    if has is None or has.created is None or config.ttl_hours is None or has.location != config.location:
+    if has is None or has.location != config.location:
         return None
-    try:
-        return has.created + timedelta(hours=config.ttl_hours)
-    except OverflowError:  # later than the calendar goes
-        return None
+    return _after(has.created, config.ttl_hours)
 
 
 def time_over(ends: datetime | None, config: ClusterConfig, now: datetime) -> list[Refusal]:

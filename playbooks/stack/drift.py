@@ -12,6 +12,7 @@ from functools import partial
 from typing import Any
 
 from infra.scaling import Drift
+from infra.state import SCALE_SET, resources
 from infra.troubles import AzureFailed
 from launch.errors import RankliftError
 from playbooks.project import Stack
@@ -20,7 +21,6 @@ from playbooks.stack.instances import scale_set_of
 
 __all__ = ["look", "tell_end"]
 
-SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"
 GROUP = "azure-native:resources:ResourceGroup"
 GONE = ("ResourceNotFound", "ResourceGroupNotFound")
 LOOK_S = 60.0
@@ -36,10 +36,9 @@ def look(stack: Stack, wanted: int | None, state: Mapping[str, Any] | None = Non
     Raises :class:`~playbooks.stack.instances.AzureFailed` when Azure does not tell.
     """
     state = stack.state() if state is None else state
-    resources = (state.get("deployment") or {}).get("resources") or ()
     known = {
         str(one["id"]): one
-        for one in resources
+        for one in resources(state)
         if str(one["type"]).startswith("azure-native:")
         and str(one.get("id", "")).startswith("/subscriptions/")
     }
@@ -99,7 +98,7 @@ def _questions(stack: Stack, known: Mapping[str, Mapping[str, Any]]) -> dict[str
     from infra import azure
 
     subscription = next(iter(known)).split("/")[2]
-    resources = azure.resource_client(subscription, stack.environment)
+    client = azure.resource_client(subscription, stack.environment)
 
     def or_none(ask: Callable[[], Any], nothing: Any) -> Any:
         try:
@@ -110,14 +109,14 @@ def _questions(stack: Stack, known: Mapping[str, Mapping[str, Any]]) -> dict[str
     def list_group(group: str) -> set[str]:
         listed = {
             str(one.id).lower()
-            for one in or_none(lambda: list(resources.resources.list_by_resource_group(group)), ())
+            for one in or_none(lambda: list(client.resources.list_by_resource_group(group)), ())
         }
-        if or_none(lambda: resources.resource_groups.get(group), None) is not None:
+        if or_none(lambda: client.resource_groups.get(group), None) is not None:
             listed.add(f"/subscriptions/{subscription}/resourcegroups/{group}".lower())
         return listed
 
     def is_there(identifier: str, version: str) -> bool:
-        asked = resources.resources.get_by_id
+        asked = client.resources.get_by_id
         return or_none(lambda: asked(identifier, api_version=version), None) is not None
 
     def capacity(identifier: str) -> int | None:

@@ -9,13 +9,13 @@ from typing import Any
 
 from infra.inventory import Inventory, Node
 from infra.scaling import Outcome, sort_out
+from infra.state import SCALE_SET, resources
 from infra.troubles import AzureFailed, kind_of
 from launch.errors import InputError, RetryError
 from launch.nodeset import fold
 from playbooks import render
 from playbooks.project import Stack
 from playbooks.stack import instances
-from playbooks.stack.drift import SCALE_SET
 from playbooks.stack.updating import UpdateFailed, pulumi
 
 __all__ = ["COUNT", "NotAllCame", "asking_for", "nodes_before", "settle"]
@@ -104,8 +104,8 @@ def settle(
 
 
 def _scale_set(stack: Stack) -> str | None:
-    resources = (stack.state().get("deployment") or {}).get("resources") or ()
-    return next((str(one["id"]) for one in resources if one["type"] == SCALE_SET and one.get("id")), None)
+    known = resources(stack.state())
+    return next((str(one["id"]) for one in known if one["type"] == SCALE_SET and one.get("id")), None)
 
 
 def _listed(stack: Stack, identifier: str) -> Sequence[Node]:

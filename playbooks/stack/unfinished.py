@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from infra.state import begun_in, resources
 from launch.errors import RankliftError
 from playbooks import render
 from playbooks.project import Stack
@@ -67,10 +68,9 @@ def mend(stack: Stack, pulumi: Callable[[Sequence[str]], None]) -> None:
 
 def unfinished(state: Mapping[str, Any]) -> list[Unfinished]:
     """The creations under way in what ``pulumi stack export`` gives; updates and removals mend themselves."""
-    operations = (state.get("deployment") or {}).get("pending_operations") or ()
     return [
         Unfinished(one["resource"]["urn"], one["resource"]["type"], one["resource"].get("inputs") or {})
-        for one in operations
+        for one in begun_in(state)
         if one["type"] == "creating"
     ]
 
@@ -91,8 +91,8 @@ def _remove(stack: Stack, state: Mapping[str, Any], begun: Sequence[Unfinished])
     from infra import azure
     from infra.refusals import explained
 
-    resources = (state.get("deployment") or {}).get("resources") or ()
-    subscription = next(filter(None, (_SUBSCRIPTION.match(str(one.get("id"))) for one in resources)), None)
+    known = (_SUBSCRIPTION.match(str(one.get("id"))) for one in resources(state))
+    subscription = next(filter(None, known), None)
     stuck = [one.name for one in begun if one.kind not in azure.REMOVABLE]
     if stuck or subscription is None:
         raise RankliftError(

@@ -10,6 +10,7 @@ import pytest
 from launch.errors import InputError, MissingTool, StepTimeout
 from playbooks import project
 from playbooks.project import PulumiError, Stack, find_project, open_stack
+from tests.playbooks.typed import fake_pulumi
 
 PULUMI_YAML = "name: ranklift\nruntime: python\nmain: infra\n"
 
@@ -20,15 +21,6 @@ def folder(tmp_path: Path) -> Path:
     made.mkdir()
     (made / "Pulumi.yaml").write_text(PULUMI_YAML)
     return made
-
-
-def fake_pulumi(folder: Path, script: str) -> dict[str, str]:
-    """An environment whose pulumi is this shell script."""
-    program = folder / "bin" / "pulumi"
-    program.parent.mkdir(exist_ok=True)
-    program.write_text(f"#!/bin/sh\n{script}\n")
-    program.chmod(0o755)
-    return {"PATH": f"{program.parent}:/usr/bin:/bin"}
 
 
 def test_configured_is_relative_to_the_fabfile_and_wins(

@@ -15,7 +15,7 @@ from infra.azure import ENDPOINT
 from playbooks import ns
 from tests.infra.azure_answers import Azure, served
 from tests.playbooks.server import SshServer, free_port, make_key, save_stack
-from tests.playbooks.typed import FAB, ROOT, fab, interrupted
+from tests.playbooks.typed import FAB, ROOT, fab, fake_pulumi, interrupted
 
 SETTINGS = """\
 config:
@@ -295,11 +295,7 @@ def test_down_without_a_stack_cleans_up_once_azure_has_said_that_nothing_is_left
 ) -> None:
     kept = workplace.parent / "ranklift" / ".ranklift" / "gone"
     save_stack(kept, {}, make_key(tmp_path / "host"), make_key(tmp_path / "user"))
-    program = tmp_path / "bin" / "pulumi"
-    program.parent.mkdir()
-    program.write_text("#!/bin/sh\necho '[]'\n")
-    program.chmod(0o755)
-    env = {"PATH": f"{program.parent}:{os.environ['PATH']}"}
+    env = fake_pulumi(tmp_path, "echo '[]'")
     told = fab(workplace, "down", "--stack", "gone", env=env)
     assert told.returncode == 2, "nobody knows whether its nodes run"
     assert "subscription: none is chosen" in told.stderr
@@ -315,31 +311,22 @@ def test_down_without_a_stack_cleans_up_once_azure_has_said_that_nothing_is_left
 def test_down_in_another_cloud_is_refused_before_anything_is_asked_of_pulumi(
     workplace: Path, tmp_path: Path
 ) -> None:
-    program = tmp_path / "bin" / "pulumi"
-    program.parent.mkdir()
-    program.write_text('#!/bin/sh\necho "$@" >> "$0.calls"\necho "[]"\n')
-    program.chmod(0o755)
-    env = {"PATH": f"{program.parent}:{os.environ['PATH']}", "ARM_ENVIRONMENT": "china"}
-    told = fab(workplace, "down", "--stack", "dev", env=env)
+    env = fake_pulumi(tmp_path, 'echo "$@" >> "$0.calls"; echo "[]"')
+    told = fab(workplace, "down", "--stack", "dev", env={**env, "ARM_ENVIRONMENT": "china"})
     assert (told.returncode, told.stdout) == (2, "")
     assert "ARM_ENVIRONMENT = 'china': is another cloud of Azure's" in told.stderr
-    assert not Path(f"{program}.calls").exists()
+    assert not (tmp_path / "bin/pulumi.calls").exists()
 
 
 def test_up_makes_the_stack_first_and_passes_pulumis_failure_on(workplace: Path, tmp_path: Path) -> None:
-    program = tmp_path / "bin" / "pulumi"
-    program.parent.mkdir()
-    program.write_text(
-        '#!/bin/sh\necho "$@" >> "$0.calls"\n'
-        'case "$1 $2" in "stack ls") echo "[]";; "up --yes") exit 7;; esac\n'
+    env = fake_pulumi(
+        tmp_path, 'echo "$@" >> "$0.calls"; case "$1 $2" in "stack ls") echo "[]";; "up --yes") exit 7;; esac'
     )
-    program.chmod(0o755)
     (workplace.parent / "ranklift" / "Pulumi.new.yaml").write_text(SETTINGS)
-    env = {"PATH": f"{program.parent}:{os.environ['PATH']}"}
     with served(Azure()) as url:
         told = fab(workplace, "up", "--stack", "new", env={**env, ENDPOINT: url})
     assert told.returncode == 7, told.stderr
-    calls = Path(f"{program}.calls").read_text().splitlines()
+    calls = (tmp_path / "bin/pulumi.calls").read_text().splitlines()
     assert [call.partition(" --event-log ")[0] for call in calls] == [
         "stack ls --json --non-interactive",
         "stack init new",

@@ -50,3 +50,12 @@ def interrupted(
         (os.killpg if as_terminal else os.kill)(running.pid, signal.SIGINT)
         _, stderr = running.communicate(timeout=60)
     return running.returncode, stderr
+
+
+def fake_pulumi(folder: Path, script: str) -> dict[str, str]:
+    """An environment whose pulumi is this shell script."""
+    program = folder / "bin" / "pulumi"
+    program.parent.mkdir(exist_ok=True)
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(0o755)
+    return {"PATH": f"{program.parent}:/usr/bin:/bin"}

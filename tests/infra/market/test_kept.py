@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from infra.cluster.storage import CONTAINERS as CONTAINERS_MADE
-from infra.market.kept import CONTAINERS, Kept, group_there, is_remembered, rights_there
-from infra.naming import own_uuid, storage_name
+from infra.market.kept import Kept, group_there, is_remembered, rights_there
+from infra.naming import CONTAINERS, own_uuid, storage_name
 from infra.refusals import AzureRefused
 from tests.infra.azure_answers import SUBSCRIPTION, Azure, error, group, resource
 
@@ -56,7 +55,7 @@ def test_rights_on_a_given_account_are_found_by_the_names_that_the_program_gives
     azure.instead["containers/data"] = error(500, "InternalError")
     with pytest.raises(AzureRefused, match="InternalError"):
         rights_there(azure.rest, SUBSCRIPTION, "dev", ACCOUNT)
-    assert CONTAINERS == CONTAINERS_MADE
+    assert CONTAINERS == ("data", "results")
 
 
 def test_pulumi_knows_the_rights_that_it_has_given_and_was_giving() -> None:

@@ -15,7 +15,7 @@ from playbooks.project import Stack
 from playbooks.stack.accounts import account, tell_left
 from tests.infra import azure_answers
 from tests.infra.azure_answers import Azure, error, group, resource, served
-from tests.playbooks.test_project import fake_pulumi
+from tests.playbooks.typed import fake_pulumi
 
 GOLDEN = Path(__file__).parent / "golden"
 NODES = resource("Microsoft.Compute/virtualMachineScaleSets", "ranklift-dev")

@@ -15,7 +15,7 @@ from infra.scaling import Drift
 from infra.troubles import AzureFailed
 from playbooks.project import Stack
 from playbooks.stack.drift import look
-from tests.playbooks.test_project import fake_pulumi
+from tests.playbooks.typed import fake_pulumi
 
 GROUP = "/subscriptions/s-1/resourceGroups/ranklift-dev"
 NETWORK = f"{GROUP}/providers/Microsoft.Network/virtualNetworks/net"

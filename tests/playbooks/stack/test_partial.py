@@ -16,7 +16,7 @@ from playbooks.project import Stack
 from playbooks.stack import instances, partial
 from playbooks.stack.partial import NotAllCame, asking_for, settle
 from playbooks.stack.updating import NEVER, UpdateFailed
-from tests.playbooks.test_project import fake_pulumi
+from tests.playbooks.typed import fake_pulumi
 
 SET = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/set"
 FAILED = UpdateFailed("dev", [Trouble("VirtualMachineScaleSet nodes", "AllocationFailed", "Too few.")])

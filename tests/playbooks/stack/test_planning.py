@@ -34,7 +34,7 @@ from tests.infra.azure_answers import (
     sku,
     usage,
 )
-from tests.playbooks.test_project import fake_pulumi
+from tests.playbooks.typed import fake_pulumi
 
 DATA, NODES = "ranklift-dev-data", "ranklift-dev"
 GOLDEN = Path(__file__).parent / "golden"

@@ -20,7 +20,7 @@ from launch.errors import RankliftError
 from playbooks.project import Stack
 from playbooks.stack import drift, lifecycle, readiness
 from tests.infra.market.test_past import remembered
-from tests.playbooks.test_project import fake_pulumi
+from tests.playbooks.typed import fake_pulumi
 
 SET = "/subscriptions/s-1/resourceGroups/ranklift-dev/providers/Microsoft.Compute/virtualMachineScaleSets/x"
 OUTPUTS = inventory.StackOutputs(

@@ -18,7 +18,7 @@ from launch.errors import RankliftError
 from playbooks.project import Stack
 from playbooks.stack.locks import InUse
 from playbooks.stack.unfinished import left_lock, mend, unfinished
-from tests.playbooks.test_project import fake_pulumi
+from tests.playbooks.typed import fake_pulumi
 
 URN = "urn:pulumi:dev::ranklift::ranklift:infra:TrainingCluster$"
 GROUP = {"type": "azure-native:resources:ResourceGroup", "id": "/subscriptions/s-1/resourceGroups/g"}
