@@ -36,9 +36,23 @@ __all__ = [
 _PLAN_PUBLISHERS = frozenset({"almalinux", "azhpc", "azurecyclecloud", "erocky"})
 """Publishers whose images Azure boots only with a purchase plan (github.com/Azure/azurehpc does the same)."""
 
-_OLDEST = {"almalinux": 9, "erocky": 9, "openlogic": 9, "redhat": 9, "resf": 9, "microsoft-dsvm": 20}
+_OLDEST = {
+    "almalinux": 9,
+    "debian": 11,
+    "erocky": 9,
+    "microsoft-dsvm": 20,
+    "openlogic": 9,
+    "oracle": 9,
+    "redhat": 9,
+    "resf": 9,
+    "suse": 16,
+}
 """By publisher, the oldest release whose Python and OpenSSH do for a node. The watch needs Python 3.8, sshd's
-``Include`` came with OpenSSH 8.2: the Red Hat family's 8 has 3.6 and 8.0, Ubuntu 18.04 has 3.6 and 7.6."""
+``Include`` came with OpenSSH 8.2: the Red Hat family's 8 has 3.6 and 8.0, Ubuntu 18.04 has 3.6 and 7.6, Debian
+10 has 3.7 and 7.9, SUSE's 15 has 3.6."""
+
+_RELEASE_IN_OFFER = {"debian", "suse"}
+"""Publishers who number the versions of an image by itself: ``Debian:debian-12:12-gen2:0.20260801.2559``."""
 
 _URN = re.compile(r"[A-Za-z0-9][\w.-]*(:[\w.-]+){3}")
 _RESOURCE = re.compile(
@@ -169,8 +183,10 @@ release 9 or newer, or leave image out for the one of the size'
     """
     if isinstance(image, GalleryImage):
         return None
-    oldest = _OLDEST.get(image.publisher.lower(), 0)
-    release = re.match(r"(\d+)\.\d+\.\d", image.version)
+    publisher = image.publisher.lower()
+    oldest = _OLDEST.get(publisher, 0)
+    in_offer = publisher in _RELEASE_IN_OFFER
+    release = re.search(r"-(\d+)", image.offer) if in_offer else re.match(r"(\d+)\.\d+\.\d", image.version)
     if release and int(release[1]) < oldest:
         return (
             f"is release {release[1]} of {image.publisher}, which is older than the Python 3.8 and OpenSSH "

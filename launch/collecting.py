@@ -212,7 +212,12 @@ class _Run:
     def _visit(self, host: Host) -> None:
         fetch = self._fetch(host.name)
         fetch.again()
-        folder = node_code(self._remote or _newest(host))
+        version = version_there(host, self._remote)
+        if version is None:
+            if not self._names:  # any node of the stack is asked: one that never had code had no job
+                return
+            raise GiveUpError(f"{host.name} has none of the project's node code")
+        folder = node_code(version)
         try:
             self._ask(host, fetch, asked(folder, "files", self._job))
             is_head = fetch.tells_of_head if self._head is None else host.name == self._head
@@ -242,14 +247,6 @@ class _Run:
 
 def _limit(size: int) -> float:
     return _LISTING_S + size / _SLOWEST
-
-
-def _newest(host: Host) -> str:
-    """The version of the node code that came last. Raises :class:`~launch.errors.GiveUpError`."""
-    found = version_there(host, None)
-    if found is None:
-        raise GiveUpError(f"{host.name} has none of the project's node code")
-    return found
 
 
 def _checked(head: str, names: list[str]) -> list[str]:

@@ -3,11 +3,20 @@
 from __future__ import annotations
 
 import math
+import re
 
 from infra.config.values import whole_number
 from launch.errors import InputError
 
-__all__ = ["SHORTEST_IDLE_MIN", "SHORTEST_TTL_H", "idle_stop_minutes", "max_price", "spot_price", "ttl_hours"]
+__all__ = [
+    "LONGEST_TTL_H",
+    "SHORTEST_IDLE_MIN",
+    "SHORTEST_TTL_H",
+    "idle_stop_minutes",
+    "max_price",
+    "spot_price",
+    "ttl_hours",
+]
 
 SHORTEST_IDLE_MIN = 5
 """Nodes take minutes to boot: a shorter time would take them away while somebody gets ready to use them."""
@@ -15,6 +24,10 @@ SHORTEST_IDLE_MIN = 5
 SHORTEST_TTL_H = 0.1
 """Six minutes, which a node's boot may take: less would delete nodes before anybody could use them."""
 
+LONGEST_TTL_H = 87_600
+"""Ten years: what is above is a mistyped number, and its end may have no date."""
+
+_NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _CENTS = 100_000  # Azure reads a price with five decimals (description of billingProfile in its compute API)
 
 
@@ -24,11 +37,13 @@ def max_price(key: str, value: object) -> float:
 
 
 def ttl_hours(key: str, value: object) -> float:
-    """Hours, also parts of them, not below :data:`SHORTEST_TTL_H`."""
+    """Hours, also parts of them, from :data:`SHORTEST_TTL_H` to :data:`LONGEST_TTL_H`."""
     remedy = "set it to the hours that the nodes may live, like 48"
     hours = _positive(key, value, "a number of hours", remedy)
     if hours < SHORTEST_TTL_H:
         raise InputError(key, value, f"is below {SHORTEST_TTL_H}: nodes take minutes to boot", remedy)
+    if hours > LONGEST_TTL_H:
+        raise InputError(key, value, "is more than ten years", remedy)
     return hours
 
 
@@ -53,11 +68,9 @@ def spot_price(limit: float | None, nodes: int) -> float:
 
 
 def _positive(key: str, value: object, what: str, remedy: str) -> float:
-    try:
-        is_number = not isinstance(value, bool) and str(value).isascii()
-        number = float(str(value)) if is_number else math.nan
-    except ValueError:
-        number = math.nan
+    given = "" if isinstance(value, bool) else str(value).strip()
+    # Python alone would take 1_000, nan and Arabic digits too.
+    number = float(given) if _NUMBER.fullmatch(given) else math.inf
     if not math.isfinite(number):
         raise InputError(key, value, f"is not {what}", remedy)
     if number <= 0:

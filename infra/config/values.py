@@ -47,6 +47,9 @@ KEY = "ranklift:"
 _ONE_GROUP, _ONE_GROUP_LARGE = 100, 300
 """Nodes in one placement group, by default and by support request (azure-docs sizes-hpc.md)."""
 
+_DIGITS = 18
+"""More than any setting needs, and less than Python takes minutes for or refuses by an error of its own."""
+
 _PUBLIC_CLOUD = {"public", "azurecloud", "azurepubliccloud"}
 
 _TAGS, _TAG_NAME, _TAG_VALUE = 50, 512, 256  # Azure's limits
@@ -93,7 +96,7 @@ def whole_number(key: str, value: object, remedy: str) -> int:
     >>> whole_number("nodeCount", " 4 ", "set it"), whole_number("nodeCount", 4, "set it")
     (4, 4)
     """
-    if isinstance(value, bool) or not re.fullmatch(r"\s*[+-]?\d+\s*", str(value), re.ASCII):
+    if isinstance(value, bool) or not re.fullmatch(rf"\s*[+-]?\d{{1,{_DIGITS}}}\s*", str(value), re.ASCII):
         raise InputError(key, value, "is no whole number", remedy)
     return int(str(value))
 

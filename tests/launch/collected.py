@@ -51,7 +51,7 @@ class Far(LocalHost):
     ) -> Completed:
         if self.gone:
             raise NodeUnreachable(self.name, "no answer within 15 s")
-        self.asked.append(" ".join(argv[4:]))
+        self.asked.append(" ".join(argv[4:]) or "version")
         left = self.breaks_after
 
         def take(data: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -40,7 +41,7 @@ class TestWithoutTheHead:
         report = cluster.collect(others=True)
         assert cluster.files() == cluster.expected(SECOND, THIRD)
         assert list(report.results) == [HEAD, SECOND, THIRD]
-        assert cluster.hosts[SECOND].asked == [f"files {JOB}", f"send {JOB}"]
+        assert cluster.hosts[SECOND].asked == ["version", f"files {JOB}", f"send {JOB}"]
         cluster.verified()
         cluster.head.gone = False
         assert cluster.collect(others=True).is_complete
@@ -93,9 +94,22 @@ class TestWithoutTheHead:
             "the head node000000 cannot bring all of node000001: asking directly",
         ]
         assert (cluster.hosts[SECOND].asked, cluster.hosts[THIRD].asked) == (
-            [f"files {JOB}", f"send {JOB}"],
+            ["version", f"files {JOB}", f"send {JOB}"],
             [],
         )
+
+    def test_a_node_that_never_had_code_had_no_part_in_the_job(self, cluster: Cluster) -> None:
+        cluster.head.gone = True
+        shutil.rmtree(cluster.nodes / THIRD / ".ranklift")
+        report = cluster.collect(others=True)
+        assert list(report.results) == [HEAD, SECOND]
+
+    def test_a_node_of_the_job_that_was_made_anew_is_named(self, cluster: Cluster) -> None:
+        cluster.collect()
+        cluster.head.gone = True
+        shutil.rmtree(cluster.nodes / THIRD / ".ranklift")
+        report = cluster.collect(others=True)
+        assert str(report.errors[THIRD]) == "node000002 has none of the project's node code"
 
     def test_nobody_knows_where_the_head_is(self, cluster: Cluster) -> None:
         report = collect(
