@@ -1,0 +1,43 @@
+"""What a command has Python import: each takes its time, at every start."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.playbooks.typed import FAB, ROOT
+
+
+def test_listing_the_tasks_is_quick_because_it_imports_nothing_that_a_task_alone_needs(
+    tmp_path: Path,
+) -> None:
+    """Seconds depend on the machine and on what else it does; what is imported does not."""
+    (tmp_path / "fabfile.py").write_text("from playbooks import ns\n")
+    told = subprocess.run(
+        [sys.executable, "-X", "importtime", FAB, "--list"],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=120,
+    )
+    imported = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines()}
+    assert "playbooks.stack.lifecycle" in imported
+    heavy = ("azure", "rich", "pulumi", "pulumi_azure_native", "jinja2", "pydantic", "grpc", "aiohttp")
+    assert sorted(name for name in imported if name.split(".")[0] in heavy) == []
+    work = ("building", "drift", "instances", "partial", "readiness", "unfinished", "updating")
+    assert imported & {f"playbooks.stack.{module}" for module in work} == set()
+
+
+def test_a_launch_imports_nothing_that_a_collect_alone_needs() -> None:
+    told = subprocess.run(
+        [sys.executable, "-c", "import sys, launch.client; print('launch.collecting' in sys.modules)"],
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
+    )
+    assert told.stdout == "False\n"
