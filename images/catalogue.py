@@ -48,8 +48,8 @@ _OLDEST = {
     "suse": 16,
 }
 """By publisher, the oldest release whose Python and OpenSSH do for a node. The watch needs Python 3.8, sshd's
-``Include`` came with OpenSSH 8.2: the Red Hat family's 8 has 3.6 and 8.0, Ubuntu 18.04 has 3.6 and 7.6, Debian
-10 has 3.7 and 7.9, SUSE's 15 has 3.6."""
+``Include`` came with OpenSSH 8.2: the Red Hat family's 8 has 3.6 and 8.0, Ubuntu 18.04 has 3.6 and 7.6, while
+Debian 10 has 3.7 and 7.9, SUSE's 15 has 3.6."""
 
 _RELEASE_IN_OFFER = {"debian", "suse"}
 """Publishers who number the versions of an image by itself: ``Debian:debian-12:12-gen2:0.20260801.2559``."""

@@ -21,6 +21,7 @@ from launch.remote.tasks import FIRST_PORT
 from launch.remote.workplace import python_folder
 from launch.spec import JobNode, JobSpec
 from launch.tensorflow import serving
+from launch.torch import ELASTIC_ENV
 
 __all__ = ["JobPlan", "NodePlan", "RankPlan", "job_id", "plan"]
 
@@ -205,6 +206,7 @@ def plan(
         env=job_environment(identifier, nodes, spec.port, world_size),
         defaults={
             "PYTHONUNBUFFERED": "1",
+            **(ELASTIC_ENV if spec.min_nodes is not None else {}),
             **{key: value for key, value in settings.env.items() if not (hidden and key.startswith(hidden))},
         },
         files=dict(settings.files),

@@ -12,10 +12,15 @@ from launch.errors import InputError
 from launch.remote.workplace import python_folder
 from launch.shell_line import commands
 
-__all__ = ["Rendezvous", "TorchLauncher", "fewest_nodes", "torch_launcher_argv"]
+__all__ = ["ELASTIC_ENV", "Rendezvous", "TorchLauncher", "fewest_nodes", "torch_launcher_argv"]
 
 TorchLauncher = Literal["torchrun", "launch"]
 Rendezvous = Literal["static", "c10d"]
+
+ELASTIC_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
+"""For ranks that torchrun may start again: a store of their own each time. In the one that all starts share
+since torch 2.4 a rank may find what another's dead predecessor wrote, and connect to that in vain until no
+restart is left (pytorch/pytorch#135712)."""
 
 _RANGE = re.compile(r"(\d+):(\d+)")
 _ELASTIC = ("torchrun", "torch.distributed.run")

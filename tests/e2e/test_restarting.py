@@ -25,6 +25,8 @@ if launch == "0":
 """
 STEPS = """\
 import datetime, os, time, torch, torch.distributed as dist
+if os.environ["RANK"] == "0" and os.environ["TORCHELASTIC_RESTART_COUNT"] != "0":
+    time.sleep(3)  # the other looks for an address of rank 0 before there is a new one
 dist.init_process_group("gloo", timeout=datetime.timedelta(seconds=10))
 rank, world = dist.get_rank(), dist.get_world_size()
 print(f"rank {rank} of {world}", flush=True)

@@ -160,6 +160,17 @@ def test_the_users_environment_wins_over_the_sizes() -> None:
     assert (env["NCCL_SOCKET_IFNAME"], env["PYTHONUNBUFFERED"]) == ("ib0", "")
 
 
+@pytest.mark.parametrize(("fewest", "own", "seen"), [(None, None, None), (2, None, "1"), (2, "0", "0")])
+def test_ranks_that_torchrun_may_start_again_share_no_store_with_the_dead(
+    fewest: int | None, own: str | None, seen: str | None
+) -> None:
+    name = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+    command = torch_launcher_argv("torchrun", 3, 2, ("train.py",), rdzv_backend="c10d", nnodes="2:3")
+    env = {} if own is None else {name: own}
+    spec = JobSpec("digits", "pytorch", command, per_node=True, min_nodes=fewest, env=env)
+    assert made(spec).environment(0).get(name) == seen
+
+
 def test_no_size_is_given_transports_or_devices() -> None:
     for size in (
         "Standard_ND40rs_v2",
