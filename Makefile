@@ -18,9 +18,10 @@ setup: ## Debian packages, .venv, .venv-node and the Pulumi CLI; instant when no
 demo: setup ## the main job on a rehearsed 4-node cluster: up, push, jobs, collect, down
 	@tools/demo
 
-# Tests wait most of their time, for nodes, limits and ends: more files at once than there are cores.
+# Tests wait most of their time, for nodes, limits and ends: more files at once than there are cores. Files come in
+# the order of their names, so that the long ones, in tests/e2e, do not come last and alone.
 test: setup check ## the gates and all tests, with branch coverage
-	pytest --numprocesses 3 --dist loadfile --cov --cov-report=term:skip-covered
+	pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder --cov --cov-report=term:skip-covered
 
 test-chaos: setup ## jobs whose ranks, nodes, launchers or operators break, on 64 rehearsed nodes: a table of what was seen
 	pytest -m chaos tests/chaos
@@ -35,7 +36,7 @@ azurite: ## Microsoft's storage emulator, the rehearsed Azure's blob endpoint
 	@tools/setup --azure
 
 test-azure: azurite ## clusters of every form on the rehearsed Azure: request bodies, policies, recipes, scaling, money, bad days
-	pytest -m 'not soak' --numprocesses 3 --dist loadfile tests/azure
+	pytest -m 'not soak' --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/azure
 
 soak: setup ## a hundred clusters made and removed in a row: nothing may be left of any
 	pytest -m soak tests/azure

@@ -117,6 +117,8 @@ class Folder:
         return {
             "PULUMI_BACKEND_URL": self.backend.as_uri(),
             "PULUMI_CONFIG_PASSPHRASE": "",
+            # Azure's real provider is not needed here; Pulumi would look for it on the internet, five times.
+            "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "PULUMI_DEBUG_PROVIDERS": f"azure-native:{record.provider_port}",
             "PULUMI_HOME": str(self.root / "pulumi-home"),
             "PULUMI_SKIP_UPDATE_CHECK": "1",

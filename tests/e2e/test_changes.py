@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import socketserver
+import threading
 
 import pytest
 
@@ -17,6 +19,28 @@ SINCE = "cut -d' ' -f22 /proc/1/stat"
 def booted(workplace: Workplace, nodes: str, *words: str) -> dict[str, str]:
     answers = workplace.fab("exec", SINCE, "--nodes", nodes, "--json", *words).json()
     return {name: answer["stdout"] for name, answer in answers.items()}
+
+
+def test_a_rehearsal_looks_for_nothing_outside_this_machine(
+    cluster: Workplace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bytes] = []
+
+    class Proxy(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            asked.append(self.rfile.readline())
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as proxy:
+        threading.Thread(target=proxy.serve_forever).start()
+        for name in ("HTTP_PROXY", "HTTPS_PROXY", "http_proxy", "https_proxy"):
+            monkeypatch.setenv(name, f"http://127.0.0.1:{proxy.server_address[1]}")
+        for name in ("NO_PROXY", "no_proxy"):
+            monkeypatch.setenv(name, "127.0.0.1,localhost")
+        try:
+            cluster.pulumi("preview", "--stack", "rehearsal", "--expect-no-changes")
+        finally:
+            proxy.shutdown()
+    assert asked == []
 
 
 def test_growing_shows_the_exact_difference_and_leaves_the_nodes_alone_that_are_there(

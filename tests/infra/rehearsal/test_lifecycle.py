@@ -38,6 +38,7 @@ def test_a_rehearsal_from_start_to_stop(tmp_path: Path) -> None:
         assert (found.running, found.record, found.networks) == (True, started.record, {})
         variables = Folder(tmp_path).environment()
         assert variables["PULUMI_DEBUG_PROVIDERS"] == f"azure-native:{started.record.provider_port}"
+        assert variables["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] == "true"
         assert variables["PULUMI_BACKEND_URL"] == f"file://{tmp_path}/.ranklift/rehearsal/backend"
         url = f"{variables['RANKLIFT_ARM_ENDPOINT']}/subscriptions/{started.record.subscription_id}"
         with urllib.request.urlopen(f"{url}?api-version=2024-01-01") as answer:
