@@ -36,7 +36,7 @@ def network() -> nn.Module:
 def main() -> None:
     """One rank's whole life."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--epochs", type=int, default=15)
+    options.add_argument("--epochs", type=int, default=10)
     options.add_argument("--global-batch", type=int, default=240, help="split over all ranks")
     options.add_argument("--learning-rate", type=float, default=1e-2)
     options.add_argument(

@@ -48,7 +48,7 @@ def gradients(weights, images, labels, into):
 def main() -> None:
     """One rank's whole life."""
     options = argparse.ArgumentParser(description=__doc__)
-    options.add_argument("--epochs", type=int, default=25)
+    options.add_argument("--epochs", type=int, default=15)
     options.add_argument("--global-batch", type=int, default=360, help="split over all ranks")
     options.add_argument("--learning-rate", type=float, default=0.4)
     options.add_argument("--local-rank", "--local_rank", type=int, default=0, help="accepted, not needed")
