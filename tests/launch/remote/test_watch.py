@@ -180,7 +180,8 @@ class TestANotice:
         "answer",
         [
             {}, None, b"", [], "x", {"Events": None}, {"Events": {}}, {"Events": [None]}, {"Events": [{}]},
-            {"Events": [event("nodes_1", NotBefore="")]}, {"Events": [event("nodes_1", Resources=None)]},
+            pytest.param({"Events": [event("nodes_1", NotBefore="")]}, id="no time"),
+            pytest.param({"Events": [event("nodes_1", Resources=None)]}, id="no resources"),
         ],
         ids=str,
     )  # fmt: skip
