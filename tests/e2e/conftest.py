@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 
 import pytest
@@ -24,8 +25,20 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
 
 
 @pytest.fixture(scope="session")
-def cluster(workplace: Workplace) -> Workplace:
+def shared(workplace: Workplace) -> Workplace:
     """The stack ``rehearsal`` is up with two nodes, or more once a test has let it grow."""
     workplace.configure("rehearsal", nodeCount=2)
     workplace.fab("up", "--stack", "rehearsal")
     return workplace
+
+
+@pytest.fixture(scope="module")
+def cluster(shared: Workplace) -> Iterator[Workplace]:
+    """That stack, with a repository that holds nothing of other modules' tests."""
+    before = set(shared.own.iterdir())
+    yield shared
+    for left in set(shared.own.iterdir()) - before:
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left)
+        else:
+            left.unlink()

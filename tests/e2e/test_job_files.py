@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -49,7 +47,7 @@ limits: {timeout: 300}
 
 
 @pytest.fixture(scope="module")
-def files(cluster: Workplace) -> Iterator[Workplace]:
+def files(cluster: Workplace) -> Workplace:
     """A job file beside its code and data, which the repository's ignore file names."""
     own = cluster.own / "files"
     (own / "code").mkdir(parents=True)
@@ -60,8 +58,7 @@ def files(cluster: Workplace) -> Iterator[Workplace]:
     (own / "data" / "images" / "notes" / "link.bin").symlink_to("../../table.bin")
     (own / "data" / "images" / ".gitignore").write_text("*\n")
     (own / "job.yml").write_text(JOB)
-    yield cluster
-    shutil.rmtree(own)
+    return cluster
 
 
 def test_data_goes_to_the_nodes_and_results_come_back(files: Workplace, tmp_path: Path) -> None:

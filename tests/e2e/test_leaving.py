@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import signal
 import subprocess
 import time
@@ -40,13 +39,12 @@ KILL_ITS_MINDERS = (
 
 
 @pytest.fixture(scope="module")
-def code(cluster: Workplace) -> Iterator[Workplace]:
+def code(cluster: Workplace) -> Workplace:
     folder = cluster.own / "leaving"
     folder.mkdir()
     (folder / "sleep.py").write_text(SLEEP)
     (folder / "orphans.sh").write_text(ORPHANS)
-    yield cluster
-    shutil.rmtree(folder)
+    return cluster
 
 
 @pytest.fixture

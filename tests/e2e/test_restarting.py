@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import shutil
 import time
 from collections.abc import Iterator
 
@@ -39,12 +38,11 @@ dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
-def code(cluster: Workplace) -> Iterator[Workplace]:
+def code(cluster: Workplace) -> Workplace:
     (cluster.own / "again").mkdir()
     (cluster.own / "again" / "again.py").write_text(AGAIN)
     (cluster.own / "again" / "steps.py").write_text(STEPS)
-    yield cluster
-    shutil.rmtree(cluster.own / "again")
+    return cluster
 
 
 @pytest.fixture

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import shutil
-from collections.abc import Iterator
 
 import pytest
 
@@ -24,12 +22,11 @@ dist.destroy_process_group()
 
 
 @pytest.fixture(scope="module")
-def code(cluster: Workplace) -> Iterator[Workplace]:
+def code(cluster: Workplace) -> Workplace:
     (cluster.own / "starting").mkdir()
     (cluster.own / "starting" / "needy.py").write_text("import horovod.torch\nprint('began')\n")
     (cluster.own / "starting" / "sum.py").write_text(SUM)
-    yield cluster
-    shutil.rmtree(cluster.own / "starting")
+    return cluster
 
 
 def launch(workplace: Workplace, *words: str, status: int | None = 0) -> Ran:
