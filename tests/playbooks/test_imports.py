@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.playbooks.typed import FAB, ROOT
 
 
@@ -32,9 +34,14 @@ def test_listing_the_tasks_is_quick_because_it_imports_nothing_that_a_task_alone
     assert imported & {f"playbooks.stack.{module}" for module in work} == set()
 
 
-def test_a_launch_imports_nothing_that_a_collect_alone_needs() -> None:
+@pytest.mark.parametrize(
+    ("module", "alone"),
+    [("launch.client", "launch.collecting"), ("playbooks.stack.lifecycle", "azure.core")],
+    ids=["a launch and what a collect needs", "the other commands and what mending needs"],
+)
+def test_what_another_alone_needs_is_not_imported(module: str, alone: str) -> None:
     told = subprocess.run(
-        [sys.executable, "-c", "import sys, launch.client; print('launch.collecting' in sys.modules)"],
+        [sys.executable, "-c", f"import sys, {module}; print({alone!r} in sys.modules)"],
         capture_output=True,
         text=True,
         check=True,

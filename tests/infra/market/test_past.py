@@ -10,7 +10,7 @@ import pytest
 
 from infra.market.kept import Kept
 from infra.market.offers import ScaleSet
-from infra.market.past import end_remembered
+from infra.market.past import end_of, end_remembered
 from infra.market.preflight import Plan, decide
 from infra.refusals import AzureRefused
 from tests.infra.azure_answers import PLACE, SIZE
@@ -69,6 +69,7 @@ def test_a_scale_set_that_is_made_anew_has_all_its_time(there: ScaleSet | None) 
 
 def test_without_a_limit_a_cluster_may_be_any_age() -> None:
     assert after(10_000).refusals == ()
+    assert end_of(STOPPED, replace(config(), ttl_hours=1e9)) is None
 
 
 def test_the_end_is_known_from_pulumis_state_when_azure_has_no_scale_set_any_more() -> None:

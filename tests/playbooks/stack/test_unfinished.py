@@ -7,7 +7,6 @@ import os
 import shutil
 import socket
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -169,14 +168,3 @@ def test_a_left_lock_is_taken_away_first(tmp_path: Path) -> None:
     run: list[list[str]] = []
     mend(Stack("dev", tmp_path, environment), lambda words: run.append(list(words)))
     assert run == [["cancel", "--yes", "--stack", "dev"]]
-
-
-def test_mending_is_no_weight_on_the_other_commands() -> None:
-    told = subprocess.run(
-        [sys.executable, "-c", "import sys, playbooks.stack.lifecycle; print('azure.core' in sys.modules)"],
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=60,
-    )
-    assert told.stdout == "False\n"
