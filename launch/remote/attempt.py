@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import selectors
 import time
 from typing import TYPE_CHECKING
 
@@ -10,9 +9,11 @@ from launch.remote import launchers, protocol, verdict
 from launch.remote.crew import Crew
 from launch.remote.ending import asked
 from launch.remote.hearing import Hearing
+from launch.remote.links import GOING, READY
 from launch.remote.mpi import CannotLaunch
 from launch.remote.mpirun import Mpirun
 from launch.remote.muster import Muster
+from launch.remote.pending_connections import PendingConnections
 from launch.remote.stopping import Stopping
 from launch.remote.sweeping import sweep
 from launch.remote.verdict import Outcome
@@ -49,6 +50,7 @@ class Attempt:
             order, self._crew, self._stopping, self._muster, self._words, on_held, on_running
         )
         self._crew.hear = self._hearing.hear
+        self._pending: PendingConnections | None = None
         self._overdue: list[int] = []
         self._mpirun_gone: float | None = None
         self._begun = self._beaten = self._looked = time.monotonic()
@@ -70,6 +72,8 @@ class Attempt:
         except CannotLaunch as error:
             return Outcome("FAILED", launchers.NOT_FOUND, str(error))
         finally:
+            if self._pending is not None:
+                self._pending.close()
             crew.close()
             self._hearing.close()
         decided = self._stopping.verdict
@@ -112,21 +116,18 @@ class Attempt:
             self._muster.unfit(0, reasons)
             return
         crew.mpirun = Mpirun(self._order.folder, self._plan)
-        crew.selector.register(crew.mpirun.listener, selectors.EVENT_READ, self._accept)
+        self._pending = PendingConnections(
+            crew.mpirun.listener, crew.mpirun.token, crew.selector, self._hearing.take_in
+        )
         self._words.listen(crew.mpirun.process.stdout, 0, 1)
         self._words.listen(crew.mpirun.process.stderr, 0, 2)
 
     def _start_some(self) -> None:
         link = self._crew.start_some()
         while link is not None:
-            if link.process is not None and link.node is not None:
+            if link.process is not None:
                 self._words.listen(link.process.stderr, link.node, 2)
             link = self._crew.start_some()
-
-    def _accept(self) -> None:
-        link = self._crew.mpirun.accept() if self._crew.mpirun is not None else None
-        if link is not None:
-            self._crew.add(link)
 
     def _is_over_but_for_mpirun(self) -> bool:
         # what it says then is a guess: it blames whichever runner left first
@@ -155,6 +156,8 @@ class Attempt:
             self._crew.tell(protocol.BEAT)
         if now - self._looked >= _TICK:
             self._looked = now
+            if self._pending is not None:
+                self._pending.expire(now)
             wish = asked(self._order.folder, self._plan["grace_s"])
             if wish is not None:
                 grace, reason = wish
@@ -171,8 +174,7 @@ class Attempt:
             stopping.fail(self._timed_out())
         self._watch_the_start(now)
         for link in crew.fallen_silent():
-            if link.node is not None:
-                crew.silent.add(link.node)
+            crew.silent.add(link.node)
             self._hearing.lose(link, f"no sign of life for {protocol.NODE_SILENT:g} s")
         if crew.mpirun is not None and not crew.mpirun.runs:
             self._go_without_mpirun(now)
@@ -212,6 +214,7 @@ class Attempt:
             self._muster.went = time.monotonic()
             late = self._muster.late()
             for link in self._crew.links:
+                link.stage = GOING if link.stage == READY else link.stage
                 link.send(protocol.GO, {str(rank): late[rank] for rank in link.ranks if rank in late})
         elif self._muster.is_hopeless:
             self._stopping.stop()

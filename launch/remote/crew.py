@@ -108,7 +108,7 @@ class Crew:
 
     def name(self, link: Link) -> str:
         """The node behind a link."""
-        return self.names[link.node] if link.node is not None else "a stranger"
+        return self.names[link.node]
 
     def start_some(self) -> Link | None:
         """Starts the runner of the next node over ssh, if it may start now."""
@@ -122,6 +122,15 @@ class Crew:
         self.send_spec(link, index, None)
         return link
 
+    def tasks_of(self, link: Link) -> int:
+        """How many of its ranks are tasks of TensorFlow's, which get a port each."""
+        given = self.nodes[link.node]["ranks"]
+        return sum(1 for one in given if one["rank"] in link.ranks and one["task"])
+
+    def has_link(self, rank: int) -> bool:
+        """Whether there is, or was, a runner for the rank: another one is not the job's."""
+        return any(rank in link.ranks for link in self.links)
+
     def add(self, link: Link) -> None:
         """From now on listens to it."""
         self.links.append(link)
@@ -131,8 +140,10 @@ class Crew:
         """Tells a runner what to run."""
         order = self._order
         slots = order.turn.slots[self.names[index]]
-        spec = runner_spec(order.plan, index, rank, order.turn.port, slots, order.restarts)
-        link.send(protocol.SPEC, spec)
+        spec = protocol.pack(runner_spec(order.plan, index, rank, order.turn.port, slots, order.restarts))
+        if rank is not None and self.mpirun is not None:
+            spec = self.mpirun.key.encrypt(spec, b"SPEC of rank %d" % rank)
+        link.send_payload(protocol.SPEC, spec)
 
     def tell(self, kind: bytes, fields: dict[str, Any] | None = None) -> bool:
         """Sends a frame to every runner; whether there was one."""
@@ -170,7 +181,7 @@ class Crew:
     def close(self) -> None:
         """Lets go of everything."""
         for link in self.links:
-            if link.open and link.missing and link.node is not None:
+            if link.open and link.missing:
                 self.lost.add(link.node)
             self.drop(link)
         for link in self.links:

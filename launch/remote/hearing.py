@@ -5,17 +5,18 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING, Any
 
-from launch.remote import eviction, launchers, protocol, verdict
+from launch.remote import encryption, eviction, frame_fields, launchers, protocol, verdict
 from launch.remote.eviction import Eviction
+from launch.remote.links import DONE, GREETED, READY, STARTED, Link
 from launch.remote.records import LAUNCHER, last_lines
 from launch.remote.verdict import Outcome
 
 if TYPE_CHECKING:
+    import socket
     import subprocess
     from collections.abc import Callable
 
     from launch.remote.crew import Crew, Order
-    from launch.remote.links import Link
     from launch.remote.muster import Muster
     from launch.remote.stopping import Stopping
     from launch.remote.words import Words
@@ -30,6 +31,13 @@ _MUCH = 16 * 1024
 _LAST_WORDS_S = 0.2
 """Seconds that an ssh client gets to say why it ends."""
 _SWEEP_PATIENCE_S = 3
+_MEND_KEY = "copy the head's there, with mode 0600, or `fab replace` the node"
+_NO_KEY = (
+    f"has no cluster key {encryption.CLUSTER_KEY}, with which MPI jobs encrypt what they send: {_MEND_KEY}"
+)
+_OTHER_KEY = (
+    f"its cluster key {encryption.CLUSTER_KEY} is not the head's, so nothing was sent to it: {_MEND_KEY}"
+)
 
 
 class Hearing:
@@ -76,12 +84,7 @@ class Hearing:
             self._has_heard = True
             self._is_pressed |= at_end or link.took >= _MUCH
             for kind, payload in frames:
-                name = self._crew.name(link)
-                if link.node is not None and self._order.stream.hear(kind, payload, link.node, name):
-                    continue
-                if kind != protocol.BEAT:
-                    self._is_pressed = True
-                    self._take(link, kind, protocol.unpack(payload))
+                self._hear_one(link, kind, payload)
         except protocol.ProtocolError as error:
             self.lose(link, str(error))
             return
@@ -89,11 +92,28 @@ class Hearing:
             self._crew.forget(link)
             self._gone(link)
 
+    def _hear_one(self, link: Link, kind: bytes, payload: bytes) -> None:
+        node = link.node
+        if frame_fields.is_output(kind):
+            link.check(kind, frame_fields.output(kind, payload))
+            self._order.stream.hear(kind, payload, node, self._crew.name(link))
+            return
+        if kind == protocol.BEAT:
+            link.check(kind)
+            return
+        fields = frame_fields.read(kind, payload)
+        if kind == protocol.NOTE:
+            link.check(kind, fields["rank"])
+            self._order.stream.hear(kind, payload, node, self._crew.name(link))
+            return
+        link.check(kind)
+        self._is_pressed = True
+        self._take(link, kind, fields)
+
     def lose(self, link: Link, why: str) -> None:
         """Lets go of a runner that has not told everything, and of its node with it."""
         self._crew.drop(link)
-        if link.node is not None:
-            self._without(link.node, why)
+        self._without(link.node, why)
 
     def blame(self, status: int) -> Outcome | None:
         """The node without which mpirun could not go on, by its own words; for when nothing else is known."""
@@ -135,32 +155,35 @@ class Hearing:
 
     def _take(self, link: Link, kind: bytes, fields: dict[str, Any]) -> None:
         if kind == protocol.HELLO:
-            self._greet(link, fields)
+            link.stage = GREETED
         elif kind == protocol.STARTED:
+            link.stage = STARTED
             self._crew.started.update(link.ranks)
             self._check_started()
         elif kind == protocol.EXIT:
             self._exit(link, fields)
         elif kind == protocol.READY:
+            if len(fields["ports"]) != self._crew.tasks_of(link):
+                raise protocol.ProtocolError(f"{len(fields['ports'])} ports")
             self._muster.ready(link.ranks, fields["ports"])
+            link.stage = READY
             self._hold(link)
         elif kind == protocol.HELD:
             self._hold(link)
         elif kind == protocol.EVICTION:
             self._notice(link, fields)
         elif kind == protocol.FAILED:
-            link.done = True
-            if link.node is not None:
-                self._cannot(link.node, fields["reasons"])
+            link.stage = DONE
+            self._cannot(link.node, fields["reasons"])
         elif kind == protocol.BUSY:
-            link.done = True
+            link.stage = DONE
             self.taken[self._crew.name(link)] = fields["taken"]
             self._stopping.stop()
         elif kind == protocol.DONE:
-            link.done = True
+            link.stage = DONE
             if fields["left"]:
                 words = f"{self._crew.name(link)}: processes {fields['left']} do not die: restart this node\n"
-                self._order.stream.write(LAUNCHER, link.node or 0, 2, words.encode())
+                self._order.stream.write(LAUNCHER, link.node, 2, words.encode())
 
     def _check_started(self) -> None:
         if self._crew.all_started:
@@ -171,30 +194,35 @@ class Hearing:
         if not self._stopping.has_begun and self._muster.holds(link.ranks):
             self._on_held()
 
-    def _greet(self, link: Link, fields: dict[str, Any]) -> None:
-        link.greeted = True
-        crew = self._crew
-        if crew.mpirun is None:
-            return
-        rank = fields["rank"]
-        if fields["token"] != crew.mpirun.token or rank not in crew.node_of or self._stopping.has_begun:
-            crew.drop(link)
+    def take_in(self, connection: socket.socket, hello: dict[str, Any]) -> None:
+        """Make a link of a connection over which a HELLO with the job's token came, if its rank has none."""
+        crew, rank = self._crew, hello["rank"]
+        mpirun = crew.mpirun
+        if mpirun is None or rank not in crew.node_of or crew.has_link(rank) or self._stopping.has_begun:
+            connection.close()
             return
         index = crew.node_of[rank]
+        link = Link(index, connection=connection)
+        link.stage, link.ranks = GREETED, [rank]
+        crew.add(link)
         planned = crew.names[index]
         local = [given["rank"] for given in crew.nodes[index]["ranks"]].index(rank)
-        where = fields["node"] if fields["node"] in crew.names else planned
-        link.node, link.ranks = index, [rank]
-        if (where, fields["local_rank"]) != (planned, local):
-            link.done = True
-            found = verdict.misplaced_rank(rank, where, fields["local_rank"], planned, local)
+        where = hello["node"] if hello["node"] in crew.names else planned
+        if not encryption.is_equal(hello["proof"], mpirun.key.proof(protocol.hello_words(hello))):
+            link.stage = DONE
+            self._cannot(crew.names.index(where), [_OTHER_KEY if hello["proof"] else _NO_KEY])
+        elif (where, hello["local_rank"]) != (planned, local):
+            link.stage = DONE
+            found = verdict.misplaced_rank(rank, where, hello["local_rank"], planned, local)
             self._stopping.fail(found)
-            return
-        crew.send_spec(link, index, rank)
+        else:
+            crew.send_spec(link, index, rank)
 
     def _exit(self, link: Link, fields: dict[str, Any]) -> None:
         order, name = self._order, self._crew.name(link)
         rank, status, stopped = fields["rank"], fields["status"], bool(fields["stopped"])
+        if rank not in link.missing:
+            raise protocol.ProtocolError(f"the end of rank {rank}, which has ended or is another runner's")
         link.ended.add(rank)
         self._crew.ended[rank] = status
         record = {"rank": rank, "node": name, "status": status, "signal": fields["signal"] or None}
@@ -203,8 +231,8 @@ class Hearing:
         order.folder.event("exit", **record)
         if status and not stopped:
             number = record["signal"] or 0
-            failed = verdict.rank_failed(order.stream, rank, link.node or 0, name, status, number)
-            said = order.stream.tails.get((rank, link.node or 0), b"")
+            failed = verdict.rank_failed(order.stream, rank, link.node, name, status, number)
+            said = order.stream.tails.get((rank, link.node), b"")
             self._stopping.failures.add(fields["time_us"], failed, said)
         if order.plan["services"] and all(self._crew.ended.get(rank) == 0 for rank in self._users):
             # parameter servers serve until they are told that nobody needs them any more
@@ -222,7 +250,7 @@ class Hearing:
 
     def _gone(self, link: Link) -> None:
         """The channel closed: fine once all its ranks' ends are known."""
-        if link.node is None or link.done or self.taken or (link.greeted and not link.missing):
+        if link.done or self.taken or (link.greeted and not link.missing):
             return
         why = "its runner was killed, or the node went away"
         if link.process is not None:
@@ -253,7 +281,7 @@ class Hearing:
     def _notice(self, link: Link, fields: dict[str, Any]) -> None:
         """Azure takes a node, or does not any more; each of its runners says so."""
         node = link.node
-        if node is None or node in self._heeded:
+        if node in self._heeded:
             return
         if not fields["type"]:
             if self._noticed.pop(node, None) is not None:

@@ -13,9 +13,32 @@ from launch.remote import protocol
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["Link"]
+__all__ = ["DONE", "GOING", "GREETED", "NEW", "READY", "STARTED", "Link"]
 
 _CHUNK = 262144
+_LONGEST = 1 << 20
+"""Bytes of a frame from a runner at most: output comes in pieces of 128 KiB."""
+
+NEW, GREETED, READY, GOING, STARTED, DONE = range(6)
+"""How far a runner is: its HELLO came, it is ready, it was told to start, its ranks run, it has nothing more
+to do."""
+_ONCE_GREETED = (GREETED, READY, GOING, STARTED, DONE)
+_WHEN = {
+    protocol.HELLO: (NEW,),
+    protocol.HELD: (GREETED,),
+    protocol.READY: (GREETED,),
+    protocol.BUSY: (GREETED,),
+    protocol.FAILED: (GREETED, READY, GOING),
+    protocol.STARTED: (GOING,),
+    protocol.EXIT: (GOING, STARTED),  # before STARTED, where a later rank of the node could not be started
+    protocol.DONE: (GREETED, READY, GOING, STARTED),
+    protocol.EVICTION: _ONCE_GREETED,
+    protocol.OUT: _ONCE_GREETED,
+    protocol.NOTE: _ONCE_GREETED,
+    protocol.TAIL: _ONCE_GREETED,
+    protocol.BEAT: _ONCE_GREETED,
+}
+"""When a runner may send what."""
 
 
 class Link:
@@ -27,7 +50,7 @@ class Link:
 
     def __init__(
         self,
-        node: int | None,
+        node: int,
         process: subprocess.Popen[bytes] | None = None,
         connection: socket.socket | None = None,
     ) -> None:
@@ -35,12 +58,12 @@ class Link:
         self.process, self.connection = process, connection
         self.ranks: list[int] = []
         self.ended: set[int] = set()
-        self.greeted = self.done = False
+        self.stage = NEW
         self.open = True
         self.heard = time.monotonic()
         self.took = 0
         """Bytes that the last :meth:`receive` brought."""
-        self._decoder = protocol.Decoder()
+        self._decoder = protocol.Decoder(_LONGEST)
         self._outgoing = bytearray()
         if process is not None:
             assert process.stdin is not None  # noqa: S101  both are pipes by construction
@@ -51,6 +74,28 @@ class Link:
             self.reading = self.writing = connection.fileno()
         os.set_blocking(self.reading, False)
         os.set_blocking(self.writing, False)
+
+    @property
+    def greeted(self) -> bool:
+        """Whether it has introduced itself."""
+        return self.stage != NEW
+
+    @property
+    def done(self) -> bool:
+        """Whether it has nothing more to do."""
+        return self.stage == DONE
+
+    def check(self, kind: bytes, rank: int | None = None) -> None:
+        """Whether a frame of that type may come now, about that rank; -1 is its node, None no rank at all.
+
+        Raises :class:`~launch.remote.protocol.ProtocolError`.
+        """
+        if self.stage not in _WHEN.get(kind, ()):
+            raise protocol.ProtocolError(f"a frame of type {kind!r} at the wrong time")
+        if rank is not None and rank not in (-1, *self.ranks):
+            raise protocol.ProtocolError(
+                f"a frame of type {kind!r} for rank {rank}, which is another runner's"
+            )
 
     @property
     def missing(self) -> list[int]:
@@ -66,7 +111,11 @@ class Link:
 
     def send(self, kind: bytes, fields: dict[str, Any] | None = None) -> None:
         """Sends one frame, or as much of it as the channel takes now; :meth:`flush` sends the rest."""
-        self._outgoing += protocol.frame(kind, protocol.pack(fields) if fields is not None else b"")
+        self.send_payload(kind, protocol.pack(fields) if fields is not None else b"")
+
+    def send_payload(self, kind: bytes, payload: bytes) -> None:
+        """Send one frame whose payload is packed, or encrypted, already."""
+        self._outgoing += protocol.frame(kind, payload)
         self.flush()
 
     def flush(self) -> None:

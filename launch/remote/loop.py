@@ -88,13 +88,12 @@ class Loop:
         """Introduces this runner to the supervisor."""
         self._send(protocol.HELLO, fields)
 
-    def _wait_for(self, wanted: bytes) -> dict[str, Any] | None:
-        """The next frame of that kind; None once the runner is to end."""
+    def _wait_for(self, wanted: bytes) -> bytes | None:
+        """The payload of the next frame of that kind; None once the runner is to end."""
         while self._tethered and not self._stopped:
             for kind, payload in self._turn(TICK_MS):
                 if kind == wanted:
-                    fields: dict[str, Any] = protocol.unpack(payload)
-                    return fields
+                    return payload
         return None
 
     def _turn(self, wait_ms: int) -> list[tuple[bytes, bytes]]:

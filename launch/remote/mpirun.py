@@ -1,4 +1,4 @@
-"""mpirun while it runs on the head, and the door at which its runners knock."""
+"""mpirun while it runs on the head, and the port to which its runners connect."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import subprocess
 from typing import TYPE_CHECKING, Any
 
 from launch.remote import launchers
-from launch.remote.links import Link
+from launch.remote.encryption import CLUSTER_KEY, SharedKey
 from launch.remote.mpi import CannotLaunch, find_mpi
 from launch.remote.processes import RUNNER_OF, SIGKILL
 from launch.remote.workplace import python_folder
@@ -25,8 +25,9 @@ _FOR_MPIRUN = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "HYDRA_", "MPIEXEC_", "I_M
 
 class Mpirun:
     """Starts mpirun for a plan; every rank's runner connects to :attr:`listener` and shows :attr:`token`.
+    What it is sent is encrypted with :attr:`key`.
 
-    Raises :class:`~launch.remote.mpi.CannotLaunch` when the head has no MPI that the job can use.
+    Raises :class:`~launch.remote.mpi.CannotLaunch` when the head has no MPI that the job can use, or no key.
     """
 
     def __init__(self, folder: Folder, plan: dict[str, Any]) -> None:
@@ -50,6 +51,14 @@ class Mpirun:
                     f"{head}, the head: {folder.path} cannot be written: {error.strerror}"
                 ) from error
         self.token = os.urandom(16).hex()
+        try:
+            self.key = SharedKey.of_cluster(self.token)
+        except OSError as error:
+            head = plan["nodes"][0]["name"]
+            raise CannotLaunch(
+                f"{head}, the head: the cluster's key {CLUSTER_KEY} cannot be read: {error.strerror}; MPI "
+                "jobs encrypt with it what they send: copy it there from another node, with mode 0600"
+            ) from error
         self.listener = socket.socket()
         self.listener.bind((plan["nodes"][0]["private_ip"], 0))
         self.listener.listen(_BACKLOG)
@@ -83,15 +92,6 @@ class Mpirun:
         code = self.process.wait()
         return 128 - code if code < 0 else code
 
-    def accept(self) -> Link | None:
-        """The next runner at the door; nothing is known of it before its HELLO."""
-        try:
-            connection, _ = self.listener.accept()
-        except OSError:
-            return None
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return Link(None, connection=connection)
-
     @property
     def was_killed(self) -> int:
         """The signal that ended it, when that was how it ended; else 0."""
@@ -105,7 +105,7 @@ class Mpirun:
             send(self.process.pid, number)
 
     def close(self) -> None:
-        """Ends it if it still runs, and closes the door."""
+        """Ends it if it still runs, and closes the port."""
         if self.runs:
             os.killpg(self.process.pid, SIGKILL)
         self.process.wait()

@@ -22,6 +22,7 @@ __all__ = [
     "EXIT",
     "FAILED",
     "GO",
+    "HEADER",
     "HELD",
     "HELLO",
     "JOB",
@@ -40,14 +41,18 @@ __all__ = [
     "Decoder",
     "ProtocolError",
     "frame",
+    "hello_words",
     "pack",
     "unpack",
 ]
 
 HELLO = b"H"
-"""Runner: here I am. ``{token, rank, local_rank, node, pid}``; rank is -1 for a whole node's runner."""
+"""Runner: here I am. ``{rank, local_rank, node, pid, token, proof}``; rank is -1 for a whole node's runner,
+which is on a channel of ssh's and has neither token nor proof. The proof is that of :func:`hello_words`, see
+:mod:`launch.remote.encryption`; it is empty where the node has no cluster key."""
 SPEC = b"S"
-"""Supervisor: what to run, see :func:`launch.remote.briefing.runner_spec`."""
+"""Supervisor: what to run, see :func:`launch.remote.briefing.runner_spec`. To a runner of mpirun's it is
+encrypted: :mod:`launch.remote.encryption`."""
 READY = b"Y"
 """Runner: I hold my slots and lack nothing; no rank of mine has started. ``{ports}``: those it took."""
 GO = b"G"
@@ -104,9 +109,14 @@ ranks and a last look at the node the job has ended, and its user knows, within 
 TETHER = 30.0
 """Seconds without any byte from the supervisor after which a runner ends its ranks by itself."""
 
-_HEADER = struct.Struct("!cI")
+HEADER = struct.Struct("!cI")
+"""Type and length of a frame."""
 _END = ord("e")
 _LIMIT = 64 * 1024 * 1024
+_DEEPEST = 16
+"""Lists and dicts within each other: what is sent has 5."""
+_DIGITS = 19
+"""Digits of a number at most: reading takes time that grows with their square."""
 
 
 class ProtocolError(Exception):
@@ -115,18 +125,19 @@ class ProtocolError(Exception):
 
 def frame(kind: bytes, payload: bytes = b"") -> bytes:
     """One frame, ready to send."""
-    return _HEADER.pack(kind, len(payload)) + payload
+    return HEADER.pack(kind, len(payload)) + payload
 
 
 class Decoder:
-    """Cuts a byte stream into frames.
+    """Cuts a byte stream into frames of at most ``limit`` bytes.
 
     >>> decoder = Decoder()
     >>> decoder.feed(frame(BEAT)[:3]), decoder.feed(frame(BEAT)[3:] + frame(STOP, b"x"))
     ([], [(b'B', b''), (b'T', b'x')])
     """
 
-    def __init__(self) -> None:
+    def __init__(self, limit: int = _LIMIT) -> None:
+        self._limit = limit
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
@@ -138,14 +149,14 @@ class Decoder:
         buffer += data
         frames = []
         start = 0
-        while len(buffer) - start >= _HEADER.size:
-            kind, length = _HEADER.unpack_from(buffer, start)
-            if length > _LIMIT:
+        while len(buffer) - start >= HEADER.size:
+            kind, length = HEADER.unpack_from(buffer, start)
+            if length > self._limit:
                 raise ProtocolError(f"a frame of {length} bytes")
-            end = start + _HEADER.size + length
+            end = start + HEADER.size + length
             if len(buffer) < end:
                 break
-            frames.append((kind, bytes(buffer[start + _HEADER.size : end])))
+            frames.append((kind, bytes(buffer[start + HEADER.size : end])))
             start = end
         del buffer[:start]
         return frames
@@ -192,7 +203,7 @@ def unpack(data: bytes) -> Any:
     Raises :class:`ProtocolError` for anything else.
     """
     try:
-        value, end = _unpack(data, 0)
+        value, end = _unpack(data, 0, 0)
     except (IndexError, ValueError) as error:
         raise ProtocolError(f"not bencoded: {data[:40]!r}") from error
     if end != len(data):
@@ -200,22 +211,38 @@ def unpack(data: bytes) -> Any:
     return value
 
 
-def _unpack(data: bytes, at: int) -> tuple[Any, int]:
+def _unpack(data: bytes, at: int, depth: int) -> tuple[Any, int]:
     kind = data[at : at + 1]
     if kind == b"i":
-        end = data.index(b"e", at)
-        return int(data[at + 1 : end]), end + 1
+        return _number(data, at + 1, b"e")
     if kind in (b"l", b"d"):
+        if depth == _DEEPEST:
+            raise ProtocolError(f"more than {_DEEPEST} lists within each other")
         items = []
         at += 1
         while data[at] != _END:
-            item, at = _unpack(data, at)
+            item, at = _unpack(data, at, depth + 1)
             items.append(item)
         if kind == b"l":
             return items, at + 1
-        return {items[i]: items[i + 1] for i in range(0, len(items), 2)}, at + 1
-    colon = data.index(b":", at)
-    end = colon + 1 + int(data[at:colon])
-    if end > len(data):
+        keys, values = items[::2], items[1::2]
+        if len(keys) != len(values) or not all(isinstance(key, str) for key in keys):
+            raise ProtocolError("a dict needs a string and a value for each entry")
+        return dict(zip(keys, values)), at + 1  # noqa: B905  as many, and Python 3.8 has no strict
+    size, at = _number(data, at, b":")
+    if not 0 <= size <= len(data) - at:
         raise ProtocolError("cut short")
-    return data[colon + 1 : end].decode("utf-8", "surrogateescape"), end
+    return data[at : at + size].decode("utf-8", "surrogateescape"), at + size
+
+
+def _number(data: bytes, at: int, closing: bytes) -> tuple[int, int]:
+    end = data.index(closing, at, at + _DIGITS + 2)
+    digits = data[at + 1 : end] if data[at : at + 1] == b"-" else data[at:end]
+    if not digits.isdigit():
+        raise ProtocolError(f"not a number: {data[at:end]!r}")
+    return int(data[at:end]), end + 1
+
+
+def hello_words(hello: dict[str, Any]) -> bytes:
+    """Return what a HELLO's proof is made of: who says that it is which rank, and where."""
+    return pack({name: hello[name] for name in ("rank", "local_rank", "node", "pid")})

@@ -25,11 +25,20 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from launch.remote.encryption import SharedKey
+
 __all__ = ["Runner", "run_node", "run_rank"]
 
 
 class Runner(Loop):
-    """Runs the ranks of one SPEC."""
+    """Runs the ranks of one SPEC. It is decrypted with ``key`` where there is one, and must be for
+    ``context``."""
+
+    def __init__(
+        self, channel_in: int, channel_out: int, key: SharedKey | None = None, context: bytes = b""
+    ) -> None:
+        super().__init__(channel_in, channel_out)
+        self._key, self._context = key, context
 
     def run(self) -> int:
         """Waits for the SPEC, makes ready, waits for GO and runs the ranks to their end.
@@ -39,8 +48,11 @@ class Runner(Loop):
         all at once.
         """
         held: list[int] = []
-        spec = self._wait_for(protocol.SPEC)
-        if spec is not None:
+        payload = self._wait_for(protocol.SPEC)
+        if payload is not None:
+            if self._key is not None:
+                payload = self._key.decrypt(payload, self._context)
+            spec: dict[str, Any] = protocol.unpack(payload)
             self._grace = spec["grace_ms"] / 1000
             self._rate, self._burst = spec["rate"], spec["burst"]
             try:
@@ -51,7 +63,7 @@ class Runner(Loop):
                 self._send(protocol.READY, {"ports": ports})
                 late = self._wait_for(protocol.GO)
                 if late is not None:
-                    self._start(spec, late)
+                    self._start(spec, protocol.unpack(late))
             except workplace.SlotsTaken as taken:
                 self._send(protocol.BUSY, {"taken": [list(one) for one in taken.taken]})
                 return self._leave()
@@ -150,8 +162,13 @@ def run_node() -> int:
             os.setpgid(0, 0)
     processes.die_with_parent(SIGTERM)
     runner = Runner(channel_in, channel_out)
-    runner.hello({"rank": -1, "local_rank": -1, "node": os.uname().nodename, "pid": os.getpid(), "token": ""})
+    runner.hello(_hello(-1, -1))
     return runner.run()
+
+
+def _hello(rank: int, local_rank: int) -> dict[str, Any]:
+    here = {"rank": rank, "local_rank": local_rank, "node": os.uname().nodename, "pid": os.getpid()}
+    return dict(here, token="", proof="")
 
 
 def run_rank() -> int:
@@ -162,6 +179,8 @@ def run_rank() -> int:
         status = _stand_behind_hydra()
         if status is not None:
             return status
+    from launch.remote.encryption import SharedKey
+
     token = os.environ.pop("RANKLIFT_TOKEN", "")
     host, _, port = os.environ.pop("RANKLIFT_SUPERVISOR", "").rpartition(":")
     os.environ.pop(processes.RUNNER_OF, None)
@@ -177,10 +196,15 @@ def run_rank() -> int:
         sys.stderr.write(f"no way from {os.uname().nodename} to the supervisor at {host}:{port}: {error}\n")
         return 1
     channel.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
-    runner = Runner(channel.fileno(), os.dup(channel.fileno()))
     rank, local_rank = _numbers()
-    hello = {"rank": rank, "local_rank": local_rank, "node": os.uname().nodename, "pid": os.getpid()}
-    runner.hello(dict(hello, token=token))
+    hello = dict(_hello(rank, local_rank), token=token)
+    try:
+        key = SharedKey.of_cluster(token)
+        hello["proof"] = key.proof(protocol.hello_words(hello))
+    except OSError:
+        key = None  # the supervisor knows by the missing proof, and sends nothing
+    runner = Runner(channel.fileno(), os.dup(channel.fileno()), key, b"SPEC of rank %d" % rank)
+    runner.hello(hello)
     status = runner.run()
     if runner.deserted:
         processes.end_idle_launcher(launcher, child)

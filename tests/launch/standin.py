@@ -92,6 +92,8 @@ class Nodes:
             (home / ".ranklift/remote").mkdir()
             (home / ".ranklift/remote/hash").symlink_to(REMOTE)
             (home / "tmp").mkdir()
+            (home / ".ssh").mkdir()
+            (home / ".ssh/id_ed25519").write_text("the cluster's key\n")
         self.env = {
             "PATH": f"{self.bin}:/usr/bin:/bin",
             "HOME": str(folder / self.nodes[0].name),

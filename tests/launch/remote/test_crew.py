@@ -10,7 +10,7 @@ import pytest
 
 from launch.remote import jobs, protocol
 from launch.remote.crew import Crew, Order
-from launch.remote.links import Link
+from launch.remote.links import GREETED, Link
 from launch.remote.records import StreamWriter
 from launch.remote.turns import Turn
 
@@ -29,7 +29,7 @@ def runner(crew: Crew) -> Iterator[socket.socket]:
     """A runner's end of its channel, over which nothing has come for too long."""
     ours, theirs = socket.socketpair()
     link = Link(0, connection=ours)
-    link.greeted = True
+    link.stage = GREETED
     link.heard = time.monotonic() - protocol.NODE_SILENT - 1
     crew.add(link)
     with theirs:

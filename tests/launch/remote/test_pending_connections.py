@@ -1,0 +1,184 @@
+"""Who connects to the supervisor is nobody of the job's before a valid HELLO."""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from launch.remote import pending_connections, protocol
+from launch.remote.pending_connections import HELLO_WITHIN, MOST, PendingConnections
+
+TOKEN = "00112233445566778899aabbccddeeff"
+HELLO = {"rank": 0, "local_rank": 0, "node": "node000000", "pid": 7, "token": TOKEN, "proof": "p"}
+
+
+def hello(**other: Any) -> bytes:
+    return protocol.frame(protocol.HELLO, protocol.pack(dict(HELLO, **other)))
+
+
+class Port:
+    """A supervisor's port, and whom it has taken for a runner."""
+
+    def __init__(self) -> None:
+        self.taken: list[tuple[socket.socket, dict[str, Any]]] = []
+        self.selector = selectors.DefaultSelector()
+        listener = socket.create_server(("127.0.0.1", 0), backlog=1024)
+        listener.setblocking(False)
+        self.address = listener.getsockname()
+        self.clients: list[socket.socket] = []
+        self.pending = PendingConnections(listener, TOKEN, self.selector, lambda *it: self.taken.append(it))
+
+    def connect(self, data: bytes = b"") -> socket.socket:
+        client = socket.create_connection(self.address)
+        client.settimeout(5)
+        client.sendall(data)
+        self.clients.append(client)
+        return client
+
+    def turn(self, seconds: float = 0.05) -> None:
+        """Let everything happen that is to happen."""
+        until = time.monotonic() + 5
+        while ready := self.selector.select(seconds):
+            for key, _ in ready:
+                key.data()
+            assert time.monotonic() < until
+
+    def close(self) -> None:
+        self.pending.close()
+        for one in self.clients:
+            one.close()
+        for connection, _ in self.taken:
+            connection.close()
+        self.selector.close()
+
+
+@pytest.fixture
+def port() -> Iterator[Port]:
+    made = Port()
+    yield made
+    made.close()
+
+
+def is_closed(client: socket.socket) -> bool:
+    client.settimeout(0.5)
+    try:
+        return client.recv(1) == b""
+    except ConnectionResetError:
+        return True
+    except TimeoutError:
+        return False
+
+
+def test_a_hello_with_the_token_is_handed_over_with_all_that_follows_it(port: Port) -> None:
+    port.connect(hello(rank=5) + protocol.frame(protocol.BEAT))
+    port.turn()
+    ((connection, fields),) = port.taken
+    assert fields == dict(HELLO, rank=5)
+    assert connection.recv(100) == protocol.frame(protocol.BEAT)
+    assert len(port.pending) == 0
+
+
+def test_a_hello_may_come_in_pieces(port: Port) -> None:
+    client = port.connect()
+    for byte in hello():
+        assert port.taken == []
+        client.sendall(bytes([byte]))
+        port.turn(0.005)
+    assert len(port.taken) == 1
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        *(
+            pytest.param(protocol.frame(kind, protocol.pack({})), id=f"frame {kind.decode()} without HELLO")
+            for kind in (
+                b"S",
+                b"Y",
+                b"G",
+                b"R",
+                b"O",
+                b"N",
+                b"W",
+                b"E",
+                b"F",
+                b"Q",
+                b"L",
+                b"D",
+                b"V",
+                b"T",
+                b"B",
+            )
+        ),
+        pytest.param(hello(token="f" * 32), id="another token"),
+        pytest.param(hello(token=TOKEN[:-1]), id="a shorter token"),
+        pytest.param(hello(token=TOKEN + "0"), id="a longer token"),
+        pytest.param(hello(token=""), id="no token"),
+        pytest.param(hello(token=7), id="a number for a token"),
+        pytest.param(hello(token="\udcff"), id="a token of other bytes"),
+        pytest.param(hello(node="n" * 1024), id="more than 1 KiB"),
+        pytest.param(protocol.HEADER.pack(protocol.HELLO, 0xFFFFFFFF), id="a length of 4 GiB"),
+        pytest.param(protocol.frame(protocol.HELLO, b"l" * 1000), id="a nested payload"),
+        pytest.param(protocol.frame(protocol.HELLO, b"i" + b"9" * 1000 + b"e"), id="a huge number"),
+        pytest.param(protocol.frame(protocol.HELLO), id="no payload"),
+        pytest.param(protocol.frame(protocol.HELLO, b"de"), id="seven bytes"),
+        pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="another protocol"),
+    ],
+)
+def test_anything_else_is_closed_at_once(port: Port, data: bytes) -> None:
+    client = port.connect(data)
+    port.turn()
+    assert is_closed(client)
+    assert (port.taken, len(port.pending)) == ([], 0)
+
+
+def test_who_says_nothing_or_little_is_closed_when_its_time_is_over(port: Port) -> None:
+    idle, slow = port.connect(), port.connect(hello()[:20])
+    port.turn()
+    port.pending.expire(time.monotonic() + HELLO_WITHIN - 1)
+    assert len(port.pending) == 2
+    slow.sendall(hello()[20:21])  # gives no more time
+    port.turn()
+    port.pending.expire(time.monotonic() + HELLO_WITHIN)
+    assert is_closed(idle)
+    assert is_closed(slow)
+    assert len(port.pending) == 0
+
+
+def test_a_flood_is_bounded_and_keeps_no_runner_out(port: Port) -> None:
+    for _ in range(8):
+        for _ in range(250):
+            port.connect(b"H")
+        port.turn(0.001)
+        assert len(port.pending) == MOST if len(port.clients) > MOST else 250
+    port.connect(hello())
+    for _ in range(20):
+        port.connect()
+    port.turn()
+    assert [fields for _, fields in port.taken] == [HELLO]
+    assert is_closed(port.clients[0])
+
+
+def test_the_port_is_closed_with_all_who_wait(port: Port) -> None:
+    client = port.connect()
+    port.turn()
+    pending = port.pending
+    port.pending = PendingConnections(socket.create_server(("127.0.0.1", 0)), TOKEN, port.selector, print)
+    pending.close()
+    assert is_closed(client)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection(port.address)
+
+
+def test_what_waits_takes_no_more_than_a_hello(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert pending_connections._LONGEST == 1024
+    client = port.connect(protocol.HEADER.pack(protocol.HELLO, 1024) + bytes(1000))
+    port.turn()
+    client.sendall(bytes(100_000))
+    port.turn()
+    assert len(port.pending) == 0
