@@ -8,36 +8,17 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
 from launch.events import Event, LogLine, StreamName
+from launch.printable import without_escapes
 
-__all__ = ["Bars", "Merge", "SharedLine", "matches", "without_escapes"]
+__all__ = ["Bars", "Merge", "SharedLine", "matches"]
 
 _BAR_EVERY = timedelta(seconds=10)
 _TOGETHER = timedelta(seconds=1)
 """How long a line waits for the same line of other ranks."""
 _WAITING = 10_000
 """Lines that wait at most."""
-_ESCAPE = re.compile(rb"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b]*(?:\x07|\x1b\\)?|[ -/]*[0-~])")
 
 _Who = tuple[int | None, str]
-
-
-def without_escapes(data: bytes, *, keep_colours: bool = False) -> bytes:
-    r"""A line without what a terminal would take for orders.
-
-    >>> without_escapes(b"\x1b[31mred\x1b[0m \x1b[2K\x1b]0;title\x07end")
-    b'red end'
-    >>> without_escapes(b"\x1b[31mred\x1b[0m \x1b[2Kend", keep_colours=True)
-    b'\x1b[31mred\x1b[0m end'
-    """
-    if b"\x1b" not in data:
-        return data
-    if not keep_colours:
-        return _ESCAPE.sub(b"", data)
-    return _ESCAPE.sub(lambda found: found[0] if _is_colour(found[0]) else b"", data)
-
-
-def _is_colour(escape: bytes) -> bool:
-    return escape[1:2] == b"[" and escape[-1:] == b"m"
 
 
 def matches(line: LogLine, pattern: re.Pattern[str]) -> bool:

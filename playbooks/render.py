@@ -1,4 +1,8 @@
-"""Everything that is shown: results to stdout, progress and errors to stderr, colours on terminals alone."""
+"""Everything that is shown: results to stdout, progress and errors to stderr, colours on terminals alone.
+
+Names, reasons and lines come from nodes, and whoever runs there chose them: nothing of them commands a
+terminal, because all text goes through :func:`launch.printable.for_stream` in the one function that writes.
+"""
 
 from __future__ import annotations
 
@@ -14,10 +18,10 @@ from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
 
-from launch.condensing import without_escapes
 from launch.errors import InputError
 from launch.host import Completed
 from launch.nodeset import fold, ranges
+from launch.printable import escaped_json, for_file, for_stream, for_terminal
 from launch.remote.notices import size
 
 __all__ = [
@@ -57,7 +61,7 @@ def error(failure: BaseException) -> None:
 
 def as_json(value: object) -> None:
     """The same records as the tables, for programs."""
-    _write(sys.stdout, json.dumps(plain(value), indent=2, ensure_ascii=False) + "\n")
+    _write(sys.stdout, escaped_json(json.dumps(plain(value), indent=2, ensure_ascii=False)) + "\n")
 
 
 def command(argv: Sequence[str]) -> None:
@@ -77,7 +81,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     for column in columns:
         drawn.add_column(column, overflow="fold")
     for row in rows:
-        drawn.add_row(*(Text(str(cell), _style(str(cell))) for cell in row))
+        # Text, since rich reads [red] or [link=...] in a string as an order.
+        cells = [for_terminal(str(cell)) for cell in row]
+        drawn.add_row(*(Text(cell, _style(cell)) for cell in cells))
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDE)
     # Spaces at the ends of lines are of use to nobody.
     with console.capture() as captured:
@@ -97,7 +103,7 @@ def log(
     """A line that these ranks on these nodes have said; of the launcher where a rank is ``None``.
 
     On a terminal with its colours, and with nothing else that a terminal would obey. Elsewhere without
-    colours, and otherwise byte for byte.
+    colours and other escape sequences, and otherwise byte for byte.
     """
     to = sys.stderr if to_stderr else sys.stdout
     is_terminal = to.isatty()
@@ -108,9 +114,10 @@ def log(
     if stream == "notice":
         _write(to, f"{front} {_painted(f'({_text(data)})', '2', in_colour)}\n")
     elif is_terminal:
-        _write(to, f"{front} {_for_terminal(data, in_colour=in_colour)}\n")
+        line = for_terminal(data.decode("utf-8", "surrogateescape"), colours=in_colour, lines=False)
+        _write(to, f"{front} {line}\n")
     else:
-        _write_bytes(to, front.encode() + b" " + without_escapes(data) + b"\n")
+        _write_bytes(to, for_file(front.encode() + b" " + data) + b"\n")
 
 
 @functools.lru_cache(maxsize=4096)
@@ -221,21 +228,6 @@ def _painted(text: str, code: str, in_colour: bool) -> str:
     return f"\x1b[{code}m{text}\x1b[0m" if in_colour else text
 
 
-def _for_terminal(data: bytes, *, in_colour: bool) -> str:
-    r"""A line as a terminal can show it: bytes that are no text, and orders to the terminal, are spelt out.
-
-    >>> _for_terminal(b"\x1b[31mred\x07\xff\x1b[2J", in_colour=True)
-    '\x1b[31mred^G\\xff\x1b[0m'
-    """
-    kept = without_escapes(data, keep_colours=in_colour)
-    text = kept.decode("utf-8", "backslashreplace").translate(_CONTROL)
-    return text + "\x1b[0m" if "\x1b" in text else text
-
-
-_CONTROL = {code: f"^{chr(code ^ 64)}" for code in (*range(32), 127) if chr(code) not in "\t\x1b"}
-_CONTROL.update((code, f"\\x{code:02x}") for code in range(128, 160))
-
-
 def _write_bytes(stream: IO[str], data: bytes) -> None:
     binary = getattr(stream, "buffer", None)
     if binary is None:
@@ -247,6 +239,7 @@ def _write_bytes(stream: IO[str], data: bytes) -> None:
 
 
 def _write(stream: IO[str], text: str) -> None:
+    text = for_stream(text, stream)
     # A locale that lacks a letter of a rank's output must not end the command.
     try:
         stream.write(text)

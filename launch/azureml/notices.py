@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
+from launch.printable import for_stream
+
 __all__ = ["tell"]
 
 _told: set[str] = set()
@@ -15,5 +17,5 @@ def tell(notices: Iterable[str]) -> None:
     for notice in notices:
         if notice not in _told:
             _told.add(notice)
-            sys.stderr.write(f"notice: {notice}\n")
+            sys.stderr.write(for_stream(f"notice: {notice}\n", sys.stderr))
     sys.stderr.flush()

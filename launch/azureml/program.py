@@ -17,6 +17,7 @@ from typing import IO, Any
 
 from launch.azureml.exceptions import ExperimentExecutionException
 from launch.errors import MissingTool
+from launch.printable import for_stream
 
 __all__ = ["Answer", "Fab"]
 
@@ -157,5 +158,5 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
 
 
 def _to_stderr(line: str) -> None:
-    sys.stderr.write(line + "\n")
+    sys.stderr.write(for_stream(line + "\n", sys.stderr))
     sys.stderr.flush()

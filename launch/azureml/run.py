@@ -19,6 +19,7 @@ from launch.azureml.exceptions import (
 )
 from launch.azureml.files import Files, destination, local_paths
 from launch.azureml.program import Fab
+from launch.printable import for_stream
 
 __all__ = ["Run", "ScriptRun"]
 
@@ -288,5 +289,5 @@ def _copy(source: Path, target: Path) -> None:
 
 
 def _say(text: str) -> None:
-    sys.stdout.write(text + "\n")
+    sys.stdout.write(for_stream(text + "\n", sys.stdout))
     sys.stdout.flush()

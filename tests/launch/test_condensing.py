@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.condensing import Bars, Merge, SharedLine, matches, without_escapes
+from launch.condensing import Bars, Merge, SharedLine, matches
 from launch.events import LogLine, Quiet
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
@@ -140,19 +140,3 @@ class TestMerging:
             assert [text for ranks, text in shown if rank in ranks] == [
                 text for r, text, _ in said if r == rank
             ]
-
-
-@pytest.mark.parametrize(
-    ("data", "plain", "coloured"),
-    [
-        (b"\x1b[1;31mred\x1b[m", b"red", b"\x1b[1;31mred\x1b[m"),
-        (b"\x1b[38;2;1;2;3mx", b"x", b"\x1b[38;2;1;2;3mx"),
-        (b"\x1b[2J\x1b[H\x1b[?25lx\x1b[1A", b"x", b"x"),
-        (b"\x1b]0;title\x07x\x1b]8;;http://a\x1b\\y", b"xy", b"xy"),
-        (b"\x1b(Bx\x1b7y\x1bM", b"xy", b"xy"),
-        (b"a\xffb\x00c", b"a\xffb\x00c", b"a\xffb\x00c"),
-    ],
-)
-def test_escapes(data: bytes, plain: bytes, coloured: bytes) -> None:
-    assert without_escapes(data) == plain
-    assert without_escapes(data, keep_colours=True) == coloured
