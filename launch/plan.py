@@ -17,6 +17,7 @@ from launch.fabric_settings import fabric_settings
 from launch.hostfile import hostfile_text, machinefile_text
 from launch.mpi import CommandLine, Start, command_lines, common_network
 from launch.placement import NodePlan, RankPlan, place
+from launch.remote.jobs import without_values
 from launch.remote.tasks import FIRST_PORT
 from launch.remote.workplace import python_folder
 from launch.spec import JobNode, JobSpec
@@ -87,7 +88,7 @@ class JobPlan:
         raise KeyError(rank)
 
     def as_dict(self) -> dict[str, Any]:
-        """The plan as ``job.json`` holds it: what ``--dry-run`` prints and the supervisor executes."""
+        """The plan as ``job.json`` holds it: what the supervisor executes."""
         spec = self.spec
         return {
             "version": _VERSION,
@@ -143,6 +144,11 @@ class JobPlan:
                 for node in self.nodes
             ],
         }
+
+    def shown(self) -> dict[str, Any]:
+        """:meth:`as_dict` as ``--dry-run`` prints it and a collect brings it: without the values of the
+        user's variables."""
+        return without_values(self.as_dict())
 
     def to_json(self) -> str:
         """:meth:`as_dict` as text."""

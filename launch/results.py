@@ -24,6 +24,7 @@ from typing import IO, Any
 
 from launch.comparing import Copy, Here, numbered
 from launch.errors import InputError, RankliftError, RetryError
+from launch.remote.collect import TREES
 
 __all__ = ["PARTS", "SUMS", "CannotKeep", "Changed", "Results", "read_sums", "sums_line", "write_all"]
 
@@ -75,7 +76,10 @@ class Results:
         self.broken: RankliftError | None = None
         """Why nothing can be written any more."""
         try:
-            self._parts.mkdir(parents=True, exist_ok=True)
+            into.mkdir(parents=True, exist_ok=True)
+            # What a job wrote may be its user's alone; whoever opens the folder to others does so on purpose.
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            self._parts.mkdir(exist_ok=True)
             self._lock = self._locked()
             if (self.folder / SUMS).is_file():
                 data = (self.folder / SUMS).read_bytes()
@@ -175,7 +179,10 @@ class Results:
         try:
             if path.is_dir():  # of a folder that has become a file since
                 shutil.rmtree(path)
-            part = os.fdopen(os.open(path, flags, 0o666), "r+b", buffering=0)
+            mode = 0o600 if is_record(name) else 0o666
+            part = os.fdopen(os.open(path, flags, mode), "r+b", buffering=0)
+            if is_record(name):
+                os.fchmod(part.fileno(), mode)  # a part that an earlier version began
         except OSError as error:
             raise self.trouble(error) from None
         try:
@@ -310,6 +317,15 @@ class Results:
                 self.folder.rmdir()  # of a job that nobody has
         finally:
             self._lock.close()
+
+
+def is_record(name: str) -> bool:
+    """Whether a file is a record of the job: what is neither a log nor an output.
+
+    >>> is_record("job.json"), is_record("exits/node000001.jsonl"), is_record("outputs/node000000/model")
+    (True, True, False)
+    """
+    return name.partition("/")[0] not in TREES
 
 
 def write_all(file: IO[bytes], data: bytes) -> None:

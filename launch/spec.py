@@ -232,22 +232,26 @@ class JobSpec:
             raise InputError("env", name, "is no name for a variable", "use letters, digits and _")
         if _LAUNCHERS_OWN.fullmatch(name) or (name == "TF_CONFIG" and self.kind == "tensorflow"):
             remedy = "use the port option" if name == "MASTER_PORT" else "leave it out"
-            raise InputError(f"env {name}", value, "is set by the launcher for every rank", remedy)
-        _refuse_unsendable(f"env {name}", value)
+            raise InputError(f"env {name}", None, "is set by the launcher for every rank", remedy)
+        _refuse_unsendable(f"env {name}", value, shows=False)
 
 
 def _either(words: tuple[str, ...]) -> str:
     return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
-def _refuse_unsendable(key: str, value: str) -> None:
-    """What no process can be given: Linux ends strings at a NUL and limits their length."""
+def _refuse_unsendable(key: str, value: str, *, shows: bool = True) -> None:
+    """Refuse what no process can be given: Linux ends strings at a NUL and limits their length.
+
+    The value of a variable may be a secret, which no error ``shows``.
+    """
+    shown = value if shows else None
     if "\0" in value:
-        raise InputError(key, value, "holds a NUL byte, which no process can be given", "remove it")
+        raise InputError(key, shown, "holds a NUL byte, which no process can be given", "remove it")
     try:
         size = len(value.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:
-        raise InputError(key, value, "is no text that UTF-8 can hold", "write it in UTF-8") from None
+        raise InputError(key, shown, "is no text that UTF-8 can hold", "write it in UTF-8") from None
     if size > _LONGEST:
         raise InputError(
             key, None, f"is longer than Linux takes: {size} of {_LONGEST} bytes", "put it into a file"

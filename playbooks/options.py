@@ -25,22 +25,26 @@ def words(key: str, line: str) -> tuple[str, ...]:
         raise InputError(key, line, str(error).lower(), "close every quote") from None
 
 
-def variables(pairs: Sequence[str]) -> Mapping[str, str]:
-    """``NAME=VALUE`` pairs as a mapping; values may hold anything.
+def variables(given: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:
+    """``NAME=VALUE`` pairs as a mapping; a ``NAME`` alone has its value in ``environ``, the operator's own.
 
-    >>> variables(["A=1", "B=x=y z"])
-    {'A': '1', 'B': 'x=y z'}
+    >>> variables(["A=1", "B=x=y z", "TOKEN"], {"TOKEN": "secret"})
+    {'A': '1', 'B': 'x=y z', 'TOKEN': 'secret'}
 
-    Raises :class:`~launch.errors.InputError` for a pair without ``=`` or a name given twice.
+    Raises :class:`~launch.errors.InputError`, without any value, for a name that is missing, given twice or
+    not in ``environ``.
     """
     found: dict[str, str] = {}
-    for pair in pairs:
-        name, equals, value = pair.partition("=")
-        if not equals or not name:
-            raise InputError("--env", pair, "is no NAME=VALUE", "write it like --env LR=0.1")
+    for one in given:
+        name, equals, value = one.partition("=")
+        if not name:
+            raise InputError("--env", None, "has a value without a name", "write it like --env LR=0.1")
         if name in found:
-            raise InputError("--env", pair, f"sets {name} a second time", "give each name once")
-        found[name] = value
+            raise InputError("--env", name, "is given a second time", "give each name once")
+        if not equals and name not in environ:
+            remedy = f"export {name}, or give its value as --env {name}=VALUE"
+            raise InputError("--env", name, "is not set in the environment of this command", remedy)
+        found[name] = value if equals else environ[name]
     return found
 
 

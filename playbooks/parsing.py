@@ -26,7 +26,7 @@ from playbooks import interrupts, render
 
 __all__ = ["explained", "improve_command_line", "parse_repeated", "with_flag"]
 
-_FORMS = {"env": "NAME=VALUE", "job": "JOB", "set": "KEY=VALUE"}
+_FORMS = {"env": "NAME[=VALUE]", "job": "JOB", "set": "KEY=VALUE"}
 _UNKNOWN = re.compile(r"No idea what (?P<word>.*) is!", re.DOTALL)
 
 

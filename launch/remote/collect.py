@@ -40,7 +40,9 @@ BEAT = protocol.BEAT
 """Nothing yet: a long file is being read."""
 
 TREES = ("logs", "outputs")
-RECORDS = ("job.json", "state.json", "events.jsonl", "exits.jsonl", "supervisor.log")
+PLAN = "job.json"
+"""The record that is sent without the values of the user's variables."""
+RECORDS = (PLAN, "state.json", "events.jsonl", "exits.jsonl", "supervisor.log")
 """What lies beside them in the job's folder: all of it on the head, exits.jsonl on every node."""
 
 _CHUNK = 1 << 16
@@ -68,15 +70,47 @@ def files(job: str) -> int:
 
 def _entries(base: bytes) -> Iterator[list[Any]]:
     for name in RECORDS:
+        path = os.path.join(base, name.encode())
         try:
-            info = os.lstat(os.path.join(base, name.encode()))
+            info = os.lstat(path)
         except OSError:
             continue
-        if stat.S_ISREG(info.st_mode):
-            yield ["f", name, info.st_size, _mtime(info)]
+        if not stat.S_ISREG(info.st_mode):
+            continue
+        try:
+            size = len(_plan(path)) if name == PLAN else info.st_size
+        except OSError as error:
+            yield ["x", name, error.strerror]
+        else:
+            yield ["f", name, size, _mtime(info)]
     for tree in TREES:
         if os.path.isdir(os.path.join(base, tree.encode())):
             yield from _walk(base, tree.encode())
+
+
+def _plan(path: bytes) -> bytes:
+    """Return job.json as it leaves the head; raises OSError when it cannot be read as one.
+
+    What holds no value is sent as it is, byte for byte.
+    """
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        plan = json.loads(data)
+        shown = jobs.without_values(plan)
+    except (ValueError, AttributeError):  # half of one, or another thing altogether: it may hold values
+        raise OSError(errno.EINVAL, "is not a job's plan") from None
+    return data if shown is plan else json.dumps(shown).encode()
+
+
+def _in_memory(data: bytes) -> int:
+    """Return a descriptor of a file with this in it, which no folder has."""
+    handle = os.memfd_create("ranklift", os.MFD_CLOEXEC)
+    written = 0
+    while written < len(data):
+        written += os.write(handle, data[written:])
+    os.lseek(handle, 0, os.SEEK_SET)
+    return handle
 
 
 def _walk(base: bytes, top: bytes) -> Iterator[list[Any]]:
@@ -142,7 +176,8 @@ def send(job: str) -> int:
         if ".." in parts or (parts[0] not in TREES and path not in RECORDS):
             raise ValueError(f"{path!r} is not the job's")
         try:
-            _send_file(os.path.join(base, path.encode("utf-8", "surrogateescape")), beginnings)
+            whole = os.path.join(base, path.encode("utf-8", "surrogateescape"))
+            _send_file(whole, beginnings, is_plan=path == PLAN)
         except FileNotFoundError:
             answers.send(END, json.dumps({"gone": True}).encode())
         except BrokenPipeError:
@@ -152,14 +187,18 @@ def send(job: str) -> int:
     return 0
 
 
-def _send_file(path: bytes, beginnings: list[tuple[int, str]]) -> None:
+def _send_file(path: bytes, beginnings: list[tuple[int, str]], *, is_plan: bool = False) -> None:
     # Without waiting: it may be a pipe by now. What is opened stays whole though it be removed meanwhile.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         info = os.fstat(handle)
         if not stat.S_ISREG(info.st_mode):
             raise OSError(errno.EINVAL, "is no longer a file")
-        size = info.st_size
+        if is_plan:
+            shown = _in_memory(_plan(path))
+            os.close(handle)
+            handle = shown
+        size = os.fstat(handle).st_size
         matched, at, digest = _compare(handle, size, beginnings)
         os.lseek(handle, at, os.SEEK_SET)
         start = {"matched": matched, "size": size, "mtime_ns": _mtime(info)}

@@ -1,7 +1,7 @@
 """A job's folder on its head, ``~/.ranklift/jobs/<id>/``: what is in it and who may change it.
 
 ========== =====================================================================================
-job.json   the plan, exactly as the operator sent it
+job.json   the plan, exactly as the operator sent it: with the values of the user's variables
 state.json where the job is; replaced by rename, changed by the job's supervisor alone
 events.jsonl what happened to the job, one event a line, see :meth:`Folder.event`
 stream.000001.log ... the ranks' merged output, see :mod:`launch.remote.segments`
@@ -20,7 +20,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-__all__ = ["ROOT", "TERMINAL", "Folder", "StateWatch", "all_jobs", "identity", "is_alive"]
+__all__ = ["ROOT", "TERMINAL", "Folder", "StateWatch", "all_jobs", "identity", "is_alive", "without_values"]
 
 TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 """States that never change again; before them come QUEUED, STARTING and RUNNING."""
@@ -57,6 +57,15 @@ def is_alive(process: dict[str, Any] | None) -> bool:
         return False
     except OSError:
         return True  # no descriptor was left to look with, say: nothing that ends a job
+
+
+def without_values(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the plan as it may be shown and copied: user variables by name alone, since they hold secrets.
+
+    >>> without_values({"id": "a-1", "user_env": {"WANDB_API_KEY": "secret"}})
+    {'id': 'a-1', 'user_env': {'WANDB_API_KEY': None}}
+    """
+    return dict(plan, user_env=dict.fromkeys(plan["user_env"])) if plan.get("user_env") else plan
 
 
 class Folder:
@@ -185,13 +194,18 @@ class Folder:
     def _replace(self, name: str, value: dict[str, Any]) -> None:
         temporary = f"{self.file(name)}.{os.getpid()}"
         try:
-            with open(temporary, "w", encoding="utf-8") as file:
+            # job.json has the values of the user's variables, and a folder's mode may be widened later.
+            with open(temporary, "w", encoding="utf-8", opener=_private) as file:
                 json.dump(value, file)
             os.rename(temporary, self.file(name))
         except OSError:
             with suppress(OSError):
                 os.unlink(temporary)
             raise
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 class StateWatch:

@@ -129,7 +129,7 @@ def hand_over(
     for notice in notices:
         render.progress(notice)
     if handling.dry_run:
-        render.as_json(planned.as_dict())
+        render.as_json(planned.shown())
         return
     _run(stack, inventory, nodes, planned, load, handling)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,7 +26,8 @@ _HELP = {
     "nodes": "which nodes, by instance id: 0-3,7 (default: the file's `ranklift.nodes`, else as many as its "
     "`resources.instance_count` says, from the first)",
     "nproc-per-node": "processes on each node, over the file's; `auto` for one per slot",
-    "env": "a variable for every rank, over the file's; may be repeated",
+    "env": "a variable for every rank, over the file's: NAME=VALUE, or NAME for its value here; may be "
+    "repeated",
     "set": "one value of the file, by its path through the keys: inputs.lr=0.1; may be repeated",
     "name": "part of the job's id (default: the file's `name`, else `display_name`, else the script's name)",
     "timeout": "the job's own limit from its start, restarts included, over the file's: 90, 90s, 10m or 2h",
@@ -74,7 +76,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
     inventory = chosen.saved()
     flags = Flags(
         processes=None if nproc_per_node is None else processes_flag(nproc_per_node),
-        env=variables(env or ()),
+        env=variables(env or (), os.environ),
         name=name,
         timeout_s=None if timeout is None else seconds("--timeout", timeout),
         max_restarts=restarts_flag(max_restarts),

@@ -15,7 +15,7 @@ __all__ = ["mpi", "tensorflow", "torch"]
 
 _HELP = {
     "line": "script and arguments, in quotes; paths are relative to what is pushed",
-    "env": "a variable for every rank; may be repeated",
+    "env": "a variable for every rank: NAME=VALUE, or NAME for its value here; may be repeated",
     "source": "the folder to push (default: the repository around the current folder, else that folder)",
     "name": "part of the job's id (default: the script's name)",
     "detach": "return once the job is on the head",

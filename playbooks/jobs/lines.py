@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
@@ -85,7 +86,7 @@ def job_spec(
         chief=kind.chief,
         mpi=cast("Flavour | None", kind.flavour),
         mpi_args=kind.mpi_args,
-        env=variables(request.env),
+        env=variables(request.env, os.environ),
         snapshot=snapshot,
         python=request.python,
         requires=required_modules(source)

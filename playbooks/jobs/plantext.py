@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["plan_text"]
 
 _BYTES_PER_MIB = 1 << 20
+_HIDDEN = "(value not shown)"
 
 
 def plan_text(
@@ -96,7 +97,7 @@ def _environment(planned: JobPlan) -> list[str]:
     user = dict(planned.spec.env)
     paths = {key: _at_home(path, planned) for key, path in planned.paths.items()}
     lines = ["", "environment of every rank"]
-    lines += _pairs({**planned.defaults, **planned.env, **paths, **user})
+    lines += _pairs({**planned.defaults, **planned.env, **paths, **dict.fromkeys(user)})
     files = {key: path for key, path in planned.files.items() if key not in user}
     if files:
         lines += ["", "where the node has that file", *_pairs(files)]
@@ -126,8 +127,12 @@ def _from_mpi(planned: JobPlan, node: NodePlan, given: RankPlan) -> dict[str, st
     }
 
 
-def _pairs(variables: Mapping[str, str]) -> Iterable[str]:
-    return (f"  {key}={shlex.quote(value)}" for key, value in sorted(variables.items()))
+def _pairs(variables: Mapping[str, str | None]) -> Iterable[str]:
+    """A line for each; a variable of the user's, whose value is None here, by name: it may be a secret."""
+    return (
+        f"  {key}={_HIDDEN if value is None else shlex.quote(value)}"
+        for key, value in sorted(variables.items())
+    )
 
 
 def _row(variables: Mapping[str, str], user: Mapping[str, str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -41,6 +42,41 @@ class TestWhatComes:
             *("exits", "logs", "outputs", SUMS),
         }
 
+    def test_values_of_user_variables_stay_on_the_head_and_their_names_come(self, cluster: Cluster) -> None:
+        plan = json.loads(cluster.at(HEAD, "job.json").read_bytes())
+        plan["user_env"] = {"WANDB_API_KEY": "s3cret", "LR": "s3cret too"}
+        cluster.write(HEAD, "job.json", json.dumps(plan).encode())
+        assert cluster.collect().is_complete
+        came = json.loads((cluster.folder / "job.json").read_bytes())
+        assert came == {**plan, "user_env": {"WANDB_API_KEY": None, "LR": None}}
+        assert not [
+            path for path in cluster.folder.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()
+        ]
+        cluster.verified()
+        assert bytes_sent(cluster.collect()) == 0
+
+    def test_a_plan_that_cannot_be_read_is_not_sent_since_it_may_hold_values(self, cluster: Cluster) -> None:
+        cluster.write(HEAD, "job.json", b'{"user_env": {"KEY": "s3cret"')
+        report = cluster.collect(others=True)
+        assert report.files[HEAD].left_out == {"job.json": "is not a job's plan"}
+        assert not (cluster.folder / "job.json").exists()
+
+    def test_what_came_is_for_the_operator_alone(self, cluster: Cluster) -> None:
+        before = os.umask(0o022)
+        try:
+            cluster.collect()
+        finally:
+            os.umask(before)
+        modes = {
+            str(path.relative_to(cluster.folder)): stat.S_IMODE(path.stat().st_mode)
+            for path in (cluster.folder, *cluster.folder.rglob("*"))
+        }
+        assert modes["."] == 0o700
+        records = ("job.json", "state.json", "events.jsonl", "exits.jsonl", f"exits/{SECOND}.jsonl")
+        assert {name: oct(modes[name]) for name in records} == dict.fromkeys(records, "0o600")
+        # Behind the folder's own mode, so that one chmod shares them.
+        assert modes["logs/rank-0.log"] == 0o644
+
     def test_nothing_is_sent_again(self, cluster: Cluster) -> None:
         cluster.collect()
         before = {path: path.stat() for path in cluster.folder.rglob("*") if path.is_file()}
@@ -51,7 +87,7 @@ class TestWhatComes:
             [(0, 6), (0, 3), (0, 3)],
         )
         assert {path: path.stat().st_mtime_ns for path in before if path.name != SUMS} == {
-            path: stat.st_mtime_ns for path, stat in before.items() if path.name != SUMS
+            path: found.st_mtime_ns for path, found in before.items() if path.name != SUMS
         }
 
     def test_names_of_every_kind(self, cluster: Cluster) -> None:

@@ -130,7 +130,8 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["launch.mpi", "nope.py"], "script = 'nope.py': is not in the pushed code"),
         (["launch.mpi", "train.py", "--nproc-per-node", "9"], "--nproc-per-node = 9: node000000 has 8 slots"),
         (["launch.mpi", "train.py", "--nproc-per-node", "0"], "--nproc-per-node = '0': is no number"),
-        (["launch.mpi", "train.py", "--env", "X"], "--env = 'X': is no NAME=VALUE"),
+        (["launch.mpi", "train.py", "--env", "XYZ"], "--env = 'XYZ': is not set in the environment of this"),
+        (["launch.mpi", "train.py", "--env", "=1"], "--env: has a value without a name"),
         (["launch.mpi", "train.py 'x"], "close every quote"),
         (["launch.torch", "train.py", "--torchrun", "--per-node"], "does not go with --torchrun"),
         (["launch.torch", "train.py", "--nnodes", "2:4"], "--nnodes = '2:4': is for torchrun"),
@@ -232,10 +233,26 @@ def test_a_dry_run_as_json_is_the_whole_plan(workplace: Path) -> None:
     )
     found = json.loads(told.stdout)
     assert found["argv"] == ["python3", "-u", "train.py", "--x", "a b"]
-    assert found["user_env"] == {"X": "1 $2"}
+    assert found["user_env"] == {"X": None}  # by name: its value may be a secret
     assert found["timeout_s"] == 600
     assert found["id"].startswith("my-run-")
     assert [node["name"] for node in found["nodes"]] == ["node000000", "node000001"]
+
+
+@pytest.mark.parametrize("task", ["launch.mpi", "launch.torch", "launch.tensorflow", "launch.file"])
+@pytest.mark.parametrize("form", [[], ["--json"]], ids=["text", "json"])
+def test_a_variables_value_is_taken_from_the_environment_and_never_shown(
+    workplace: Path, task: str, form: list[str]
+) -> None:
+    (workplace / "job.yml").write_text("command: hostname\nenvironment_variables: {IN_FILE: s3cret-2}\n")
+    line = "job.yml" if task == "launch.file" else "train.py"
+    given = ["--env", "WANDB_API_KEY", "--env", "TYPED=s3cret-3", "--nodes", "0"]
+    told = fab(workplace, task, line, *given, "--dry-run", *form, env={"WANDB_API_KEY": "s3cret-1"})
+    assert (told.returncode, "WANDB_API_KEY" in told.stdout, "TYPED" in told.stdout) == (0, True, True)
+    assert "s3cret" not in told.stdout + told.stderr
+    twice = fab(workplace, task, line, "--env", "A=s3cret", "--env", "A=s3cret", "--dry-run", *form)
+    assert (twice.returncode, twice.stdout) == (2, "")
+    assert twice.stderr == "error: --env = 'A': is given a second time; give each name once\n"
 
 
 def test_launch_over_a_dead_node_is_refused_by_its_name(workplace: Path) -> None:
@@ -274,7 +291,7 @@ def test_ctrl_c_ends_with_130_and_no_traceback(workplace: Path, tmp_path: Path) 
 
 def test_help_says_what_a_repeated_option_takes(workplace: Path) -> None:
     told = fab(workplace, "launch.torch", "--help").stdout
-    assert "  --env=NAME=VALUE  " in told
+    assert "  --env=NAME[=VALUE]  " in told
     assert "  --name=STRING  " in told
     assert "  --set=KEY=VALUE  " in fab(workplace, "--help", "launch").stdout
 

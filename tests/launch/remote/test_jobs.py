@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import subprocess
 import sys
 import threading
@@ -173,3 +174,18 @@ def on_a_small_disk(home: Path, write: str, size: str, then: str = "true") -> An
         timeout=60,
     )
     return json.loads(done.stdout)
+
+
+def test_only_the_user_may_read_the_plan_which_holds_values_of_variables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    before = os.umask(0)
+    try:
+        folder = jobs.Folder("job")
+        folder.create({"id": "job", "user_env": {"KEY": "secret"}})
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE(Path(folder.path).stat().st_mode) == 0o700
+    assert stat.S_IMODE(Path(folder.file("job.json")).stat().st_mode) == 0o600
+    assert folder.plan()["user_env"] == {"KEY": "secret"}

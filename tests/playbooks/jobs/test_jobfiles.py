@@ -175,7 +175,7 @@ def test_options_win_over_the_file(fab: Fab, own: Path) -> None:
     assert isinstance(nodes, list)
     assert "--lr 0.5 " in argv[2]
     assert [len(node["ranks"]) for node in nodes] == [8, 4]
-    assert env == {"NCCL_DEBUG": "WARN", "QUOTED": "a 'b' $c", "X": "1 2"}
+    assert env == dict.fromkeys(["NCCL_DEBUG", "QUOTED", "X"])
     assert plan["timeout_s"] == 120
     assert str(plan["id"]).startswith("mine-")
 
@@ -224,7 +224,7 @@ DISTRIBUTED = "command: python train.py\ncode: src\ndistribution:\n  type: mpi\n
         ("command: hostname\n", ["--nodes", "0-1"], "job.yml: 2 nodes without a distribution would each do"),
         (DISTRIBUTED, ["--set", "limits.timeout"], "--set = 'limits.timeout': is no KEY=VALUE"),
         (DISTRIBUTED, ["--set", "limit.timeout=3"], "--set limit.timeout: limit: is no key that is known"),
-        (DISTRIBUTED, ["--env", "RANK=0"], "--env RANK = '0': is set by the launcher"),
+        (DISTRIBUTED, ["--env", "RANK=0"], "--env RANK: is set by the launcher"),
         (
             "command: ls ${{inputs.a}}\ninputs:\n  a:\n    path: void\n",
             [],
