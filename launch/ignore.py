@@ -2,7 +2,8 @@
 
 Both kinds of file hold the same rules and go through the same code. In one folder ``.ranklift-ignore`` has
 the last word, so ``!weights.bin`` there pushes a file that ``.gitignore`` keeps out of the repository. Deeper
-files win over higher ones, and nothing below an ignored folder is looked at. ``.git`` is always left out.
+files win over higher ones, and nothing below an ignored folder is looked at. ``.git`` is always left out, and
+so is ``.ranklift``, where the keys of the nodes are.
 
 Azure ML's ``.amlignore`` takes the place of the ``.gitignore`` beside it, as it does there: a folder that was
 submitted to Azure ML is pushed as the same files.

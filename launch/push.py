@@ -216,7 +216,7 @@ def _content(snapshot: Snapshot, blob: Entry) -> Iterator[bytes]:
                 left -= len(piece)
                 yield piece
     except OSError as error:
-        raise RetryError(f"{error}; push again") from error
+        raise RetryError(f"{blob.path} cannot be read any more ({error.strerror}); push again") from error
 
 
 class _Stream(io.RawIOBase):

@@ -5,6 +5,9 @@ every symbolic link with its target. Times, owners and other mode bits are not p
 have equal ids wherever they were checked out. Folders without files are left out, as git leaves them out.
 Links in code are kept as links, whatever they point to: ``data -> /mnt/data`` means the node's ``/mnt/data``.
 Data is taken whole: no ignore file is asked, and links are followed.
+
+A project's ``.ranklift`` holds the private keys of its nodes. It is left out at every depth, whatever the
+rules say and wherever links lead, under another name too.
 """
 
 from __future__ import annotations
@@ -13,22 +16,22 @@ import hashlib
 import json
 import os
 import stat
-import tempfile
-import time
-from collections.abc import Iterator
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launch.errors import InputError
-from launch.ignore import Rules, read_rules
+from launch.errors import InputError, RetryError
+from launch.hashes import Changed, Hashes
+from launch.ignore import IGNORE_FILES, Rules, read_rules
 
 __all__ = ["EMPTY", "Entry", "Snapshot", "plan_data", "plan_snapshot"]
 
-_SETTLED_NS = 100_000_000
-"""A file changed so shortly before it was read may change again within one tick of its clock."""
+_STATE = ".ranklift"
+"""The folder in which a project keeps what its commands know, the private keys of all nodes among it."""
 
-_CHUNK = 1 << 20
+_STACK_FILES = frozenset({"inventory.json", "id_ed25519"})
+"""What a stack's own folder in it holds, whatever a folder around it was renamed to."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +58,23 @@ class Snapshot:
     entries: tuple[Entry, ...] = field(repr=False)
     manifest: bytes = field(repr=False)
     """The entries as the nodes read them (``launch/remote/receive.py``)."""
+    special: tuple[str, ...] = ()
+    """Pipes, sockets and devices of the tree, which are no content."""
+    private: tuple[str, ...] = ()
+    """What the tree has of private keys of a stack, or of links to them, by no rule left out."""
+
+    @property
+    def notice(self) -> str | None:
+        """What a user would look for on the nodes in vain; None where all is as it always is."""
+        parts = [
+            f"{', '.join(paths)} ({why})"
+            for paths, why in (
+                (self.special, "pipes, sockets and devices are no content"),
+                (self.private, "a stack's private keys"),
+            )
+            if paths
+        ]
+        return f"not pushed: {'; '.join(parts)}" if parts else None
 
     @property
     def size(self) -> int:
@@ -81,15 +101,19 @@ def plan_snapshot(root: Path, cache: Path | None = None) -> Snapshot:
     change is planned in well under half a second, because no content is read. A file is taken as unchanged
     when its size, inode and both its times are the same.
 
-    Raises :class:`~launch.errors.InputError` when there is nothing to push, or when an entry can be neither
-    read nor represented (sockets, pipes, devices).
+    Raises :class:`~launch.errors.InputError` when there is nothing to push, when ``root`` is where keys are
+    kept, or naming every entry that cannot be read; :class:`~launch.errors.RetryError` naming every file that
+    vanished or changed meanwhile.
     """
     root = _absolute(root)
     if not root.is_dir():
         raise InputError("source", str(root), "no such folder", "give the folder that holds the code")
-    remembered = _Hashes(cache, root)
-    entries = list(_walk(root, remembered))
-    if not entries:
+    _refuse_private(root)
+    remembered = Hashes(cache, root)
+    walk = _Walk(root, remembered)
+    walk.code()
+    walk.check("make {it} readable or name {it} in .ranklift-ignore")
+    if not walk.entries:
         raise InputError(
             "source",
             str(root),
@@ -97,35 +121,57 @@ def plan_snapshot(root: Path, cache: Path | None = None) -> Snapshot:
             "choose another folder, or look at its .gitignore and .ranklift-ignore",
         )
     remembered.save()
-    return _snapshot(root, entries)
+    return _snapshot(root, walk.entries, walk.special, walk.private)
 
 
 def plan_data(path: Path, cache: Path | None = None) -> Snapshot:
     """A file, or a folder with all that is in it: what an ignore file names belongs to it, and what its
     links lead to. A file lies in the snapshot under its own name.
 
-    ``cache`` is as for :func:`plan_snapshot`. Raises :class:`~launch.errors.InputError` when there is
-    nothing, or something that can be neither read nor represented.
+    ``cache`` is as for :func:`plan_snapshot`, and so is what is raised.
     """
     path = _absolute(path)
+    _refuse_private(path)
     root = path if path.is_dir() else path.parent
-    remembered = _Hashes(cache, root)
-    try:
-        files = _files(root) if path.is_dir() else iter([(path.name, path.stat())])
-        entries = [_file(root, name, status, remembered) for name, status in files]
-    except OSError as error:
-        raise _unreadable(os.path.relpath(error.filename or path, root), error) from error
-    if not entries:
+    remembered = Hashes(cache, root)
+    walk = _Walk(root, remembered)
+    if path.is_dir():
+        walk.data()
+    else:
+        walk.data_file(path.name)
+    walk.check("make {it} readable, or take {it} away")
+    if not walk.entries:
+        if walk.special and not path.is_dir():
+            raise InputError("source", str(path), "is neither a file nor a folder", "name one of them")
         raise InputError("source", str(path), "there is no file in it", "choose another folder")
     remembered.save()
-    return _snapshot(root, entries)
+    return _snapshot(root, walk.entries, walk.special, walk.private)
+
+
+def _refuse_private(path: Path) -> None:
+    real = Path(os.path.realpath(path))
+    holder = next((at for at in (real, *real.parents) if _is_private(at)), None)
+    if holder is not None:
+        problem = f"{holder} holds a stack's private keys, which never leave this machine"
+        raise InputError("source", str(path), problem, "choose what lies outside of it")
+
+
+def _is_private(path: Path) -> bool:
+    """Whether this very path is a project's own folder, or that of one of its stacks."""
+    return _is_state(path.name) or all((path / name).exists() for name in _STACK_FILES)
+
+
+def _is_state(name: str) -> bool:
+    return name.lower() == _STATE  # some file systems take both cases for one
 
 
 def _absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100  (a root that is a link stays what the user named)
 
 
-def _snapshot(root: Path, found: list[Entry]) -> Snapshot:
+def _snapshot(
+    root: Path, found: Sequence[Entry], special: Sequence[str] = (), private: Sequence[str] = ()
+) -> Snapshot:
     entries = sorted(found, key=lambda entry: os.fsencode(entry.path))
     manifest = json.dumps(
         [
@@ -136,124 +182,143 @@ def _snapshot(root: Path, found: list[Entry]) -> Snapshot:
         ],
         separators=(",", ":"),
     ).encode()
-    return Snapshot(root, hashlib.sha256(manifest).hexdigest()[:16], tuple(entries), manifest)
+    digest = hashlib.sha256(manifest).hexdigest()[:16]
+    return Snapshot(root, digest, tuple(entries), manifest, tuple(sorted(special)), tuple(sorted(private)))
 
 
 EMPTY = _snapshot(Path(os.devnull), [])
 """No file at all: the working folder of a job without code."""
 
 
-def _walk(root: Path, hashes: _Hashes) -> Iterator[Entry]:
-    pending: list[tuple[str, Rules]] = [("", Rules())]
-    while pending:
-        folder, rules = pending.pop()
-        try:
-            with os.scandir(root / folder) as found:
-                children = list(found)
-            rules = read_rules(rules, root, folder, {child.name for child in children if child.is_file()})
-        except OSError as error:
-            raise _unreadable(folder or ".", error) from error
-        for child in children:
-            path = f"{folder}/{child.name}" if folder else child.name
-            is_directory = child.is_dir(follow_symlinks=False)
-            if child.name == ".git" or rules.ignored(path, is_directory):
-                continue
-            if is_directory:
-                pending.append((path, rules))
-                continue
+class _Walk:
+    """What is found below ``root``, and what went wrong on the way, so that all of it is named at once."""
+
+    def __init__(self, root: Path, hashes: Hashes) -> None:
+        self._root, self._hashes = root, hashes
+        self.entries: list[Entry] = []
+        self.special: list[str] = []
+        """Pipes, sockets and devices."""
+        self.private: list[str] = []
+        """What holds private keys, or leads to some."""
+        self._unreadable: dict[str, list[str]] = {}
+        self._moved: list[str] = []
+
+    def check(self, remedy: str) -> None:
+        """Raise what the walk met: InputError for what cannot be read, RetryError for what did not stay."""
+        if self._unreadable:
+            paths = [path for found in self._unreadable.values() for path in found]
+            told = remedy.format(it="it" if len(paths) == 1 else "them")
+            if len(self._unreadable) == 1:
+                problem = f"cannot be read ({next(iter(self._unreadable))})"
+                raise InputError("source", ", ".join(sorted(paths)), problem, told)
+            reasons = (f"{why}: {', '.join(sorted(found))}" for why, found in self._unreadable.items())
+            raise InputError(
+                "source", str(self._root), f"some of it cannot be read ({'; '.join(reasons)})", told
+            )
+        if self._moved:
+            paths = sorted(self._moved)
+            raise RetryError(f"{', '.join(paths)} vanished or changed while being read; try it again")
+
+    def code(self) -> None:
+        """The whole tree less what its ignore files name; links stay links."""
+        pending: list[tuple[str, Rules]] = [("", Rules())]
+        while pending:
+            folder, rules = pending.pop()
+            children = self._children(folder)
+            names = self._ignore_files(children)
             try:
-                yield _entry(path, child, hashes)
+                rules = read_rules(rules, self._root, folder, names)
             except OSError as error:
-                raise _unreadable(path, error) from error
-
-
-def _files(root: Path) -> Iterator[tuple[str, os.stat_result]]:
-    """All files below ``root``, links followed; raises InputError for links that lead in circles."""
-    top = root.stat()
-    pending: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset({(top.st_dev, top.st_ino)}))]
-    while pending:
-        folder, above = pending.pop()
-        with os.scandir(root / folder) as found:
-            children = list(found)
-        for child in children:
-            path = f"{folder}/{child.name}" if folder else child.name
-            status = os.stat(child.path)  # noqa: PTH116  (a Path for each of many files costs more)
-            if not stat.S_ISDIR(status.st_mode):
-                yield path, status
+                self._failed(os.path.relpath(str(error.filename), self._root), error)
                 continue
-            here = (status.st_dev, status.st_ino)
-            if here in above:
-                raise InputError("source", path, "a link that leads back to its own folder", "remove it")
-            pending.append((path, above | {here}))
+            for child in children:
+                path = f"{folder}/{child.name}" if folder else child.name
+                is_directory = child.is_dir(follow_symlinks=False)
+                if child.name == ".git" or _is_state(child.name) or rules.ignored(path, is_directory):
+                    continue
+                if is_directory:
+                    pending.append((path, rules))
+                    continue
+                try:
+                    if child.is_symlink():
+                        target = os.readlink(child.path)  # noqa: PTH115  (Path would tidy the target)
+                        self.entries.append(Entry(path, target=target))
+                    else:
+                        self._file(path, child.stat(follow_symlinks=False))
+                except OSError as error:
+                    self._failed(path, error)
 
+    def data(self) -> None:
+        """The whole tree, links followed; raises InputError for links that lead in circles."""
+        top = self._root.stat()
+        pending: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset({(top.st_dev, top.st_ino)}))]
+        while pending:
+            folder, above = pending.pop()
+            for child in self._children(folder):
+                path = f"{folder}/{child.name}" if folder else child.name
+                if _is_state(child.name) or (child.is_symlink() and self._leads_to_keys(child.path)):
+                    self.private.append(path)
+                    continue
+                try:
+                    status = os.stat(child.path)  # noqa: PTH116  (a Path for each of many files costs more)
+                    if not stat.S_ISDIR(status.st_mode):
+                        self._file(path, status)
+                        continue
+                except OSError as error:
+                    self._failed(path, error)
+                    continue
+                here = (status.st_dev, status.st_ino)
+                if here in above:
+                    raise InputError("source", path, "a link that leads back to its own folder", "remove it")
+                pending.append((path, above | {here}))
 
-def _file(root: Path, path: str, status: os.stat_result, hashes: _Hashes) -> Entry:
-    if not stat.S_ISREG(status.st_mode):
-        raise InputError("source", path, "neither a file nor a folder", "remove it")
-    sha256, size = hashes.of(path, str(root / path), status)
-    return Entry(path, sha256, size, bool(status.st_mode & stat.S_IXUSR))
+    def data_file(self, name: str) -> None:
+        """One file of the root, as the user named it."""
+        try:
+            self._file(name, (self._root / name).stat())
+        except Changed as error:
+            self._failed(name, error)
+        except OSError as error:
+            self._unreadable[error.strerror or str(error)] = [name]
 
+    def _children(self, folder: str) -> list[os.DirEntry[str]]:
+        try:
+            with os.scandir(self._root / folder) as found:
+                children = list(found)
+        except OSError as error:
+            self._failed(folder or ".", error)
+            return []
+        if {child.name for child in children} >= _STACK_FILES:
+            self.private.append(folder)
+            return []
+        return children
 
-def _entry(path: str, child: os.DirEntry[str], hashes: _Hashes) -> Entry:
-    if child.is_symlink():
-        return Entry(path, target=os.readlink(child.path))  # noqa: PTH115  (Path would tidy the target)
-    status = child.stat(follow_symlinks=False)
-    if not stat.S_ISREG(status.st_mode):
-        raise InputError(
-            "source", path, "neither a file, a folder nor a link", "remove it or name it in .ranklift-ignore"
-        )
-    sha256, size = hashes.of(path, child.path, status)
-    return Entry(path, sha256, size, bool(status.st_mode & stat.S_IXUSR))
+    @staticmethod
+    def _ignore_files(children: Sequence[os.DirEntry[str]]) -> set[str]:
+        """Which of them have rules: a link that leads nowhere, or to itself, has none."""
+        names = set()
+        for child in children:
+            if child.name in IGNORE_FILES:
+                with suppress(OSError):  # a circle of links
+                    if child.is_file():
+                        names.add(child.name)
+        return names
 
-
-def _unreadable(path: str, error: OSError) -> InputError:
-    problem = f"cannot be read ({error.strerror})"
-    return InputError("source", path, problem, "make it readable or name it in .ranklift-ignore")
-
-
-class _Hashes:
-    """Hashes by path, remembered as long as the file's status stays the same."""
-
-    def __init__(self, cache: Path | None, root: Path) -> None:
-        self._cache, self._root = cache, str(root)
-        self._old: dict[str, list[int | str]] = {}
-        self._new: dict[str, list[int | str]] = {}
-        self._changed = False
-        if cache is not None:
-            try:
-                known = json.loads(cache.read_bytes())
-                self._old = known["files"] if known["root"] == self._root else {}
-            except (OSError, ValueError, KeyError, TypeError):
-                self._old = {}  # a cache is only ever a shortcut
-
-    def of(self, path: str, full: str, status: os.stat_result) -> tuple[str, int]:
-        key: list[int | str] = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
-        old = self._old.get(path)
-        if old is not None and old[:-1] == key:
-            self._new[path] = old
-            return str(old[-1]), status.st_size
-        digest = hashlib.sha256()
-        size = 0
-        with open(full, "rb", buffering=0) as stream:  # noqa: PTH123  (10,000 Path objects cost as much as the hashes)
-            while data := stream.read(_CHUNK):
-                digest.update(data)
-                size += len(data)
-        age = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns)
-        if size == status.st_size and age > _SETTLED_NS:
-            self._new[path] = [*key, digest.hexdigest()]
-            self._changed = True
-        return digest.hexdigest(), size
-
-    def save(self) -> None:
-        if self._cache is None or not (self._changed or len(self._new) != len(self._old)):
+    def _file(self, path: str, status: os.stat_result) -> None:
+        if not stat.S_ISREG(status.st_mode):
+            self.special.append(path)
             return
-        with suppress(OSError):  # on a full disk the next push reads the files again
-            self._cache.parent.mkdir(parents=True, exist_ok=True)
-            handle, name = tempfile.mkstemp(prefix=f".{self._cache.name}.", dir=self._cache.parent)
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as stream:
-                    json.dump({"root": self._root, "files": self._new}, stream, separators=(",", ":"))
-                Path(name).replace(self._cache)
-            except OSError:
-                Path(name).unlink()
-                raise
+        sha256, size = self._hashes.of(path, f"{self._root}/{path}", status)
+        self.entries.append(Entry(path, sha256, size, bool(status.st_mode & stat.S_IXUSR)))
+
+    @staticmethod
+    def _leads_to_keys(link: str) -> bool:
+        real = Path(os.path.realpath(link))
+        return any(_is_private(at) for at in (real, *real.parents))
+
+    def _failed(self, path: str, error: OSError) -> None:
+        gone = isinstance(error, FileNotFoundError) and not os.path.lexists(f"{self._root}/{path}")
+        if gone or isinstance(error, Changed):
+            self._moved.append(path)
+        else:
+            self._unreadable.setdefault(error.strerror or str(error), []).append(path)

@@ -142,7 +142,7 @@ def push(
 ) -> None:
     """Brings code to the nodes; a second push of the same moves nothing.
 
-    What .gitignore and .ranklift-ignore name is left out.
+    What .gitignore and .ranklift-ignore name is left out, and always .git and .ranklift.
     """
     from launch.snapshot import plan_snapshot
     from playbooks.ssh.pushing import push_snapshot
@@ -151,6 +151,8 @@ def push(
     inventory = chosen.saved()
     wanted = choose_nodes(inventory, nodes)
     snapshot = plan_snapshot(source_folder(source), chosen.hashes)
+    if snapshot.notice:
+        render.progress(snapshot.notice)
     if dry_run:
         if json:
             render.as_json({"snapshot": snapshot, "nodes": [node.name for node in wanted]})

@@ -78,6 +78,12 @@ class Load:
     code: Snapshot
     data: Mapping[Path, Snapshot] = field(default_factory=dict)
 
+    @property
+    def notices(self) -> list[str]:
+        """What of it stays here, though a user could take it for content."""
+        code = [self.code.notice] if self.code.notice else []
+        return code + [f"{path}: {one.notice}" for path, one in self.data.items() if one.notice]
+
 
 def home_of(user: str) -> str:
     """Where the nodes' user is at home."""
@@ -123,6 +129,7 @@ def hand_over(
 ) -> None:
     """Ends as the job ends; with ``detach``, once the head has it; with ``dry_run`` the plan is shown, as
     of that ``kind`` where the plan's own word would mislead."""
+    notices = [*notices, *load.notices]
     if handling.dry_run and not handling.json:
         render.result(plan_text(planned, load.code, load.data, notices, kind))
         return

@@ -1,0 +1,92 @@
+"""Contents of files by their SHA-256, remembered as long as a file's status stays the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import stat
+import tempfile
+import time
+from contextlib import suppress
+from pathlib import Path
+
+__all__ = ["Changed", "Hashes"]
+
+_SETTLED_NS = 100_000_000
+"""A file changed so shortly before it was read may change again within one tick of its clock."""
+
+_CHUNK = 1 << 20
+
+_READINGS = 3
+"""How often a file is read that changes meanwhile."""
+
+
+class Changed(OSError):
+    """A file was another one after it had been read than before, each time."""
+
+
+def _read(full: str) -> tuple[str, int]:
+    """The SHA-256 and the size of a file's content; raises :class:`Changed` for one that is never at rest."""
+    for _ in range(_READINGS):
+        digest = hashlib.sha256()
+        size = 0
+        # Not to wait for a writer, if a pipe has taken the file's place; a str, as 10,000 Path objects cost
+        # as much as the hashes.
+        handle = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        with open(handle, "rb", buffering=0) as stream:  # noqa: PTH123  (a handle)
+            before = os.fstat(handle)
+            if not stat.S_ISREG(before.st_mode):
+                raise Changed
+            while data := stream.read(_CHUNK):
+                digest.update(data)
+                size += len(data)
+            after = os.fstat(handle)
+        if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
+            return digest.hexdigest(), size
+    raise Changed
+
+
+class Hashes:
+    """Hashes by path, remembered as long as the file's status stays the same."""
+
+    def __init__(self, cache: Path | None, root: Path) -> None:
+        self._cache, self._root = cache, str(root)
+        self._old: dict[str, list[int | str]] = {}
+        self._new: dict[str, list[int | str]] = {}
+        self._changed = False
+        if cache is not None:
+            try:
+                known = json.loads(cache.read_bytes())
+                self._old = known["files"] if known["root"] == self._root else {}
+            except (OSError, ValueError, KeyError, TypeError):
+                self._old = {}  # a cache is only ever a shortcut
+
+    def of(self, path: str, full: str, status: os.stat_result) -> tuple[str, int]:
+        """The SHA-256 and size of ``path``, which lies at ``full``; raises OSError and :class:`Changed`."""
+        key: list[int | str] = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
+        old = self._old.get(path)
+        if old is not None and old[:-1] == key:
+            self._new[path] = old
+            return str(old[-1]), status.st_size
+        sha256, size = _read(full)
+        age = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns)
+        if size == status.st_size and age > _SETTLED_NS:
+            self._new[path] = [*key, sha256]
+            self._changed = True
+        return sha256, size
+
+    def save(self) -> None:
+        """Write what is known now; a cache that cannot be written is only slow."""
+        if self._cache is None or not (self._changed or len(self._new) != len(self._old)):
+            return
+        with suppress(OSError):  # on a full disk the next push reads the files again
+            self._cache.parent.mkdir(parents=True, exist_ok=True)
+            handle, name = tempfile.mkstemp(prefix=f".{self._cache.name}.", dir=self._cache.parent)
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as stream:
+                    json.dump({"root": self._root, "files": self._new}, stream, separators=(",", ":"))
+                Path(name).replace(self._cache)
+            except OSError:
+                Path(name).unlink()
+                raise

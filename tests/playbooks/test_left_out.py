@@ -1,0 +1,99 @@
+"""Private keys stay on this machine, whichever command and whichever value leads to them."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from infra.inventory import KEY_FILE
+from tests.playbooks.server import make_key, save_stack
+from tests.playbooks.typed import fab
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """A checkout of the project with a stack ``dev``, which a user works in."""
+    project = tmp_path / "all" / "ranklift"
+    project.mkdir(parents=True)
+    (project / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
+    (project / "fabfile.py").write_text("from playbooks import ns\n")
+    (project / "train.py").write_text("print('hi')\n")
+    save_stack(
+        project / ".ranklift" / "dev", {0: 22}, make_key(tmp_path / "host"), make_key(tmp_path / "user")
+    )
+    return project
+
+
+def test_a_push_takes_no_keys_whatever_ignore_file_there_is(project: Path) -> None:
+    for file in (".amlignore", ".ranklift-ignore"):
+        (project / file).write_text("!.ranklift/\n!id_ed25519\n")
+    for source in (".", ".."):
+        told = fab(project, "push", "--source", source, "--dry-run")
+        # Pulumi.yaml, fabfile.py, train.py and the two ignore files
+        assert ": 5 files, " in told.stdout, told.stderr
+
+
+def test_a_push_from_inside_is_refused(project: Path) -> None:
+    (project / "link").symlink_to(".ranklift/dev")
+    for source in (".ranklift", ".ranklift/dev", "link"):
+        told = fab(project, "push", "--source", source, "--dry-run")
+        assert (told.returncode, told.stdout) == (2, "")
+        assert "holds a stack's private keys, which never leave this machine" in told.stderr
+    own = {"RANKLIFT_PROJECT": str(project)}
+    (project / ".ranklift" / "dev" / "fabfile.py").write_text("from playbooks import ns\n")
+    told = fab(project / ".ranklift" / "dev", "push", "--dry-run", env=own)
+    assert told.returncode == 2
+    assert "holds a stack's private keys" in told.stderr
+
+
+@pytest.mark.parametrize("values", [{"code": "."}, {"code": ".."}, {"data": "."}, {"data": ".."}])
+def test_a_job_file_that_names_the_folder_around_them_takes_all_but_them(
+    project: Path, values: dict[str, str]
+) -> None:
+    lines = ["command: echo hi"]
+    if "code" in values:
+        lines.append(f"code: {values['code']}")
+    else:
+        lines.append(f"inputs: {{all: {{type: uri_folder, path: {values['data']}}}}}")
+    (project / "job.yml").write_text("\n".join(lines))
+    told = fab(project, "launch", "job.yml", "--dry-run")
+    assert told.returncode == 0, told.stderr
+    assert KEY_FILE not in told.stdout
+    left_out = f"{'' if values.get('data') == '.' else 'ranklift/'}.ranklift (a stack's private keys)"
+    assert (left_out in told.stdout) == ("data" in values)
+
+
+@pytest.mark.parametrize(
+    ("line", "number"),
+    [
+        ("inputs: {all: {type: uri_file, path: .ranklift/dev/id_ed25519}}", 2),
+        ("inputs:\n  all:\n    type: uri_file\n    path: key", 5),
+        ("inputs:\n  all: {type: uri_folder, path: .ranklift}", 3),
+        ("code: .ranklift/dev", 2),
+        ("code: .ranklift/dev/id_ed25519", 2),
+    ],
+)
+def test_a_value_of_a_job_file_that_leads_inside_is_refused_with_its_line(
+    project: Path, line: str, number: int
+) -> None:
+    (project / "key").symlink_to(f".ranklift/dev/{KEY_FILE}")
+    (project / "job.yml").write_text(f"command: echo hi\n{line}\n")
+    told = fab(project, "launch", "job.yml", "--dry-run")
+    assert (told.returncode, told.stdout) == (2, "")
+    assert f"job.yml, line {number}: " in told.stderr
+    assert "holds a stack's private keys, which never leave this machine" in told.stderr
+
+
+def test_what_is_no_content_is_named_once_and_hinders_nothing(project: Path) -> None:
+    os.mkfifo(project / "b-pipe")
+    os.mkfifo(project / "a-pipe")
+    (project / "a").symlink_to("b")
+    (project / "b").symlink_to("a")
+    told = fab(project, "push", "--source", ".", "--dry-run")
+    assert told.returncode == 0
+    assert told.stderr == "not pushed: a-pipe, b-pipe (pipes, sockets and devices are no content)\n"
+    told = fab(project, "launch.torch", "train.py", "--source", ".", "--dry-run")
+    assert told.returncode == 0
+    assert "not pushed: a-pipe, b-pipe" in told.stdout
