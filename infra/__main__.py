@@ -15,11 +15,14 @@ from pulumi.runtime import get_config_env  # noqa: E402
 
 from infra.azure import endpoint  # noqa: E402
 from infra.config import parse  # noqa: E402
+from infra.gate import pass_gate  # noqa: E402
 from launch.errors import RankliftError  # noqa: E402
 
 try:
     endpoint(os.environ)  # another cloud is refused here too
     config = parse(get_config_env())
+    if not pulumi.runtime.is_dry_run():
+        pass_gate(os.environ)
 except RankliftError as error:
     # Shown without a traceback: it says by itself what to mend.
     raise pulumi.RunError(str(error)) from None

@@ -31,17 +31,21 @@ class Use:
     """Why it is not known; empty when it is."""
     dead: bool = False
     """Whether Azure says that nothing runs there."""
+    removal: str = ""
+    """The command that is removing the node; empty when there is none."""
 
     @property
     def is_idle(self) -> bool:
         """Whether the node may go without anybody's losing anything that runs."""
-        return self.dead or not (self.jobs or self.unknown)
+        return self.dead or not (self.jobs or self.unknown or self.removal)
 
     def __str__(self) -> str:
         if self.dead:
             return "it does not run"
         if self.jobs:
             return f"it has {', '.join(self.jobs)}"
+        if self.removal:
+            return f"it is being removed by {self.removal}"
         return f"what it does is not known ({self.unknown})" if self.unknown else "idle"
 
 

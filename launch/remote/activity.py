@@ -1,7 +1,7 @@
 """Whether jobs run on a node, and since when none does, as its watch sees it.
 
 The watch outlives the code that comes with pushes, so this reads what that leaves on the disk and in locks:
-``slots/`` of :mod:`launch.remote.workplace`, ``queue.json`` of :mod:`launch.remote.turns`, ``jobs/``.
+``slots/`` of :mod:`launch.remote.slots`, ``queue.json`` of :mod:`launch.remote.turns`, ``jobs/``.
 """
 
 from __future__ import annotations

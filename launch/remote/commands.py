@@ -165,10 +165,10 @@ def _release(job: str) -> int:
 
 
 def _slots(count: str) -> int:
-    """Tells as JSON which of this node's slots jobs hold, and which jobs."""
-    from launch.remote import workplace
+    """Prints as JSON which of this node's slots are held, and by whom."""
+    from launch.remote import slots
 
-    sys.stdout.write(json.dumps(workplace.taken_slots(int(count))))
+    sys.stdout.write(json.dumps(slots.taken_slots(int(count))))
     return 0
 
 

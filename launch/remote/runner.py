@@ -17,7 +17,7 @@ import os
 import sys
 import time
 
-from launch.remote import eviction, processes, protocol, workplace
+from launch.remote import eviction, processes, protocol, slots, workplace
 from launch.remote.loop import NO_LOG, NODE, TICK_MS, Loop, Process
 from launch.remote.processes import SIGKILL, SIGTERM
 
@@ -56,7 +56,7 @@ class Runner(Loop):
             self._grace = spec["grace_ms"] / 1000
             self._rate, self._burst = spec["rate"], spec["burst"]
             try:
-                held += workplace.take_slots(spec)
+                held += slots.take_slots(spec)
                 if spec["checks"]:
                     self._send(protocol.HELD, {})
                 ports = self._make_ready(spec, held)
@@ -64,7 +64,7 @@ class Runner(Loop):
                 late = self._wait_for(protocol.GO)
                 if late is not None:
                     self._start(spec, protocol.unpack(late))
-            except workplace.SlotsTaken as taken:
+            except slots.SlotsTaken as taken:
                 self._send(protocol.BUSY, {"taken": [list(one) for one in taken.taken]})
                 return self._leave()
             except (workplace.Unfit, OSError) as error:

@@ -7,7 +7,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from launch.remote import turns, verdict
+from launch.remote import slots, turns, verdict
 from launch.remote.attempt import Attempt
 from launch.remote.course import Course
 from launch.remote.crew import Order
@@ -121,6 +121,9 @@ class _Supervisor:
             order = Order(self._folder, plan, turn, stream, course.restarts, course.until)
             result = self._launch(order)
             if not isinstance(result, Outcome):
+                removal = slots.removal_among(result)
+                if removal is not None:
+                    return verdict.not_started(*removal, [])
                 was_refused = True
                 turns.requeue(self._job, result)
                 turn = turns.admit(self._job, plan["port"])  # other slots may be free
@@ -202,7 +205,11 @@ class _Supervisor:
                 if inquiry is None and time.monotonic() >= ask_at:
                     inquiry = Inquiry(self._plan, turns.refused_by(self._job))
                 elif inquiry is not None and inquiry.is_over:
-                    turns.told(self._job, inquiry.answer())
+                    taken = inquiry.answer()
+                    removal = slots.removal_among(taken)
+                    if removal is not None:
+                        return verdict.not_started(*removal, [])
+                    turns.told(self._job, taken)
                     inquiry, ask_at = None, time.monotonic() + _between_questions()
                     continue
                 time.sleep(_POLL)

@@ -2,7 +2,7 @@
 
 ``~/.ranklift/queue.json`` holds an entry for each job that waits or runs. It is read and replaced under
 a lock; entries whose supervisor is gone are dropped on sight. Jobs with other heads are not in it: the
-runners' own locks on the slots keep those apart (:func:`launch.remote.workplace.take_slots`). Which slots
+runners' own locks on the slots keep those apart (:func:`launch.remote.slots.take_slots`). Which slots
 they hold a job learns when a node refuses it: it keeps its place and avoids those from then on.
 """
 

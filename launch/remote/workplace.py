@@ -1,4 +1,4 @@
-"""A node's side of a job: its folder, its slots, and the environment and arguments of each rank."""
+"""A node's side of a job: its folder, its ports, and the environment and arguments of each rank."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LAST_PORT",
-    "SlotsTaken",
     "Unfit",
     "environment",
     "expand",
@@ -24,8 +23,6 @@ __all__ = [
     "prepare",
     "python_folder",
     "take_ports",
-    "take_slots",
-    "taken_slots",
     "temporary_folder",
     "unwritable",
     "which",
@@ -35,22 +32,9 @@ __all__ = [
 
 _LAUNCHERS_MARKS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "HYDI_", "I_MPI_HYDRA_")
 LAST_PORT = 65535
-_TAKEN = -1
 _UNWRITABLE = "{folder} cannot be written: {why}"
 _ROOM = 64 << 10
 _MISSING_SNAPSHOT = "the pushed code {cwd} is not on this node: push again"
-
-
-class SlotsTaken(Exception):
-    """Other jobs hold some of the slots that this one was given.
-
-    ``taken`` are all slots of the node that other jobs hold, each with its holder.
-    """
-
-    def __init__(self, taken: list[tuple[int, str]]) -> None:
-        self.taken = taken
-        holders = dict.fromkeys(holder for _, holder in taken)
-        super().__init__(f"slots {[slot for slot, _ in taken]} are held by {', '.join(holders)}")
 
 
 class Unfit(Exception):
@@ -164,72 +148,6 @@ def _replace(path: str, text: str, mode: int = 0o600) -> None:
         file.write(text)
     os.chmod(temporary, mode)
     os.rename(temporary, path)
-
-
-def take_slots(spec: Mapping[str, Any]) -> list[int]:
-    """Locks this node's slots for the job; they are free again when the descriptors given are closed.
-
-    The kernel frees them however the runner ends. Raises :class:`SlotsTaken`.
-    """
-    folder, guard = _guard_slots()
-    try:
-        held: list[int] = []
-        for slot in spec["slots"]:
-            fd, _ = _lock_slot(folder, slot)
-            if fd == _TAKEN:
-                break
-            held.append(fd)
-            os.ftruncate(fd, 0)
-            os.write(fd, spec["job"].encode())
-        else:
-            return held
-        for fd in held:
-            os.close(fd)
-        others = _taken(folder, spec["of"])
-        raise SlotsTaken([one for one in others if one[1] != spec["job"] or one[0] in spec["slots"]])
-    finally:
-        os.close(guard)
-
-
-def taken_slots(count: int) -> list[tuple[int, str]]:
-    """Those of this node's ``count`` slots that jobs hold, each with its holder."""
-    folder, guard = _guard_slots()
-    try:
-        return _taken(folder, count)
-    finally:
-        os.close(guard)
-
-
-def _guard_slots() -> tuple[str, int]:
-    """The folder of the slots, and a lock that is held while looking: a look takes each slot for a moment."""
-    folder = full("~/.ranklift/slots")
-    os.makedirs(folder, mode=0o700, exist_ok=True)
-    guard = os.open(folder + "/guard", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(guard, fcntl.LOCK_EX)
-    return folder, guard
-
-
-def _lock_slot(folder: str, slot: int) -> tuple[int, str]:
-    """A descriptor that holds the slot, or :data:`_TAKEN` and the job that does."""
-    fd = os.open(f"{folder}/{slot}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(fd, 200).decode("utf-8", "replace")
-        os.close(fd)
-        return _TAKEN, holder
-    return fd, ""
-
-
-def _taken(folder: str, count: int) -> list[tuple[int, str]]:
-    found = []
-    for slot in range(count):
-        fd, holder = _lock_slot(folder, slot)
-        if fd == _TAKEN:
-            found.append((slot, holder))
-        else:
-            os.close(fd)
-    return found
 
 
 def take_ports(first: int, count: int, held: list[int]) -> list[int]:

@@ -127,6 +127,7 @@ class SshHost:
         self.name = node.name
         self._node, self._user, self._key, self._pin = node, user, key, pin
         self._connection: Connection | None = None
+        self._started: list[paramiko.Channel] = []  # paramiko closes a channel that nobody refers to
         self._opening = threading.Lock()
 
     def __enter__(self) -> SshHost:
@@ -190,6 +191,25 @@ class SshHost:
             return Completed(status, b"", stderr)
         finally:
             channel.close()
+
+    def start(self, command: Sequence[str], *, timeout: float) -> Completed | None:
+        """Starts an argv that goes on until the connection is closed, when its stdin ends.
+
+        Returns None once it has written something to stdout, else how it ended. Raises as :meth:`run`.
+        """
+        with self._errors():
+            channel = self._transport().open_session(timeout=CONNECT_S)
+            channel.exec_command(shell_command(command))
+            channel.settimeout(timeout)
+            try:
+                if channel.recv(1):
+                    self._started.append(channel)
+                    return None
+                status = channel.recv_exit_status()
+                return Completed(status, b"", channel.makefile_stderr("rb").read())
+            except TimeoutError:
+                channel.close()
+                raise StepTimeout(self.name, command[0], timeout) from None
 
     def close(self) -> None:
         """Closes the connection, if there is one."""

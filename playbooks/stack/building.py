@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 
 from infra.inventory import Inventory, Node
-from infra.scaling import Drift, choose_leaving
-from launch.errors import InputError
+from infra.scaling import Drift, Use, choose_leaving
+from launch.errors import InputError, RetryError
 from launch.nodeset import fold
 from playbooks import render
 from playbooks.project import Stack
@@ -17,10 +17,14 @@ from playbooks.stack import instances
 from playbooks.stack.drift import look
 from playbooks.stack.occupancy import uses
 from playbooks.stack.partial import COUNT, asking_for, nodes_before, settle
+from playbooks.stack.removal import holder_name, kept_free
 from playbooks.stack.unfinished import mend
 from playbooks.stack.updating import UpdateFailed, again_and_again, pulumi
 
 __all__ = ["build", "leaving", "present", "shrink", "wanted_of"]
+
+_AFTER_LIMIT_S = 60.0
+"""How much longer than the command's own limit nodes are held whose command cannot let go of them."""
 
 
 def wanted_of(stack: Stack) -> int | None:
@@ -40,33 +44,54 @@ def present(inventory: Inventory) -> tuple[Node, ...]:
     return tuple(node for node in inventory.nodes if node.state != "deleting")
 
 
-def leaving(stack: Stack, inventory: Inventory, wanted: int) -> tuple[Node, ...]:
-    """Which nodes go so that ``wanted`` remain; raises as :func:`~infra.scaling.choose_leaving`."""
+def leaving(stack: Stack, inventory: Inventory, wanted: int, holder: str = "") -> tuple[Node, ...]:
+    """Which nodes go so that ``wanted`` remain, none of which has a job as far as they say.
+
+    ``holder`` is as in :func:`~playbooks.stack.occupancy.uses`. Raises as
+    :func:`~infra.scaling.choose_leaving`.
+    """
     nodes = present(inventory)
     if len(nodes) <= wanted:
         return ()
-    doing = uses(stack, inventory)
-    chosen = choose_leaving(nodes, doing, len(nodes) - wanted)
-    records = {node.name: doing[node.name].records for node in chosen if doing[node.name].records}
-    for name, count in records.items():
-        render.progress(f"{name} goes with what it keeps of {count} job{'s' * (count > 1)} that have ended")
-    return chosen
+    return choose_leaving(nodes, uses(stack, inventory, holder), len(nodes) - wanted)
 
 
-def shrink(stack: Stack, wanted: int, deadline: float) -> Inventory:
+def shrink(stack: Stack, wanted: int, deadline: float, command: str) -> None:
     """Removes idle nodes, each by its id, until ``wanted`` are left; never one with a job.
 
-    Gives the nodes there are then, which may be fewer. Raises :class:`~launch.errors.RetryError` naming the
-    jobs, before anything is removed.
+    The nodes chosen are given no job any more, in the ``command``'s name, and asked again what they do before
+    they go. Raises :class:`~launch.errors.RetryError` naming the jobs, before anything is removed. To be
+    called while Pulumi's lock on the stack is held: the update that follows is then sure to.
     """
     outputs = stack.outputs()
     inventory = stack.refresh(outputs)
+    holder = holder_name(command)
+    limit = max(1.0, deadline - time.monotonic())
     chosen = leaving(stack, inventory, wanted)
-    if not chosen:
-        return inventory
-    instances.delete(stack, outputs.scale_set_id, chosen, max(1.0, deadline - time.monotonic()))
-    render.progress(f"removed {fold(node.name for node in chosen)}; {wanted} nodes stay")
-    return stack.refresh(outputs)
+    while chosen:
+        with kept_free(stack, inventory, chosen, holder, limit + _AFTER_LIMIT_S) as failed:
+            doing = uses(stack, inventory, holder)
+            if not failed and all(doing[node.name].is_idle for node in chosen):
+                _tell_records(chosen, doing)
+                instances.delete(stack, outputs.scale_set_id, chosen, limit)
+                render.progress(f"removed {fold(node.name for node in chosen)}; {wanted} nodes stay")
+                break
+        if failed:
+            reasons = "; ".join(f"{name}: {why}" for name, why in failed.items())
+            raise RetryError(f"jobs could not be kept off nodes; nothing was changed: {reasons}")
+        if time.monotonic() > deadline:
+            raise RetryError(f"`{command}`: jobs came to the nodes that were to go; nothing was changed")
+        # A job was quicker: others are idle, or nothing is removed.
+        chosen = leaving(stack, inventory, wanted, holder)
+    stack.refresh(outputs)
+
+
+def _tell_records(chosen: Sequence[Node], doing: Mapping[str, Use]) -> None:
+    for node in chosen:
+        count = doing[node.name].records
+        if count:
+            jobs = f"{count} job{'s' * (count > 1)}"
+            render.progress(f"{node.name} goes with what it keeps of {jobs} that have ended")
 
 
 def build(
@@ -80,9 +105,10 @@ def build(
     """Mends what a killed Pulumi left, takes away surplus nodes that are idle, and runs ``pulumi up``.
 
     Azure is asked first whether it will grant all of it, and at what price. Where it differs from what Pulumi
-    remembers, that is told to Pulumi, so that it is repaired, and is said. A caller who has seen to all that
-    says which nodes are ``there``, and one who scales how many are ``wanted`` instead of the configuration's
-    number. Raises :class:`~launch.errors.RankliftError`; the same again goes on from there.
+    remembers, that is told to Pulumi, so that it is repaired, and is said. Surplus nodes go once Pulumi has
+    the stack for this update alone. A caller who has seen to all that says which nodes are ``there``, and one
+    who scales how many are ``wanted`` instead of the configuration's number. Raises
+    :class:`~launch.errors.RankliftError`; the same again goes on from there.
     """
     from playbooks.stack.planning import preflight
 
@@ -92,32 +118,48 @@ def build(
             mend(stack, lambda words: pulumi(stack, words))
         preflight(stack)
     count = wanted_of(stack) if wanted is None else wanted
-    again = f"fab {'up' if wanted is None else f'scale {wanted}'} --stack {stack.name}"
+    command = "fab up" if wanted is None else f"fab scale {wanted}"
+    again = f"{command} --stack {stack.name}"
     repairs: list[str] = []
+    before: Callable[[], None] | None = None
     if is_new:
         pulumi(stack, ["stack", "init", stack.name])
     else:
         drift = look(stack, count)
         if drift is not None:
-            repairs = _repairing(stack, drift, deadline, there)
+            repairs = _repairing(drift, there)
+            if drift.surplus and _may_have_jobs(stack, drift.wanted):
+                before = partial(shrink, stack, drift.wanted, deadline, command)
             there = there or nodes_before(stack)
     with asking_for(stack, wanted) as options:
         words = ["up", "--yes", *arguments, *options, "--stack", stack.name, *repairs]
+
+        def update() -> None:
+            pulumi(stack, words, limit=max(1.0, deadline - time.monotonic()), before=before)
+
         try:
-            again_and_again(
-                lambda: pulumi(stack, words, limit=max(1.0, deadline - time.monotonic())), deadline
-            )
+            again_and_again(update, deadline)
         except UpdateFailed as error:
             settled = settle(stack, error, there, count or 0, deadline, again)
             raise (error if settled is None else settled) from None
 
 
-def _repairing(stack: Stack, drift: Drift, deadline: float, there: Inventory | None) -> list[str]:
+def _may_have_jobs(stack: Stack, wanted: int) -> bool:
+    """Whether nodes have to be chosen: of a cluster that was never wholly up none can have a job.
+
+    Raises :class:`~launch.errors.RetryError`, before Pulumi has begun, when too few are idle.
+    """
+    try:
+        outputs = stack.outputs()
+    except InputError:
+        return False
+    leaving(stack, stack.refresh(outputs), wanted)
+    return True
+
+
+def _repairing(drift: Drift, there: Inventory | None) -> list[str]:
     known = None if there is None else len(present(there))
     told = replace(drift, remembered=known) if drift.present == known else drift
     for line in told.lines():
         render.progress(f"drift: {line}")
-    if drift.surplus:
-        with suppress(InputError):  # no outputs: it was never wholly up, and no job can be there
-            shrink(stack, drift.wanted, deadline)
     return ["--refresh"] if drift else []

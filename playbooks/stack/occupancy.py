@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory, Node
 from infra.scaling import DEAD, Use
+from launch.remote.slots import is_removal
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out
 
@@ -21,11 +22,12 @@ STEP_S = 20.0
 """How long one node may take over one question."""
 
 
-def uses(stack: Stack, inventory: Inventory) -> dict[str, Use]:
+def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]:
     """What every node of the inventory is doing.
 
     A job is counted for its head and for all nodes that its head says it is, or will be, on; a node that does
-    not answer is ``unknown`` unless Azure says that it does not run.
+    not answer is ``unknown`` unless Azure says that it does not run. Slots that ``holder`` has count as free:
+    it is the caller.
     """
     from playbooks.ssh.connections import Cluster
 
@@ -41,12 +43,15 @@ def uses(stack: Stack, inventory: Inventory) -> dict[str, Use]:
     jobs: dict[str, list[str]] = {name: [] for name in by_name}
     records: dict[str, int] = {}
     unknown: dict[str, str] = {}
+    removals: dict[str, str] = {}
     for name, answer in answers.items():
         if isinstance(answer, Exception):
             unknown[name] = str(answer).removeprefix(f"{name}: ")
             continue
         states, records[name], holders = answer
-        jobs[name] += holders
+        others = [one for one in holders if one != holder]
+        jobs[name] += [one for one in others if not is_removal(one)]
+        removals[name] = next(filter(is_removal, others), "")
         for state in states:
             for where in (name, *state.nodes):
                 if where in jobs:
@@ -57,6 +62,7 @@ def uses(stack: Stack, inventory: Inventory) -> dict[str, Use]:
             records.get(name, 0),
             unknown.get(name, ""),
             by_name[name].state in DEAD,
+            removals.get(name, ""),
         )
         for name in by_name
     }

@@ -39,7 +39,7 @@ def scale(
     any node came, it stays as it was.
     """
     from infra.config import parse
-    from playbooks.stack.building import build, present, shrink, wanted_of
+    from playbooks.stack.building import build, present, wanted_of
     from playbooks.stack.partial import COUNT
     from playbooks.stack.planning import preflight
     from playbooks.stack.readiness import wait_for_nodes
@@ -55,11 +55,10 @@ def scale(
         render.result(_plan(chosen, wanted, setting))
         return
     deadline = time.monotonic() + limit
-    # First what is there: with fewer in the configuration alone, Azure would choose who goes.
     mend(chosen, lambda words: pulumi(chosen, words))
     if _is_there(chosen, wanted):
         return
-    there = shrink(chosen, wanted, deadline)
+    there = chosen.refresh(chosen.outputs())
     if len(present(there)) < wanted:
         preflight(chosen, wanted)
     try:
@@ -107,9 +106,11 @@ def _settle_on(stack: Stack, wanted: int, before: int, setting: list[str], error
     from playbooks.stack.updating import TookTooLong, pulumi
 
     is_new, azure, others = before == wanted, "", ""
-    if isinstance(error, TookTooLong) or (isinstance(error, Exit) and error.code == _INTERRUPTED):
+    if isinstance(error, InUse):  # what another command makes is no outcome of this one
+        is_new = False
+    elif isinstance(error, TookTooLong) or (isinstance(error, Exit) and error.code == _INTERRUPTED):
         is_new, azure = True, f", and Azure may go on: `fab scale {wanted} --stack {stack.name}` does, too"
-    elif not isinstance(error, InUse):  # what another command makes is no outcome of this one
+    else:
         try:
             there = len(present(stack.refresh(stack.outputs())))
         except RankliftError as unknown:

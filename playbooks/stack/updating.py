@@ -10,11 +10,12 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from invoke.exceptions import Exit
 
+from infra.gate import KEY, Gate
 from infra.troubles import Progress, Trouble, advice, kind_of, patience
 from launch.errors import RankliftError
 from playbooks import render
@@ -60,8 +61,17 @@ class TookTooLong(UpdateFailed):
         )
 
 
-def pulumi(stack: Stack, arguments: Sequence[str], *, limit: float | None = None) -> None:
+def pulumi(
+    stack: Stack,
+    arguments: Sequence[str],
+    *,
+    limit: float | None = None,
+    before: Callable[[], object] | None = None,
+) -> None:
     """Runs and shows one Pulumi command, for ``limit`` seconds at most.
+
+    Of ``up``, ``before`` is called once the update has the stack for itself, and before it changes anything;
+    what that raises ends the update, and is raised here.
 
     Ctrl-C ends the command with 130 once Pulumi has ended: the terminal sent it to Pulumi too, which ends in
     good order. Killing it would leave its lock, and resources that nobody knows of.
@@ -77,14 +87,23 @@ def pulumi(stack: Stack, arguments: Sequence[str], *, limit: float | None = None
         # Pulumi has the option for its Automation API alone, and shows and takes it only so.
         environment = {**stack.environment, "PULUMI_DEBUG_COMMANDS": "1"} if logged else stack.environment
         command = [pulumi_program(stack.environment), *arguments, *logged]
-        errors = _Errors()
-        with subprocess.Popen(
-            command, cwd=stack.project, env=dict(environment), stderr=errors.into
-        ) as process:
-            os.close(errors.into)
-            watch = _Watch(log, limit)
-            exit_status = watch.to_the_end(process)
-        errors.join(_REST_S)
+        with ExitStack() as open_until_the_end:
+            gate = None if before is None else Gate(folder / "gate", before)
+            if gate is not None:
+                open_until_the_end.enter_context(gate.kept())
+                environment = {**environment, KEY: str(gate.folder)}
+            errors = _Errors()
+            with subprocess.Popen(
+                command, cwd=stack.project, env=dict(environment), stderr=errors.into
+            ) as process:
+                os.close(errors.into)
+                watch = _Watch(log, limit, gate)
+                exit_status = watch.to_the_end(process)
+            errors.join(_REST_S)
+    if gate is not None and isinstance(gate.error, KeyboardInterrupt):
+        watch.interrupted = True
+    elif gate is not None and gate.error is not None:
+        raise gate.error
     if watch.interrupted:
         render.progress(
             f"interrupted; what Pulumi had begun is known to it: `fab up --stack {stack.name}` goes on from "
@@ -160,7 +179,8 @@ class _Errors(threading.Thread):
 class _Watch:
     """Follows one Pulumi to its end."""
 
-    def __init__(self, log: Path, limit: float | None) -> None:
+    def __init__(self, log: Path, limit: float | None, gate: Gate | None) -> None:
+        self._gate = gate
         self._log, self._position, self._rest = log, 0, b""
         self._began = time.monotonic()
         self._deadline = NEVER if limit is None else self._began + limit
@@ -176,6 +196,8 @@ class _Watch:
                 try:
                     exit_status = process.wait(_POLL_S)
                 except subprocess.TimeoutExpired:
+                    if self._gate is not None:
+                        self._gate.attend()
                     self._read()
                     self._heed_time(process)
                     continue

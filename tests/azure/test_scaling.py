@@ -133,6 +133,85 @@ def test_idle_nodes_go_first_and_one_with_a_job_never(cluster: Workplace) -> Non
     cluster.fab("scale", "4")
 
 
+def test_a_job_for_a_node_that_is_being_removed_is_refused_and_names_the_command(cluster: Workplace) -> None:
+    before = booted(cluster)
+    last = cluster.fab("status", "--json").json()[-1]
+    (cluster.own / "wait.sh").write_text("sleep 600\n")
+    cluster.fab("rehearsal.fault", "stuck")
+    with cluster.begin("scale", "3") as scaling:
+        try:
+            assert scaling.stdout is not None
+            said = ""
+            while f"removing {last['name']}" not in said:
+                line = scaling.stdout.readline()
+                assert line, said
+                said += line
+            words = (
+                "launch.torch",
+                "bash wait.sh",
+                "--per-node",
+                "--nodes",
+                f"{last['id'] - 1},{last['id']}",
+            )
+            told = cluster.fab(*words, status=255)
+            assert f"{last['name']} is being removed by `fab scale 3` of " in told.err
+            assert "Azure" not in told.err
+            # Nobody else changes the stack meanwhile, and nobody who is refused has removed a node.
+            for other in (("scale", "2"), ("replace", "0"), ("up",)):
+                assert "another command works on it" in cluster.fab(*other, status=1).err
+            told = cluster.pulumi("up", "--yes", "--skip-preview", "--stack", STACK, status=255)
+            assert "currently locked" in told.err + told.out
+        finally:
+            cluster.fab("rehearsal.fault", "clear")
+        said += scaling.stdout.read()
+        assert scaling.wait() == 0, said
+    assert set(before) - set(booted(cluster)) == {last["name"]}
+    assert configured(cluster) == "3"
+    is_as_configured(cluster)
+    cluster.fab("scale", "4")
+
+
+def test_a_scale_that_was_killed_keeps_no_job_off_and_removes_nothing_it_had_not_begun_to(
+    cluster: Workplace,
+) -> None:
+    last = cluster.fab("status", "--json").json()[-1]
+    cluster.fab("rehearsal.fault", "stuck")
+    with cluster.begin("scale", "3") as scaling:
+        try:
+            assert scaling.stdout is not None
+            while f"removing {last['name']}" not in (line := scaling.stdout.readline()):
+                assert line
+            os.kill(scaling.pid, signal.SIGKILL)
+            scaling.wait()
+            deadline = time.monotonic() + 30
+            while cluster.fab(
+                "exec", "flock -n .ranklift/slots/0 true", "--nodes", str(last["id"]), status=None
+            ).status:
+                assert time.monotonic() < deadline, "the slots are still held"
+        finally:
+            cluster.fab("rehearsal.fault", "clear")
+    # Pulumi's update has ended by itself: its program waited for the command that is gone.
+    deadline = time.monotonic() + 60
+    while (done := cluster.fab("scale", "4", status=None)).status:
+        assert "another command works on it" in done.err, done
+        assert time.monotonic() < deadline, done
+    assert configured(cluster) == "4"
+    assert len(booted(cluster)) == 4
+    is_as_configured(cluster)
+
+
+def test_a_scale_that_azure_forbids_leaves_nodes_and_configuration_as_they_were(cluster: Workplace) -> None:
+    cluster.fab("rehearsal.fault", "forbidden")
+    try:
+        for wanted in ("3", "5"):
+            told = refused(cluster, "scale", wanted)
+            assert "AuthorizationFailed" in told.err
+            assert "its configuration asks for 4 nodes as before, Azure has 4" in told.err
+    finally:
+        cluster.fab("rehearsal.fault", "clear")
+    is_as_configured(cluster)
+
+
 def test_a_node_that_keeps_the_records_of_jobs_goes_last_of_the_idle_ones(cluster: Workplace) -> None:
     rows = cluster.fab("status", "--json").json()
     with job(cluster, str(rows[-1]["id"]), "true") as done:

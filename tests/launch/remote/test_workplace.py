@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
@@ -72,28 +71,3 @@ def test_outputs_that_were_pushed_stay(home: Path) -> None:
     (home / "code/outputs").mkdir()
     workplace.prepare(SPEC)
     assert not (home / "code/outputs").is_symlink()
-
-
-def test_slots_are_held_until_their_holder_lets_go(home: Path) -> None:
-    held = workplace.take_slots(SPEC)
-    with pytest.raises(workplace.SlotsTaken, match=r"slots \[0, 1\] are held by t-1"):
-        workplace.take_slots({**SPEC, "job": "t-2", "slots": [1, 2]})
-    for descriptor in held:
-        os.close(descriptor)
-    for descriptor in workplace.take_slots({**SPEC, "job": "t-2", "slots": [1, 2]}):
-        os.close(descriptor)
-
-
-def test_who_is_refused_learns_of_every_slot_that_others_hold_but_not_of_its_own(home: Path) -> None:
-    held = [
-        *workplace.take_slots({**SPEC, "job": "t-1", "slots": [0]}),
-        *workplace.take_slots({**SPEC, "job": "t-2", "slots": [2]}),
-        *workplace.take_slots({**SPEC, "job": "t-3", "slots": [3]}),
-    ]
-    with pytest.raises(workplace.SlotsTaken) as refused:
-        workplace.take_slots({**SPEC, "job": "t-2", "slots": [0]})
-    assert refused.value.taken == [(0, "t-1"), (3, "t-3")]
-    assert workplace.taken_slots(4) == [(0, "t-1"), (2, "t-2"), (3, "t-3")]
-    for descriptor in held:
-        os.close(descriptor)
-    assert workplace.taken_slots(4) == []

@@ -33,6 +33,8 @@ STATE = {
     "failure": None,
 }
 
+OWN, OTHERS = (f"`fab scale 3` of {who} on desk (process 7)" for who in ("me", "ann"))
+
 
 def node(number: int, state: str = "running") -> Node:
     return Node(f"node{number:06x}", number, f"10.0.0.{4 + number}", "192.0.2.1", 50000 + number, 8, state)
@@ -73,6 +75,8 @@ def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
         "node000002": {"slots": [[0, "running"], [1, "other"]]},
         "node000004": {},
         "node000005": {"ended": 1},
+        "node000006": {"slots": [[0, OWN], [1, OWN]]},
+        "node000007": {"slots": [[0, OTHERS]]},
     }
 
     @contextmanager
@@ -84,8 +88,8 @@ def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
         yield Hosts()
 
     monkeypatch.setattr(connections, "Cluster", cluster)
-    nodes = (node(0), node(1), node(2), node(3, "stopped"), node(4), node(5))
-    found = uses(Stack("dev", tmp_path, {}), Inventory("dev", "size", "place", "me", nodes))
+    nodes = (node(0), node(1), node(2), node(3, "stopped"), node(4), node(5), node(6), node(7))
+    found = uses(Stack("dev", tmp_path, {}), Inventory("dev", "size", "place", "me", nodes), OWN)
     assert found == {
         "node000000": Use(("running", "queued"), records=3),
         "node000001": Use(unknown="no route to host"),
@@ -93,5 +97,9 @@ def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
         "node000003": Use(dead=True),
         "node000004": Use(),
         "node000005": Use(("queued",), records=1),
+        "node000006": Use(),
+        "node000007": Use(removal=OTHERS),
     }
-    assert [name for name, use in found.items() if use.is_idle] == ["node000003", "node000004"]
+    idle = [name for name, use in found.items() if use.is_idle]
+    assert idle == ["node000003", "node000004", "node000006"]
+    assert str(found["node000007"]) == f"it is being removed by {OTHERS}"

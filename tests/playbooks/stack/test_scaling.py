@@ -56,18 +56,13 @@ class Cluster:
         monkeypatch.setattr(unfinished, "mend", lambda *_: None)
         monkeypatch.setattr(readiness, "wait_for_nodes", lambda *_: self.done.append("wait"))
         monkeypatch.setattr(building, "build", self.build)
-        monkeypatch.setattr(building, "shrink", self.shrink)
         monkeypatch.setattr(updating, "pulumi", self.pulumi)
         monkeypatch.setattr(drift, "look", self.look)
 
     def refreshed(self) -> Inventory:
-        if self.unknown is not None:
+        if self.unknown is not None and self.done:
             raise self.unknown
         return inventory(self.azure, self.state)
-
-    def shrink(self, _: Stack, wanted: int, __: float) -> Inventory:
-        self.azure = min(self.azure, wanted)
-        return inventory(self.azure)
 
     def look(self, _: Stack, wanted: int) -> Drift:
         return Drift(wanted, self.remembered, self.azure, self.gone)
@@ -107,7 +102,7 @@ def failing(cluster: Cluster, number: int, error: BaseException, becomes: int) -
 @pytest.mark.parametrize("wanted", [5, 2])
 def test_the_configuration_says_the_new_number_once_it_is_so(cluster: Cluster, wanted: int) -> None:
     cluster.scale(wanted)
-    assert cluster.done == [f"make {wanted} of {min(3, wanted)}", "wait"]
+    assert cluster.done == [f"make {wanted} of 3", "wait"]
     assert cluster.configured == wanted
 
 
@@ -140,19 +135,21 @@ def test_but_where_anything_differs_it_is_mended(
     assert cluster.done == [f"make 3 of {azure}", "wait"]
 
 
+@pytest.mark.parametrize("wanted", [5, 2])
 @pytest.mark.parametrize("error", [FORBIDDEN, RetryError("Azure does not answer"), Exit(code=1)])
-def test_where_nothing_was_made_it_stays_as_it_was(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str], error: BaseException
+def test_where_nothing_was_made_or_removed_it_stays_as_it_was(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], error: BaseException, wanted: int
 ) -> None:
-    failing(cluster, 5, error, 3)
+    failing(cluster, wanted, error, 3)
     assert cluster.configured == 3
     assert "stack dev: its configuration asks for 3 nodes as before, Azure has 3\n" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("wanted", [5, 2])
 def test_what_another_command_makes_is_no_reason_to_change_it(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], wanted: int
 ) -> None:
-    failing(cluster, 5, InUse("dev", ()), 4)
+    failing(cluster, wanted, InUse("dev", ()), 4)
     assert cluster.configured == 3
     assert "Azure has" not in capsys.readouterr().err
 

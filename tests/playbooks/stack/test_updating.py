@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import socket
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -14,6 +15,7 @@ import pytest
 from invoke.exceptions import Exit
 
 from infra.troubles import Trouble
+from launch.errors import RetryError
 from playbooks.project import Stack
 from playbooks.stack import updating
 from playbooks.stack.locks import InUse
@@ -216,6 +218,37 @@ def test_anything_else_and_time_that_is_over_ends_it(
 def test_events_are_asked_of_updates_alone(tmp_path: Path) -> None:
     """Other commands of Pulumi do not know the option."""
     pulumi(stack(tmp_path, then='[ "$1" != --event-log ]'), ["stack", "init", "dev"])
+
+
+PROGRAM = f"{sys.executable} -c 'import os; from infra.gate import pass_gate; pass_gate(os.environ)'"
+"""What waits there in the program's place."""
+
+
+def test_what_goes_before_an_update_is_done_while_pulumi_has_the_stack(tmp_path: Path) -> None:
+    then = f"touch {tmp_path}/locked; sleep 0.5; {PROGRAM} && touch {tmp_path}/updated"
+    seen: list[bool] = []
+
+    def before() -> None:
+        seen.append((tmp_path / "locked").exists() and not (tmp_path / "updated").exists())
+
+    pulumi(stack(tmp_path, then=then), ["up", "--yes"], before=before)
+    assert seen == [True]
+    assert (tmp_path / "updated").exists()
+
+
+def test_where_that_fails_nothing_is_updated_and_it_says_why(tmp_path: Path) -> None:
+    def before() -> None:
+        raise RetryError("node000003: it has train-1")
+
+    with pytest.raises(RetryError, match="node000003: it has train-1"):
+        pulumi(stack(tmp_path, then=f"{PROGRAM} && touch {tmp_path}/updated"), ["up"], before=before)
+    assert not (tmp_path / "updated").exists()
+
+
+def test_a_stack_that_another_command_has_is_left_with_all_its_nodes(tmp_path: Path) -> None:
+    held = refused(tmp_path, LOCKED.format(host=socket.gethostname()))
+    with pytest.raises(InUse):
+        pulumi(held, ["up", "--yes"], before=lambda: pytest.fail("nodes were removed"))
 
 
 def test_a_log_that_begins_again_after_the_preview_is_read_to_its_end(tmp_path: Path) -> None:

@@ -1,0 +1,93 @@
+"""Where the program waits, under Pulumi's lock, for what the command that runs it has to do first.
+
+Nodes are removed by their ids before the scale set's capacity is lowered. Pulumi lets one update at a time
+work on a stack, so whoever removes nodes then knows that this very update follows: `fab` opens a gate for the
+update, the program reports that it has come, and goes on when it may.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+
+from launch.errors import GiveUpError
+
+__all__ = ["KEY", "Gate", "pass_gate"]
+
+KEY = "RANKLIFT_GATE"
+"""The environment variable that names the gate's folder to the program."""
+_CAME, _ANSWER, _KEEPER = "came", "answer", "keeper"
+_POLL_S = 0.05
+
+
+class Gate:
+    """The command's side: does ``work`` once when the program has come to the gate."""
+
+    def __init__(self, folder: Path, work: Callable[[], object]) -> None:
+        self.folder = folder
+        self.error: BaseException | None = None
+        """Why the program may not go on."""
+        self._work = work
+        self._is_answered = False
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Keeps the gate: the program that waits there ends by itself when nobody does."""
+        self.folder.mkdir()
+        with (self.folder / _KEEPER).open("wb") as keeper:
+            fcntl.flock(keeper, fcntl.LOCK_EX)
+            yield
+
+    def attend(self) -> None:
+        """Does the work if the program has come and was not answered yet; what it raises is kept."""
+        if self._is_answered or not (self.folder / _CAME).exists():
+            return
+        self._is_answered = True
+        try:
+            self._work()
+        except BaseException as error:  # noqa: BLE001  Ctrl-C too: the program must be answered
+            self.error = error
+        text = "" if self.error is None else f"nothing was updated: {self.error or 'interrupted'}"
+        new = self.folder / f"{_ANSWER}.new"
+        new.write_text(text)
+        new.rename(self.folder / _ANSWER)
+
+
+def pass_gate(environment: Mapping[str, str]) -> None:
+    """Waits at the gate that the environment names, if any, until the program may go on.
+
+    Raises :class:`~launch.errors.GiveUpError` when it may not, and when the command that keeps it has ended.
+    """
+    name = environment.get(KEY)
+    if not name:
+        return
+    folder = Path(name)
+    try:
+        (folder / _CAME).touch()
+        with (folder / _KEEPER).open("rb") as keeper:
+            while (text := _answer(folder)) is None:
+                if _is_abandoned(keeper.fileno()) and _answer(folder) is None:
+                    raise GiveUpError("nothing was updated: the command that began this update was killed")
+                time.sleep(_POLL_S)
+    except OSError as error:
+        raise GiveUpError(f"nothing was updated: {KEY} = {name}: {error.strerror}") from None
+    if text:
+        raise GiveUpError(text)
+
+
+def _answer(folder: Path) -> str | None:
+    try:
+        return (folder / _ANSWER).read_text()
+    except FileNotFoundError:
+        return None
+
+
+def _is_abandoned(keeper: int) -> bool:
+    try:
+        fcntl.flock(keeper, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

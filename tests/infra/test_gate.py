@@ -1,0 +1,96 @@
+"""The program waits for what its command does first, and changes nothing when that fails."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from infra.gate import KEY, Gate, pass_gate
+from launch.errors import GiveUpError, RetryError
+
+
+class Program:
+    """The program at the gate, while the command's side is played by the test."""
+
+    def __init__(self, gate: Gate) -> None:
+        self.error: Exception | None = None
+        self.has_passed = False
+        self._thread = threading.Thread(target=self._run, args=(gate,), daemon=True)
+        self._thread.start()
+
+    def _run(self, gate: Gate) -> None:
+        try:
+            pass_gate({KEY: str(gate.folder)})
+        except GiveUpError as error:
+            self.error = error
+        else:
+            self.has_passed = True
+
+    def end(self, attend: Callable[[], None] = lambda: None) -> None:
+        deadline = time.monotonic() + 20
+        while self._thread.is_alive():
+            assert time.monotonic() < deadline, "it waits for ever"
+            attend()
+            time.sleep(0.01)
+
+
+def test_without_a_gate_nobody_is_waited_for() -> None:
+    pass_gate({})
+
+
+def test_the_work_is_done_once_and_only_when_the_program_has_come(tmp_path: Path) -> None:
+    done: list[str] = []
+    gate = Gate(tmp_path / "gate", lambda: done.append("removed"))
+    with gate.kept():
+        gate.attend()
+        assert done == []
+        program = Program(gate)
+        program.end(gate.attend)
+        gate.attend()
+    assert program.has_passed
+    assert done == ["removed"]
+    assert gate.error is None
+
+
+@pytest.mark.parametrize("error", [RetryError("node000003 has train-1"), KeyboardInterrupt()])
+def test_where_the_work_fails_the_program_changes_nothing(tmp_path: Path, error: BaseException) -> None:
+    def work() -> None:
+        raise error
+
+    gate = Gate(tmp_path / "gate", work)
+    with gate.kept():
+        program = Program(gate)
+        program.end(gate.attend)
+    assert gate.error is error
+    assert not program.has_passed
+    assert str(program.error) == f"nothing was updated: {error or 'interrupted'}"
+
+
+def test_a_program_whose_command_was_killed_changes_nothing(tmp_path: Path) -> None:
+    keeper = (
+        "import sys, time; from pathlib import Path; from infra.gate import Gate\n"
+        "with Gate(Path(sys.argv[1]), print).kept():\n    print('kept', flush=True); time.sleep(60)"
+    )
+    gate = Gate(tmp_path / "gate", lambda: None)
+    with subprocess.Popen(
+        [sys.executable, "-c", keeper, str(gate.folder)], stdout=subprocess.PIPE
+    ) as command:
+        assert command.stdout is not None
+        assert command.stdout.readline() == b"kept\n"
+        program = Program(gate)
+        time.sleep(0.2)
+        assert program.error is None
+        command.kill()
+    program.end()
+    assert str(program.error) == "nothing was updated: the command that began this update was killed"
+
+
+def test_a_gate_that_is_not_there_is_no_open_one(tmp_path: Path) -> None:
+    with pytest.raises(GiveUpError, match=f"{KEY} = .*gone: No such file"):
+        pass_gate({KEY: str(tmp_path / "gone")})
