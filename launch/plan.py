@@ -19,6 +19,7 @@ from launch.mpi import CommandLine, Start, command_lines, common_network
 from launch.placement import NodePlan, RankPlan, place
 from launch.remote.jobs import without_values
 from launch.remote.tasks import FIRST_PORT
+from launch.remote.work_dir import NAME as WORK
 from launch.remote.workplace import python_folder
 from launch.spec import JobNode, JobSpec
 from launch.tensorflow import serving
@@ -207,7 +208,7 @@ def plan(
         id=identifier,
         spec=spec,
         remote=remote_folder,
-        cwd=f"~/.ranklift/snapshots/{spec.snapshot}" if spec.snapshot else f"{folder}/work",
+        cwd=f"{folder}/{WORK}",
         argv=argv,
         env=job_environment(identifier, nodes, spec.port, world_size),
         defaults={

@@ -194,7 +194,8 @@ class Attempt:
 
     def _watch_the_start(self, now: float) -> None:
         crew = self._crew
-        at_work = {link.node for link in crew.links if link.greeted} if self._plan["setup"] else set()
+        takes_long = self._plan["setup"] or self._plan["snapshot"]  # there may be much code to copy
+        at_work = crew.greeted_nodes if takes_long and self._muster.went is None else set()
         missing = self._muster.overdue(now, self._begun, at_work, crew.started | crew.missed)
         if missing:
             self._overdue = missing

@@ -8,6 +8,7 @@ from launch.remote.jobs import ROOT
 
 __all__ = ["runner_spec"]
 
+_SNAPSHOTS = "~/.ranklift/snapshots"
 _RATE, _SLOWEST = 8 << 20, 16 << 10
 """Bytes of output a second that the ranks of a job together, and each of them at least, may send to the head:
 what is more stays in the rank's own log."""
@@ -41,6 +42,8 @@ def runner_spec(
         "job": plan["id"],
         "folder": f"{ROOT}/{plan['id']}",
         "cwd": plan["cwd"],
+        "snapshot": f"{_SNAPSHOTS}/{plan['snapshot']}" if plan["snapshot"] else "",
+        "keep": int(plan["max_restarts"] > 0),
         "hostfile": plan["hostfile"],
         "drop": plan["drop"],
         "defaults": plan["defaults"],

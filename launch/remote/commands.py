@@ -152,10 +152,14 @@ def _cancel(job: str, grace: str = "") -> int:
     return _answer(ending.cancel(job, float(grace) if grace else None))
 
 
-def _sweep(job: str, grace: str = "0") -> int:
-    from launch.remote import ending
+def _sweep(job: str, grace: str = "0", keep: str = "") -> int:
+    """Ends the job's processes on this node; unless told to ``keep`` it, clears its working folder."""
+    from launch.remote import ending, work_dir
 
-    return _answer(ending.sweep(job, float(grace)))
+    swept = ending.sweep(job, float(grace))
+    if not keep:
+        work_dir.clear(jobs.Folder(job).path)
+    return _answer(swept)
 
 
 def _release(job: str) -> int:

@@ -98,6 +98,14 @@ class Crew:
         return len(self.missed.union(self.ended)) == len(self.node_of)
 
     @property
+    def greeted_nodes(self) -> set[int]:
+        """Nodes on which every rank has a runner that has introduced itself."""
+        ranks = {rank for link in self.links if link.greeted for rank in link.ranks}
+        return {self.node_of[rank] for rank in ranks}.difference(
+            index for rank, index in self.node_of.items() if rank not in ranks
+        )
+
+    @property
     def missed_nodes(self) -> list[str]:
         """Lost nodes that the others go on without."""
         return [self.names[index] for index in sorted({self.node_of[rank] for rank in self.missed})]

@@ -95,10 +95,11 @@ def node_link(plan: dict[str, Any], index: int) -> Link:
     return Link(index, process=_remote(plan, index, what, stdin=subprocess.PIPE, stderr=subprocess.PIPE))
 
 
-def sweep(plan: dict[str, Any], index: int, patience: int) -> subprocess.Popen[bytes]:
+def sweep(plan: dict[str, Any], index: int, patience: int, is_last: bool = False) -> subprocess.Popen[bytes]:
     """Ends what a killed runner left on its node, if ssh gets there within ``patience`` seconds; gives the
-    process that does it."""
-    what = f"sweep {plan['id']}"
+    process that does it. The job's working folder stays for a restart unless ``is_last``."""
+    keeps = plan["max_restarts"] and not is_last
+    what = f"sweep {plan['id']} 0 keep" if keeps else f"sweep {plan['id']}"
     options = ("-o", f"ConnectTimeout={patience}")
     return _remote(plan, index, what, subprocess.DEVNULL, subprocess.PIPE, options)
 

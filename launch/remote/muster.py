@@ -83,7 +83,8 @@ class Muster:
         self, now: float, begun: float, at_work: Container[int | None], started: Container[int]
     ) -> list[int]:
         """Nodes that take longer than the plan's limit to be ready since ``begun``, or to start their ranks
-        since they were told; ``at_work`` on the setup line a node has the job's whole time."""
+        since they were told; a node that is ``at_work`` on its copy of the code or the setup line
+        has the job's whole time."""
         if self.went is None:
             missing = [index for index in self.pending if index not in at_work]
         else:

@@ -17,7 +17,7 @@ import os
 import sys
 import time
 
-from launch.remote import eviction, processes, protocol, slots, workplace
+from launch.remote import eviction, processes, protocol, slots, work_dir, workplace
 from launch.remote.loop import NO_LOG, NODE, TICK_MS, Loop, Process
 from launch.remote.processes import SIGKILL, SIGTERM
 
@@ -39,6 +39,8 @@ class Runner(Loop):
     ) -> None:
         super().__init__(channel_in, channel_out)
         self._key, self._context = key, context
+        self._work = -1
+        """Holds the job's working folder on this node."""
 
     def run(self) -> int:
         """Waits for the SPEC, makes ready, waits for GO and runs the ranks to their end.
@@ -47,12 +49,22 @@ class Runner(Loop):
         lights if it saw a runner end early or badly, so runners leave when the supervisor closes the channel,
         all at once.
         """
-        held: list[int] = []
         payload = self._wait_for(protocol.SPEC)
-        if payload is not None:
-            if self._key is not None:
-                payload = self._key.decrypt(payload, self._context)
-            spec: dict[str, Any] = protocol.unpack(payload)
+        if payload is None:
+            return self._run(None)
+        if self._key is not None:
+            payload = self._key.decrypt(payload, self._context)
+        spec: dict[str, Any] = protocol.unpack(payload)
+        status = self._run(spec)
+        if self._work >= 0:
+            os.close(self._work)
+            if not spec["keep"]:  # else a restart may need it: the supervisor has it cleared at the job's end
+                work_dir.clear(workplace.full(spec["folder"]))
+        return status
+
+    def _run(self, spec: dict[str, Any] | None) -> int:
+        held: list[int] = []
+        if spec is not None:
             self._grace = spec["grace_ms"] / 1000
             self._rate, self._burst = spec["rate"], spec["burst"]
             try:
@@ -90,6 +102,7 @@ class Runner(Loop):
         if coming and coming["type"]:
             raise workplace.Unfit(eviction.words(coming["type"], coming["at"], time.time()))
         folder = workplace.prepare(spec)
+        self._work = work_dir.make(folder, workplace.full(spec["snapshot"]), self._rest)
         processes.become_subreaper()
         checks = spec["checks"]
         if checks:
@@ -112,6 +125,12 @@ class Runner(Loop):
                 if reason:
                     raise workplace.Unfit(reason)
         return workplace.take_ports(spec["first_port"], spec["ports"], held)
+
+    def _rest(self, wait_ms: int) -> None:
+        """Give signs of life while something takes long. Raise Unfit once the runner is to end."""
+        self._turn(wait_ms)
+        if self._stopped:
+            raise workplace.Unfit("stopped")
 
     def _aside(
         self, argv: list[str], env: dict[str, str], spec: dict[str, Any], log: int, limit: float | None

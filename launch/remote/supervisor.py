@@ -7,7 +7,7 @@ import signal
 import time
 from typing import TYPE_CHECKING, Any
 
-from launch.remote import slots, turns, verdict
+from launch.remote import slots, sweeping, turns, verdict
 from launch.remote.attempt import Attempt
 from launch.remote.course import Course
 from launch.remote.crew import Order
@@ -68,8 +68,9 @@ def _become_daemon(folder: jobs.Folder, keep: int) -> None:
 def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
     """Queues, launches and sees the job to its end; every way out writes a terminal state."""
     course = Course(folder, plan)
+    supervisor = _Supervisor(folder, plan, course)
     try:
-        outcome = _Supervisor(folder, plan, course).run(ready)
+        outcome = supervisor.run(ready)
     except OSError as error:
         words = f"the head cannot run it: {error.strerror or error}"
         if error.filename:
@@ -82,12 +83,16 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
         outcome = Outcome("FAILED", verdict.LOST_RANK, f"the supervisor failed: {error!r}")
     turns.leave(plan["id"])
     course.end(outcome)
+    if plan["max_restarts"] and supervisor.has_launched:
+        sweeping.clear(plan)
 
 
 class _Supervisor:
     def __init__(self, folder: jobs.Folder, plan: dict[str, Any], course: Course) -> None:
         self._folder, self._plan, self._course = folder, plan, course
         self._job = plan["id"]
+        self.has_launched = False
+        """Whether nodes may have a working folder of the job."""
 
     def run(self, ready: int) -> Outcome:
         """How the job ended; a byte goes to ``ready`` once it has a state."""
@@ -151,6 +156,7 @@ class _Supervisor:
         def running(reason: str) -> None:
             self._course.running(order.turn, reason)
 
+        self.has_launched = True
         attempt = Attempt(order, held, running)
         outcome = attempt.run()
         return attempt.taken if outcome is None else outcome

@@ -34,7 +34,6 @@ _LAUNCHERS_MARKS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "HYDI_", "I_MPI
 LAST_PORT = 65535
 _UNWRITABLE = "{folder} cannot be written: {why}"
 _ROOM = 64 << 10
-_MISSING_SNAPSHOT = "the pushed code {cwd} is not on this node: push again"
 
 
 class Unfit(Exception):
@@ -51,21 +50,12 @@ def full(path: str) -> str:
 
 
 def prepare(spec: Mapping[str, Any]) -> str:
-    """Makes the job's folder on this node, with the working folder of a job without code, and gives its path.
+    """Make the job's folder on this node, all but its working folder; return its path.
 
-    ``outputs`` in the working directory, where scripts written for Azure ML put their results, leads to
-    the job's outputs unless the pushed code has something of that name; of two jobs that run from one
-    snapshot at once the later one owns it, so such scripts use ``RANKLIFT_OUTPUT_DIR``.
-
-    Raises :class:`Unfit` when the snapshot is not on this node, and when there is no room for the job.
+    Raise :class:`Unfit` when there is no room for the job.
     """
-    folder, cwd = full(spec["folder"]), full(spec["cwd"])
-    own = [cwd] if cwd.startswith(folder + "/") else []
-    if not (own or os.path.isdir(cwd)):
-        raise Unfit(_MISSING_SNAPSHOT.format(cwd=spec["cwd"]))
+    folder = full(spec["folder"])
     try:
-        for path in own:
-            os.makedirs(path, mode=0o700, exist_ok=True)
         for path in ("/logs", "/outputs", *("/outputs/" + name for name in spec["outputs"])):
             os.makedirs(folder + path, mode=0o700, exist_ok=True)
         _stand_in_for_python(folder, spec)
@@ -76,11 +66,6 @@ def prepare(spec: Mapping[str, Any]) -> str:
     reasons = unwritable(folder, temporary_folder())
     if reasons:
         raise Unfit(*reasons)
-    link = cwd + "/outputs"
-    if os.path.islink(link) or not os.path.exists(link):
-        temporary = f"{link}.{os.getpid()}"
-        os.symlink(folder + "/outputs", temporary)
-        os.rename(temporary, link)
     return folder
 
 

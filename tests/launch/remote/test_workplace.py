@@ -12,7 +12,7 @@ from launch.remote import workplace
 SPEC: dict[str, Any] = {
     "job": "t-1",
     "folder": "~/.ranklift/jobs/t-1",
-    "cwd": "~/code",
+    "cwd": "~/.ranklift/jobs/t-1/work",
     "hostfile": "node000000 slots=1\n",
     "drop": ["OMPI_"],
     "defaults": {"A": "default", "B": "default", "C": "default"},
@@ -30,7 +30,6 @@ SPEC: dict[str, Any] = {
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("HOME", str(tmp_path))
-    (tmp_path / "code").mkdir()
     return tmp_path
 
 
@@ -59,15 +58,3 @@ def test_who_wins_in_the_environment(home: Path) -> None:
 def test_only_the_launchers_own_variables_are_filled_in(text: str, expanded: str) -> None:
     env = {"RANK": "3", "LOCAL": "0", "HOME": "/root"}
     assert workplace.expand([text], ["RANK", "LOCAL", "UNSET"], env) == [expanded]
-
-
-def test_outputs_in_the_code_leads_to_the_newest_jobs(home: Path) -> None:
-    for job in ("t-1", "t-2"):
-        workplace.prepare({**SPEC, "folder": f"~/.ranklift/jobs/{job}"})
-        assert (home / "code/outputs").resolve() == home / ".ranklift/jobs" / job / "outputs"
-
-
-def test_outputs_that_were_pushed_stay(home: Path) -> None:
-    (home / "code/outputs").mkdir()
-    workplace.prepare(SPEC)
-    assert not (home / "code/outputs").is_symlink()

@@ -1,0 +1,339 @@
+"""A job's working folder: a copy of the pushed code that is the job's own, and what stays of it."""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from launch.remote import work_dir
+from launch.remote.workplace import Unfit
+
+OLD_NS = 1_600_000_000_123_456_789
+
+
+def no_rest(_: int) -> None:
+    return None
+
+
+@pytest.fixture
+def code(tmp_path: Path) -> Path:
+    """A snapshot with everything that one may hold."""
+    root = tmp_path / "snapshot"
+    (root / "pkg" / "deep").mkdir(parents=True)
+    (root / "empty").mkdir(mode=0o711)
+    (root / "train.py").write_text("print('hello')\n")
+    (root / "pkg" / "tool.sh").write_text("#!/bin/sh\n")
+    (root / "pkg" / "tool.sh").chmod(0o755)
+    (root / "pkg" / "deep" / "data.bin").write_bytes(os.urandom(200_000))
+    (root / "pkg" / "nothing").touch(0o440)
+    (root / "link").symlink_to("pkg/tool.sh")
+    (root / "dangling").symlink_to("/no/such/file")
+    for path in sorted(root.rglob("*"), reverse=True):
+        os.utime(path, ns=(OLD_NS, OLD_NS), follow_symlinks=False)
+    return root
+
+
+@pytest.fixture
+def job(tmp_path: Path) -> Path:
+    return folder(tmp_path, "t-1")
+
+
+def folder(tmp_path: Path, name: str) -> Path:
+    made = tmp_path / name
+    (made / "outputs").mkdir(parents=True)
+    return made
+
+
+def make(job: Path, code: Path | str) -> Path:
+    os.close(work_dir.make(str(job), str(code), no_rest))
+    return job / "work"
+
+
+def ranks_ran(job: Path) -> None:
+    (job / "exits.jsonl").touch()
+
+
+def seen(root: Path) -> dict[str, tuple[int, int, str]]:
+    """Mode, time and content of all that is below a folder; ``outputs`` aside."""
+    found = {}
+    for path in sorted(root.rglob("*")):
+        if path != root / "outputs":
+            told = path.lstat()
+            text = str(path.readlink()) if path.is_symlink() else ""
+            if path.is_file() and not path.is_symlink():
+                text = hashlib.sha256(path.read_bytes()).hexdigest()
+            found[str(path.relative_to(root))] = (told.st_mode, told.st_mtime_ns, text)
+    return found
+
+
+def left(job: Path) -> list[str]:
+    """The job's folder but for its records."""
+    paths = (str(path.relative_to(job)) for path in job.rglob("*"))
+    return sorted(path for path in paths if path not in ("outputs", "exits.jsonl"))
+
+
+def test_it_is_a_copy_with_modes_times_links_and_empty_folders(code: Path, job: Path) -> None:
+    before = seen(code)
+    assert seen(make(job, code)) == before
+    assert seen(code) == before
+
+
+def test_what_a_job_does_in_it_does_not_reach_the_snapshot(code: Path, job: Path) -> None:
+    before = seen(code)
+    work = make(job, code)
+    with (work / "train.py").open("a") as file:
+        file.write("more\n")
+    with (work / "pkg/deep/data.bin").open("r+b") as file:
+        file.write(b"in place")
+    (work / "link").write_text("through a link")
+    (work / "pkg/nothing").chmod(0o777)
+    (work / "pkg/tool.sh").unlink()
+    (work / "checkpoint.pt").write_text("mine")
+    ranks_ran(job)
+    work_dir.clear(str(job))
+    assert seen(code) == before
+
+
+def test_two_jobs_of_one_snapshot_have_a_folder_and_outputs_each(code: Path, tmp_path: Path) -> None:
+    jobs = [folder(tmp_path, name) for name in ("t-1", "t-2")]
+    for number, job in enumerate(jobs):
+        work = make(job, code)
+        (work / "checkpoint.pt").write_text(str(number))
+        (work / "outputs" / "result").write_text(str(number))
+    assert [(job / "work/checkpoint.pt").read_text() for job in jobs] == ["0", "1"]
+    assert [(job / "outputs/result").read_text() for job in jobs] == ["0", "1"]
+
+
+def test_a_job_without_code_has_an_empty_one(job: Path) -> None:
+    assert [path.name for path in make(job, "").iterdir()] == ["outputs"]
+
+
+def test_outputs_that_were_pushed_stay(code: Path, job: Path) -> None:
+    (code / "outputs").mkdir()
+    (code / "outputs" / "kept").touch()
+    assert not (make(job, code) / "outputs").is_symlink()
+    assert (job / "work/outputs/kept").exists()
+
+
+def test_a_restart_finds_what_the_launch_before_it_wrote_and_removed(code: Path, job: Path) -> None:
+    work = make(job, code)
+    (work / "checkpoint.pt").write_text("epoch 3")
+    (work / "train.py").unlink()
+    make(job, code)
+    assert (work / "checkpoint.pt").read_text() == "epoch 3"
+    assert not (work / "train.py").exists()
+
+
+class TestRunnersOfOneNode:
+    def test_the_first_one_copies_and_the_others_wait_for_it(self, code: Path, job: Path) -> None:
+        inodes: list[int] = []
+
+        def one() -> None:
+            inodes.append((make(job, code) / "train.py").stat().st_ino)
+
+        threads = [threading.Thread(target=one) for _ in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert len(inodes) == 8
+        assert len(set(inodes)) == 1
+        assert sorted(path.name for path in job.iterdir()) == ["copied", "outputs", "work"]
+
+    def test_one_that_waits_gives_signs_of_life_and_may_be_stopped(self, code: Path, job: Path) -> None:
+        (job / "work.new").mkdir()
+        held = os.open(job / "work.new", os.O_RDONLY)
+        fcntl.flock(held, fcntl.LOCK_EX)
+        beats: list[int] = []
+
+        def rest(wait_ms: int) -> None:
+            beats.append(wait_ms)
+            if len(beats) == 3:
+                raise Unfit("stopped")
+
+        try:
+            with pytest.raises(Unfit, match="stopped"):
+                work_dir.make(str(job), str(code), rest)
+        finally:
+            os.close(held)
+        assert len(beats) == 3
+
+    def test_a_long_copy_gives_signs_of_life(
+        self, code: Path, job: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(work_dir, "_BETWEEN_S", 0.0)
+        beats: list[int] = []
+        os.close(work_dir.make(str(job), str(code), beats.append))
+        assert len(beats) >= 4
+
+    def test_one_that_was_stopped_leaves_no_half_of_it(self, code: Path, job: Path) -> None:
+        def rest(_: int) -> None:
+            raise Unfit("stopped")
+
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(work_dir, "_BETWEEN_S", 0.0)
+            with pytest.raises(Unfit, match="stopped"):
+                work_dir.make(str(job), str(code), rest)
+        assert left(job) == []
+
+    def test_a_copy_that_was_killed_is_begun_again(self, code: Path, job: Path) -> None:
+        killed = (
+            "import os, sys; from launch.remote import work_dir\n"
+            "work_dir._BETWEEN_S = 0\n"
+            "work_dir.make(sys.argv[1], sys.argv[2], lambda _: os.kill(os.getpid(), 9))\n"
+        )
+        done = subprocess.run([sys.executable, "-c", killed, job, code], check=False)
+        assert done.returncode == -9
+        assert (job / "work.new").is_dir()
+        assert not (job / "work").exists()
+        assert seen(make(job, code)) == seen(code)
+        assert not (job / "work.new").exists()
+
+
+class TestANodeThatCannotHaveIt:
+    def test_lacks_the_snapshot(self, code: Path, job: Path) -> None:
+        with pytest.raises(Unfit, match=rf"^the pushed code {code}x is not on this node: push again$"):
+            make(job, f"{code}x")
+        assert left(job) == []
+
+    def test_lacks_the_room_for_it(self, code: Path, tmp_path: Path) -> None:
+        said = on_a_disk(tmp_path, "128k", code)
+        assert "/disk: no room for the job's copy of the code: " in said
+        needed, available = 200_704 + 4096 * 2 + 4096 * 4, 128 * 1024
+        assert f": {needed} bytes in 10 files and folders are needed, " in said
+        assert f", {available - 4096} bytes and " in said or f", {available} bytes and " in said
+        assert said.endswith("files are available; remove jobs that have ended; left: []")
+
+    def test_lacks_the_room_in_the_middle_of_it(self, code: Path, tmp_path: Path) -> None:
+        said = on_a_disk(tmp_path, "128k", code, "work_dir._check_room = lambda *_: None")
+        assert " bytes in 10 files and folders are needed, " in said
+        assert said.endswith("left: []")
+
+
+def on_a_disk(tmp_path: Path, size: str, code: Path, more: str = "") -> str:
+    """What is said of a copy on a disk of that size, in a namespace of its own."""
+    script = f"""
+import os, sys
+from launch.remote import work_dir
+from launch.remote.workplace import Unfit
+{more}
+try:
+    work_dir.make(sys.argv[1], sys.argv[2], lambda _: None)
+except Unfit as error:
+    print(f"{{error}}; left: {{os.listdir(sys.argv[1])}}")
+"""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    line = f'mount -t tmpfs -o size={size} tmpfs "$1" && exec "$2" -c "$3" "$1" "$4"'
+    argv = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", line, "sh"]
+    done = subprocess.run(
+        [*argv, disk, sys.executable, script, code], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+class TestWhenTheJobHasEnded:
+    def test_an_untouched_one_disappears_whole(self, code: Path, job: Path) -> None:
+        make(job, code)
+        ranks_ran(job)
+        work_dir.clear(str(job))
+        assert left(job) == []
+
+    def test_what_the_job_wrote_or_changed_stays_and_nothing_else(self, code: Path, job: Path) -> None:
+        work = make(job, code)
+        (work / "new").mkdir()
+        (work / "new" / "checkpoint.pt").write_text("mine")
+        times = (work / "pkg/deep/data.bin").stat()
+        with (work / "pkg/deep/data.bin").open("r+b") as file:
+            file.write(b"in place")
+        os.utime(work / "pkg/deep/data.bin", ns=(times.st_atime_ns, times.st_mtime_ns))
+        (work / "pkg/tool.sh").chmod(0o700)
+        (work / "link").rename(work / "renamed")
+        (work / "folder-without-files").mkdir()
+        ranks_ran(job)
+        work_dir.clear(str(job))
+        assert left(job) == [
+            "work",
+            "work/new",
+            "work/new/checkpoint.pt",
+            "work/pkg",
+            "work/pkg/deep",
+            "work/pkg/deep/data.bin",
+            "work/pkg/tool.sh",
+            "work/renamed",
+        ]
+
+    @pytest.mark.parametrize("attempt", range(20))
+    def test_a_write_right_after_the_copy_is_seen(self, code: Path, job: Path, attempt: int) -> None:
+        (make(job, code) / "pkg/tool.sh").chmod(0o755)
+        ranks_ran(job)
+        work_dir.clear(str(job))
+        assert left(job) == ["work", "work/pkg", "work/pkg/tool.sh"]
+
+    def test_what_python_compiled_goes_too(self, code: Path, job: Path) -> None:
+        work = make(job, code)
+        (work / "pkg/__pycache__").mkdir()
+        (work / "pkg/__pycache__/tool.cpython-311.pyc").touch()
+        (work / "mine.pyc").touch()
+        ranks_ran(job)
+        work_dir.clear(str(job))
+        assert left(job) == ["work", "work/mine.pyc"]
+
+    def test_nothing_stays_where_no_rank_was_started(self, code: Path, job: Path) -> None:
+        (make(job, code) / "by-the-setup-line").touch()
+        work_dir.clear(str(job))
+        assert left(job) == []
+
+    def test_a_copy_that_was_killed_goes(self, job: Path) -> None:
+        (job / "work.new" / "pkg").mkdir(parents=True)
+        (job / "work.new" / "pkg" / "half").touch()
+        work_dir.clear(str(job))
+        assert left(job) == []
+
+    def test_the_last_runner_clears_it(self, code: Path, job: Path) -> None:
+        first, second = (work_dir.make(str(job), str(code), no_rest) for _ in range(2))
+        ranks_ran(job)
+        os.close(first)
+        work_dir.clear(str(job))
+        assert (job / "work/train.py").exists()
+        os.close(second)
+        work_dir.clear(str(job))
+        assert left(job) == []
+
+    def test_it_is_cleared_once(self, code: Path, job: Path) -> None:
+        (make(job, code) / "mine").touch()
+        ranks_ran(job)
+        for _ in range(2):
+            work_dir.clear(str(job))
+        assert left(job) == ["work", "work/mine"]
+
+    def test_a_folder_that_leads_elsewhere_is_not_followed(
+        self, code: Path, job: Path, tmp_path: Path
+    ) -> None:
+        (make(job, code) / "elsewhere").symlink_to(code)
+        before = seen(code)
+        work_dir.clear(str(job))
+        assert seen(code) == before
+        assert left(job) == []
+
+    def test_a_job_that_never_had_one_is_none_of_its_business(self, tmp_path: Path) -> None:
+        work_dir.clear(str(tmp_path / "no-such-job"))
+
+
+def test_little_code_is_copied_and_cleared_within_milliseconds(code: Path, tmp_path: Path) -> None:
+    took = []
+    for number in range(20):
+        job = folder(tmp_path, f"t-{number}")
+        began = time.process_time()
+        make(job, code)
+        work_dir.clear(str(job))
+        took.append(time.process_time() - began)
+    assert min(took) < 0.01
