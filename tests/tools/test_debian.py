@@ -93,7 +93,7 @@ def test_what_is_installed_or_removed_is_not_half_installed(commands: Path, stat
 
 
 def install(commands: Path, tmp_path: Path, sees: Path) -> str:
-    """Install ``rsync`` with an apt-get that copies policy-rc.d to ``sees``; return what is left of that file."""
+    """Install ``rsync`` with an apt-get that copies policy-rc.d to ``sees``; return what stays of it."""
     for name in ("apt-get", "dpkg"):
         command(commands, name, f'while read -r line; do echo "$line"; done </usr/sbin/policy-rc.d >{sees}')
     sbin = tmp_path / "sbin"

@@ -1,0 +1,160 @@
+"""A Debian root with nothing in it but what is named: made by mmdebstrap, used once, gone afterwards.
+
+Root needs nothing for it; anyone else needs newuidmap and a range of ids in /etc/subuid. The mounts live in a
+namespace of their own, and what mmdebstrap unpacks lies in the folder that the caller gives: both are gone when
+mmdebstrap has ended, also when the process that started it is killed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["BareRoot", "Ran", "make_archive", "missing_here", "mmdebstrap", "open_root", "unpack"]
+
+SUITE = "bookworm"
+SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
+END_S = 60
+"""Seconds that mmdebstrap has to remove what it made, once it is to end."""
+ANSWER = "bare-root-answer:"
+KEEP = """\
+trap 'trap "" TERM; kill -TERM 0' TERM
+"$@" <&0 &
+wait "$!"; status=$?
+wait; exit "$status"
+"""
+"""Passes a SIGTERM on to all of its session: mmdebstrap alone would wait for its hooks before it cleans up."""
+SERVE = f"""\
+import json, subprocess, sys
+for line in sys.stdin:
+    asked = json.loads(line)
+    ran = subprocess.run(asked["argv"], cwd=asked["cwd"], env=asked["env"], stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    print("{ANSWER}" + json.dumps([ran.returncode, ran.stdout.decode(errors="replace")]), flush=True)
+"""
+"""Runs in the root: a command in a line of stdin, its exit status and output in a line, which mmdebstrap
+passes on to its stderr."""
+
+
+def missing_here() -> str:
+    """Return why no root can be made on this machine; nothing where one can."""
+    if shutil.which("mmdebstrap") is None:
+        return "mmdebstrap is not installed: make azurite installs it"
+    if os.geteuid() != 0 and shutil.which("newuidmap") is None:
+        return "needs root or newuidmap (of Debian's package uidmap)"
+    return ""
+
+
+def mmdebstrap(arguments: Sequence[str], *, temporary: Path) -> list[str]:
+    """Return the command line of an mmdebstrap that works in ``temporary`` and ends when its starter does.
+
+    The starter has to give it a session of its own.
+    """
+    return [
+        *("setpriv", "--pdeathsig", "TERM", "bash", "-c", KEEP, "bash", "env", f"TMPDIR={temporary}"),
+        *("mmdebstrap", "--mode=unshare", "--quiet", *arguments),
+    ]
+
+
+def make_archive(
+    archive: Path, *, include: str, temporary: Path, limit_s: float, options: Sequence[str] = ()
+) -> None:
+    """Write a root with the packages ``include`` to ``archive``, from the mirrors that apt uses here."""
+    temporary.mkdir(parents=True, exist_ok=True)
+    command = ["--variant=minbase", f"--include={include}", *options]
+    command += [f"--dpkgopt=path-exclude=/usr/share/{which}/*" for which in ("doc", "locale", "man")]
+    command += ["--dpkgopt=force-unsafe-io", "--aptopt=Acquire::Languages none"]
+    command += ["--aptopt=Acquire::Retries 3", SUITE, "-", *([str(SOURCES)] if SOURCES.exists() else [])]
+    # Without /dev: every copy gets its own.
+    packed = f"{shlex.join(mmdebstrap(command, temporary=temporary))} | mmtarfilter '--path-exclude=/dev/*'"
+    ran = run(["bash", "-c", f"set -o pipefail; {packed} >{shlex.quote(str(archive))}"], limit_s=limit_s)
+    assert ran.returncode == 0, ran.stderr
+
+
+def unpack(archive: Path, hooks: Sequence[str], *, temporary: Path) -> list[str]:
+    """Return the command that unpacks ``archive`` and runs ``hooks`` (``$1`` is the root), then removes it."""
+    temporary.mkdir(parents=True, exist_ok=True)
+    arguments = ["--variant=custom", "--skip=update,cleanup,setup", f"--setup-hook=tar-in {archive} /"]
+    arguments += [f"--customize-hook={hook}" for hook in hooks]
+    return mmdebstrap([*arguments, "--format=null", "-", "-"], temporary=temporary)
+
+
+def run(command: Sequence[str], *, limit_s: float) -> subprocess.CompletedProcess[str]:
+    """Run ``command``; one that takes longer is ended in a way that lets it remove what it has made."""
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            out, err = process.communicate(timeout=limit_s)
+        except BaseException:
+            process.terminate()
+            process.wait(END_S)
+            raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+@dataclass(frozen=True, slots=True)
+class Ran:
+    """A command that has ended in a root."""
+
+    command: str
+    status: int
+    out: str
+    """What it wrote to either stream."""
+
+    def __str__(self) -> str:
+        return f"$ {self.command}\n{self.out[-6000:]}\n-- exit status {self.status}"
+
+
+class BareRoot:
+    """A root that stays while several commands run in it."""
+
+    def __init__(self, process: subprocess.Popen[str], env: dict[str, str]) -> None:
+        self._process, self._env = process, env
+
+    def run(self, command: str, *, cwd: str = "/") -> Ran:
+        """Run a bash command as the root's root user, with the root's environment and nothing else."""
+        assert self._process.stdin is not None and self._process.stderr is not None
+        asked = {"argv": ["bash", "-c", command], "cwd": cwd, "env": self._env}
+        print(json.dumps(asked), file=self._process.stdin, flush=True)
+        for line in self._process.stderr:
+            if line.startswith(ANSWER):
+                status, out = json.loads(line.removeprefix(ANSWER))
+                return Ran(command, status, out)
+            print(line, end="", file=sys.stderr)
+        raise AssertionError(f"mmdebstrap ended while this ran: {command}")
+
+
+@contextmanager
+def open_root(
+    archive: Path, hooks: Sequence[str], *, temporary: Path, env: dict[str, str]
+) -> Iterator[BareRoot]:
+    """Unpack ``archive`` into a root, which needs to hold python3; ``hooks`` prepare it. It is removed at the end."""
+    serve = f"chroot $1 env -i /usr/bin/python3 -c {shlex.quote(SERVE)}"
+    command = unpack(archive, [*hooks, serve], temporary=temporary)
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as process:
+        try:
+            yield BareRoot(process, env)
+            assert process.stdin is not None
+            process.stdin.close()
+            process.wait(END_S)
+        finally:
+            if process.poll() is None:
+                process.terminate()
+                process.wait(END_S)
+    assert process.returncode == 0, f"mmdebstrap ended with {process.returncode}"

@@ -1,0 +1,40 @@
+"""One bare Debian for all set-ups: git, make and python3 are in it, and the checkout's committed state."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.bare_root import BareRoot, make_archive, missing_here, open_root
+from tests.setup.machine import copy_configuration, environment
+
+ROOT = Path(__file__).parents[2]
+INCLUDED = "git,make,python3"
+ARCHIVE_S = 600
+PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+@pytest.fixture(scope="session")
+def debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareRoot]:
+    """The root, with the checkout in ``/ranklift``; nothing of it stays."""
+    if why := missing_here():
+        pytest.fail(why)
+    folder = tmp_path_factory.mktemp("setup")
+    checkout, configuration, archive = folder / "checkout", folder / "configuration", folder / "root.tar"
+    subprocess.run(["git", "clone", "--quiet", "--no-local", ROOT, checkout], check=True, timeout=120)
+    copy_configuration(configuration)
+    make_archive(archive, include=INCLUDED, temporary=folder / "tmp", limit_s=ARCHIVE_S)
+    hooks = [
+        "mkdir -p $1/ranklift && rm -rf $1/etc/apt",
+        f"sync-in {configuration} /",
+        f"sync-in {checkout} /ranklift",
+        "chroot $1 chown -R 0:0 /ranklift /root /etc/apt",
+    ]
+    env = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", **environment()}
+    with open_root(archive, hooks, temporary=folder / "tmp", env=env) as root:
+        archive.unlink()
+        yield root
+    assert list((folder / "tmp").iterdir()) == []
