@@ -1,8 +1,8 @@
 """A Debian root with nothing in it but what is named: made by mmdebstrap, used once, gone afterwards.
 
 Root needs nothing for it; anyone else needs newuidmap and a range of ids in /etc/subuid. The mounts live in a
-namespace of their own, and what mmdebstrap unpacks lies in the folder that the caller gives: both are gone when
-mmdebstrap has ended, also when the process that started it is killed.
+namespace of their own, and the root lies in the folder that the caller gives: mmdebstrap removes both when it
+ends, also when the process that started it is killed.
 """
 
 from __future__ import annotations
@@ -12,13 +12,12 @@ import os
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["BareRoot", "Ran", "make_archive", "missing_here", "mmdebstrap", "open_root", "unpack"]
+__all__ = ["BareRoot", "Ran", "make_archive", "missing_here", "mmdebstrap", "open_root", "run", "unpack"]
 
 SUITE = "bookworm"
 SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
@@ -31,7 +30,8 @@ trap 'trap "" TERM; kill -TERM 0' TERM
 wait "$!"; status=$?
 wait; exit "$status"
 """
-"""Passes a SIGTERM on to all of its session: mmdebstrap alone would wait for its hooks before it cleans up."""
+"""Passes a SIGTERM on to all of its session: mmdebstrap alone would wait for its hooks before it removes
+the root."""
 SERVE = f"""\
 import json, subprocess, sys
 for line in sys.stdin:
@@ -64,12 +64,10 @@ def mmdebstrap(arguments: Sequence[str], *, temporary: Path) -> list[str]:
     ]
 
 
-def make_archive(
-    archive: Path, *, include: str, temporary: Path, limit_s: float, options: Sequence[str] = ()
-) -> None:
+def make_archive(archive: Path, *, include: str, temporary: Path, limit_s: float) -> None:
     """Write a root with the packages ``include`` to ``archive``, from the mirrors that apt uses here."""
     temporary.mkdir(parents=True, exist_ok=True)
-    command = ["--variant=minbase", f"--include={include}", *options]
+    command = ["--variant=minbase", f"--include={include}"]
     command += [f"--dpkgopt=path-exclude=/usr/share/{which}/*" for which in ("doc", "locale", "man")]
     command += ["--dpkgopt=force-unsafe-io", "--aptopt=Acquire::Languages none"]
     command += ["--aptopt=Acquire::Retries 3", SUITE, "-", *([str(SOURCES)] if SOURCES.exists() else [])]
@@ -80,7 +78,7 @@ def make_archive(
 
 
 def unpack(archive: Path, hooks: Sequence[str], *, temporary: Path) -> list[str]:
-    """Return the command that unpacks ``archive`` and runs ``hooks`` (``$1`` is the root), then removes it."""
+    """Return the command that unpacks ``archive``, runs ``hooks`` (``$1`` is the root) and removes it."""
     temporary.mkdir(parents=True, exist_ok=True)
     arguments = ["--variant=custom", "--skip=update,cleanup,setup", f"--setup-hook=tar-in {archive} /"]
     arguments += [f"--customize-hook={hook}" for hook in hooks]
@@ -130,19 +128,20 @@ class BareRoot:
         assert self._process.stdin is not None and self._process.stderr is not None
         asked = {"argv": ["bash", "-c", command], "cwd": cwd, "env": self._env}
         print(json.dumps(asked), file=self._process.stdin, flush=True)
+        said: list[str] = []
         for line in self._process.stderr:
             if line.startswith(ANSWER):
                 status, out = json.loads(line.removeprefix(ANSWER))
                 return Ran(command, status, out)
-            print(line, end="", file=sys.stderr)
-        raise AssertionError(f"mmdebstrap ended while this ran: {command}")
+            said.append(line)
+        raise AssertionError(f"mmdebstrap ended while this ran: {command}\n{''.join(said)}")
 
 
 @contextmanager
 def open_root(
     archive: Path, hooks: Sequence[str], *, temporary: Path, env: dict[str, str]
 ) -> Iterator[BareRoot]:
-    """Unpack ``archive`` into a root, which needs to hold python3; ``hooks`` prepare it. It is removed at the end."""
+    """Unpack ``archive``, which needs to hold python3, and run ``hooks``; remove the root at the end."""
     serve = f"chroot $1 env -i /usr/bin/python3 -c {shlex.quote(SERVE)}"
     command = unpack(archive, [*hooks, serve], temporary=temporary)
     with subprocess.Popen(

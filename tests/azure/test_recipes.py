@@ -9,9 +9,6 @@ anyone, and nothing of it stays.
 from __future__ import annotations
 
 import os
-import shlex
-import shutil
-import signal
 import subprocess
 import tarfile
 from collections.abc import Iterator
@@ -25,12 +22,13 @@ import pytest
 from images import steps as steps_module
 from images.recipe import Download, Recipe, recipe_for
 from images.steps import steps
+from tests import bare_root
 from tests.azure import vendors
 
 pytestmark = [
     pytest.mark.azure,
     pytest.mark.timeout(2 * 600),
-    pytest.mark.skipif(shutil.which("mmdebstrap") is None, reason="mmdebstrap is not installed"),
+    pytest.mark.skipif(bool(bare_root.missing_here()), reason=bare_root.missing_here()),
 ]
 
 INCLUDED = (
@@ -38,7 +36,6 @@ INCLUDED = (
     "unattended-upgrades,waagent,xfsprogs"
 )
 """What the steps would install from Debian's mirror anyway: fetched once for all recipes."""
-SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
 LIMIT_S = 600
 """Seconds. All of it takes under two minutes of one core, and four beside much else on two."""
 
@@ -105,35 +102,11 @@ class Made:
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A Debian with what the recipes install from the distribution's own mirror."""
-    made = tmp_path_factory.mktemp("root") / "root.tar"
-    command = ["mmdebstrap", "--mode=unshare", "--variant=minbase", f"--include={INCLUDED}", "--quiet"]
-    command += [f"--dpkgopt=path-exclude=/usr/share/{which}/*" for which in ("doc", "locale", "man")]
-    command += ["--dpkgopt=force-unsafe-io", "--aptopt=Acquire::Languages none"]
-    command += ["--aptopt=Acquire::Retries 3", "bookworm", "-", *([str(SOURCES)] if SOURCES.exists() else [])]
-    # Without /dev: every copy gets its own.
-    line = f"set -o pipefail; {shlex.join(command)} | mmtarfilter '--path-exclude=/dev/*' >{made}"
-    ran = mmdebstrap(["bash", "-c", line])
-    assert ran.returncode == 0, ran.stderr
-    yield made
-    made.unlink()
-
-
-def mmdebstrap(command: list[str]) -> subprocess.CompletedProcess[str]:
-    """Runs it; one that takes too long is told to end, so that it removes what it has made."""
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    ) as process:
-        try:
-            out, err = process.communicate(timeout=LIMIT_S)
-        except BaseException:
-            os.killpg(process.pid, signal.SIGTERM)
-            raise
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
+    folder = tmp_path_factory.mktemp("root")
+    archive = folder / "root.tar"
+    bare_root.make_archive(archive, include=INCLUDED, temporary=folder / "tmp", limit_s=LIMIT_S)
+    yield archive
+    archive.unlink()
 
 
 def make(root: Path, folder: Path, recipe: Recipe) -> Made:
@@ -175,10 +148,8 @@ def in_root(root: Path, folder: Path, command: str) -> subprocess.CompletedProce
         f"status=0; chroot $1 {command} >$1/results/out 2>&1 || status=$?; echo $status >$1/results/status",
     ]
     (folder / "results").mkdir()
-    arguments = ["--variant=custom", "--skip=update,cleanup,setup", f"--setup-hook=tar-in {root} /"]
-    arguments += [f"--customize-hook={hook}" for hook in hooks]
-    arguments += [f"--customize-hook=sync-out /results {folder / 'results'}", "--format=null", "-", "-"]
-    ran = mmdebstrap(["mmdebstrap", "--mode=unshare", "--quiet", *arguments])
+    hooks.append(f"sync-out /results {folder / 'results'}")
+    ran = bare_root.run(bare_root.unpack(root, hooks, temporary=folder / "tmp"), limit_s=LIMIT_S)
     status = folder / "results/status"
     assert status.exists(), ran.stdout + ran.stderr
     return subprocess.CompletedProcess(

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import importlib.util
-import io
 import re
-import tarfile
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
 
@@ -32,13 +31,12 @@ def command(folder: Path, name: str, prints: str = "") -> Path:
     return folder / name
 
 
-def release(releases: Path, parts: tuple[str, ...]) -> None:
-    for machine in ("x64", "arm64"):
-        with tarfile.open(releases / f"pulumi-v3.232.0-linux-{machine}.tar.gz", "w:gz") as archive:
-            for part in parts:
-                entry = tarfile.TarInfo(f"pulumi/{part}")
-                entry.size = len(part)
-                archive.addfile(entry, io.BytesIO(part.encode()))
+def built(folder: Path) -> Path:
+    """Parts with the record of a build."""
+    for part in install.PARTS:
+        command(folder, part)
+    (folder / install.RECORD).write_text(install.digests(folder))
+    return folder
 
 
 def test_engine_and_python_sdk_are_pinned_to_one_version() -> None:
@@ -71,26 +69,41 @@ def test_no_cli_on_path_is_no_error(tmp_path: Path) -> None:
     assert install.own_cli(str(tmp_path)) is None
 
 
-def test_the_official_release_is_unpacked_flat(tmp_path: Path) -> None:
-    release(tmp_path, (*install.PARTS, "pulumi-watch"))
-    into = tmp_path / "bin"
-    into.mkdir()
-    assert install.fetch_release("3.232.0", into, tmp_path.as_uri())
-    assert install.complete(into)
-    assert (into / "pulumi-watch").read_text() == "pulumi-watch"
+def test_what_was_built_is_used_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = built(tmp_path / "3.232.0")
+    install.make(folder, tmp_path / "no-uv")
+    assert capsys.readouterr().out == f"Pulumi 3.232.0, kept in {folder}\n"
 
 
-def test_a_release_that_cannot_be_had_leaves_nothing(tmp_path: Path) -> None:
-    (tmp_path / "bin").mkdir()
-    assert not install.fetch_release("3.232.0", tmp_path / "bin", (tmp_path / "nowhere").as_uri())
-    assert list((tmp_path / "bin").iterdir()) == []
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        (lambda folder: command(folder, "pulumi", "other"), "not what was built: pulumi"),
+        (lambda folder: command(folder, "pulumi-more"), "not what was built: pulumi-more"),
+        (lambda folder: (folder / "pulumi").unlink(), "lacks one of pulumi, "),
+        (lambda folder: (folder / install.RECORD).unlink(), "no SHA256SUMS says what was built"),
+    ],
+    ids=["changed", "added", "lost", "without a record"],
+)
+def test_what_is_not_what_was_built_is_built_again(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    change: Callable[[Path], object],
+    why: str,
+) -> None:
+    folder = built(tmp_path / "3.232.0")
+    change(folder)
+    monkeypatch.setattr(install, "find_go", lambda: tmp_path / "go")
+    monkeypatch.setattr(install, "build", lambda go, into, work, *, own_caches: built(into))
+    install.make(folder, tmp_path / "no-uv")
+    assert f"is not used and built again: {why}" in capsys.readouterr().out
+    assert install.fault(folder) == ""
 
 
-def test_a_release_that_lacks_a_part_is_refused(tmp_path: Path) -> None:
-    release(tmp_path, install.PARTS[:2])
-    (tmp_path / "bin").mkdir()
-    with pytest.raises(install.InstallError, match="pulumi-resource-pulumi-python"):
-        install.fetch_release("3.232.0", tmp_path / "bin", tmp_path.as_uri())
+def test_nothing_is_downloaded_but_what_a_lock_holds() -> None:
+    text = (ROOT / "tools/pulumi/install.py").read_text()
+    assert "urllib" not in text and "https://" not in text
 
 
 def test_links_of_an_earlier_run_are_replaced_and_nothing_else(tmp_path: Path) -> None:

