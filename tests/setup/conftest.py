@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import subprocess
+import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.bare_root import BareRoot, make_archive, missing_here, open_root
-from tests.setup.machine import copy_configuration, environment
+from tests.setup.machine import environment, host_files
 
 ROOT = Path(__file__).parents[2]
 INCLUDED = "git,make,python3"
@@ -23,18 +24,22 @@ def debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareRoot]:
     if why := missing_here():
         pytest.fail(why)
     folder = tmp_path_factory.mktemp("setup")
-    checkout, configuration, archive = folder / "checkout", folder / "configuration", folder / "root.tar"
+    checkout, added, archive = folder / "checkout", folder / "added.tar", folder / "root.tar"
     subprocess.run(["git", "clone", "--quiet", "--no-local", ROOT, checkout], check=True, timeout=120)
-    copy_configuration(configuration)
+    with tarfile.open(added, "w") as tar:
+        for inside, path in {"ranklift": checkout, **host_files()}.items():
+            tar.add(path.resolve(), inside, filter=of_root)
     make_archive(archive, include=INCLUDED, temporary=folder / "tmp", limit_s=ARCHIVE_S)
-    hooks = [
-        "mkdir -p $1/ranklift && rm -rf $1/etc/apt",
-        f"sync-in {configuration} /",
-        f"sync-in {checkout} /ranklift",
-        "chroot $1 chown -R 0:0 /ranklift /root /etc/apt",
-    ]
+    hooks = ["rm -rf $1/etc/apt", f"tar-in {added} /"]
     env = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", **environment()}
     with open_root(archive, hooks, temporary=folder / "tmp", env=env) as root:
-        archive.unlink()
         yield root
+    for file in (archive, added):
+        file.unlink()
     assert list((folder / "tmp").iterdir()) == []
+
+
+def of_root(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    entry.uid = entry.gid = 0
+    entry.uname = entry.gname = "root"
+    return entry

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 import pwd
-import shutil
 from pathlib import Path
 
-__all__ = ["copy_configuration", "environment", "host_files"]
+__all__ = ["environment", "host_files"]
 
 PREFIXES = ("PIP_", "UV_", "NPM_CONFIG_", "GO", "SSL_CERT_")
 NAMES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
@@ -44,14 +43,3 @@ def host_files() -> dict[str, Path]:
     named = [Path(value) for name, value in environment().items() if "CERT" in name or "BUNDLE" in name]
     found |= {str(path).lstrip("/"): path for path in named if path.is_file() and path != BUNDLE}
     return {inside: path for inside, path in found.items() if os.access(path, os.R_OK)}
-
-
-def copy_configuration(into: Path) -> None:
-    """Copy the configuration to ``into``, laid out as in the root."""
-    for inside, path in host_files().items():
-        target = into / inside
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if path.is_dir():
-            shutil.copytree(path, target)
-        else:
-            shutil.copy(path, target)
