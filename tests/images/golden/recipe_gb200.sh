@@ -114,7 +114,7 @@ set -euo pipefail
 export DEBIAN_FRONTEND=noninteractive
 
 keyring=/var/cache/ranklift/cuda-keyring.deb
-/usr/local/lib/ranklift/fetch https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/sbsa/cuda-keyring_1.1-1_all.deb unknown "$keyring"
+/usr/local/lib/ranklift/fetch https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/sbsa/cuda-keyring_1.1-1_all.deb 6ea7d2737648936820e85677177957a0f6521b840d98eb0bbae0a4f003fa7249 "$keyring"
 dpkg -i "$keyring"
 apt-get update
 # This package holds all of NVIDIA's to one version.
