@@ -7,10 +7,10 @@ PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PULUMI_SKIP_UPDATE_CHECK := 1
 
-.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks azurite test-azure soak test-setup check format lock bench-scale bench-fanout bench-launch bench-jobs clean
+.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite test-azure soak test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs clean
 
 help: ## what can be made
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## Debian packages, .venv, .venv-node and the Pulumi CLI; instant when nothing changed
 	@tools/setup
@@ -32,6 +32,9 @@ frameworks: ## environments with the training guide's frameworks and MPIs, Horov
 test-frameworks: frameworks ## every way the training guide starts a job, by the frameworks themselves on rehearsed nodes
 	pytest -m frameworks tests/frameworks
 
+test-frameworks-few: frameworks ## one row of each framework and of another MPI: what every change has to pass
+	pytest -m for_every_change tests/frameworks
+
 azurite: ## Microsoft's storage emulator, the rehearsed Azure's blob endpoint
 	@tools/setup --azure
 
@@ -43,6 +46,9 @@ soak: setup ## a hundred clusters made and removed in a row: nothing may be left
 
 test-setup: azurite ## every set-up in a Debian root that has git, make and python3 alone, killed at some steps and completed
 	pytest -m setup tests/setup
+
+test-setup-few: azurite ## of these, `make setup` alone and not killed
+	pytest -m for_every_change tests/setup
 
 check: setup ## formatting, lint and types
 	ruff format --check .

@@ -103,6 +103,23 @@ ROWS = [
     Row("G11", "tensorflow-chief/job.yml", accuracy=0.93, losses_fall_to=0.8),
 ]
 
+FOR_EVERY_CHANGE = {
+    "mpi4py/mpich.yml",
+    "horovod/job.yml",
+    "deepspeed/job.yml",
+    "torchrun/job.yml",
+    "lightning/job.yml",
+    "tensorflow-workers/job.yml",
+}
+"""One of each environment that `make frameworks` makes and of each way ranks are started, in minutes."""
+
+
+def cases() -> list[Any]:
+    return [
+        pytest.param(row, marks=[pytest.mark.for_every_change] * (row.example in FOR_EVERY_CHANGE))
+        for row in ROWS
+    ]
+
 
 def result(ran: Ran) -> dict[str, Any]:
     """The JSON object that one rank printed in the end."""
@@ -111,7 +128,7 @@ def result(ran: Ran) -> dict[str, Any]:
     return told
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
+@pytest.mark.parametrize("row", cases(), ids=str)
 def test_a_job_trains_with_all_its_ranks(cluster: Workplace, row: Row) -> None:
     ran = cluster.fab("launch", str(ROOT / "examples" / row.example))
     assert re.search(r"^job \S+ SUCCEEDED$", ran.err, re.MULTILINE), ran

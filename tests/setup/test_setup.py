@@ -13,6 +13,7 @@ from tests.bare_root import BareRoot, Ran
 
 pytestmark = [pytest.mark.setup, pytest.mark.timeout(2700)]
 
+FOR_EVERY_CHANGE = pytest.mark.for_every_change
 INSIDE = "python3 tests/setup/inside.py"
 AZURITE = """\
 import re, subprocess, urllib.error, urllib.request
@@ -52,6 +53,7 @@ def again(debian: BareRoot, target: str) -> Ran:
     )
 
 
+@FOR_EVERY_CHANGE
 def test_a_bare_debian_lacks_every_package(debian: BareRoot) -> None:
     missing = run(debian, "tools/debian missing").split()
     assert {"ca-certificates", "cloud-init", "openmpi-bin", "openssh-server", "python3-venv", "rsync"} <= set(
@@ -75,17 +77,20 @@ def test_a_set_up_is_killed(debian: BareRoot, step: str, pattern: str) -> None:
     run(debian, "test ! -e .venv/ranklift-setup")
 
 
+@FOR_EVERY_CHANGE
 def test_setup_completes_what_was_killed(debian: BareRoot) -> None:
     run(debian, "make setup")
     run(debian, 'test ! -e /usr/sbin/policy-rc.d && dpkg --audit && test -z "$(dpkg --audit)"')
     assert run(debian, "tools/debian missing") == ""
 
 
+@FOR_EVERY_CHANGE
 def test_setup_keeps_the_systems_own_sshd_and_cloud_init_off(debian: BareRoot) -> None:
     assert run(debian, "readlink /etc/systemd/system/ssh.service") == "/dev/null\n"
     run(debian, "test -e /etc/cloud/cloud-init.disabled")
 
 
+@FOR_EVERY_CHANGE
 def test_setup_makes_the_commands_and_what_the_nodes_carry(debian: BareRoot) -> None:
     assert run(debian, "PULUMI_SKIP_UPDATE_CHECK=1 .venv/bin/pulumi version").startswith("v3.")
     assert "rehearsal.start" in run(debian, ".venv/bin/fab --list")
@@ -132,7 +137,9 @@ def test_ranks_of_each_mpi_reach_each_other(debian: BareRoot, name: str) -> None
     assert [line.split()[-1] for line in lines] == ["2", "2"], out
 
 
-@pytest.mark.parametrize("target", ["setup", "setup-bench", "azurite", "frameworks"])
+@pytest.mark.parametrize(
+    "target", [pytest.param("setup", marks=FOR_EVERY_CHANGE), "setup-bench", "azurite", "frameworks"]
+)
 def test_a_second_run_does_nothing(debian: BareRoot, target: str) -> None:
     ran = again(debian, target)
     assert (ran.status, ran.out) == (0, ""), str(ran)

@@ -306,7 +306,7 @@ cat >/etc/ranklift/recipe.json <<'END'
   "driver_package": "nvidia-open",
   "gpu": "GB200",
   "keyring": {
-    "sha256": null,
+    "sha256": "6ea7d2737648936820e85677177957a0f6521b840d98eb0bbae0a4f003fa7249",
     "url": "https://developer.download.nvidia.com/compute/cuda/repos/ubuntu2404/sbsa/cuda-keyring_1.1-1_all.deb",
     "version": "1.1-1"
   },
