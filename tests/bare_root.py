@@ -1,8 +1,8 @@
 """A Debian root with nothing in it but what is named: made by mmdebstrap, used once, gone afterwards.
 
 Root needs nothing for it; anyone else needs newuidmap and a range of ids in /etc/subuid. The mounts live in a
-namespace of their own, and the root lies in the folder that the caller gives: mmdebstrap removes both when it
-ends, also when the process that started it is killed.
+namespace of their own, and the root lies in a temporary folder: mmdebstrap removes both when it ends, also
+when the process that started it is killed.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import os
 import shlex
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -56,10 +57,12 @@ def missing_here() -> str:
 def mmdebstrap(arguments: Sequence[str], *, temporary: Path) -> list[str]:
     """Return the command line of an mmdebstrap that works in ``temporary`` and ends when its starter does.
 
-    The starter has to give it a session of its own.
+    The starter has to give it a session of its own. The namespace of a user other than root cannot enter a
+    folder that is the user's alone: such a root lies in the system's temporary folder.
     """
+    place = temporary if os.geteuid() == 0 else tempfile.gettempdir()
     return [
-        *("setpriv", "--pdeathsig", "TERM", "bash", "-c", KEEP, "bash", "env", f"TMPDIR={temporary}"),
+        *("setpriv", "--pdeathsig", "TERM", "bash", "-c", KEEP, "bash", "env", f"TMPDIR={place}"),
         *("mmdebstrap", "--mode=unshare", "--quiet", *arguments),
     ]
 

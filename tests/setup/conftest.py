@@ -19,23 +19,31 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 
 @pytest.fixture(scope="session")
-def debian(tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareRoot]:
-    """The root, with the checkout in ``/ranklift``; nothing of it stays."""
+def archive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A Debian with nothing but git, make and python3, packed."""
     if why := missing_here():
         pytest.fail(why)
+    folder = tmp_path_factory.mktemp("archive")
+    made = folder / "root.tar"
+    make_archive(made, include=INCLUDED, temporary=folder / "tmp", limit_s=ARCHIVE_S)
+    yield made
+    made.unlink()
+
+
+@pytest.fixture(scope="session")
+def debian(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[BareRoot]:
+    """The same unpacked, with the checkout in ``/ranklift``; nothing of it stays."""
     folder = tmp_path_factory.mktemp("setup")
-    checkout, added, archive = folder / "checkout", folder / "added.tar", folder / "root.tar"
+    checkout, added = folder / "checkout", folder / "added.tar"
     subprocess.run(["git", "clone", "--quiet", "--no-local", ROOT, checkout], check=True, timeout=120)
     with tarfile.open(added, "w") as tar:
         for inside, path in {"ranklift": checkout, **host_files()}.items():
             tar.add(path.resolve(), inside, filter=of_root)
-    make_archive(archive, include=INCLUDED, temporary=folder / "tmp", limit_s=ARCHIVE_S)
     hooks = ["rm -rf $1/etc/apt", f"tar-in {added} /"]
     env = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", **environment()}
     with open_root(archive, hooks, temporary=folder / "tmp", env=env) as root:
         yield root
-    for file in (archive, added):
-        file.unlink()
+    added.unlink()
     assert list((folder / "tmp").iterdir()) == []
 
 
