@@ -18,6 +18,10 @@ class Completed:
     stdout: bytes
     """Empty when the output was streamed."""
     stderr: bytes
+    """Its end, where there was more than is kept."""
+    stdout_left_out: int = 0
+    """Bytes that came before what is kept of it."""
+    stderr_left_out: int = 0
 
 
 class Host(Protocol):
@@ -35,7 +39,10 @@ class Host(Protocol):
     def run(
         self, argv: Sequence[str], /, *, stdin: bytes | IO[bytes] | None = None, timeout: float | None = None
     ) -> Completed:
-        """Runs ``argv`` and keeps its output."""
+        """Runs ``argv`` and keeps its output, which its caller reads: all of stdout, the end of stderr.
+
+        Raises :class:`~launch.errors.GiveUpError` when there is more of stdout than any answer has.
+        """
 
     def stream(
         self,

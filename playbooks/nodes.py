@@ -45,6 +45,7 @@ def execute(
 ) -> None:
     """Runs a command on nodes; those that gave the same are shown once.
 
+    Of a node's stdout, and of its stderr, the last MiB is kept, and what came before is counted.
     The exit status is the command's own where all failures agree, else 1.
     """
     limit = None if timeout is None else seconds("--timeout", timeout)
@@ -88,7 +89,7 @@ def run_on(
 
         def run(name: str) -> Completed:
             with cluster.host(by_name[name]) as host:
-                return host.run(line, timeout=timeout)
+                return host.run_tail(line, timeout=timeout)
 
         # The fan-out's own limit is the net under the connection's: the latter knows more to say.
         return fan_out(

@@ -130,9 +130,10 @@ def _front(ranks: tuple[int | None, ...], nodes: tuple[str, ...], in_colour: boo
 
 def merged(results: Mapping[str, Completed | Exception]) -> None:
     """What a command gave on many nodes: nodes that gave the same are shown once."""
-    out, err = merged_text(results)
-    _write(sys.stdout, out)
-    _write(sys.stderr, err)
+    # Piece by piece: all of it at once would be in memory several times.
+    for stream, pieces in zip((sys.stdout, sys.stderr), _merged(results), strict=True):
+        for piece in pieces:
+            _write(stream, piece)
 
 
 def merged_text(results: Mapping[str, Completed | Exception]) -> tuple[str, str]:
@@ -145,21 +146,48 @@ def merged_text(results: Mapping[str, Completed | Exception]) -> tuple[str, str]
     node000002: exit status 3
     <BLANKLINE>
     """
-    alike: dict[tuple[int, bytes, bytes], list[str]] = {}
+    out, err = _merged(results)
+    return "".join(out), "".join(err)
+
+
+def _merged(results: Mapping[str, Completed | Exception]) -> tuple[Iterable[str], Iterable[str]]:
+    alike: dict[Completed, list[str]] = {}
     for node, outcome in results.items():
         if not isinstance(outcome, Exception):
-            alike.setdefault((outcome.exit_status, outcome.stdout, outcome.stderr), []).append(node)
-    if len(results) == 1 and not any(status for status, _, _ in alike):
-        return "".join(_text(key[1]) for key in alike), "".join(_text(key[2]) for key in alike)
-    out: list[str] = []
-    err: list[str] = []
-    for (status, stdout, stderr), nodes in sorted(alike.items(), key=lambda item: (-len(item[1]), item[1])):
-        out.append(fold(nodes) + (f": exit status {status}" if status else "") + "\n")
-        out += [f"  {line}\n" for line in _text(stdout).splitlines()]
-        if stderr:
-            err.append(f"{fold(nodes)}: stderr\n")
-            err += [f"  {line}\n" for line in _text(stderr).splitlines()]
-    return "".join(out), "".join(err)
+            alike.setdefault(outcome, []).append(node)
+    if len(results) == 1 and not any(one.exit_status for one in alike):
+        return _alone(alike)
+    groups = sorted(alike.items(), key=lambda item: (-len(item[1]), item[1]))
+    out = (
+        _group(
+            nodes,
+            f": exit status {one.exit_status}" if one.exit_status else "",
+            one.stdout,
+            one.stdout_left_out,
+        )
+        for one, nodes in groups
+    )
+    err = (_group(nodes, ": stderr", one.stderr, one.stderr_left_out) for one, nodes in groups if one.stderr)
+    return out, err
+
+
+def _alone(alike: Iterable[Completed]) -> tuple[list[str], list[str]]:
+    """Its stdout may be a script's input, so that what is said of it goes to stderr."""
+    out = [_text(one.stdout) for one in alike]
+    err = [
+        f"({size(one.stdout_left_out)} of stdout left out before its end)\n"
+        for one in alike
+        if one.stdout_left_out
+    ]
+    err += [f"({size(one.stderr_left_out)} left out)\n" for one in alike if one.stderr_left_out]
+    return out, err + [_text(one.stderr) for one in alike]
+
+
+def _group(nodes: Iterable[str], what: str, data: bytes, left_out: int) -> str:
+    lines = _text(data).splitlines()
+    if left_out:
+        lines.insert(0, f"({size(left_out)} left out)")
+    return f"{fold(nodes)}{what}\n" + "".join(f"  {line}\n" for line in lines)
 
 
 def age(read_at: float, now: float | None = None) -> str:
@@ -187,8 +215,8 @@ def amount(count: float) -> str:
 def plain(value: Any) -> Any:  # noqa: PLR0911
     """Records as JSON's own kinds: dataclasses by field, bytes as text, errors as ``{"error": …}``.
 
-    >>> plain({"node000000": Completed(0, b"hi", b"")})
-    {'node000000': {'exit_status': 0, 'stdout': 'hi', 'stderr': ''}}
+    >>> plain({"node000000": InputError("--x", 1, "is odd", "leave it out"), "found": (b"hi", Path("/x"))})
+    {'node000000': {'error': '--x = 1: is odd; leave it out', 'kind': 'input'}, 'found': ['hi', '/x']}
     """
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         shown = [f.name for f in dataclasses.fields(value) if f.repr]

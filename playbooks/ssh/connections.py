@@ -18,6 +18,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -26,16 +27,18 @@ from fabric import Config, Connection
 from paramiko.common import MSG_CHANNEL_REQUEST
 
 from infra.inventory import KEY_FILE, KNOWN_HOSTS_FILE, Inventory, Node
-from launch.errors import HostKeyChanged, InputError, NodeUnreachable, StepTimeout
+from launch.errors import GiveUpError, HostKeyChanged, InputError, NodeUnreachable, StepTimeout
 from launch.host import Completed
-from playbooks.ssh.exchange import QUIET_S, DeadlinePassed, exchange
+from playbooks.ssh.exchange import QUIET_S, DeadlinePassed, Tail, exchange
 from playbooks.ssh.fanout import fan_out
 
-__all__ = ["CONNECT_S", "Cluster", "SshHost", "read_pins", "shell_command"]
+__all__ = ["ANSWER_BYTES", "CONNECT_S", "Cluster", "SshHost", "read_pins", "shell_command"]
 
 SSH_PORT = 22
 CONNECT_S = 15
 """Limit for each stage of connecting: TCP, banner and key exchange, authentication."""
+ANSWER_BYTES = 64 << 20
+"""No answer that is read has as much: the largest, a push's list of a million missing files, has 8 MB."""
 
 _SIGNALLED = 128
 """Exit status of a command that a signal ended, plus the signal's number where that is known."""
@@ -144,17 +147,35 @@ class SshHost:
         stdin: bytes | IO[bytes] | None = None,
         timeout: float | None = None,
     ) -> Completed:
-        """Runs an argv to its end; its output is kept in memory, byte for byte.
+        """Runs an argv to its end and gives its answer: its stdout byte for byte, and the end of its stderr.
 
         A ``str`` is a line for the user's own shell there, which saves each node the start of a second one.
         ``timeout`` is in seconds and covers connecting. A command killed by signal n has exit status 128+n,
         and 128 where the protocol has no name for the signal.
         Raises :class:`~launch.errors.NodeUnreachable`, :class:`~launch.errors.HostKeyChanged`,
-        :class:`~launch.errors.StepTimeout`.
+        :class:`~launch.errors.StepTimeout`, and :class:`~launch.errors.GiveUpError` for an answer of more
+        than :data:`ANSWER_BYTES`, of which an end would be read as another answer.
         """
-        pieces: list[bytes] = []
-        completed = self.stream(command, pieces.append, stdin=stdin, timeout=timeout)
-        return Completed(completed.exit_status, b"".join(pieces), completed.stderr)
+        answer = bytearray()
+
+        def keep(data: bytes) -> None:
+            answer.extend(data)
+            if len(answer) > ANSWER_BYTES:
+                step = command if isinstance(command, str) else command[0]
+                problem = f"{step} writes more than the {ANSWER_BYTES >> 20} MiB that an answer may have"
+                raise GiveUpError(f"{self.name}: {problem}; see what it is there: fab ssh")
+
+        return replace(self.stream(command, keep, stdin=stdin, timeout=timeout), stdout=bytes(answer))
+
+    def run_tail(self, line: str, *, timeout: float | None = None) -> Completed:
+        """Like :meth:`run`, for output that is only shown: of either stream the end is kept.
+
+        :data:`~playbooks.ssh.exchange.KEPT_BYTES` of it; the result says how much came before.
+        """
+        tail = Tail()
+        completed = self.stream(line, tail.add, timeout=timeout)
+        stdout = tail.end()
+        return replace(completed, stdout=stdout, stdout_left_out=tail.left_out)
 
     def stream(
         self,
@@ -188,7 +209,8 @@ class SshHost:
                     self.close()
                     raise NodeUnreachable(self.name, f"the connection broke while {step} ran")
                 status = _SIGNALLED
-            return Completed(status, b"", stderr)
+            said = stderr.end()
+            return Completed(status, b"", said, stderr_left_out=stderr.left_out)
         finally:
             channel.close()
 

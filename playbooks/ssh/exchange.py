@@ -12,12 +12,41 @@ from typing import IO
 
 from paramiko import Channel
 
-__all__ = ["QUIET_S", "DeadlinePassed", "exchange"]
+__all__ = ["KEPT_BYTES", "QUIET_S", "DeadlinePassed", "Tail", "exchange"]
 
 QUIET_S = 15.0
 """A node that has sent nothing for this long is asked whether it is there, and has as long to answer."""
 _POLL_S = 0.005
 _CHUNK = 1 << 18
+
+
+KEPT_BYTES = 1 << 20
+"""What is kept of output that nobody reads as it comes, of each stream of each node."""
+
+
+class Tail:
+    """The last :data:`KEPT_BYTES` of a stream, and how much came before them."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+        self.left_out = 0
+
+    def add(self, data: bytes) -> None:
+        """Keeps ``data``, as far as its end is within the limit."""
+        self._kept += data
+        if len(self._kept) > 2 * KEPT_BYTES:  # not at every piece: what is left is moved each time
+            self._cut()
+
+    def end(self) -> bytes:
+        """What is kept; from here on :attr:`left_out` is true."""
+        self._cut()
+        return bytes(self._kept)
+
+    def _cut(self) -> None:
+        over = len(self._kept) - KEPT_BYTES
+        if over > 0:
+            self.left_out += over
+            del self._kept[:over]
 
 
 class DeadlinePassed(Exception):
@@ -30,15 +59,15 @@ def exchange(
     stdin: bytes | IO[bytes] | None,
     deadline: float | None,
     ask_alive: Callable[[], None],
-) -> bytes:
-    """Feeds ``stdin`` and hands stdout on until the command has ended; gives stderr.
+) -> Tail:
+    """Feeds ``stdin`` and hands stdout on until the command has ended; gives the end of stderr.
 
     ``deadline`` is in :func:`time.monotonic`'s seconds. ``ask_alive`` is called after each quiet spell and
     raises when the node is gone. What ``on_stdout`` and ``stdin`` raise goes through.
 
     Raises :class:`DeadlinePassed`.
     """
-    stderr: list[bytes] = []
+    stderr = Tail()
     feed = _Feed(channel, stdin)
     ready = select.poll()
     ready.register(channel.fileno(), select.POLLIN)
@@ -49,7 +78,7 @@ def exchange(
         moved = _receive(channel, on_stdout, stderr) or feed.push()
         now = time.monotonic()
         if ended and not moved:
-            return b"".join(stderr)
+            return stderr
         if deadline is not None and now > deadline:
             raise DeadlinePassed
         if moved:
@@ -69,10 +98,10 @@ def exchange(
             ready.poll(max(1.0, patience * 1000))
 
 
-def _receive(channel: Channel, on_stdout: Callable[[bytes], object], stderr: list[bytes]) -> bool:
+def _receive(channel: Channel, on_stdout: Callable[[bytes], object], stderr: Tail) -> bool:
     moved = False
     if channel.recv_stderr_ready():
-        stderr.append(channel.recv_stderr(_CHUNK))
+        stderr.add(channel.recv_stderr(_CHUNK))
         moved = True
     if channel.recv_ready():
         on_stdout(channel.recv(_CHUNK))

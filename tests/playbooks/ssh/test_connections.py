@@ -15,7 +15,7 @@ import paramiko
 import pytest
 
 from infra.inventory import KNOWN_HOSTS_FILE, Inventory
-from launch.errors import HostKeyChanged, InputError, NodeUnreachable, StepTimeout
+from launch.errors import GiveUpError, HostKeyChanged, InputError, NodeUnreachable, StepTimeout
 from playbooks.ssh import connections, exchange
 from playbooks.ssh.connections import Cluster, SshHost, read_pins
 from tests.playbooks.server import SshServer, free_port, make_key, save_stack
@@ -69,7 +69,22 @@ def test_stdin_of_many_megabytes_comes_back_whole(host: SshHost) -> None:
 
 def test_much_stderr_does_not_block_stdout(host: SshHost) -> None:
     done = host.run(["sh", "-c", "head -c 4000000 /dev/zero >&2; echo end"], timeout=60)
-    assert (len(done.stderr), done.stdout) == (4_000_000, b"end\n")
+    assert done.stdout == b"end\n"
+    assert (len(done.stderr), done.stderr_left_out) == (exchange.KEPT_BYTES, 4_000_000 - exchange.KEPT_BYTES)
+
+
+def test_what_is_only_shown_is_kept_from_its_end(host: SshHost) -> None:
+    done = host.run_tail("head -c 4000000 /dev/zero; echo end", timeout=60)
+    assert (done.exit_status, len(done.stdout), done.stdout[-4:]) == (0, exchange.KEPT_BYTES, b"end\n")
+    assert done.stdout_left_out == 4_000_004 - exchange.KEPT_BYTES
+
+
+def test_an_answer_without_end_is_no_answer(host: SshHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An end of it would be read as another one."""
+    monkeypatch.setattr(connections, "ANSWER_BYTES", 3 << 20)
+    assert len(host.run(["head", "-c", str(3 << 20), "/dev/zero"], timeout=60).stdout) == 3 << 20
+    with pytest.raises(GiveUpError, match="node000000: yes writes more than the 3 MiB that an answer may"):
+        host.run(["yes"], timeout=60)
 
 
 def test_a_command_that_reads_no_stdin_still_ends(host: SshHost) -> None:
