@@ -10,7 +10,7 @@ from pathlib import Path
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from infra.inventory import SSH_CONFIG_FILE, Inventory, Node
+from infra.inventory import KEY_FILE, KNOWN_HOSTS_FILE, SSH_CONFIG_FILE, Inventory, Node
 from launch.errors import InputError, ManyNodesError, MissingTool, NodeUnreachable
 from launch.host import Completed
 from launch.nodeset import fold
@@ -115,6 +115,10 @@ def ssh(context: Context, node: str | None = None, stack: str | None = None, dry
     inventory = chosen.saved()
     wanted = choose_nodes(inventory, node)[0]
     argv = ["ssh", "-F", str(chosen.folder / SSH_CONFIG_FILE), wanted.name]
+    for file in (SSH_CONFIG_FILE, KNOWN_HOSTS_FILE, KEY_FILE):
+        if not (chosen.folder / file).is_file():  # ssh would say so, but not what to do
+            problem = f"{chosen.folder / file} is not there"
+            raise InputError("stack", chosen.name, problem, f"run `fab status --stack {chosen.name}`")
     if dry_run:
         render.command(argv)
         return

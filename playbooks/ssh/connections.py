@@ -68,7 +68,7 @@ def read_pins(path: Path) -> dict[str, paramiko.PKey]:
     """
     pins: dict[str, paramiko.PKey] = {}
     decoded: dict[str, paramiko.PKey] = {}
-    for number, line in enumerate(path.read_text().splitlines(), start=1):
+    for number, line in enumerate(path.read_text(errors="backslashreplace").splitlines(), start=1):
         if not line.strip() or line.startswith("#"):
             continue
         try:
@@ -96,8 +96,11 @@ class Cluster:
         try:
             self._pins = read_pins(folder / KNOWN_HOSTS_FILE)
             self._key = paramiko.Ed25519Key(filename=str(folder / KEY_FILE))
-        except (OSError, paramiko.SSHException) as error:
-            problem = f"its keys cannot be read ({error})"
+        except InputError:
+            raise
+        # Of a file that is no key paramiko raises whatever its bytes lead to.
+        except Exception as error:  # noqa: BLE001
+            problem = f"its keys cannot be read ({error or type(error).__name__})"
             raise InputError("stack", inventory.stack, problem, "run `fab status`") from None
         self._hosts: dict[str, SshHost] = {}
 
