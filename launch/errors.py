@@ -39,6 +39,10 @@ __all__ = [
 ]
 
 
+_SHOWN = 1000
+"""Characters of a value that an error shows."""
+
+
 class RankliftError(Exception):
     """Root of the tree: catch it to catch everything the project raises on purpose."""
 
@@ -54,6 +58,8 @@ class InputError(RankliftError, ValueError):
 
     def __init__(self, key: str, value: object, problem: str, remedy: str) -> None:
         self.key, self.value, self.problem, self.remedy = key, value, problem, remedy
+        if isinstance(value, str) and len(value) > _SHOWN:
+            value = f"{value[:_SHOWN]}…"
         shown = "" if value is None else f" = {value!r}" if isinstance(value, str) else f" = {value}"
         super().__init__(f"{key}{shown}: {problem}; {remedy}")
 

@@ -10,11 +10,18 @@ import re
 from collections.abc import Iterable
 
 from launch.errors import InputError
+from launch.numbers import shown, whole
 from launch.remote.names import base36, fold
 
 __all__ = ["base36", "fold", "parse_ranges", "ranges"]
 
-_RANGE = re.compile(r"(?P<low>\d+)(?:-(?P<high>\d+))?")
+_RANGE = re.compile(r"(?P<low>[0-9]+)(?:-(?P<high>[0-9]+))?")
+
+_HIGHEST = 36**6 - 1
+"""The last instance id that a computer name has room for."""
+
+_MOST = 100_000
+"""Numbers that one list may name: more than a cluster has ranks, and few enough to hold."""
 
 
 def parse_ranges(text: str, key: str = "--nodes") -> tuple[int, ...]:
@@ -22,20 +29,37 @@ def parse_ranges(text: str, key: str = "--nodes") -> tuple[int, ...]:
 
     >>> parse_ranges("0-3,7")
     (0, 1, 2, 3, 7)
+    >>> parse_ranges("0-99999999999")
+    Traceback (most recent call last):
+    ...
+    launch.errors.InputError: --nodes = '0-99999999999': 99999999999 is above 2176782335, and no node has \
+such a number; write it like 0-3,7
 
     Raises :class:`~launch.errors.InputError` naming ``key`` for anything else.
     """
     chosen: set[int] = set()
+    named = 0
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
             raise InputError(key, text, f"{part!r} is no range", "write it like 0-3,7")
-        low = int(match["low"])
-        high = int(match["high"] or low)
+        low = _number(key, text, match["low"])
+        high = _number(key, text, match["high"] or match["low"])
         if high < low:
             raise InputError(key, text, f"{part!r} runs backwards", "write it like 0-3,7")
+        named += high - low + 1
+        if named > _MOST:
+            raise InputError(key, text, f"names more than {_MOST} numbers", "write it like 0-3,7")
         chosen.update(range(low, high + 1))
     return tuple(sorted(chosen))
+
+
+def _number(key: str, text: str, digits: str) -> int:
+    number = whole(digits) or 0
+    if number > _HIGHEST:
+        problem = f"{shown(digits, number)} is above {_HIGHEST}, and no node has such a number"
+        raise InputError(key, text, problem, "write it like 0-3,7")
+    return number
 
 
 def ranges(numbers: Iterable[int]) -> str:

@@ -26,15 +26,16 @@ def parse_nodes(text: str, key: str = "--node") -> tuple[frozenset[str], frozens
     Raises :class:`~launch.errors.InputError` naming ``key`` for anything else.
     """
     names: set[str] = set()
-    ids: set[int] = set()
+    numbers: list[str] = []
     for part in text.split(","):
         word = part.strip()
         if _NAME.fullmatch(word):
             names.add(word)
         elif word[:1].isdigit():
-            ids.update(parse_ranges(word, key))
+            numbers.append(word)
         else:
             raise InputError(key, text, f"{part!r} is no node", "give names or instance ids: node000001,4-7")
+    ids = parse_ranges(",".join(numbers), key) if numbers else ()
     return frozenset(names), frozenset(ids)
 
 

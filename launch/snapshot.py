@@ -208,9 +208,8 @@ class _Walk:
         if self._unreadable:
             paths = [path for found in self._unreadable.values() for path in found]
             told = remedy.format(it="it" if len(paths) == 1 else "them")
-            if len(self._unreadable) == 1:
-                problem = f"cannot be read ({next(iter(self._unreadable))})"
-                raise InputError("source", ", ".join(sorted(paths)), problem, told)
+            if len(paths) == 1:
+                raise InputError("source", paths[0], f"cannot be read ({next(iter(self._unreadable))})", told)
             reasons = (f"{why}: {', '.join(sorted(found))}" for why, found in self._unreadable.items())
             raise InputError(
                 "source", str(self._root), f"some of it cannot be read ({'; '.join(reasons)})", told

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import re
 
-__all__ = ["seconds"]
+__all__ = ["LONGEST_S", "seconds"]
 
-_SPAN = re.compile(r"(-?[0-9]+(?:\.[0-9]+)?)\s*([smh]?)")
+LONGEST_S = 365 * 24 * 3600
+"""No job, wait or look back is longer; a clock's own arithmetic ends soon after."""
+
+_SPAN = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([smh]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 

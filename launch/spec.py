@@ -9,8 +9,20 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from launch.errors import InputError
+from launch.numbers import MOST
+from launch.spans import LONGEST_S
 
-__all__ = ["GRACE_S", "HOME", "MASTER_PORT", "Flavour", "JobNode", "JobSpec", "Kind", "OutputType"]
+__all__ = [
+    "GRACE_S",
+    "HOME",
+    "MASTER_PORT",
+    "MOST_SERVERS",
+    "Flavour",
+    "JobNode",
+    "JobSpec",
+    "Kind",
+    "OutputType",
+]
 
 Kind = Literal["mpi", "pytorch", "tensorflow"]
 Flavour = Literal["openmpi", "mpich", "intelmpi"]
@@ -24,6 +36,9 @@ GRACE_S = 3.0
 
 HOME = "/home/azureuser"
 """Home folder of the nodes' user, wherever a path in it must be written out."""
+
+MOST_SERVERS = 1000
+"""Parameter servers of one job. They take no slots, and every task is told of each of them."""
 
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OUTPUT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
@@ -130,6 +145,8 @@ class JobSpec:
         for key, seconds in (("timeout_s", self.timeout_s), ("grace_s", self.grace_s)):
             if seconds is not None and seconds <= 0:
                 raise InputError(key, seconds, "must be above 0", "give it in seconds, or leave it out")
+            if seconds is not None and not seconds <= LONGEST_S:  # nor is NaN
+                raise InputError(key, seconds, "is more than 365 days", "give less, or leave it out")
         self._check_restarts()
         for word in self.command:
             _refuse_unsendable("command", word)
@@ -137,8 +154,9 @@ class JobSpec:
             self._check_variable(name, value)
 
     def _check_restarts(self) -> None:
-        if self.max_restarts < 0:
-            raise InputError("max_restarts", self.max_restarts, "is no number of restarts", "give 0 or more")
+        if not 0 <= self.max_restarts <= MOST:
+            remedy = f"give 0 to {MOST}"
+            raise InputError("max_restarts", self.max_restarts, "is no number of restarts", remedy)
         if self.min_nodes is None:
             return
         if self.min_nodes < 1 or not self.per_node:
@@ -184,10 +202,11 @@ class JobSpec:
                     raise InputError(key, value, "is for tensorflow jobs", "leave it out")
         if self.workers is not None and self.workers < 1:
             raise InputError("workers", self.workers, "must be at least 1", "ask for one or more")
-        if self.parameter_servers < 0:
-            raise InputError(
-                "parameter_servers", self.parameter_servers, "is no number of tasks", "ask for 0 or more"
-            )
+        if self.workers is not None and self.workers > MOST:
+            raise InputError("workers", self.workers, f"must be at most {MOST}", "ask for fewer")
+        if not 0 <= self.parameter_servers <= MOST_SERVERS:
+            remedy = f"ask for 0 to {MOST_SERVERS}"
+            raise InputError("parameter_servers", self.parameter_servers, "is no number of tasks", remedy)
         if self.parameter_servers and self.workers is None:
             raise InputError(
                 "parameter_servers",

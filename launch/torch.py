@@ -22,7 +22,7 @@ ELASTIC_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
 since torch 2.4 a rank may find what another's dead predecessor wrote, and connect to that in vain until no
 restart is left (pytorch/pytorch#135712)."""
 
-_RANGE = re.compile(r"(\d+):(\d+)")
+_RANGE = re.compile(r"([0-9]{1,6}):([0-9]{1,6})")
 _ELASTIC = ("torchrun", "torch.distributed.run")
 
 

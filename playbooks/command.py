@@ -120,6 +120,8 @@ def seconds(key: str, text: str, *, none: bool = False) -> float:
     span = spans.seconds(text)
     if span is None:
         raise InputError(key, text, "is no span of time", remedy)
+    if span > spans.LONGEST_S:
+        raise InputError(key, text, "is more than 365 days", remedy)
     if span < 0 or (span == 0 and not none):
         raise InputError(key, text, "must be 0 or more" if none else "must be more than 0", remedy)
     return span

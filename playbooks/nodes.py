@@ -51,9 +51,7 @@ def execute(
     limit = None if timeout is None else seconds("--timeout", timeout)
     if not line.strip():
         raise InputError("line", line, "is empty", 'give the command to run, as in fab exec "nvidia-smi -L"')
-    at_once = number("--fanout", fanout, "nodes", f"leave it out for {LIMIT}")
-    if at_once < 1:
-        raise InputError("--fanout", at_once, "must be at least 1", f"leave it out for {LIMIT}")
+    at_once = number("--fanout", fanout, "nodes", f"leave it out for {LIMIT}", low=1)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     wanted = choose_nodes(inventory, nodes)

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from launch.errors import InputError
+from launch.numbers import MOST, bounded
 
 __all__ = ["number", "processes_flag", "restarts_flag", "variables", "words"]
 
@@ -58,12 +59,12 @@ def processes_flag(text: str) -> int | Literal["auto"]:
     """
     if text == "auto":
         return "auto"
-    if not text.isdecimal() or int(text) < 1:
-        raise InputError("--nproc-per-node", text, "is no number of processes", "give 1 or more, or auto")
-    return int(text)
+    return number("--nproc-per-node", text, "processes", "give 1 or more, or auto", low=1)
 
 
-def number(flag: str, text: str, of: str, remedy: str = "give 0 or more") -> int:
+def number(
+    flag: str, text: str, of: str, remedy: str = "give 0 or more", *, low: int = 0, high: int = MOST
+) -> int:
     """A whole number as users write it; Invoke would end with a traceback for anything else.
 
     >>> number("--last", "20", "jobs")
@@ -71,9 +72,7 @@ def number(flag: str, text: str, of: str, remedy: str = "give 0 or more") -> int
 
     Raises :class:`~launch.errors.InputError` for anything else, saying what it is a number ``of``.
     """
-    if not (text.isascii() and text.isdecimal()):
-        raise InputError(flag, text, f"is no number of {of}", remedy)
-    return int(text)
+    return bounded(flag, text, low, high, problem=f"is no number of {of}", remedy=remedy)
 
 
 def restarts_flag(text: str | None) -> int | None:

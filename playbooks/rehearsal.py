@@ -28,7 +28,11 @@ def start(context: Context, nodes_limit: str | None = None) -> None:
     from infra.rehearsal import lifecycle
 
     project = project_of(context)
-    limit = None if nodes_limit is None else number("--nodes-limit", nodes_limit, "nodes", "give 1 or more")
+    limit = (
+        None
+        if nodes_limit is None
+        else number("--nodes-limit", nodes_limit, "nodes", "give 1 or more", low=1, high=1000)
+    )
     started = lifecycle.start(project, limit)
     for line in started.cleaned:
         render.progress(f"removed, left by a rehearsal that was killed: {line}")

@@ -19,7 +19,7 @@ import vermin
 
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("images", "infra", "launch", "playbooks")
-FOR_ALL = {"launch.errors", "launch.nodeset"}
+FOR_ALL = {"launch.errors", "launch.nodeset", "launch.numbers"}
 ARROWS: dict[str, set[str]] = {
     "fabfile": {"playbooks"},
     "playbooks": {

@@ -19,6 +19,7 @@ from typing import Any, TypeVar, cast
 from images.catalogue import MarketplaceImage, parse_image
 from images.recipe import Mpi, Ofed, Recipe, Ubuntu, recipe_for
 from launch.errors import InputError
+from launch.numbers import bounded
 
 __all__ = ["KEY", "ImageConfig", "parse"]
 
@@ -88,10 +89,8 @@ def parse(settings: Mapping[str, object]) -> ImageConfig:
         return read(required(key, pattern)) if given.get(key) not in (None, "") else default
 
     def number(key: str, default: int, least: int, most: int) -> int:
-        found = optional(key, r"\d{1,5}", int, default)
-        if not least <= found <= most:
-            raise InputError(KEY + key, found, "is out of bounds", f"set it to {_SETTINGS[key]}")
-        return found
+        remedy = f"set it to {_SETTINGS[key]}"
+        return optional(key, ".*", lambda text: bounded(KEY + key, text, least, most, remedy=remedy), default)
 
     try:
         recipe = recipe_for(

@@ -7,8 +7,11 @@ import re
 
 from infra.config.values import whole_number
 from launch.errors import InputError
+from launch.numbers import shown
 
 __all__ = [
+    "HIGHEST_PRICE",
+    "LONGEST_IDLE_MIN",
     "LONGEST_TTL_H",
     "SHORTEST_IDLE_MIN",
     "SHORTEST_TTL_H",
@@ -21,11 +24,17 @@ __all__ = [
 SHORTEST_IDLE_MIN = 5
 """Nodes take minutes to boot: a shorter time would take them away while somebody gets ready to use them."""
 
+LONGEST_IDLE_MIN = 365 * 24 * 60
+"""A year: what is above is a mistyped number, and would never come."""
+
 SHORTEST_TTL_H = 0.1
 """Six minutes, which a node's boot may take: less would delete nodes before anybody could use them."""
 
 LONGEST_TTL_H = 87_600
 """Ten years: what is above is a mistyped number, and its end may have no date."""
+
+HIGHEST_PRICE = 1_000_000
+"""USD per hour, some ten times what Azure's dearest cluster costs: what is above is a mistyped number."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _CENTS = 100_000  # Azure reads a price with five decimals (description of billingProfile in its compute API)
@@ -33,7 +42,11 @@ _CENTS = 100_000  # Azure reads a price with five decimals (description of billi
 
 def max_price(key: str, value: object) -> float:
     """USD per hour for the whole cluster."""
-    return _positive(key, value, "a price", "set it to the most that all nodes together may cost, like 98.50")
+    remedy = "set it to the most that all nodes together may cost, like 98.50"
+    price = _positive(key, value, "a price", remedy)
+    if price > HIGHEST_PRICE:
+        raise InputError(key, value, f"is more than {HIGHEST_PRICE} USD per hour", remedy)
+    return price
 
 
 def ttl_hours(key: str, value: object) -> float:
@@ -52,7 +65,9 @@ def idle_stop_minutes(key: str, value: object) -> int:
     remedy = f"set it to {SHORTEST_IDLE_MIN} or more minutes, like 30"
     minutes = whole_number(key, value, remedy)
     if minutes < SHORTEST_IDLE_MIN:
-        raise InputError(key, minutes, "is too short: nodes take minutes to boot", remedy)
+        raise InputError(key, shown(value, minutes), "is too short: nodes take minutes to boot", remedy)
+    if minutes > LONGEST_IDLE_MIN:
+        raise InputError(key, shown(value, minutes), "is more than a year", remedy)
     return minutes
 
 

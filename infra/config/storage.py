@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from infra.config.values import KEY, choice, whole_number
 from launch.errors import InputError
+from launch.numbers import shown
 
 if TYPE_CHECKING:
     from infra.config import ClusterConfig
@@ -47,7 +48,7 @@ def nfs_size(key: str, value: object) -> int:
     remedy = f"set it to {_SMALLEST_GIB} to {_LARGEST_GIB} GiB"
     size = whole_number(key, value, remedy)
     if not _SMALLEST_GIB <= size <= _LARGEST_GIB:
-        raise InputError(key, size, "is no size that Azure sells for a shared folder", remedy)
+        raise InputError(key, shown(value, size), "is no size that Azure sells for a shared folder", remedy)
     return size
 
 

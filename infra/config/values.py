@@ -12,6 +12,7 @@ from images.catalogue import Image, default_image, parse_image, unfit
 from infra.naming import OWN_TAGS
 from infra.sizes import Size, lookup, refusal
 from launch.errors import InputError
+from launch.numbers import shown, whole
 
 __all__ = [
     "KEY",
@@ -46,9 +47,6 @@ KEY = "ranklift:"
 
 _ONE_GROUP, _ONE_GROUP_LARGE = 100, 300
 """Nodes in one placement group, by default and by support request (azure-docs sizes-hpc.md)."""
-
-_DIGITS = 18
-"""More than any setting needs, and less than Python takes minutes for or refuses by an error of its own."""
 
 _PUBLIC_CLOUD = {"public", "azurecloud", "azurepubliccloud"}
 
@@ -96,9 +94,10 @@ def whole_number(key: str, value: object, remedy: str) -> int:
     >>> whole_number("nodeCount", " 4 ", "set it"), whole_number("nodeCount", 4, "set it")
     (4, 4)
     """
-    if isinstance(value, bool) or not re.fullmatch(rf"\s*[+-]?\d{{1,{_DIGITS}}}\s*", str(value), re.ASCII):
+    number = whole(value)
+    if number is None:
         raise InputError(key, value, "is no whole number", remedy)
-    return int(str(value))
+    return number
 
 
 def string_list(key: str, value: object) -> list[str]:
@@ -168,11 +167,11 @@ def node_count(key: str, value: object, large_scale_set: bool | None) -> int:
     """A whole number of nodes that one placement group can hold."""
     count = whole_number(key, value, _REMEDIES["nodeCount"])
     if count < 1:
-        raise InputError(key, count, "must be at least 1", _REMEDIES["nodeCount"])
+        raise InputError(key, shown(value, count), "must be at least 1", _REMEDIES["nodeCount"])
     if count > _ONE_GROUP_LARGE:
         raise InputError(
             key,
-            count,
+            shown(value, count),
             f"is more than the {_ONE_GROUP_LARGE} nodes that share one InfiniBand network",
             f"set it to {_ONE_GROUP_LARGE} or less: two scale sets can never form one job",
         )

@@ -12,6 +12,7 @@ from launch.jobfile.marks import Place, compose
 from launch.jobfile.model import JobFile, JobFileError, Own
 from launch.jobfile.reader import Reader
 from launch.jobfile.sections import SCHEME, read_distribution, read_input, read_output, read_own
+from launch.spans import LONGEST_S
 
 __all__ = ["UNUSED", "USED", "read"]
 
@@ -34,7 +35,6 @@ UNUSED = (*_TEXTS, *_BLOCKS, "environment")
 """Keys of the format that mean nothing here."""
 _OTHERS = {"jobs": "a pipeline's", "trial": "a sweep's"}
 """Keys that only other kinds of jobs have."""
-_LONGEST_S = 365 * 24 * 3600
 _RESOURCES_UNUSED = ("instance_type", "locations", "max_instance_count", "docker_args", "properties")
 
 
@@ -174,9 +174,9 @@ def _instances(place: Place) -> int:
 
 
 def _seconds(place: Place) -> float:
-    given = values.whole(place, "give whole seconds, e.g. 3600")
-    if given > _LONGEST_S:
-        raise place.wrong("is more than 365 days", f"give at most {_LONGEST_S}, or leave it out for no limit")
+    given = values.whole(place, "give whole seconds, e.g. 3600", high=10**18)
+    if given > LONGEST_S:
+        raise place.wrong("is more than 365 days", f"give at most {LONGEST_S}, or leave it out for no limit")
     return float(given)
 
 

@@ -12,7 +12,7 @@ from launch.jobfile import values
 from launch.jobfile.marks import Place
 from launch.jobfile.model import Data, Distribution, Own
 from launch.jobfile.reader import Reader
-from launch.spec import Flavour, OutputType
+from launch.spec import MOST_SERVERS, Flavour, OutputType
 
 __all__ = ["SCHEME", "read_distribution", "read_input", "read_output", "read_own"]
 
@@ -154,7 +154,7 @@ def _workers(place: Place) -> int:
 
 
 def _servers(place: Place) -> int:
-    return values.whole(place, "give the number of parameter servers in all", low=0)
+    return values.whole(place, "give the number of parameter servers in all", low=0, high=MOST_SERVERS)
 
 
 def read_own(reader: Reader, place: Place, folder: Path) -> Own:

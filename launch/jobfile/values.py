@@ -6,7 +6,7 @@ import difflib
 import re
 from collections.abc import Iterable
 
-from launch import spans
+from launch import numbers, spans
 from launch.errors import InputError
 from launch.jobfile.marks import Place
 
@@ -24,6 +24,7 @@ __all__ = [
 ]
 
 _UNITS = {"": 1, "b": 1, "k": 1024, "m": 1024**2, "g": 1024**3}
+_LARGEST = 1024**5
 
 
 def text(place: Place) -> str:
@@ -58,17 +59,19 @@ def literal(place: Place) -> str:
     return str(value)
 
 
-def whole(place: Place, remedy: str, low: int = 1) -> int:
-    """A whole number from ``low`` on; one in quotes will do, as Azure ML has it."""
+def whole(place: Place, remedy: str, low: int = 1, high: int = numbers.MOST) -> int:
+    """A whole number from ``low`` to ``high``; one in quotes will do, as Azure ML has it."""
     value = place.value
-    if isinstance(value, str) and re.fullmatch(r"\s*[+-]?[0-9]+\s*", value):
-        value = int(value)
+    if isinstance(value, (str, int)):
+        value = numbers.whole(value)
     if isinstance(value, float) and value.is_integer():
         value = int(value)
-    if isinstance(value, bool) or not isinstance(value, int):
+    if not isinstance(value, int):
         raise place.wrong("is empty" if place.is_null else "is no whole number", remedy)
     if value < low:
         raise place.wrong(f"must be at least {low}", remedy)
+    if value > high:
+        raise place.wrong(f"must be at most {high}", remedy)
     return value
 
 
@@ -94,10 +97,13 @@ def one_of(place: Place, words: Iterable[str]) -> str:
 def byte_size(place: Place) -> int:
     """A size as Docker writes it: ``2g``, ``512m``."""
     value = text(place)
-    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([bkmg]?)b?", value.strip().lower())
+    remedy = "write a number and b, k, m or g, e.g. 2g"
+    match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([bkmg]?)b?", value.strip().lower())
     size = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if size < 1:
-        raise place.wrong("is no size", "write a number and b, k, m or g, e.g. 2g")
+        raise place.wrong("is no size", remedy)
+    if size > _LARGEST:
+        raise place.wrong("is more memory than any machine has", remedy)
     return size
 
 
@@ -109,6 +115,8 @@ def span(place: Place) -> float:
     seconds = spans.seconds(place.text) or 0.0
     if seconds <= 0:
         raise place.wrong("is no span of time", remedy)
+    if seconds > spans.LONGEST_S:
+        raise place.wrong("is more than 365 days", remedy)
     return seconds
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from invoke.context import Context
 
 from launch.errors import InputError
+from launch.numbers import whole
 from playbooks.command import choose_nodes, command, open_from
 from playbooks.jobs.handover import Handling, Identity, Load, hand_over, home_of, planned_as
 from playbooks.jobs.lines import Kind, Request, job_spec
@@ -134,7 +135,7 @@ def torch(  # noqa: PLR0913, PLR0917
     if torchrun and per_node:
         raise InputError("--per-node", None, "does not go with --torchrun", "give one of the two")
     for flag, value in (("--rdzv-backend", rdzv_backend), ("--nnodes", nnodes)):
-        if value is not None and not torchrun and not (flag == "--nnodes" and value.isdecimal()):
+        if value is not None and not torchrun and not (flag == "--nnodes" and whole(value) is not None):
             raise InputError(flag, value, "is for torchrun", "add --torchrun, or leave it out")
     handling = Handling(detach, json, dry_run, cancel_on_interrupt)
     request = Request(
@@ -211,10 +212,14 @@ def tensorflow(  # noqa: PLR0913, PLR0917
         restarts_flag(max_restarts) or 0,
         grace,
     )
+    from launch.spec import MOST_SERVERS
+
     kind = Kind(
         "tensorflow",
         workers=number("--workers", workers, "workers") or None,
-        parameter_servers=number("--parameter-servers", parameter_servers, "parameter servers"),
+        parameter_servers=number(
+            "--parameter-servers", parameter_servers, "parameter servers", high=MOST_SERVERS
+        ),
         chief=chief,
     )
     _launch(context, request, kind)

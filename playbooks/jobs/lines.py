@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from infra.inventory import Node
 from launch.errors import InputError
+from launch.numbers import whole
 from playbooks.command import seconds
 from playbooks.jobs.handover import Handling, source_text
-from playbooks.options import processes_flag, variables, words
+from playbooks.options import number, processes_flag, variables, words
 
 if TYPE_CHECKING:
     from launch.spec import Flavour, JobSpec
@@ -148,10 +149,11 @@ def _started(
 
 def _range(nnodes: str | None, nodes: int) -> str | None:
     """How many nodes may take part, where that is not simply all; a fixed number must be theirs."""
-    if nnodes is None or not nnodes.isdecimal():
+    if nnodes is None or whole(nnodes) is None:
         return nnodes
-    if int(nnodes) != nodes:
-        fewer = f"choose {nnodes} of them" if 0 < int(nnodes) < nodes else "choose others"
+    wanted = number("--nnodes", nnodes, "nodes", "write it like 4 or 2:4", low=1)
+    if wanted != nodes:
+        fewer = f"choose {wanted} of them" if wanted < nodes else "choose others"
         remedy = f"{fewer} with --nodes, or leave --nnodes out"
         raise InputError("--nnodes", nnodes, f"the job has {nodes} nodes", remedy)
     return None

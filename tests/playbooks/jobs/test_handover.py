@@ -25,7 +25,7 @@ from tests.playbooks.jobs.test_jobtext import state
 from tests.playbooks.server import make_key, save_stack
 
 PLANNED = cast("Any", SimpleNamespace(id="t-1", remote=".ranklift/remote/abc"))
-LOAD = Load(cast("Any", SimpleNamespace(id="5", entries=())))
+LOAD = Load(cast("Any", SimpleNamespace(id="5", entries=(), notice=None)))
 
 
 class Desk:

@@ -1,0 +1,81 @@
+"""Whole numbers as users write them: one reader for options, job files and settings, each with its bounds.
+
+Python's own ``int`` takes Arabic digits and ``1_000`` as well, and raises an error of its own, or takes
+minutes, for thousands of digits.
+"""
+
+from __future__ import annotations
+
+import re
+
+from launch.errors import InputError
+
+__all__ = ["MOST", "bounded", "shown", "whole"]
+
+MOST = 1_000_000
+"""What no count here comes near: nodes, processes, restarts."""
+
+_DIGITS = 18
+_FARTHEST: int = 10**_DIGITS - 1
+_NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")
+_SHOWN = 40
+
+
+def whole(value: object) -> int | None:
+    """The whole number that a value is, or that its text is: ASCII digits, with a sign and spaces around it
+    perhaps; None for all else.
+
+    One of more than 18 digits counts as the lowest or highest of so many: no bound reaches that far.
+
+    >>> whole(4), whole(" 12 "), whole("-3"), whole("1_000"), whole("٣"), whole(True), whole("9" * 5000)
+    (4, 12, -3, None, None, None, 999999999999999999)
+    """
+    if isinstance(value, int) and not isinstance(value, bool):
+        return max(-_FARTHEST, min(value, _FARTHEST))
+    if not isinstance(value, str) or _NUMBER.fullmatch(value) is None:
+        return None
+    written = value.strip()
+    digits = written.lstrip("+-").lstrip("0") or "0"
+    number = int(digits) if len(digits) <= _DIGITS else _FARTHEST
+    return -number if written.startswith("-") else number
+
+
+def bounded(
+    key: str,
+    text: str,
+    low: int,
+    high: int,
+    *,
+    problem: str = "is no whole number",
+    remedy: str,
+) -> int:
+    """The number from ``low`` to ``high`` that ``text`` is.
+
+    >>> bounded("--tail", "1e3", 0, 10, problem="is no number of lines", remedy="write it like 100")
+    Traceback (most recent call last):
+    ...
+    launch.errors.InputError: --tail = '1e3': is no number of lines; write it like 100
+    >>> bounded("--tail", "11", 0, 10, remedy="write it like 100")
+    Traceback (most recent call last):
+    ...
+    launch.errors.InputError: --tail = 11: must be at most 10; write it like 100
+
+    Raises :class:`~launch.errors.InputError` naming ``key`` for anything else.
+    """
+    number = whole(text)
+    if number is None:
+        raise InputError(key, text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…", problem, remedy)
+    if number < low:
+        raise InputError(key, shown(text, number), f"must be at least {low}", remedy)
+    if number > high:
+        raise InputError(key, shown(text, number), f"must be at most {high}", remedy)
+    return number
+
+
+def shown(value: object, number: int) -> object:
+    """What an error shows of a ``value`` that is this number: the number, or the beginning of a long text.
+
+    >>> shown(" 4 ", 4), shown("9" * 50, 999999999999999999)
+    (4, '9999999999999999999999999999999999999999…')
+    """
+    return f"{value[:_SHOWN]}…" if isinstance(value, str) and len(value) > _SHOWN else number
