@@ -49,6 +49,11 @@ class Stack:
         """Where its inventory and keys are: ``.ranklift/<stack>/``."""
         return self.project / ".ranklift" / self.name.rpartition("/")[2]
 
+    @property
+    def lock_note(self) -> Path:
+        """Where it is noted which lock of Pulumi's a command here has."""
+        return self.folder / "lock.json"
+
     def saved(self) -> inventory.Inventory:
         """The nodes as they were last saved; asks nobody.
 
@@ -120,6 +125,7 @@ class Stack:
     def forget(self) -> None:
         """Removes all that is kept of the stack here, keys included; what others put beside it stays."""
         shutil.rmtree(self.jobs, ignore_errors=True)
+        self.lock_note.unlink(missing_ok=True)
         for remembered in self.folder.glob("hashes*.json"):
             remembered.unlink(missing_ok=True)
         inventory.remove(self.folder)

@@ -80,7 +80,11 @@ class Activity:
             return []
 
     def _slots_are_held(self) -> bool:
-        """Takes each lock for a moment, under the guard that runners take as well."""
+        """Whether jobs hold slots: takes each lock for a moment, under the guard that runners take as well.
+
+        A command that removes this node may hold them, too (:func:`launch.remote.slots.is_removal`); Azure
+        waits for no job then.
+        """
         folder = f"{self._folder}/slots"
         try:
             guard = os.open(f"{folder}/guard", os.O_RDWR | os.O_CLOEXEC)
@@ -93,6 +97,9 @@ class Activity:
                     fd = os.open(f"{folder}/{name}", os.O_RDWR | os.O_CLOEXEC)
                     try:
                         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        if b" " not in os.read(fd, 200):
+                            return True
                     finally:
                         os.close(fd)
         except OSError:

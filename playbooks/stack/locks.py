@@ -1,25 +1,35 @@
 """Who works on a stack: Pulumi's locks, read where its backend keeps them, or from what Pulumi says of them.
 
+A lock in a folder names a process, a host and a time, and outlives a process that was killed. That no process
+of that number runs here proves nothing: two containers may have one host name and one backend. So a lock is
+called left only where a note says that a command here started the process and saw it take this very lock.
 A lock of Pulumi's own service is known to that service alone, and ends by itself with whoever holds it.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import re
 import socket
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
+from typing import Any, Literal
 from urllib.parse import unquote, urlsplit
 
 from launch.errors import RetryError
+from launch.remote.jobs import identity, is_alive
 from playbooks.project import Stack
 
-__all__ = ["REFUSALS", "InUse", "Lock", "locks", "told"]
+__all__ = ["REFUSALS", "InUse", "Lock", "LockNote", "locks", "told"]
 
 REFUSALS = (b"the stack is currently locked by", b"Another update is currently in progress")
 """How Pulumi's file backends and its service refuse a second command."""
 _SAID = re.compile(r"created by (?P<who>\S+)@(?P<host>\S+) \(pid (?P<process>\d+)\) at (?P<since>\S+)")
+_CLOCK_S = 5.0
+"""How far a process's start, counted from boot, and the clock that a lock's time is from may be apart."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,11 +41,22 @@ class Lock:
     who: str
     since: str
     """As Pulumi writes it, e.g. ``2026-11-22T00:31:05.123Z``; empty when it does not say."""
+    path: Path | None = None
+    """Its file, where the backend is a folder."""
+    is_left: bool = False
+    """Whether it is proved that whoever held it is gone."""
 
     @property
-    def is_left(self) -> bool:
-        """Whether whoever held it ran on this machine and is gone; of another machine that is not known."""
-        return self.host == socket.gethostname() and _program(self.process) != "pulumi"
+    def holder(self) -> Literal["runs", "elsewhere", "not here"]:
+        """Whether the process runs on this machine, as far as its number and start say."""
+        if self.host != socket.gethostname():
+            return "elsewhere"
+        begun = _begun(self.process)
+        if begun is None:
+            return "not here"
+        taken = _moment(self.since)
+        # A process that is younger than the lock only has its number.
+        return "runs" if taken is None or begun <= taken + _CLOCK_S else "not here"
 
     def __str__(self) -> str:
         """Who and since when.
@@ -58,13 +79,51 @@ class InUse(RetryError):
             f"stack {stack}: another command works on it ({whose}): wait until it has ended, then repeat "
             "this one"
         ]
-        away = dict.fromkeys(one.host for one in holders if one.host != socket.gethostname())
+        away = dict.fromkeys(one.host for one in holders if one.holder == "elsewhere")
         if away:
             # Nobody here can tell whether it lives, and nothing else would ever take such a lock away.
             lines.append(
                 f"only if {' and '.join(away)} was switched off meanwhile: `pulumi cancel --stack {stack}`"
             )
+        unseen = [str(one.process) for one in holders if one.holder == "not here"]
+        if unseen:
+            lines.append(
+                f"no process {' or '.join(unseen)} that is as old as the lock runs here: it was killed, or "
+                "runs in another container with this host name; only if nobody works on the stack any more: "
+                f"`pulumi cancel --stack {stack}`"
+            )
         super().__init__("\n".join(lines))
+
+
+class LockNote:
+    """Notes which lock the Pulumi that a command here has started takes, for whoever finds it left."""
+
+    def __init__(self, stack: Stack, process: int) -> None:
+        self._stack, self._process = stack, process
+        self._path = stack.lock_note
+        self._lock: Path | None = None
+
+    def look(self) -> None:
+        """Writes the note once the process has the lock.
+
+        Where it cannot be written, the lock would have to be taken away by hand.
+        """
+        if self._lock is not None:
+            return
+        for lock in locks(self._stack):
+            if lock.path is not None and lock.process == self._process and lock.holder == "runs":
+                with suppress(OSError):
+                    noted = {"lock": lock.path.name, "process": _identity(self._process)}
+                    self._path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+                    self._path.write_text(json.dumps(noted))
+                    self._lock = lock.path
+
+    def remove(self) -> None:
+        """Removes the note of a process that has ended, unless it was killed and its lock is there still."""
+        if self._lock is not None and not self._lock.exists():
+            with suppress(OSError):
+                self._path.unlink()
+                self._path.parent.rmdir()  # unless the stack has anything else there
 
 
 def locks(stack: Stack) -> tuple[Lock, ...]:
@@ -79,9 +138,10 @@ def locks(stack: Stack) -> tuple[Lock, ...]:
         try:
             lock = json.loads(path.read_text())
             since = str(lock.get("timestamp") or "")
-            found.append(Lock(int(lock["pid"]), str(lock["hostname"]), str(lock.get("username")), since))
+            read = Lock(int(lock["pid"]), str(lock["hostname"]), str(lock.get("username")), since, path)
         except (OSError, ValueError, KeyError):
             continue  # given back meanwhile, or not ours to judge
+        found.append(replace(read, is_left=_is_left(stack, read)))
     return tuple(found)
 
 
@@ -101,11 +161,50 @@ def told(stack: str, refusal: str) -> InUse:
     )
 
 
-def _program(process: int) -> str | None:
+def _is_left(stack: Stack, lock: Lock) -> bool:
     try:
-        stat = Path(f"/proc/{process}/stat").read_text()
-    except OSError:
+        noted = json.loads(stack.lock_note.read_text())
+        process = dict(noted["process"])
+        is_its = noted["lock"] == (lock.path and lock.path.name) and process["pid"] == lock.process
+        own = _identity(os.getpid())
+        is_here = all(process.pop(key) == own[key] for key in ("namespace", "host"))
+        is_here = is_here and process["boot"] == own["boot"] and own["host"] == lock.host
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return False  # no note, or half of one, or a system that does not tell
+    return is_its and is_here and not is_alive(process)
+
+
+def _identity(process: int) -> dict[str, Any]:
+    """What tells the process from every other one, those of other containers and machines among them.
+
+    Raises OSError where the system does not tell.
+    """
+    namespace = str(Path("/proc/self/ns/pid").readlink())
+    return {**identity(process), "namespace": namespace, "host": socket.gethostname()}
+
+
+def _begun(process: int) -> float | None:
+    """When the process began, in seconds since 1970; None when none of that number runs, one that was killed
+    and not yet waited for among those; 0 where the system does not tell."""
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
         return None
-    name, _, rest = stat.partition("(")[2].rpartition(")")
-    # One that was killed and not yet waited for has its name still.
-    return None if rest.split()[0] in ("Z", "X") else name
+    except OSError:
+        pass  # another user's
+    try:
+        stat = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        boot = re.search(r"^btime (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
+    except OSError:
+        return 0.0
+    if stat[0] in ("Z", "X"):
+        return None
+    return 0.0 if boot is None else int(boot[1]) + int(stat[19]) / os.sysconf("SC_CLK_TCK")
+
+
+def _moment(text: str) -> float | None:
+    try:
+        found = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return None if found.tzinfo is None else found.timestamp()

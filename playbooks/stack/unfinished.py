@@ -18,7 +18,7 @@ from playbooks import render
 from playbooks.project import Stack
 from playbooks.stack.locks import InUse, locks
 
-__all__ = ["Unfinished", "left_lock", "mend", "unfinished"]
+__all__ = ["Unfinished", "mend", "unfinished"]
 
 _SUBSCRIPTION = re.compile(r"/subscriptions/([^/]+)/")
 
@@ -46,17 +46,18 @@ class Unfinished:
 def mend(stack: Stack, pulumi: Callable[[Sequence[str]], None]) -> None:
     """Removes what a killed Pulumi left of ``stack``; ``pulumi`` runs and shows a command.
 
-    A lock is removed only when the process that holds it ran on this machine and is gone. Raises
+    A lock is removed only when it is proved that the process that took it is gone. Raises
     :class:`~playbooks.stack.locks.InUse` when any other is there, before anything is changed, and
     :class:`~launch.errors.RankliftError` with the remedy when what is unfinished cannot be removed from here.
     """
-    held = tuple(one for one in locks(stack) if not one.is_left)
+    found = locks(stack)
+    held = tuple(one for one in found if not one.is_left)
     if held:
         raise InUse(stack.name, held)
-    process = left_lock(stack)
-    if process is not None:
-        render.progress(f"process {process} was killed while it held the lock of stack {stack.name}")
-        pulumi(["cancel", "--yes", "--stack", stack.name])
+    for lock in found:
+        render.progress(f"process {lock.process} was killed while it held the lock of stack {stack.name}")
+        if lock.path is not None:  # this very one: `pulumi cancel` would take another command's as well
+            lock.path.unlink(missing_ok=True)
     state = stack.state()
     begun = unfinished(state)
     if not begun:
@@ -73,14 +74,6 @@ def unfinished(state: Mapping[str, Any]) -> list[Unfinished]:
         for one in begun_in(state)
         if one["type"] == "creating"
     ]
-
-
-def left_lock(stack: Stack) -> int | None:
-    """The process that locked the stack, if it ran on this machine and is gone; ``None`` in all other cases.
-
-    Only file backends keep locks that outlive their process.
-    """
-    return next((one.process for one in locks(stack) if one.is_left), None)
 
 
 def _remove(stack: Stack, state: Mapping[str, Any], begun: Sequence[Unfinished]) -> None:

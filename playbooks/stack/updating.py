@@ -20,7 +20,7 @@ from infra.troubles import Progress, Trouble, advice, kind_of, patience
 from launch.errors import RankliftError
 from playbooks import render
 from playbooks.project import Stack, pulumi_program
-from playbooks.stack.locks import REFUSALS, told
+from playbooks.stack.locks import REFUSALS, LockNote, told
 
 __all__ = ["NEVER", "TookTooLong", "UpdateFailed", "again_and_again", "pulumi"]
 
@@ -97,8 +97,10 @@ def pulumi(
                 command, cwd=stack.project, env=dict(environment), stderr=errors.into
             ) as process:
                 os.close(errors.into)
-                watch = _Watch(log, limit, gate)
+                note = LockNote(stack, process.pid)
+                watch = _Watch(log, limit, gate, note)
                 exit_status = watch.to_the_end(process)
+            note.remove()
             errors.join(_REST_S)
     if gate is not None and isinstance(gate.error, KeyboardInterrupt):
         watch.interrupted = True
@@ -179,8 +181,8 @@ class _Errors(threading.Thread):
 class _Watch:
     """Follows one Pulumi to its end."""
 
-    def __init__(self, log: Path, limit: float | None, gate: Gate | None) -> None:
-        self._gate = gate
+    def __init__(self, log: Path, limit: float | None, gate: Gate | None, note: LockNote) -> None:
+        self._gate, self._note = gate, note
         self._log, self._position, self._rest = log, 0, b""
         self._began = time.monotonic()
         self._deadline = NEVER if limit is None else self._began + limit
@@ -196,6 +198,7 @@ class _Watch:
                 try:
                     exit_status = process.wait(_POLL_S)
                 except subprocess.TimeoutExpired:
+                    self._note.look()
                     if self._gate is not None:
                         self._gate.attend()
                     self._read()

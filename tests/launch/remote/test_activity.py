@@ -55,6 +55,15 @@ class TestLooking:
         time.sleep(0.02)
         assert (one.look() > 0, one.is_busy) == (True, False)
 
+    def test_a_slot_that_is_held_for_the_nodes_removal_is_no_jobs(self, folder: Path) -> None:
+        """Azure would wait for the end of its notice, five minutes, before it takes a node that is idle."""
+        held = slots.hold(2, "`fab scale 3` of ann on desk (process 7)")
+        one = Activity(str(folder))
+        one.look()
+        assert not one.is_busy
+        for slot in held:
+            os.close(slot)
+
     def test_a_look_takes_no_slot_from_a_runner(self, folder: Path) -> None:
         held = slots.take_slots({"job": "a-1", "slots": [0], "of": 2})
         Activity(str(folder)).look()

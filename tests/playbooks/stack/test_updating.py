@@ -81,8 +81,8 @@ def test_what_pulumi_itself_says_is_not_said_again(tmp_path: Path, then: str, st
 LOCKED = (
     "error: the stack is currently locked by 1 lock(s). Either wait for the other process(es) to end or "
     "delete the lock file with `pulumi cancel`.\n"
-    "  file:///be/.pulumi/locks/organization/ranklift/dev/1.json: created by ann@{host} (pid 77) at "
-    "2026-11-22T00:30:00Z\n"
+    "  file:///be/.pulumi/locks/organization/ranklift/dev/1.json: created by ann@{host} (pid {process}) at "
+    "2126-11-22T00:30:00Z\n"
 )
 
 
@@ -95,17 +95,19 @@ def test_a_stack_that_another_command_has_is_told_without_pulumis_advice_to_canc
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(InUse) as caught:
-        pulumi(refused(tmp_path, LOCKED.format(host=socket.gethostname())), ["up", "--yes"])
+        pulumi(
+            refused(tmp_path, LOCKED.format(host=socket.gethostname(), process=os.getpid())), ["up", "--yes"]
+        )
     assert str(caught.value) == (
-        f"stack dev: another command works on it (process 77 of ann on {socket.gethostname()}, since "
-        "2026-11-22 00:30:00 UTC): wait until it has ended, then repeat this one"
+        f"stack dev: another command works on it (process {os.getpid()} of ann on {socket.gethostname()}, "
+        "since 2126-11-22 00:30:00 UTC): wait until it has ended, then repeat this one"
     )
     assert capfd.readouterr().err == "$ pulumi up --yes\n"
 
 
 def test_of_another_machine_it_is_said_when_a_lock_may_be_taken_away(tmp_path: Path) -> None:
     with pytest.raises(InUse, match="only if elsewhere was switched off meanwhile: `pulumi cancel"):
-        pulumi(refused(tmp_path, LOCKED.format(host="elsewhere")), ["destroy", "--yes"])
+        pulumi(refused(tmp_path, LOCKED.format(host="elsewhere", process=77)), ["destroy", "--yes"])
 
 
 def test_pulumis_own_service_names_nobody(tmp_path: Path) -> None:
@@ -246,7 +248,7 @@ def test_where_that_fails_nothing_is_updated_and_it_says_why(tmp_path: Path) -> 
 
 
 def test_a_stack_that_another_command_has_is_left_with_all_its_nodes(tmp_path: Path) -> None:
-    held = refused(tmp_path, LOCKED.format(host=socket.gethostname()))
+    held = refused(tmp_path, LOCKED.format(host=socket.gethostname(), process=os.getpid()))
     with pytest.raises(InUse):
         pulumi(held, ["up", "--yes"], before=lambda: pytest.fail("nodes were removed"))
 
