@@ -34,8 +34,9 @@ Left alone, cloud-init mounts it at ``/mnt``, after everything that a document a
 ``cc_mounts``), and so over the shared folder and the joined NVMe disks, which lie below that.
 """
 
-_NFS_OPTIONS = "vers=4.1,sec=sys,hard,nconnect=4,nofail,_netdev"
-"""``nofail``: a node without its share still takes part, and says so in ``fab status``. Four connections are
+_NFS_OPTIONS = "vers=4.1,sec=sys,hard,nosuid,nodev,nconnect=4,nofail,_netdev"
+"""``nosuid,nodev``: whoever else may mount the folder can make files of root's there, and none of them may
+make its user root on a node, or be one of its devices. ``nofail``: a node without its share still takes part, and says so in ``fab status``. Four connections are
 what learn.microsoft.com gives for Azure Files (mountoptions-settings-azure-files)."""
 
 _PROGRAMS = ("watch", "lead")

@@ -245,6 +245,13 @@ def test_a_shared_folder_is_mounted_but_no_node_waits_for_it() -> None:
     assert len(yaml.safe_load(cloud_config(SETUP))["mounts"]) == 1
 
 
+def test_a_file_in_the_shared_folder_makes_nobody_root_and_is_no_device() -> None:
+    """Everyone who may mount the folder can leave such a file there."""
+    options = yaml.safe_load(cloud_config(EVERYTHING))["mounts"][1][3].split(",")
+    assert {"nosuid", "nodev"} <= set(options)
+    assert not {"suid", "dev", "defaults"} & set(options)
+
+
 FSTAB = """
 import json, sys
 from unittest import mock
