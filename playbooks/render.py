@@ -28,6 +28,7 @@ __all__ = [
     "age",
     "amount",
     "as_json",
+    "ask",
     "command",
     "error",
     "log",
@@ -46,6 +47,17 @@ _WIDE = 240
 def result(text: str) -> None:
     """One line of result."""
     _write(sys.stdout, text + "\n")
+
+
+def ask(question: str) -> bool | None:
+    """Whether whoever sits at the terminal says yes; None where there is no terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return None
+    try:
+        answer = input(f"{question} [y/N] ")
+    except EOFError:
+        return False
+    return answer.strip().lower() in ("y", "yes")
 
 
 def progress(text: str) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,7 +15,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory
-from launch.errors import GiveUpError, InputError, ManyNodesError
+from launch.errors import GiveUpError, InputError, ManyNodesError, RankliftError
 from playbooks import render
 from playbooks.command import command, open_from
 from playbooks.jobs.joblog import Place, find_job, note_of
@@ -26,8 +28,13 @@ if TYPE_CHECKING:
     from launch.host import Host
     from playbooks.ssh.connections import Cluster
 
-__all__ = ["collect", "remarks", "showing", "told"]
+__all__ = ["COLLECTED", "collect", "noted", "remarks", "showing", "told"]
 
+COLLECTED = ".ranklift/collected"
+"""The folder on a head with a file for each job of which all was brought, as old as the beginning of that."""
+_NOTE_S = 20.0
+_OWN = f"begun-{os.getpid()}"
+"""What a note is called until all has come."""
 _AT_ONCE = 16
 """Nodes that send at once: more only share the operator's line."""
 _SHOWN = 20
@@ -68,7 +75,8 @@ def collect(
         others = Others(names, _visitor(inventory, cluster), render.progress)
         try:
             with showing() as show:
-                report = fetch(job, head, folder, remote=remote, others=others, show=show)
+                work = partial(fetch, job, head, folder, remote=remote, others=others, show=show)
+                report = noted(job, head, work)
         except KeyboardInterrupt:
             render.progress(f"\nwhat has come is in {folder / job}; the same command goes on from there")
             raise Exit(code=130) from None
@@ -87,6 +95,27 @@ def collect(
         raise explained(inventory, ManyNodesError("collecting", report.results))
     if missing:
         raise GiveUpError("\n".join(["some files did not come", *missing]))
+
+
+def noted(job: str, head: Host | None, work: Callable[[], CollectReport]) -> CollectReport:
+    """The report of ``work``, which collects the job; its head notes that if all has come.
+
+    The note is as old as the beginning: what a job adds later is newer. A head that does not answer, or whose
+    disk is full, knows of no collect: `fab down` asks once more then.
+    """
+    is_begun = head is not None and _run(head, f'mkdir -p "$1" && : > "$1/$2.{_OWN}"', job)
+    report = work()
+    if head is not None and is_begun:
+        _run(head, f'mv "$1/$2.{_OWN}" "$1/$2"' if report.is_complete else f'rm -f "$1/$2.{_OWN}"', job)
+    return report
+
+
+def _run(head: Host, script: str, job: str) -> bool:
+    try:
+        done = head.run(["sh", "-c", script, "sh", COLLECTED, job], timeout=_NOTE_S)
+    except RankliftError:
+        return False
+    return done.exit_status == 0
 
 
 def _place(stack: Stack, inventory: Inventory, job: str) -> tuple[Place | None, Exception | None]:

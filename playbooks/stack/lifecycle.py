@@ -202,10 +202,19 @@ def up(context: Context, stack: str | None = None, timeout: str = _UP, dry_run: 
 @command(
     "down",
     example="fab down --stack dev",
-    help={"timeout": f"give up after this long (default: {_UP}); 90s, 10m and 2h are understood too"},
+    help={
+        "yes": "remove it without asking, whatever is lost with it",
+        "timeout": f"give up after this long (default: {_UP}); 90s, 10m and 2h are understood too",
+    },
 )
-def down(context: Context, stack: str | None = None, timeout: str = _UP, dry_run: bool = False) -> None:
+def down(
+    context: Context, stack: str | None = None, timeout: str = _UP, yes: bool = False, dry_run: bool = False
+) -> None:
     """Removes the cluster and the keys kept of it here, and says what is left; may be repeated.
+
+    Asks first where something would be lost: jobs that run or wait, results that were never collected, as
+    far as the jobs' heads know, and whatever is on nodes that do not answer. Without a terminal it refuses
+    then, with exit status 1 and one line, unless --yes is given.
 
     Runs `pulumi destroy --yes`; the stack's configuration and history stay. In the end the subscription is
     asked for all that carries the stack's tag, also where Pulumi has lost the stack: the exit status is 1
@@ -216,10 +225,12 @@ def down(context: Context, stack: str | None = None, timeout: str = _UP, dry_run
     chosen = open_from(context, stack)
     arguments = ["destroy", "--yes", "--stack", chosen.name]
     if dry_run:
-        render.result(f"pulumi {' '.join(arguments)}\nrm -r {chosen.folder}")
+        kept = f"{chosen.folder}: its keys, ssh_config, inventory and notes of jobs are removed"
+        render.result(f"pulumi {' '.join(arguments)}\n{kept}")
         return
     from infra.azure import endpoint
     from playbooks.stack.accounts import tell_left
+    from playbooks.stack.teardown import given_up
     from playbooks.stack.unfinished import mend
     from playbooks.stack.updating import again_and_again, pulumi
 
@@ -227,9 +238,10 @@ def down(context: Context, stack: str | None = None, timeout: str = _UP, dry_run
     if chosen.exists():
         deadline = time.monotonic() + limit
         mend(chosen, lambda words: pulumi(chosen, words))
-        again_and_again(
-            lambda: pulumi(chosen, arguments, limit=max(1.0, deadline - time.monotonic())), deadline
-        )
+        with given_up(chosen, limit, yes=yes):
+            again_and_again(
+                lambda: pulumi(chosen, arguments, limit=max(1.0, deadline - time.monotonic())), deadline
+            )
     else:
         render.progress(f"Pulumi has no stack {chosen.name}: it has nothing to destroy")
     if not tell_left(chosen):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from typing import TYPE_CHECKING
 
 from invoke.context import Context
@@ -82,11 +81,5 @@ def _planned(stack: Stack, nodes: int | None) -> Plan:
 
 def _agreed(found: Plan) -> bool:
     """Whether whoever sits at the terminal wants it; nobody there is a no."""
-    if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        return False
     question = "Create it?" if found.adding else "Nothing is missing. Run `fab up` all the same?"
-    try:
-        answer = input(f"{question} [y/N] ")
-    except EOFError:
-        return False
-    return answer.strip().lower() in ("y", "yes")
+    return bool(render.ask(question))

@@ -1,0 +1,202 @@
+"""What goes with a cluster is named before it is removed, and only what is agreed to goes."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+import pytest
+
+from infra.inventory import Inventory, Node
+from launch.errors import NodeUnreachable, RankliftError, RetryError
+from launch.events import JobState
+from launch.fetched import CollectReport, NodeFiles
+from launch.host import Host
+from playbooks.jobs.collecting import noted
+from playbooks.project import Stack
+from playbooks.ssh import connections
+from playbooks.stack import teardown
+from playbooks.stack.losses import Losses, agree_to_lose, find_losses
+from playbooks.stack.teardown import given_up
+from tests.launch.standin import Nodes, end_everything, shell, start, until
+
+DEV = Stack("dev", Path(), {})
+
+
+@dataclass
+class Opened:
+    """A stand-in's head as a connection gives it."""
+
+    host: Host
+
+    def __enter__(self) -> Host:
+        return self.host
+
+    def __exit__(self, *_: type[BaseException] | BaseException | TracebackType | None) -> None:
+        pass
+
+
+@pytest.fixture
+def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
+    """Two nodes, of which the first is the head of every job, and the second does not answer."""
+    made = Nodes(tmp_path, [2, 2])
+
+    class Cluster:
+        def __init__(self, *_: Any) -> None:
+            pass
+
+        def __enter__(self) -> Cluster:
+            return self
+
+        def __exit__(self, *_: Any) -> None:
+            pass
+
+        def host(self, node: Node) -> Opened:
+            if node.instance_id != 0:
+                raise NodeUnreachable(node.name, "no route to host")
+            return Opened(made.head)
+
+    monkeypatch.setattr(connections, "Cluster", Cluster)
+    yield made
+    end_everything()
+
+
+def inventory(count: int = 1, state: str = "running") -> Inventory:
+    nodes = tuple(Node(f"node{i:06}", i, "", "", 0, 2, state) for i in range(count))
+    return Inventory("dev", "size", "place", "me", nodes)
+
+
+def collected(nodes: Nodes, job: str, *, whole: bool = True, meanwhile: str = "true") -> None:
+    """A collect of the job that brings all of it, or not; ``meanwhile`` is done on the head."""
+
+    def work() -> CollectReport:
+        nodes.head.run(["sh", "-c", meanwhile])
+        files = NodeFiles(1, 0, 1)
+        gone = NodeUnreachable("node000001", "no answer")
+        return CollectReport(Path(job), {"node000000": files if whole else gone})
+
+    noted(job, nodes.head, work)
+
+
+def test_a_cluster_without_jobs_has_nothing_to_lose(nodes: Nodes) -> None:
+    assert not find_losses(DEV, inventory())
+
+
+def test_what_was_never_collected_is_named_until_all_of_it_was(nodes: Nodes) -> None:
+    job = nodes.run(shell("true"))[0].job
+    assert find_losses(DEV, inventory()) == Losses(uncollected=(job,))
+    collected(nodes, job, whole=False)
+    assert find_losses(DEV, inventory()).uncollected == (job,)
+    collected(nodes, job)
+    assert not find_losses(DEV, inventory())
+    left = os.listdir(nodes.folder / "node000000/.ranklift/collected")  # noqa: PTH208
+    assert left == [job]
+
+
+def test_a_collect_that_began_before_the_jobs_end_has_not_all_of_it(nodes: Nodes) -> None:
+    job = nodes.run(shell("true"))[0].job
+    collected(nodes, job, meanwhile=f"sleep 0.05; touch .ranklift/jobs/{job}/state.json")
+    assert find_losses(DEV, inventory()).uncollected == (job,)
+
+
+def test_jobs_that_run_or_wait_are_named(nodes: Nodes) -> None:
+    running = start(nodes, shell("sleep 60"))
+    until(lambda: any(one.state == "RUNNING" for one in nodes.jobs()))
+    found = find_losses(DEV, inventory())
+    assert [job.job for job in found.unended] == [running.job]
+    (line,) = found.lines()
+    assert line == f"job {running.job} is RUNNING on node[000000-000001] and ends with the cluster"
+    nodes.cancel(running.job)
+
+
+def test_nodes_that_cannot_be_asked_are_named_with_the_reason(nodes: Nodes) -> None:
+    found = find_losses(DEV, inventory(2))
+    assert found == Losses(unknown={"node000001": "no route to host"})
+    assert list(found.lines()) == [
+        "node000001: which jobs and results are kept there could not be asked: no route to host"
+    ]
+    assert find_losses(DEV, inventory(1, "stopped")).unknown == {"node000000": "it is stopped"}
+
+
+LOST = Losses(uncollected=("train-1", "train-2"), unknown={"node000001": "no route"})
+
+
+def test_without_a_terminal_one_line_says_why_it_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
+    with pytest.raises(RankliftError) as caught:
+        agree_to_lose(DEV, LOST, yes=False)
+    assert str(caught.value) == (
+        "stack dev is not removed: results of 2 jobs were not collected, 1 node could not be asked; --yes "
+        "removes it all the same"
+    )
+
+
+@pytest.mark.parametrize(("answer", "goes"), [("y", True), ("", False), ("no", False)])
+def test_at_a_terminal_it_is_asked(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, goes: bool
+) -> None:
+    asked: list[str] = []
+
+    def answered(question: str) -> str:
+        asked.append(question)
+        return answer
+
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", answered)
+    if goes:
+        agree_to_lose(DEV, LOST, yes=False)
+    else:
+        with pytest.raises(RankliftError, match="stack dev is not removed: nothing was changed"):
+            agree_to_lose(DEV, LOST, yes=False)
+    assert asked == ["Remove stack dev all the same? [y/N] "]
+    assert "`fab collect train-1` brings what a job has made" in capsys.readouterr().err
+
+
+def test_nothing_is_asked_where_nothing_is_lost_or_it_was_agreed_to_beforehand() -> None:
+    agree_to_lose(DEV, Losses(), yes=False)
+    agree_to_lose(DEV, LOST, yes=True)
+
+
+class TestGivingUp:
+    """The nodes of a stack, asked before and after jobs are kept off them."""
+
+    @pytest.fixture
+    def asked(self, monkeypatch: pytest.MonkeyPatch) -> list[Losses]:
+        answers: list[Losses] = []
+
+        @contextmanager
+        def kept_free(*_: object) -> Iterator[None]:
+            yield
+
+        monkeypatch.setattr(teardown, "nodes_before", lambda _: inventory())
+        monkeypatch.setattr(teardown, "find_losses", lambda *_: answers.pop(0))
+        monkeypatch.setattr(teardown, "kept_free", kept_free)
+        return answers
+
+    def job(self, nodes: Nodes) -> JobState:
+        return nodes.run(shell("true"))[0]
+
+    def test_a_job_that_came_meanwhile_was_not_agreed_to(self, nodes: Nodes, asked: list[Losses]) -> None:
+        asked += [Losses(), Losses(unended=(self.job(nodes),))]
+        with pytest.raises(RetryError, match="came meanwhile"), given_up(DEV, 60, yes=False):
+            pytest.fail("it was removed")
+
+    def test_azure_that_does_not_answer_hinders_nobody_who_agrees(
+        self, asked: list[Losses], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refused(_: Stack) -> Inventory:
+            raise RetryError("Azure does not answer")
+
+        monkeypatch.setattr(teardown, "nodes_before", refused)
+        with given_up(DEV, 60, yes=True):
+            pass
+        monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
+        with pytest.raises(RankliftError, match="--yes removes it"), given_up(DEV, 60, yes=False):
+            pytest.fail("it was removed")
