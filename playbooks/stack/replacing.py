@@ -69,19 +69,17 @@ def replace(
     inventory = chosen.refresh(outputs)
     sick, is_there = _sick(chosen, inventory, was, node)
     again = f"`fab replace {sick.instance_id} --stack {chosen.name}`"
+    rest = dataclasses.replace(inventory, nodes=tuple(one for one in inventory.nodes if one != sick))
     if not is_there:
         render.progress(f"{sick.name} is removed already: making the one in its place")
-    elif sick.state != "deleting":
-        _free(chosen, inventory, sick, cancel_jobs)
-    rest = dataclasses.replace(inventory, nodes=tuple(one for one in inventory.nodes if one != sick))
+    elif sick.state == "deleting":
+        _take(chosen, outputs.scale_set_id, sick, reimage, deadline, again)
+    else:
+        with _freed(chosen, inventory, sick, cancel_jobs, deadline):
+            _take(chosen, outputs.scale_set_id, sick, reimage, deadline, again)
     if reimage and is_there:
-        with _half_done(f"{sick.name} may be half installed: {again[:-1]} --reimage` begins anew"):
-            instances.reimage(chosen, outputs.scale_set_id, [sick], deadline - time.monotonic())
         instances.distrust_copies(chosen, inventory, [sick])
     else:
-        if is_there:
-            with _half_done(f"{sick.name} may be going, and no other is made yet: {again} goes on"):
-                instances.delete(chosen, outputs.scale_set_id, [sick], deadline - time.monotonic())
         lacking = f"{sick.name} is removed, and the one in its place may not be made yet"
         with _half_done(
             f"{lacking}: `fab up --stack {chosen.name}` makes it", (KeyboardInterrupt, RankliftError, Exit)
@@ -92,6 +90,17 @@ def replace(
     names = {one.name for one in rest.nodes}
     fresh = [one.name for one in after.nodes if one.name not in names]
     render.result(f"{sick.name} {'reimaged' if reimage else 'replaced by ' + fold(fresh)}")
+
+
+def _take(stack: Stack, scale_set_id: str, sick: Node, reimage: bool, deadline: float, again: str) -> None:
+    from playbooks.stack import instances
+
+    if reimage:
+        with _half_done(f"{sick.name} may be half installed: {again[:-1]} --reimage` begins anew"):
+            instances.reimage(stack, scale_set_id, [sick], deadline - time.monotonic())
+    else:
+        with _half_done(f"{sick.name} may be going, and no other is made yet: {again} goes on"):
+            instances.delete(stack, scale_set_id, [sick], deadline - time.monotonic())
 
 
 @contextmanager
@@ -133,21 +142,44 @@ def _named(inventory: Inventory, text: str) -> Node:
     raise InputError("node", text, f"stack {inventory.stack} has none of that id or name", f"it has {known}")
 
 
-def _free(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool) -> None:
-    """Sees to it that no job is on the node; raises RetryError naming those that are."""
+@contextmanager
+def _freed(
+    stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, deadline: float
+) -> Iterator[None]:
+    """Ends jobs on the node if that is wanted, and gives it no other while the block runs.
+
+    A node whose slots cannot be held does not answer: no job gets there either. Raises RetryError naming the
+    jobs that are there.
+    """
+    from playbooks.stack.removal import holder_name, kept_free
+
+    holder, limit = holder_name(f"fab replace {sick.instance_id}"), max(1.0, deadline - time.monotonic())
+    with kept_free(stack, inventory, [sick], holder, limit):
+        if not _free(stack, inventory, sick, cancel_jobs, holder):
+            yield
+            return
+        with kept_free(stack, inventory, [sick], holder, limit):  # the slots that those jobs had
+            _free(stack, inventory, sick, False, holder)
+            yield
+
+
+def _free(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, holder: str) -> bool:
+    """Sees to it that no job is on the node; whether jobs were ended. Raises RetryError naming jobs there."""
     from infra.scaling import Use, in_the_way
     from playbooks.stack.occupancy import uses
 
-    doing = uses(stack, inventory)
+    doing = uses(stack, inventory, holder)
     use = doing[sick.name]
     if use.dead:
-        return
+        return False
+    if use.removal:
+        raise RetryError(f"{sick.name} is not replaced: {use}")
     if use.jobs and cancel_jobs:
         from playbooks.jobs.ending import ended, told
 
         for job in use.jobs:
             render.progress(told(ended(stack, inventory, job, None)))
-        return
+        return True
     # One silent node among others that answer is sick; where all are silent it is rather the way there.
     silent_alone = bool(use.unknown) and any(not other.unknown for other in doing.values())
     if use.jobs or (use.unknown and not (silent_alone or cancel_jobs)):
@@ -155,3 +187,4 @@ def _free(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool) -> 
             f"{sick.name} is not replaced\n{in_the_way({sick.name: Use(use.jobs, unknown=use.unknown)})}\n"
             "or give --cancel-jobs"
         )
+    return False

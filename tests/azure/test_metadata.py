@@ -166,7 +166,7 @@ def test_an_eviction_is_announced_to_all_and_takes_one(cluster: Inside) -> None:
 
 def test_a_cluster_that_goes_down_waits_for_its_nodes_and_no_longer(cluster: Inside, other: Inside) -> None:
     began = time.monotonic()
-    cluster.workplace.fab("down", "--stack", STACK)
+    cluster.workplace.fab("down", "--stack", STACK, "--yes")
     assert time.monotonic() - began < 120  # Azure would wait for five minutes if no node agreed
     assert other.ask(0, INSTANCE)[0] == 200
-    other.workplace.fab("down", "--stack", OTHER)
+    other.workplace.fab("down", "--stack", OTHER, "--yes")

@@ -201,7 +201,7 @@ def test_a_scale_that_azure_forbids_leaves_nodes_and_configuration_as_they_were(
     try:
         for wanted in ("3", "5"):
             told = refused(cluster, "scale", wanted)
-            assert "AuthorizationFailed" in told.err
+            assert "ask for a role that has it" in told.err
             assert "its configuration asks for 4 nodes as before, Azure has 4" in told.err
     finally:
         cluster.fab("rehearsal.fault", "clear")
@@ -369,3 +369,24 @@ def test_a_resource_deleted_behind_our_back_is_named_and_made_anew(cluster: Work
     assert "drift: VirtualMachineScaleSet nodes: Azure has it no more" in repaired.err
     assert "4 of 4 nodes answer" in repaired.err
     is_as_configured(cluster)
+
+
+def test_a_cluster_goes_with_its_jobs_and_results_only_when_that_is_agreed_to(cluster: Workplace) -> None:
+    rows = cluster.fab("status", "--json").json()
+    with job(cluster, str(rows[0]["id"]), "true") as done:
+        cluster.fab("wait", done)
+    with job(cluster, str(rows[1]["id"]), "true") as brought:
+        cluster.fab("wait", brought)
+    cluster.fab("collect", brought)
+    with job(cluster, str(rows[-1]["id"])) as busy:
+        told = refused(cluster, "down")
+        assert f"job {busy} is RUNNING on {rows[-1]['name']} and ends with the cluster\n" in told.err
+        (line,) = (line for line in told.err.splitlines() if line.startswith("not collected"))
+        assert done in line
+        assert brought not in told.err
+        assert told.err.endswith("; --yes removes it all the same\n")
+        assert "pulumi destroy" not in told.err
+        cluster.fab("rehearsal.fault", "partition", "--nodes", str(rows[1]["id"]))
+        told = cluster.fab("down", "--yes")
+        assert f"{rows[1]['name']}: which jobs and results are kept there could not be asked: " in told.err
+        assert told.out.endswith("is left in subscription 00000000-0000-0000-0000-000000000001\n")

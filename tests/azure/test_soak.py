@@ -61,7 +61,7 @@ def test_clusters_made_and_removed_in_a_row_leave_nothing(workplace: Workplace) 
         workplace.fab("up")
         told = workplace.fab("exec", "uname -n").out
         assert told == "node000000\n", f"round {number}: {told}"
-        workplace.fab("down")
+        workplace.fab("down", "--yes")
         seconds.append(time.monotonic() - began)
         found = state(workplace)
         if after_the_first is None:

@@ -116,7 +116,7 @@ def test_private_endpoint_and_nfs_server_are_made_and_nothing_differs(cluster: W
 
 
 def test_with_the_cluster_goes_all_of_its_storage(cluster: Workplace) -> None:
-    cluster.fab("down")
+    cluster.fab("down", "--yes")
     assert cluster.groups() == set()
     folder = cluster.folder.root / "storage"
     assert [path.name for path in folder.iterdir() if path.is_dir()] == []

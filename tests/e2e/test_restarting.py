@@ -51,7 +51,7 @@ def three(code: Workplace) -> Iterator[Workplace]:
     code.configure(OTHER, nodeCount=3, vnetPrefix="10.2.0.0/16")
     code.fab("up", "--stack", OTHER)
     yield code
-    code.fab("down", "--stack", OTHER)
+    code.fab("down", "--stack", OTHER, "--yes")
 
 
 @pytest.mark.parametrize("kind", ["mpi", "torch"])

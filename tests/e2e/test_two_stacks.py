@@ -30,7 +30,7 @@ def two(cluster: Workplace) -> Iterator[Workplace]:
     cluster.fab("up", "--stack", OTHER)
     since = booted(cluster)
     yield cluster
-    cluster.fab("down", "--stack", OTHER)
+    cluster.fab("down", "--stack", OTHER, "--yes")
     assert booted(cluster) == since
 
 

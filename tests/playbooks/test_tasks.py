@@ -261,10 +261,12 @@ def test_a_dry_run_opens_no_socket_and_calls_nobody(workplace: Path) -> None:
         (["launch", "../job.yml"], "command    bash -c 'python train.py'"),
         (["up"], "pulumi up --yes --stack dev"),
         (["down"], "pulumi destroy --yes --stack dev"),
+        (["down"], "/.ranklift/dev: its keys, ssh_config, inventory and notes of jobs are removed\n"),
     ):
         told = fab(workplace, *words, "--dry-run", env=env)
         assert (told.returncode, told.stderr) == (0, ""), words
         assert expected in told.stdout
+        assert "rm -r" not in told.stdout, "what others put there stays"
 
 
 def test_a_dry_run_as_json_is_the_whole_plan(workplace: Path) -> None:

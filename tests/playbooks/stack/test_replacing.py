@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import Mock
 
@@ -12,8 +14,9 @@ from invoke.exceptions import Exit
 from infra.inventory import INVENTORY_FILE, Inventory, Node
 from infra.scaling import Use
 from launch.errors import RankliftError, RetryError
+from playbooks.jobs import ending
 from playbooks.project import Stack
-from playbooks.stack import building, instances, occupancy, readiness, replacing, unfinished
+from playbooks.stack import building, instances, occupancy, readiness, removal, replacing, unfinished
 
 
 def node(number: int, state: str = "running") -> Node:
@@ -33,6 +36,12 @@ class Cluster:
         self.saved = list(self.nodes)
         self.ends: dict[str, BaseException] = {}
         self.done: list[str] = []
+        self.held: list[str] = []
+        self.jobs: list[tuple[str, ...]] = []
+        """On node 1, whenever it is asked."""
+        monkeypatch.setattr(removal, "kept_free", self.kept_free)
+        monkeypatch.setattr(ending, "ended", self.ended)
+        monkeypatch.setattr(ending, "told", str)
         monkeypatch.setattr(Stack, "saved", lambda _: self.inventory(self.saved))
         monkeypatch.setattr(Stack, "outputs", lambda _: Mock())
         monkeypatch.setattr(Stack, "refresh", lambda *_: self.inventory(self.nodes))
@@ -40,9 +49,26 @@ class Cluster:
         monkeypatch.setattr(instances, "distrust_copies", lambda *_: None)
         monkeypatch.setattr(instances, "reimage", lambda *_: self.step("reimage"))
         monkeypatch.setattr(unfinished, "mend", lambda *_: None)
-        monkeypatch.setattr(occupancy, "uses", lambda _, found: {one.name: Use() for one in found.nodes})
+        monkeypatch.setattr(occupancy, "uses", self.uses)
         monkeypatch.setattr(building, "build", self.build)
         monkeypatch.setattr(readiness, "wait_for_nodes", self.wait)
+
+    @contextmanager
+    def kept_free(self, _: Stack, __: Inventory, nodes: list[Node], *___: object) -> Iterator[dict[str, str]]:
+        self.held.append(nodes[0].name)
+        try:
+            yield {}
+        finally:
+            self.held.pop()
+
+    def uses(self, _: Stack, found: Inventory, __: str) -> dict[str, Use]:
+        assert self.held, "a job may come after this"
+        jobs = {"node000001": self.jobs.pop(0) if self.jobs else ()}
+        return {one.name: Use(jobs.get(one.name, ())) for one in found.nodes}
+
+    def ended(self, _: Stack, __: Inventory, job: str, ___: object) -> str:
+        self.done.append(f"end {job}")
+        return job
 
     def inventory(self, nodes: list[Node]) -> Inventory:
         return Inventory("dev", "size", "place", "me", tuple(nodes))
@@ -53,6 +79,7 @@ class Cluster:
             raise self.ends[name]
 
     def delete(self, _: Stack, __: str, nodes: list[Node], ___: float) -> None:
+        assert self.held or nodes[0].state == "deleting", "a job may come to it"
         self.step(f"delete {nodes[0].instance_id}")
         self.nodes.remove(nodes[0])
 
@@ -64,8 +91,8 @@ class Cluster:
         self.step("wait")
         return self.inventory(self.nodes)
 
-    def replace(self, text: str, *, reimage: bool = False) -> None:
-        replacing.replace(Context(), text, stack="dev", reimage=reimage)
+    def replace(self, text: str, *, reimage: bool = False, cancel_jobs: bool = False) -> None:
+        replacing.replace(Context(), text, stack="dev", reimage=reimage, cancel_jobs=cancel_jobs)
 
 
 @pytest.fixture
@@ -77,6 +104,19 @@ def test_a_node_is_replaced(cluster: Cluster, capsys: pytest.CaptureFixture[str]
     cluster.replace("1")
     assert cluster.done == ["delete 1", "make beside 2", "wait"]
     assert capsys.readouterr().out == "node000001 replaced by node000003\n"
+
+
+def test_jobs_that_are_ended_leave_no_room_for_others(cluster: Cluster) -> None:
+    cluster.jobs = [("train-1",), ()]
+    cluster.replace("1", cancel_jobs=True)
+    assert cluster.done == ["end train-1", "delete 1", "make beside 2", "wait"]
+
+
+def test_a_job_that_comes_before_the_slots_are_held_again_is_not_ended(cluster: Cluster) -> None:
+    cluster.jobs = [("train-1",), ("train-2",)]
+    with pytest.raises(Exit):
+        cluster.replace("1", cancel_jobs=True)
+    assert cluster.done == ["end train-1"]
 
 
 @pytest.mark.parametrize("end", [Exit(code=130), KeyboardInterrupt(), RetryError("No room.")])
