@@ -41,6 +41,7 @@ ARROWS: dict[str, set[str]] = {
         "playbooks.ssh",
         "infra.azure",
         "infra.config",
+        "infra.gate",
         "infra.inventory",
         "infra.market",
         "infra.naming",

@@ -14,10 +14,11 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = ["SlotsTaken", "hold", "is_removal", "removal_among", "take_slots", "taken_slots"]
+__all__ = ["HOLDER_BYTES", "SlotsTaken", "hold", "is_removal", "removal_among", "take_slots", "taken_slots"]
 
 _TAKEN = -1
-_HOLDER_BYTES = 200
+HOLDER_BYTES = 200
+"""How long a holder's name may be."""
 
 
 class SlotsTaken(Exception):
@@ -117,12 +118,12 @@ def _lock_slot(folder: str, slot: int, holder: str = "") -> tuple[int, str]:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        found = os.read(fd, _HOLDER_BYTES).decode("utf-8", "replace")
+        found = os.read(fd, HOLDER_BYTES).decode("utf-8", "replace")
         os.close(fd)
         return _TAKEN, found
     if holder:
         os.ftruncate(fd, 0)
-        os.write(fd, holder.encode()[:_HOLDER_BYTES])
+        os.write(fd, holder.encode()[:HOLDER_BYTES])
     return fd, ""
 
 

@@ -239,6 +239,7 @@ class SshHost:
     def close(self) -> None:
         """Closes the connection, if there is one."""
         connection, self._connection = self._connection, None
+        self._started.clear()
         if connection is not None:
             transport = connection.client.get_transport()
             if transport is not None:

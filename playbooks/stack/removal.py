@@ -19,6 +19,7 @@ from importlib import resources
 from infra.inventory import Inventory, Node
 from infra.scaling import DEAD
 from launch.errors import GiveUpError
+from launch.remote.slots import HOLDER_BYTES
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out
 
@@ -32,7 +33,8 @@ _NO_PYTHON = 127
 
 def holder_name(command: str) -> str:
     """Who removes nodes, for whoever is refused them; every call of a command has a name of its own."""
-    return f"`{command}` of {getpass.getuser()} on {socket.gethostname()} (process {os.getpid()})"
+    name = f"`{command}` of {getpass.getuser()} on {socket.gethostname()} (process {os.getpid()})"
+    return name.encode()[:HOLDER_BYTES].decode("utf-8", "ignore")
 
 
 @contextmanager

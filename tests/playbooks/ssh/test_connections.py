@@ -16,6 +16,7 @@ import pytest
 
 from infra.inventory import KNOWN_HOSTS_FILE, Inventory
 from launch.errors import GiveUpError, HostKeyChanged, InputError, NodeUnreachable, StepTimeout
+from launch.host import Completed
 from playbooks.ssh import connections, exchange
 from playbooks.ssh.connections import Cluster, SshHost, read_pins
 from tests.playbooks.server import SshServer, free_port, make_key, save_stack
@@ -101,6 +102,25 @@ def test_output_is_handed_on_as_it_comes(host: SshHost) -> None:
     assert done.stdout == b""
     assert b"".join(data for _, data in came) == b"one\ntwo\n"
     assert came[-1][0] - came[0][0] > 0.4
+
+
+def test_what_was_started_goes_on_until_the_connection_is_closed(host: SshHost, tmp_path: Path) -> None:
+    ended = tmp_path / "ended"
+    assert host.start(["sh", "-c", f"echo up; cat; touch {ended}"], timeout=30) is None
+    host.run(["true"], timeout=30)
+    assert not ended.exists()
+    host.close()
+    deadline = time.monotonic() + 20
+    while not ended.exists():
+        assert time.monotonic() < deadline, "it goes on"
+        time.sleep(0.02)
+
+
+def test_what_ends_instead_of_starting_says_how(host: SshHost) -> None:
+    done = host.start(["sh", "-c", "echo oops >&2; exit 7"], timeout=30)
+    assert done == Completed(7, b"", b"oops\n")
+    with pytest.raises(StepTimeout, match=r"node000000: sleep did not end within 0\.5 s"):
+        host.start(["sleep", "20"], timeout=0.5)
 
 
 def test_what_the_receiver_raises_goes_through(host: SshHost) -> None:
