@@ -8,8 +8,10 @@ Contents do not go through ssh itself, because ssh takes five times the processo
 from __future__ import annotations
 
 import os
+import selectors
 import socket
 import ssl
+import time
 
 __all__ = ["CHUNK", "CONNECT_S", "STALL_S", "Line", "accept", "dial", "listen"]
 
@@ -17,37 +19,42 @@ CHUNK = 256 * 1024
 CONNECT_S = 15.0
 STALL_S = 60.0
 """A line that takes or brings nothing for so long is given up."""
+_BACKLOG = 128
+_STRANGERS = 64
+"""Connections without the credential that are kept at a time: beyond them the oldest goes."""
 
 
 class Line:
-    """A connected socket, encrypted in large pieces: one system call for many TLS records."""
+    """A connected socket, encrypted in large pieces: one system call for many TLS records.
 
-    def __init__(self, plain: socket.socket, credential: str, server_side: bool) -> None:
+    Nothing may go over it before :meth:`shake_hands`.
+    """
+
+    def __init__(self, plain: socket.socket, context: ssl.SSLContext, server_side: bool) -> None:
         self._plain = plain
         self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
-        self._tls = _context(credential, server_side).wrap_bio(self._arrived, self._leaving, server_side)
+        self._tls = context.wrap_bio(self._arrived, self._leaving, server_side)
         self._room = memoryview(bytearray(CHUNK))
         plain.settimeout(STALL_S)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        try:
-            self._greet()
-        except BaseException:
-            plain.close()
-            raise
 
-    def _greet(self) -> None:
-        try:
-            while not self._greeted():
-                self._flush()
-                self._more()
-        finally:
-            self._flush()  # a refusal must reach the other end, too
+    def shake_hands(self) -> None:
+        """Wait until both ends have shown the credential. Raises :class:`OSError` or :class:`EOFError`."""
+        while not self._is_agreed():
+            self._more()
 
-    def _greeted(self) -> bool:
+    def shake_hands_further(self) -> bool:
+        """Use what has come; whether both ends have shown the credential now. Raises likewise."""
+        self._more()
+        return self._is_agreed()
+
+    def _is_agreed(self) -> bool:
         try:
             self._tls.do_handshake()
         except ssl.SSLWantReadError:
             return False
+        finally:
+            self._flush()  # a refusal must reach the other end, too
         return True
 
     def __enter__(self) -> Line:
@@ -90,20 +97,88 @@ class Line:
 
 def listen(address: str) -> socket.socket:
     """A socket on the node's private address; the kernel chooses the port."""
-    return socket.create_server((address, 0), backlog=1)
+    return socket.create_server((address, 0), backlog=_BACKLOG)
 
 
 def accept(listener: socket.socket, credential: str) -> Line:
-    """The parent's line. Raises :class:`OSError` when none comes in time or another key is shown."""
-    with listener:
-        listener.settimeout(CONNECT_S * 2)
-        plain, _ = listener.accept()
-        return Line(plain, credential, server_side=True)
+    """The parent's line. Others who connect, before it or beside it, are refused or left waiting.
+
+    Raises :class:`OSError` when the parent does not come in time.
+    """
+    until = time.monotonic() + CONNECT_S * 2
+    with listener, _Arriving(listener, _context(credential, server_side=True)) as arriving:
+        while (left := until - time.monotonic()) > 0:
+            line = arriving.turn(left)
+            if line is not None:
+                return line
+        refused = f"; who else came was refused: {arriving.refused}" if arriving.refused else ""
+    raise TimeoutError(f"no line from another node within {CONNECT_S * 2:g} s{refused}")
+
+
+class _Arriving:
+    """Connections whose other end has not shown the credential yet."""
+
+    def __init__(self, listener: socket.socket, context: ssl.SSLContext) -> None:
+        self.refused = ""
+        """Why the last of those was that did not show it."""
+        self._listener, self._context = listener, context
+        listener.setblocking(False)
+        self._lines: dict[Line, socket.socket] = {}
+        self._selector = selectors.DefaultSelector()
+        self._selector.register(listener, selectors.EVENT_READ)
+
+    def __enter__(self) -> _Arriving:
+        """Close all that are left at the end."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for line in list(self._lines):
+            self._let_go(line).close()
+        self._selector.close()
+
+    def turn(self, seconds: float) -> Line | None:
+        """Wait until something comes, and take it in; the first line whose other end has the credential."""
+        for key, _ in self._selector.select(seconds):
+            if key.data is None:
+                self._take_in()
+            elif key.data in self._lines and self._has_shown(key.data):
+                return self._let_go(key.data)
+        return None
+
+    def _take_in(self) -> None:
+        try:
+            plain, _ = self._listener.accept()
+        except OSError:
+            return
+        line = Line(plain, self._context, server_side=True)
+        self._lines[line] = plain
+        self._selector.register(plain, selectors.EVENT_READ, line)
+        if len(self._lines) > _STRANGERS:
+            self._let_go(next(iter(self._lines))).close()
+
+    def _has_shown(self, line: Line) -> bool:
+        try:
+            return line.shake_hands_further()
+        except (OSError, EOFError) as error:
+            self.refused = str(error)
+            self._let_go(line).close()
+            return False
+
+    def _let_go(self, line: Line) -> Line:
+        self._selector.unregister(self._lines.pop(line))
+        return line
 
 
 def dial(address: str, port: int, credential: str) -> Line:
     """A line to a child. Raises :class:`OSError` or :class:`EOFError`."""
-    return Line(socket.create_connection((address, port), CONNECT_S), credential, server_side=False)
+    context = _context(credential, server_side=False)
+    line = Line(socket.create_connection((address, port), CONNECT_S), context, server_side=False)
+    try:
+        line.shake_hands()
+    except BaseException:
+        line.close()
+        raise
+    return line
 
 
 def _context(credential: str, server_side: bool) -> ssl.SSLContext:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import socket
 import ssl
 import threading
+import time
 
 import pytest
 
 from launch.credential import make_credential
+from launch.remote import line as module
 from launch.remote.line import accept, dial, listen
 
 
@@ -39,12 +41,19 @@ def test_the_same_credential_at_both_ends_makes_a_line() -> None:
     assert got == [b"contents"]
 
 
-def test_another_push_cannot_send() -> None:
-    port, got, thread = serve(make_credential())
+def parent(port: int, credential: str) -> None:
+    with dial("127.0.0.1", port, credential) as line:
+        line.sendall(b"contents")
+
+
+def test_another_push_cannot_send_nor_keep_the_parent_out() -> None:
+    credential = make_credential()
+    port, got, thread = serve(credential)
     with pytest.raises(ssl.SSLError, match="CERTIFICATE_VERIFY_FAILED"):
         dial("127.0.0.1", port, make_credential())
+    parent(port, credential)
     thread.join()
-    assert isinstance(got[0], ssl.SSLError)
+    assert got == [b"contents"]
 
 
 def test_who_shows_no_credential_is_refused() -> None:
@@ -60,5 +69,34 @@ def test_who_shows_no_credential_is_refused() -> None:
     ):
         line.sendall(b"contents")
         line.recv(1)
+    parent(port, credential)
     thread.join()
-    assert isinstance(got[0], ssl.SSLError)
+    assert got == [b"contents"]
+
+
+@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n\r\n"])
+def test_who_was_there_first_does_not_hold_up_the_parent(said: bytes) -> None:
+    credential = make_credential()
+    port, got, thread = serve(credential)
+    strangers = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
+    for stranger in strangers:
+        stranger.sendall(said)
+    begun = time.monotonic()
+    parent(port, credential)
+    thread.join()
+    assert time.monotonic() - begun < 5
+    assert got == [b"contents"]
+    for stranger in strangers:
+        stranger.close()
+
+
+def test_a_parent_that_does_not_come_is_waited_for_no_longer_than_said(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "CONNECT_S", 0.25)
+    port, got, thread = serve(make_credential())
+    with socket.create_connection(("127.0.0.1", port)) as stranger:
+        stranger.sendall(b"no TLS at all")
+        thread.join(10)
+    assert isinstance(got[0], TimeoutError)
+    assert str(got[0]).startswith("no line from another node within 0.5 s; who else came was refused: [SSL")
