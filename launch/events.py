@@ -193,10 +193,8 @@ class Reader:
         stamp, rank, node, stream, _ = protocol.RECORD.unpack_from(record)
         data = record[protocol.RECORD.size :]
         if stream == protocol.NOTICE:
-            # what it speaks of comes after the line that has begun
-            for number in (1, 2):
-                for line in self._lines.end((rank, node, number)):
-                    self._line(line)
+            for line in self._lines.end_rank(rank, node):
+                self._line(line)
             self._line(Line(stamp, (rank, node, stream), data))
             return
         for line in self._lines.feed(stamp, (rank, node, stream), data):

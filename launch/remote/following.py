@@ -192,6 +192,7 @@ def follow(folder: jobs.Folder, wish: Mapping[str, Any], write: Callable[[bytes]
 
 def _lines(lines: Lines, stamp: float, key: Any, data: bytes) -> Iterator[Line]:
     if key[2] == NOTICE:
+        yield from lines.end_rank(*key[:2])
         yield Line(stamp, key, data)
     else:
         yield from lines.feed(stamp, key, data)

@@ -11,8 +11,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Line", "Lines"]
 
-_LONGEST = 1 << 20
-"""Bytes from which on a line without an end is taken for one: memory has one."""
+_LONGEST = 2 << 20
+"""Bytes from which on a line without an end is taken for one: memory has one. The stream has none that long,
+see :mod:`launch.remote.outlet`."""
 
 
 class Line:
@@ -92,6 +93,11 @@ class Lines:
         """What has no end yet, oldest first, a last carriage return included."""
         begun = sorted(self._begun.items(), key=lambda item: item[1][0])
         return [Line(time, key, text) for key, (time, text) in begun]
+
+    def end_rank(self, rank: int, node: int) -> Iterator[Line]:
+        """What has no end yet of a rank when a notice comes: what the notice is about comes after it."""
+        for stream in (1, 2):
+            yield from self.end((rank, node, stream))
 
     def end(self, key: Key) -> Iterator[Line]:
         """What has no end yet of one rank, node and stream: it will get none."""

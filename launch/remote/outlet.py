@@ -13,6 +13,9 @@ __all__ = ["LAST_BYTES", "Outlet"]
 LAST_BYTES = 4096
 """Bytes of each rank's output that are kept at hand for its last lines."""
 
+_LONGEST_LINE = 1 << 20
+"""Bytes of a line that are passed on at most. Up to there a line that has begun is passed on to its end, over
+the rate if need be: what it takes more is saved afterwards."""
 _PAUSE = 1.0
 """Seconds' worth of the rate that must have come together again before lines are passed on: what is shown
 then is a run of lines with one notice before it, not a line here and there."""
@@ -29,8 +32,8 @@ class Outlet:
         self._rank, self._log, self._rate, self._burst = rank, log, rate, burst
         self._tokens, self._filled, self._taken = float(burst), now, now
         self._over = False
-        self._half: set[int] = set()
-        """Streams whose last line was passed on in part."""
+        self._half: dict[int, int] = {}
+        """Streams whose last line has no end yet, with the bytes of it that were passed on."""
         self._cut: set[int] = set()
         """Streams whose last line was left out in part."""
         self._returned: set[int] = set()
@@ -67,16 +70,16 @@ class Outlet:
             if self._bytes and data:
                 self._notice()
             if has_room and len(data) <= self._tokens:
-                self._pass(stream, data)
+                self._pass_lines(stream, data)
                 return
             end = _last_end(data, int(self._tokens)) if has_room else 0
-            self._pass(stream, data[:end])
+            self._pass_lines(stream, data[:end])
             data = data[end:]
             self._over = True
             self._tokens = min(0.0, self._tokens)  # a long line or none: in either case a pause comes now
         if stream in self._half:
-            end = _first_end(data)
-            self._pass(stream, data[:end])
+            end = _first_end(data) or len(data)
+            self._pass_lines(stream, data[:end])
             data = data[end:]
         self._leave_out(stream, data)
 
@@ -123,11 +126,30 @@ class Outlet:
             self._has_left_out = False
             self._add(protocol.TAIL, protocol.OUTPUT.pack(self._rank, 0) + self._tail)
 
+    def _pass_lines(self, stream: int, data: bytes) -> None:
+        """Pass on what is there, but of each line no more than :data:`_LONGEST_LINE`."""
+        while self._half.get(stream, 0) + len(data) > _LONGEST_LINE:
+            end = _first_end(data) or len(data)
+            room = _LONGEST_LINE - self._half.get(stream, 0)
+            is_whole = len(data[:end].rstrip(b"\r\n")) <= room
+            self._pass(stream, data[: end if is_whole else room])
+            if not is_whole:
+                self._leave_out(stream, data[room:end])
+                if data[end - 1 : end] not in b"\r\n":
+                    return
+                self._notice()
+            data = data[end:]
+        self._pass(stream, data)
+
     def _pass(self, stream: int, data: bytes) -> None:
         if not data:
             return
         self._tokens -= len(data)
-        (self._half.discard if data[-1:] in b"\r\n" else self._half.add)(stream)
+        if data[-1:] in b"\r\n":
+            self._half.pop(stream, None)
+        else:
+            begun = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+            self._half[stream] = len(data) - begun + (0 if begun else self._half.get(stream, 0))
         (self._returned.add if data[-1:] == b"\r" else self._returned.discard)(stream)
         if stream != self._stream:
             self._close_piece()
@@ -138,7 +160,7 @@ class Outlet:
         if not data:
             return
         self._has_left_out = True
-        self._half.discard(stream)  # a line without an end: what was passed on of it stands alone
+        self._half.pop(stream, None)  # a line without an end: what was passed on of it stands alone
         self._bytes += len(data)
         self._lines += data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
         if stream in self._returned and data[:1] == b"\n":

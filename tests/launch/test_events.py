@@ -74,7 +74,7 @@ def test_a_notice_stands_after_the_line_that_had_begun_not_in_it() -> None:
 
 def test_a_line_that_never_ends_is_told_in_pieces_that_fit_into_memory() -> None:
     piece = b"x" * 700_000
-    assert [len(line[-1]) for line in lines(output(piece), output(piece), output(piece))] == [1_400_000]
+    assert [len(line[-1]) for line in lines(*[output(piece)] * 4)] == [2_100_000]
 
 
 def test_an_unfinished_line_comes_out_before_the_end() -> None:

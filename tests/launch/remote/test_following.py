@@ -102,6 +102,16 @@ class TestChoosing:
         assert job.shown(tail=0) == []
         assert len(job.shown(tail=1000)) == 10
 
+    def test_a_line_that_was_cut_ends_where_that_is_said(self, job: Job) -> None:
+        job.say(0, "first\ncut")
+        job.stream.write(0, 0, NOTICE, b"left out 5 B")
+        job.say(0, "next\n")
+        said = [(0, "first"), (0, "cut"), (0, "left out 5 B"), (0, "next")]
+        assert job.shown() == said
+        assert job.shown(tail=10) == said
+        assert job.shown(tail=3) == said[1:]
+        assert job.shown(since=60) == said
+
     def test_the_last_lines_however_many_a_piece_has(self, job: Job) -> None:
         said = []
         for number, count in enumerate([3, 1, 5, 0, 2, 1, 4, 1]):

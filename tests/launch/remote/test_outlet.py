@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from launch.remote import outlet as module
 from launch.remote import protocol
 from launch.remote.outlet import LAST_BYTES, Outlet
 
@@ -73,13 +75,50 @@ def test_a_line_is_passed_on_whole_or_not_at_all() -> None:
     assert sent(one) == [(21, 2, 0, ""), (1, b"whole\n")]
 
 
-def test_a_line_without_an_end_is_cut_off() -> None:
+def test_a_line_that_has_begun_is_passed_on_to_its_end_and_the_rate_is_kept_afterwards() -> None:
     one = outlet()
-    one.take(1, b"x" * 15, 0.0)
-    one.take(1, b"x" * 15, 0.0)
-    one.take(1, b"x" * 15, 5.0)
-    one.take(1, b"end\nnew\n", 5.0)
-    assert sent(one) == [(1, b"x" * 15), (34, 1, 0, ""), (1, b"new\n")]
+    for _ in range(10):
+        one.take(1, b"x" * 15, 0.0)
+    one.take(1, b"end\nnew\n", 0.0)
+    assert sent(one) == [(1, b"x" * 150 + b"end\n")]
+    one.take(1, b"too early\n", 13.0)
+    assert sent(one) == []
+    one.take(1, b"later\n", 16.0)
+    assert sent(one) == [(14, 2, 0, ""), (1, b"later\n")]
+
+
+def test_a_line_of_a_megabyte_is_whole_at_any_rate() -> None:
+    one = Outlet(3, "rank-3", 128 << 10, 1 << 20, 0.0)
+    text = b"x" * 1_000_000 + b"\n"
+    pieces = [text[at : at + 65536] for at in range(0, len(text), 65536)]
+    for number in range(4):  # a second after the other: more than the rate
+        for piece in pieces:
+            one.take(1, piece, float(number))
+    one.end()
+    told = sent(one)
+    passed = b"".join(item[1] for item in told if item[0] == 1)
+    assert passed == text * passed.count(b"\n")
+    assert passed.count(b"\n") == 2
+    assert [item for item in told if len(item) == 4] == [(2 * len(text), 2, 0, "")]
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+@pytest.mark.parametrize("rate", [10, 100_000])
+def test_a_longer_line_ends_at_the_bound_and_what_it_lacks_is_said_behind_it(
+    monkeypatch: pytest.MonkeyPatch, size: int, rate: int
+) -> None:
+    monkeypatch.setattr(module, "_LONGEST_LINE", 100)
+    one = outlet(rate, 100_000)
+    text = b"a" * 100 + b"\n" + b"b" * 101 + b"\n" + b"c" * 300 + b"\n" + b"d\n"
+    for at in range(0, len(text), size):
+        one.take(1, text[at : at + size], 0.0)
+    assert [item if len(item) == 4 else item[1] for item in sent(one)] == [
+        b"a" * 100 + b"\n" + b"b" * 100,
+        (2, 1, 0, ""),
+        b"c" * 100,
+        (201, 1, 0, ""),
+        b"d\n",
+    ]
 
 
 def test_a_line_that_was_left_out_in_part_and_never_ends_is_told_after_a_while() -> None:
