@@ -102,7 +102,7 @@ class Runner(Loop):
         if coming and coming["type"]:
             raise workplace.Unfit(eviction.words(coming["type"], coming["at"], time.time()))
         folder = workplace.prepare(spec)
-        self._work = work_dir.make(folder, workplace.full(spec["snapshot"]), self._rest)
+        self._work = work_dir.make(folder, spec["snapshot"], self._rest)
         processes.become_subreaper()
         checks = spec["checks"]
         if checks:

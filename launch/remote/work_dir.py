@@ -16,7 +16,7 @@ import os
 import stat
 import time
 
-from launch.remote.workplace import Unfit
+from launch.remote.workplace import Unfit, full
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -116,20 +116,25 @@ def _lock(path: str, kind: int, rest: Callable[[int], object]) -> int | None:
         fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except FileNotFoundError:
         return None
+    is_held = False
     try:
-        while True:
-            try:
-                fcntl.flock(fd, kind | fcntl.LOCK_NB)
-            except BlockingIOError:
+        while not is_held and _is_still(path, fd):  # else it was renamed, and is held under its new name
+            is_held = _is_locked(fd, kind)
+            if not is_held:
                 rest(_WAIT_MS)
-                continue
-            if _is_still(path, fd):
-                held, fd = fd, -1
-                return held
-            return None
+        is_held = is_held and _is_still(path, fd)
+        return fd if is_held else None
     finally:
-        if fd >= 0:
+        if not is_held:
             os.close(fd)
+
+
+def _is_locked(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _is_still(path: str, fd: int) -> bool:
@@ -148,7 +153,7 @@ def _copy(snapshot: str, folder: str, rest: Callable[[int], object]) -> None:
     tree: _Tree | None = None
     try:
         if snapshot:
-            tree = _Tree(snapshot)
+            tree = _Tree(full(snapshot))
             _check_room(tree, folder)
             _copy_tree(tree, new, rest)
         link = f"{new}/{_OUTPUTS}"
@@ -165,7 +170,7 @@ def _copy(snapshot: str, folder: str, rest: Callable[[int], object]) -> None:
         _remove(new)
         if error.errno in _FULL and tree is not None:
             raise _no_room(tree, folder) from error
-        if isinstance(error, FileNotFoundError) and snapshot and not os.path.isdir(snapshot):
+        if isinstance(error, FileNotFoundError) and snapshot and not os.path.isdir(full(snapshot)):
             raise Unfit(_MISSING.format(snapshot=snapshot)) from error
         raise Unfit(f"{new}: the code cannot be copied: {error}") from error
     except BaseException:

@@ -97,13 +97,13 @@ class TestWhatRanksGet:
         assert sorted(lines(events)) == [(i, f"{i}  6105 $RANK unset unset 3") for i in range(3)]
 
     @KINDS
-    def test_the_working_directory_is_the_snapshot_and_outputs_leads_to_the_jobs(
+    def test_the_working_directory_is_the_jobs_own_and_outputs_leads_to_the_jobs(
         self, nodes: Nodes, kind: Kind
     ) -> None:
         state, events = nodes.run(shell('pwd; [ outputs -ef "$RANKLIFT_OUTPUT_DIR" ] && echo same', kind))
         told = dict.fromkeys(text for _, text in lines(events))
         assert set(told) == {
-            *(f"{nodes.folder}/{node.name}/.ranklift/snapshots/code" for node in nodes.nodes),
+            *(f"{nodes.folder}/{node.name}/.ranklift/jobs/{state.job}/work" for node in nodes.nodes),
             "same",
         }
         assert state.exit_status == 0

@@ -181,7 +181,7 @@ class TestPython:
         assert sorted(lines(events)) == sorted(
             [(rank, text) for rank in range(3) for text in ("mine", "True")]
         )
-        assert (nodes.folder / "node000002/.ranklift/snapshots/code/set").read_text() == "tool\n"
+        assert (nodes.folder / "node000002/.ranklift/jobs" / state.job / "work/set").read_text() == "tool\n"
 
     @KINDS
     def test_a_node_without_python_runs_python3_under_that_name(self, nodes: Nodes, kind: Kind) -> None:

@@ -135,15 +135,19 @@ def test_a_restart_finds_what_the_launch_before_it_wrote_and_removed(code: Path,
 class TestRunnersOfOneNode:
     def test_the_first_one_copies_and_the_others_wait_for_it(self, code: Path, job: Path) -> None:
         inodes: list[int] = []
+        held: list[int] = []
 
         def one() -> None:
-            inodes.append((make(job, code) / "train.py").stat().st_ino)
+            held.append(work_dir.make(str(job), str(code), lambda wait_ms: time.sleep(wait_ms / 1000)))
+            inodes.append((job / "work/train.py").stat().st_ino)
 
-        threads = [threading.Thread(target=one) for _ in range(8)]
+        threads = [threading.Thread(target=one, daemon=True) for _ in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join()
+            thread.join(10)
+        for descriptor in held:
+            os.close(descriptor)
         assert len(inodes) == 8
         assert len(set(inodes)) == 1
         assert sorted(path.name for path in job.iterdir()) == ["copied", "outputs", "work"]
