@@ -124,7 +124,7 @@ def replace(path: str, text: str) -> bool:
 
     On a full disk it takes the room that :func:`keep_room` keeps for it, if that was asked.
     """
-    temporary = f"{path}.{os.getpid()}"
+    temporary = f"{path}.{os.urandom(8).hex()}"
     try:
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(text)

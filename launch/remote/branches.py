@@ -42,9 +42,9 @@ source=r.read(int(size))
 home=os.path.expanduser("~/.ranklift/remote/")
 here=home+name
 if not os.path.isdir(here):
- new="%s.%d.new"%(here,os.getpid())
+ new="%s.%s.new"%(here,os.urandom(8).hex())
  os.makedirs(home,0o700,exist_ok=True)
- os.makedirs(new,exist_ok=True)
+ os.mkdir(new)
  for file,text in json.loads(zlib.decompress(source)).items():
   with open(os.path.join(new,file),"w",encoding="utf-8") as out: out.write(text)
  try: os.rename(new,here)

@@ -13,6 +13,7 @@ from typing import Any
 
 from launch.remote import jobs, processes
 from launch.remote.overview import lost_nodes
+from launch.remote.workplace import temporary_name
 
 __all__ = ["asked", "cancel", "release", "sweep"]
 
@@ -72,7 +73,7 @@ def release(job: str) -> dict[str, Any]:
 def _ask(folder: jobs.Folder, grace: float | None) -> None:
     asked = folder.file("cancel")
     if grace is not None:
-        temporary = f"{asked}.{os.getpid()}"
+        temporary = temporary_name(asked)
         try:
             with open(temporary, "w", encoding="utf-8") as file:
                 file.write(f"{grace:g}")

@@ -20,6 +20,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from launch.remote.workplace import temporary_name
+
 __all__ = ["ROOT", "TERMINAL", "Folder", "StateWatch", "all_jobs", "identity", "is_alive", "without_values"]
 
 TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
@@ -192,7 +194,7 @@ class Folder:
             os.close(fd)
 
     def _replace(self, name: str, value: dict[str, Any]) -> None:
-        temporary = f"{self.file(name)}.{os.getpid()}"
+        temporary = temporary_name(self.file(name))
         try:
             # job.json has the values of the user's variables, and a folder's mode may be widened later.
             with open(temporary, "w", encoding="utf-8", opener=_private) as file:

@@ -10,6 +10,8 @@ import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from launch.remote.workplace import replace
+
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
@@ -164,7 +166,5 @@ def _version(found: str, env: Mapping[str, str]) -> str:
     says = done.stdout + done.stderr
     if _identify(says)[0]:
         with suppress(OSError):  # no room: it is asked again the next time
-            with open(f"{kept}.{os.getpid()}", "w", encoding="utf-8") as file:
-                json.dump({"of": key, "says": says}, file)
-            os.rename(f"{kept}.{os.getpid()}", kept)
+            replace(kept, json.dumps({"of": key, "says": says}))
     return says
