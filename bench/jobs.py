@@ -123,7 +123,7 @@ def measure_start(bench: Bench, count: int) -> dict[str, list[float]]:
         submit = f"python3 -I -S {plan['remote']}/__main__.py submit --follow"
         data = json.dumps(plan).encode()
         runs[OURS].append(_start(bench, _on(bench, head, submit), ranks, b"%010d" % len(data) + data))
-        line = mpirun_line(bench, count, PER_NODE, f"bash {plan['cwd']}/first.sh")
+        line = mpirun_line(bench, count, PER_NODE, f"bash {_pushed(plan)}/first.sh")
         runs[MPIRUN].append(_start(bench, _on(bench, head, line), ranks))
         runs[WHOLE].append(_start(bench, _launch("first.sh"), ranks))
     return runs
@@ -137,6 +137,11 @@ def _plan(bench: Bench) -> dict[str, Any]:
     """A new job's plan, as ``fab launch.torch`` hands it to the head."""
     plan: dict[str, Any] = json.loads(bench.run(_launch("first.sh", "--dry-run", "--json")).stdout)
     return plan
+
+
+def _pushed(plan: Mapping[str, Any]) -> str:
+    """The folder of the pushed code on every node: others start there what jobs have a copy of."""
+    return f"~/.ranklift/snapshots/{plan['snapshot']}"
 
 
 def _on(bench: Bench, node: str, line: str) -> list[str]:
@@ -218,7 +223,7 @@ def _hold(bench: Bench, how: str = "") -> tuple[str, str]:
 def measure_failure(bench: Bench) -> dict[str, list[float]]:
     """Seconds from the end of a rank on the last node until every other rank has ended."""
     runs: dict[str, list[float]] = {OURS: [], MPIRUN: [], TORCHRUN: []}
-    code = _plan(bench)["cwd"]
+    code = _pushed(_plan(bench))
     for _ in range(ENDS):
         mark, job = _hold(bench)
         runs[OURS].append(_kill_one(mark))

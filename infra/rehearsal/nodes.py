@@ -382,5 +382,6 @@ def _kept(node_python: Path | None) -> tuple[str, ...]:
     if node_python is None:
         return ()
     interpreter = (node_python / "bin" / "python").resolve()
-    kept = {str(node_python), str(interpreter.parent.parent)}
+    # its programs name the Python of the folder that it was made in, be it reached by a link or not
+    kept = {str(node_python), str(node_python.resolve()), str(interpreter.parent.parent)}
     return tuple(sorted(path for path in kept if path not in {"/", "/usr", "/usr/local"}))

@@ -120,7 +120,7 @@ def test_ranks_have_their_numbers_their_variables_their_arguments_and_the_code(
         env = report["env"]
         assert (report["shown"], report["node"]) == (NODES[node], NODES[node])
         assert report["argv"] == ["--name", "a b", "--rank", str(rank)]
-        assert re.fullmatch(r"/home/azureuser/\.ranklift/snapshots/[0-9a-f]{16}", report["cwd"])
+        assert report["cwd"] == f"/home/azureuser/.ranklift/jobs/{report['env']['RANKLIFT_JOB_ID']}/work"
         expected = {
             "RANK": str(rank),
             "WORLD_SIZE": "4",

@@ -96,7 +96,11 @@ ASK_ECHO = (
 
 @asynccontextmanager
 async def lab(
-    folder: Path, count: int, nodes_limit: int = 16, metadata: MetadataService | None = None
+    folder: Path,
+    count: int,
+    nodes_limit: int = 16,
+    metadata: MetadataService | None = None,
+    node_python: Path | None = None,
 ) -> AsyncIterator[Lab]:
     public, host = make_key(folder / "key"), make_key(folder / "host")
     (folder / "known_hosts").write_text(f"* {host}\n")
@@ -113,7 +117,7 @@ async def lab(
             {"path": "/etc/ssh/ssh_known_hosts", "content": f"* {host}\n"},
         ],
     }
-    machines = LocalMachines(Settings(folder / "nodes", nodes_limit=nodes_limit))
+    machines = LocalMachines(Settings(folder / "nodes", node_python, nodes_limit))
     machines.metadata = metadata
     made = Lab(folder, machines, "#cloud-config\n" + json.dumps(document), public)
     try:

@@ -63,6 +63,29 @@ def test_nodes_are_machines_of_their_own(tmp_path: Path) -> None:
     asyncio.run(story())
 
 
+def test_the_nodes_python_and_its_programs_work_in_a_checkout_below_tmp(tmp_path: Path) -> None:
+    made = tmp_path / "checkout" / ".venv-node"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", made], check=True)
+    program = made / "bin" / "program"
+    program.write_text(f"#!{made}/bin/python\nimport sys; print(sys.prefix)\n")
+    program.chmod(0o755)
+    project = tmp_path / "project"
+    project.mkdir()
+    (project / ".venv-node").symlink_to(made)
+
+    async def story() -> None:
+        for node_python in (made, project / ".venv-node"):
+            folder = tmp_path / node_python.parent.name / "lab"
+            folder.mkdir()
+            async with lab(folder, 1, node_python=node_python) as it:
+                assert await it.ssh(0, "program; ls /tmp/x") == (
+                    2,
+                    f"{made}\nls: cannot access '/tmp/x': No such file or directory\n",
+                )
+
+    asyncio.run(story())
+
+
 def test_growing_leaves_those_there_alone_and_removing_leaves_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         async with lab(tmp_path, 2) as it:
