@@ -5,8 +5,9 @@ A snapshot is described by its manifest, one JSON array of ``["f", path, sha256,
 distinct, non-empty file contents in the order of the manifest, one after the other with nothing between
 them. Whoever knows the manifest can therefore cut the stream, skip what it has and check all it takes.
 
-Contents a node already has come from its older snapshots, copied and checked, never linked: a job that
-writes into its working directory must not reach into another snapshot.
+Contents a node already has come from its older snapshots, copied and checked, never linked. Jobs work in
+copies of their own (:mod:`launch.remote.work_dir`); one that writes over a snapshot all the same, such as an
+input's, must not reach into another.
 """
 
 from __future__ import annotations
