@@ -6,9 +6,11 @@ The Azure SDKs take half a second to import, so they are imported when a client 
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
@@ -23,9 +25,11 @@ __all__ = [
     "CLOUD",
     "ENDPOINT",
     "REMOVABLE",
+    "TOKEN_FILE",
     "Clients",
     "clients",
     "endpoint",
+    "rehearsal_token",
     "remove",
     "resource_client",
     "resource_id",
@@ -33,6 +37,9 @@ __all__ = [
 
 ENDPOINT = "RANKLIFT_ARM_ENDPOINT"
 """Environment variable with the address of a rehearsal's ARM endpoint."""
+
+TOKEN_FILE = "RANKLIFT_ARM_TOKEN_FILE"  # noqa: S105 - a variable's name
+"""Environment variable with the file that has that endpoint's token: the rehearsal's record."""
 
 CLOUD = "ARM_ENVIRONMENT"
 """Environment variable by which Pulumi's provider takes another cloud; its setting is ``environment``."""
@@ -154,7 +161,8 @@ class Clients:
 def endpoint(environment: Mapping[str, str]) -> str | None:
     """The rehearsal's ARM endpoint, or ``None`` when the commands are to talk to Azure.
 
-    Requests to it carry no credential, and what it answers is believed: only this machine may be asked.
+    What it answers is believed, and requests to it carry :func:`rehearsal_token`: only this machine may be
+    asked.
 
     >>> endpoint({"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:8443"})
     'http://127.0.0.1:8443'
@@ -185,6 +193,24 @@ def endpoint(environment: Mapping[str, str]) -> str | None:
     return url.rstrip("/")
 
 
+def rehearsal_token(environment: Mapping[str, str]) -> str:
+    """Return the token that the rehearsal's endpoint asks for.
+
+    It is read from a file that its owner alone can read; a variable would show it wherever variables are.
+    Raises :class:`~launch.errors.InputError` when none is named or it has none.
+    """
+    remedy = 'take what fab rehearsal.env says: eval "$(fab rehearsal.env)"'
+    name = environment.get(TOKEN_FILE)
+    if not name:
+        raise InputError(TOKEN_FILE, None, f"is not set, and {ENDPOINT} is", remedy)
+    try:
+        token = json.loads(Path(name).read_text())["token"]
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        problem = f"has no token of a rehearsal ({error}); one that was stopped took it along"
+        raise InputError(TOKEN_FILE, name, problem, remedy) from None
+    return str(token)
+
+
 def clients(subscription_id: str, environment: Mapping[str, str] | None = None) -> Clients:
     """Clients for one subscription: of the rehearsal when ``RANKLIFT_ARM_ENDPOINT`` is set, else of Azure.
 
@@ -193,8 +219,7 @@ def clients(subscription_id: str, environment: Mapping[str, str] | None = None) 
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.network import NetworkManagementClient
 
-    url = endpoint(os.environ if environment is None else environment)
-    credential, options = _unsigned(url) if url else _signed()
+    credential, options = _access(os.environ if environment is None else environment)
     return Clients(
         compute=ComputeManagementClient(credential, subscription_id, **options),
         network=NetworkManagementClient(credential, subscription_id, **options),
@@ -207,8 +232,7 @@ def resource_client(
     """The client that asks after and removes resources of any kind; it asks whom :func:`clients` asks."""
     from azure.mgmt.resource.resources import ResourceManagementClient
 
-    url = endpoint(os.environ if environment is None else environment)
-    credential, options = _unsigned(url) if url else _signed()
+    credential, options = _access(os.environ if environment is None else environment)
     return ResourceManagementClient(credential, subscription_id, **options)
 
 
@@ -243,13 +267,16 @@ def remove(
         return  # some kinds answer so, others as if it had been there
 
 
-def _signed() -> tuple[Any, dict[str, Any]]:
+def _access(environment: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
+    url = endpoint(environment)
+    if url:
+        return _of_rehearsal(url, rehearsal_token(environment))
     from azure.identity import DefaultAzureCredential
 
     return DefaultAzureCredential(), {}
 
 
-def _unsigned(url: str) -> tuple[Any, dict[str, Any]]:
+def _of_rehearsal(url: str, token: str) -> tuple[Any, dict[str, Any]]:
     from azure.core.credentials import AccessToken
     from azure.core.pipeline.policies import SansIOHTTPPolicy
 
@@ -259,5 +286,11 @@ def _unsigned(url: str) -> tuple[Any, dict[str, Any]]:
         def get_token(self, *scopes: str, **_options: Any) -> AccessToken:
             raise AssertionError(f"a token for {scopes} was asked for in a rehearsal")
 
+    class Bearer(SansIOHTTPPolicy[Any, Any]):
+        """The SDKs' own policy refuses to send a token over plain HTTP, which does not leave this machine."""
+
+        def on_request(self, request: Any) -> None:
+            request.http_request.headers["Authorization"] = f"Bearer {token}"
+
     # A rehearsal that refuses the connection has ended: no retry brings it back.
-    return Nobody(), {"base_url": url, "authentication_policy": SansIOHTTPPolicy(), "retry_connect": 0}
+    return Nobody(), {"base_url": url, "authentication_policy": Bearer(), "retry_connect": 0}

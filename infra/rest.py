@@ -16,10 +16,11 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from urllib.parse import quote, urlencode, urljoin, urlsplit
 
-from infra.azure import endpoint
+from infra.azure import endpoint, rehearsal_token
 from infra.refusals import AzureRefused, refusal, sign_in_failed
 
 __all__ = [
@@ -139,14 +140,19 @@ class Rest:
 
 def management(environment: Mapping[str, str] | None = None, send: Send | None = None) -> Rest:
     """Azure's management API, or the rehearsal's when ``RANKLIFT_ARM_ENDPOINT`` is set."""
-    url = endpoint(os.environ if environment is None else environment)
-    return Rest(url or MANAGEMENT, None if url else _Token(), send or _send)
+    rehearsal = _rehearsal(os.environ if environment is None else environment, send)
+    return rehearsal or Rest(MANAGEMENT, _Token(), send or _send)
 
 
 def retail_prices(environment: Mapping[str, str] | None = None, send: Send | None = None) -> Rest:
     """Azure's price list, or the rehearsal's; asks for no sign-in (Azure Retail Prices REST API overview)."""
-    url = endpoint(os.environ if environment is None else environment)
-    return Rest(url or PRICES, None, send or _send)
+    rehearsal = _rehearsal(os.environ if environment is None else environment, send)
+    return rehearsal or Rest(PRICES, None, send or _send)
+
+
+def _rehearsal(environment: Mapping[str, str], send: Send | None) -> Rest | None:
+    url = endpoint(environment)
+    return Rest(url, partial(rehearsal_token, environment), send or _send) if url else None
 
 
 class _Token:

@@ -4,8 +4,9 @@ Each account has a process of its own, started with the account and ended with i
 a folder below the rehearsal's. It speaks HTTPS with a certificate that the rehearsal makes for it
 (:attr:`Azurite.certificate`), because clients send tokens over nothing else, and takes the rehearsal's tokens
 as well as the account's keys. What Azure would check besides it does not: neither roles nor the account's
-firewall nor ``allowSharedKeyAccess`` hold for what is inside the containers. It listens on 127.0.0.1, out of
-the nodes' reach.
+firewall nor ``allowSharedKeyAccess`` hold for what is inside the containers, and any token will do. So the
+process listens on a Unix socket in the rehearsal's folder, and the endpoint on 127.0.0.1, out of the nodes'
+reach, is a :class:`~infra.rehearsal.listener.Listener` that passes on what this user sends.
 """
 
 from __future__ import annotations
@@ -16,7 +17,6 @@ import datetime
 import ipaddress
 import logging
 import os
-import re
 import shutil
 import ssl
 from dataclasses import dataclass
@@ -33,6 +33,7 @@ from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.records import Record
 from infra.rehearsal.arm.storage import account_key
 from infra.rehearsal.folder import replace_file
+from infra.rehearsal.listener import Listener, relay_to
 from infra.rehearsal.tokens import Identity, Tokens
 
 __all__ = ["HOME", "Azurite", "installed"]
@@ -41,7 +42,16 @@ HOME = Path(infra.__file__).resolve().parent.parent / ".venv-azurite"
 """Where ``tools/setup --azure`` puts it."""
 _START_LIMIT_S = 30.0
 _END_LIMIT_S = 5.0
-_LISTENS = re.compile(rb"listens on https://127\.0\.0\.1:(\d+)")
+_SOCKET = "blobs.socket"
+_LISTENS = f"listens on https://{_SOCKET}".encode()
+_PRELOAD = f"""\
+// Azurite knows TCP ports alone, which are open to every user of the machine.
+const {{ Server }} = require("node:net");
+const listen = Server.prototype.listen;
+Server.prototype.listen = function (port, host, ...rest) {{
+  return listen.call(this, "{_SOCKET}", ...rest);
+}};
+"""
 _VERSION = "2021-12-02"
 _CREATED, _ACCEPTED, _GONE, _EXISTS = 201, 202, 404, 409
 _AUDIENCE = "https://storage.azure.com/"
@@ -62,8 +72,12 @@ def _node(home: Path) -> Path | None:
 @dataclass(slots=True)
 class _Service:
     process: asyncio.subprocess.Process
-    port: int
+    listener: Listener
     folder: Path
+
+    async def end(self) -> None:
+        await self.listener.close()
+        await _end(self.process)
 
 
 class Azurite:
@@ -87,14 +101,16 @@ class Azurite:
         folder.mkdir(exist_ok=True)
         if not self.certificate.exists():
             _make_certificate(self.certificate, self._folder / "key.pem")
+        preload = self._folder / "socket.cjs"
+        replace_file(preload, _PRELOAD)
         log = self._folder / f"{name}.log"
         with log.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
                 # It must not outlive the rehearsal, however that ends.
                 *("setpriv", "--pdeathsig", "KILL", "--"),
-                str(_node(self._home)),
+                *(str(_node(self._home)), "--require", str(preload)),
                 str(self._home / "bin" / "azurite-blob.js"),
-                *("--blobHost", "127.0.0.1", "--blobPort", "0", "--location", str(folder)),
+                *("--location", str(folder)),
                 *(
                     "--oauth",
                     "basic",
@@ -117,18 +133,20 @@ class Azurite:
                     "NODE_COMPILE_CACHE": str(self._home / "azurite" / "cache"),
                 },
             )
-        port = await self._port(process, log)
-        self._services[account.id.key] = _Service(process, port, folder)
+        await self._until_it_listens(process, log)
+        listener = Listener(relay_to(folder / _SOCKET))
+        listener.start()
+        self._services[account.id.key] = _Service(process, listener, folder)
+        port = listener.port
         _log.info("storage account %s: blobs at https://127.0.0.1:%d/%s", name, port, name)
         return {"blob": f"https://127.0.0.1:{port}/{name}/"}
 
-    async def _port(self, process: asyncio.subprocess.Process, log: Path) -> int:
+    async def _until_it_listens(self, process: asyncio.subprocess.Process, log: Path) -> None:
         try:
             async with asyncio.timeout(_START_LIMIT_S):
                 while process.returncode is None:
-                    match = _LISTENS.search(log.read_bytes())
-                    if match is not None:
-                        return int(match[1])
+                    if _LISTENS in log.read_bytes():
+                        return
                     await asyncio.sleep(0.02)
         except TimeoutError:
             await _end(process)
@@ -140,7 +158,7 @@ class Azurite:
         """Ends the account's blob service and removes what is in it."""
         service = self._services.pop(account.id.key, None)
         if service is not None:
-            await _end(service.process)
+            await service.end()
             await asyncio.to_thread(shutil.rmtree, service.folder, ignore_errors=True)
 
     async def create_container(self, account: Record, name: str) -> None:
@@ -156,7 +174,7 @@ class Azurite:
         if service is None:
             return  # FileStorage has no blobs
         token = self._tokens.issue(Identity("", "rehearsal", "rehearsal"), _AUDIENCE)
-        url = f"https://127.0.0.1:{service.port}/{account.id.name}/{name}?restype=container"
+        url = f"https://127.0.0.1:{service.listener.port}/{account.id.name}/{name}?restype=container"
         headers = {"Authorization": f"Bearer {token.text}", "x-ms-version": _VERSION}
         trust = ssl.create_default_context(cafile=str(self.certificate))
         async with (
@@ -170,7 +188,7 @@ class Azurite:
     async def close(self) -> None:
         """Ends every blob service; what is in them stays until the rehearsal's files are removed."""
         services, self._services = list(self._services.values()), {}
-        await asyncio.gather(*(_end(service.process) for service in services))
+        await asyncio.gather(*(service.end() for service in services))
 
 
 async def _end(process: asyncio.subprocess.Process) -> None:

@@ -1,8 +1,9 @@
 """Whose program is at the other end of a loopback connection.
 
-Whoever reaches the emulated Azure can boot a VM with a key of their own, and its processes run as the user
-who rehearses. Real Azure asks for a token; loopback ports are open to everyone on the machine, so the kernel
-is asked.
+Loopback ports are open to everyone on the machine, and a caller that shows no secret, as Pulumi's engine
+does not, is known by nothing but the kernel's table of connections. That table says of a socket that its
+owner has closed already that it is root's: a program that sends a request and is gone at once would pass for
+root. So only an open end counts, and only while this end has not heard of its close.
 """
 
 from __future__ import annotations
@@ -11,34 +12,72 @@ import os
 import socket
 import struct
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["is_trusted", "owner"]
+__all__ = ["End", "find_end", "is_own"]
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _MAPPED = "0" * 16 + ("FFFF0000" if sys.byteorder == "little" else "0000FFFF")
 """How an IPv6 socket, which gRPC opens, shows that it speaks IPv4: ``::ffff:0:0/96``."""
-_LOCAL, _REMOTE, _UID = 1, 2, 7
-_ROOT = 0
+_LOCAL, _REMOTE, _STATE, _UID, _INODE = 1, 2, 3, 7, 9
+_ESTABLISHED = 1
 
 
-def owner(caller: tuple[str, int], listener: tuple[str, int]) -> int | None:
-    """The user id that owns the caller's end of a connection; None when there is no such connection.
+@dataclass(frozen=True, slots=True)
+class End:
+    """One end of a TCP connection, as a row of ``/proc/net/tcp`` has it."""
 
-    Both are IPv4 addresses with ports, ``caller`` as the listener sees it.
-    """
-    ends = (_in_hex(caller), _in_hex(listener))
-    for table in _TABLES:
-        for line in table.read_text().splitlines()[1:]:
-            fields = line.split()
-            if (fields[_LOCAL].removeprefix(_MAPPED), fields[_REMOTE].removeprefix(_MAPPED)) == ends:
-                return int(fields[_UID])
+    state: int
+    uid: int
+    inode: int
+    """0: no process has the socket open any more; ``uid`` is then 0 whoever opened it."""
+
+    def is_open_by(self, uid: int) -> bool:
+        """Whether this user opened the socket and a process still has it open.
+
+        >>> End(state=1, uid=0, inode=0).is_open_by(0)
+        False
+        """
+        return self.state == _ESTABLISHED and self.inode != 0 and self.uid == uid
+
+
+def find_end(rows: Iterable[str], local: tuple[str, int], remote: tuple[str, int]) -> End | None:
+    """Return the end at ``local`` of the connection to ``remote``; both are IPv4 addresses with ports."""
+    ends = _in_hex(local), _in_hex(remote)
+    for row in rows:
+        fields = row.split()
+        if (fields[_LOCAL].removeprefix(_MAPPED), fields[_REMOTE].removeprefix(_MAPPED)) == ends:
+            return End(int(fields[_STATE], 16), int(fields[_UID]), int(fields[_INODE]))
     return None
 
 
-def is_trusted(caller: tuple[str, int], listener: tuple[str, int]) -> bool:
-    """Whether the caller is this user, or root, to whom nothing is closed anyway."""
-    return owner(caller, listener) in (os.getuid(), _ROOT)
+def is_own(connection: socket.socket) -> bool:
+    """Whether the other end of an accepted connection is an open socket of this process's user.
+
+    Root is no exception: a socket that nobody owns any more looks like root's. The row is read twice because
+    the kernel does not fill it in one step; in between its owner may close the socket. At last this end is
+    asked: while it is established, no other connection can have had the same two ends.
+    """
+    try:
+        caller, here = connection.getpeername(), connection.getsockname()
+        first, second = _look_up(caller, here), _look_up(caller, here)
+        own_state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+    except OSError:
+        return False  # it was reset
+    return (
+        first is not None and first == second and first.is_open_by(os.geteuid()) and own_state == _ESTABLISHED
+    )
+
+
+def _look_up(local: tuple[str, int], remote: tuple[str, int]) -> End | None:
+    for table in _TABLES:
+        if table.exists():  # a kernel without IPv6 has one
+            found = find_end(table.read_text().splitlines()[1:], local, remote)
+            if found is not None:
+                return found
+    return None
 
 
 def _in_hex(end: tuple[str, int]) -> str:

@@ -12,6 +12,7 @@ import json
 import logging
 import os
 import resource
+import secrets
 import signal
 import sys
 from pathlib import Path
@@ -19,7 +20,7 @@ from typing import Any
 
 from aiohttp import web
 
-from infra.rehearsal.arm import SUBSCRIPTION, make_app
+from infra.rehearsal.arm import SUBSCRIPTION, listen, make_app
 from infra.rehearsal.arm.faulting import Faulting
 from infra.rehearsal.azurite import Azurite, installed
 from infra.rehearsal.breaking import Breaking
@@ -50,19 +51,20 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
         stack.push_async_callback(machines.close)
         machines.faults = faulting = Faulting()
         blobs = Azurite(folder.root / "storage") if installed() else None
-        app = make_app(machines, SUBSCRIPTION_ID, faulting, blobs)
+        token = secrets.token_urlsafe(32)
+        app = make_app(machines, SUBSCRIPTION_ID, token, faulting, blobs)
         app.middlewares.append(faulting.door)
         breaking = Breaking(app[SUBSCRIPTION], machines, faulting)
-        runner = web.AppRunner(app, access_log=None)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        site = web.TCPSite(runner, "127.0.0.1", 0, shutdown_timeout=1)
-        await site.start()
-        arm_port = int(runner.addresses[0][1])
-        machines.metadata = metadata = Metadata(app[SUBSCRIPTION], f"http://127.0.0.1:{arm_port}")
+        listener = listen(runner, app)
+        stack.push_async_callback(listener.close)
+        arm = f"http://127.0.0.1:{listener.port}"
+        machines.metadata = metadata = Metadata(app[SUBSCRIPTION], arm)
         stack.push_async_callback(metadata.close_all)
         stack.push_async_callback(breaking.close)
-        provider = await serve(f"http://127.0.0.1:{arm_port}")
+        provider = await serve(arm, token, folder.root)
         stack.push_async_callback(provider.stop)
         stack.callback(folder.record_file.unlink, missing_ok=True)
         with short_path(folder.control) as path:
@@ -70,9 +72,9 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
         stack.callback(server.close)
         pid = os.getpid()
         folder.write_record(
-            Record(pid, start_time(pid), arm_port, provider.port, SUBSCRIPTION_ID, nodes_limit)
+            Record(pid, start_time(pid), listener.port, provider.port, SUBSCRIPTION_ID, nodes_limit), token
         )
-        _log.info("ready: ARM on port %d, provider on port %d", arm_port, provider.port)
+        _log.info("ready: ARM on port %d, provider on port %d", listener.port, provider.port)
         while not stopped.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(stopped.wait(), _LOOK_S)

@@ -23,6 +23,8 @@ __all__ = ["Folder", "Record", "replace_file", "scratch", "short_path", "start_t
 
 _LOCK_LIMIT = 1.0
 _SCRATCH = ".command-"
+TOKEN_KEY = "token"  # noqa: S105 - a key's name
+"""Where the record has the operator's token."""
 
 
 def start_time(pid: int) -> int:
@@ -95,13 +97,17 @@ class Folder:
     def record(self) -> Record | None:
         """What a daemon wrote, whether or not it still runs."""
         try:
-            return Record(**json.loads(self.record_file.read_text()))
-        except (OSError, ValueError, TypeError):
+            found = json.loads(self.record_file.read_text())
+            return Record(**{name: value for name, value in found.items() if name != TOKEN_KEY})
+        except (OSError, ValueError, TypeError, AttributeError):
             return None
 
-    def write_record(self, record: Record) -> None:
-        """Says that the daemon is ready."""
-        replace_file(self.record_file, json.dumps(asdict(record)), 0o600)
+    def write_record(self, record: Record, token: str) -> None:
+        """Write that the daemon is ready, with the token that its endpoint asks of the operator.
+
+        The token is in this file alone, which only its owner can read; no command shows it.
+        """
+        replace_file(self.record_file, json.dumps({**asdict(record), TOKEN_KEY: token}), 0o600)
 
     def environment(self) -> dict[str, str]:
         """The variables with which ``pulumi`` and the tasks work on the rehearsal.
@@ -123,6 +129,7 @@ class Folder:
             "PULUMI_HOME": str(self.root / "pulumi-home"),
             "PULUMI_SKIP_UPDATE_CHECK": "1",
             "RANKLIFT_ARM_ENDPOINT": f"http://127.0.0.1:{record.arm_port}",
+            "RANKLIFT_ARM_TOKEN_FILE": str(self.record_file),
             "PATH": os.pathsep.join([first, *(part for part in path if part != first)]),
         }
 
@@ -203,8 +210,11 @@ def sweep(project: Path) -> None:
 def replace_file(path: Path, text: str, mode: int = 0o644) -> None:
     """Puts ``text`` in place of the file in one step: a reader sees the old or the new one, whole."""
     new = path.with_name(f".{path.name}.new")
-    new.write_text(text)
-    new.chmod(mode)
+    new.unlink(missing_ok=True)
+    # Made with its mode: what is for this user alone is not readable to others for a moment either.
+    with os.fdopen(os.open(new, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w") as file:
+        os.fchmod(file.fileno(), mode)
+        file.write(text)
     new.replace(path)
 
 

@@ -149,11 +149,15 @@ class Metadata:
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60))
         headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
-        headers["Host"] = request.host  # operations are then asked about by way of here too
         body = await request.read()
         url = f"{self._arm}{request.path_qs}"
         async with self._session.request(request.method, url, headers=headers, data=body) as answer:
-            kept = {name: answer.headers[name] for name in _HANDED_BACK if name in answer.headers}
+            # Operations are asked about by way of here, too: the endpoint itself is out of a node's reach.
+            kept = {
+                name: answer.headers[name].replace(self._arm, f"http://{request.host}")
+                for name in _HANDED_BACK
+                if name in answer.headers
+            }
             return web.Response(
                 status=answer.status, body=await answer.read(), headers=kept, content_type=answer.content_type
             )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import resource
-import urllib.request
 from typing import Any
 
 import pytest
@@ -23,14 +22,7 @@ def put(workplace: Workplace, path: str, body: dict[str, Any]) -> str:
     """Makes something that no stack of ours made; returns its id."""
     record = workplace.record
     own = f"/subscriptions/{record.subscription_id}{path}"
-    request = urllib.request.Request(
-        f"http://127.0.0.1:{record.arm_port}{own}?api-version=2024-05-01",
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json"},
-        method="PUT",
-    )
-    with urllib.request.urlopen(request, timeout=60) as answer:
-        assert answer.status in (200, 201)
+    workplace.ask("PUT", own, body, version="2024-05-01")
     return own
 
 

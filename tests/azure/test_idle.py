@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import re
 import time
-import urllib.request
 from datetime import UTC, datetime
 from typing import Any
 
@@ -38,13 +36,7 @@ def cluster(workplace: Workplace) -> Workplace:
 def tag(cluster: Workplace, **values: str) -> None:
     """Changes tags of the scale set, as somebody may in the portal."""
     tags = cluster.azure(SET)["tags"] | {name.replace("_", "-"): value for name, value in values.items()}
-    record = cluster.record
-    url = f"http://127.0.0.1:{record.arm_port}/subscriptions/{record.subscription_id}{SET}"
-    body = json.dumps({"tags": tags}).encode()
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"{url}?api-version=2024-11-01", body, headers, method="PATCH")
-    with urllib.request.urlopen(request) as answer:
-        assert answer.status == 200
+    cluster.ask("PATCH", f"/subscriptions/{cluster.record.subscription_id}{SET}", {"tags": tags})
 
 
 def launched(cluster: Workplace) -> str:

@@ -69,9 +69,8 @@ def test_a_cluster_can_be_told_the_image_once_the_template_has_run(program: Work
         program.azure(path)
     # On Azure the template runs by itself (autoRun), which takes an hour or more; emulated, it is told to.
     template = program.pulumi(*PROGRAM, "stack", "output", "template", "-s", "images").out.strip()
-    url = f"http://127.0.0.1:{record.arm_port}/subscriptions/{record.subscription_id}{TEMPLATES}/{template}"
-    run = urllib.request.Request(f"{url}/run?api-version=2024-02-01", data=b"", method="POST")
-    urllib.request.urlopen(run, timeout=60).close()
+    run = f"/subscriptions/{record.subscription_id}{TEMPLATES}/{template}/run"
+    program.ask("POST", run, version="2024-02-01")
     deadline = time.monotonic() + 60
     while True:
         try:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import re
 import subprocess
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -54,24 +52,13 @@ def cluster(workplace: Workplace) -> Workplace:
 
 def put(workplace: Workplace, path: str, body: dict[str, Any]) -> None:
     """What somebody does in the portal."""
-    record = workplace.record
-    url = f"http://127.0.0.1:{record.arm_port}/subscriptions/{record.subscription_id}{path}"
-    request = urllib.request.Request(
-        f"{url}?api-version=2024-05-01",
-        json.dumps(body).encode(),
-        {"Content-Type": "application/json"},
-        method="PUT",
-    )
-    with urllib.request.urlopen(request, timeout=LIMIT_S):
-        pass
+    own = f"/subscriptions/{workplace.record.subscription_id}{path}"
+    workplace.ask("PUT", own, body, version="2024-05-01")
 
 
 def delete_group(workplace: Workplace, name: str) -> None:
-    record = workplace.record
-    base = f"http://127.0.0.1:{record.arm_port}/subscriptions/{record.subscription_id}"
-    url = f"{base}/resourcegroups/{name}?api-version=2024-05-01"
-    with urllib.request.urlopen(urllib.request.Request(url, method="DELETE"), timeout=LIMIT_S):
-        pass
+    own = f"/subscriptions/{workplace.record.subscription_id}/resourcegroups/{name}"
+    workplace.ask("DELETE", own, version="2024-05-01")
     deadline = time.monotonic() + LIMIT_S
     while name in workplace.groups() and time.monotonic() < deadline:
         time.sleep(0.2)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -58,15 +56,9 @@ def change(cluster: Workplace, method: str, path: str, body: dict[str, Any] | No
     """What somebody does to the stack's group in the portal; returns when Azure has done it."""
     record = cluster.record
     group = f"/subscriptions/{record.subscription_id}/resourceGroups/ranklift-{STACK}"
-    url = f"http://127.0.0.1:{record.arm_port}{group}{path}"
-    data = None if body is None else json.dumps(body).encode()
-    headers = {"Content-Type": "application/json"}
-    request = urllib.request.Request(f"{url}?api-version=2024-11-01", data, headers, method=method)
-    with urllib.request.urlopen(request) as answer:
-        operation = answer.headers["Azure-AsyncOperation"]
+    _, headers = cluster.ask(method, f"{group}{path}", body)
     while True:
-        with urllib.request.urlopen(operation) as answer:
-            status = json.load(answer)["status"]
+        status = cluster.ask("GET", headers["Azure-AsyncOperation"])[0]["status"]
         if status != "InProgress":
             break
     assert status == "Succeeded"

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -157,10 +157,24 @@ class Workplace:
 
     def azure(self, path: str = "") -> Any:
         """What the emulated subscription answers at ``path``."""
-        record = self.record
-        url = f"http://127.0.0.1:{record.arm_port}/subscriptions/{record.subscription_id}{path}"
-        with urllib.request.urlopen(f"{url}?api-version=2024-11-01", timeout=LIMIT_S) as answer:
-            return json.load(answer)
+        return self.ask("GET", f"/subscriptions/{self.record.subscription_id}{path}")[0]
+
+    def ask(
+        self, method: str, path: str, body: Any = None, version: str = "2024-11-01"
+    ) -> tuple[Any, Mapping[str, str]]:
+        """Body and headers of the endpoint's answer to the operator, who may as well use the portal.
+
+        ``path`` begins with ``/subscriptions``, or is an address that the endpoint gave.
+        """
+        base = f"http://127.0.0.1:{self.record.arm_port}"
+        url = path if path.startswith(base) else f"{base}{path}?api-version={version}"
+        token = json.loads(self.folder.record_file.read_text())["token"]
+        headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(url, data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=LIMIT_S) as answer:
+            text = answer.read()
+            return (json.loads(text) if text else None), answer.headers
 
     def groups(self) -> set[str]:
         """Names of all resource groups there are."""

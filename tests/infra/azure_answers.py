@@ -13,6 +13,7 @@ import threading
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
@@ -268,6 +269,13 @@ def _filtered(items: list[dict[str, Any]], asked: str) -> list[dict[str, Any]]:
 
 def _listed(entries: list[dict[str, Any]], key: str = "value", link: str = "nextLink") -> Answer:
     return Answer(200, json.dumps({key: entries, link: None}).encode())
+
+
+def rehearsed(url: str, folder: Path) -> dict[str, str]:
+    """The variables of a rehearsal at ``url``, with a token that is kept in ``folder``."""
+    record = folder / "rehearsal.json"
+    record.write_text(json.dumps({"token": "the operator's token"}))
+    return {"RANKLIFT_ARM_ENDPOINT": url, "RANKLIFT_ARM_TOKEN_FILE": str(record)}
 
 
 @contextmanager

@@ -2,15 +2,19 @@
 
 import inspect
 import re
+from collections.abc import Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
 
 import pytest
 from azure.core.exceptions import ResourceNotFoundError, ServiceRequestError
 
-from infra.azure import REMOVABLE, clients, endpoint, remove, resource_client, resource_id
+from infra.azure import REMOVABLE, clients, endpoint, rehearsal_token, remove, resource_client, resource_id
+from infra.rest import Answer
 from launch.errors import InputError
+from tests.infra.azure_answers import Azure, rehearsed, served
 
 
 @pytest.mark.parametrize(
@@ -25,7 +29,7 @@ from launch.errors import InputError
         "127.0.0.1:80",
     ],
 )
-def test_only_this_machine_is_asked_without_a_credential(url: str) -> None:
+def test_only_this_machine_is_taken_for_a_rehearsal(url: str) -> None:
     with pytest.raises(InputError, match="RANKLIFT_ARM_ENDPOINT"):
         endpoint({"RANKLIFT_ARM_ENDPOINT": url})
 
@@ -53,10 +57,37 @@ def test_the_public_cloud_may_be_named(cloud: str) -> None:
     assert endpoint({"ARM_ENVIRONMENT": cloud}) is None
 
 
-def test_a_request_to_the_rehearsal_asks_nobody_for_a_token() -> None:
-    rehearsed = clients("subscription", {"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:1"})
+def test_a_request_to_the_rehearsal_asks_nobody_for_a_token(tmp_path: Path) -> None:
+    found = clients("subscription", rehearsed("http://127.0.0.1:1", tmp_path))
     with pytest.raises(ServiceRequestError):  # nobody listens on port 1, which is found out after signing
-        list(rehearsed.compute.virtual_machine_scale_set_vms.list("group", "set"))
+        list(found.compute.virtual_machine_scale_set_vms.list("group", "set"))
+
+
+def test_the_sdks_show_the_rehearsals_token(tmp_path: Path) -> None:
+    class Noting(Azure):
+        def __call__(self, url: str, headers: Mapping[str, str]) -> Answer:
+            self.asked.append(headers["Authorization"])
+            return Answer(200, b'{"value": []}')
+
+    azure = Noting()
+    with served(azure) as url:
+        environment = rehearsed(url, tmp_path)
+        list(resource_client("subscription", environment).resources.list())
+        list(clients("subscription", environment).compute.virtual_machine_scale_sets.list_all())
+    assert azure.asked == ["Bearer the operator's token"] * 2
+
+
+@pytest.mark.parametrize("content", [None, "", "{}", '{"pid": 1}', "[]"])
+def test_a_rehearsal_without_its_token_is_an_error_with_the_remedy(
+    tmp_path: Path, content: str | None
+) -> None:
+    record = tmp_path / "rehearsal.json"
+    if content is not None:
+        record.write_text(content)
+    with pytest.raises(InputError, match=rf"RANKLIFT_ARM_TOKEN_FILE = '{record}'.*fab rehearsal.env"):
+        rehearsal_token({"RANKLIFT_ARM_TOKEN_FILE": str(record)})
+    with pytest.raises(InputError, match=r"RANKLIFT_ARM_TOKEN_FILE: is not set.*fab rehearsal.env"):
+        rehearsal_token({"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:1"})
 
 
 @pytest.mark.parametrize("kind", REMOVABLE)
@@ -70,10 +101,10 @@ def test_everything_removable_is_named_by_inputs_that_pulumi_has(kind: str) -> N
 
 
 @pytest.mark.parametrize("kind", REMOVABLE)
-def test_everything_removable_is_removed_by_its_id(kind: str) -> None:
-    rehearsed = resource_client("subscription", {"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:1"})
+def test_everything_removable_is_removed_by_its_id(kind: str, tmp_path: Path) -> None:
+    client = resource_client("subscription", rehearsed("http://127.0.0.1:1", tmp_path))
     with pytest.raises(ServiceRequestError):
-        remove(rehearsed, "subscription", kind, dict.fromkeys(REMOVABLE[kind][2], "x"))
+        remove(client, "subscription", kind, dict.fromkeys(REMOVABLE[kind][2], "x"))
 
 
 def test_extensions_and_children_have_the_ids_that_azure_gives_them() -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
 from pulumi.dynamic.dynamic import serialize_provider
 
 from infra.farewell import farewell, farewell_provider
-from tests.infra.azure_answers import Azure, error, group, resource, served
+from tests.infra.azure_answers import Azure, error, group, rehearsed, resource, served
 
 ROOT = Path(__file__).parents[2]
 PROPS = {"stack": "dev", "subscription": "", "retain": False}
@@ -33,8 +34,9 @@ provider.delete(made.id, props)
 
 def said(azure: Azure, **props: object) -> list[tuple[str, bool]]:
     lines: list[tuple[str, bool]] = []
-    with served(azure) as url:
-        farewell(PROPS | props, {"RANKLIFT_ARM_ENDPOINT": url}, lambda line, bad: lines.append((line, bad)))
+    with served(azure) as url, tempfile.TemporaryDirectory() as folder:
+        environment = rehearsed(url, Path(folder))
+        farewell(PROPS | props, environment, lambda line, bad: lines.append((line, bad)))
     return lines
 
 
@@ -86,7 +88,7 @@ def test_it_travels_in_the_state_and_needs_nothing_there(words: list[str], told:
         done = subprocess.run(
             [sys.executable, "-c", AWAY, *words],
             input=code,
-            env={"PATH": "/usr/bin:/bin", "RANKLIFT_ARM_ENDPOINT": url, "PYTHONPATH": str(ROOT)},
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **rehearsed(url, tmp_path)},
             cwd=tmp_path,
             capture_output=True,
             text=True,

@@ -6,15 +6,14 @@ import http.server
 import json
 import threading
 from collections.abc import Iterator, Mapping
+from pathlib import Path
 
 import pytest
 
 from infra.refusals import AzureRefused, MissingRight, NotSignedIn, Throttled
 from infra.rest import Answer, Rest, management, retail_prices
 from launch.errors import RetryError
-from tests.infra.azure_answers import error, forbidden
-
-REHEARSED = {"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:81"}
+from tests.infra.azure_answers import error, forbidden, rehearsed
 
 
 class Line:
@@ -120,9 +119,17 @@ def test_a_missing_right_is_named() -> None:
     assert len(str(raised.value).splitlines()) == 1
 
 
-def test_a_rehearsal_is_both_and_gets_no_token() -> None:
-    assert management(REHEARSED).base == retail_prices(REHEARSED).base == "http://127.0.0.1:81"
-    assert management(REHEARSED).token is None
+def test_a_rehearsal_is_both_and_gets_its_own_token(tmp_path: Path) -> None:
+    environment = rehearsed("http://127.0.0.1:81", tmp_path)
+    for ask in (management, retail_prices):
+        line = Line(page())
+        list(ask(environment, line).pages("/x"))
+        ((url, headers),) = line.asked
+        assert url == "http://127.0.0.1:81/x"
+        assert headers["Authorization"] == "Bearer the operator's token"
+
+
+def test_without_a_rehearsal_azures_two_addresses_are_asked() -> None:
     assert management({}).base == "https://management.azure.com"
     assert retail_prices({}).base == "https://prices.azure.com"
     assert management({}).token is not None

@@ -8,7 +8,7 @@ import pytest
 
 from infra.subscription import subscription_of
 from launch.errors import InputError
-from tests.infra.azure_answers import SUBSCRIPTION, Azure
+from tests.infra.azure_answers import SUBSCRIPTION, Azure, rehearsed
 
 
 def test_the_stacks_own_setting_comes_first_then_the_variable(tmp_path: Path) -> None:
@@ -36,6 +36,6 @@ def test_an_az_that_does_not_say_is_none(script: str, tmp_path: Path) -> None:
         subscription_of(None, {"PATH": str(tmp_path)})
 
 
-def test_in_a_rehearsal_it_is_the_rehearsals_whatever_else_is_said() -> None:
-    rehearsed = {"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:1", "ARM_SUBSCRIPTION_ID": "real"}
-    assert subscription_of("real", rehearsed, Azure()) == SUBSCRIPTION
+def test_in_a_rehearsal_it_is_the_rehearsals_whatever_else_is_said(tmp_path: Path) -> None:
+    variables = rehearsed("http://127.0.0.1:1", tmp_path) | {"ARM_SUBSCRIPTION_ID": "real"}
+    assert subscription_of("real", variables, Azure()) == SUBSCRIPTION

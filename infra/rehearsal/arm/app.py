@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import re
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 
 from aiohttp import web
 
-from infra.rehearsal import callers
 from infra.rehearsal.arm import actions, listings, market, resource_api, scale_set_api
+from infra.rehearsal.arm.authentication import SENDER, Unproven, asks_for_token
 from infra.rehearsal.arm.blobs import Blobs
 from infra.rehearsal.arm.errors import ArmError
 from infra.rehearsal.arm.ids import ResourceId
@@ -17,25 +18,51 @@ from infra.rehearsal.arm.kinds import KINDS, kind_of
 from infra.rehearsal.arm.operations import Faults, Operation
 from infra.rehearsal.arm.rights import check_right
 from infra.rehearsal.arm.subscription import Subscription
+from infra.rehearsal.listener import Listener
 from infra.rehearsal.machines import Machines
 
-__all__ = ["SUBSCRIPTION", "make_app"]
+__all__ = ["SUBSCRIPTION", "UNPROVEN", "listen", "make_app"]
 
 SUBSCRIPTION = web.AppKey("subscription", Subscription)
+UNPROVEN = web.AppKey("unproven", Unproven)
 _API_VERSION = re.compile(r"\d{4}-\d{2}-\d{2}(-\w+)?")
 _PROVIDERS = "/providers/"
+_WHO = 401
 
 
 def make_app(
-    machines: Machines, subscription_id: str, faults: Faults | None = None, blobs: Blobs | None = None
+    machines: Machines,
+    subscription_id: str,
+    token: str,
+    faults: Faults | None = None,
+    blobs: Blobs | None = None,
 ) -> web.Application:
-    """The endpoint over an empty subscription; its state is ``app[SUBSCRIPTION]``."""
-    app = web.Application(middlewares=[_answers, _own_user_only])
-    app[SUBSCRIPTION] = Subscription(subscription_id, machines, faults, blobs)
+    """Return the endpoint over an empty subscription, whose operator has this token.
+
+    Its state is ``app[SUBSCRIPTION]``.
+    """
+    subscription, unproven = Subscription(subscription_id, machines, faults, blobs), Unproven()
+    app = web.Application(middlewares=[_answers, asks_for_token(token, subscription, unproven)])
+    app[SUBSCRIPTION], app[UNPROVEN] = subscription, unproven
     app.router.add_route("*", "/{tail:.*}", _dispatch)
     app.cleanup_ctx.append(_warm)
     app.on_cleanup.append(_close)
     return app
+
+
+def listen(runner: web.AppRunner, app: web.Application, port: int = 0) -> Listener:
+    """Serve the app, whose runner is set up, at a port that this user alone can reach."""
+    server, unproven = runner.server, app[UNPROVEN]
+    assert server is not None  # noqa: S101 - it is set up
+
+    async def serve(client: socket.socket) -> None:
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.connect_accepted_socket(server, client)
+        unproven.add(transport)
+
+    listener = Listener(serve, port)
+    listener.start()
+    return listener
 
 
 async def _warm(_: web.Application) -> AsyncIterator[None]:
@@ -56,24 +83,15 @@ async def _answers(
     try:
         return await handler(request)
     except ArmError as error:
-        return web.json_response({"error": error.body()}, status=error.status)
-
-
-@web.middleware
-async def _own_user_only(
-    request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
-) -> web.StreamResponse:
-    ends = request.get_extra_info("peername"), request.get_extra_info("sockname")
-    if not callers.is_trusted(*ends):
-        problem = "This rehearsal belongs to another user of this machine."
-        raise ArmError(403, "AuthorizationFailed", problem)
-    return await handler(request)
+        # What Azure, too, says of a token that it does not take.
+        headers = {"WWW-Authenticate": 'Bearer error="invalid_token"'} if error.status == _WHO else None
+        return web.json_response({"error": error.body()}, status=error.status, headers=headers)
 
 
 async def _dispatch(request: web.Request) -> web.StreamResponse:
     subscription = request.app[SUBSCRIPTION]
     _check_version(request)
-    check_right(request, subscription)
+    check_right(request, subscription, request[SENDER].identity)
     sold = market.answer(request, subscription)
     if sold is not None:
         return sold

@@ -28,10 +28,10 @@ class Interrupted(Exception):
 
 
 class ArmClient:
-    """Asks the endpoint at ``url``; ``cancelled`` tells whether to stop waiting."""
+    """Asks the endpoint at ``url`` with the operator's token; ``cancelled`` tells whether to stop waiting."""
 
-    def __init__(self, url: str) -> None:
-        self._url = url
+    def __init__(self, url: str, token: str) -> None:
+        self._url, self._token = url, token
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
@@ -41,7 +41,9 @@ class ArmClient:
 
     async def _send(self, method: str, url: str, body: Any = None) -> tuple[Any, aiohttp.ClientResponse]:
         if self._session is None:
-            self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60))
+            self._session = aiohttp.ClientSession(
+                timeout=aiohttp.ClientTimeout(total=60), headers={"Authorization": f"Bearer {self._token}"}
+            )
         for _ in range(_TRIES):
             async with self._session.request(method, url, json=body) as answer:
                 said = await answer.json() if answer.content_type == "application/json" else None

@@ -12,17 +12,21 @@ from typing import Any
 
 import aiohttp
 from aiohttp import web
-from azure.core.pipeline.policies import SansIOHTTPPolicy
+from azure.core.pipeline.policies import HeadersPolicy
 from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.network import NetworkManagementClient
 from azure.mgmt.resource.resources import ResourceManagementClient
 
-from infra.rehearsal.arm import SUBSCRIPTION, Faults, make_app
+from infra.rehearsal.arm import SUBSCRIPTION, Faults, listen, make_app
 from infra.rehearsal.arm.faulting import Faulting
+from infra.rehearsal.listener import Listener
 from infra.rehearsal.machines import Fault, Machine
 from launch.errors import ReplaceNodeError
 
 SUBSCRIPTION_ID = "00000000-0000-0000-0000-000000000001"
+TOKEN = "the operator's token"
+"""Of every endpoint of the tests."""
+AUTHORIZED = {"Authorization": f"Bearer {TOKEN}"}
 BASE = f"/subscriptions/{SUBSCRIPTION_ID}/resourceGroups/lab"
 
 
@@ -118,7 +122,7 @@ class Endpoint:
             )
             params = {"api-version": version} if version and "api-version" not in url else {}
             async with (
-                aiohttp.ClientSession() as session,
+                aiohttp.ClientSession(headers=AUTHORIZED) as session,
                 session.request(method, url, json=body, params=params) as answer,
             ):
                 text = await answer.text()
@@ -158,7 +162,7 @@ class Endpoint:
         """Microsoft's own clients against this endpoint."""
         common: Any = {
             "base_url": self.url,
-            "authentication_policy": SansIOHTTPPolicy(),
+            "authentication_policy": HeadersPolicy(AUTHORIZED),
             "credential_scopes": ["x"],
         }
         credential: Any = object()
@@ -176,20 +180,19 @@ def endpoint(machines: RecordingMachines, faults: Faults | None = None) -> Itera
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
 
-    async def start() -> tuple[web.AppRunner, web.Application]:
-        app = make_app(machines, SUBSCRIPTION_ID, faults)
+    async def start() -> tuple[Listener, web.AppRunner, web.Application]:
+        app = make_app(machines, SUBSCRIPTION_ID, TOKEN, faults)
         if isinstance(faults, Faulting):
             app.middlewares.append(faults.door)
         runner = web.AppRunner(app)
         await runner.setup()
-        await web.TCPSite(runner, "127.0.0.1", 0).start()
-        return runner, app
+        return listen(runner, app), runner, app
 
-    runner, app = asyncio.run_coroutine_threadsafe(start(), loop).result(30)
-    port = runner.addresses[0][1]
+    listener, runner, app = asyncio.run_coroutine_threadsafe(start(), loop).result(30)
     try:
-        yield Endpoint(f"http://127.0.0.1:{port}", app, loop)
+        yield Endpoint(f"http://127.0.0.1:{listener.port}", app, loop)
     finally:
+        asyncio.run_coroutine_threadsafe(listener.close(), loop).result(30)
         asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)
         loop.call_soon_threadsafe(loop.stop)
         thread.join()

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from azure.core.credentials import AccessToken, AzureNamedKeyCredential
@@ -19,6 +20,7 @@ from infra.rehearsal.folder import start_time
 from infra.rehearsal.tokens import Identity, Tokens
 from tests.infra.rehearsal.arm.test_storage import ACCOUNT, CONTAINERS, account, settled
 from tests.infra.rehearsal.doubles import BASE, Endpoint, RecordingMachines, endpoint
+from tests.infra.rehearsal.strangers import IS_ROOT, send
 
 needs_azurite = pytest.mark.skipif(
     not azurite.installed(), reason="Azurite is not installed: tools/setup --azure"
@@ -61,6 +63,13 @@ def pids(folder: Path) -> list[int]:
     return found
 
 
+def listening_inodes(table: str) -> list[str]:
+    """Of all TCP sockets of this machine that listen."""
+    path = Path("/proc/net", table)
+    rows = [row.split() for row in path.read_text().splitlines()[1:]] if path.exists() else []
+    return [row[9] for row in rows if row[3] == "0A"]
+
+
 @needs_azurite
 def test_an_accounts_blobs_are_real_and_end_with_it(azure: Endpoint, tmp_path: Path) -> None:
     status, made = settled(azure, ACCOUNT, account(allowSharedKeyAccess=False))
@@ -87,6 +96,20 @@ def test_an_accounts_blobs_are_real_and_end_with_it(azure: Endpoint, tmp_path: P
     assert azure.settle("DELETE", ACCOUNT)["status"] == "Succeeded"
     assert start_time(process) != started
     assert not (tmp_path / "storage" / "labstore1").exists()
+
+
+@needs_azurite
+@pytest.mark.skipif(not IS_ROOT, reason="only root can call as somebody else")
+def test_another_user_reaches_no_blobs_by_any_way(azure: Endpoint, tmp_path: Path) -> None:
+    status, made = settled(azure, ACCOUNT, account())
+    assert status == 200
+    url = urlsplit(made["properties"]["primaryEndpoints"]["blob"])
+    assert url.port is not None
+    assert send(url.port, b"\x16\x03\x01", times=5, keep=True).split() == ["ConnectionResetError"] * 5
+    (process,) = pids(tmp_path / "storage" / "labstore1")
+    listening = {inode for table in ("tcp", "tcp6") for inode in listening_inodes(table)}
+    opened = {str(link.readlink()) for link in Path(f"/proc/{process}/fd").iterdir()}
+    assert opened.isdisjoint(f"socket:[{inode}]" for inode in listening)
 
 
 @needs_azurite

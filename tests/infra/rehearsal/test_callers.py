@@ -1,25 +1,20 @@
-"""The emulated Azure serves the user who rehearses, and nobody else on the machine."""
+"""Whose connection it is, as far as the kernel can be believed."""
 
 from __future__ import annotations
 
-import asyncio
-import json
 import os
 import socket
-import subprocess
-import sys
-import urllib.error
-import urllib.request
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 
-import grpc
 import pytest
-from google.protobuf import empty_pb2
-from pulumi.runtime.proto import provider_pb2_grpc
 
-from infra.rehearsal.callers import is_trusted, owner
-from infra.rehearsal.provider import serve
-from tests.infra.rehearsal.doubles import RecordingMachines, endpoint
+from infra.rehearsal import callers
+from infra.rehearsal.callers import End, find_end, is_own
+from tests.infra.rehearsal.strangers import IS_ROOT, NOBODY, send
+
+ROW = " 0: 0100007F:{port:04X} 0100007F:0050 {state:02X} 00000000:00000000 00:00000000 0 {uid} 0 {inode} 1 0"
+ESTABLISHED, FIN_WAIT_2 = 1, 5
 
 
 @pytest.fixture
@@ -28,66 +23,92 @@ def listener() -> Iterator[socket.socket]:
         yield server
 
 
-def test_the_kernel_knows_whose_connection_it_is(listener: socket.socket) -> None:
-    here = listener.getsockname()
-    with socket.create_connection(here) as mine:
-        assert owner(mine.getsockname(), here) == os.getuid()
-        assert is_trusted(mine.getsockname(), here)
+def test_an_open_connection_of_this_user_is_own(listener: socket.socket) -> None:
+    with socket.create_connection(listener.getsockname()), listener.accept()[0] as accepted:
+        assert is_own(accepted)
 
 
-def test_a_connection_that_is_not_there_is_nobodys(listener: socket.socket) -> None:
-    here = listener.getsockname()
-    assert owner(("127.0.0.1", 1), here) is None
-    assert not is_trusted(("127.0.0.1", 1), here)
+def test_a_socket_that_speaks_ipv4_by_ipv6_is_found_by_its_ipv4_address() -> None:
+    row = ROW.format(port=4711, state=ESTABLISHED, uid=1000, inode=9)
+    mapped = row.replace(" 0100007F", f" {callers._MAPPED}0100007F")
+    assert mapped.count(callers._MAPPED) == 2
+    assert find_end([mapped], ("127.0.0.1", 4711), ("127.0.0.1", 80)) == End(ESTABLISHED, 1000, 9)
 
 
-@pytest.mark.skipif(os.getuid() != 0, reason="only root can call as somebody else")
-def test_another_users_connection_is_theirs(listener: socket.socket) -> None:
-    here = listener.getsockname()
-    call = f"import socket; s = socket.create_connection({here!r}); print(s.getsockname()[1], flush=True)"
-    argv = [
-        "/usr/bin/setpriv",
-        "--reuid=65534",
-        "--clear-groups",
-        sys.executable,
-        "-I",
-        "-S",
-        "-c",
-        call + "; input()",
-    ]
-    with subprocess.Popen(
-        argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, cwd="/"
-    ) as stranger:
-        assert stranger.stdin is not None and stranger.stdout is not None
-        port = int(stranger.stdout.readline())
-        assert owner(("127.0.0.1", port), here) == 65534
-        stranger.stdin.close()
+def test_one_that_was_closed_is_nobodys_although_the_kernel_calls_it_roots(listener: socket.socket) -> None:
+    mine = socket.create_connection(listener.getsockname())
+    mine.sendall(b"a request")
+    ends = mine.getsockname(), listener.getsockname()
+    mine.close()
+    with listener.accept()[0] as accepted:
+        assert not is_own(accepted)
+        rows = callers._TABLES[0].read_text().splitlines()[1:]
+        found = find_end(rows, *ends)
+        assert found is not None and found.inode == 0
 
 
-def test_strangers_are_refused_by_the_resource_manager(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.rehearsal.callers.owner", lambda *_: 12345)
-
-    with endpoint(RecordingMachines()) as azure:
-        request = urllib.request.Request(f"{azure.url}/subscriptions?api-version=2024-01-01")
-        with pytest.raises(urllib.error.HTTPError) as refused:
-            urllib.request.urlopen(request, timeout=10)
-        with refused.value as answer:
-            assert answer.status == 403
-            assert json.loads(answer.read())["error"]["code"] == "AuthorizationFailed"
+def test_one_that_is_closed_between_two_looks_is_nobodys(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with socket.create_connection(listener.getsockname()) as mine, listener.accept()[0] as accepted:
+        looks = iter([End(ESTABLISHED, os.getuid(), 7), End(ESTABLISHED, 0, 0)])
+        monkeypatch.setattr(callers, "_look_up", lambda *_: next(looks))
+        assert not is_own(accepted)
+        assert mine.fileno() > 0
 
 
-def test_strangers_are_refused_by_the_provider(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.rehearsal.callers.owner", lambda *_: 12345)
+def test_an_end_that_has_heard_of_the_close_believes_no_row(
+    listener: socket.socket, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mine = socket.create_connection(listener.getsockname())
+    with listener.accept()[0] as accepted:
+        monkeypatch.setattr(callers, "_look_up", lambda *_: End(ESTABLISHED, os.getuid(), 7))
+        assert is_own(accepted)
+        mine.close()
+        accepted.recv(1)
+        assert not is_own(accepted)
 
-    async def ask() -> grpc.StatusCode:
-        provider = await serve("http://127.0.0.1:9")
-        try:
-            async with grpc.aio.insecure_channel(f"127.0.0.1:{provider.port}") as channel:
-                await provider_pb2_grpc.ResourceProviderStub(channel).GetPluginInfo(empty_pb2.Empty())
-        except grpc.aio.AioRpcError as error:
-            return error.code()
-        finally:
-            await provider.stop()
-        return grpc.StatusCode.OK
 
-    assert asyncio.run(ask()) is grpc.StatusCode.PERMISSION_DENIED
+@pytest.mark.skipif(not IS_ROOT, reason="only root can call as somebody else")
+def test_another_users_connection_is_not_own(listener: socket.socket) -> None:
+    import threading
+
+    def call() -> None:
+        send(listener.getsockname()[1], b"", keep=True, uid=NOBODY)
+
+    thread = threading.Thread(target=call)
+    thread.start()
+    accepted = listener.accept()[0]
+    try:
+        time.sleep(0.05)
+        assert not is_own(accepted)
+    finally:
+        accepted.close()
+        thread.join()
+
+
+@pytest.mark.parametrize(
+    ("state", "uid", "inode", "open_by_user"),
+    [
+        (ESTABLISHED, 1000, 9, True),
+        (ESTABLISHED, 1001, 9, False),
+        (ESTABLISHED, 0, 9, False),
+        (FIN_WAIT_2, 1000, 9, False),
+        (FIN_WAIT_2, 0, 0, False),
+        (ESTABLISHED, 1000, 0, False),
+    ],
+)
+def test_only_an_established_end_with_an_owner_counts(
+    state: int, uid: int, inode: int, open_by_user: bool
+) -> None:
+    rows: Callable[..., str] = ROW.format
+    found = find_end(
+        [rows(port=4711, state=state, uid=uid, inode=inode)], ("127.0.0.1", 4711), ("127.0.0.1", 80)
+    )
+    assert found == End(state, uid, inode)
+    assert found.is_open_by(1000) is open_by_user
+
+
+def test_a_connection_that_is_not_in_the_table_has_no_end() -> None:
+    row = ROW.format(port=4711, state=1, uid=0, inode=9)
+    assert find_end([row], ("127.0.0.1", 4712), ("127.0.0.1", 80)) is None

@@ -41,7 +41,11 @@ def test_a_rehearsal_from_start_to_stop(tmp_path: Path) -> None:
         assert variables["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] == "true"
         assert variables["PULUMI_BACKEND_URL"] == f"file://{tmp_path}/.ranklift/rehearsal/backend"
         url = f"{variables['RANKLIFT_ARM_ENDPOINT']}/subscriptions/{started.record.subscription_id}"
-        with urllib.request.urlopen(f"{url}?api-version=2024-01-01") as answer:
+        token = json.loads(Path(variables["RANKLIFT_ARM_TOKEN_FILE"]).read_text())["token"]
+        request = urllib.request.Request(
+            f"{url}?api-version=2024-01-01", headers={"Authorization": f"Bearer {token}"}
+        )
+        with urllib.request.urlopen(request) as answer:
             assert json.load(answer)["state"] == "Enabled"
         with pytest.raises(InputError, match="--stack = 'rehearsal': has no nodes"):
             lifecycle.fault(tmp_path, "rehearsal", ["node000000"], "death")

@@ -14,7 +14,7 @@ from infra.refusals import NotSignedIn
 from playbooks.project import Stack
 from playbooks.stack.accounts import account, tell_left
 from tests.infra import azure_answers
-from tests.infra.azure_answers import Azure, error, group, resource, served
+from tests.infra.azure_answers import Azure, error, group, rehearsed, resource, served
 from tests.playbooks.typed import fake_pulumi
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -55,8 +55,10 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, azure: Azure) -> Iter
     monkeypatch.setenv("PATH", fake_pulumi(tmp_path, script)["PATH"])
     remember(tmp_path, dev=[group()], prod=[group("ranklift-prod")])
     with served(azure) as url:
-        monkeypatch.setenv("RANKLIFT_ARM_ENDPOINT", url)
-        yield Stack("dev", tmp_path, {"RANKLIFT_ARM_ENDPOINT": url})
+        variables = rehearsed(url, tmp_path)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        yield Stack("dev", tmp_path, variables)
 
 
 def remember(folder: Path, **stacks: list[dict[str, Any]]) -> None:

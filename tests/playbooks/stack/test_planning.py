@@ -30,6 +30,7 @@ from tests.infra.azure_answers import (
     error,
     forbidden,
     price,
+    rehearsed,
     served,
     sku,
     usage,
@@ -61,8 +62,10 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, azure: Azure) -> Iter
     monkeypatch.setenv("RANKLIFT_STACK", "dev")
     monkeypatch.setenv("ARM_SUBSCRIPTION_ID", SUBSCRIPTION)
     with served(azure) as url:
-        monkeypatch.setenv("RANKLIFT_ARM_ENDPOINT", url)
-        yield Stack("dev", tmp_path, {"RANKLIFT_ARM_ENDPOINT": url, "ARM_SUBSCRIPTION_ID": SUBSCRIPTION})
+        variables = rehearsed(url, tmp_path)
+        for name, value in variables.items():
+            monkeypatch.setenv(name, value)
+        yield Stack("dev", tmp_path, variables | {"ARM_SUBSCRIPTION_ID": SUBSCRIPTION})
 
 
 @pytest.fixture

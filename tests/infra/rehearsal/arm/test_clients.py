@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError, ResourceExistsError, ResourceModifiedError
-from azure.core.pipeline.policies import SansIOHTTPPolicy
+from azure.core.pipeline.policies import HeadersPolicy
 from azure.mgmt.authorization import AuthorizationManagementClient
 from azure.mgmt.imagebuilder import ImageBuilderClient
 from azure.mgmt.msi import ManagedServiceIdentityClient
@@ -20,14 +20,14 @@ from tests.infra.rehearsal.arm.test_private_link import disk
 from tests.infra.rehearsal.arm.test_roles import BLOBS, CONTRIBUTOR, assign, make_identity
 from tests.infra.rehearsal.arm.test_storage import account
 from tests.infra.rehearsal.bodies import build
-from tests.infra.rehearsal.doubles import BASE, SUBSCRIPTION_ID, Endpoint
+from tests.infra.rehearsal.doubles import AUTHORIZED, BASE, SUBSCRIPTION_ID, Endpoint
 
 HERE = {"location": "westeurope"}
 
 
 def client(cls: Any, azure: Endpoint) -> Any:
-    """One of Microsoft's clients, without sign-in."""
-    common: dict[str, Any] = {"authentication_policy": SansIOHTTPPolicy(), "credential_scopes": ["x"]}
+    """One of Microsoft's clients, with the operator's token."""
+    common: dict[str, Any] = {"authentication_policy": HeadersPolicy(AUTHORIZED), "credential_scopes": ["x"]}
     return cls(object(), SUBSCRIPTION_ID, base_url=azure.url, **common)
 
 

@@ -6,7 +6,7 @@ from infra.market.offers import offer_of, offers
 from infra.market.prices import vm_prices
 from infra.rest import Rest
 from tests.infra.rehearsal.bodies import SCALE_SET, build, scale_set
-from tests.infra.rehearsal.doubles import SUBSCRIPTION_ID, Endpoint, RecordingMachines
+from tests.infra.rehearsal.doubles import SUBSCRIPTION_ID, TOKEN, Endpoint, RecordingMachines
 
 SIZE, FAMILY = "Standard_ND40rs_v2", "standardNDSv2Family"
 
@@ -44,14 +44,14 @@ def test_spot_vms_have_a_quota_of_their_own(azure: Endpoint) -> None:
 def test_a_size_may_be_closed_to_the_subscription(azure: Endpoint) -> None:
     build(azure, 0)
     azure.subscription.figures.closed[SIZE] = "NotAvailableForSubscription"
-    told = offer_of(offers(Rest(azure.url), SUBSCRIPTION_ID, "westeurope"), SIZE, "westeurope")
+    told = offer_of(offers(Rest(azure.url, lambda: TOKEN), SUBSCRIPTION_ID, "westeurope"), SIZE, "westeurope")
     assert told.restricted == "NotAvailableForSubscription"
     assert azure.settle("PUT", SCALE_SET, scale_set(1))["error"]["code"] == "SkuNotAvailable"
 
 
 def test_a_price_may_be_any_or_none(azure: Endpoint) -> None:
     azure.subscription.figures.prices |= {(SIZE, False): 22.5, (SIZE, True): None}
-    told = vm_prices(Rest(azure.url), SIZE, "westeurope")
+    told = vm_prices(Rest(azure.url, lambda: TOKEN), SIZE, "westeurope")
     assert (told.regular, told.spot) == (22.5, None)
 
 

@@ -22,14 +22,14 @@ from infra.rehearsal.faults import order
 from infra.rest import Rest
 from infra.sizes import catalogue
 from tests.infra.rehearsal.bodies import build
-from tests.infra.rehearsal.doubles import SUBSCRIPTION_ID, Endpoint, RecordingMachines, endpoint
+from tests.infra.rehearsal.doubles import SUBSCRIPTION_ID, TOKEN, Endpoint, RecordingMachines, endpoint
 
 SIZE = "Standard_ND40rs_v2"
 SIZES = [one.name for one in catalogue() if one.image and default_image(one.image) and one.vcpus]
 
 
 def rest(azure: Endpoint) -> Rest:
-    return Rest(azure.url)
+    return Rest(azure.url, lambda: TOKEN)
 
 
 def test_microsofts_clients_read_quotas_and_sizes(azure: Endpoint) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import tempfile
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -12,6 +14,7 @@ from pulumi.runtime.proto import provider_pb2_grpc, status_pb2
 
 from infra.rehearsal.provider import serve
 from infra.rehearsal.provider.values import decode, encode
+from tests.infra.rehearsal.doubles import TOKEN
 
 GROUP = "azure-native:resources:ResourceGroup"
 VNET = "azure-native:network:VirtualNetwork"
@@ -97,8 +100,8 @@ class Engine:
 def with_engine(url: str, scenario: Callable[[Engine], Awaitable[Any]]) -> Any:
     """Runs ``scenario`` with an engine connected to a provider in front of ``url``."""
 
-    async def run() -> Any:
-        provider = await serve(url)
+    async def run(folder: Path) -> Any:
+        provider = await serve(url, TOKEN, folder)
         engine = Engine(provider.port)
         try:
             return await scenario(engine)
@@ -106,4 +109,5 @@ def with_engine(url: str, scenario: Callable[[Engine], Awaitable[Any]]) -> Any:
             await engine.close()
             await provider.stop()
 
-    return asyncio.run(run())
+    with tempfile.TemporaryDirectory() as folder:
+        return asyncio.run(run(Path(folder)))
