@@ -36,8 +36,9 @@ Left alone, cloud-init mounts it at ``/mnt``, after everything that a document a
 
 _NFS_OPTIONS = "vers=4.1,sec=sys,hard,nosuid,nodev,nconnect=4,nofail,_netdev"
 """``nosuid,nodev``: whoever else may mount the folder can make files of root's there, and none of them may
-make its user root on a node, or be one of its devices. ``nofail``: a node without its share still takes part, and says so in ``fab status``. Four connections are
-what learn.microsoft.com gives for Azure Files (mountoptions-settings-azure-files)."""
+make its user root on a node, or be one of its devices. ``nofail``: a node without its share still takes
+part, and ``fab status`` shows it. Four connections are what learn.microsoft.com gives for Azure Files
+(mountoptions-settings-azure-files)."""
 
 _PROGRAMS = ("watch", "lead")
 """What of ``launch.remote`` every node has from its first boot on, whatever is pushed later."""

@@ -1,7 +1,7 @@
 """What every task shares: its help, its errors, its exit status, the project and stack it works on.
 
-Exit statuses: 0 done, 1 failed, 2 wrong input, 130 Ctrl-C, 141 nobody reads stdout any more (as of what SIGPIPE
-ends); a job's or a remote command's own where one ran.
+Exit statuses: 0 done, 1 failed, 2 wrong input, 130 Ctrl-C, 141 nobody reads stdout any more (as of what
+SIGPIPE ends); a job's or a remote command's own where one ran.
 """
 
 from __future__ import annotations
