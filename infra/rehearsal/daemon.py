@@ -15,6 +15,7 @@ import resource
 import secrets
 import signal
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +29,11 @@ from infra.rehearsal.faults import order
 from infra.rehearsal.folder import Folder, Record, short_path, start_time
 from infra.rehearsal.metadata import Metadata
 from infra.rehearsal.nodes import LocalMachines, Settings
+from infra.rehearsal.private_paths import private_paths
 from infra.rehearsal.provider import SUBSCRIPTION_ID, serve
 from launch.errors import RankliftError
 
-__all__ = ["main", "run"]
+__all__ = ["machine_settings", "main", "run"]
 
 _LOOK_S = 2.0
 """How often it is looked whether the project is still there: nobody could stop a rehearsal without one."""
@@ -45,7 +47,7 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    settings = Settings(folder.disks, node_python, nodes_limit, masked=(folder.root.parent,))
+    settings = machine_settings(folder, node_python, nodes_limit, os.environ)
     async with contextlib.AsyncExitStack() as stack:
         machines = LocalMachines(settings)
         stack.push_async_callback(machines.close)
@@ -83,6 +85,18 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
                 break
         _log.info("stopping")
     _log.info("stopped")
+
+
+def machine_settings(
+    folder: Folder, node_python: Path | None, nodes_limit: int, environment: Mapping[str, str]
+) -> Settings:
+    """Return how the nodes of a rehearsal are set up, and what of this machine they do not see.
+
+    Not the rehearsal's record with its token, nor the stacks' keys beside it, nor this user's credentials.
+    """
+    private = private_paths(environment, (folder.project, Path(sys.prefix), Path(sys.base_prefix)))
+    masked = (folder.root.parent, *private.hidden)
+    return Settings(folder.disks, node_python, nodes_limit, masked, private.homes)
 
 
 class _Control:

@@ -340,7 +340,7 @@ def main(argv: list[str]) -> None:
     control = socket.socket(fileno=int(argv[0]))
     control.setblocking(False)
     settings = json.loads(argv[1])
-    prepare(settings["disks"], settings["network"], settings["masked"])
+    prepare(settings["disks"], settings["network"], settings["masked"], settings["homes"])
     plug_in(settings["gateway"], settings["prefix_length"])
     gc.freeze()  # children share these pages for as long as they run as Python
     asyncio.run(_serve(control))

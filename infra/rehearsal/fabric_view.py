@@ -13,6 +13,7 @@ from pathlib import Path
 
 from infra.rehearsal.fabric_kernel import MS_BIND, MS_NODEV, MS_NOSUID, MS_REC, mount, set_readonly
 from infra.rehearsal.fabric_node import GATEWAY_MAC, OWN_LIBRARY
+from infra.rehearsal.private_paths import NAMES
 
 __all__ = ["METADATA_IP", "add_home", "ip", "plug_in", "prepare"]
 
@@ -29,11 +30,12 @@ _LINKS = {
 }
 
 
-def prepare(disks: str, network: str, masked: Sequence[str]) -> None:
+def prepare(disks: str, network: str, masked: Sequence[str], homes: Sequence[str]) -> None:
     """Makes the mounts that all nodes of a network share; leaves this process in the network's disk folder.
 
     Afterwards ``disks`` (the folder of all networks' disks) is writable under relative paths and, like every
-    folder in ``masked``, hidden under its own.
+    file and folder in ``masked``, empty under its own. Of the ``homes`` there are the folders that are there
+    now, but for private ones.
     """
     set_readonly("/", True, recursive=True)
     set_readonly("/proc", False)
@@ -47,10 +49,11 @@ def prepare(disks: str, network: str, masked: Sequence[str]) -> None:
     _rebuild("/home", "homes")
     if Path(OWN_LIBRARY[0]).is_dir():
         _rebuild(OWN_LIBRARY[0], "library", OWN_LIBRARY[1])
-    for folder in (disks, *masked):
-        if Path(folder).is_dir():
-            mount("tmpfs", folder, "tmpfs", MS_NOSUID | MS_NODEV, "size=4k,mode=0755")
-            set_readonly(folder, True)
+    for number, home in enumerate(homes):
+        _rebuild(home, f"home-{number}", left_out=NAMES, files=False)
+    Path("empty").touch()
+    for path in (disks, *masked):
+        _hide(path)
 
 
 def _devices(staging: str) -> None:
@@ -67,26 +70,46 @@ def _devices(staging: str) -> None:
     mount(staging, "/dev", flags=MS_BIND | MS_REC)
 
 
-def _rebuild(folder: str, staging: str, *own: str) -> None:
-    """Puts a folder in place of itself, with the same in it, to which folders can be added."""
+def _hide(path: str) -> None:
+    if Path(path).is_dir():
+        mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "size=4k,mode=0755")
+    elif Path(path).is_file():
+        mount("empty", path, flags=MS_BIND)
+    else:
+        return  # it lay in a folder that is hidden by now
+    set_readonly(path, True)
+
+
+def _rebuild(folder: str, staging: str, *own: str, left_out: Sequence[str] = (), files: bool = True) -> None:
+    """Put a folder in place of itself, with the same in it, to which folders can be added.
+
+    But for what is ``left_out``; without ``files`` only folders, and links to something, are in it.
+    """
     Path(staging).mkdir(exist_ok=True)
     mount("tmpfs", staging, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
     for entry in sorted(Path(folder).iterdir()):
         place = Path(staging, entry.name)
-        if entry.name in own:
+        if entry.name in own or entry.name in left_out:
             continue
         if entry.is_symlink():
             place.symlink_to(entry.readlink())
-        elif entry.is_dir():
+        elif _is_folder(entry):
             place.mkdir()
             mount(str(entry), str(place), flags=MS_BIND | MS_REC)
-        elif entry.is_file():
+        elif files and entry.is_file():
             place.touch()
             mount(str(entry), str(place), flags=MS_BIND)
     for name in own:
         Path(staging, name).mkdir()
     mount(staging, folder, flags=MS_BIND | MS_REC)
     set_readonly(folder, True)
+
+
+def _is_folder(path: Path) -> bool:
+    try:
+        return path.is_dir()
+    except OSError:
+        return False  # not even its owner may look at it, as at some mounts of FUSE
 
 
 def add_home(user: str) -> None:

@@ -48,7 +48,10 @@ class Settings:
     nodes_limit: int = 300
     """Most nodes at a time in all networks together; 300 is the largest InfiniBand domain Azure sells."""
     masked: tuple[Path, ...] = ()
-    """Folders of this machine that nodes must not see."""
+    """Files and folders of this machine that are empty to nodes."""
+    homes: tuple[Path, ...] = ()
+    """Home folders of which nodes see no files and none of the folders that are private
+    (:mod:`infra.rehearsal.private_paths`)."""
 
 
 @dataclass(slots=True)
@@ -116,6 +119,7 @@ class LocalMachines:
                     "gateway": str(prefix.network_address + 1),
                     "prefix_length": prefix.prefixlen,
                     "masked": [str(path) for path in self._settings.masked],
+                    "homes": [str(path) for path in self._settings.homes],
                 },
                 folder / "fabric.log",
             )

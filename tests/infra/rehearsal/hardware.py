@@ -13,7 +13,9 @@ from pathlib import Path
 
 from infra.rehearsal.machines import Machine
 from infra.rehearsal.nodes import LocalMachines, MetadataService, Settings
+from infra.rehearsal.private_paths import PrivatePaths
 
+NOTHING_PRIVATE = PrivatePaths((), ())
 NETWORK = "/subscriptions/0/resourceGroups/test/providers/Microsoft.Network/virtualNetworks/test"
 USER = "azureuser"
 
@@ -101,6 +103,7 @@ async def lab(
     nodes_limit: int = 16,
     metadata: MetadataService | None = None,
     node_python: Path | None = None,
+    private: PrivatePaths = NOTHING_PRIVATE,
 ) -> AsyncIterator[Lab]:
     public, host = make_key(folder / "key"), make_key(folder / "host")
     (folder / "known_hosts").write_text(f"* {host}\n")
@@ -117,7 +120,9 @@ async def lab(
             {"path": "/etc/ssh/ssh_known_hosts", "content": f"* {host}\n"},
         ],
     }
-    machines = LocalMachines(Settings(folder / "nodes", node_python, nodes_limit))
+    machines = LocalMachines(
+        Settings(folder / "nodes", node_python, nodes_limit, masked=private.hidden, homes=private.homes)
+    )
     machines.metadata = metadata
     made = Lab(folder, machines, "#cloud-config\n" + json.dumps(document), public)
     try:
