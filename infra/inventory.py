@@ -417,4 +417,6 @@ def _write(path: Path, text: str, mode: int) -> None:
     with os.fdopen(descriptor, "w") as stream:
         os.fchmod(stream.fileno(), mode)
         stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())  # a machine that goes down leaves the old file, not an empty one
     temporary.replace(path)

@@ -294,7 +294,10 @@ class Results:
         temporary = self._parts / SUMS
         lines = [sums_line(name, self._sums[name]) for name in sorted(self._sums)]
         try:
-            temporary.write_bytes(b"".join(lines))
+            with temporary.open("wb") as file:
+                file.writelines(lines)
+                file.flush()
+                os.fsync(file.fileno())  # a machine that goes down leaves the old sums, not an empty file
             temporary.replace(self.folder / SUMS)
         except OSError as error:
             raise self.trouble(error) from None

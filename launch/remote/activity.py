@@ -128,6 +128,8 @@ def replace(path: str, text: str) -> bool:
     try:
         with open(temporary, "w", encoding="utf-8") as file:
             file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
         os.rename(temporary, path)
     except OSError:
         _remove(temporary)
@@ -137,6 +139,8 @@ def replace(path: str, text: str) -> bool:
         with open(path + _ROOM_NAME, "r+", encoding="utf-8") as file:
             file.write(text)
             file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
         os.rename(path + _ROOM_NAME, path)
     except OSError:
         return False

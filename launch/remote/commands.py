@@ -41,6 +41,9 @@ def main(arguments: list[str]) -> int:
         what = f"there is no job {rest[0] if rest else ''} on this head"
         of_job = os.path.basename(str(error.filename)) in ("job.json", "state.json")
         return _refuse(what if of_job else f"{what} ({error.filename})")
+    except jobs.Torn as error:
+        words = "the head went down while it was written; `fab cancel` ends what runs of the job"
+        return _refuse(f"{error}: {words}, and its folder can go then")
     except BrokenPipeError:
         return 0  # whoever followed has gone; the job goes on
 

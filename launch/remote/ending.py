@@ -13,7 +13,7 @@ from typing import Any
 
 from launch.remote import jobs, processes
 from launch.remote.overview import lost_nodes
-from launch.remote.workplace import temporary_name
+from launch.remote.whole_file import replace_file
 
 __all__ = ["asked", "cancel", "release", "sweep"]
 
@@ -21,6 +21,8 @@ _PATIENCE = 20.0
 """Seconds one question takes at most: who asks asks again, also when the connection broke in between."""
 _SLACK = 30.0
 """Seconds beside the grace that a supervisor needs at most: its last looks at mpirun and at silent nodes."""
+_GRACE = 10.0
+"""Seconds that a job is taken to give its processes where its plan is torn."""
 _POLL = 0.05
 _DIE_WITHIN = 4.0
 _LEAVE_WITHIN = 1.0
@@ -35,8 +37,11 @@ def cancel(job: str, grace: float | None) -> dict[str, Any]:
     stays as it is. Raises FileNotFoundError when there is no such job.
     """
     folder = jobs.Folder(job)
-    plan = folder.plan()
     state = folder.state()
+    try:
+        own = folder.plan().get("grace_s", _GRACE)
+    except jobs.Torn:
+        own = _GRACE
     before = state["state"]
     if before not in jobs.TERMINAL:
         _ask(folder, grace)
@@ -44,7 +49,7 @@ def cancel(job: str, grace: float | None) -> dict[str, Any]:
         while state["state"] not in jobs.TERMINAL and time.monotonic() < until:
             time.sleep(_POLL)
             state = folder.state()
-    given = plan["grace_s"] if grace is None else grace
+    given = own if grace is None else grace
     lost = lost_nodes(folder)
     return {"state": state, "before": before, "grace": given, "within": given + _SLACK, "lost": lost}
 
@@ -73,14 +78,8 @@ def release(job: str) -> dict[str, Any]:
 def _ask(folder: jobs.Folder, grace: float | None) -> None:
     asked = folder.file("cancel")
     if grace is not None:
-        temporary = temporary_name(asked)
-        try:
-            with open(temporary, "w", encoding="utf-8") as file:
-                file.write(f"{grace:g}")
-            os.rename(temporary, asked)
-        except OSError:  # a full disk still takes a file without contents
-            with suppress(OSError):
-                os.unlink(temporary)
+        with suppress(OSError):  # a full disk still takes a file without contents
+            replace_file(asked, f"{grace:g}".encode())
     with open(asked, "a", encoding="utf-8"):
         return
 
@@ -93,7 +92,10 @@ def asked(folder: jobs.Folder, own: float) -> tuple[float, str] | None:
             grace, _, reason = file.read().partition("\n")
     except FileNotFoundError:
         return None
-    return float(grace or own), reason
+    try:
+        return float(grace or own), reason
+    except ValueError:
+        return own, reason  # torn: the wish itself counts
 
 
 def sweep(job: str, grace: float) -> dict[str, Any]:

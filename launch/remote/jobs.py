@@ -18,11 +18,25 @@ import json
 import os
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from launch.remote.workplace import temporary_name
+from launch.remote.whole_file import keep_name, replace_file
 
-__all__ = ["ROOT", "TERMINAL", "Folder", "StateWatch", "all_jobs", "identity", "is_alive", "without_values"]
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "ROOT",
+    "TERMINAL",
+    "Folder",
+    "StateWatch",
+    "Torn",
+    "all_jobs",
+    "identity",
+    "is_alive",
+    "read_record",
+    "without_values",
+]
 
 TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 """States that never change again; before them come QUEUED, STARTING and RUNNING."""
@@ -70,6 +84,23 @@ def without_values(plan: dict[str, Any]) -> dict[str, Any]:
     return dict(plan, user_env=dict.fromkeys(plan["user_env"])) if plan.get("user_env") else plan
 
 
+class Torn(Exception):
+    """A record that is not what was written: a machine that goes down may leave it empty or in part."""
+
+
+def read_record(path: str, fields: Iterable[str]) -> dict[str, Any]:
+    """Return the record in a file, which has these fields. Raises FileNotFoundError and :class:`Torn`."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict) or not record.keys() >= set(fields):
+        raise Torn(f"{path} is torn")
+    return record
+
+
 class Folder:
     """One job's folder."""
 
@@ -89,7 +120,7 @@ class Folder:
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         os.mkdir(self.path, 0o700)
         try:
-            self._replace("job.json", plan)
+            replace_file(self.file("job.json"), json.dumps(plan).encode())
             with open(self.file(_RESERVE), "wb") as file:
                 file.write(bytes(_RESERVE_BYTES))
         except OSError:
@@ -99,19 +130,24 @@ class Folder:
             raise
 
     def plan(self) -> dict[str, Any]:
-        """The plan. Raises FileNotFoundError when there is no such job."""
-        with open(self.file("job.json"), encoding="utf-8") as file:
-            plan: dict[str, Any] = json.load(file)
-        return plan
+        """The plan. Raises FileNotFoundError when there is no such job, and :class:`Torn`."""
+        return read_record(self.file("job.json"), ("nodes",))
 
     def state(self) -> dict[str, Any]:
-        """Where the job is; LOST when its supervisor is gone without having written an end."""
-        state = self._state()
-        if state["state"] in TERMINAL or is_alive(state["supervisor"]):
+        """Where the job is; LOST when its supervisor is gone without having written an end.
+
+        Where state.json is torn, which a crash of the head leaves behind, a supervisor that lives goes on and
+        writes it again; the job is LOST without one.
+        """
+        try:
+            state = self._state()
+        except Torn as torn:
+            state, reason = self._made_again(), f"the head went down while it kept the job's records: {torn}"
+        else:
+            reason = "the job's supervisor ended without a word: the head was restarted, or out of memory"
+        if state["state"] in TERMINAL or is_alive(state.get("supervisor")):
             return state
-        return self.lose(
-            state, "the job's supervisor ended without a word: the head was restarted, or out of memory"
-        )
+        return self.lose(state, reason)
 
     def lose(self, state: dict[str, Any], reason: str) -> dict[str, Any]:
         """Writes that a job in this state has no supervisor any more; gives the job's state then."""
@@ -119,9 +155,38 @@ class Folder:
         return self.write_state(dict(lost, reason=reason))
 
     def _state(self) -> dict[str, Any]:
-        with open(self.file("state.json"), encoding="utf-8") as file:
-            state: dict[str, Any] = json.load(file)
-        return state
+        return read_record(self.file("state.json"), ("state",))
+
+    def _made_again(self) -> dict[str, Any]:
+        """A state by what else is known, where state.json is torn."""
+        try:
+            plan = self.plan()
+        except (FileNotFoundError, Torn):
+            plan = {"nodes": []}
+        return {
+            "job": self.job,
+            "name": plan.get("name", self.job),
+            "kind": plan.get("kind", ""),
+            "state": "RUNNING",
+            "reason": "state.json is torn",
+            "exit_status": None,
+            "created": os.stat(self.path).st_mtime,
+            "started": None,
+            "ended": None,
+            "port": None,
+            "nodes": [node["name"] for node in plan["nodes"]],
+            "ranks": sum(len(node["ranks"]) for node in plan["nodes"]),
+            "failure": None,
+            "supervisor": self._find_supervisor(),
+        }
+
+    def _find_supervisor(self) -> dict[str, Any] | None:
+        """The process that writes the job's supervisor.log, as :func:`identity` describes it."""
+        for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+            with suppress(OSError):
+                if os.readlink(f"/proc/{pid}/fd/2") == self.file("supervisor.log"):
+                    return identity(pid)
+        return None
 
     def write_state(self, state: dict[str, Any]) -> dict[str, Any]:
         """Replaces state.json and notes the change; a terminal state stays. Gives the job's state then.
@@ -132,14 +197,14 @@ class Folder:
         folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
-            try:
+            with suppress(FileNotFoundError, Torn):  # the first one; a torn one is mended by this
                 before = self._state()
                 if before["state"] in TERMINAL:
                     return before  # whoever was first: a supervisor, or a look that missed it
-            except FileNotFoundError:
-                pass  # the first one
             try:
-                self._replace("state.json", state)
+                replace_file(self.file("state.json"), json.dumps(state).encode())
+                if state["state"] in TERMINAL:
+                    keep_name(self.file("state.json"))
             except OSError:
                 if state["state"] in TERMINAL:
                     self._into_reserve("state.json", state)
@@ -153,11 +218,13 @@ class Folder:
         return state
 
     def _into_reserve(self, name: str, value: dict[str, Any]) -> None:
-        """Like :meth:`_replace`, in blocks that the reserve has already: freed ones would be gone at once."""
+        """Like :func:`replace_file`, in blocks that the reserve has: freed ones would be gone at once."""
         try:
             with open(self.file(_RESERVE), "r+b") as file:
                 file.write(json.dumps(value).encode())
                 file.truncate()
+                file.flush()
+                os.fsync(file.fileno())
             os.rename(self.file(_RESERVE), self.file(name))
         except OSError:
             return  # it was given up before; the supervisor's end will be found by whoever looks next
@@ -181,33 +248,19 @@ class Folder:
         """Adds one line to a file of records, whole or not at all: a full disk loses it, not the job."""
         line = json.dumps(record).encode() + b"\n"
         try:
-            fd = os.open(self.file(name), os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+            fd = os.open(self.file(name), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         except OSError:
             return
         try:
             size = os.fstat(fd).st_size
+            if size and os.pread(fd, 1, size - 1) != b"\n":
+                line = b"\n" + line  # what was cut short must not take this one with it
             if os.write(fd, line) < len(line):
                 os.ftruncate(fd, size)
         except OSError:
             return
         finally:
             os.close(fd)
-
-    def _replace(self, name: str, value: dict[str, Any]) -> None:
-        temporary = temporary_name(self.file(name))
-        try:
-            # job.json has the values of the user's variables, and a folder's mode may be widened later.
-            with open(temporary, "w", encoding="utf-8", opener=_private) as file:
-                json.dump(value, file)
-            os.rename(temporary, self.file(name))
-        except OSError:
-            with suppress(OSError):
-                os.unlink(temporary)
-            raise
-
-
-def _private(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CLOEXEC, 0o600)
 
 
 class StateWatch:
@@ -242,4 +295,4 @@ def all_jobs() -> list[dict[str, Any]]:
             states.append(Folder(name).state())
         except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
             continue
-    return sorted(states, key=lambda state: float(state["created"]))
+    return sorted(states, key=lambda state: float(state.get("created", 0)))

@@ -10,7 +10,7 @@ import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from launch.remote.workplace import replace
+from launch.remote.whole_file import replace_file
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -166,5 +166,5 @@ def _version(found: str, env: Mapping[str, str]) -> str:
     says = done.stdout + done.stderr
     if _identify(says)[0]:
         with suppress(OSError):  # no room: it is asked again the next time
-            replace(kept, json.dumps({"of": key, "says": says}))
+            replace_file(kept, json.dumps({"of": key, "says": says}).encode())
     return says

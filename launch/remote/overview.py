@@ -21,6 +21,7 @@ __all__ = ["listing", "lost_nodes", "report", "states_to_the_end"]
 _POLL = 0.05
 _OF_PLAN = ("command", "grace_s", "max_restarts", "snapshot", "timeout_s")
 """What is told of the plan; variables may hold secrets."""
+_OF_AN_END = {"rank", "node", "status", "signal", "stopped", "attempt"}
 
 
 def listing(last: int | None) -> dict[str, Any]:
@@ -53,10 +54,10 @@ def report(job: str) -> dict[str, Any]:
     ends: dict[int, dict[str, Any]] = {}
     events = []
     for event in _lines(folder.file("events.jsonl")):
-        if event.get("event") == "exit":
-            ends[event["rank"]] = event
-        else:
+        if event["event"] != "exit":
             events.append(event)
+        elif event.keys() >= _OF_AN_END:
+            ends[event["rank"]] = event
     return {
         "state": _with_wish(folder, folder.state()),
         "plan": {key: plan[key] for key in _OF_PLAN if key in plan},
@@ -70,7 +71,8 @@ def report(job: str) -> dict[str, Any]:
 def lost_nodes(folder: jobs.Folder) -> list[str]:
     """The nodes that went away from the job or fell silent, in that order."""
     lines = _lines(folder.file("events.jsonl"))
-    return list(dict.fromkeys(line["node"] for line in lines if line.get("event") == "lost-node"))
+    lost = (line.get("node") for line in lines if line["event"] == "lost-node")
+    return list(dict.fromkeys(node for node in lost if isinstance(node, str)))
 
 
 def states_to_the_end(job: str) -> Iterator[dict[str, Any] | None]:
@@ -93,13 +95,15 @@ def states_to_the_end(job: str) -> Iterator[dict[str, Any] | None]:
 
 
 def _lines(path: str) -> Iterator[dict[str, Any]]:
-    """The records of a file; the last one is passed over while it is being written, or was cut short."""
+    """The events of a file; one that is being written, or was cut short, is passed over."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, "rb") as file:
             for line in file:
                 try:
-                    yield json.loads(line)
-                except ValueError:
+                    event = json.loads(line)
+                except (ValueError, RecursionError):
                     continue
+                if isinstance(event, dict) and isinstance(event.get("time"), float) and "event" in event:
+                    yield event
     except FileNotFoundError:
         return

@@ -9,7 +9,8 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from launch.remote.store import CHUNK, Manifest, Store, write_whole
+from launch.remote.store import CHUNK, Manifest, Store
+from launch.remote.whole_file import replace_file
 
 __all__ = ["Builder", "Share"]
 
@@ -132,7 +133,7 @@ class Builder:
         for path, target in self.manifest.links:
             os.symlink(target, os.path.join(self._tree, path))
         final = self.store.path(self.manifest.id)
-        write_whole(final + ".manifest", self.manifest.text)
+        replace_file(final + ".manifest", self.manifest.text)
         if replace and os.path.isdir(final):
             os.rename(final, os.path.join(self._folder, "replaced"))
         try:

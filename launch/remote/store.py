@@ -22,7 +22,9 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 
-__all__ = ["CHUNK", "KEEP", "Manifest", "Store", "digest_of", "write_whole"]
+from launch.remote.whole_file import replace_file
+
+__all__ = ["CHUNK", "KEEP", "Manifest", "Store", "digest_of"]
 
 KEEP = 5
 """Snapshots kept on a node beside those that a job still uses."""
@@ -195,7 +197,7 @@ class Store:
             fcntl.flock(lock, fcntl.LOCK_EX)
             both = sorted(set(self.confirmed(snapshot, code)).union(nodes))
             told = {"code": code, "nodes": both}
-            write_whole(self.path(snapshot) + ".nodes", json.dumps(told).encode())
+            replace_file(self.path(snapshot) + ".nodes", json.dumps(told).encode())
 
     def owe(self, snapshot: str, head: str) -> None:
         """Notes that ``head`` counts on this node to hold the snapshot."""
@@ -256,14 +258,6 @@ def digest_of(path: bytes) -> str | None:
         return digest.hexdigest()
     except OSError:
         return None
-
-
-def write_whole(path: str, data: bytes) -> None:
-    """Writes a file that others see as it was or as it will be, never in between."""
-    handle, name = tempfile.mkstemp(prefix=".new-", dir=os.path.dirname(path))
-    with os.fdopen(handle, "wb") as stream:
-        stream.write(data)
-    os.rename(name, path)
 
 
 def _age(path: str) -> float:

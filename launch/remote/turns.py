@@ -4,6 +4,10 @@
 a lock; entries whose supervisor is gone are dropped on sight. Jobs with other heads are not in it: the
 runners' own locks on the slots keep those apart (:func:`launch.remote.slots.take_slots`). Which slots
 they hold a job learns when a node refuses it: it keeps its place and avoids those from then on.
+
+A torn queue.json, which a crash or a hand leaves behind, counts as empty but for the entries that are whole.
+Jobs that wait enter it again when they next look, at its end; those that run keep their slots by the runners'
+locks, as jobs of other heads do, and whoever comes learns of them from the nodes.
 """
 
 from __future__ import annotations
@@ -14,7 +18,8 @@ import os
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
-from launch.remote.jobs import identity, is_alive
+from launch.remote.jobs import Folder, identity, is_alive
+from launch.remote.whole_file import replace_file
 from launch.remote.workplace import LAST_PORT, is_free
 
 if TYPE_CHECKING:
@@ -39,6 +44,15 @@ __all__ = [
 
 _FOLDER = "~/.ranklift"
 _PORTS_TRIED = 1000
+_FIELDS: dict[str, Any] = {
+    "job": str,
+    "process": dict,
+    "nodes": dict,
+    "slots": (dict, type(None)),
+    "port": (int, type(None)),
+    "holds": bool,
+    "foreign": dict,
+}
 
 
 class Turn:
@@ -55,33 +69,44 @@ def _entries() -> Iterator[list[dict[str, Any]]]:
     path = os.path.join(folder, "queue.json")
     with open(path + ".lock", "w", encoding="utf-8") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        try:
-            with open(path, encoding="utf-8") as file:
-                entries = json.load(file)
-        except FileNotFoundError:
-            entries = []
-        entries = [entry for entry in entries if is_alive(entry["process"])]
+        entries = [entry for entry in _read(path) if is_alive(entry["process"])]
         yield entries
-        with open(path + ".new", "w", encoding="utf-8") as file:
-            json.dump(entries, file)
-        os.rename(path + ".new", path)
+        replace_file(path, json.dumps(entries).encode(), outlives_machine=False)  # no process does
+
+
+def _read(path: str) -> list[dict[str, Any]]:
+    """The entries that are whole; none where the file is not."""
+    try:
+        with open(path, "rb") as file:
+            entries = json.loads(file.read())
+    except (FileNotFoundError, ValueError, RecursionError):
+        return []
+    return [entry for entry in entries if _is_entry(entry)] if isinstance(entries, list) else []
+
+
+def _is_entry(entry: Any) -> bool:
+    if not isinstance(entry, dict) or not entry.keys() >= _FIELDS.keys():
+        return False
+    if not all(isinstance(entry[name], kinds) for name, kinds in _FIELDS.items()):
+        return False
+    wishes = entry["nodes"].values()
+    slots, foreign = (entry["slots"] or {}).values(), entry["foreign"].values()
+    return (
+        isinstance(entry["process"].get("pid"), int)
+        and all(isinstance(wish, dict) and {"need", "of"} <= wish.keys() for wish in wishes)
+        and all(isinstance(given, list) for given in slots)
+        and all(isinstance(taken, list) and all(map(_is_pair, taken)) for taken in foreign)
+    )
+
+
+def _is_pair(taken: Any) -> bool:
+    return isinstance(taken, list) and len(taken) == 2  # noqa: PLR2004
 
 
 def enter(plan: dict[str, Any]) -> None:
     """Puts the calling supervisor's job at the end of the queue."""
-    nodes = {node["name"]: {"need": node["reserve"], "of": node["slots"]} for node in plan["nodes"]}
     with _entries() as entries:
-        entries.append(
-            {
-                "job": plan["id"],
-                "process": identity(os.getpid()),
-                "nodes": nodes,
-                "slots": None,
-                "port": None,
-                "holds": False,
-                "foreign": {},
-            }
-        )
+        entries.append(_entry(plan))
 
 
 def leave(job: str) -> None:
@@ -171,8 +196,26 @@ def waiting_for(job: str) -> Wait:
         return Wait(waiting, jobs, words)
 
 
+def _entry(plan: dict[str, Any]) -> dict[str, Any]:
+    nodes = {node["name"]: {"need": node["reserve"], "of": node["slots"]} for node in plan["nodes"]}
+    return {
+        "job": plan["id"],
+        "process": identity(os.getpid()),
+        "nodes": nodes,
+        "slots": None,
+        "port": None,
+        "holds": False,
+        "foreign": {},
+    }
+
+
 def _place(entries: list[dict[str, Any]], job: str) -> int:
-    return next(i for i, entry in enumerate(entries) if entry["job"] == job)
+    """Where the job is; at the end again where the queue was torn."""
+    for place, entry in enumerate(entries):
+        if entry["job"] == job:
+            return place
+    entries.append(_entry(Folder(job).plan()))
+    return len(entries) - 1
 
 
 def _free_slots(

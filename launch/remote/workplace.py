@@ -6,6 +6,8 @@ import fcntl
 import os
 import time
 
+from launch.remote.whole_file import FRESH, replace_file, temporary_name
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -22,11 +24,8 @@ __all__ = [
     "open_log",
     "prepare",
     "python_folder",
-    "remove",
-    "replace",
     "take_ports",
     "temporary_folder",
-    "temporary_name",
     "unwritable",
     "which",
     "write_exit",
@@ -37,7 +36,6 @@ _LAUNCHERS_MARKS = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "HYDI_", "I_MPI
 LAST_PORT = 65535
 _UNWRITABLE = "{folder} cannot be written: {why}"
 _ROOM = 64 << 10
-_FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class Unfit(Exception):
@@ -64,7 +62,7 @@ def prepare(spec: Mapping[str, Any]) -> str:
             os.makedirs(folder + path, mode=0o700, exist_ok=True)
         _stand_in_for_python(folder, spec)
         if spec["hostfile"]:
-            replace(folder + "/hostfile", spec["hostfile"])
+            replace_file(folder + "/hostfile", spec["hostfile"].encode(), outlives_machine=False)
     except OSError as error:
         raise Unfit(_UNWRITABLE.format(folder=folder, why=error.strerror)) from error
     reasons = unwritable(folder, temporary_folder())
@@ -78,18 +76,13 @@ def temporary_folder() -> str:
     return os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  as they all do
 
 
-def temporary_name(path: str) -> str:
-    """A name beside ``path`` that nobody else has: process ids are alike on nodes that share a folder."""
-    return f"{path}.{os.urandom(8).hex()}"
-
-
 def unwritable(*folders: str) -> list[str]:
     """Why a job cannot write there, a reason for each folder that is full, read-only or no folder at all."""
     reasons = []
     for folder in folders:
         probe = temporary_name(f"{folder}/.ranklift")
         try:
-            fd = os.open(probe, _FRESH, 0o600)
+            fd = os.open(probe, FRESH, 0o600)
             try:
                 if os.write(fd, bytes(_ROOM)) < _ROOM:
                     os.write(fd, b"-")  # says why
@@ -113,7 +106,8 @@ def _stand_in_for_python(folder: str, spec: Mapping[str, Any]) -> None:
     if found:
         os.makedirs(folder + "/bin", mode=0o700, exist_ok=True)
         quoted = "'" + os.path.abspath(found).replace("'", "'\\''") + "'"
-        replace(folder + "/bin/python", f'#!/bin/sh\nexec {quoted} "$@"\n', 0o700)
+        script = f'#!/bin/sh\nexec {quoted} "$@"\n'.encode("utf-8", "surrogateescape")
+        replace_file(folder + "/bin/python", script, mode=0o700, outlives_machine=False)
 
 
 def python_folder(python: str) -> str:
@@ -134,27 +128,6 @@ def which(command: str, path: str) -> str:
         if os.path.isfile(folder + command) and os.access(folder + command, os.X_OK):
             return folder + command
     return ""
-
-
-def replace(path: str, text: str, mode: int = 0o600) -> None:
-    """Put a file there whole, or raise OSError and leave what is there."""
-    temporary = temporary_name(path)
-    try:
-        with open(temporary, "x", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, mode)
-        os.rename(temporary, path)
-    except OSError:
-        remove(temporary)
-        raise
-
-
-def remove(path: str) -> None:
-    """Remove a file if it is there."""
-    try:
-        os.unlink(path)
-    except FileNotFoundError:
-        return
 
 
 def take_ports(first: int, count: int, held: list[int]) -> list[int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import stat
 import subprocess
@@ -280,3 +281,13 @@ def test_removing_takes_what_was_saved_and_nothing_else(tmp_path: Path) -> None:
     for _ in range(2):
         remove(folder)
         assert not folder.exists()
+
+
+def test_a_machine_that_goes_down_leaves_what_was_saved_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    synced: list[int] = []
+    monkeypatch.setattr(os, "fsync", lambda fd: synced.append(os.fstat(fd).st_size))
+    save(INVENTORY, OUTPUTS, tmp_path / "dev")
+    saved = [path.stat().st_size for path in (tmp_path / "dev").iterdir()]
+    assert sorted(synced) == sorted(saved)

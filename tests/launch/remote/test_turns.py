@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launch.remote import turns
+from launch.remote import jobs, turns
 
 
 @pytest.fixture(autouse=True)
@@ -124,3 +125,69 @@ def test_a_job_knows_its_place_and_the_jobs_it_waits_for() -> None:
     assert (waits.place, waits.jobs) == (2, ["a", "b"])
     turns.requeue("a", {"n": [[0, "x"]]})
     assert (turns.waiting_for("b").place, turns.waiting_for("a").jobs) == (2, ["x"])
+
+
+TORN = ["", "[", "null", "{}", "7", "[" * 100_000, '[{"job": "a"}]', '[null, 7, "x"]', "\udcff"]
+
+
+def tear(home: Path, text: str) -> None:
+    (home / ".ranklift/queue.json").write_bytes(text.encode("utf-8", "surrogateescape"))
+
+
+def kept(name: str, **need: int) -> str:
+    """A job in the queue whose plan is kept on the head, as every job's is."""
+    nodes = [{"name": node, "reserve": count, "slots": 4, "ranks": []} for node, count in need.items()]
+    plan = {"id": name, "nodes": nodes}
+    jobs.Folder(name).create(plan)
+    turns.enter(plan)
+    return name
+
+
+class TestATornQueue:
+    """A crash of the head, or a hand, may leave anything in queue.json."""
+
+    @pytest.mark.parametrize("text", TORN)
+    def test_new_jobs_enter_and_leave(self, home: Path, text: str) -> None:
+        (home / ".ranklift").mkdir()
+        tear(home, text)
+        assert slots(job("a", n=2)) == {"n": [0, 1]}
+        tear(home, text)
+        turns.leave("a")
+        assert json.loads((home / ".ranklift/queue.json").read_text()) == []
+
+    @pytest.mark.parametrize("text", TORN)
+    def test_jobs_that_wait_are_in_it_again(self, home: Path, text: str) -> None:
+        slots(kept("a", n=4))
+        assert slots(kept("b", n=4)) is None
+        tear(home, text)
+        assert turns.waiting_for("b").words == []
+        assert slots("b") == {"n": [0, 1, 2, 3]}  # as far as the queue goes: the nodes know of a
+
+    @pytest.mark.parametrize(
+        "look",
+        [
+            lambda name: turns.requeue(name, {"n": [[0, "other"]]}),
+            lambda name: turns.told(name, {}),
+            turns.refused_by,
+            turns.confirm,
+            lambda name: turns.again(name, free_port()),
+            turns.waiting_for,
+        ],
+        ids=["requeue", "told", "refused_by", "confirm", "again", "waiting_for"],
+    )
+    def test_it_may_be_torn_at_any_moment(self, home: Path, look: Callable[[str], object]) -> None:
+        slots(kept("a", n=4))
+        tear(home, "")
+        look("a")
+        (entry,) = json.loads((home / ".ranklift/queue.json").read_text())
+        assert entry["job"] == "a"
+
+    def test_entries_that_are_whole_stay(self, home: Path) -> None:
+        slots(job("a", n=4))
+        (entry,) = json.loads((home / ".ranklift/queue.json").read_text())
+        broken: list[object] = [{key: entry[key] for key in entry if key != gone} for gone in entry]
+        broken += [dict(entry, **{key: 3.5}) for key in entry]
+        broken += [dict(entry, nodes={"n": 1}), dict(entry, slots={"n": 1}), dict(entry, foreign={"n": [0]})]
+        tear(home, json.dumps([*broken, entry]))
+        assert slots(job("b", n=1)) is None
+        assert turns.waiting_for("b").jobs == ["a"]

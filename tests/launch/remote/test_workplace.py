@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launch.remote import workplace
+from launch.remote import whole_file, workplace
 
 SPEC: dict[str, Any] = {
     "job": "t-1",
@@ -72,7 +72,7 @@ class TestALookForRoom:
 
     def test_opens_nothing_that_is_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "urandom", bytes)
-        theirs = Path(workplace.temporary_name(f"{tmp_path}/.ranklift"))
+        theirs = Path(whole_file.temporary_name(f"{tmp_path}/.ranklift"))
         theirs.symlink_to(tmp_path / "elsewhere")
         assert workplace.unwritable(str(tmp_path)) == [f"{tmp_path} cannot be written: File exists"]
         assert not (tmp_path / "elsewhere").exists()
@@ -86,4 +86,4 @@ class TestALookForRoom:
 
 
 def test_temporary_files_of_processes_with_one_number_are_two() -> None:
-    assert workplace.temporary_name("/shared/file") != workplace.temporary_name("/shared/file")
+    assert whole_file.temporary_name("/shared/file") != workplace.temporary_name("/shared/file")

@@ -1,0 +1,182 @@
+"""What a head that went down while it wrote leaves of a job's records, and what becomes of the job."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.events import JobState
+from launch.remote import commands, course, ending, jobs, overview, whole_file
+from launch.remote.verdict import Outcome
+
+PLAN: dict[str, Any] = {
+    **{"id": "t-1", "name": "t", "kind": "pytorch", "grace_s": 3, "max_restarts": 0, "command": ["true"]},
+    **{
+        "snapshot": "",
+        "timeout_s": None,
+        "display_name": "",
+        "experiment": "",
+        "description": "",
+        "tags": {},
+    },
+    "nodes": [{"name": "node000000", "ranks": [{"rank": 0}, {"rank": 1}]}],
+}
+TORN = [b"", b'{"job": "t-1", "st', b"null", b"[]", b"{}", b"\0" * 512, b"[" * 100_000, b"\xff"]
+
+
+@pytest.fixture(autouse=True)
+def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+@pytest.fixture
+def folder() -> jobs.Folder:
+    made = jobs.Folder("t-1")
+    made.create(PLAN)
+    return made
+
+
+@pytest.fixture
+def supervisor(folder: jobs.Folder) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that has the supervisor's log open, as the job's has."""
+    with (
+        Path(folder.file("supervisor.log")).open("wb") as log,
+        subprocess.Popen(["sleep", "60"], stderr=log) as process,
+    ):
+        yield process
+        process.kill()
+
+
+def tear(folder: jobs.Folder, name: str, data: bytes) -> None:
+    Path(folder.file(name)).write_bytes(data)
+
+
+@pytest.mark.parametrize("data", TORN)
+class TestState:
+    def test_without_a_supervisor_the_job_is_lost_wherever_it_is_looked_at(
+        self, folder: jobs.Folder, data: bytes
+    ) -> None:
+        tear(folder, "state.json", data)
+        (listed,) = overview.listing(None)["jobs"]
+        state = JobState.from_dict(listed)
+        assert (state.state, state.exit_status, state.nodes, state.ranks) == ("LOST", 255, ("node000000",), 2)
+        assert state.reason.startswith("the head went down while it kept the job's records: ")
+        tear(folder, "state.json", data)
+        assert overview.report("t-1")["state"]["state"] == "LOST"
+        tear(folder, "state.json", data)
+        assert ending.cancel("t-1", None)["state"]["state"] == "LOST"
+
+    def test_a_supervisor_that_lives_writes_it_again(
+        self, folder: jobs.Folder, data: bytes, supervisor: subprocess.Popen[bytes]
+    ) -> None:
+        tear(folder, "state.json", data)
+        found = folder.state()
+        assert (found["state"], found["supervisor"]["pid"]) == ("RUNNING", supervisor.pid)
+        assert JobState.from_dict(overview.listing(None)["jobs"][0]).state == "RUNNING"
+        course.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
+        assert folder.state()["state"] == "SUCCEEDED"
+
+    def test_with_its_plan_torn_too_it_is_still_listed(self, folder: jobs.Folder, data: bytes) -> None:
+        tear(folder, "state.json", data)
+        tear(folder, "job.json", data)
+        (listed,) = overview.listing(None)["jobs"]
+        assert (listed["job"], listed["state"], listed["nodes"]) == ("t-1", "LOST", [])
+
+
+@pytest.mark.parametrize("data", TORN)
+class TestPlan:
+    def test_it_is_named_by_who_needs_it(
+        self, folder: jobs.Folder, data: bytes, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        course.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
+        tear(folder, "job.json", data)
+        for command in (["show", "t-1"], ["follow", "t-1"]):
+            assert commands.main(command) == commands.REFUSED
+            assert capsys.readouterr().err == (
+                f"{folder.file('job.json')} is torn: the head went down while it was written; `fab cancel` "
+                "ends what runs of the job, and its folder can go then\n"
+            )
+
+    def test_the_job_is_listed_and_can_be_ended(self, folder: jobs.Folder, data: bytes) -> None:
+        course.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
+        tear(folder, "job.json", data)
+        assert overview.listing(None)["jobs"][0]["state"] == "SUCCEEDED"
+        told = ending.cancel("t-1", None)
+        assert (told["state"]["state"], told["grace"]) == ("SUCCEEDED", 10.0)
+
+
+class TestEvents:
+    def test_what_is_torn_is_passed_over_and_takes_nothing_with_it(self, folder: jobs.Folder) -> None:
+        course.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
+        end = {"rank": 0, "node": "node000000", "status": 0, "signal": None, "stopped": False, "attempt": 0}
+        with Path(folder.file("events.jsonl")).open("ab") as file:
+            file.write(
+                b'null\n7\n[]\n{}\n{"event": "exit", "time": 1.0}\n{"event": "lost-node", "time": 1.0}\n'
+            )
+            file.write(b"\xff\n" + b"[" * 100_000 + b'\n{"event": "exit", "ra')
+        folder.event("exit", **end)
+        told = overview.report("t-1")
+        assert [(one["rank"], one["status"]) for one in told["ends"]] == [(0, 0)]
+        assert [event["event"] for event in told["events"]] == ["state", "lost-node"]
+        assert overview.lost_nodes(folder) == []
+
+    def test_a_torn_record_of_ends_does_not_take_the_next(self, folder: jobs.Folder) -> None:
+        tear(folder, "exits.jsonl", b'{"rank": 0, "sta')
+        folder.append("exits.jsonl", {"rank": 1})
+        assert Path(folder.file("exits.jsonl")).read_bytes().splitlines()[1:] == [b'{"rank": 1}']
+
+
+def test_a_torn_wish_is_a_wish(folder: jobs.Folder) -> None:
+    tear(folder, "cancel", b"1\x00")
+    assert ending.asked(folder, 7.0) == (7.0, "")
+
+
+def test_a_file_has_its_name_only_when_its_contents_are_on_the_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[str] = []
+    real_sync, real_rename = os.fsync, os.rename
+
+    def fsync(fd: int) -> None:
+        done.append(f"sync {kind(fd)}")
+        real_sync(fd)
+
+    def rename(old: str, new: str) -> None:
+        done.append("rename")
+        real_rename(old, new)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    monkeypatch.setattr(os, "rename", rename)
+    whole_file.replace_file(str(tmp_path / "a"), b"x")
+    assert done == ["sync file of 1", "rename"]
+    assert (tmp_path / "a").read_bytes() == b"x"
+    folder = jobs.Folder("t-2")
+    for change, expected in (
+        (lambda: folder.create(PLAN), ["sync file", "rename"]),
+        (lambda: folder.write_state({"state": "RUNNING", "reason": ""}), ["rename"]),
+        (
+            lambda: folder.write_state({"state": "FAILED", "reason": ""}),
+            ["sync file", "rename", "sync folder"],
+        ),
+    ):
+        done.clear()
+        change()
+        assert [one.partition(" of")[0] for one in done] == expected
+    assert sorted(path.name for path in Path(folder.path).iterdir()) == [
+        "events.jsonl",
+        "job.json",
+        "state.json",
+    ]
+    assert json.loads(Path(folder.file("job.json")).read_bytes()) == PLAN
+
+
+def kind(fd: int) -> str:
+    entry = os.fstat(fd)
+    return "folder" if stat.S_ISDIR(entry.st_mode) else f"file of {entry.st_size}"
