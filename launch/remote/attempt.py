@@ -101,7 +101,8 @@ class Attempt:
     def _judge(self, mpirun_status: int | None) -> Outcome:
         crew = self._crew
         counted = {rank: crew.names[i] for rank, i in crew.node_of.items() if rank not in crew.missed}
-        return verdict.judge(self._order.stream, counted, crew.ended, mpirun_status)
+        number = 0 if crew.mpirun is None or mpirun_status is None else crew.mpirun.was_killed
+        return verdict.judge(self._order.stream, counted, crew.ended, mpirun_status, number)
 
     # -- starting ---------------------------------------------------------------------------------
 

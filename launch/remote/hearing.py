@@ -123,7 +123,7 @@ class Hearing:
             return None
         node = crew.names.index(name)
         ranks = crew.unended(node) or [given["rank"] for given in crew.nodes[node]["ranks"]]
-        why = f"mpirun ended with exit status {status} when it lost touch with its daemon there"
+        why = f"mpirun {verdict.way_of_ending(status, 0)} when it lost touch with its daemon there"
         crew.lost.add(node)
         self._order.folder.event("lost-node", node=name, reason=why)
         return verdict.lost_node(ranks, name, why)

@@ -24,6 +24,7 @@ __all__ = [
     "runners_of_job",
     "signal_descendants",
     "spawn",
+    "start_time",
 ]
 
 RUNNER_OF = "RANKLIFT_RUNNER_OF"
@@ -194,8 +195,23 @@ def end_descendants(seconds: float) -> list[int]:
         time.sleep(0.005)
 
 
-def end_idle_launcher(launcher: int, child: int) -> None:
+def start_time(pid: int) -> bytes:
+    """When a process started, in the kernel's ticks; empty when there is none with that number.
+
+    Number and start together are one process and no later one.
+    """
+    try:
+        with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
+            return file.read().rpartition(b")")[2].split()[19]
+    except OSError:
+        return b""
+
+
+def end_idle_launcher(launcher: int, started: bytes, child: int) -> None:
     """Ends the MPI's own daemon on this node once it has none of its processes left but ``child``.
+
+    ``started`` is the daemon's :func:`start_time`: its number may be another process's by now, which is left
+    alone.
 
     It waits for an mpirun that is cut off or dead for as long as TCP does, which may be for ever. Only the
     youngest of its processes sees to that, after the others have had their time to end.
@@ -209,7 +225,8 @@ def end_idle_launcher(launcher: int, child: int) -> None:
     until = time.monotonic() + _LONGEST_GRACE
     while others() and time.monotonic() < until:
         time.sleep(0.1)
-    kill(launcher, SIGTERM)
+    if started and start_time(launcher) == started:
+        kill(launcher, SIGTERM)
 
 
 def children_of_job(job: str) -> list[int]:

@@ -194,6 +194,7 @@ def run_rank() -> int:
     """The runner of one rank under mpirun, which tells it its rank through the environment."""
     processes.die_with_parent(SIGTERM)
     launcher, child = os.getppid(), os.getpid()
+    launched = processes.start_time(launcher)
     if "PMI_RANK" in os.environ:
         status = _stand_behind_hydra()
         if status is not None:
@@ -226,7 +227,7 @@ def run_rank() -> int:
     runner.hello(hello)
     status = runner.run()
     if runner.deserted:
-        processes.end_idle_launcher(launcher, child)
+        processes.end_idle_launcher(launcher, launched, child)
     return status
 
 

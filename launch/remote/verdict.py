@@ -25,6 +25,7 @@ __all__ = [
     "signal_name",
     "taken_node",
     "timed_out",
+    "way_of_ending",
 ]
 
 LOST_RANK = 255
@@ -78,13 +79,25 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def way_of_ending(status: int, number: int) -> str:
+    """How a process ended, for people; ``number`` is the signal's that ended it, 0 without one.
+
+    >>> way_of_ending(137, 9), way_of_ending(3, 0)
+    ('was ended by signal 9 (SIGKILL)', 'ended with exit status 3')
+    >>> way_of_ending(137, 0)
+    'ended with exit status 137, as a shell does after signal 9 (SIGKILL)'
+    """
+    if number:
+        return f"was ended by {signal_name(number)}"
+    words = f"ended with exit status {status}"
+    if _SIGNALLED < status < _SIGNALLED + signal.NSIG:
+        words += f", as a shell does after {signal_name(status - _SIGNALLED)}"
+    return words
+
+
 def rank_failed(stream: StreamWriter, rank: int, index: int, name: str, status: int, number: int) -> Outcome:
     """A rank ended badly by itself: its status is the job's; ``number`` is the signal's, 0 without one."""
-    what = f"ended with exit status {status}"
-    if number:
-        what = f"was ended by {signal_name(number)}"
-    elif _SIGNALLED < status < _SIGNALLED + signal.NSIG:
-        what += f", as a shell does after {signal_name(status - _SIGNALLED)}"
+    what = way_of_ending(status, number)
     words = last_lines(stream.tails.get((rank, index), b""))
     return _failed(status, f"rank {rank} on {name} {what}", rank, name, words)
 
@@ -142,12 +155,17 @@ def misplaced_rank(rank: int, where: str, local_there: int, planned: str, local:
 
 
 def judge(
-    stream: StreamWriter, ranks: Mapping[int, str], ended: Mapping[int, int], mpirun_status: int | None
+    stream: StreamWriter,
+    ranks: Mapping[int, str],
+    ended: Mapping[int, int],
+    mpirun_status: int | None,
+    mpirun_signal: int = 0,
 ) -> Outcome:
     """The outcome when no rank failed by itself: good only if every rank ended with 0, and mpirun too.
 
-    ``ranks`` says which node each rank is on. After MPI_Abort all ranks were stopped, and the status it was
-    given is mpirun's; under hydra the rank which called it does not even end, but has said so.
+    ``ranks`` says which node each rank is on, ``mpirun_signal`` which signal ended mpirun, if one did. After
+    MPI_Abort all ranks were stopped, and the status it was given is mpirun's; under hydra the rank which
+    called it does not even end, but has said so.
     """
     if mpirun_status:
         for (rank, _), tail in stream.tails.items():
@@ -158,7 +176,7 @@ def judge(
     missing = [rank for rank in ranks if rank not in ended]
     if not (mpirun_status or worst or missing):
         return Outcome("SUCCEEDED", 0, "")
-    reason = "" if mpirun_status is None else f"mpirun ended with exit status {mpirun_status}"
+    reason = "" if mpirun_status is None else f"mpirun {way_of_ending(mpirun_status, mpirun_signal)}"
     if missing:
         reason += " and " if reason else ""
         where = ", ".join(dict.fromkeys(ranks[rank] for rank in missing))

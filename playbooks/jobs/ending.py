@@ -193,8 +193,9 @@ def ended(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -
 
 
 def _is_free(swept: Mapping[str, Swept | Exception]) -> bool:
-    """Whether no node has anything of the job left."""
-    return not any(isinstance(found, Exception) or found.left for found in swept.values())
+    """Whether no node that answers has anything of the job left. On one that does not, which may be dead for
+    good, what runs ends by itself once the supervisor is gone."""
+    return not any(not isinstance(found, Exception) and found.left for found in swept.values())
 
 
 def _remedy(error: Unheeded, inventory: Inventory) -> str:

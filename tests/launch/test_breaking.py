@@ -110,7 +110,7 @@ class TestWhatHoldsTheJob:
         os.kill(mpirun_of(started), signal.SIGKILL)
         state = started.end()
         assert (state.state, state.exit_status) == ("FAILED", 137)
-        assert state.reason.startswith("mpirun ended with exit status 137")
+        assert state.reason.startswith("mpirun was ended by signal 9 (SIGKILL)")
         assert time.monotonic() - begun < 15
         assert left_of(started.job) == []
 

@@ -127,7 +127,7 @@ class TestAfterAFailure:
         state = started.end()
         assert (state.state, state.restarts) == ("SUCCEEDED", 1)
         (restart,) = events(nodes, started.job, "restart")
-        assert restart["reason"].startswith("mpirun ended with exit status 137")
+        assert restart["reason"].startswith("mpirun was ended by signal 9 (SIGKILL)")
         assert left_of(started.job) == []
 
 

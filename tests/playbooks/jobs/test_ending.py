@@ -148,6 +148,21 @@ def test_a_supervisor_that_does_not_react_is_ended_once_nothing_of_the_job_is_le
     )
 
 
+def test_a_supervisor_that_does_not_react_is_ended_also_while_a_node_is_dead(
+    sealed: Sealed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(launch_ending, "end_supervisor", lambda *_, **__: state("t-1", "LOST"))
+    sealed.head_fails(Unheeded("node000000", "t-1", 4242, 33.2))
+    sealed.nodes_find({"node000000": Swept(2, ()), "node000003": NodeUnreachable("node000003", "refused")})
+    assert sealed.cancel() == 1
+    said = capsys.readouterr()
+    assert said.out.startswith("job t-1 LOST: ")
+    assert "node000000: 2 processes ended" in said.out
+    assert "refused" in said.err
+    assert "does not react" not in said.err
+    assert "what runs there ends by itself within 30 s of losing its head\n" in said.err
+
+
 def test_a_supervisor_that_does_not_react_is_named_with_what_to_do(
     sealed: Sealed, capsys: pytest.CaptureFixture[str]
 ) -> None:
