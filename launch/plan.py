@@ -23,7 +23,7 @@ from launch.remote.work_dir import NAME as WORK
 from launch.remote.workplace import python_folder
 from launch.spec import JobNode, JobSpec
 from launch.tensorflow import serving
-from launch.torch import ELASTIC_ENV
+from launch.torch import ELASTIC_ENV, starts_ranks_again
 
 __all__ = ["JobPlan", "NodePlan", "RankPlan", "job_id", "plan"]
 
@@ -204,6 +204,8 @@ def plan(
     )
     counts = [(node.node.name, len(node.ranks)) for node in placed]
     hidden = _hidden(spec)
+    line: str | tuple[str, ...] = spec.command[0] if spec.shell else spec.command
+    is_started_again = spec.min_nodes is not None or (spec.per_node and starts_ranks_again(line))
     return JobPlan(
         id=identifier,
         spec=spec,
@@ -213,7 +215,7 @@ def plan(
         env=job_environment(identifier, nodes, spec.port, world_size),
         defaults={
             "PYTHONUNBUFFERED": "1",
-            **(ELASTIC_ENV if spec.min_nodes is not None else {}),
+            **(ELASTIC_ENV if is_started_again else {}),
             **{key: value for key, value in settings.env.items() if not (hidden and key.startswith(hidden))},
         },
         files=dict(settings.files),

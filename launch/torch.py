@@ -12,7 +12,14 @@ from launch.errors import InputError
 from launch.remote.workplace import python_folder
 from launch.shell_line import commands
 
-__all__ = ["ELASTIC_ENV", "Rendezvous", "TorchLauncher", "fewest_nodes", "torch_launcher_argv"]
+__all__ = [
+    "ELASTIC_ENV",
+    "Rendezvous",
+    "TorchLauncher",
+    "fewest_nodes",
+    "starts_ranks_again",
+    "torch_launcher_argv",
+]
 
 TorchLauncher = Literal["torchrun", "launch"]
 Rendezvous = Literal["static", "c10d"]
@@ -119,18 +126,39 @@ def fewest_nodes(command: str | Sequence[str]) -> int | None:
     >>> fewest_nodes(["python", "-m", "torch.distributed.run", "--nnodes", "2:4", "train.py"])
     2
     """
+    for words in _elastic_launches(command):
+        match = _RANGE.fullmatch(_option(words, "nnodes") or "")
+        if match is not None and int(match[1]) < int(match[2]):
+            return int(match[1])
+    return None
+
+
+def starts_ranks_again(command: str | Sequence[str]) -> bool:
+    """Whether a torchrun may start its processes again at a rendezvous of c10d's; ``command`` likewise.
+
+    >>> starts_ranks_again("torchrun --nnodes 2 --rdzv-backend c10d --max-restarts=3 train.py")
+    True
+    >>> starts_ranks_again("torchrun --nnodes 2 --max-restarts 3 train.py")
+    False
+    """
+    return any(
+        _option(words, "rdzv-backend") == "c10d" and (_option(words, "max-restarts") or "0") != "0"
+        for words in _elastic_launches(command)
+    )
+
+
+def _elastic_launches(command: str | Sequence[str]) -> list[Sequence[str]]:
     lines: list[Sequence[str]] = [] if isinstance(command, str) else [command]
     if isinstance(command, str):
         with suppress(ValueError):  # quotes that do not close: bash will say so
             lines += commands(command)
-    for words in lines:
-        if not any(PurePosixPath(word).name in _ELASTIC for word in words):
-            continue
-        for place, word in enumerate(words):
-            option, equals, value = word.partition("=")
-            if option != "--nnodes":
-                continue
-            match = _RANGE.fullmatch(value if equals else "".join(words[place + 1 : place + 2]))
-            if match is not None and int(match[1]) < int(match[2]):
-                return int(match[1])
+    return [words for words in lines if any(PurePosixPath(word).name in _ELASTIC for word in words)]
+
+
+def _option(words: Sequence[str], name: str) -> str | None:
+    """The first value of an option of torchrun's, which takes both spellings of its dashes."""
+    for place, word in enumerate(words):
+        option, equals, value = word.partition("=")
+        if option.startswith("--") and option[2:].replace("_", "-") == name:
+            return value if equals else "".join(words[place + 1 : place + 2])
     return None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -169,6 +170,26 @@ def test_ranks_that_torchrun_may_start_again_share_no_store_with_the_dead(
     env = {} if own is None else {name: own}
     spec = JobSpec("digits", "pytorch", command, per_node=True, min_nodes=fewest, env=env)
     assert made(spec).environment(0).get(name) == seen
+
+
+@pytest.mark.parametrize(
+    ("line", "seen"),
+    [
+        ("torchrun --nnodes 3 --rdzv-backend c10d --max-restarts 3 train.py", "1"),
+        ("cd src && python -m torch.distributed.run --rdzv_backend=c10d --max_restarts=1 train.py", "1"),
+        ("torchrun --nnodes 3 --rdzv-backend c10d --max-restarts 0 train.py", None),
+        ("torchrun --nnodes 3 --rdzv-backend c10d train.py", None),
+        ("torchrun --nnodes 3 --rdzv-backend static --max-restarts 3 train.py", None),
+        ("python train.py --rdzv-backend c10d --max-restarts 3", None),
+    ],
+)
+def test_so_it_is_with_a_torchrun_of_the_users_own(line: str, seen: str | None) -> None:
+    name = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
+    spec = JobSpec("digits", "pytorch", (line,), per_node=True, shell=True)
+    assert made(spec).environment(0).get(name) == seen
+    words = JobSpec("digits", "pytorch", tuple(line.split()), per_node=True)
+    assert made(words).environment(0).get(name) == seen
+    assert made(replace(spec, env={name: "0"})).environment(0)[name] == "0"
 
 
 def test_no_size_is_given_transports_or_devices() -> None:
