@@ -13,6 +13,7 @@ import pytest
 
 from launch.remote import protocol
 from launch.remote.encryption import SharedKey
+from launch.spec import JobSpec, Kind
 from tests.launch.standin import REMOTE, Nodes, Started, lines, shell, start, states, until
 from tests.launch.test_restarting import mpirun_of
 
@@ -233,6 +234,26 @@ class TestARunnerThatIsNotWhatItWas:
         told = self.play(nodes, sent)
         assert told.startswith("no rank was started: node000001: ")
         assert reason in told
+
+
+@pytest.mark.parametrize("kind", ["mpi", "pytorch"])
+def test_a_rank_has_nothing_of_its_runners_channel(nodes: Nodes, kind: Kind) -> None:
+    nodes.code("open.py", OPEN)
+    _, events = nodes.run(JobSpec("t", kind, ("open.py",), snapshot="code"))
+    assert [text for _, text in lines(events)] == ["[0, 1, 2]"] * 3
+
+
+OPEN = """
+import os
+found = []
+for fd in range(1000):
+    try:
+        os.fstat(fd)
+    except OSError:
+        continue
+    found.append(fd)
+print(found)
+"""
 
 
 class TestTheClustersKey:
