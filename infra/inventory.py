@@ -10,10 +10,11 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from infra.json_records import read_list, read_record
 from launch.errors import InputError
 
 __all__ = [
@@ -225,8 +226,8 @@ def load(folder: Path) -> Inventory:
     """
     path = folder / INVENTORY_FILE
     try:
-        data = _record(json.loads(path.read_text()), Inventory)
-        nodes = tuple(Node(**_record(node, Node)) for node in _list(data.pop("nodes")))
+        data = read_record(json.loads(path.read_text()), Inventory)
+        nodes = tuple(Node(**read_record(node, Node)) for node in read_list(data.pop("nodes"), "nodes"))
         return Inventory(nodes=nodes, **data)
     except FileNotFoundError:
         raise InputError(
@@ -237,40 +238,6 @@ def load(folder: Path) -> Inventory:
         raise InputError(
             "inventory", str(path), f"cannot be read ({problem})", f"run `fab status --stack {folder.name}`"
         ) from None
-
-
-_JSON_KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (int, float)}
-
-
-def _record(found: object, kind: type[Inventory | Node]) -> dict[str, Any]:
-    """Return a copy of the JSON object of a record of that ``kind``.
-
-    Raises TypeError naming what is missing, unknown or of another type; defaults may be missing.
-    """
-    what = kind.__name__.lower()
-    if not isinstance(found, dict):
-        raise TypeError(f"{_kind_of(found)} instead of the {what}'s object")
-    known = {field.name: field for field in fields(kind)}
-    for name, one in known.items():
-        if name not in found and one.default is MISSING:
-            raise TypeError(f"the {what} has no {name}")
-    for name, value in found.items():
-        if name not in known:
-            raise TypeError(f"the {what} has {name!r}, which is unknown")
-        # Annotations are text here.
-        if type(value) not in _JSON_KINDS.get(str(known[name].type), (type(value),)):
-            raise TypeError(f"the {what}'s {name} is {_kind_of(value)}, no {known[name].type}")
-    return dict(found)
-
-
-def _list(found: object) -> list[Any]:
-    if not isinstance(found, list):
-        raise TypeError(f"nodes holds {_kind_of(found)}, no list")
-    return found
-
-
-def _kind_of(value: object) -> str:
-    return "null" if value is None else type(value).__name__
 
 
 def remove(folder: Path) -> None:

@@ -58,8 +58,9 @@ class Hashes:
         if cache is not None:
             try:
                 known = json.loads(cache.read_bytes())
-                self._old = known["files"] if known["root"] == self._root else {}
-            except (OSError, ValueError, KeyError, TypeError):
+                files = known["files"].items() if known["root"] == self._root else ()
+                self._old = {path: entry for path, entry in files if isinstance(entry, list)}
+            except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 self._old = {}  # a cache is only ever a shortcut
 
     def of(self, path: str, full: str, status: os.stat_result) -> tuple[str, int]:

@@ -179,9 +179,9 @@ class Results:
         try:
             if path.is_dir():  # of a folder that has become a file since
                 shutil.rmtree(path)
-            mode = 0o600 if is_record(name) else 0o666
+            mode = 0o600 if _is_record(name) else 0o666
             part = os.fdopen(os.open(path, flags, mode), "r+b", buffering=0)
-            if is_record(name):
+            if _is_record(name):
                 os.fchmod(part.fileno(), mode)  # a part that an earlier version began
         except OSError as error:
             raise self.trouble(error) from None
@@ -322,10 +322,10 @@ class Results:
             self._lock.close()
 
 
-def is_record(name: str) -> bool:
+def _is_record(name: str) -> bool:
     """Whether a file is a record of the job: what is neither a log nor an output.
 
-    >>> is_record("job.json"), is_record("exits/node000001.jsonl"), is_record("outputs/node000000/model")
+    >>> _is_record("job.json"), _is_record("exits/node000001.jsonl"), _is_record("outputs/node000000/model")
     (True, True, False)
     """
     return name.partition("/")[0] not in TREES

@@ -11,7 +11,7 @@ FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def temporary_name(path: str) -> str:
-    """Return a name beside ``path`` that nobody else has: nodes that share a folder have equal process ids."""
+    """Return a name beside ``path`` that nobody else has: process ids are alike on nodes that share it."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f".new-{name}.{os.urandom(8).hex()}")
 

@@ -184,3 +184,14 @@ def test_no_data_is_an_error(tmp_path: Path) -> None:
         plan_data(tmp_path)
     with pytest.raises(InputError, match=r"'nix': cannot be read"):
         plan_data(tmp_path / "nix")
+
+
+@pytest.mark.parametrize(
+    "kept", ["null", "[]", '{"root": "HERE", "files": null}', '{"root": "HERE", "files": {"a": 1}}']
+)
+def test_a_cache_of_another_shape_is_no_hindrance(tmp_path: Path, kept: str) -> None:
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code" / "a").write_text("1")
+    cache = tmp_path / "hashes.json"
+    cache.write_text(kept.replace("HERE", str(tmp_path / "code")))
+    assert plan_snapshot(tmp_path / "code", cache).id == plan_snapshot(tmp_path / "code").id

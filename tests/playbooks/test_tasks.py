@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +13,7 @@ from infra.azure import ENDPOINT
 from playbooks import ns
 from tests.infra.azure_answers import Azure, served
 from tests.playbooks.server import SshServer, free_port, make_key, save_stack
-from tests.playbooks.typed import FAB, ROOT, fab, fake_pulumi, interrupted
+from tests.playbooks.typed import ROOT, fab, fake_pulumi, interrupted
 
 SETTINGS = """\
 config:
@@ -103,42 +101,6 @@ def test_a_dead_node_is_named_and_the_others_are_served(workplace: Path) -> None
     assert told.stderr.startswith("error: exec failed on 1 of 4 nodes\nnode000004: 127.0.0.1:")
     assert "fab status" in told.stderr
     assert "Traceback" not in told.stderr
-
-
-def test_of_much_output_exec_shows_the_end_and_how_much_came_before(workplace: Path) -> None:
-    much = "(head -c 3000000 /dev/zero | tr '\\0' x; echo end)"
-    told = fab(workplace, "exec", f"{much}; {much} >&2", "--nodes", "0")
-    assert (len(told.stdout), told.stdout[-5:]) == (1 << 20, "xend\n")
-    assert told.stderr.splitlines()[:2] == ["(2.0 MB of stdout left out before its end)", "(2.0 MB left out)"]
-    told = fab(workplace, "exec", much, "--nodes", "0-1")
-    assert told.stdout.startswith("node[000000-000001]\n  (2.0 MB left out)\n  xxx")
-    found = json.loads(fab(workplace, "exec", much, "--nodes", "0", "--json").stdout)["node000000"]
-    assert (found["stdout_left_out"], len(found["stdout"])) == (3_000_004 - (1 << 20), 1 << 20)
-
-
-def test_a_node_that_never_stops_writing_takes_no_memory_here_and_ends_in_time(workplace: Path) -> None:
-    def largest(*words: str) -> tuple[int, str, int]:
-        """Exit status, stderr and the most memory in KiB that fab held."""
-        with subprocess.Popen(
-            [FAB, *words],
-            cwd=workplace,
-            env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev"},
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-        ) as running:
-            assert running.stderr is not None
-            said = running.stderr.read().decode()
-            _, status, usage = os.wait4(running.pid, 0)
-            running.returncode = os.waitstatus_to_exitcode(status)
-        return running.returncode, said, usage.ru_maxrss
-
-    _, _, idle = largest("exec", "true", "--nodes", "0-1")
-    for endless in ("yes >&2", "yes"):
-        began = time.monotonic()
-        status, said, flooded = largest("exec", endless, "--nodes", "0-1", "--timeout", "4")
-        assert time.monotonic() - began < 15
-        assert (status, "did not end within 4 s" in said) == (1, True)
-        assert flooded - idle < 30_000
 
 
 def test_exec_as_json_has_results_and_errors(workplace: Path) -> None:

@@ -86,4 +86,4 @@ class TestALookForRoom:
 
 
 def test_temporary_files_of_processes_with_one_number_are_two() -> None:
-    assert whole_file.temporary_name("/shared/file") != workplace.temporary_name("/shared/file")
+    assert whole_file.temporary_name("/shared/file") != whole_file.temporary_name("/shared/file")
