@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -15,6 +16,7 @@ from launch.spans import LONGEST_S
 __all__ = [
     "GRACE_S",
     "HOME",
+    "LONGEST",
     "MASTER_PORT",
     "MOST_SERVERS",
     "Flavour",
@@ -47,8 +49,13 @@ _LAUNCHERS_OWN = re.compile(
     r"|OMPI_COMM_WORLD_.*|RANKLIFT_.*)"
 )
 _HIGHEST_PORT = 65535
-_LONGEST = 128 * 1024 - 4096
-"""Bytes of one argument or value: Linux takes 128 KiB with the name and its end; ``$NAME`` may grow."""
+LONGEST = 128 * 1024 - 4096
+"""Bytes of one argument or value: execve takes 128 KiB with the name and its end (``MAX_ARG_STRLEN``), and
+``$NAME`` in it may grow."""
+_LONGEST_TOGETHER = 2 * 1024**2 - 256 * 1024
+"""Bytes of all of them: execve takes a quarter of the stack's 8 MiB (``ARG_MAX``), and the node's own
+environment and what the launcher sets are in it as well."""
+_POINTER = 8
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -152,6 +159,15 @@ class JobSpec:
             _refuse_unsendable("command", word)
         for name, value in self.env.items():
             self._check_variable(name, value)
+        self._check_size()
+
+    def _check_size(self) -> None:
+        """Whether a rank can be started with all that it is given."""
+        words = [*self.command, *self.mpi_args, *(f"{name}={value}" for name, value in self.env.items())]
+        size = sum(len(os.fsencode(word)) + 1 + _POINTER for word in words)
+        if size > _LONGEST_TOGETHER:
+            problem = f"are longer than Linux takes, with the command: {size} of {_LONGEST_TOGETHER} bytes"
+            raise InputError("environment", None, problem, "put some of them into a file")
 
     def _check_restarts(self) -> None:
         if not 0 <= self.max_restarts <= MOST:
@@ -271,7 +287,7 @@ def _refuse_unsendable(key: str, value: str, *, shows: bool = True) -> None:
         size = len(value.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:
         raise InputError(key, shown, "is no text that UTF-8 can hold", "write it in UTF-8") from None
-    if size > _LONGEST:
+    if size > LONGEST:
         raise InputError(
-            key, None, f"is longer than Linux takes: {size} of {_LONGEST} bytes", "put it into a file"
+            key, None, f"is longer than Linux takes: {size} of {LONGEST} bytes", "put it into a file"
         )

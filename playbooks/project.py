@@ -91,7 +91,7 @@ class Stack:
                 f"it has no {self.configuration.name} in {self.project}",
                 "check the name, or write that file first: docs/azure.md says what goes into it",
             ) from None
-        except yaml.YAMLError as error:
+        except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
             problem = f"is no YAML ({' '.join(str(error).split())})"
             raise InputError("configuration", str(self.configuration), problem, "mend it") from None
         settings = found.get("config") if isinstance(found, dict) else None

@@ -9,14 +9,13 @@ from typing import Any
 
 from launch.azureml.exceptions import UserErrorException
 from launch.environment import EXPANDED
+from launch.spec import LONGEST
 
 __all__ = ["joined", "line", "strings"]
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
 _JOB_FILES_OWN = ("${{", "$[[", "{inputs.", "{outputs.")
 """What job files give a meaning, quotes or not. Never in a word that needs no quotes itself."""
-_LONGEST = 131071
-"""Bytes that Linux allows in one argument; the line is one for bash."""
 
 
 def strings(arguments: Any) -> list[str]:
@@ -63,9 +62,9 @@ def line(words: Sequence[str]) -> str:
         raise UserErrorException(
             "arguments", None, problem, "put them into a file in source_directory"
         ) from None
-    if size > _LONGEST:
+    if size > LONGEST:
         remedy = "put them into a file in source_directory"
-        raise UserErrorException("arguments", None, f"are {size} bytes, the limit is {_LONGEST}", remedy)
+        raise UserErrorException("arguments", None, f"are {size} bytes, the limit is {LONGEST}", remedy)
     return made
 
 

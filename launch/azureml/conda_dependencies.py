@@ -37,7 +37,7 @@ class CondaDependencies(Element):
                     self._pip += [str(package) for package in entry.get("pip") or ()]
                 else:
                     self.add_conda_package(str(entry))
-        except (OSError, yaml.YAMLError, AttributeError, TypeError) as error:
+        except (OSError, yaml.YAMLError, AttributeError, TypeError, ValueError, RecursionError) as error:
             problem = f"is no conda specification: {error}"
             raise UserErrorException("file_path", str(path), problem, "name a conda YAML file") from None
 

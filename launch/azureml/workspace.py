@@ -98,7 +98,7 @@ class Workspace(Element):
         try:
             read = json.loads(found.read_text())
             return Workspace(read.get("subscription_id"), read.get("resource_group"), read["workspace_name"])
-        except (OSError, ValueError, KeyError, AttributeError):
+        except (OSError, ValueError, KeyError, AttributeError, RecursionError):
             remedy = 'write {"workspace_name": "…"}, or remove it'
             raise UserErrorException("path", str(found), "is no workspace's config.json", remedy) from None
 

@@ -4,17 +4,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 
+from launch.errors import InputError
 from launch.jobfile.marks import Place
 from launch.jobfile.model import Data, JobFile
 from launch.jobfile.values import nearest
+from launch.spec import LONGEST
 
 __all__ = ["check", "filled", "values_of"]
 
-_BINDING = re.compile(r"\$\{\{\s*(.*?)\s*\}\}", re.DOTALL)
-_OPEN = re.compile(r"\$\{\{(?!(?:(?!\$\{\{).)*?\}\})\s*\S*", re.DOTALL)
-"""One that another begins before it is closed, or that nothing closes."""
+_BEGIN, _END = "${{", "}}"
+_WORD = re.compile(r"\$\{\{\s*\S*")
 _OPTIONAL = "$[["
+_DEEPEST = 100
+"""Inputs that may stand for one another in a row."""
 
 
 def check(job: JobFile) -> None:
@@ -45,9 +49,11 @@ def values_of(job: JobFile, paths: Mapping[str, str], outputs: str) -> dict[str,
         if key in way:
             circle = " -> ".join((*way[way.index(key) :], key))
             raise place.wrong(f"refers to itself: {circle}", "break the circle")
-        for name in _BINDING.findall(plain[key]):
-            if name in plain:
-                resolve(name, (*way, key))
+        if len(way) == _DEEPEST:
+            raise place.wrong(f"is the end of {_DEEPEST} inputs, each in the next", "name it directly")
+        for binding in _bindings(plain[key])[0]:
+            if binding.name in plain:
+                resolve(binding.name, (*way, key))
         known[key] = filled(plain[key], known, place)
         return known[key]
 
@@ -62,24 +68,65 @@ def filled(text: str, known: Mapping[str, str], place: Place) -> str:
     Raises :class:`~launch.errors.InputError` with the line of a name that nothing defines.
     """
 
-    def value(match: re.Match[str]) -> str:
-        name = match[1]
-        if name in known:
-            return known[name]
-        group, _, short = name.partition(".")
-        defined = sorted(other.partition(".")[2] for other in known if other.startswith(f"{group}."))
-        at = match[0] if "\n" not in match[0] else ""
-        if group not in ("inputs", "outputs") or not short:
-            raise place.wrong("names neither an input nor an output", "write ${{inputs.name}}", at=at)
-        close = nearest(short, defined)
-        remedy = f"did you mean {group}.{close}?" if close else f"add {short} under {group}:"
-        raise place.wrong(f"the file has no {group[:-1]} {short}", remedy, at=at)
-
     if _OPTIONAL in text:
         raise place.wrong(
             "optional parts are for components", "write the part without $[[ and ]]", at=_OPTIONAL
         )
-    if match := _OPEN.search(text):
-        at = match[0] if "\n" not in match[0] else ""
-        raise place.wrong("${{ is not closed", "close it with }}, as in ${{inputs.name}}", at=at)
-    return _BINDING.sub(value, text)
+    found, begun = _bindings(text)
+    if begun is not None:
+        raise place.wrong(
+            "${{ is not closed", "close it with }}, as in ${{inputs.name}}", at=_one_line(begun)
+        )
+    size = len(text)
+    for one in found:
+        if one.name not in known:
+            raise _undefined(one, text, known, place)
+        size += len(known[one.name]) - (one.end - one.begin)
+    # What it becomes is measured before it is made: inputs that hold one another grow without bound.
+    if size > LONGEST:
+        problem = f"would be {size} characters long with its inputs, and {LONGEST} bytes are what Linux takes"
+        raise place.wrong(problem, "put them into a file")
+    parts, last = [], 0
+    for one in found:
+        parts += [text[last : one.begin], known[one.name]]
+        last = one.end
+    return "".join([*parts, text[last:]])
+
+
+@dataclass(frozen=True, slots=True)
+class _Binding:
+    """``${{name}}`` in a text."""
+
+    begin: int
+    end: int
+    name: str
+
+
+def _bindings(text: str) -> tuple[list[_Binding], str | None]:
+    """All of them in their order, and the beginning of one that another begins in or that nothing closes."""
+    found: list[_Binding] = []
+    begin = text.find(_BEGIN)
+    while begin >= 0:
+        inside = begin + len(_BEGIN)
+        end, following = text.find(_END, inside), text.find(_BEGIN, inside)
+        if end < 0 or 0 <= following < end:
+            word = _WORD.match(text, begin)
+            return found, word[0] if word else _BEGIN
+        found.append(_Binding(begin, end + len(_END), text[inside:end].strip()))
+        begin = following
+    return found, None
+
+
+def _undefined(one: _Binding, text: str, known: Mapping[str, str], place: Place) -> InputError:
+    group, _, short = one.name.partition(".")
+    defined = sorted(other.partition(".")[2] for other in known if other.startswith(f"{group}."))
+    at = _one_line(text[one.begin : one.end])
+    if group not in ("inputs", "outputs") or not short:
+        return place.wrong("names neither an input nor an output", "write ${{inputs.name}}", at=at)
+    close = nearest(short, defined)
+    remedy = f"did you mean {group}.{close}?" if close else f"add {short} under {group}:"
+    return place.wrong(f"the file has no {group[:-1]} {short}", remedy, at=at)
+
+
+def _one_line(text: str) -> str:
+    return text if "\n" not in text else ""

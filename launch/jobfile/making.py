@@ -36,6 +36,7 @@ _KEYS = {
     "command": "command",
     "script": "command",
     "outputs": "outputs",
+    "environment": "environment_variables",
 }
 """Where the file says what the job's own keys name."""
 _NO_TEXT: Mapping[str, str] = MappingProxyType({})

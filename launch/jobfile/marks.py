@@ -21,6 +21,14 @@ __all__ = ["Place", "compose"]
 _MAP, _TEXT, _NULL, _MERGE = (f"tag:yaml.org,2002:{kind}" for kind in ("map", "str", "null", "merge"))
 _SHOWN = 60
 
+_Pair = tuple[yaml.Node, yaml.Node]
+"""A key and its value."""
+
+_LARGEST = 256 * 1024
+"""Bytes of a file that is read: two commands as long as Linux takes them; YAML reads some 200 kB a second."""
+_DEEPEST = 100
+_LONGEST_NUMBER = 1000
+
 
 @dataclass(frozen=True, slots=True)
 class _Source:
@@ -79,6 +87,8 @@ class Place:
         """
         if not isinstance(self.node, yaml.ScalarNode):
             return None
+        if self.node.tag != _TEXT and len(self.node.value) > _LONGEST_NUMBER:
+            raise self.wrong("is too long for a number or a date", "put it in quotes if it is text")
         try:
             return yaml.SafeLoader("").construct_object(self.node)
         except (yaml.YAMLError, ValueError) as error:
@@ -100,13 +110,10 @@ class Place:
                 at = f"{self.source.name}, line {line}: {self._path(key)}"
                 raise InputError(at, None, f"stands twice, first in line {first[key]}", "keep one of the two")
             first[key] = line
-        if "<<" in first:
-            node = self._merged(node)
-        found = {}
-        for key_node, value in node.value:
-            key = self._key(key_node)
-            found[key] = Place(self._path(key), key_node.start_mark.line + 1, value, self.source)
-        return found
+        return {
+            key: Place(self._path(key), key_node.start_mark.line + 1, value, self.source)
+            for key, (key_node, value) in self._merged(node, (), {}).items()
+        }
 
     def items(self) -> list[Place]:
         """The items of a list; raises :class:`~launch.errors.InputError` when it is none."""
@@ -133,7 +140,7 @@ class Place:
         text = at or self.text
         if self.node.tag == _TEXT or at:
             return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
-        return _Bare(text)
+        return _Bare(text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…")
 
     def _path(self, key: str) -> str:
         return f"{self.key}.{key}" if self.key else key
@@ -143,17 +150,43 @@ class Place:
             return str(node.value)
         at = f"{self.source.name}, line {node.start_mark.line + 1}: key"
         if isinstance(node, yaml.ScalarNode) and node.value:
-            raise InputError(at, _Bare(node.value), "is no text to YAML", f"put it in quotes: '{node.value}'")
+            remedy = f"put it in quotes: '{node.value}'" if len(node.value) <= _SHOWN else "put it in quotes"
+            raise InputError(at, _Bare(node.value[:_SHOWN]), "is no text to YAML", remedy)
         raise InputError(at, None, "is no word", "write a name before the colon")
 
-    def _merged(self, node: yaml.MappingNode) -> yaml.MappingNode:
-        copy = yaml.MappingNode(node.tag, list(node.value), node.start_mark, node.end_mark)
-        try:
-            yaml.SafeLoader("").flatten_mapping(copy)
-        except (yaml.YAMLError, RecursionError) as error:
-            problem = getattr(error, "problem", None) or "it merges itself"
-            raise self.wrong(f"cannot be merged ({problem})", "give << an alias of another mapping") from None
-        return copy
+    def _merged(
+        self, node: yaml.Node, above: tuple[yaml.Node, ...], done: dict[int, dict[str, _Pair]]
+    ) -> dict[str, _Pair]:
+        """A mapping's keys, those that it merges first: its own win over them, earlier ones over later ones.
+
+        Key by key, as mappings that merge one another many times over would grow beyond all bounds.
+        """
+        problem = (
+            f"cannot be merged (expected a mapping, but found {_described(node)})"
+            if not isinstance(node, yaml.MappingNode)
+            else "cannot be merged (it merges itself)"
+            if any(node is one for one in above)
+            else f"merges more than {_DEEPEST} mappings, one in the other"
+            if len(above) == _DEEPEST
+            else None
+        )
+        if problem is not None:
+            raise self.wrong(problem, "give << an alias of another mapping")
+        own: dict[str, _Pair] = {}
+        merged: dict[str, _Pair] = {}
+        seen: set[int] = set()
+        for key_node, value in node.value:
+            key = self._key(key_node)
+            if key_node.tag != _MERGE:
+                own[key] = key_node, value
+                continue
+            for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
+                if id(one) not in done:
+                    done[id(one)] = self._merged(one, (*above, node), done)
+                if id(one) not in seen:  # a second time it adds nothing
+                    seen.add(id(one))
+                    merged = {**done[id(one)], **merged}
+        return {**merged, **own}
 
 
 class _Bare(str):
@@ -165,6 +198,26 @@ class _Bare(str):
         return str(self)
 
 
+class _Loader(yaml.SafeLoader):
+    """A loader that goes no deeper than anybody writes: Python's own stack has an end."""
+
+    _depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        self._depth += 1
+        if self._depth > _DEEPEST:
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]
+            problem = f"nested more than {_DEEPEST} levels deep"
+            raise yaml.composer.ComposerError(None, None, problem, mark)
+        node: yaml.Node | None = super().compose_node(parent, index)
+        self._depth -= 1
+        return node
+
+
+def _described(node: yaml.Node) -> str:
+    return "a list" if isinstance(node, yaml.SequenceNode) else "one value"
+
+
 def compose(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Place:
     """The file as one place; each override sets the plain value that a key's way leads to.
 
@@ -172,7 +225,12 @@ def compose(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Place:
     """
     name = str(path)
     try:
-        text = path.read_text(encoding="utf-8-sig")
+        with path.open("rb") as stream:
+            data = stream.read(_LARGEST + 1)
+        if len(data) > _LARGEST:
+            problem = f"is larger than {_LARGEST} bytes"
+            raise InputError("file", name, problem, "put long values into files of the code")
+        text = data.decode("utf-8-sig")
     except OSError as error:
         problem = f"cannot be read ({error.strerror})"
         raise InputError("file", name, problem, "name a job file, e.g. job.yml") from None
@@ -180,7 +238,7 @@ def compose(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Place:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise InputError(f"{name}, line {line}", None, "is not UTF-8", "save it as UTF-8") from None
     try:
-        root = yaml.compose(text, Loader=yaml.SafeLoader)
+        root = _Loader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
         # A quote that is left open is found at the end of the file.
         unclosed = error.problem is not None and "end of stream" in error.problem

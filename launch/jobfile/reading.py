@@ -13,6 +13,7 @@ from launch.jobfile.model import JobFile, JobFileError, Own
 from launch.jobfile.reader import Reader
 from launch.jobfile.sections import SCHEME, read_distribution, read_input, read_output, read_own
 from launch.spans import LONGEST_S
+from launch.spec import LONGEST
 
 __all__ = ["UNUSED", "USED", "read"]
 
@@ -150,6 +151,11 @@ def _command(reader: Reader, root: Place, top: Mapping[str, Place]) -> str:
     command = reader.get(top, "command", values.text, "-")
     if not command.strip():
         reader.errors.append(top["command"].wrong("is empty", "give the line to run, e.g. python train.py"))
+    size = len(command.encode("utf-8", "surrogatepass"))
+    if size > LONGEST:
+        problem = f"is longer than Linux takes: {size} of {LONGEST} bytes"
+        reader.errors.append(top["command"].wrong(problem, "put it into a script of the code"))
+        return ""
     if "\0" in command:
         reader.errors.append(top["command"].wrong("holds a NUL byte", "remove it"))
     return command

@@ -131,3 +131,12 @@ def test_a_rehearsed_stack_gets_the_rehearsals_environment(
 def test_a_rehearsed_stack_without_a_rehearsal_never_falls_through_to_azure(folder: Path) -> None:
     with pytest.raises(InputError, match=r"fab rehearsal\.start"):
         open_stack(folder, "rehearsal")
+
+
+@pytest.mark.parametrize(
+    "text", ["config: " + "[" * 5000, f"config: {{ranklift:nodeCount: {'9' * 5000}}}", "\0"]
+)
+def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "Pulumi.dev.yaml").write_text(text)
+    with pytest.raises(InputError, match=r"configuration = '.*Pulumi\.dev\.yaml': is no YAML"):
+        Stack("dev", tmp_path, {}).settings()

@@ -154,3 +154,16 @@ def test_a_script_run_config_fills_in_a_run_configuration() -> None:
     run = made.run_config
     assert (run.framework, run.communicator, run.node_count) == ("PyTorch", "gloo", 2)
     assert (run.target, run.environment.name) == ("local", "default-environment")
+
+
+def test_files_nested_without_end_are_refused_by_name(tmp_path: Path) -> None:
+    deep = "[" * 100_000
+    (tmp_path / "config.json").write_text(deep)
+    with pytest.raises(UserErrorException, match=r"config\.json'?: is no workspace's config"):
+        Workspace.from_config(str(tmp_path / "config.json"))
+    (tmp_path / "conda.yml").write_text("[" * 5000)
+    with pytest.raises(UserErrorException, match=r"conda\.yml'?: is no conda specification"):
+        CondaDependencies(str(tmp_path / "conda.yml"))
+    (tmp_path / "conda.yml").write_text(f"dependencies: [{'9' * 5000}]")
+    with pytest.raises(UserErrorException, match=r"conda\.yml'?: is no conda specification"):
+        CondaDependencies(str(tmp_path / "conda.yml"))

@@ -105,7 +105,7 @@ def test_a_command_is_one_line_for_a_shell_as_it_is() -> None:
     ("words", "problem"),
     [
         (["a\0b"], "hold a NUL byte"),
-        (["a" * 131072], "are 131072 bytes, the limit is 131071"),
+        (["a" * 131072], "are 131072 bytes, the limit is 126976"),
         (["\udcff"], "hold bytes that are no UTF-8 text"),
     ],
 )
