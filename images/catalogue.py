@@ -185,11 +185,10 @@ release 9 or newer, or leave image out for the one of the size'
         return None
     publisher = image.publisher.lower()
     oldest = _OLDEST.get(publisher, 0)
-    in_offer = publisher in _RELEASE_IN_OFFER
-    release = re.search(r"-(\d+)", image.offer) if in_offer else re.match(r"(\d+)\.\d+\.\d", image.version)
-    if release and int(release[1]) < oldest:
+    release = _release(image)
+    if release is not None and release < oldest:
         return (
-            f"is release {release[1]} of {image.publisher}, which is older than the Python 3.8 and OpenSSH "
+            f"is release {release} of {image.publisher}, which is older than the Python 3.8 and OpenSSH "
             f"8.2 that nodes need: take release {oldest} or newer, or leave image out for the one of the size"
         )
     if gpu is None:
@@ -202,6 +201,27 @@ release 9 or newer, or leave image out for the one of the size'
         return None
     fitting = [f"{p}:{o}:{s}" for (p, o, s), gpus in names.items() if gpus == wanted]
     return f"has {held} drivers, and a {gpu} needs {wanted}: take {', '.join(fitting[:-1])} or {fitting[-1]}"
+
+
+def _release(image: MarketplaceImage) -> int | None:
+    """The release of its operating system, where its names say so; None where they do not.
+
+    >>> _release(parse_image("microsoft-dsvm:ubuntu-hpc:1804:18.04.2021120101"))
+    18
+    >>> _release(parse_image("microsoft-dsvm:ubuntu-2004:2004-gen2:19.01.21"))
+    20
+    >>> _release(parse_image("microsoft-dsvm:aks-hpc:ubuntu-2204:0.3.1")) is None
+    True
+    """
+    publisher, offer = image.publisher.lower(), image.offer.lower()
+    if publisher in _RELEASE_IN_OFFER:
+        found = re.search(r"-([0-9]{1,4})", offer)
+    elif publisher == "microsoft-dsvm" and offer != "ubuntu-hpc":
+        # Its other offers count versions of their own: only an offer's name tells Ubuntu's release.
+        found = re.match(r"ubuntu-([0-9]{2})[0-9]{2}", offer)
+    else:
+        found = re.match(r"([0-9]{1,4})\.[0-9]+\.[0-9]", image.version)
+    return int(found[1]) if found else None
 
 
 def default_image(rule: str) -> MarketplaceImage:

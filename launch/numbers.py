@@ -10,7 +10,7 @@ import re
 
 from launch.errors import InputError
 
-__all__ = ["MOST", "bounded", "shown", "whole"]
+__all__ = ["MOST", "bounded", "counted", "shown", "whole"]
 
 MOST = 1_000_000
 """What no count here comes near: nodes, processes, restarts."""
@@ -70,6 +70,16 @@ def bounded(
     if number > high:
         raise InputError(key, shown(text, number), f"must be at most {high}", remedy)
     return number
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things in words.
+
+    >>> counted(1, "node"), counted(4, "node"), counted(0, "file"), counted(2, "process")
+    ('1 node', '4 nodes', '0 files', '2 processes')
+    """
+    plural = "es" if noun.endswith("s") else "s"
+    return f"{number} {noun}{'' if number == 1 else plural}"
 
 
 def shown(value: object, number: int) -> object:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from launch.environment import node_environment, rank_environment
 from launch.errors import InputError
+from launch.numbers import counted
 from launch.spec import JobNode, JobSpec
 from launch.tensorflow import place_tasks, planned_configs
 
@@ -105,7 +106,7 @@ def _processes_on(spec: JobSpec, node: JobNode) -> int:
         raise InputError(
             "processes_per_node",
             count,
-            f"{node.name} has {node.slots} slots",
+            f"{node.name} has {counted(node.slots, 'slot')}",
             f"ask for at most {node.slots}",
         )
     return count

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from launch.errors import InputError
 from launch.nodeset import fold, parse_ranges
+from launch.numbers import counted
 from launch.remote.names import instance_id
 
 __all__ = ["ALL", "Selection", "parse_nodes"]
@@ -67,7 +68,7 @@ class Selection:
         strange = [str(rank) for rank in sorted(self.ranks or ()) if rank >= ranks]
         if strange:
             remedy = f"give numbers from 0 to {ranks - 1}" if ranks > 1 else "its only rank is 0"
-            raise InputError("--rank", ",".join(strange), f"job {job} has {ranks} ranks", remedy)
+            raise InputError("--rank", ",".join(strange), f"job {job} has {counted(ranks, 'rank')}", remedy)
         there = map(instance_id, nodes)
         missing = [*sorted(self.names.difference(nodes)), *map(str, sorted(self.ids.difference(there)))]
         if missing:

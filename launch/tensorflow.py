@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from launch.errors import InputError
+from launch.numbers import counted
 from launch.remote.tasks import FIRST_PORT, tf_configs
 from launch.spec import JobNode, JobSpec
 
@@ -41,7 +42,7 @@ def place_tasks(spec: JobSpec, nodes: Sequence[JobNode]) -> list[list[Task]]:
         raise InputError(
             "workers",
             spec.workers,
-            f"makes {len(types)} tasks for {count} nodes",
+            f"makes {counted(len(types), 'task')} for {counted(count, 'node')}",
             "choose fewer nodes with --nodes",
         )
     placed: list[list[Task]] = [[] for _ in nodes]
@@ -53,7 +54,7 @@ def place_tasks(spec: JobSpec, nodes: Sequence[JobNode]) -> list[list[Task]]:
             raise InputError(
                 "workers",
                 spec.workers,
-                f"puts {needed} tasks on {node.name}, which has {node.slots} slots",
+                f"puts {counted(needed, 'task')} on {node.name}, which has {counted(node.slots, 'slot')}",
                 "ask for fewer, or choose more nodes",
             )
     return placed

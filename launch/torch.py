@@ -9,6 +9,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from launch.errors import InputError
+from launch.numbers import counted
 from launch.remote.workplace import python_folder
 from launch.shell_line import commands
 
@@ -110,7 +111,7 @@ def _nodes(nodes: int, nnodes: str | None, rdzv_backend: Rendezvous) -> str:
         raise InputError(
             "nnodes",
             nnodes,
-            f"does not hold the {nodes} nodes of the job",
+            f"does not hold the {counted(nodes, 'node')} of the job",
             "choose others or widen it",
         )
     return nnodes

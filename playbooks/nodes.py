@@ -14,6 +14,7 @@ from infra.inventory import KEY_FILE, KNOWN_HOSTS_FILE, SSH_CONFIG_FILE, Invento
 from launch.errors import InputError, ManyNodesError, MissingTool, NodeUnreachable
 from launch.host import Completed
 from launch.nodeset import fold
+from launch.numbers import counted
 from playbooks import render
 from playbooks.command import choose_nodes, command, open_from, seconds
 from playbooks.options import number
@@ -162,7 +163,9 @@ def push(
         else:
             count, size = len(snapshot.entries), render.amount(snapshot.size)
             where = fold(node.name for node in wanted)
-            render.result(f"snapshot {snapshot.id}: {count} files, {size}, from {snapshot.root} to {where}")
+            render.result(
+                f"snapshot {snapshot.id}: {counted(count, 'file')}, {size}, from {snapshot.root} to {where}"
+            )
         return
     report = push_snapshot(chosen, inventory, wanted, snapshot, verify=verify)
     if json:
@@ -170,7 +173,7 @@ def push(
         render.as_json({**render.plain(report), "results": report.results})
     else:
         render.result(
-            f"snapshot {report.snapshot}: {report.files} files on {fold(report.results)}; "
+            f"snapshot {report.snapshot}: {counted(report.files, 'file')} on {fold(report.results)}; "
             f"{render.amount(report.bytes_sent)} sent in {report.seconds:.1f} s"
         )
 

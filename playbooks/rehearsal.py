@@ -10,6 +10,7 @@ from invoke.context import Context
 from infra.rehearsal.faults import KINDS, order
 from launch.errors import InputError
 from launch.nodeset import parse_ranges
+from launch.numbers import counted
 from playbooks import render
 from playbooks.command import choose_nodes, command, open_from, project_of
 from playbooks.command import seconds as spans_of
@@ -38,7 +39,7 @@ def start(context: Context, nodes_limit: str | None = None) -> None:
         render.progress(f"removed, left by a rehearsal that was killed: {line}")
     record = started.record
     render.result(
-        f"rehearsal runs as process {record.pid}: up to {record.nodes_limit} nodes, ARM on port "
+        f"rehearsal runs as process {record.pid}: up to {counted(record.nodes_limit, 'node')}, ARM on port "
         f"{record.arm_port}, provider on port {record.provider_port}"
     )
 
@@ -57,8 +58,9 @@ def stop(context: Context) -> None:
     for stack in report.lost_stacks:
         render.progress(f"gone with the rehearsal: stack {stack}")
     render.result(
-        f"rehearsal stopped; gone and checked: {report.processes} processes, {report.networks} networks with "
-        f"their namespaces, {report.ports} listening ports, its folder; no mount is left"
+        f"rehearsal stopped; gone and checked: {counted(report.processes, 'process')}, "
+        f"{counted(report.networks, 'network')} with their namespaces, "
+        f"{counted(report.ports, 'listening port')}, its folder; no mount is left"
     )
 
 

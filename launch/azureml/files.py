@@ -11,6 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from launch.azureml.exceptions import UserErrorException
 from launch.azureml.program import Fab
+from launch.numbers import counted
 from launch.results import SUMS
 
 __all__ = ["Files", "destination", "local_paths"]
@@ -95,7 +96,7 @@ def local_paths(
     Raises UserErrorException for other than one path a file.
     """
     if paths is not None and (len(paths) != len(names) or len(set(paths)) != len(paths)):
-        problem = f"{len(paths)} paths for {len(names)} files, or some twice"
+        problem = f"{counted(len(paths), 'path')} for {counted(len(names), 'file')}, or some twice"
         raise UserErrorException("output_paths", None, problem, "give one path for each file")
     chosen = [name.removeprefix(without) for name in names] if paths is None else list(paths)
     return [Path(directory or ".") / name for name in chosen]

@@ -13,6 +13,7 @@ from launch.jobfile.bindings import filled, values_of
 from launch.jobfile.model import JobFile
 from launch.jobfile.script import script_of
 from launch.modules import required_modules, runs_under, starts_own_processes
+from launch.numbers import counted
 from launch.spec import GRACE_S, JobSpec, Kind
 from launch.torch import fewest_nodes
 
@@ -90,7 +91,9 @@ def node_count(job: JobFile, chosen: int | None) -> int | None:
     if job.instance_count not in (None, chosen):
         place = job.places["resources.instance_count"]
         other = job.places["ranklift.nodes"]
-        raise place.wrong(f"{other.where} names {chosen} nodes", "make the two agree, or leave one out")
+        raise place.wrong(
+            f"{other.where} names {counted(chosen, 'node')}", "make the two agree, or leave one out"
+        )
     return None
 
 
@@ -234,10 +237,10 @@ def _check_tasks(job: JobFile, nodes: int) -> None:
     fewer = (
         f"resources.instance_count ({count.where}) at most {tasks}"
         if count is not None and count.text.strip() == str(nodes)
-        else f"choose at most {tasks} nodes"
+        else f"choose at most {counted(tasks, 'node')}"
     )
     raise job.places["distribution.worker_count"].wrong(
-        f"makes {tasks} tasks for {nodes} nodes",
+        f"makes {counted(tasks, 'task')} for {counted(nodes, 'node')}",
         f"make worker_count at least {nodes - others}, or {fewer}",
     )
 

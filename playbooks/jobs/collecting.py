@@ -16,6 +16,7 @@ from invoke.exceptions import Exit
 
 from infra.inventory import Inventory
 from launch.errors import GiveUpError, InputError, ManyNodesError, RankliftError
+from launch.numbers import counted
 from playbooks import render
 from playbooks.command import command, open_from
 from playbooks.jobs.joblog import Place, find_job, note_of
@@ -158,7 +159,7 @@ def told(report: CollectReport) -> str:
         if count
     ]
     return f"{report.folder}: " + ", ".join(
-        [f"{written} files", f"{render.amount(sent)} from {len(files)} nodes", *more]
+        [counted(written, "file"), f"{render.amount(sent)} from {counted(len(files), 'node')}", *more]
     )
 
 

@@ -20,6 +20,7 @@ from launch.errors import (
     StepTimeout,
 )
 from launch.nodeset import fold
+from launch.numbers import counted
 from playbooks import render
 from playbooks.command import command, open_from, seconds
 from playbooks.jobs.attached import attached
@@ -145,7 +146,7 @@ def _found(swept: Mapping[str, Swept | Exception]) -> list[str]:
 
 def _nodes(names: Iterable[str]) -> str:
     names = list(names)
-    return f"{len(names)} nodes" if len(names) > 1 else fold(names)
+    return counted(len(names), "node") if len(names) > 1 else fold(names)
 
 
 def ended(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -> Cancelled:

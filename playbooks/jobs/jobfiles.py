@@ -11,6 +11,7 @@ from invoke.context import Context
 
 from infra.inventory import Inventory, Node
 from launch.errors import InputError
+from launch.numbers import counted
 from playbooks.command import choose_nodes, command, open_from, seconds
 from playbooks.jobs.handover import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
 from playbooks.options import processes_flag, restarts_flag, variables
@@ -129,7 +130,7 @@ def _nodes(job: JobFile, inventory: Inventory, flag: str | None) -> Sequence[Nod
         few = InputError(
             "instance_count",
             count,
-            f"stack {inventory.stack} has {len(present)} nodes",
+            f"stack {inventory.stack} has {counted(len(present), 'node')}",
             "ask for fewer, or set ranklift:nodeCount and run `fab up`",
         )
         raise job.located(few, "resources.instance_count")

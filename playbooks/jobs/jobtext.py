@@ -8,6 +8,7 @@ from datetime import UTC, datetime, timedelta
 
 from launch.events import JobState
 from launch.nodeset import fold, ranges
+from launch.numbers import counted
 from launch.overview import Happening, JobReport, RankEnd
 from launch.remote.verdict import signal_name
 
@@ -61,7 +62,7 @@ def waiting(state: JobState) -> str:
 def job_text(report: JobReport, now: datetime | None = None) -> str:
     """Everything that is known of a job, a line for each thing that is."""
     state = report.state
-    processes = "1 rank" if state.ranks == 1 else f"{state.ranks} ranks"
+    processes = counted(state.ranks, "rank")
     port = f", port {state.port}" if state.port else ""
     lines = [
         ("job", state.job),

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal, cast, get_args
 
 from infra.inventory import Node
 from launch.errors import InputError
-from launch.numbers import whole
+from launch.numbers import counted, whole
 from playbooks.command import seconds
 from playbooks.jobs.handover import Handling, source_text
 from playbooks.options import number, processes_flag, variables, words
@@ -155,7 +155,7 @@ def _range(nnodes: str | None, nodes: int) -> str | None:
     if wanted != nodes:
         fewer = f"choose {wanted} of them" if wanted < nodes else "choose others"
         remedy = f"{fewer} with --nodes, or leave --nnodes out"
-        raise InputError("--nnodes", nnodes, f"the job has {nodes} nodes", remedy)
+        raise InputError("--nnodes", nnodes, f"the job has {counted(nodes, 'node')}", remedy)
     return None
 
 
@@ -180,7 +180,9 @@ def _processes(text: str, nodes: Sequence[Node]) -> int:
         return slots
     if asked > slots:
         small = next(node.name for node in nodes if node.slots == slots)
-        raise InputError("--nproc-per-node", asked, f"{small} has {slots} slots", f"give at most {slots}")
+        raise InputError(
+            "--nproc-per-node", asked, f"{small} has {counted(slots, 'slot')}", f"give at most {slots}"
+        )
     return asked
 
 

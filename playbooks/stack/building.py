@@ -11,6 +11,7 @@ from infra.inventory import Inventory, Node
 from infra.scaling import Drift, Use, choose_leaving
 from launch.errors import InputError, RetryError
 from launch.nodeset import fold
+from launch.numbers import counted
 from playbooks import render
 from playbooks.project import Stack
 from playbooks.stack import instances
@@ -74,7 +75,9 @@ def shrink(stack: Stack, wanted: int, deadline: float, command: str) -> None:
             if not failed and all(doing[node.name].is_idle for node in chosen):
                 _tell_records(chosen, doing)
                 instances.delete(stack, outputs.scale_set_id, chosen, limit)
-                render.progress(f"removed {fold(node.name for node in chosen)}; {wanted} nodes stay")
+                stay = "stays" if wanted == 1 else "stay"
+                gone = fold(node.name for node in chosen)
+                render.progress(f"removed {gone}; {counted(wanted, 'node')} {stay}")
                 break
         if failed:
             reasons = "; ".join(f"{name}: {why}" for name, why in failed.items())
@@ -90,8 +93,10 @@ def _tell_records(chosen: Sequence[Node], doing: Mapping[str, Use]) -> None:
     for node in chosen:
         count = doing[node.name].records
         if count:
-            jobs = f"{count} job{'s' * (count > 1)}"
-            render.progress(f"{node.name} goes with what it keeps of {jobs} that have ended")
+            have = "has" if count == 1 else "have"
+            render.progress(
+                f"{node.name} goes with what it keeps of {counted(count, 'job')} that {have} ended"
+            )
 
 
 def build(

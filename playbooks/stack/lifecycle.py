@@ -12,6 +12,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from launch.errors import RankliftError
+from launch.numbers import counted
 from playbooks import render
 from playbooks.command import command, open_from, seconds
 from playbooks.project import Stack
@@ -125,8 +126,12 @@ def _tell_rest(stack: Stack, found: Any, say: Callable[[str], None]) -> bool:
     drift, end = found
     if end is not None:
         hours = (end.at - datetime.now(UTC)).total_seconds() / _HOUR_S
-        much = f"{hours:.1f} hours" if hours >= 1 else f"{60 * hours:.0f} minutes"
-        left = f"{much} are left until" if hours > 0 else "their time is over since"
+        much = f"{hours:.1f} hours" if hours >= 1 else counted(round(60 * hours), "minute")
+        left = (
+            f"{much} {'is' if much.startswith('1 ') else 'are'} left until"
+            if hours > 0
+            else "their time is over since"
+        )
         say(f"{left} {end}, when the nodes delete themselves")
     gone = () if drift is None else drift.gone
     for name in gone:

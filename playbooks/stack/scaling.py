@@ -9,6 +9,7 @@ from invoke.exceptions import Exit
 
 from launch.errors import InputError, RankliftError
 from launch.nodeset import fold
+from launch.numbers import counted
 from playbooks import render
 from playbooks.command import command, open_from, seconds
 from playbooks.options import number
@@ -86,7 +87,7 @@ def _is_there(stack: Stack, wanted: int) -> bool:
     nodes = stack.refresh(outputs).nodes
     if len(nodes) != wanted or not all(node.state != "deleting" for node in nodes):
         return False
-    there = f"there are {wanted} nodes" if wanted > 1 else "there is 1 node"
+    there = f"there {'is' if wanted == 1 else 'are'} {counted(wanted, 'node')}"
     render.result(f"stack {stack.name}: {there}, as many as its configuration asks for")
     for node in nodes:
         if node.state in DEAD:

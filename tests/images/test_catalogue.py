@@ -138,3 +138,18 @@ def test_an_image_too_old_for_the_watch_and_sshd_is_told_apart(urn: str, gpu: st
 
 def test_nobody_knows_what_an_own_image_holds() -> None:
     assert unfit(GalleryImage(GALLERY), "V100") is None
+
+
+@pytest.mark.parametrize(
+    ("urn", "problem"),
+    [
+        ("microsoft-dsvm:aks-hpc:ubuntu-2204:0.3.1", None),
+        ("microsoft-dsvm:aks-hpc:2204:19.10.2023", None),
+        ("microsoft-dsvm:ubuntu-2004:2004-gen2:19.01.21", None),
+        ("microsoft-dsvm:ubuntu-1804:1804-gen2:23.01.06", "is release 18 of microsoft-dsvm"),
+        ("microsoft-dsvm:ubuntu-hpc:1804:18.04.2021120101", "is release 18 of microsoft-dsvm"),
+    ],
+)
+def test_versions_are_releases_where_the_offer_counts_them_so(urn: str, problem: str | None) -> None:
+    told = unfit(parse_image(urn), None)
+    assert (told or "").startswith(problem) if problem else told is None

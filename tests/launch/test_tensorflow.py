@@ -104,7 +104,7 @@ class TestBadInput:
             ({"workers": 0}, "workers = 0: must be at least 1"),
             ({"workers": 1, "parameter_servers": -1}, "parameter_servers = -1: is no number"),
             ({"workers": 2}, "workers = 2: makes 2 tasks for 3 nodes; choose fewer nodes"),
-            ({"workers": 5}, "workers = 5: puts 2 tasks on node000001, which has 1 slots"),
+            ({"workers": 5}, "workers = 5: puts 2 tasks on node000001, which has 1 slot"),
             ({"processes_per_node": 2}, "processes_per_node = 2: is not for tensorflow jobs"),
             ({"per_node": True}, "per_node = True: is for pytorch jobs"),
             ({"env": {"TF_CONFIG": "{}"}}, "env TF_CONFIG = '{}': is set by the launcher"),

@@ -22,7 +22,7 @@ def test_what_came_is_told_in_one_line() -> None:
         "results/job: 3 files, 2.0 kB from 2 nodes, 1 of them continued, 3 were there already"
     )
     gone = NodeUnreachable("b", "no answer")
-    assert told(report(a=NodeFiles(2, 0, 1500), b=gone)) == "results/job: 2 files, 1.5 kB from 1 nodes"
+    assert told(report(a=NodeFiles(2, 0, 1500), b=gone)) == "results/job: 2 files, 1.5 kB from 1 node"
 
 
 def test_what_the_user_may_not_expect_is_told_by_name_without_moving_the_cursor() -> None:

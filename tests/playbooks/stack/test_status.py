@@ -56,6 +56,12 @@ def made_before(stack: Stack, hours: float, ttl: str | None) -> None:
     (stack.project / "state").write_text(json.dumps(remembered(made.isoformat(), ttl)))
 
 
+def test_one_minute_is_left_in_the_singular(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+    made_before(stack, 6 - 1.2 / 60, "6")
+    ended()
+    assert "1 minute is left until " in capsys.readouterr().out
+
+
 def test_a_cluster_with_a_time_says_what_is_left_of_it(
     stack: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:
