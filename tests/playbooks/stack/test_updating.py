@@ -116,6 +116,15 @@ def test_pulumis_own_service_names_nobody(tmp_path: Path) -> None:
         pulumi(refused(tmp_path, said), ["up", "--yes"])
 
 
+def test_of_two_commands_that_make_a_stack_the_slower_is_refused_like_any_other(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    said = "error: stack 'organization/ranklift/dev' already exists\n"
+    with pytest.raises(InUse, match="stack dev: another command works on it"):
+        pulumi(refused(tmp_path, said), ["stack", "init", "dev"])
+    assert capfd.readouterr().err == "$ pulumi stack init dev\n"
+
+
 def test_what_else_pulumi_says_is_passed_on_as_it_comes(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
