@@ -30,7 +30,7 @@ REFUSALS = (
     b"Another update is currently in progress",
     b"' already exists",
 )
-"""How Pulumi's file backends and its service refuse a second command, and `stack init` one that was slower."""
+"""How Pulumi's file backends and its service refuse a second command, and `stack init` a slower one."""
 _SAID = re.compile(r"created by (?P<who>\S+)@(?P<host>\S+) \(pid (?P<process>\d+)\) at (?P<since>\S+)")
 _CLOCK_S = 5.0
 """How far a process's start, counted from boot, and the clock that a lock's time is from may be apart."""
