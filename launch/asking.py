@@ -6,10 +6,10 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from launch.errors import GiveUpError, InputError, NotPushed
+from launch.errors import GiveUpError, InputError, NoSuchJob, NotPushed
 from launch.host import Completed, Host
 from launch.remote import protocol
-from launch.remote.commands import REFUSED, UNPUSHED
+from launch.remote.commands import NO_RECORDS, REFUSED, UNPUSHED
 
 __all__ = ["STEP_S", "ask", "asked", "check", "node_code", "version_there"]
 
@@ -49,7 +49,7 @@ def asked(folder: str, *words: str) -> list[str]:
 def ask(head: Host, argv: Sequence[str], timeout: float = STEP_S, job: str | None = None) -> Any:
     """The answer, from its JSON.
 
-    Raises :class:`~launch.errors.InputError` when the head has no such job, and
+    Raises :class:`~launch.errors.NoSuchJob` when the head has no records of it, and
     :class:`~launch.errors.GiveUpError` when it cannot answer.
     """
     done = head.run(argv, timeout=timeout)
@@ -66,6 +66,8 @@ def check(done: Completed, head: Host, job: str | None = None) -> None:
         return
     said = done.stderr.decode("utf-8", "replace").strip()
     last = said.splitlines()[-1] if said else f"exit status {done.exit_status}"
+    if done.exit_status == NO_RECORDS:
+        raise NoSuchJob(job, last)
     if done.exit_status == REFUSED:
         raise InputError("job", job, last, "see `fab jobs`")
     if done.exit_status == _NO_SUCH_FILE and job is not None:

@@ -4,6 +4,7 @@
 
     RankliftError
     ├── InputError            mend the input: names the key, its value and the remedy
+    │   └── NoSuchJob         no node asked has records of that job
     ├── RetryError            the same call may succeed later
     │   ├── NodeUnreachable   no answer from a node
     │   ├── NotPushed         a job was handed over before the code it runs
@@ -30,6 +31,7 @@ __all__ = [
     "JobFailed",
     "ManyNodesError",
     "MissingTool",
+    "NoSuchJob",
     "NodeUnreachable",
     "NotPushed",
     "RankliftError",
@@ -62,6 +64,16 @@ class InputError(RankliftError, ValueError):
             value = f"{value[:_SHOWN]}…"
         shown = "" if value is None else f" = {value!r}" if isinstance(value, str) else f" = {value}"
         super().__init__(f"{key}{shown}: {problem}; {remedy}")
+
+
+class NoSuchJob(InputError):
+    """No node asked has records of job ``job``: it never was, or they were removed."""
+
+    def __init__(self, job: str | None, problem: str) -> None:
+        self.job = job
+        super().__init__(
+            "job", job, problem, f"see `fab jobs`; `fab cancel {job}` ends what still runs of it"
+        )
 
 
 class RetryError(RankliftError):

@@ -18,12 +18,15 @@ from launch.remote import answers, jobs, protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["REFUSED", "UNPUSHED", "main"]
+__all__ = ["NO_RECORDS", "REFUSED", "UNPUSHED", "main"]
 
 REFUSED = 3
 """Exit status when the request itself is at fault; stderr holds one line for the user."""
 UNPUSHED = 4
 """Exit status when no job was made, because not every node is known to hold what it needs."""
+
+NO_RECORDS = 5
+"""Exit status when this head has no records of the job, or no longer."""
 
 _POLL = 0.03
 _KEEPALIVE = 5.0
@@ -38,9 +41,14 @@ def main(arguments: list[str]) -> int:
     try:
         return command(*rest)
     except FileNotFoundError as error:
-        what = f"there is no job {rest[0] if rest else ''} on this head"
-        of_job = os.path.basename(str(error.filename)) in ("job.json", "state.json")
-        return _refuse(what if of_job else f"{what} ({error.filename})")
+        folder, _, name = str(error.filename).rpartition("/")
+        if name not in ("job.json", "state.json"):
+            return _refuse(str(error))
+        job = os.path.basename(folder)
+        sys.stderr.write(
+            f"there is no job {job} on this head: it never was, or its records were removed ({folder})\n"
+        )
+        return NO_RECORDS
     except jobs.Torn as error:
         words = "the head went down while it was written; `fab cancel` ends what runs of the job"
         return _refuse(f"{error}: {words}, and its folder can go then")

@@ -24,6 +24,7 @@ _SLACK = 30.0
 _GRACE = 10.0
 """Seconds that a job is taken to give its processes where its plan is torn."""
 _POLL = 0.05
+_REMOVED = "its records on the head were removed"
 _DIE_WITHIN = 4.0
 _LEAVE_WITHIN = 1.0
 """Seconds that a runner gets to see that its ranks have ended."""
@@ -86,12 +87,15 @@ def _ask(folder: jobs.Folder, grace: float | None) -> None:
 
 def asked(folder: jobs.Folder, own: float) -> tuple[float, str] | None:
     """None until somebody asks for the job's end; then the seconds between SIGTERM and SIGKILL, ``own`` being
-    the job's, and why, if that is said."""
+    the job's, and why, if that is said.
+
+    Whoever removes the job's records asks for its end too: nobody could find and end it otherwise.
+    """
     try:
         with open(folder.file("cancel"), encoding="utf-8") as file:
             grace, _, reason = file.read().partition("\n")
     except FileNotFoundError:
-        return None
+        return None if os.path.exists(folder.file("job.json")) else (own, _REMOVED)
     try:
         return float(grace or own), reason
     except ValueError:

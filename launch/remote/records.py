@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from launch.remote import protocol, segments
@@ -113,7 +114,8 @@ class StreamWriter:
         """Whether there was any."""
         was_reserved, self._is_reserved = self._is_reserved, False
         if was_reserved:
-            os.unlink(f"{self._folder}/{_RESERVE}")
+            with suppress(FileNotFoundError):  # the job's folder was removed
+                os.unlink(f"{self._folder}/{_RESERVE}")
         return was_reserved
 
     def _append(self, rank: int, node: int, stream: int, data: bytes) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from launch.remote import slots, sweeping, turns, verdict
@@ -82,7 +83,8 @@ def supervise(folder: jobs.Folder, plan: dict[str, Any], ready: int) -> None:
         traceback.print_exc()
         outcome = Outcome("FAILED", verdict.LOST_RANK, f"the supervisor failed: {error!r}")
     turns.leave(plan["id"])
-    course.end(outcome)
+    with suppress(FileNotFoundError):  # the job's folder was removed: there is nobody left to read of its end
+        course.end(outcome)
     if plan["max_restarts"] and supervisor.has_launched:
         sweeping.clear(plan)
 

@@ -16,6 +16,7 @@ from launch.errors import (
     InputError,
     ManyNodesError,
     NodeUnreachable,
+    NoSuchJob,
     NotPushed,
     StepTimeout,
 )
@@ -150,9 +151,9 @@ def _nodes(names: Iterable[str]) -> str:
 
 
 def ended(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -> Cancelled:
-    """Ends the job by its head; where that cannot be, by every node that the job may be on.
+    """Ends the job by its head; where that cannot be, or the head has no records of it, by every node.
 
-    Raises :class:`~launch.errors.InputError` when there is no such job.
+    Raises :class:`~launch.errors.InputError` when there is no such job, nor any process of it.
     """
     from launch.ending import Unheeded, end_job, end_supervisor
     from playbooks.ssh.connections import Cluster
@@ -166,13 +167,16 @@ def ended(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -
         try:
             place = find_job(stack, inventory, job)
             ending = end_job(job, cluster.host(place.head), remote=place.remote, grace_s=grace_s)
-        except (ManyNodesError, NodeUnreachable, NotPushed, StepTimeout) as error:
+        except (ManyNodesError, NodeUnreachable, NoSuchJob, NotPushed, StepTimeout) as error:
             problem = None
             if isinstance(error, Unheeded):
                 problem = f"{error}; {_remedy(error, inventory)}"
             elif isinstance(error, StepTimeout):
                 problem = f"{error.node} did not answer within {error.seconds:g} s; cancel again"
-            said = f"{error}\n" if problem is None else ""  # else it is said at the end
+            if isinstance(error, NoSuchJob):
+                said = f"{error.problem}\n"
+            else:
+                said = f"{error}\n" if problem is None else ""  # else it is said at the end
             render.progress(f"{said}job {job} cannot be ended by its head; asking every node itself")
             silent: dict[str, Exception] = {}  # a second look would take as long as the first did
             if isinstance(error, NodeUnreachable):
@@ -181,6 +185,9 @@ def ended(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -
                 silent = error.errors
             names = [node.name for node in inventory.nodes if node.name not in silent]
             found = sweep(names, _GRACE_S if grace_s is None else grace_s) | silent
+            if isinstance(error, NoSuchJob) and place is None and _had_nothing(found):
+                problem = f"{error.problem}, and nothing of it runs on any of {len(found)} nodes"
+                raise InputError("job", job, problem, "see `fab jobs`") from error
             if isinstance(error, Unheeded) and place is not None and _is_free(found):
                 with suppress(InputError, NodeUnreachable, StepTimeout):  # then the problem is what is said
                     state = end_supervisor(job, cluster.host(place.head), remote=place.remote)
@@ -191,6 +198,11 @@ def ended(stack: Stack, inventory: Inventory, job: str, grace_s: float | None) -
         left = state.nodes if state.state == "LOST" else ending.lost
         found = sweep(left, ending.grace_s) if left else {}
         return Cancelled(job, state, ending.before, found, place.head.name)
+
+
+def _had_nothing(swept: Mapping[str, Swept | Exception]) -> bool:
+    """Whether no node had anything of the job."""
+    return not any(isinstance(found, Exception) or found.ended or found.left for found in swept.values())
 
 
 def _is_free(swept: Mapping[str, Swept | Exception]) -> bool:

@@ -11,7 +11,7 @@ from pathlib import Path, PurePosixPath
 
 from infra.inventory import Inventory, Node
 from launch.condensing import Bars, Merge, matches
-from launch.errors import InputError, ManyNodesError, RankliftError
+from launch.errors import InputError, ManyNodesError, NoSuchJob, RankliftError
 from launch.events import Event, JobState, LogLine, StateChange, StreamName
 from playbooks import render
 from playbooks.project import Stack
@@ -154,7 +154,7 @@ def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
     if any(isinstance(answer, Exception) for answer in answers.values()):
         # It may be on one of those.
         raise ManyNodesError(f"looking for job {job}", answers)
-    raise InputError("job", job, f"no node of stack {stack.name} has it", "see `fab jobs`")
+    raise NoSuchJob(job, f"no node of stack {stack.name} has it")
 
 
 def _see_that_it_came(stack: Stack, job: str, place: Place, ask: Callable[[str], bytes]) -> None:

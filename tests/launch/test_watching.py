@@ -91,7 +91,7 @@ class TestBeingWatched:
         until(lambda: left_of(started.job) == [])
 
     def test_unknown_jobs_and_a_head_without_node_code(self, nodes: Nodes) -> None:
-        with pytest.raises(InputError, match="there is no job nope on this head; see"):
+        with pytest.raises(InputError, match=r"there is no job nope on this head: .*; see"):
             client.follow("nope", nodes.head, print, remote="hash")
         with pytest.raises(InputError, match="there is no job nope"):
             nodes.cancel("nope")

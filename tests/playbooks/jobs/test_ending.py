@@ -15,10 +15,10 @@ from invoke.exceptions import Exit
 from infra.inventory import Inventory
 from launch import ending as launch_ending
 from launch.ending import Ending, Swept, Unheeded, end_job
-from launch.errors import NodeUnreachable, NotPushed, StepTimeout
+from launch.errors import InputError, NodeUnreachable, NoSuchJob, NotPushed, StepTimeout
 from launch.events import JobState
 from playbooks.jobs import ending
-from playbooks.jobs.ending import Cancelled, told
+from playbooks.jobs.ending import Cancelled, ended, told
 from playbooks.jobs.joblog import Place
 from playbooks.project import Stack
 from tests.playbooks.jobs.test_jobtext import state
@@ -263,3 +263,47 @@ def test_the_end_that_does_not_come_names_the_process_that_owes_it(monkeypatch: 
         Unheeded, match=r"process 77 on node000000, does not react: job t-1 was asked to end 0 s ago"
     ):
         end_job("t-1", Head(), remote="abc")  # type: ignore[arg-type]
+
+
+class TestAJobWithoutRecords:
+    GONE = NoSuchJob("t-1", "there is no job t-1 on this head: it never was, or its records were removed")
+
+    def test_whose_head_is_known_is_ended_on_every_node(
+        self, sealed: Sealed, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        sealed.head_fails(self.GONE)
+        sealed.nodes_find({"node000003": Swept(2, ())})
+        assert sealed.cancel() == 0
+        shown = capsys.readouterr()
+        assert "its records were removed" in shown.err
+        assert shown.out == (
+            "job t-1: what became of it is not known\n"
+            "  node000000: nothing of it was left\n"
+            "  node000003: 2 processes ended\n"
+        )
+
+    def test_whose_head_is_not_known_is_ended_where_it_runs(
+        self, sealed: Sealed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ending, "find_job", self.fail)
+        sealed.nodes_find({"node000003": Swept(1, ())})
+        assert sealed.cancel() == 0
+        assert "node000003: 1 process ended" in capsys.readouterr().out
+
+    def test_and_without_processes_is_none(self, sealed: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(ending, "find_job", self.fail)
+        with pytest.raises(
+            InputError, match=r"removed, and nothing of it runs on any of 2 nodes; see `fab j"
+        ):
+            ended(sealed.stack, sealed.inventory, "t-1", None)
+
+    def test_is_not_said_to_be_none_while_a_node_does_not_answer(
+        self, sealed: Sealed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(ending, "find_job", self.fail)
+        sealed.nodes_find({"node000003": NodeUnreachable("node000003", "refused")})
+        assert sealed.cancel() == 1
+        assert "asking nodes to end job t-1 failed on 1 of 2 nodes" in capsys.readouterr().err
+
+    def fail(self, *_: object) -> Place:
+        raise self.GONE
