@@ -66,7 +66,7 @@ def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
         branches.finish()
     finally:
         share.abort()
-    store.prune(call.header["drop"], call.header["head"])
+    store.prune(call.header["drop"], call.header["head"], call.header["kept"])
 
 
 def _pieces(line: Line, left: int) -> Iterator[memoryview]:
@@ -107,6 +107,7 @@ def put(stdin: BinaryIO, call: Call, up: Up) -> None:
             pass
     store.touch(manifest.id)
     header["drop"] = store.superfluous(manifest.id)
+    header["kept"] = sorted({manifest.id, *store.relied_on()}.difference(header["drop"]))
     todo = [(name, address) for name, address in header["nodes"] if name != header["head"]]
     told: dict[str, str | None] = {header["head"]: None}
     up.send(t="told", node=header["head"], error=None)
@@ -119,7 +120,7 @@ def put(stdin: BinaryIO, call: Call, up: Up) -> None:
             up.send(t="told", node=name, error=f"the connection to it broke {PASSES} times")
     store.confirm(manifest.id, call.boot[0], [name for name, error in told.items() if error is None])
     store.forget(header["drop"])
-    store.prune(header["drop"], header["head"])
+    store.prune(header["drop"], header["head"], header["kept"])
 
 
 def _one_pass(

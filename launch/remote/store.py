@@ -17,6 +17,7 @@ import fcntl
 import hashlib
 import json
 import os
+import socket
 import subprocess
 import tempfile
 import time
@@ -207,6 +208,10 @@ class Store:
     def _note(self, snapshot: str, head: str) -> str:
         return f"{self.path(snapshot)}.of-{head}"
 
+    def relied_on(self) -> list[str]:
+        """Snapshots that this node has spread and counts on other nodes to hold."""
+        return [entry[: -len(".nodes")] for entry in os.listdir(self.folder) if entry.endswith(".nodes")]
+
     def superfluous(self, current: str) -> list[str]:
         """Snapshots this node has spread, beyond the newest :data:`KEEP`, that no unfinished job needs."""
         old = [name for name in self.known() if name != current][KEEP - 1 :]
@@ -215,15 +220,16 @@ class Store:
         in_jobs = "\n".join(_unfinished_jobs(os.path.join(self.root, "jobs")))
         return [name for name in old if os.path.exists(self.path(name) + ".nodes") and name not in in_jobs]
 
-    def prune(self, snapshots: Iterable[str], head: str) -> None:
+    def prune(self, snapshots: Iterable[str], head: str, kept: Iterable[str]) -> None:
         """Removes, in the background, what ``head`` needs no more; old debris as well.
 
-        What another head has spread stays, for that head's jobs, and what a process of this node works in.
+        ``kept`` is all that ``head`` counts on other nodes to hold: one that was made anew under its name has
+        forgotten what it spread before. What another head has spread stays, for that head's jobs, and what a
+        process of this node works in. Notes of a head count no longer once they are a day old and its name
+        leads nowhere: nodes reach each other by name alone. Younger ones may be of a push that is under way.
         """
         trash = []
-        for name in snapshots:
-            with contextlib.suppress(OSError):
-                os.unlink(self._note(name, head))
+        for name in sorted(set(snapshots).union(self._void(set(snapshots), head, set(kept)))):
             owners = (entry for entry in os.listdir(self.folder) if entry.startswith(name + "."))
             if any(entry == f"{name}.nodes" or entry.startswith(f"{name}.of-") for entry in owners):
                 continue
@@ -246,6 +252,32 @@ class Store:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
+
+    def _void(self, dropped: set[str], head: str, kept: set[str]) -> set[str]:
+        """Removes the notes that count no longer; gives their snapshots."""
+        void, gone = set(), {head: False}
+        for entry in os.listdir(self.folder):
+            name, _, owner = entry.partition(".of-")
+            is_old = owner and _age(os.path.join(self.folder, entry)) > _ABANDONED_S
+            if is_old and owner not in gone:
+                gone[owner] = _is_gone(owner)
+            is_unwanted = owner == head and (name in dropped or (is_old and name not in kept))
+            if is_unwanted or (is_old and gone[owner]):
+                with contextlib.suppress(OSError):
+                    os.unlink(os.path.join(self.folder, entry))
+                void.add(name)
+        return void
+
+
+def _is_gone(head: str) -> bool:
+    """Whether there is no node of that name any more; not so while that cannot be found out."""
+    try:
+        socket.getaddrinfo(head, None)
+    except socket.gaierror as error:
+        return error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
+    except OSError:
+        return False
+    return False
 
 
 def digest_of(path: bytes) -> str | None:

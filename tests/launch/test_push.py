@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
@@ -306,6 +308,25 @@ def test_what_one_head_needs_no_more_stays_where_another_has_spread_it(cluster: 
     for number in range(KEEP):
         spread(number, 1, slice(3))
     assert having_it() == []
+
+
+def test_what_a_head_spread_before_it_was_made_anew_goes_a_day_later(cluster: Cluster, tree: Path) -> None:
+    before, now = plan_snapshot(tree), time.time()
+    push(before, cluster.head, cluster.nodes, ssh=cluster.ssh)
+    shutil.rmtree(cluster.nodes[0].home / ".ranklift")
+
+    def push_other(text: str) -> None:
+        (tree / "train.py").write_text(text)
+        push(plan_snapshot(tree), cluster.head, cluster.nodes, ssh=cluster.ssh)
+
+    push_other("print('another')\n")
+    others = cluster.nodes[1:]
+    assert all(node.snapshot(before.id).is_dir() for node in others)
+    for node in others:
+        os.utime(node.snapshot(f"{before.id}.of-node000000"), (now - 90_000, now - 90_000))
+    push_other("print('a third')\n")
+    assert not any(node.snapshot(before.id).exists() for node in others)
+    assert [len(list(node.snapshot("").glob("*.of-*"))) for node in others] == [2] * len(others)
 
 
 @pytest.mark.parametrize(("data", "packed"), [(b"import os\n" * 9999, True), (os.urandom(99_990), False)])

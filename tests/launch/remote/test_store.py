@@ -1,0 +1,101 @@
+"""Which pushed code a node keeps for heads that may be gone."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from launch.remote.store import Store
+
+NAMES = ("a" * 16, "b" * 16)
+DAY_S = 86400.0
+
+
+@pytest.fixture
+def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
+    """A node that holds two snapshots for head ``old``, and removes what goes while it is waited for."""
+    monkeypatch.setattr(subprocess, "Popen", _run)
+    store = Store(str(tmp_path))
+    for name in NAMES:
+        Path(store.path(name)).mkdir()
+        Path(store.path(name) + ".manifest").write_text("[]")
+        store.owe(name, "old")
+    return store
+
+
+def _run(argv: list[str], **_: object) -> None:
+    done = os.spawnvp(os.P_WAIT, argv[0], argv)
+    assert done == 0
+
+
+def age(store: Store, name: str, days: float) -> None:
+    then = time.time() - days * DAY_S
+    os.utime(store.path(name) + ".of-old", (then, then))
+
+
+def names_resolve(monkeypatch: pytest.MonkeyPatch, error: OSError | None) -> list[str]:
+    asked: list[str] = []
+
+    def getaddrinfo(name: str, _: object) -> list[object]:
+        asked.append(name)
+        if error is not None:
+            raise error
+        return []
+
+    monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
+    return asked
+
+
+UNKNOWN = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+
+def test_what_a_head_that_is_gone_spread_goes_after_a_day(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = names_resolve(monkeypatch, UNKNOWN)
+    age(store, NAMES[0], 1.1)
+    age(store, NAMES[1], 0.9)
+    store.prune([], "new", [])
+    assert store.known() == [NAMES[1]]
+    assert not Path(store.path(NAMES[0]) + ".of-old").exists()
+    assert asked == ["old"]
+
+
+@pytest.mark.parametrize(
+    "error",
+    [None, socket.gaierror(socket.EAI_AGAIN, "Temporary failure"), OSError("no descriptor is left")],
+    ids=["alive", "not known now", "not asked"],
+)
+def test_what_one_spread_that_may_live_stays(
+    store: Store, monkeypatch: pytest.MonkeyPatch, error: OSError | None
+) -> None:
+    names_resolve(monkeypatch, error)
+    for name in NAMES:
+        age(store, name, 400)
+    store.prune([], "new", [])
+    assert sorted(store.known()) == list(NAMES)
+
+
+def test_another_head_that_needs_it_keeps_it(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    names_resolve(monkeypatch, UNKNOWN)
+    age(store, NAMES[0], 2)
+    store.owe(NAMES[0], "new")
+    store.prune([], "new", [NAMES[0]])
+    assert NAMES[0] in store.known()
+
+
+def test_a_head_made_anew_under_its_name_keeps_what_it_counts_on(store: Store) -> None:
+    for name in NAMES:
+        age(store, name, 2)
+    store.prune([], "old", [NAMES[1]])
+    assert store.known() == [NAMES[1]]
+
+
+def test_a_push_under_way_by_the_same_head_loses_nothing(store: Store) -> None:
+    store.prune([], "old", [])
+    assert sorted(store.known()) == list(NAMES)
