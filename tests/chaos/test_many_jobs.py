@@ -129,6 +129,7 @@ def test_500_short_jobs_leave_nothing_but_their_records(engine: Engine, figures:
         listed = engine.workplace.fab(*asked, "--all", "--json").json()
         seconds = quickest(engine, *asked)
         records = {job: _files([inside.path(f".ranklift/jobs/{job}")]) for job in jobs}
+        folders = [job for job in jobs if inside.path(f".ranklift/jobs/{job}/work").exists()]
     figures.append(
         (
             f"{JOBS} short jobs",
@@ -148,6 +149,7 @@ def test_500_short_jobs_leave_nothing_but_their_records(engine: Engine, figures:
     assert after.descriptors == before.descriptors
     assert after.kilobytes <= before.kilobytes + MORE_KILOBYTES
     assert {name: size for name, size in after.files.items() if size != before.files.get(name)} == {}
+    assert folders == []
     assert max(len(files) for files in records.values()) <= RECORD_FILES
     assert max(sum(files.values()) for files in records.values()) <= RECORD_BYTES
     assert seconds < LIST_S
