@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
@@ -130,6 +131,52 @@ def test_a_restart_finds_what_the_launch_before_it_wrote_and_removed(code: Path,
     make(job, code)
     assert (work / "checkpoint.pt").read_text() == "epoch 3"
     assert not (work / "train.py").exists()
+
+
+@pytest.mark.parametrize("refusal", [OSError(errno.EXDEV, "Invalid cross-device link"), None])
+def test_where_ranges_cannot_be_copied_contents_are_sent(
+    code: Path, job: Path, monkeypatch: pytest.MonkeyPatch, refusal: OSError | None
+) -> None:
+    def copy_file_range(*_: int) -> int:
+        if refusal is not None:
+            raise refusal
+        return 0  # as on file systems whose files have no size before they are read
+
+    monkeypatch.setattr(os, "copy_file_range", copy_file_range)
+    assert seen(make(job, code)) == seen(code)
+
+
+def test_an_error_that_is_no_want_of_room_names_the_file(
+    code: Path, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def copy_file_range(*_: int) -> int:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(os, "copy_file_range", copy_file_range)
+    with pytest.raises(Unfit, match=rf"^{job}/work.new: the code cannot be copied: .*Input/output error"):
+        make(job, code)
+    assert left(job) == []
+
+
+def test_it_is_ready_once_the_clock_of_its_files_has_moved_on(
+    code: Path, job: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # What is changed in one tick with the end of the copy could not be told from the copy.
+    ticks: list[int] = []
+    fstat = os.fstat
+
+    class Stopped:
+        st_ctime_ns = 0
+
+    def fstat_of_a_slow_clock(fd: int) -> object:
+        if Path(f"/proc/self/fd/{fd}").readlink().name != "copied":
+            return fstat(fd)
+        ticks.append(fd)
+        return fstat(fd) if len(ticks) > 3 else Stopped()
+
+    monkeypatch.setattr(os, "fstat", fstat_of_a_slow_clock)
+    make(job, code)
+    assert len(ticks) == 4
 
 
 class TestRunnersOfOneNode:
