@@ -77,7 +77,8 @@ class TestReport:
     def test_each_ranks_newest_end_and_what_else_happened_and_no_variable(self) -> None:
         folder = made("a", "SUCCEEDED", 1.0)
         for attempt, status in ((0, 3), (1, 0)):
-            folder.event("exit", rank=1, node="node000000", status=status, attempt=attempt)
+            how = {"status": status, "signal": None, "stopped": False, "attempt": attempt}
+            folder.event("exit", rank=1, node="node000000", **how)
         folder.event("restart", count=1, reason="rank 1")
         with Path(folder.file("events.jsonl")).open("a", encoding="utf-8") as file:
             file.write('{"event": "exit", "ra')
