@@ -91,7 +91,8 @@ class Place:
             raise self.wrong("is too long for a number or a date", "put it in quotes if it is text")
         try:
             return yaml.SafeLoader("").construct_object(self.node)
-        except (yaml.YAMLError, ValueError) as error:
+        except (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
+            # The last two are PyYAML's own for a !!bool or a !!timestamp that is none.
             problem = getattr(error, "problem", None) or str(error)
             raise self.wrong(f"cannot be read ({problem})", "put it in quotes if it is text") from None
 

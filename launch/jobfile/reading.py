@@ -168,11 +168,7 @@ def _code(place: Place, folder: Path) -> Path:
         raise place.wrong(
             "is not on this machine", "check it out and give that folder, relative to the job file"
         )
-    found = folder / Path(value).expanduser()
-    if not found.exists():
-        problem = f"there is no {found.absolute()}"
-        raise place.wrong(problem, "give a folder, relative to the job file")
-    return found
+    return values.local(place, value, folder)
 
 
 def _instances(place: Place) -> int:

@@ -83,12 +83,7 @@ def _data(place: Place, kind: str, folder: Path) -> Data:
         raise place.wrong(f"data behind {match[1]}: is not fetched", _STAGE)
     if not value:
         raise place.wrong("is empty", "give a path relative to the job file, or file:///path on the nodes")
-    found = folder / Path(value).expanduser()
-    if not found.exists():
-        raise place.wrong(
-            f"there is no {found.absolute()}",
-            "give a path relative to the job file; one on the nodes begins with file:///",
-        )
+    found = values.local(place, value, folder, "; one on the nodes begins with file:///")
     if kind == "uri_file" and not found.is_file():
         raise place.wrong("is a folder, not a file", "name the file, or make the type uri_folder")
     if kind in ("uri_folder", "mltable", "mlflow_model") and not found.is_dir():

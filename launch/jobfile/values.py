@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterable
+from pathlib import Path
 
 from launch import numbers, spans
 from launch.errors import InputError
@@ -14,6 +15,7 @@ __all__ = [
     "byte_size",
     "flag",
     "literal",
+    "local",
     "nearest",
     "one_of",
     "span",
@@ -118,6 +120,20 @@ def span(place: Place) -> float:
     if seconds > spans.LONGEST_S:
         raise place.wrong("is more than 365 days", remedy)
     return seconds
+
+
+def local(place: Place, value: str, folder: Path, more: str = "") -> Path:
+    """The path on this machine that ``value`` names, from ``folder`` on; raises where nothing is there."""
+    try:
+        found = folder / Path(value).expanduser()
+        there = found.exists()
+    except (OSError, RuntimeError, ValueError) as error:  # too long, no such user, a NUL byte
+        problem = f"is no path ({getattr(error, 'strerror', None) or str(error).lower()})"
+        raise place.wrong(problem, "give a path relative to the job file") from None
+    if not there:
+        what = f"a path relative to the job file{more}" if more else "a folder, relative to the job file"
+        raise place.wrong(f"there is no {found.absolute()}", f"give {what}")
+    return found
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:

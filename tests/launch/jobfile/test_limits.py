@@ -122,3 +122,24 @@ def test_all_that_a_rank_is_given_has_room_in_one_exec() -> None:
     ):
         JobSpec(name="t", kind="pytorch", command=("train.py",), env=values)
     JobSpec(name="t", kind="pytorch", command=("train.py",), env=dict(list(values.items())[:15]))
+
+
+@pytest.mark.parametrize(
+    ("line", "expected"),
+    [
+        ("name: !!bool maybe", "name = maybe: cannot be read ("),
+        ("name: !!timestamp x", "name = x: cannot be read ("),
+        ("name: !!int ''", "name = : cannot be read ("),
+        ("name: !!float x", "name = x: cannot be read ("),
+        ("name: 2026-01-01T00:00:00+99:99", "name = 2026-01-01T00:00:00+99:99: "),
+        (f"code: {'x' * 3000}", "is no path (File name too long)"),
+        ("code: ~nosuchuser/x", "is no path ("),
+        ('code: "a\\0b"', "there is no "),
+        (f"inputs: {{x: {{type: uri_file, path: {'x' * 3000}}}}}", "is no path (File name too long)"),
+        ('inputs: {x: {type: uri_file, path: "~nosuchuser/x"}}', "is no path ("),
+    ],
+)
+def test_what_no_reader_can_take_is_refused_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
+    told = refusal(tmp_path, f"command: env\n{line}\n")
+    assert "job.yml, line 2: " in told
+    assert expected in told
