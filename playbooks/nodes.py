@@ -184,7 +184,7 @@ def source_folder(given: str | None) -> Path:
     git itself is not asked: it may be missing, and of a repository that is another user's it tells nothing.
     """
     if given is not None:
-        return Path(given).expanduser()
+        return Path(os.path.expanduser(given))  # noqa: PTH111  (a user there is not stays in the name)
     here = Path.cwd()
     return next((folder for folder in (here, *here.parents) if _is_repository(folder)), here)
 

@@ -91,8 +91,8 @@ def launch_file(  # noqa: PLR0913, PLR0917
 def _read(path: str, settings: Sequence[str]) -> JobFile:
     from launch.jobfile import read
 
-    file = Path(path).expanduser()
-    if not file.exists() and path in _SUBTASKS:
+    file = Path(os.path.expanduser(path))  # noqa: PTH111  (a user there is not stays in the name)
+    if path in _SUBTASKS and not file.exists():
         raise InputError("file", path, "there is none of that name", f"did you mean fab launch.{path}?")
     if path.endswith((".py", ".sh")):
         raise InputError(

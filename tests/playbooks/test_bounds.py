@@ -235,3 +235,14 @@ def test_a_setting_of_a_stack_is_bounded(key: str, expected: str) -> None:
     for value in (HUGE, "9" * 30):
         with pytest.raises(InputError, match=expected):
             parse({f"ranklift:{name}": text for name, text in {**given, key: value}.items()})
+
+
+@pytest.mark.usefixtures("workplace")
+@pytest.mark.parametrize("path", ["x" * 3000, "~nosuchuser/x"])
+def test_a_path_that_cannot_be_one_is_refused(capsys: pytest.CaptureFixture[str], path: str) -> None:
+    for task, given in (("push", {"source": path}), ("launch.file", {"file": path})):
+        with pytest.raises(Exit) as ended:
+            ns[task].body(Context(), dry_run=True, **given)
+        told = capsys.readouterr()
+        assert (ended.value.code, told.out) == (2, "")
+        assert told.err.startswith("error: ")
