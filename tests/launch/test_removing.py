@@ -31,7 +31,7 @@ def test_no_rank_starts_on_a_node_that_is_being_removed(nodes: Nodes, kind: Kind
             assert holder.stdout.readline() == b"held\n"
             began = time.monotonic()
             state, events = nodes.run(shell("touch $HOME/ran", kind))
-            assert time.monotonic() - began < 10
+            assert time.monotonic() - began < 60, "it waited"
             assert holder.poll() is None
         finally:
             holder.kill()
