@@ -22,7 +22,7 @@ __all__ = ["BareRoot", "Ran", "make_archive", "missing_here", "mmdebstrap", "ope
 
 SUITE = "bookworm"
 SOURCES = Path("/etc/apt/sources.list.d/debian.sources")
-END_S = 60
+END_S = 300
 """Seconds that mmdebstrap has to remove what it made, once it is to end."""
 ANSWER = "bare-root-answer:"
 KEEP = """\

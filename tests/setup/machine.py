@@ -13,7 +13,7 @@ NAMES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
 ENDS = ("_PROXY",)
 IN_ETC = ("apt", "pip.conf", "uv", "npmrc", "resolv.conf", "hosts")
 ELSEWHERE = ("/usr/etc/npmrc", "/usr/local/share/ca-certificates")
-IN_HOME = (".npmrc", ".netrc", ".config/go/env", ".config/pip", ".pip", ".config/uv")
+IN_HOME = (".npmrc", ".config/go/env", ".config/pip", ".pip", ".config/uv")
 BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 """The one file of certificates that is not copied: the set-up has to install it."""
 FOLDERS = tuple(f"{tool}_{what}" for tool in ("PIP", "UV") for what in ("CACHE_DIR", "FIND_LINKS"))
