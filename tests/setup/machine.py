@@ -8,8 +8,9 @@ from pathlib import Path
 
 __all__ = ["environment", "host_files"]
 
-PREFIXES = ("PIP_", "UV_", "NPM_CONFIG_", "GO", "SSL_CERT_")
-NAMES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+PREFIXES = ("PIP_", "UV_", "NPM_CONFIG_", "SSL_CERT_")
+CERTIFICATES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "NODE_EXTRA_CA_CERTS")
+GO = ("GOPROXY", "GONOPROXY", "GOPRIVATE", "GOSUMDB", "GONOSUMDB", "GOINSECURE")
 ENDS = ("_PROXY",)
 IN_ETC = ("apt", "pip.conf", "uv", "npmrc", "resolv.conf", "hosts")
 ELSEWHERE = ("/usr/etc/npmrc", "/usr/local/share/ca-certificates")
@@ -17,7 +18,6 @@ IN_HOME = (".npmrc", ".config/go/env", ".config/pip", ".pip", ".config/uv")
 BUNDLE = Path("/etc/ssl/certs/ca-certificates.crt")
 """The one file of certificates that is not copied: the set-up has to install it."""
 FOLDERS = tuple(f"{tool}_{what}" for tool in ("PIP", "UV") for what in ("CACHE_DIR", "FIND_LINKS"))
-FOLDERS += ("GOROOT", "GOPATH", "GOCACHE", "GOMODCACHE", "GOBIN")
 """Variables of what lies on this machine, which the root is not to see."""
 
 
@@ -26,7 +26,9 @@ def environment() -> dict[str, str]:
     return {
         name: value
         for name, value in os.environ.items()
-        if name.upper() in NAMES or name.upper().startswith(PREFIXES) or name.upper().endswith(ENDS)
+        if name.upper() in CERTIFICATES + GO
+        or name.upper().startswith(PREFIXES)
+        or name.upper().endswith(ENDS)
         if name not in FOLDERS
     }
 
