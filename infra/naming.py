@@ -13,6 +13,7 @@ __all__ = [
     "IDENTITY_TAG",
     "IDLE_TAG",
     "NFS_TAG",
+    "OFFER_UNKNOWN",
     "OWN_TAGS",
     "STACK_TAG",
     "STOPPED_TAG",
@@ -26,6 +27,9 @@ __all__ = [
     "storage_name",
     "subnet_name",
 ]
+
+OFFER_UNKNOWN = "RehearsalDoesNotKnowOffer"
+"""A capability that a size has among a rehearsal's SKUs alone: whether the region has it is not known there."""
 
 STACK_TAG = "ranklift-stack"
 """The tag that every resource of a stack carries, with the stack's name as its value."""

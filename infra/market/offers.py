@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
+from infra.naming import OFFER_UNKNOWN
 from infra.refusals import AzureRefused
 from infra.rest import Rest
 
@@ -71,6 +72,8 @@ class Offer:
     vcpus: int | None = None
     rdma: bool | None = None
     spot: bool | None = None
+    known: bool = True
+    """``False``: a rehearsal has no figures of whether the region has the size, and lets it be made."""
 
     @property
     def available(self) -> bool:
@@ -162,6 +165,7 @@ def offer_of(entries: Iterable[Mapping[str, Any]], size: str, location: str) -> 
         vcpus=_number(capabilities.get("vCPUs")),
         rdma=_truth(capabilities.get("RdmaEnabled")),
         spot=_truth(capabilities.get("LowPriorityCapable")),
+        known=_truth(capabilities.get(OFFER_UNKNOWN)) is not True,
     )
 
 
@@ -170,7 +174,8 @@ def regions_offering(rest: Rest, subscription: str, size: str) -> tuple[str, ...
     path = f"/subscriptions/{subscription}/providers/Microsoft.Compute/skus"
     named = [one for one in rest.pages(path, **{"api-version": _SKUS_API}) if _names(one, size)]
     places = {str(place).lower() for one in named for place in one.get("locations") or ()}
-    return tuple(sorted(place for place in places if offer_of(named, size, place).available))
+    found = {place: offer_of(named, size, place) for place in places}
+    return tuple(sorted(place for place, offer in found.items() if offer.available and offer.known))
 
 
 def _names(entry: Mapping[str, Any], size: str) -> bool:

@@ -277,6 +277,11 @@ def _unknowns(
         found.append(f"whether the given storage account has the stack's rights already: {figures.rights}")
     if isinstance(figures.firewall, Exception):
         found.append(f"whether the given storage account lets the nodes in: {figures.firewall}")
+    if offer is not None and not offer.known:
+        found.append(
+            f"whether {config.location} offers {config.size.name}: the rehearsal has no figures of it; Azure "
+            "itself may refuse it"
+        )
     if offer is not None and offer.offered and offer.rdma is None and config.size.rdma:
         found.append(f"InfiniBand: Azure's list of sizes does not say (RdmaEnabled) for {config.size.name}")
     return list(dict.fromkeys(found))

@@ -4,7 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-__all__ = ["ArmError", "conflict", "group_not_found", "not_available", "not_found", "over_quota"]
+__all__ = [
+    "ArmError",
+    "conflict",
+    "group_not_found",
+    "no_provider_in",
+    "not_available",
+    "not_found",
+    "over_quota",
+]
 
 
 class ArmError(Exception):
@@ -63,6 +71,19 @@ def not_available(resource: object, subscription: str, location: str) -> ArmErro
         f"The requested size for resource '{resource}' is currently not available in location '{location}' "
         f"zones '' for subscription '{subscription}'. Please try another size or deploy to a "
         "different location or zones. See https://aka.ms/azureskunotavailable for details.",
+    )
+
+
+def no_provider_in(location: str, kind: str, version: str) -> ArmError:
+    """Return the refusal of a question about a region that Azure does not have.
+
+    Its sentence is known from issues (cloud-barista/cb-spider#527); the lists that follow it are left out.
+    """
+    return ArmError(
+        400,
+        "NoRegisteredProviderFound",
+        f"No registered resource provider found for location '{location}' and API version '{version}' for "
+        f"type '{kind}'.",
     )
 
 

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from infra.rehearsal.arm.errors import not_available, over_quota
+from infra.naming import OFFER_UNKNOWN
+from infra.rehearsal.arm.errors import no_provider_in, not_available, over_quota
 from infra.rehearsal.arm.figures import Figures
+from infra.rehearsal.arm.regions import REGIONS, is_offered
 from infra.sizes import Size, catalogue
 
 if TYPE_CHECKING:
@@ -25,8 +27,6 @@ __all__ = ["FAMILY_LIMIT", "answer", "check", "prices", "skus", "standing", "usa
 
 FAMILY_LIMIT, REGION_LIMIT, SPOT_LIMIT = 60_000, 120_000, 60_000
 """vCPUs: room for 300 nodes of the largest size."""
-REGIONS = ("eastus", "northeurope", "southcentralus", "swedencentral", "westeurope", "westus2", "westus3")
-"""Where the list for all regions has every size; the list for one region is answered for any name."""
 PAGE = 100
 """Entries of one page of prices."""
 _GPU_H, _VCPU_H, _SPOT = 3.0, 0.03, 0.2
@@ -52,6 +52,7 @@ _USAGES = re.compile(
 _SKUS = re.compile(r"/subscriptions/[^/]+/providers/microsoft\.compute/skus", re.IGNORECASE)
 _FILTER = re.compile(r"(\w+) eq '([^']*)'")
 _PRICES = "/api/retail/prices"
+_GLOBAL = "Global"
 _VNET = "Virtual Network"
 
 
@@ -63,6 +64,8 @@ def answer(request: web.Request, subscription: Subscription) -> web.Response | N
     if path == _PRICES:
         return _page(request, subscription.figures)
     if (found := _USAGES.fullmatch(path)) is not None:
+        if found[1].lower() not in REGIONS:
+            raise no_provider_in(found[1], "locations/usages", request.query["api-version"])
         return web.json_response({"value": usages(subscription, found[1].lower())})
     if _SKUS.fullmatch(path) is not None:
         wanted = dict(_FILTER.findall(request.query.get("$filter", ""))).get("location")
@@ -127,7 +130,7 @@ def check(
     """Raises Azure's refusal of ``more`` VMs: of a size that is closed, or beyond a quota."""
     region, each = location.lower().replace(" ", ""), _vcpus().get(size.lower(), 0)
     closed = {name.lower() for name in subscription.figures.closed}
-    if more > 0 and size.lower() in closed:
+    if more > 0 and (size.lower() in closed or is_offered(size, region) is False):
         raise not_available(resource, subscription.id, region)
     quotas = _quotas(subscription, region) if more > 0 else {}
     for name in _counts(size, spot=spot):
@@ -174,18 +177,24 @@ def _place(body: Mapping[str, Any]) -> str:
 def skus(
     places: Iterable[str], *, closed: bool = False, figures: Figures | None = None
 ) -> Iterator[dict[str, Any]]:
-    """An entry for each size in each region; ``closed`` to this subscription with the fault ``sku``."""
+    """An entry for each size in each region that has it, or of which that is not known.
+
+    ``closed`` to this subscription with the fault ``sku``.
+    """
     reasons = figures.closed if figures is not None else {}
     known = {size.name: size for size in _rows()}
     for place in places:
         for name in _sizes():
-            size = known.get(name)
+            size, offered = known.get(name), is_offered(name, place)
+            if offered is False:
+                continue
             told = {
                 "vCPUs": str(_vcpus()[name.lower()]),
                 "RdmaEnabled": str(size is not None and size.rdma),
                 **_also(size),
                 "LowPriorityCapable": "True",
                 "HyperVGenerations": "V2" if size is not None and size.hyperv == "Gen2" else "V1,V2",
+                **({} if offered else {OFFER_UNKNOWN: "True"}),
             }
             yield {
                 "resourceType": "virtualMachines",
@@ -240,8 +249,10 @@ def _family(size: str) -> str:
 
 
 def prices(asked: Mapping[str, str], figures: Figures | None = None) -> list[dict[str, Any]]:
-    """The items of the price list whose fields are as ``asked``, in any region that is named."""
+    """The items of the price list whose fields are as ``asked``, in any region of Azure's that is named."""
     place = asked.get("armRegionName", "")
+    if place and place not in (*REGIONS, _GLOBAL):
+        return []
     items = [*_vm_items(place, figures or Figures()), *_other_items(place)]
     fields = {"type" if name == "priceType" else name: value for name, value in asked.items()}
     return [one for one in items if all(one.get(name) == value for name, value in fields.items())]

@@ -18,6 +18,7 @@ from infra.rehearsal.arm.kinds import GROUP, Kind, kind_of
 from infra.rehearsal.arm.operations import Fault, Faults, Operation, Operations
 from infra.rehearsal.arm.records import Instance, Record, ScaleSet, place
 from infra.rehearsal.arm.references import references
+from infra.rehearsal.arm.regions import check_region
 from infra.rehearsal.machines import Machines
 from infra.rehearsal.scheduled_events import ScheduledEvents
 from infra.rehearsal.tokens import Tokens
@@ -155,6 +156,8 @@ class Subscription:
         if kind is None:
             problem = f"The resource type '{rid.type.partition('/')[2]}' could not be found in the namespace "
             raise ArmError(400, "InvalidResourceType", f"{problem}'{rid.namespace}'.")
+        if "location" in body:
+            check_region(rid, body["location"])
         if kind is GROUP:
             return self._put_group(rid, body), None
         if rid.group and self.group(rid).state == "Deleting":

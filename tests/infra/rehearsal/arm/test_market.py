@@ -89,7 +89,11 @@ def test_what_is_used_is_counted_from_the_vms_that_are_there(azure: Endpoint) ->
 
 
 def test_all_regions_are_listed_without_a_filter(azure: Endpoint) -> None:
-    assert set(regions_offering(rest(azure), SUBSCRIPTION_ID, SIZE)) == set(market.REGIONS)
+    assert set(regions_offering(rest(azure), SUBSCRIPTION_ID, SIZE)) == {
+        "eastus",
+        "southcentralus",
+        "westus2",
+    }
 
 
 def test_faults_show_before_they_strike(recorded: RecordingMachines) -> None:
