@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 OFFER_UNKNOWN = "RehearsalDoesNotKnowOffer"
-"""A capability that a size has among a rehearsal's SKUs alone: whether the region has it is not known there."""
+"""A capability that only a rehearsal's SKUs have: whether the region has the size is not known there."""
 
 STACK_TAG = "ranklift-stack"
 """The tag that every resource of a stack carries, with the stack's name as its value."""

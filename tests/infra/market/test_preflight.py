@@ -16,7 +16,6 @@ from infra.market.parts import ADDRESS, ENDPOINT, NAT, NFS_SHARE, SERVER_SIZE, p
 from infra.market.preflight import Plan, decide
 from infra.market.prices import Prices
 from infra.market.quota import QUOTA_LINK
-from infra.naming import OFFER_UNKNOWN
 from infra.refusals import AzureRefused
 from tests.infra.azure_answers import FAMILY, PLACE, SIZE, closed, closed_zones, sku
 
@@ -239,7 +238,7 @@ def test_azure_may_contradict_the_catalogue_about_infiniband() -> None:
 
 
 def test_what_a_rehearsal_does_not_know_of_a_region_is_said_and_refuses_nothing() -> None:
-    found = plan(figures(skus=[sku(**{OFFER_UNKNOWN: "True"})]))
+    found = plan(figures(skus=[sku(RehearsalDoesNotKnowOffer="True")]))
     assert found.refusals == ()
     (line,) = [text for text in found.unknowns if text.startswith(f"whether {PLACE} offers {SIZE}")]
     assert "the rehearsal has no figures of it" in line
