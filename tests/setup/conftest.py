@@ -39,7 +39,8 @@ def debian(archive: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     with tarfile.open(added, "w") as tar:
         for inside, path in {"ranklift": checkout, **host_files()}.items():
             tar.add(path.resolve(), inside, filter=of_root)
-    hooks = ["rm -rf $1/etc/apt", f"tar-in {added} /"]
+    # mmdebstrap lays a policy-rc.d of its own there, which no Debian has.
+    hooks = ["rm -rf $1/etc/apt $1/usr/sbin/policy-rc.d", f"tar-in {added} /"]
     env = {"PATH": PATH, "HOME": "/root", "LANG": "C.UTF-8", **environment()}
     with open_root(archive, hooks, temporary=folder / "tmp", env=env) as root:
         yield root
