@@ -100,6 +100,7 @@ def test_a_kept_horovod_is_installed_while_it_is_what_was_built(horovod: Path, k
         (wheel.parent / "SHA256SUMS").unlink()
     done = script(horovod, "horovod")
     assert done.returncode == 0, done.stderr
+    assert "command not found" not in done.stderr
     assert (horovod / "installed").read_text() == "right\n"
     assert len((horovod / "built").read_text().splitlines()) == (1 if kept == "unchanged" else 2)
     assert ("is not what was built: building it again" in done.stderr) == (kept != "unchanged")
