@@ -58,23 +58,32 @@ def is_own(connection: socket.socket) -> bool:
 
     Root is no exception: a socket that nobody owns any more looks like root's. The row is read twice because
     the kernel does not fill it in one step; in between its owner may close the socket. At last this end is
-    asked: while it is established, no other connection can have had the same two ends.
+    asked: while it is established, no other connection can have had the same two ends. It is asked first,
+    too: the table takes milliseconds to read where there are many connections, and who sends and closes is
+    not to cost that.
     """
     try:
+        if not _is_established(connection):
+            return False
         caller, here = connection.getpeername(), connection.getsockname()
-        first, second = _look_up(caller, here), _look_up(caller, here)
-        own_state = connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0]
+        found = _look_up(caller, here)
+        if found is None or not found.is_open_by(os.geteuid()):
+            return False
+        return _look_up(caller, here) == found and _is_established(connection)
     except OSError:
         return False  # it was reset
-    return (
-        first is not None and first == second and first.is_open_by(os.geteuid()) and own_state == _ESTABLISHED
-    )
+
+
+def _is_established(connection: socket.socket) -> bool:
+    return connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED
 
 
 def _look_up(local: tuple[str, int], remote: tuple[str, int]) -> End | None:
     for table in _TABLES:
         if table.exists():  # a kernel without IPv6 has one
-            found = find_end(table.read_text().splitlines()[1:], local, remote)
+            with table.open() as rows:
+                next(rows)
+                found = find_end(rows, local, remote)
             if found is not None:
                 return found
     return None
