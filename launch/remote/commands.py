@@ -18,15 +18,16 @@ from launch.remote import answers, jobs, protocol
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["NO_RECORDS", "REFUSED", "UNPUSHED", "main"]
+__all__ = ["NO_RECORDS", "REFUSED", "TORN", "UNPUSHED", "main"]
 
 REFUSED = 3
 """Exit status when the request itself is at fault; stderr holds one line for the user."""
 UNPUSHED = 4
 """Exit status when no job was made, because not every node is known to hold what it needs."""
-
 NO_RECORDS = 5
 """Exit status when this head has no records of the job, or no longer."""
+TORN = 6
+"""Exit status when a record of the job is torn, as :class:`launch.remote.jobs.Torn` says."""
 
 _POLL = 0.03
 _KEEPALIVE = 5.0
@@ -50,8 +51,11 @@ def main(arguments: list[str]) -> int:
         )
         return NO_RECORDS
     except jobs.Torn as error:
-        words = "the head went down while it was written; `fab cancel` ends what runs of the job"
-        return _refuse(f"{error}: {words}, and its folder can go then")
+        sys.stderr.write(
+            f"{error}: the head went down while it was written; `fab collect` brings what the nodes have of "
+            "the job, `fab cancel` ends what runs of it, and its folder can go then\n"
+        )
+        return TORN
     except BrokenPipeError:
         return 0  # whoever followed has gone; the job goes on
 

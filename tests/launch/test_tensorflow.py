@@ -107,7 +107,7 @@ class TestBadInput:
             ({"workers": 5}, "workers = 5: puts 2 tasks on node000001, which has 1 slot"),
             ({"processes_per_node": 2}, "processes_per_node = 2: is not for tensorflow jobs"),
             ({"per_node": True}, "per_node = True: is for pytorch jobs"),
-            ({"env": {"TF_CONFIG": "{}"}}, "env TF_CONFIG = '{}': is set by the launcher"),
+            ({"env": {"TF_CONFIG": "{}"}}, "env TF_CONFIG: is set by the launcher"),
             ({"mpi": "mpich"}, "mpi = 'mpich': is for mpi jobs"),
             ({"mpi_args": ("-v",)}, "mpi_args = .*: is for mpi jobs"),
         ],

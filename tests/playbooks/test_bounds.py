@@ -21,6 +21,7 @@ from launch.errors import InputError
 from launch.jobfile import read
 from launch.spec import JobSpec
 from playbooks import ns
+from tests.playbooks.typed import arguments
 
 HUGE = "99999999999"
 ENDLESS = "9" * 100_000
@@ -85,7 +86,7 @@ BESIDE: dict[str, dict[str, Any]] = {
 
 def rows() -> Iterator[Any]:
     for task in sorted(ns.task_names):
-        for argument in ns[task].get_arguments():
+        for argument in arguments(task):
             if argument.kind is bool or argument.name in TEXTS:
                 continue
             for value, expected in OTHERS.get((task, argument.name)) or OPTIONS[argument.name]:

@@ -9,11 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.azure import ENDPOINT
 from playbooks import ns
-from tests.infra.azure_answers import Azure, served
+from tests.infra.azure_answers import Azure, rehearsed, served
 from tests.playbooks.server import SshServer, free_port, make_key, save_stack
-from tests.playbooks.typed import ROOT, fab, fake_pulumi, interrupted
+from tests.playbooks.typed import ROOT, arguments, fab, fake_pulumi, interrupted
 
 SETTINGS = """\
 config:
@@ -65,7 +64,7 @@ def test_help_shows_an_example_of_this_task_and_explains_every_option(task: str)
     # A collection's default task is called by the collection's name.
     called = (*ns.task_names[task], task)
     assert any(f"Example:\n    fab {name} " in f"{made.__doc__} ".replace("\n\n", " \n") for name in called)
-    undocumented = [argument.name for argument in made.get_arguments() if not argument.help]
+    undocumented = [argument.name for argument in arguments(task) if not argument.help]
     assert undocumented == []
 
 
@@ -323,7 +322,7 @@ def test_down_without_a_stack_cleans_up_once_azure_has_said_that_nothing_is_left
     assert kept.exists()
     with served(Azure()) as url:
         for _ in range(2):
-            told = fab(workplace, "down", "--stack", "gone", env={**env, ENDPOINT: url})
+            told = fab(workplace, "down", "--stack", "gone", env={**env, **rehearsed(url, tmp_path)})
             assert told.returncode == 0, told.stderr
             assert told.stdout.startswith("nothing of stack gone is left in subscription ")
             assert not kept.exists()
@@ -345,7 +344,7 @@ def test_up_makes_the_stack_first_and_passes_pulumis_failure_on(workplace: Path,
     )
     (workplace.parent / "ranklift" / "Pulumi.new.yaml").write_text(SETTINGS)
     with served(Azure()) as url:
-        told = fab(workplace, "up", "--stack", "new", env={**env, ENDPOINT: url})
+        told = fab(workplace, "up", "--stack", "new", env={**env, **rehearsed(url, tmp_path)})
     assert told.returncode == 7, told.stderr
     calls = (tmp_path / "bin/pulumi.calls").read_text().splitlines()
     assert [call.partition(" --event-log ")[0] for call in calls] == [
@@ -368,7 +367,7 @@ def test_ctrl_c_waits_for_pulumi_and_says_how_to_go_on(workplace: Path, tmp_path
             workplace,
             *("up", "--stack", "new"),
             begun=tmp_path / "bin/pulumi.begun",
-            env={**env, ENDPOINT: url},
+            env={**env, **rehearsed(url, tmp_path)},
             as_terminal=True,
         )
     assert (tmp_path / "bin/pulumi.ended").exists()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import copy
 import os
 import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
+
+from playbooks import ns
 
 ROOT = Path(__file__).resolve().parents[2]
 FAB = str(Path(sys.executable).with_name("fab"))
@@ -59,3 +63,11 @@ def fake_pulumi(folder: Path, script: str) -> dict[str, str]:
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o755)
     return {"PATH": f"{program.parent}:/usr/bin:/bin"}
+
+
+def arguments(task: str) -> list[Any]:
+    """A task's arguments with their help; Invoke takes the help from the task that it is asked of."""
+    asked = copy.copy(ns[task])
+    asked.help = dict(asked.help)
+    made: list[Any] = asked.get_arguments()
+    return made

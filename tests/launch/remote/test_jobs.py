@@ -183,7 +183,7 @@ def test_only_the_user_may_read_the_plan_which_holds_values_of_variables(
     before = os.umask(0)
     try:
         folder = jobs.Folder("job")
-        folder.create({"id": "job", "user_env": {"KEY": "secret"}})
+        folder.create({"id": "job", "nodes": [], "user_env": {"KEY": "secret"}})
     finally:
         os.umask(before)
     assert stat.S_IMODE(Path(folder.path).stat().st_mode) == 0o700

@@ -98,10 +98,11 @@ class TestPlan:
         course.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
         tear(folder, "job.json", data)
         for command in (["show", "t-1"], ["follow", "t-1"]):
-            assert commands.main(command) == commands.REFUSED
+            assert commands.main(command) == commands.TORN
             assert capsys.readouterr().err == (
-                f"{folder.file('job.json')} is torn: the head went down while it was written; `fab cancel` "
-                "ends what runs of the job, and its folder can go then\n"
+                f"{folder.file('job.json')} is torn: the head went down while it was written; `fab collect` "
+                "brings what the nodes have of the job, `fab cancel` ends what runs of it, and its folder "
+                "can go then\n"
             )
 
     def test_the_job_is_listed_and_can_be_ended(self, folder: jobs.Folder, data: bytes) -> None:
@@ -160,7 +161,7 @@ def test_a_file_has_its_name_only_when_its_contents_are_on_the_disk(
     folder = jobs.Folder("t-2")
     for change, expected in (
         (lambda: folder.create(PLAN), ["sync file", "rename"]),
-        (lambda: folder.write_state({"state": "RUNNING", "reason": ""}), ["rename"]),
+        (lambda: folder.write_state({"state": "RUNNING", "reason": ""}), ["sync file", "rename"]),
         (
             lambda: folder.write_state({"state": "FAILED", "reason": ""}),
             ["sync file", "rename", "sync folder"],
