@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from infra.json_records import read_list, read_record
-from launch.errors import InputError
+from launch.errors import GiveUpError, InputError
 
 __all__ = [
     "INVENTORY_FILE",
@@ -386,4 +386,8 @@ def _write(path: Path, text: str, mode: int) -> None:
         stream.write(text)
         stream.flush()
         os.fsync(stream.fileno())  # a machine that goes down leaves the old file, not an empty one
-    temporary.replace(path)
+    try:
+        temporary.replace(path)
+    except OSError as error:
+        temporary.unlink()
+        raise GiveUpError(f"{path} cannot be replaced ({error.strerror}): take away what is there") from error

@@ -12,15 +12,15 @@ _SEQUENCE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|
 _ESCAPE_BYTES = re.compile(_SEQUENCE.encode("ascii"))
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _RESET = re.compile(r"\x1b\[[0;]*m")
+_MARKS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
+"""Marks that change the direction of writing, and Unicode's own line ends."""
 _C1_BYTES = re.compile(rb"\xc2([\x80-\x9f])")
 
 # One pass: what a removal joins (ESC ESC[m [2J) is not looked at again, so it cannot become a sequence.
 # Surrogates are bytes of a name that are not UTF-8. Bidirectional overrides make a line read as another one.
-_SPECIAL = re.compile(
-    f"{_SEQUENCE}|[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]", re.DOTALL
-)
+_SPECIAL = re.compile(f"{_SEQUENCE}|[\x00-\x08\x0b-\x1f\x7f-\x9f{_MARKS}\ud800-\udfff]", re.DOTALL)
 
-_HIDDEN_IN_JSON = re.compile("[\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+_HIDDEN_IN_JSON = re.compile(f"[\x7f-\x9f{_MARKS}\ud800-\udfff]")
 
 
 def for_stream(text: str, stream: IO[str]) -> str:

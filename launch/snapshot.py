@@ -7,7 +7,7 @@ Links in code are kept as links, whatever they point to: ``data -> /mnt/data`` m
 Data is taken whole: no ignore file is asked, and links are followed.
 
 A project's ``.ranklift`` holds the private keys of its nodes. It is left out at every depth, whatever the
-rules say and wherever links lead, under another name too.
+rules say and wherever links lead, under another name too; so is any file whose content is such a key.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import hashlib
 import json
 import os
 import stat
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -94,12 +94,13 @@ class Snapshot:
         return list(seen.values())
 
 
-def plan_snapshot(root: Path, cache: Path | None = None) -> Snapshot:
+def plan_snapshot(root: Path, cache: Path | None = None, keys: Collection[str] = ()) -> Snapshot:
     """The tree below ``root`` as it is now, less what its ignore files name (:mod:`launch.ignore`).
 
     ``cache`` names a file that remembers hashes between calls: a tree of 10,000 files that did not
     change is planned in well under half a second, because no content is read. A file is taken as unchanged
-    when its size, inode and both its times are the same.
+    when its size, inode and both its times are the same. ``keys`` are the SHA-256 of contents that never
+    leave this machine.
 
     Raises :class:`~launch.errors.InputError` when there is nothing to push, when ``root`` is where keys are
     kept, or naming every entry that cannot be read; :class:`~launch.errors.RetryError` naming every file that
@@ -110,7 +111,7 @@ def plan_snapshot(root: Path, cache: Path | None = None) -> Snapshot:
         raise InputError("source", str(root), "no such folder", "give the folder that holds the code")
     _refuse_private(root)
     remembered = Hashes(cache, root)
-    walk = _Walk(root, remembered)
+    walk = _Walk(root, remembered, keys)
     walk.code()
     walk.check("make {it} readable or name {it} in .ranklift-ignore")
     if not walk.entries:
@@ -124,17 +125,17 @@ def plan_snapshot(root: Path, cache: Path | None = None) -> Snapshot:
     return _snapshot(root, walk.entries, walk.special, walk.private)
 
 
-def plan_data(path: Path, cache: Path | None = None) -> Snapshot:
+def plan_data(path: Path, cache: Path | None = None, keys: Collection[str] = ()) -> Snapshot:
     """A file, or a folder with all that is in it: what an ignore file names belongs to it, and what its
     links lead to. A file lies in the snapshot under its own name.
 
-    ``cache`` is as for :func:`plan_snapshot`, and so is what is raised.
+    ``cache`` and ``keys`` are as for :func:`plan_snapshot`, and so is what is raised.
     """
     path = _absolute(path)
     _refuse_private(path)
     root = path if path.is_dir() else path.parent
     remembered = Hashes(cache, root)
-    walk = _Walk(root, remembered)
+    walk = _Walk(root, remembered, keys)
     if path.is_dir():
         walk.data()
     else:
@@ -143,6 +144,9 @@ def plan_data(path: Path, cache: Path | None = None) -> Snapshot:
     if not walk.entries:
         if walk.special and not path.is_dir():
             raise InputError("source", str(path), "is neither a file nor a folder", "name one of them")
+        if walk.private and not path.is_dir():
+            problem = "is a stack's private key, which never leaves this machine"
+            raise InputError("source", str(path), problem, "choose another file")
         raise InputError("source", str(path), "there is no file in it", "choose another folder")
     remembered.save()
     return _snapshot(root, walk.entries, walk.special, walk.private)
@@ -193,8 +197,8 @@ EMPTY = _snapshot(Path(os.devnull), [])
 class _Walk:
     """What is found below ``root``, and what went wrong on the way, so that all of it is named at once."""
 
-    def __init__(self, root: Path, hashes: Hashes) -> None:
-        self._root, self._hashes = root, hashes
+    def __init__(self, root: Path, hashes: Hashes, keys: Collection[str]) -> None:
+        self._root, self._hashes, self._keys = root, hashes, keys
         self.entries: list[Entry] = []
         self.special: list[str] = []
         """Pipes, sockets and devices."""
@@ -308,7 +312,10 @@ class _Walk:
             self.special.append(path)
             return
         sha256, size = self._hashes.of(path, f"{self._root}/{path}", status)
-        self.entries.append(Entry(path, sha256, size, bool(status.st_mode & stat.S_IXUSR)))
+        if sha256 in self._keys:
+            self.private.append(path)
+        else:
+            self.entries.append(Entry(path, sha256, size, bool(status.st_mode & stat.S_IXUSR)))
 
     @staticmethod
     def _leads_to_keys(link: str) -> bool:

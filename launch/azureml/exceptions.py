@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from launch.errors import GiveUpError, InputError, JobFailed, RankliftError
+from launch.printable import for_terminal
 
 __all__ = [
     "ActivityFailedException",
@@ -17,6 +18,11 @@ __all__ = [
 
 class AzureMLException(RankliftError):
     """What all of these have in common, for scripts that catch it."""
+
+    def __str__(self) -> str:
+        """The text, in which ranks may have had a say, as a terminal may get it: Python prints what nobody
+        catches."""
+        return for_terminal(super().__str__())
 
     @property
     def message(self) -> str:

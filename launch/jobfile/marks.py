@@ -7,6 +7,8 @@ that multiply cost nothing.
 
 from __future__ import annotations
 
+import os
+import stat
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -226,7 +228,10 @@ def compose(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Place:
     """
     name = str(path)
     try:
-        with path.open("rb") as stream:
+        # Not to wait for a writer, if it is a pipe.
+        with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:  # noqa: PTH123  (a handle)
+            if stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
+                raise InputError("file", name, "is a pipe", "name a job file, e.g. job.yml")
             data = stream.read(_LARGEST + 1)
         if len(data) > _LARGEST:
             problem = f"is larger than {_LARGEST} bytes"

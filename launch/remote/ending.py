@@ -96,6 +96,9 @@ def asked(folder: jobs.Folder, own: float) -> tuple[float, str] | None:
             grace, _, reason = file.read().partition("\n")
     except FileNotFoundError:
         return None if os.path.exists(folder.file("job.json")) else (own, _REMOVED)
+    except PermissionError:
+        folder.permit()
+        return None  # it is looked for again
     try:
         return float(grace or own), reason
     except ValueError:

@@ -202,13 +202,17 @@ class Hearing:
             connection.close()
             return
         index = crew.node_of[rank]
+        planned = crew.names[index]
+        where = hello["node"] if hello["node"] in crew.names else planned
+        is_proved = encryption.is_equal(hello["proof"], mpirun.key.proof(protocol.hello_words(hello)))
+        if not is_proved and not self._is_from(connection, crew.names.index(where)):
+            connection.close()  # the token alone, which crosses the network, says nothing of any node
+            return
         link = Link(index, connection=connection)
         link.stage, link.ranks = GREETED, [rank]
         crew.add(link)
-        planned = crew.names[index]
         local = [given["rank"] for given in crew.nodes[index]["ranks"]].index(rank)
-        where = hello["node"] if hello["node"] in crew.names else planned
-        if not encryption.is_equal(hello["proof"], mpirun.key.proof(protocol.hello_words(hello))):
+        if not is_proved:
             link.stage = DONE
             self._cannot(crew.names.index(where), [_OTHER_KEY if hello["proof"] else _NO_KEY])
         elif (where, hello["local_rank"]) != (planned, local):
@@ -217,6 +221,12 @@ class Hearing:
             self._stopping.fail(found)
         else:
             crew.send_spec(link, index, rank)
+
+    def _is_from(self, connection: socket.socket, node: int) -> bool:
+        try:
+            return bool(connection.getpeername()[0] == self._crew.nodes[node]["private_ip"])
+        except OSError:
+            return False  # it was reset
 
     def _exit(self, link: Link, fields: dict[str, Any]) -> None:
         order, name = self._order, self._crew.name(link)

@@ -155,7 +155,11 @@ class Folder:
         return self.write_state(dict(lost, reason=reason))
 
     def _state(self) -> dict[str, Any]:
-        return read_record(self.file("state.json"), ("state",))
+        try:
+            return read_record(self.file("state.json"), ("state",))
+        except PermissionError:
+            self.permit()
+            return read_record(self.file("state.json"), ("state",))
 
     def _made_again(self) -> dict[str, Any]:
         """A state by what else is known, where state.json is torn."""
@@ -188,13 +192,21 @@ class Folder:
                     return identity(pid)
         return None
 
+    def permit(self) -> None:
+        """Give the folder its mode back, which a rank may have changed. Raises OSError."""
+        os.chmod(self.path, 0o700)
+
     def write_state(self, state: dict[str, Any]) -> dict[str, Any]:
         """Replaces state.json and notes the change; a terminal state stays. Gives the job's state then.
 
         On a full disk a terminal state takes the room that is reserved for it; another one is not written,
         and the job goes on. Nothing is raised for want of room.
         """
-        folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError:
+            self.permit()
+            folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
             with suppress(FileNotFoundError, Torn):  # the first one; a torn one is mended by this

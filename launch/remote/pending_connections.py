@@ -2,8 +2,9 @@
 
 Anybody who reaches the head's private address may connect. Until a valid HELLO has come over a connection it
 is not the job's: it is read only as far as a HELLO goes, nothing waits for it, and it is closed after
-:data:`HELLO_WITHIN`, or earlier when others come: at the bound the oldest goes, so that idle connections in
-any number do not keep a runner out, which sends its HELLO as soon as it is connected.
+:data:`HELLO_WITHIN`, or earlier when others come: at the bound the oldest goes of the address that most of
+them are from, so that idle connections in any number from elsewhere do not crowd out a node's runners. A
+runner that was crowded out all the same, from its own node, connects again.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ _AT_ONCE = 64
 
 
 class _Pending:
-    def __init__(self, connection: socket.socket) -> None:
-        self.connection = connection
+    def __init__(self, connection: socket.socket, address: str) -> None:
+        self.connection, self.address = connection, address
         self.until = time.monotonic() + HELLO_WITHIN
         self.data = b""
 
@@ -95,16 +96,22 @@ class PendingConnections:
     def _accept(self) -> None:
         for _ in range(_AT_ONCE):
             try:
-                connection, _address = self._listener.accept()
+                connection, (address, _port) = self._listener.accept()
             except OSError:
                 return
             connection.setblocking(False)
-            pending = _Pending(connection)
+            pending = _Pending(connection, address)
             self._pending[connection.fileno()] = pending
             self._selector.register(connection, selectors.EVENT_READ, lambda it=pending: self._read(it))
             self._read(pending)  # a runner's HELLO is there already
             if len(self._pending) > MOST:
-                self._close(next(iter(self._pending.values())))
+                self._close(self._to_evict())
+
+    def _to_evict(self) -> _Pending:
+        """Return the oldest connection of the address that has the most."""
+        addresses = [pending.address for pending in self._pending.values()]
+        crowd = max(dict.fromkeys(addresses), key=addresses.count)
+        return next(pending for pending in self._pending.values() if pending.address == crowd)
 
     def _read(self, pending: _Pending) -> None:
         if pending.connection.fileno() not in self._pending:

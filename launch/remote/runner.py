@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Runner", "run_node", "run_rank"]
 
+_CONNECT_AGAIN_S = 0.2
+"""Seconds from a connection that the supervisor closed before it answered to the next."""
+
 
 class Runner(Loop):
     """Runs the ranks of one SPEC. It is decrypted with ``key`` where there is one, and must be for
@@ -208,14 +211,6 @@ def run_rank() -> int:
     if libraries:
         more = os.environ.get("LD_LIBRARY_PATH")
         os.environ["LD_LIBRARY_PATH"] = f"{libraries}:{more}" if more else libraries
-    channel = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-    channel.settimeout(protocol.TETHER)
-    try:
-        channel.connect((host, int(port)))
-    except OSError as error:
-        sys.stderr.write(f"no way from {os.uname().nodename} to the supervisor at {host}:{port}: {error}\n")
-        return 1
-    channel.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
     rank, local_rank = _numbers()
     hello = dict(_hello(rank, local_rank), token=token)
     try:
@@ -223,12 +218,40 @@ def run_rank() -> int:
         hello["proof"] = key.proof(protocol.hello_words(hello))
     except OSError:
         key = None  # the supervisor knows by the missing proof, and sends nothing
+    try:
+        channel = _connect(host, int(port), protocol.frame(protocol.HELLO, protocol.pack(hello)))
+    except OSError as error:
+        sys.stderr.write(f"no way from {os.uname().nodename} to the supervisor at {host}:{port}: {error}\n")
+        return 1
     runner = Runner(channel.fileno(), os.dup(channel.fileno()), key, b"SPEC of rank %d" % rank)
-    runner.hello(hello)
     status = runner.run()
     if runner.deserted:
         processes.end_idle_launcher(launcher, launched, child)
     return status
+
+
+def _connect(host: str, port: int, hello: bytes) -> _socket.socket:
+    """Return a connection over which the supervisor has answered ``hello``.
+
+    One that it closes before is made again: strangers may have crowded it out. Raises OSError when there is
+    no way, and when no answer comes within :data:`~launch.remote.protocol.TETHER`.
+    """
+    until = time.monotonic() + protocol.TETHER
+    while True:
+        channel = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        channel.settimeout(protocol.TETHER)
+        channel.connect((host, port))
+        channel.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+        try:
+            channel.sendall(hello)
+            if channel.recv(1, _socket.MSG_PEEK):
+                return channel
+        except (ConnectionResetError, BrokenPipeError):
+            pass  # closed while this was sent, or answered with a reset
+        channel.close()
+        if time.monotonic() > until:
+            raise OSError("it closed every connection without an answer")
+        time.sleep(_CONNECT_AGAIN_S)
 
 
 def _stand_behind_hydra() -> int | None:

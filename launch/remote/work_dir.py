@@ -4,8 +4,8 @@ It is made under another name and renamed once it is whole, under a lock: of a n
 copies, the others wait, and a copy that was killed is begun again. Every runner then holds a shared lock on
 it for as long as it lives; whoever gets the exclusive one is the last, and clears it.
 
-What a job left as it was copied is found by times alone: nothing is copied any more at the time that the file
-``copied`` holds, and ranks start later than it.
+What a job left as it was copied is known by the file ``copied``, see :mod:`launch.remote.copy_record`; the
+rest is the job's, and is not touched.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import os
 import stat
 import time
 
+from launch.remote import copy_record
 from launch.remote.workplace import Unfit, full
 
 TYPE_CHECKING = False
@@ -46,9 +47,6 @@ _BETWEEN_S = 0.1
 """Seconds of work between two signs of life."""
 _WAIT_MS = 20
 """Milliseconds between looks at another's lock."""
-_CLOCK_S = 2.0
-"""Seconds in which a file system's clock is expected to move on; most take 4 ms at the longest."""
-_NEVER = -1
 
 
 class _Tree:
@@ -164,7 +162,7 @@ def _copy(snapshot: str, folder: str, rest: Callable[[int], object]) -> None:
         for name, found in reversed(tree.folders if tree else []):
             os.utime(new + name, ns=(found.st_atime_ns, found.st_mtime_ns))
             os.chmod(new + name, stat.S_IMODE(found.st_mode) | 0o700)
-        _stamp(new, f"{folder}/{_COPIED}")
+        copy_record.write(new, f"{folder}/{_COPIED}")
         os.rename(new, work)
     except OSError as error:
         _remove(new)
@@ -267,40 +265,28 @@ def _send(source: int, target: int, count: int) -> int:
     return os.sendfile(target, source, None, count)  # from where it stands
 
 
-def _stamp(new: str, path: str) -> None:
-    """Note the time of the last change to the copy, and wait until the file system's clock has moved on."""
-    last = os.stat(new).st_ctime_ns
-    until = time.monotonic() + _CLOCK_S
-    while True:
-        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
-        try:
-            os.write(fd, str(last).encode())
-            if os.fstat(fd).st_ctime_ns > last:
-                return
-            if time.monotonic() > until:  # no change can be seen by its time: nothing counts as unchanged
-                last = _NEVER
-        finally:
-            os.close(fd)
-        time.sleep(0.001)
-
-
 def clear(folder: str) -> None:
     """Remove from the job's working folder what the job did not change, unless a runner still holds it.
 
     Files and links that were written, replaced, renamed or given another mode or owner since stay, and all
-    that were made since, but for what Python compiled; with them the folders that they are in. Where no rank
-    was started nothing stays: a launch that is made later finds a whole copy or none.
+    that was made, moved or mounted there since, but for what Python compiled; with them the folders that they
+    are in. What stays although no rank was started is put aside: a launch that is made later finds a whole
+    copy or none.
     """
     work = f"{folder}/{NAME}"
     for path, is_whole in ((work, True), (work + _UNFINISHED, False)):
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            keeps = is_whole and os.path.exists(f"{folder}/{_STARTED}")
-            _remove(path, _copied(folder) if keeps else None)
+            if is_whole:
+                copy_record.remove_copies(path, *copy_record.read(f"{folder}/{_COPIED}"))
+                if not os.path.exists(f"{folder}/{_STARTED}") and os.path.isdir(path):
+                    os.rename(path, f"{path}.{os.urandom(4).hex()}")
+            else:
+                _remove(path)
         except BlockingIOError:
             return
         finally:
@@ -311,42 +297,17 @@ def clear(folder: str) -> None:
         return
 
 
-def _copied(folder: str) -> int:
-    """When the copy was whole, in the nanoseconds of its file system's clock."""
-    try:
-        with open(f"{folder}/{_COPIED}", "rb") as file:
-            return int(file.read())
-    except (OSError, ValueError):
-        return _NEVER
-
-
-def _is_unchanged(entry: os.DirEntry[str], since: int) -> bool:
-    if entry.stat(follow_symlinks=False).st_ctime_ns <= since:
-        return True
-    return entry.name.endswith(".pyc") and os.path.dirname(entry.path).endswith("/__pycache__")
-
-
-def _remove(root: str, since: int | None = None, is_kept: bool = False) -> None:
-    """Remove what has not changed since then, or everything, and folders that nothing is left in.
-
-    What cannot be removed stays, and the root itself where it ``is_kept``.
-    """
+def _remove(root: str, is_kept: bool = False) -> None:
+    """Remove everything below an unfinished copy, and the root itself unless it ``is_kept``."""
     folders = [root]
     for folder in folders:  # which grows
         try:
             with os.scandir(folder) as entries:
                 for entry in list(entries):
-                    try:
-                        if entry.is_dir(follow_symlinks=False):
-                            folders.append(entry.path)
-                        elif since is None or _is_unchanged(entry, since):
-                            os.unlink(entry.path)
-                    except OSError:
-                        continue
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    else:
+                        os.unlink(entry.path)
         except OSError:
             continue
-    for folder in reversed(folders[is_kept:]):
-        try:
-            os.rmdir(folder)
-        except OSError:
-            continue
+    copy_record.remove_empty(reversed(folders[is_kept:]))

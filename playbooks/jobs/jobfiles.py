@@ -174,18 +174,18 @@ def _load(stack: Stack, job: JobFile) -> Load:
     from launch.jobfile import Data
     from launch.snapshot import EMPTY, plan_data, plan_snapshot
 
-    code = EMPTY
+    code, keys = EMPTY, stack.key_digests()
     if job.code is not None:
         try:
             plan_code = plan_snapshot if job.code.is_dir() else plan_data
-            code = plan_code(job.code, stack.hashes)
+            code = plan_code(job.code, stack.hashes, keys)
         except InputError as error:
             raise job.located(error, "code") from None
     data = {}
     for name, value in job.inputs.items():
         if isinstance(value, Data) and value.local is not None:
             try:
-                data[value.local] = plan_data(value.local, stack.hashes_of(value.local))
+                data[value.local] = plan_data(value.local, stack.hashes_of(value.local), keys)
             except InputError as error:
                 raise job.located(error, f"inputs.{name}.path") from None
     return Load(code, data)

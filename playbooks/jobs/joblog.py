@@ -128,7 +128,7 @@ def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
         raise InputError("job", job, "is no job's id", "see `fab jobs`")
     by_name = {node.name: node for node in inventory.nodes}
     place, is_taken = None, False
-    with suppress(OSError, ValueError, LookupError, TypeError):  # no note, or half of one
+    with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):  # no note, or half of one
         noted = json.loads(note_of(stack, job).read_text())
         place = Place(by_name[noted["head"]], noted["remote"])
         is_taken = noted.get("taken", True)

@@ -72,7 +72,7 @@ def test_two_projects_rehearse_beside_each_other(workplace: Workplace, alone: Wo
     assert alone.record.pid != before.pid
     stopped = alone.fab("rehearsal.stop")
     assert "gone with the rehearsal: stack rehearsal (14 resources)" in stopped.err
-    assert "1 networks with their namespaces" in stopped.out
+    assert "1 network with their namespaces" in stopped.out
     assert workplace.record == before
     workplace.fab("rehearsal.status")
     alone.start(2)

@@ -24,7 +24,7 @@ from infra.inventory import (
     save,
     ssh_config_text,
 )
-from launch.errors import InputError
+from launch.errors import GiveUpError, InputError
 
 GOLDEN = Path(__file__).parent / "golden"
 GROUP = "/subscriptions/0000/resourceGroups/dev-rg/providers"
@@ -232,6 +232,13 @@ def test_saved_and_loaded_again(tmp_path: Path) -> None:
     assert (folder / "id_ed25519").read_text() == "PRIVATE\n"
     assert "PRIVATE" not in (folder / "inventory.json").read_text()
     assert "PRIVATE" not in repr(OUTPUTS)
+
+
+def test_what_is_in_the_way_is_named_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
+    (tmp_path / "inventory.json").mkdir()
+    with pytest.raises(GiveUpError, match=r"inventory.json cannot be replaced \(Is a directory\): take away"):
+        save(INVENTORY, OUTPUTS, tmp_path)
+    assert not list(tmp_path.glob(".inventory*"))
 
 
 def test_no_inventory_and_a_damaged_one_say_what_to_do(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import socket
 from collections.abc import Callable
@@ -216,3 +217,18 @@ def refuse(monkeypatch: pytest.MonkeyPatch, error: OSError, *names: str) -> None
         return real(path, *rest, **more)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "open", opened)
+
+
+@PLANS
+def test_a_key_is_known_by_its_content_whatever_its_name(
+    tree: Path, plan: Callable[..., Snapshot], tmp_path: Path
+) -> None:
+    key = tree / ".ranklift" / "dev" / KEY_FILE
+    (tree / "hard").hardlink_to(key)
+    (tree / "copy").write_bytes(key.read_bytes())
+    keys = {hashlib.sha256(key.read_bytes()).hexdigest()}
+    snapshot = plan(tree, tmp_path / "cache.json", keys)
+    assert paths(snapshot) == ["train.py"]
+    assert {"copy", "hard"} <= set(snapshot.private)
+    with pytest.raises(InputError, match="is a stack's private key, which never leaves this machine"):
+        plan_data(tree / "copy", None, keys)

@@ -5,13 +5,14 @@ from __future__ import annotations
 
 import os
 import socket
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launch.remote import protocol
+from launch.remote import protocol, runner
 from launch.remote.encryption import SharedKey
 from launch.spec import JobSpec, Kind
 from tests.launch.standin import REMOTE, Nodes, Started, lines, shell, start, states, until
@@ -329,3 +330,51 @@ if os.fork():
             if not data:
                 sys.exit(0)
 """
+
+
+def test_the_token_alone_blames_no_node(nodes: Nodes) -> None:
+    in_place_of_the_runner(
+        nodes,
+        "node000001",
+        """
+        import pathlib, time
+        folder = pathlib.Path(os.environ["STANDIN"])
+        (folder / "new").write_text(os.environ["RANKLIFT_SUPERVISOR"] + " " + os.environ["RANKLIFT_TOKEN"])
+        (folder / "new").rename(folder / "given")
+        while not (folder / "go").exists():
+            time.sleep(0.02)
+        """,
+    )
+    started = start(nodes, shell("echo up", "mpi"))
+    until((nodes.folder / "given").exists)
+    address, token = (nodes.folder / "given").read_text().split()
+    host, _, port = address.rpartition(":")
+    for proof in ("", "0" * 64):
+        hello = {"rank": 1, "local_rank": 0, "node": "node000000", "pid": 1, "token": token, "proof": proof}
+        elsewhere = ("127.0.0.9", 0)
+        with socket.create_connection((host, int(port)), 5, source_address=elsewhere) as stranger:
+            stranger.sendall(frame(protocol.HELLO, hello))
+            assert is_closed(stranger)
+    (nodes.folder / "go").touch()
+    state = started.end()
+    assert (state.state, state.reason) == ("SUCCEEDED", "")
+
+
+def test_a_runner_that_was_crowded_out_connects_again() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        said = []
+
+        def supervise() -> None:
+            listener.accept()[0].close()
+            connection, _ = listener.accept()
+            with connection:
+                said.append(connection.recv(5))
+                connection.sendall(b"S")
+
+        supervisor = threading.Thread(target=supervise)
+        supervisor.start()
+        channel = runner._connect("127.0.0.1", listener.getsockname()[1], b"hello")
+        assert channel.recv(1) == b"S", "what came is still to be read"
+        channel.close()
+        supervisor.join(5)
+        assert said == [b"hello"]

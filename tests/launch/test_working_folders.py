@@ -115,12 +115,15 @@ def test_nodes_without_the_snapshot_are_named_at_once_and_no_rank_starts(nodes: 
 
 
 @KINDS
-def test_none_is_left_of_a_job_that_ended_before_its_ranks_started(nodes: Nodes, kind: Kind) -> None:
+def test_no_code_is_left_of_a_job_that_ended_before_its_ranks_started(nodes: Nodes, kind: Kind) -> None:
     job = start(nodes, shell("true", kind, setup="touch made; sleep 60"))
     until(lambda: all(left(nodes, job.job, node).count("made") for node in range(3)))
     nodes.cancel(job.job)
     assert job.end().state == "CANCELLED"
     assert [left(nodes, job.job, node) for node in range(3)] == [[], [], []]
+    for node in nodes.nodes:
+        (aside,) = (nodes.folder / node.name / ".ranklift/jobs" / job.job).glob("work.*")
+        assert [path.name for path in aside.iterdir()] == ["made"]
 
 
 def test_the_folder_of_a_job_without_code_is_its_own_too(nodes: Nodes) -> None:

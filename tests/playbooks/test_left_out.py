@@ -97,3 +97,10 @@ def test_what_is_no_content_is_named_once_and_hinders_nothing(project: Path) -> 
     told = fab(project, "launch.torch", "train.py", "--source", ".", "--dry-run")
     assert told.returncode == 0
     assert "not pushed: a-pipe, b-pipe" in told.stdout
+
+
+def test_a_copy_of_a_key_is_named_and_not_pushed(project: Path) -> None:
+    (project / "mine").hardlink_to(project / ".ranklift" / "dev" / KEY_FILE)
+    told = fab(project, "push", "--source", ".", "--dry-run")
+    assert ": 3 files, " in told.stdout, told.stderr
+    assert "not pushed: mine (a stack's private keys)" in told.stderr

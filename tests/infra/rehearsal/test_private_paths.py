@@ -79,11 +79,13 @@ def test_a_node_sees_nothing_private_now_or_later(home: Path, tmp_path: Path) ->
     async def story() -> tuple[str, str]:
         private = found({"HOME": str(home), "KUBECONFIG": str(elsewhere)}, ROOT)
         async with lab(tmp_path, 1, private=private) as it:
-            _, now = await it.ssh(0, f"ls -A {home}; cat {home}/*/file {home}/.*/file {home}/* {elsewhere}")
+            files = f"{home}/*/file {home}/.*/file {home}/* {elsewhere}"
+            _, now = await it.ssh(0, f"exec 2>&1; ls -A {home}; cat {files}")
             (home / ".pulumi").mkdir()
             (home / ".pulumi/credentials.json").write_text("secret later\n")
             (home / ".ssh/id").write_text("secret later\n")
-            _, later = await it.ssh(0, f"cat {home}/.pulumi/* {home}/.ssh/*; touch {home}/new; ls -A {home}")
+            line = f"cat {home}/.pulumi/* {home}/.ssh/*; touch {home}/new; ls -A {home}"
+            _, later = await it.ssh(0, f"exec 2>&1; {line}")
             return now, later
 
     try:

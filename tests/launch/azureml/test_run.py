@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import traceback
 from pathlib import Path
 from typing import Any
 
@@ -301,3 +302,12 @@ def test_only_script_runs_can_be_submitted(fab: FakeFab) -> None:
     with pytest.raises(TypeError, match="unexpected keyword argument 'priority'"):
         experiment.submit(ScriptRunConfig("src", "train.py"), priority=1)
     assert fab.calls == []
+
+
+def test_what_a_rank_wrote_commands_no_terminal_that_python_prints_its_end_on() -> None:
+    error = ActivityFailedException(
+        "a-1", "FAILED", 3, "r\x1b[2J", ("\x1b]52;c;aGk=\x07 \x9b2J \u202e \u200f",)
+    )
+    told = "".join(traceback.format_exception(error))
+    assert not set(told) & set("\x1b\x07\x9b\u202e\u200f")
+    assert error.message == str(error)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -143,3 +144,9 @@ def test_what_no_reader_can_take_is_refused_with_its_line(tmp_path: Path, line: 
     told = refusal(tmp_path, f"command: env\n{line}\n")
     assert "job.yml, line 2: " in told
     assert expected in told
+
+
+def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "job.yml")
+    with pytest.raises(InputError, match="is a pipe; name a job file"):
+        read(tmp_path / "job.yml")

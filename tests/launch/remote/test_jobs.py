@@ -7,6 +7,7 @@ import os
 import stat
 import subprocess
 import sys
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any
@@ -189,3 +190,32 @@ def test_only_the_user_may_read_the_plan_which_holds_values_of_variables(
     assert stat.S_IMODE(Path(folder.path).stat().st_mode) == 0o700
     assert stat.S_IMODE(Path(folder.file("job.json")).stat().st_mode) == 0o600
     assert folder.plan()["user_env"] == {"KEY": "secret"}
+
+
+def test_a_job_that_took_the_mode_of_its_folder_away_hides_no_job() -> None:
+    program = """
+import os, sys
+from launch.remote import ending, jobs
+if os.getuid() == 0:
+    os.setuid(65534)  # root may read whatever the mode is
+os.environ["HOME"] = os.getcwd()
+for name in ("a", "b"):
+    folder = jobs.Folder(name)
+    folder.create({"id": name, "nodes": []})
+    supervisor = jobs.identity(os.getpid())
+    state = {"job": name, "state": "RUNNING", "reason": "", "created": 1.0, "supervisor": supervisor}
+    folder.write_state(state)
+    os.chmod(folder.path, 0)
+    print(ending.asked(folder, 1.0))
+    os.chmod(folder.path, 0)
+print([state["job"] for state in jobs.all_jobs()])
+os.chmod(folder.path, 0)
+print(folder.write_state(dict(state, state="FAILED"))["state"])
+"""
+    with tempfile.TemporaryDirectory() as home:  # others do not reach what pytest makes
+        Path(home).chmod(0o777)
+        code = str(Path(jobs.__file__).parents[2])
+        argv = [sys.executable, "-c", program]
+        env = {**os.environ, "PYTHONPATH": code}
+        done = subprocess.run(argv, cwd=home, env=env, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("None\nNone\n['a', 'b']\nFAILED\n", "")

@@ -182,3 +182,14 @@ def test_what_waits_takes_no_more_than_a_hello(port: Port, monkeypatch: pytest.M
     client.sendall(bytes(100_000))
     port.turn()
     assert len(port.pending) == 0
+
+
+def test_a_crowd_from_elsewhere_does_not_close_a_nodes_connection(port: Port) -> None:
+    with socket.create_connection(port.address, source_address=("127.0.0.2", 0)) as node:
+        port.turn()
+        for _ in range(MOST + 50):
+            port.connect()
+        port.turn()
+        node.sendall(hello())
+        port.turn()
+        assert [fields["rank"] for _, fields in port.taken] == [0]

@@ -313,6 +313,7 @@ class TestWhenTheJobHasEnded:
         work_dir.clear(str(job))
         assert left(job) == [
             "work",
+            "work/folder-without-files",
             "work/new",
             "work/new/checkpoint.pt",
             "work/pkg",
@@ -338,10 +339,15 @@ class TestWhenTheJobHasEnded:
         work_dir.clear(str(job))
         assert left(job) == ["work", "work/mine.pyc"]
 
-    def test_nothing_stays_where_no_rank_was_started(self, code: Path, job: Path) -> None:
+    def test_what_the_setup_line_made_is_put_aside_where_no_rank_was_started(
+        self, code: Path, job: Path
+    ) -> None:
         (make(job, code) / "by-the-setup-line").touch()
         work_dir.clear(str(job))
-        assert left(job) == []
+        aside, made = left(job)
+        assert aside.startswith("work.")
+        assert made == f"{aside}/by-the-setup-line"
+        assert not (make(job, code) / "by-the-setup-line").exists()
 
     def test_a_copy_that_was_killed_goes(self, job: Path) -> None:
         (job / "work.new" / "pkg").mkdir(parents=True)
@@ -371,9 +377,10 @@ class TestWhenTheJobHasEnded:
     ) -> None:
         (make(job, code) / "elsewhere").symlink_to(code)
         before = seen(code)
+        ranks_ran(job)
         work_dir.clear(str(job))
         assert seen(code) == before
-        assert left(job) == []
+        assert left(job) == ["work", "work/elsewhere"]
 
     def test_a_job_that_never_had_one_is_none_of_its_business(self, tmp_path: Path) -> None:
         work_dir.clear(str(tmp_path / "no-such-job"))
