@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -128,3 +129,13 @@ def test_the_cache_follows_the_users_choice(tmp_path: Path) -> None:
     assert (
         install.cache_folder({"HOME": "/h", "XDG_CACHE_HOME": "/c"}) == Path("/c/ranklift/pulumi") / version
     )
+
+
+def test_a_download_that_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(install, "PAUSE_S", 0.0)
+    line = "echo once more >> tries; test $(wc -l < tries) -ge {}"
+    install.persistently(["sh", "-c", line.format(2)], cwd=tmp_path, env={"PATH": os.environ["PATH"]})
+    assert (tmp_path / "tries").read_text() == "once more\n" * 2
+    with pytest.raises(install.InstallError, match="ended with 1"):
+        install.persistently(["sh", "-c", line.format(9)], cwd=tmp_path, env={"PATH": os.environ["PATH"]})
+    assert (tmp_path / "tries").read_text() == "once more\n" * 5

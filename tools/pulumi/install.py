@@ -25,6 +25,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -41,6 +42,9 @@ PARTS = (
 SDK = "github.com/pulumi/pulumi/sdk/v3"
 RECORD = "SHA256SUMS"
 """Beside the parts: the digest of each, as ``sha256sum`` writes it."""
+
+TRIES, PAUSE_S = 3, 5.0
+"""Of a build that downloads hundreds of modules: a name server that does not answer once ends it."""
 
 
 class InstallError(Exception):
@@ -88,6 +92,20 @@ def run(argv: list[str], *, cwd: Path | None = None, env: Mapping[str, str] | No
         last = "\n".join(done.stderr.strip().splitlines()[-12:])
         raise InstallError(f"{' '.join(argv[:4])} ... ended with {done.returncode}\n{last}")
     return done.stdout.strip()
+
+
+def persistently(argv: list[str], *, cwd: Path, env: Mapping[str, str]) -> None:
+    """Run a command that downloads, up to :data:`TRIES` times: what came already is not fetched again."""
+    for left in reversed(range(TRIES)):
+        try:
+            run(argv, cwd=cwd, env=env)
+        except InstallError as error:
+            if not left:
+                raise
+            say(f"{error}; trying again")
+            time.sleep(PAUSE_S)
+        else:
+            return
 
 
 def own_cli(path: str) -> Path | None:
@@ -180,7 +198,7 @@ def build(go: Path, into: Path, work: Path, *, own_caches: bool) -> None:
     say(f"building Pulumi {version} from its Go modules, a few minutes on two cores")
     stamp = f"-s -w -X {SDK}/go/common/version.Version=v{version}"
     for module in (HERE, HERE / "language"):
-        run([str(go), "install", "-ldflags", stamp, "tool"], cwd=module, env=env)
+        persistently([str(go), "install", "-ldflags", stamp, "tool"], cwd=module, env=env)
     sdk = Path(run([str(go), "list", "-m", "-f", "{{.Dir}}", SDK], cwd=HERE, env=env)) / "python"
     for script in (
         sdk / "cmd" / "pulumi-language-python-exec",
