@@ -15,6 +15,7 @@ import pytest
 from launch.remote import protocol, runner
 from launch.remote.encryption import SharedKey
 from launch.spec import JobSpec, Kind
+from tests.launch.remote.test_pending_connections import is_closed
 from tests.launch.standin import REMOTE, Nodes, Started, lines, shell, start, states, until
 from tests.launch.test_restarting import mpirun_of
 
@@ -89,16 +90,6 @@ WITHOUT_HELLO = {
     "a huge length": protocol.HEADER.pack(protocol.EXIT, 0xFFFFFFFF),
     "another protocol": b"SSH-2.0-OpenSSH_9.2\r\n",
 }
-
-
-def is_closed(client: socket.socket) -> bool:
-    client.settimeout(3)
-    try:
-        return client.recv(1) == b""
-    except ConnectionResetError:
-        return True
-    except TimeoutError:
-        return False
 
 
 @pytest.mark.parametrize("what", WITHOUT_HELLO)

@@ -65,7 +65,7 @@ def port() -> Iterator[Port]:
 
 
 def is_closed(client: socket.socket) -> bool:
-    client.settimeout(0.5)
+    client.settimeout(3)
     try:
         return client.recv(1) == b""
     except ConnectionResetError:
