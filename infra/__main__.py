@@ -13,13 +13,14 @@ sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or
 import pulumi  # noqa: E402
 from pulumi.runtime import get_config_env  # noqa: E402
 
-from infra.azure import endpoint  # noqa: E402
+from infra.azure import endpoint, rehearsal_token  # noqa: E402
 from infra.config import parse  # noqa: E402
 from infra.gate import pass_gate  # noqa: E402
 from launch.errors import RankliftError  # noqa: E402
 
 try:
-    endpoint(os.environ)  # another cloud is refused here too
+    if endpoint(os.environ):  # another cloud is refused here too
+        rehearsal_token(os.environ)  # and what is left in the shell of a rehearsal that has ended
     config = parse(get_config_env())
     if not pulumi.runtime.is_dry_run():
         pass_gate(os.environ)

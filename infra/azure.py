@@ -41,6 +41,9 @@ ENDPOINT = "RANKLIFT_ARM_ENDPOINT"
 TOKEN_FILE = "RANKLIFT_ARM_TOKEN_FILE"  # noqa: S105 - a variable's name
 """Environment variable with the file that has that endpoint's token: the rehearsal's record."""
 
+_PROVIDERS = "PULUMI_DEBUG_PROVIDERS"
+"""Environment variable by which Pulumi's engine finds the rehearsal's provider."""
+
 CLOUD = "ARM_ENVIRONMENT"
 """Environment variable by which Pulumi's provider takes another cloud; its setting is ``environment``."""
 
@@ -197,17 +200,24 @@ def rehearsal_token(environment: Mapping[str, str]) -> str:
     """Return the token that the rehearsal's endpoint asks for.
 
     It is read from a file that its owner alone can read; a variable would show it wherever variables are.
-    Raises :class:`~launch.errors.InputError` when none is named or it has none.
+    Raises :class:`~launch.errors.InputError` when none is named or it has none, and when the variables are of
+    another rehearsal than it: a port that one has left is anybody's, who would be given the nodes' keys.
     """
     remedy = 'take what fab rehearsal.env says: eval "$(fab rehearsal.env)"'
     name = environment.get(TOKEN_FILE)
     if not name:
         raise InputError(TOKEN_FILE, None, f"is not set, and {ENDPOINT} is", remedy)
     try:
-        token = json.loads(Path(name).read_text())["token"]
-    except (OSError, ValueError, LookupError, TypeError) as error:
+        record = json.loads(Path(name).read_text())
+        token, address = record["token"], f"http://127.0.0.1:{record['arm_port']}"
+        provider = f"azure-native:{record['provider_port']}"
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         problem = f"has no token of a rehearsal ({error}); one that was stopped took it along"
         raise InputError(TOKEN_FILE, name, problem, remedy) from None
+    for variable, now in ((ENDPOINT, address), (_PROVIDERS, provider)):
+        given = environment.get(variable, now)
+        if now not in given.split(","):
+            raise InputError(variable, given, f"is that of an earlier rehearsal, this one's is {now}", remedy)
     return str(token)
 
 

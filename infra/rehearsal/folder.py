@@ -99,7 +99,7 @@ class Folder:
         try:
             found = json.loads(self.record_file.read_text())
             return Record(**{name: value for name, value in found.items() if name != TOKEN_KEY})
-        except (OSError, ValueError, TypeError, AttributeError):
+        except (OSError, ValueError, TypeError, AttributeError, RecursionError):
             return None
 
     def write_record(self, record: Record, token: str) -> None:

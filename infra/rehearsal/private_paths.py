@@ -12,25 +12,37 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["NAMES", "VARIABLES", "PrivatePaths", "private_paths"]
+__all__ = ["NAMES", "NESTED", "VARIABLES", "PrivatePaths", "private_paths"]
 
 NAMES = (
     ".aws",
     ".azure",
+    ".cargo",
+    ".claude",
     ".config",
+    ".databricks",
     ".docker",
     ".git-credentials",
     ".gnupg",
+    ".huggingface",
+    ".kaggle",
     ".kube",
+    ".m2",
     ".mozilla",
     ".netrc",
+    ".npm",
+    ".oci",
     ".password-store",
     ".pulumi",
     ".ranklift",
     ".ssh",
+    ".terraform.d",
     ".vault-token",
 )
 """In the home folder; what else there is a file, and not a folder, nodes do not see either."""
+
+NESTED = (".cache/huggingface", ".local/share/keyrings")
+"""Below folders of the home folder that may hold the nodes' own Python."""
 
 VARIABLES = (
     "AWS_CONFIG_FILE",
@@ -64,7 +76,7 @@ def private_paths(environment: Mapping[str, str], needed: tuple[Path, ...]) -> P
     Nothing in which one of the ``needed`` paths lies is hidden, whatever a variable says.
     """
     homes = dict.fromkeys(home.resolve() for home in _homes(environment) if home.is_dir())
-    named = [home / name for home in homes for name in NAMES]
+    named = [home / name for home in homes for name in (*NAMES, *NESTED)]
     named += [Path(one) for name in VARIABLES for one in environment.get(name, "").split(os.pathsep) if one]
     hidden = dict.fromkeys(path.resolve() for path in named if path.exists())
     kept = [path.resolve() for path in needed]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from launch.remote import encryption, eviction, frame_fields, launchers, protocol, verdict
@@ -198,7 +199,12 @@ class Hearing:
         """Make a link of a connection over which a HELLO with the job's token came, if its rank has none."""
         crew, rank = self._crew, hello["rank"]
         mpirun = crew.mpirun
-        if mpirun is None or rank not in crew.node_of or crew.has_link(rank) or self._stopping.has_begun:
+        if mpirun is None or rank not in crew.node_of or crew.has_link(rank):
+            connection.close()
+            return
+        if self._stopping.has_begun:
+            with suppress(OSError):  # else it would connect again
+                connection.send(protocol.frame(protocol.STOP, protocol.pack({"grace_ms": 0})))
             connection.close()
             return
         index = crew.node_of[rank]

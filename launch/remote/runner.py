@@ -223,6 +223,8 @@ def run_rank() -> int:
     except OSError as error:
         sys.stderr.write(f"no way from {os.uname().nodename} to the supervisor at {host}:{port}: {error}\n")
         return 1
+    if channel is None:
+        return 0
     runner = Runner(channel.fileno(), os.dup(channel.fileno()), key, b"SPEC of rank %d" % rank)
     status = runner.run()
     if runner.deserted:
@@ -230,17 +232,24 @@ def run_rank() -> int:
     return status
 
 
-def _connect(host: str, port: int, hello: bytes) -> _socket.socket:
-    """Return a connection over which the supervisor has answered ``hello``.
+def _connect(host: str, port: int, hello: bytes) -> _socket.socket | None:
+    """Return a connection over which the supervisor has answered ``hello``; None when it has ended meanwhile.
 
     One that it closes before is made again: strangers may have crowded it out. Raises OSError when there is
     no way, and when no answer comes within :data:`~launch.remote.protocol.TETHER`.
     """
     until = time.monotonic() + protocol.TETHER
+    is_first = True
     while True:
         channel = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
         channel.settimeout(protocol.TETHER)
-        channel.connect((host, port))
+        try:
+            channel.connect((host, port))
+        except ConnectionRefusedError:
+            if is_first:
+                raise
+            return None
+        is_first = False
         channel.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
         try:
             channel.sendall(hello)

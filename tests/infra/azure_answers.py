@@ -274,7 +274,8 @@ def _listed(entries: list[dict[str, Any]], key: str = "value", link: str = "next
 def rehearsed(url: str, folder: Path) -> dict[str, str]:
     """The variables of a rehearsal at ``url``, with a token that is kept in ``folder``."""
     record = folder / "rehearsal.json"
-    record.write_text(json.dumps({"token": "the operator's token"}))
+    ports = {"arm_port": int(url.rpartition(":")[2]), "provider_port": 1}
+    record.write_text(json.dumps({"token": "the operator's token", **ports}))
     return {"RANKLIFT_ARM_ENDPOINT": url, "RANKLIFT_ARM_TOKEN_FILE": str(record)}
 
 

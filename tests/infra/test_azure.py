@@ -90,6 +90,24 @@ def test_a_rehearsal_without_its_token_is_an_error_with_the_remedy(
         rehearsal_token({"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:1"})
 
 
+@pytest.mark.parametrize(
+    ("variable", "left"),
+    [
+        ("RANKLIFT_ARM_ENDPOINT", "http://127.0.0.1:8442"),
+        ("PULUMI_DEBUG_PROVIDERS", "azure-native:2"),
+    ],
+)
+def test_what_a_shell_has_left_of_an_earlier_rehearsal_is_refused(
+    tmp_path: Path, variable: str, left: str
+) -> None:
+    now = {**rehearsed("http://127.0.0.1:8443", tmp_path), "PULUMI_DEBUG_PROVIDERS": "azure-native:1"}
+    assert rehearsal_token(now) == "the operator's token"
+    with pytest.raises(
+        InputError, match=f"{variable} = '{re.escape(left)}': is that of an earlier rehearsal"
+    ):
+        rehearsal_token({**now, variable: left})
+
+
 @pytest.mark.parametrize("kind", REMOVABLE)
 def test_everything_removable_is_named_by_inputs_that_pulumi_has(kind: str) -> None:
     _, module, name = kind.split(":")

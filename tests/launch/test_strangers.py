@@ -365,6 +365,7 @@ def test_a_runner_that_was_crowded_out_connects_again() -> None:
         supervisor = threading.Thread(target=supervise)
         supervisor.start()
         channel = runner._connect("127.0.0.1", listener.getsockname()[1], b"hello")
+        assert channel is not None
         assert channel.recv(1) == b"S", "what came is still to be read"
         channel.close()
         supervisor.join(5)

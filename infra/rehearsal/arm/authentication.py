@@ -42,7 +42,7 @@ def sender_of(authorization: str, operator: str, subscription: Subscription) -> 
     if scheme.lower() != "bearer" or not text.strip():
         problem = "Authentication failed. The 'Authorization' header is missing."
         raise ArmError(401, "AuthenticationFailed", problem)
-    if hmac.compare_digest(text.strip().encode(), operator.encode()):
+    if hmac.compare_digest(text.strip().encode("utf-8", "surrogateescape"), operator.encode()):
         return Sender(None)
     token = subscription.tokens.find(text.strip())
     if token is None:

@@ -216,6 +216,6 @@ print(folder.write_state(dict(state, state="FAILED"))["state"])
         Path(home).chmod(0o777)
         code = str(Path(jobs.__file__).parents[2])
         argv = [sys.executable, "-c", program]
-        env = {**os.environ, "PYTHONPATH": code}
+        env = {"PATH": os.environ["PATH"], "PYTHONPATH": code}
         done = subprocess.run(argv, cwd=home, env=env, capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("None\nNone\n['a', 'b']\nFAILED\n", "")
