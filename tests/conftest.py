@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import os
+import signal
 import socket
 import sys
 from collections.abc import Iterator
@@ -14,6 +15,12 @@ import pytest
 
 PREFIXES = ("AZURE_", "ARM_", "PULUMI_", "RANKLIFT_", "XDG_", "SSH_", "GIT_", "FABRIC_", "INVOKE_", "OMPI_")
 """Variables of the developer's own shell that would change what a test sees."""
+
+
+# A suite that was started in the background of a shell without job control ignores Ctrl-C, and so would all
+# that its tests start and interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True, scope="session")
