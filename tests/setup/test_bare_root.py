@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -20,12 +21,18 @@ from pathlib import Path
 from tests.bare_root import open_root
 with open_root(Path(sys.argv[1]), [], temporary=Path(sys.argv[2]), env={"PATH": "/usr/bin:/bin"}) as root:
     print(root.run("mount --bind /var /mnt && echo opened").out, end="", flush=True)
-    root.run("setsid sleep 4711.25 & sleep 4711.25")
+    root.run(f"setsid sleep {sys.argv[3]} & sleep {sys.argv[3]}")
 """
+SECONDS = f"4711.{os.getpid()}"
+"""By which this run's processes are known, whoever else runs the same test."""
 
 
 def inside() -> list[str]:
-    return [line for path in Path("/proc").glob("[0-9]*/cmdline") if "4711.25" in (line := command(path))]
+    return [line for path in Path("/proc").glob("[0-9]*/cmdline") if SECONDS in (line := command(path))]
+
+
+def sleeping() -> list[str]:
+    return [line for line in inside() if line.startswith("sleep\0")]
 
 
 def command(path: Path) -> str:
@@ -39,13 +46,14 @@ def command(path: Path) -> str:
 def test_a_root_is_gone_when_the_process_that_opened_it_is(
     archive: Path, tmp_path: Path, end: signal.Signals
 ) -> None:
-    argv = [sys.executable, "-c", OPEN, str(archive), str(tmp_path / "root")]
+    argv = [sys.executable, "-c", OPEN, str(archive), str(tmp_path / "root"), SECONDS]
     with subprocess.Popen(
         argv, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True
     ) as opener:
         assert opener.stdout is not None
         assert opener.stdout.readline() == "opened\n"
-        while len(inside()) < 2:
+        deadline = time.monotonic() + LIMIT_S
+        while len(sleeping()) < 2 and time.monotonic() < deadline:
             time.sleep(0.1)
         opener.send_signal(end)
     deadline = time.monotonic() + LIMIT_S
