@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import os
-
 from launch.remote import protocol
+from launch.remote.whole_file import write_all
 
 __all__ = ["send", "write"]
 
 
 def write(data: bytes) -> None:
     """Writes all of it. Raises BrokenPipeError when nobody reads any more."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(1, rest) :]
+    write_all(1, data)
 
 
 def send(kind: bytes, payload: bytes) -> None:

@@ -194,6 +194,8 @@ class Attempt:
         return verdict.timed_out(self._plan["timeout_s"], self._order.stream, where if crew.ended else None)
 
     def _watch_the_start(self, now: float) -> None:
+        if not self._muster.is_late(now, self._begun):
+            return
         crew = self._crew
         takes_long = self._plan["setup"] or self._plan["snapshot"]  # there may be much code to copy
         at_work = crew.greeted_nodes if takes_long and self._muster.went is None else set()

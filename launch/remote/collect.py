@@ -19,6 +19,7 @@ import time
 from typing import TYPE_CHECKING, Any
 
 from launch.remote import answers, jobs, protocol
+from launch.remote.whole_file import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -106,9 +107,7 @@ def _plan(path: bytes) -> bytes:
 def _in_memory(data: bytes) -> int:
     """Return a descriptor of a file with this in it, which no folder has."""
     handle = os.memfd_create("ranklift", os.MFD_CLOEXEC)
-    written = 0
-    while written < len(data):
-        written += os.write(handle, data[written:])
+    write_all(handle, data)
     os.lseek(handle, 0, os.SEEK_SET)
     return handle
 

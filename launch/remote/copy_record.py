@@ -9,6 +9,8 @@ from __future__ import annotations
 import os
 import time
 
+from launch.remote.whole_file import write_all
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
@@ -30,9 +32,8 @@ def write(new: str, path: str) -> None:
         try:
             os.write(fd, b"%d\0" % last)
             if os.fstat(fd).st_ctime_ns > last:
-                rest = b"".join(b"%d %s\0" % (inode, os.fsencode(name)) for name, inode in inodes.items())
-                while rest:
-                    rest = rest[os.write(fd, rest) :]
+                parts = (b"%d %s\0" % (inode, os.fsencode(name)) for name, inode in inodes.items())
+                write_all(fd, b"".join(parts))
                 return
             if time.monotonic() > until:  # no change can be seen by its time: nothing counts as unchanged
                 last = _NEVER

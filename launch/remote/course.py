@@ -25,29 +25,7 @@ class Course:
         self._begun: float | None = None
         self._first: Outcome | None = None
         """How the first launch failed, where there was another."""
-        self._state: dict[str, Any] = {
-            "job": plan["id"],
-            "name": plan["name"],
-            "kind": plan["kind"],
-            "display_name": plan["display_name"],
-            "experiment": plan["experiment"],
-            "description": plan["description"],
-            "tags": plan["tags"],
-            "state": "",
-            "reason": "",
-            "exit_status": None,
-            "created": time.time(),
-            "started": None,
-            "ended": None,
-            "port": None,
-            "nodes": [node["name"] for node in plan["nodes"]],
-            "ranks": sum(len(node["ranks"]) for node in plan["nodes"]),
-            "failure": None,
-            "restarts": 0,
-            "place": None,
-            "waits_for": [],
-            "supervisor": jobs.identity(os.getpid()),
-        }
+        self._state = jobs.first_state(plan["id"], plan, time.time(), jobs.identity(os.getpid()))
 
     @property
     def restarts(self) -> int:

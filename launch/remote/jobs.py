@@ -32,6 +32,7 @@ __all__ = [
     "StateWatch",
     "Torn",
     "all_jobs",
+    "first_state",
     "identity",
     "is_alive",
     "read_record",
@@ -101,6 +102,35 @@ def read_record(path: str, fields: Iterable[str]) -> dict[str, Any]:
     return record
 
 
+def first_state(
+    job: str, plan: dict[str, Any], created: float, supervisor: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return the state of a job of which nothing has happened yet; of a plan that is torn, what it has."""
+    return {
+        "job": job,
+        "name": plan.get("name", job),
+        "kind": plan.get("kind", ""),
+        "display_name": plan.get("display_name", ""),
+        "experiment": plan.get("experiment", ""),
+        "description": plan.get("description", ""),
+        "tags": plan.get("tags", {}),
+        "state": "",
+        "reason": "",
+        "exit_status": None,
+        "created": created,
+        "started": None,
+        "ended": None,
+        "port": None,
+        "nodes": [node["name"] for node in plan["nodes"]],
+        "ranks": sum(len(node["ranks"]) for node in plan["nodes"]),
+        "failure": None,
+        "restarts": 0,
+        "place": None,
+        "waits_for": [],
+        "supervisor": supervisor,
+    }
+
+
 class Folder:
     """One job's folder."""
 
@@ -167,22 +197,8 @@ class Folder:
             plan = self.plan()
         except (FileNotFoundError, Torn):
             plan = {"nodes": []}
-        return {
-            "job": self.job,
-            "name": plan.get("name", self.job),
-            "kind": plan.get("kind", ""),
-            "state": "RUNNING",
-            "reason": "state.json is torn",
-            "exit_status": None,
-            "created": os.stat(self.path).st_mtime,
-            "started": None,
-            "ended": None,
-            "port": None,
-            "nodes": [node["name"] for node in plan["nodes"]],
-            "ranks": sum(len(node["ranks"]) for node in plan["nodes"]),
-            "failure": None,
-            "supervisor": self._find_supervisor(),
-        }
+        state = first_state(self.job, plan, os.stat(self.path).st_mtime, self._find_supervisor())
+        return dict(state, state="RUNNING", reason="state.json is torn")
 
     def _find_supervisor(self) -> dict[str, Any] | None:
         """The process that writes the job's supervisor.log, as :func:`identity` describes it."""

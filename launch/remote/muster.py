@@ -85,16 +85,19 @@ class Muster:
         """Nodes that take longer than the plan's limit to be ready since ``begun``, or to start their ranks
         since they were told; a node that is ``at_work`` on its copy of the code or the setup line
         has the job's whole time."""
+        if not self.is_late(now, begun):
+            return []
         if self.went is None:
-            missing = [index for index in self.pending if index not in at_work]
-        else:
-            begun = self.went
-            missing = [
-                index
-                for index, node in enumerate(self._nodes)
-                if any(given["rank"] not in started for given in node["ranks"])
-            ]
-        return missing if now - begun > self._plan["start_limit_s"] else []
+            return [index for index in self.pending if index not in at_work]
+        return [
+            index
+            for index, node in enumerate(self._nodes)
+            if any(given["rank"] not in started for given in node["ranks"])
+        ]
+
+    def is_late(self, now: float, begun: float) -> bool:
+        """Whether the plan's limit has passed since ``begun``, or since the ranks were to start."""
+        return now - (begun if self.went is None else self.went) > float(self._plan["start_limit_s"])
 
     def late(self) -> dict[int, dict[str, str]]:
         """By rank the variables that are settled now that every node has told its ports: TF_CONFIG."""

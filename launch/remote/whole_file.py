@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-__all__ = ["FRESH", "keep_name", "replace_file", "temporary_name"]
+__all__ = ["FRESH", "keep_name", "replace_file", "temporary_name", "write_all"]
 
 FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 """How to open what must not be there yet, be it a link that somebody left."""
@@ -14,6 +14,13 @@ def temporary_name(path: str) -> str:
     """Return a name beside ``path`` that nobody else has: process ids are alike on nodes that share it."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f".new-{name}.{os.urandom(8).hex()}")
+
+
+def write_all(fd: int, data: bytes) -> None:
+    """Write all of it, in as many pieces as a pipe or a disk takes. Raises OSError."""
+    rest = memoryview(data)
+    while rest:
+        rest = rest[os.write(fd, rest) :]
 
 
 def replace_file(path: str, data: bytes, *, mode: int = 0o600, outlives_machine: bool = True) -> None:
@@ -26,9 +33,7 @@ def replace_file(path: str, data: bytes, *, mode: int = 0o600, outlives_machine:
     try:
         fd = os.open(temporary, FRESH, 0o600)
         try:
-            rest = memoryview(data)
-            while rest:
-                rest = rest[os.write(fd, rest) :]
+            write_all(fd, data)
             os.fchmod(fd, mode)
             if outlives_machine:
                 os.fsync(fd)

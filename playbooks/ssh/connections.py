@@ -201,40 +201,57 @@ class SshHost:
         try:
             with self._errors():
                 channel.exec_command(line)
-            try:
-                stderr = exchange(channel, on_stdout, stdin, deadline, lambda: self._ask_alive(transport))
-            except DeadlinePassed:
-                raise StepTimeout(self.name, step, timeout or 0.0) from None
-            status = channel.exit_status
-            if status < 0:
-                # A connection that is lost looks like a command without an exit status but for this.
-                if not transport.is_active():
-                    self.close()
-                    raise NodeUnreachable(self.name, f"the connection broke while {step} ran")
-                status = _SIGNALLED
-            said = stderr.end()
-            return Completed(status, b"", said, stderr_left_out=stderr.left_out)
+            return self._finish(channel, step, on_stdout, stdin, deadline, timeout)
         finally:
             channel.close()
+
+    def _finish(
+        self,
+        channel: paramiko.Channel,
+        step: str,
+        on_stdout: Callable[[bytes], object],
+        stdin: bytes | IO[bytes] | None,
+        deadline: float | None,
+        timeout: float | None,
+    ) -> Completed:
+        """Exchange data with a command that runs until it has ended; return how it did."""
+        transport = channel.get_transport()
+        try:
+            stderr = exchange(channel, on_stdout, stdin, deadline, lambda: self._ask_alive(transport))
+        except DeadlinePassed:
+            raise StepTimeout(self.name, step, timeout or 0.0) from None
+        status = channel.exit_status
+        if status < 0:
+            # A connection that is lost looks like a command without an exit status but for this.
+            if not transport.is_active():
+                self.close()
+                raise NodeUnreachable(self.name, f"the connection broke while {step} ran")
+            status = _SIGNALLED
+        said = stderr.end()
+        return Completed(status, b"", said, stderr_left_out=stderr.left_out)
 
     def start(self, command: Sequence[str], *, timeout: float) -> Completed | None:
         """Starts an argv that goes on until the connection is closed, when its stdin ends.
 
         Returns None once it has written something to stdout, else how it ended. Raises as :meth:`run`.
         """
+        deadline = time.monotonic() + timeout
         with self._errors():
             channel = self._transport().open_session(timeout=CONNECT_S)
             channel.exec_command(shell_command(command))
             channel.settimeout(timeout)
             try:
-                if channel.recv(1):
-                    self._started.append(channel)
-                    return None
-                status = channel.recv_exit_status()
-                return Completed(status, b"", channel.makefile_stderr("rb").read())
+                has_started = bool(channel.recv(1))
             except TimeoutError:
                 channel.close()
                 raise StepTimeout(self.name, command[0], timeout) from None
+        if has_started:
+            self._started.append(channel)
+            return None
+        try:
+            return self._finish(channel, command[0], lambda _: None, None, deadline, timeout)
+        finally:
+            channel.close()
 
     def close(self) -> None:
         """Closes the connection, if there is one."""

@@ -197,13 +197,13 @@ def _begun(process: int) -> float | None:
     except OSError:
         pass  # another user's
     try:
-        stat = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+        started = int(identity(process)["started"])
         boot = re.search(r"^btime (\d+)$", Path("/proc/stat").read_text(), re.MULTILINE)
+    except ProcessLookupError:
+        return None
     except OSError:
         return 0.0
-    if stat[0] in ("Z", "X"):
-        return None
-    return 0.0 if boot is None else int(boot[1]) + int(stat[19]) / os.sysconf("SC_CLK_TCK")
+    return 0.0 if boot is None else int(boot[1]) + started / os.sysconf("SC_CLK_TCK")
 
 
 def _moment(text: str) -> float | None:

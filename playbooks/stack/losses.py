@@ -11,6 +11,7 @@ from launch.errors import RankliftError
 from launch.events import JobState
 from launch.host import Host
 from launch.nodeset import fold
+from launch.numbers import counted
 from playbooks import render
 from playbooks.jobs.collecting import COLLECTED
 from playbooks.project import Stack
@@ -73,7 +74,7 @@ class Losses:
             (len(self.unknown), "{} could not be asked", "", "node"),
         )
         return ", ".join(
-            (many if many and count > 1 else one).format(f"{count} {noun}{'s' * (count > 1)}")
+            (many if many and count > 1 else one).format(counted(count, noun))
             for count, one, many, noun in counts
             if count
         )

@@ -121,6 +121,15 @@ def test_what_ends_instead_of_starting_says_how(host: SshHost) -> None:
     assert done == Completed(7, b"", b"oops\n")
     with pytest.raises(StepTimeout, match=r"node000000: sleep did not end within 0\.5 s"):
         host.start(["sleep", "20"], timeout=0.5)
+    with pytest.raises(StepTimeout, match=r"sh did not end within 0\.5 s"):
+        host.start(["sh", "-c", "exec >&-; sleep 20"], timeout=0.5)
+
+
+def test_of_what_ends_instead_of_starting_the_end_is_kept(host: SshHost) -> None:
+    done = host.start(["sh", "-c", "head -c 1500000 /dev/zero >&2; echo last >&2"], timeout=30)
+    assert done is not None
+    assert (len(done.stderr), done.stderr[-5:]) == (1 << 20, b"last\n")
+    assert done.stderr_left_out == 1_500_005 - (1 << 20)
 
 
 def test_what_the_receiver_raises_goes_through(host: SshHost) -> None:
