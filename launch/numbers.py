@@ -19,6 +19,7 @@ _DIGITS = 18
 _FARTHEST: int = 10**_DIGITS - 1
 _NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")
 _SHOWN = 40
+"""Digits that an error shows of a number, and characters of what is no number."""
 
 
 def whole(value: object) -> int | None:
@@ -83,9 +84,20 @@ def counted(number: int, noun: str) -> str:
 
 
 def shown(value: object, number: int) -> object:
-    """What an error shows of a ``value`` that is this number: the number, or the beginning of a long text.
+    """What an error shows of a ``value`` that :func:`whole` reads as this number: the number as it was given,
+    or the beginning of a long one.
 
-    >>> shown(" 4 ", 4), shown("9" * 50, 999999999999999999)
-    (4, '9999999999999999999999999999999999999999…')
+    >>> shown(" 4 ", 4), shown("12345678901234567890123456", whole("12345678901234567890123456"))
+    (4, 12345678901234567890123456)
+    >>> shown("9" * 50, 999999999999999999)
+    '9999999999999999999999999999999999999999… (50 digits)'
     """
-    return f"{value[:_SHOWN]}…" if isinstance(value, str) and len(value) > _SHOWN else number
+    if isinstance(value, int):
+        written = str(value) if abs(value) < 10**_SHOWN else f"{value:#x}"  # of which any length is quick
+    else:
+        written = str(value).strip()
+    digits = written.removeprefix("-").removeprefix("+").removeprefix("0x")
+    if len(digits) > _SHOWN:
+        front = written[: len(written) - len(digits) + _SHOWN]
+        return f"{front}… ({len(digits)} digits)"
+    return int(written) if abs(number) == _FARTHEST else number
