@@ -64,8 +64,8 @@ def check(done: Completed, head: Host, job: str | None = None) -> None:
     """Raises what :func:`ask` raises unless the command ended with 0."""
     if done.exit_status == 0:
         return
-    said = done.stderr.decode("utf-8", "replace").strip()
-    last = said.splitlines()[-1] if said else f"exit status {done.exit_status}"
+    said = done.stderr.strip()  # as bytes: their lines end at line feeds and returns, and at nothing else
+    last = said.splitlines()[-1].decode("utf-8", "replace") if said else f"exit status {done.exit_status}"
     if done.exit_status == NO_RECORDS:
         raise NoSuchJob(job, last)
     if done.exit_status == REFUSED:

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import json
 import os
 import re
+import unicodedata
 from typing import IO
 
 __all__ = ["escaped_json", "for_file", "for_stream", "for_terminal", "without_escapes"]
@@ -12,15 +15,23 @@ _SEQUENCE = r"\x1b(?:\[[0-?]*[ -/]*[@-~]|[\]PX^_][^\x07\x1b\n]*(?:\x07|\x1b\\)?|
 _ESCAPE_BYTES = re.compile(_SEQUENCE.encode("ascii"))
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _RESET = re.compile(r"\x1b\[[0;]*m")
-_MARKS = "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069"
-"""Marks that change the direction of writing, and Unicode's own line ends."""
+_HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
+"""Unicode's categories of what has no look of its own: controls, marks that change the direction of writing
+or have no width, halves of pairs, private use, and line ends that are not a line feed. The joiners of emoji
+and of some scripts are among them: a word with a joiner in it looks like another one without."""
+_BLANK = re.compile(
+    "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0d\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
+)
+"""What is of other categories and yet not to be seen: fillers, tags, and variation selectors, but for the two
+that choose between the text and the emoji form of a sign."""
 _C1_BYTES = re.compile(rb"\xc2([\x80-\x9f])")
 
 # One pass: what a removal joins (ESC ESC[m [2J) is not looked at again, so it cannot become a sequence.
-# Surrogates are bytes of a name that are not UTF-8. Bidirectional overrides make a line read as another one.
-_SPECIAL = re.compile(f"{_SEQUENCE}|[\x00-\x08\x0b-\x1f\x7f-\x9f{_MARKS}\ud800-\udfff]", re.DOTALL)
+# Surrogates are bytes of a name that are not UTF-8. Beyond ASCII, a letter's category decides.
+_SPECIAL = re.compile(f"{_SEQUENCE}|[^\t\n -~]", re.DOTALL)
+_CONTROL = re.compile(r"[^\t\n -~]")
 
-_HIDDEN_IN_JSON = re.compile(f"[\x7f-\x9f{_MARKS}\ud800-\udfff]")
+_BEYOND_ASCII = re.compile(r"[^\x00-~]")
 
 
 def for_stream(text: str, stream: IO[str]) -> str:
@@ -40,31 +51,38 @@ def for_stream(text: str, stream: IO[str]) -> str:
 
 
 def escaped_json(text: str) -> str:
-    r"""Return a JSON text in which DEL, C1, bidirectional overrides and bytes that are not text are escaped.
+    r"""Return a JSON text in which what is not to be seen, and bytes that are not text, are escaped.
 
-    >>> escaped_json('["\x9b2J", "é"]')
-    '["\\u009b2J", "é"]'
+    >>> escaped_json('["\x9b2J", "é", "\U000e0041"]')
+    '["\\u009b2J", "é", "\\udb40\\udc41"]'
     """
-    return _HIDDEN_IN_JSON.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+    if text.isascii() and "\x7f" not in text:
+        return text
+    return _BEYOND_ASCII.sub(
+        lambda found: json.dumps(found[0])[1:-1] if _is_hidden(found[0]) else found[0], text
+    )
 
 
 def for_terminal(text: str, *, colours: bool = False, lines: bool = True) -> str:
     r"""Return ``text`` as a terminal may get it.
 
     Colours (``ESC [ 0-9;: m``) are kept where ``colours`` are wanted, and reset at the end of their line.
-    Other escape sequences are left out; other control characters (C0, DEL, C1), bidirectional overrides and
-    bytes that are not text are spelt out. Tabs are kept, and line ends unless ``lines`` is off.
+    Other escape sequences are left out. Spelt out are bytes that are not text, and whatever has no look of
+    its own: other control characters (C0, DEL, C1), marks that change the direction of writing or have no
+    width, Unicode's line ends, tags, private use. Tabs are kept, and line ends unless ``lines`` is off.
 
     >>> for_terminal("\x1b[31mred\x07\x1b[2J\nnext\r\n", colours=True)
     '\x1b[31mred^G\x1b[0m\nnext\n'
     >>> for_terminal("\x1b\t[2J \x9b6n \u202e", lines=False)
     '^[\t[2J \\x9b6n \\u202e'
+    >>> for_terminal("pay\u200bpal \U000e0041 schön 漢字")
+    'pay\\u200bpal \\U000e0041 schön 漢字'
     """
     if lines and "\r" in text:
         text = text.replace("\r\n", "\n").replace("\r", "\n")
     elif not lines and "\n" in text:
         text = text.replace("\n", "^J")
-    if _SPECIAL.search(text) is None:
+    if _CONTROL.search(text) is None:
         return text
     shown = _SPECIAL.sub(lambda found: _shown(found[0], colours=colours), text)
     if not colours or "\x1b" not in shown:
@@ -98,11 +116,23 @@ def without_escapes(data: bytes) -> bytes:
 def _shown(found: str, *, colours: bool) -> str:
     if len(found) > 1:
         return found if colours and _COLOUR.fullmatch(found) else ""
-    code = ord(found)
+    return _spelt(found) if _is_hidden(found) else found
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_hidden(letter: str) -> bool:
+    """Whether nobody sees the letter, or what it does."""
+    return unicodedata.category(letter) in _HIDDEN or _BLANK.match(letter) is not None
+
+
+def _spelt(letter: str) -> str:
+    code = ord(letter)
     if code < 0x20 or code == 0x7F:  # noqa: PLR2004  (C0 and DEL)
         return f"^{chr(code ^ 64)}"
     if 0xDC80 <= code <= 0xDCFF:  # noqa: PLR2004  (a byte that "surrogateescape" carried)
         return f"\\x{code - 0xDC00:02x}"
+    if code > 0xFFFF:  # noqa: PLR2004  (what \u can hold)
+        return f"\\U{code:08x}"
     return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}"  # noqa: PLR2004
 
 

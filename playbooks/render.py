@@ -196,7 +196,7 @@ def _alone(alike: Iterable[Completed]) -> tuple[list[str], list[str]]:
 
 
 def _group(nodes: Iterable[str], what: str, data: bytes, left_out: int) -> str:
-    lines = _text(data).splitlines()
+    lines = [_text(line) for line in data.splitlines()]  # bytes: only line feeds and returns end one
     if left_out:
         lines.insert(0, f"({size(left_out)} left out)")
     return f"{fold(nodes)}{what}\n" + "".join(f"  {line}\n" for line in lines)

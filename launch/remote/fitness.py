@@ -70,7 +70,7 @@ def modules_argv(python: str, modules: list[str]) -> list[str]:
 
 def missing_modules(python: str, status: int, said: bytes) -> str:
     """The reason that :func:`modules_argv`'s answer amounts to; empty when nothing is missing."""
-    lines = said.decode("utf-8", "replace").splitlines()
+    lines = [line.decode("utf-8", "replace") for line in said.splitlines()]
     answer = next((line for line in reversed(lines) if line.startswith("missing:")), None)
     if status or answer is None:
         last = lines[-1] if lines else f"exit status {status}"

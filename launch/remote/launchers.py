@@ -79,8 +79,10 @@ def _other_mpi(process: subprocess.Popen[bytes], mpi: Mpi, until: float) -> str:
     try:
         found = json.loads(out)
     except ValueError:
-        words = err.decode("utf-8", "replace").strip().splitlines()
-        return words[-1] if words else f"no answer, exit status {process.returncode}"
+        words = err.strip().splitlines()
+        return (
+            words[-1].decode("utf-8", "replace") if words else f"no answer, exit status {process.returncode}"
+        )
     if found["unwritable"]:
         return "; ".join(found["unwritable"])
     if "error" in found:

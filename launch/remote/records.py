@@ -28,13 +28,14 @@ _RESERVED = 256 * 1024
 
 
 def last_lines(data: bytes, count: int = 10) -> list[str]:
-    """The last ``count`` lines that are not empty.
+    r"""The last ``count`` lines that are not empty. Line feeds and returns end a line; Unicode's other line
+    ends are letters of it.
 
-    >>> last_lines(b"one\\n\\ntwo\\n", 1)
-    ['two']
+    >>> last_lines(b"one\n\ntwo\xe2\x80\xa8more\n", 1)
+    ['two\u2028more']
     """
-    lines = [line for line in data.decode("utf-8", "replace").splitlines() if line.strip()]
-    return lines[-count:]
+    lines = [line for line in data.splitlines() if line.strip()]
+    return [line.decode("utf-8", "replace") for line in lines[-count:]]
 
 
 class StreamWriter:

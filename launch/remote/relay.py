@@ -97,9 +97,9 @@ class _Asked:
     def end(self) -> bytes:
         """Why it failed; nothing when it did not."""
         _, said = self._process.communicate()
-        words = said.decode("utf-8", "replace").strip().splitlines()
+        words = said.strip().splitlines()
         status = self._process.returncode
-        return (words[-1] if words else f"ended with status {status}").encode() if status else b""
+        return (words[-1] if words else b"ended with status %d" % status) if status else b""
 
     def give_up(self) -> bytes:
         """Ends it."""

@@ -123,7 +123,7 @@ def taken_node(name: str, why: str) -> Outcome:
 def blamed_node(stream: StreamWriter, names: Collection[str]) -> str | None:
     """The first node of these that mpirun or its ssh has lost touch with by its own words."""
     said = b"".join(tail for (rank, _), tail in stream.tails.items() if rank == LAUNCHER)
-    text = said.decode("utf-8", "replace").splitlines()
+    text = [line.decode("utf-8", "replace") for line in said.splitlines()]
     found = (match[1] for pattern in _LOST_TOUCH for match in map(pattern.search, text) if match)
     return next((name for name in found if name in names), None)
 

@@ -89,7 +89,7 @@ class Sign:
             (received - sent) / 2,
             setting_up=rest.strip() == "running",
             failed=errors,
-            last_lines=tuple(output.strip().splitlines()) if errors else (),
+            last_lines=tuple(output.strip().split("\n")) if errors else (),
             fate=_fate(notice, received),
         )
 

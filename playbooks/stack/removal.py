@@ -56,8 +56,8 @@ def kept_free(
             words = ["python3", "-I", "-S", "-c", _program(), slots, holder, f"{limit_s:.0f}"]
             ended = cluster.host(by_name[name]).start(words, timeout=MARK_S)
             if ended is not None and ended.exit_status != _NO_PYTHON:
-                said = ended.stderr.decode("utf-8", "replace").strip()
-                raise GiveUpError(f"{name}: {said.splitlines()[-1] if said else 'its slots cannot be held'}")
+                said = ended.stderr.strip().splitlines() or [b"its slots cannot be held"]
+                raise GiveUpError(f"{name}: {said[-1].decode('utf-8', 'replace')}")
 
         answers = fan_out(mark, by_name, what="keeping jobs off", timeout=2 * MARK_S)
         yield {

@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import re
+import sys
+import unicodedata
 
 import pytest
 from hypothesis import given
@@ -116,6 +118,43 @@ def test_examples(data: bytes, plain: str, coloured: str) -> None:
     text = data.decode("utf-8", "surrogateescape")
     assert for_terminal(text) == plain
     assert for_terminal(text, colours=True) == coloured
+
+
+UNSEEN = [
+    *(
+        "\u200b",
+        "\u200c",
+        "\u200d",
+        "\u2060",
+        "\ufeff",
+        "\u00ad",
+        "\u180e",
+        "\u061c",
+        "\u200f",
+        "\u202e",
+        "\u2066",
+    ),
+    *("\u2028", "\u2029", "\x85", "\x0b", "\ue000", "\U0010fffd", "\U000e0001", "\U000e0041", "\U000e007f"),
+    *("\U000e0100", "\u034f", "\u115f", "\u3164", "\uffa0", "\ufff0", "\ufe00", "\ufff9", "\U0001d173"),
+]
+
+
+@pytest.mark.parametrize("letter", UNSEEN, ids=ascii)
+def test_what_nobody_would_see_is_spelt_out(letter: str) -> None:
+    shown = for_terminal(f"pay{letter}pal")
+    assert shown.isascii()
+    assert len(shown) > len("paypal")
+    written = escaped_json(json.dumps(f"pay{letter}pal", ensure_ascii=False))
+    assert written.isascii()
+    assert json.loads(written) == f"pay{letter}pal"
+
+
+def test_of_all_letters_those_of_the_hidden_categories_are_spelt_out_and_text_is_kept() -> None:
+    hidden = {"Cc", "Cf", "Cs", "Co", "Zl", "Zp"}
+    kept = [letter for letter in map(chr, range(sys.maxunicode + 1)) if for_terminal(letter) == letter]
+    assert {unicodedata.category(letter) for letter in kept if letter not in "\t\n"} & hidden == set()
+    text = "Füße Ελληνικά עברית العربية हिन्दी ไทย 漢字 かな 한국어 \u2588░ →∑€ 👍🏽 \u2764\ufe0f e\u0301"
+    assert set(text) <= set(kept)
 
 
 def test_a_search_sees_the_words_without_the_colours() -> None:

@@ -41,6 +41,12 @@ def test_equal_output_is_shown_once_under_folded_names() -> None:
     assert err == (GOLDEN / "merged.err").read_text()
 
 
+def test_only_line_feeds_and_returns_end_a_line() -> None:
+    said = "a\u2028b\x0cc\x85d\r\ne\n".encode()
+    both = {"node000000": Completed(0, said, b""), "node000001": Completed(0, said, b"")}
+    assert render.merged_text(both)[0] == "node[000000-000001]\n  a\u2028b\x0cc\x85d\n  e\n"
+
+
 def test_one_nodes_output_stands_alone_so_that_scripts_can_use_it() -> None:
     assert render.merged_text({"node000000": Completed(0, b"5.15.0\n", b"hm\n")}) == ("5.15.0\n", "hm\n")
 
