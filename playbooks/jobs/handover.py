@@ -26,6 +26,7 @@ from playbooks.jobs.joblog import Shown, end, forget, how_to_go_on, remember
 from playbooks.jobs.plantext import plan_text
 from playbooks.nodes import explained
 from playbooks.project import Stack
+from playbooks.start import OutputFailed
 
 if TYPE_CHECKING:
     from launch.events import Event, JobState
@@ -138,7 +139,12 @@ def hand_over(
     if handling.dry_run:
         render.as_json(planned.shown())
         return
-    _run(stack, inventory, nodes, planned, load, handling)
+    parting = _Parting(stack, inventory, planned.id, handling.cancel_on_interrupt)
+    try:
+        _run(stack, inventory, nodes, planned, load, handling, parting)
+    except OutputFailed:
+        render.progress(parting(signal.SIGPIPE))  # which ends other programs then, and a job as little
+        raise
 
 
 def _run(
@@ -148,6 +154,7 @@ def _run(
     planned: JobPlan,
     load: Load,
     handling: Handling,
+    parting: _Parting,
 ) -> None:
     from launch.client import submit, submit_and_follow
     from launch.events import StateChange
@@ -157,7 +164,6 @@ def _run(
     remote = PurePosixPath(planned.remote).name
     snapshots = (load.code, *load.data.values())
     wanted = [snapshot.id for snapshot in snapshots]
-    parting = _Parting(stack, inventory, job, handling.cancel_on_interrupt)
     with Cluster(inventory, stack.folder) as cluster, attached(parting):
         host = cluster.host(head)
         shown = Shown(to_stderr=handling.json)
@@ -175,6 +181,7 @@ def _run(
             if handling.detach:
                 submit(planned, host, wanted)
                 remember(stack, job, head.name, remote)
+                parting.phase = "taken"
                 return None
             return submit_and_follow(planned, host, on_event, wanted)
 
@@ -207,7 +214,8 @@ def _run(
 
 @dataclass(slots=True)
 class _Parting:
-    """What whoever started a job is told when a signal ends the command, by how far the job has come."""
+    """What whoever started a job reads when a signal, or a stdout that cannot be written, ends the command,
+    by how far the job has come."""
 
     stack: Stack
     inventory: Inventory

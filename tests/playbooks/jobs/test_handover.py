@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,11 +18,13 @@ from launch import client
 from launch.errors import InputError, ManyNodesError, NodeUnreachable, NotPushed
 from launch.events import StateChange
 from launch.host import Completed
+from playbooks import render
 from playbooks.jobs import handover
 from playbooks.jobs.handover import Handling, Load, hand_over
 from playbooks.jobs.joblog import Place, find_job
 from playbooks.project import Stack
 from playbooks.ssh import connections
+from playbooks.start import OutputFailed
 from tests.playbooks.jobs.test_jobtext import state
 from tests.playbooks.server import make_key, save_stack
 
@@ -151,3 +155,44 @@ def test_a_job_whose_place_cannot_be_noted_is_launched_all_the_same(desk: Desk) 
     desk.stack.jobs.write_text("no folder")
     desk.launch()
     assert launched == [1]
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EPIPE])
+@pytest.mark.parametrize(
+    ("now", "words"), [("RUNNING", "goes on without you\n"), ("FAILED", "has ended: see")]
+)
+def test_a_stdout_that_cannot_be_written_ends_the_command_with_how_to_go_on(
+    desk: Desk,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    number: int,
+    now: str,
+    words: str,
+) -> None:
+    def follow(_planned: object, _host: object, on_event: Callable[[Any], None], *_: object) -> None:
+        on_event(StateChange(state("t-1", now)))
+        render.result("a line of a rank")
+
+    def fail(*_: object) -> None:
+        raise OutputFailed(OSError(number, os.strerror(number)))
+
+    desk.submits(follow)
+    monkeypatch.setattr(render, "result", fail)
+    with pytest.raises(OutputFailed):
+        desk.launch(detach=False)
+    said = capsys.readouterr().err
+    assert f"job t-1 {words}" in said
+    assert ("  cancel: fab cancel t-1 --stack dev\n" in said) == (now == "RUNNING")
+
+
+def test_a_job_whose_id_cannot_be_written_is_named_with_the_error(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(*_: object) -> None:
+        raise OutputFailed(OSError(errno.ENOSPC, "full"))
+
+    desk.submits(lambda *_: None)
+    monkeypatch.setattr(render, "result", fail)
+    with pytest.raises(OutputFailed):
+        desk.launch()
+    assert "job t-1 goes on without you\n  follow: fab logs -f t-1 --stack dev\n" in capsys.readouterr().err
