@@ -248,7 +248,7 @@ class Hearing:
         if status and not stopped:
             number = record["signal"] or 0
             failed = verdict.rank_failed(order.stream, rank, link.node, name, status, number)
-            said = order.stream.tails.get((rank, link.node), b"")
+            said = order.stream.tail(rank, link.node)
             self._stopping.failures.add(fields["time_us"], failed, said)
         if order.plan["services"] and all(self._crew.ended.get(rank) == 0 for rank in self._users):
             # parameter servers serve until they are told that nobody needs them any more
@@ -272,7 +272,7 @@ class Hearing:
         if link.process is not None:
             link.wait(_LAST_WORDS_S)
             self._words.read_all()
-            words = last_lines(self._order.stream.tails.get((LAUNCHER, link.node), b""), 3)
+            words = last_lines(self._order.stream.tail(LAUNCHER, link.node), 3)
             why = "; ".join(words) or why
         self._without(link.node, why)
 

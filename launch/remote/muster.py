@@ -116,5 +116,5 @@ class Muster:
             by_reason.setdefault("; ".join(reasons), []).append(self._nodes[index]["name"])
         told = [f"{names.fold(where)}: {reason}" for reason, where in by_reason.items()]
         first = min(self._unfit)
-        words = last_lines(stream.tails.get((LAUNCHER, first), b""))
+        words = last_lines(stream.tail(LAUNCHER, first))
         return verdict.not_started(self._nodes[first]["name"], "; ".join(told), words)

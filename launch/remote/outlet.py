@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from launch.remote import protocol
 
-__all__ = ["LAST_BYTES", "Outlet"]
+__all__ = ["LAST_BYTES", "LastBytes", "Outlet"]
 
 LAST_BYTES = 4096
 """Bytes of each rank's output that are kept at hand for its last lines."""
@@ -19,6 +19,38 @@ the rate if need be: what it takes more is saved afterwards."""
 _PAUSE = 1.0
 """Seconds' worth of the rate that must have come together again before lines are passed on: what is shown
 then is a run of lines with one notice before it, not a line here and there."""
+
+
+class LastBytes:
+    r"""The last bytes of a rank's output, by lines: what one stream has begun stays whole when lines of the
+    other come between.
+
+    >>> last = LastBytes()
+    >>> for stream, data in (1, b"loss: "), (2, b"careful\n"), (1, b"0.5\nend"), (2, b"so"):
+    ...     last.add(stream, data)
+    >>> last.data
+    b'careful\nloss: 0.5\nend\nso'
+    """
+
+    def __init__(self, data: bytes = b"") -> None:
+        self._lines = data
+        self._begun: dict[int, bytes] = {}
+        """By stream, a last line that has no end yet; that which went on last is the last."""
+
+    def add(self, stream: int, data: bytes) -> None:
+        """Add what the rank wrote to a stream."""
+        begun = self._begun.pop(stream, b"")
+        if begun:
+            data = begun + data
+        end = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
+        self._lines = (self._lines + data[:end])[-LAST_BYTES:]
+        if end < len(data):
+            self._begun[stream] = data[end:][-LAST_BYTES:]
+
+    @property
+    def data(self) -> bytes:
+        """At most :data:`LAST_BYTES`: whole lines, then what has been begun of others."""
+        return (self._lines + b"\n".join(self._begun.values()))[-LAST_BYTES:]
 
 
 class Outlet:
@@ -45,7 +77,7 @@ class Outlet:
         self._frames = bytearray()
         self._piece = bytearray()
         self._stream = 0
-        self._tail = b""
+        self._tail = LastBytes()
 
     @property
     def size(self) -> int:
@@ -59,7 +91,7 @@ class Outlet:
 
     def take(self, stream: int, data: bytes, now: float, has_room: bool = True) -> None:
         """What the rank has written; without room for more on the way to the head, all of it is left out."""
-        self._tail = (self._tail + data)[-LAST_BYTES:]
+        self._tail.add(stream, data)
         self._taken = now
         self.tick(now, has_room)
         if not self._over:
@@ -124,7 +156,7 @@ class Outlet:
             self._tell_lost()
         if self._has_left_out:
             self._has_left_out = False
-            self._add(protocol.TAIL, protocol.OUTPUT.pack(self._rank, 0) + self._tail)
+            self._add(protocol.TAIL, protocol.OUTPUT.pack(self._rank, 0) + self._tail.data)
 
     def _pass_lines(self, stream: int, data: bytes) -> None:
         """Pass on what is there, but of each line no more than :data:`_LONGEST_LINE`."""

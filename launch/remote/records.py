@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from launch.remote import protocol, segments
 from launch.remote.notices import not_going_on, not_kept, of_a_rank
-from launch.remote.outlet import LAST_BYTES
+from launch.remote.outlet import LastBytes
 from launch.remote.protocol import NOTICE, RECORD
 
 if TYPE_CHECKING:
@@ -53,15 +53,31 @@ class StreamWriter:
         """The rest of a record of which the beginning is in the file."""
         self._lost_bytes = self._lost_lines = 0
         self._why = ""
-        self.tails: dict[tuple[int, int], bytes] = {}
+        self._tails: dict[tuple[int, int], LastBytes] = {}
         self._is_reserved = False
         self._reserve()
+
+    def tail(self, rank: int, node: int) -> bytes:
+        """Return the last bytes that a rank on a node has written, or the launcher's there."""
+        last = self._tails.get((rank, node))
+        return b"" if last is None else last.data
+
+    @property
+    def tails(self) -> dict[tuple[int, int], bytes]:
+        """The last bytes of all that have written any, by rank and node."""
+        return {key: last.data for key, last in self._tails.items()}
+
+    def forget_tails(self) -> None:
+        """Forget them: what a restarted job's ranks print is not what they printed before."""
+        self._tails.clear()
 
     def write(self, rank: int, node: int, stream: int, data: bytes) -> None:
         """One record, stamped with the head's clock: nodes' clocks differ."""
         if stream != NOTICE:
-            key = (rank, node)
-            self.tails[key] = (self.tails.get(key, b"") + data)[-LAST_BYTES:]
+            last = self._tails.get((rank, node))
+            if last is None:
+                last = self._tails[rank, node] = LastBytes()
+            last.add(stream, data)
         if self._lost_bytes:
             self._tell_lost()
         if not self._append(rank, node, stream, data):
@@ -76,7 +92,8 @@ class StreamWriter:
             fields: dict[str, Any] = protocol.unpack(payload)
             self.write(fields["rank"], node, NOTICE, of_a_rank(fields, name).encode())
         elif kind == protocol.TAIL:
-            self.tails[protocol.OUTPUT.unpack_from(payload)[0], node] = payload[protocol.OUTPUT.size :]
+            rank, _ = protocol.OUTPUT.unpack_from(payload)
+            self._tails[rank, node] = LastBytes(payload[protocol.OUTPUT.size :])
         elif kind == protocol.OUT:
             rank, stream = protocol.OUTPUT.unpack_from(payload)
             self.write(rank, node, stream, payload[protocol.OUTPUT.size :])

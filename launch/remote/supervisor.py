@@ -141,7 +141,7 @@ class _Supervisor:
             if ended is not None:
                 return self._instead(ended, result)
             words = course.restarting(result)
-            stream.tails.clear()  # the next failure's last lines are not this one's
+            stream.forget_tails()  # the next failure's last lines are not this one's
             stream.write(LAUNCHER, 0, 2, words.encode() + b"\n")
             ended = self._pause()
             if ended is not None:

@@ -98,7 +98,7 @@ def way_of_ending(status: int, number: int) -> str:
 def rank_failed(stream: StreamWriter, rank: int, index: int, name: str, status: int, number: int) -> Outcome:
     """A rank ended badly by itself: its status is the job's; ``number`` is the signal's, 0 without one."""
     what = way_of_ending(status, number)
-    words = last_lines(stream.tails.get((rank, index), b""))
+    words = last_lines(stream.tail(rank, index))
     return _failed(status, f"rank {rank} on {name} {what}", rank, name, words)
 
 
@@ -140,7 +140,7 @@ def timed_out(
         told = [f"rank {rank} on {name}" for rank, (_, name) in sorted(running.items())]
         more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
         rank, (index, name) = min(running.items())
-        words = last_lines(stream.tails.get((rank, index), b""))
+        words = last_lines(stream.tail(rank, index))
         reason += f"; still running: {', '.join(told[:_SHOWN])}{more}"
         outcome = _failed(TIMED_OUT, reason, rank, name, words)
     outcome.was_timed_out = True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -82,13 +83,13 @@ def test_or_once_they_have_had_their_time_to(mustered: Muster, clock: SimpleName
     assert mustered.is_hopeless
 
 
-def test_all_that_is_amiss_is_one_reason_with_equal_nodes_folded(mustered: Muster) -> None:
+def test_all_that_is_amiss_is_one_reason_with_equal_nodes_folded(mustered: Muster, tmp_path: Path) -> None:
     mustered.unfit(2, ["there is no torch"])
     mustered.unfit(0, ["there is no torch"])
     mustered.unfit(1, ["slots 0-7 are taken", "/dev/shm has 64 MiB"])
     mustered.unfit(1, ["slots 0-7 are taken"])
-    stream = StreamWriter("")
-    stream.tails[(LAUNCHER, 0)] = b"setup: pip failed\n"
+    stream = StreamWriter(str(tmp_path))
+    stream.write(LAUNCHER, 0, 2, b"setup: pip failed\n")
     found = mustered.outcome(stream)
     assert found.reason == (
         "no rank was started: node[000000,000002]: there is no torch; "

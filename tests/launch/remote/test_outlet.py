@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from launch.remote import outlet as module
 from launch.remote import protocol
-from launch.remote.outlet import LAST_BYTES, Outlet
+from launch.remote.outlet import LAST_BYTES, LastBytes, Outlet
 
 
 def outlet(rate: int = 10, burst: int = 20) -> Outlet:
@@ -242,3 +242,21 @@ def test_who_printed_little_is_not_what_fills_the_way() -> None:
     assert one.is_modest
     one.take(1, b"x" * 30 + b"\n", 2.0)
     assert not one.is_modest
+
+
+def test_the_true_last_lines_have_what_one_stream_began_before_the_other_stream_came_between() -> None:
+    one = outlet(rate=10, burst=10)
+    one.take(1, b"left out: more than the burst\n", 0.0)
+    for stream, data in ((1, b"loss: "), (2, b"careful\n"), (1, b"0.5\nunfinished")):
+        one.take(stream, data, 0.0)
+    one.end()
+    assert sent(one)[-1] == (0, b"left out: more than the burst\ncareful\nloss: 0.5\nunfinished")
+
+
+def test_the_last_bytes_of_both_streams_together_are_bounded() -> None:
+    last = LastBytes()
+    for _ in range(100):
+        for stream in (1, 2):
+            last.add(stream, b"x" * 1000)
+        last.add(1, b"\n")
+    assert last.data == b"x" * LAST_BYTES

@@ -11,7 +11,7 @@ import pytest
 from launch.remote import protocol, segments
 from launch.remote.protocol import NOTICE
 from launch.remote.reading import StreamReader
-from launch.remote.records import LAUNCHER, StreamWriter
+from launch.remote.records import LAUNCHER, StreamWriter, last_lines
 
 
 def read(reader: StreamReader, until: tuple[int, int] | None = None) -> list[tuple[int, int, str]]:
@@ -151,7 +151,7 @@ class TestAFullDisk:
             (LAUNCHER, NOTICE, words),
             (0, 1, "after\n"),
         ]
-        assert writer.tails[1, 0] == b"lost\n" * 3
+        assert writer.tail(1, 0) == b"lost\n" * 3
 
     @pytest.mark.parametrize("room", range(1, 40))
     def test_a_record_of_which_a_part_was_written_is_finished_first(
@@ -235,3 +235,15 @@ class TestWhatRunnersTell:
         words = "left out 12.3 MB, 240,112 lines; all of it is in logs/rank-3.log on node000001"
         assert read(StreamReader(str(tmp_path))) == [(3, 2, "one\n"), (3, NOTICE, words)]
         assert writer.tails == {(3, 1): b"true last line\n"}
+
+    def test_last_lines_have_what_stdout_began_before_stderr_came_between(self, tmp_path: Path) -> None:
+        writer = StreamWriter(str(tmp_path))
+        for stream, data in ((1, b"one\nchunk "), (2, b"warning\nworse\n"), (1, b"x ...\nleft")):
+            writer.hear(protocol.OUT, protocol.OUTPUT.pack(3, stream) + data, 1, "node000001")
+        assert last_lines(writer.tail(3, 1)) == ["one", "warning", "worse", "chunk x ...", "left"]
+
+    def test_an_unfinished_piece_of_either_stream_is_a_last_line(self, tmp_path: Path) -> None:
+        writer = StreamWriter(str(tmp_path))
+        for stream, data in ((1, b"loss: 0.5"), (2, b"Aborted")):
+            writer.hear(protocol.OUT, protocol.OUTPUT.pack(3, stream) + data, 1, "node000001")
+        assert last_lines(writer.tail(3, 1)) == ["loss: 0.5", "Aborted"]

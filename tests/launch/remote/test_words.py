@@ -71,7 +71,7 @@ def test_one_that_never_stops_is_cut_short_but_for_its_last_words(said: Said) ->
     assert last[:3] == (LAUNCHER, 2, NOTICE)
     assert last[3].startswith(b"left out ")
     assert last[3].endswith(b" lines, which are kept nowhere")
-    assert said.stream.tails[LAUNCHER, 2] == text[-4096:]
+    assert said.stream.tail(LAUNCHER, 2) == text[-4096:]
 
 
 def test_what_is_of_no_use_any_more_is_passed_over(said: Said) -> None:
