@@ -7,6 +7,7 @@ before which no rank starts. What has another inode, path or file system, or a l
 from __future__ import annotations
 
 import os
+import stat
 import time
 
 from launch.remote.whole_file import write_all
@@ -15,7 +16,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
-__all__ = ["read", "remove_copies", "remove_empty", "write"]
+__all__ = ["permit", "read", "remove_copies", "remove_empty", "write"]
 
 _CLOCK_S = 2.0
 """Seconds in which a file system's clock is expected to move on; most take 4 ms at the longest."""
@@ -86,6 +87,7 @@ def remove_copies(work: str, since: int, inodes: Mapping[str, int]) -> None:
                     is_copy = (found.st_dev, found.st_ino) == (root.st_dev, inodes.get(name))
                     if entry.is_dir(follow_symlinks=False):
                         if is_copy:
+                            permit(entry.path, found)
                             folders.append(name)
                         elif entry.name == "__pycache__" and found.st_dev == root.st_dev:
                             _remove_bytecode(entry.path)
@@ -94,6 +96,15 @@ def remove_copies(work: str, since: int, inodes: Mapping[str, int]) -> None:
         except OSError:
             continue
     remove_empty(work + folder for folder in reversed(folders))
+
+
+def permit(folder: str, found: os.stat_result) -> None:
+    """Give a folder's owner the rights to it that a job may have taken; lstat has ``found`` it.
+
+    Raises OSError.
+    """
+    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.chmod(folder, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
 
 
 def _remove_bytecode(folder: str) -> None:

@@ -111,7 +111,7 @@ def make(folder: str, snapshot: str, rest: Callable[[int], object]) -> int:
 def _lock(path: str, kind: int, rest: Callable[[int], object]) -> int | None:
     """A descriptor with that lock on the folder; None when there is no such folder, or no longer."""
     try:
-        fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        fd = _open(path)
     except FileNotFoundError:
         return None
     is_held = False
@@ -125,6 +125,16 @@ def _lock(path: str, kind: int, rest: Callable[[int], object]) -> int | None:
     finally:
         if not is_held:
             os.close(fd)
+
+
+def _open(path: str, flags: int = 0) -> int:
+    """A descriptor of a folder of the job's, which a launch before may have closed to its owner."""
+    flags |= os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        return os.open(path, flags)
+    except PermissionError:
+        copy_record.permit(path, os.lstat(path))
+        return os.open(path, flags)
 
 
 def _is_locked(fd: int, kind: int) -> bool:
@@ -270,20 +280,26 @@ def clear(folder: str) -> None:
 
     Files and links that were written, replaced, renamed or given another mode or owner since stay, and all
     that was made, moved or mounted there since, but for what Python compiled; with them the folders that they
-    are in. What stays although no rank was started is put aside: a launch that is made later finds a whole
-    copy or none.
+    are in. Neither a new name in the job's folder nor a mode that closes it to its owner keeps the copy. What
+    stays although no rank was started is put aside: a launch that is made later finds a whole copy or none.
     """
     work = f"{folder}/{NAME}"
-    for path, is_whole in ((work, True), (work + _UNFINISHED, False)):
+    try:
+        copy_record.permit(folder, os.lstat(folder))
+        since, inodes = copy_record.read(f"{folder}/{_COPIED}")
+        whole = _find(folder, inodes.get("")) or work
+    except OSError:
+        return
+    for path, is_whole in ((whole, True), (work + _UNFINISHED, False)):
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+            fd = _open(path, os.O_NOFOLLOW)
         except OSError:
             continue
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
             if is_whole:
-                copy_record.remove_copies(path, *copy_record.read(f"{folder}/{_COPIED}"))
-                if not os.path.exists(f"{folder}/{_STARTED}") and os.path.isdir(path):
+                copy_record.remove_copies(path, since, inodes)
+                if path == work and not os.path.exists(f"{folder}/{_STARTED}") and os.path.isdir(path):
                     os.rename(path, f"{path}.{os.urandom(4).hex()}")
             else:
                 _remove(path)
@@ -295,6 +311,15 @@ def clear(folder: str) -> None:
         os.unlink(f"{folder}/{_COPIED}")
     except FileNotFoundError:
         return
+
+
+def _find(folder: str, inode: int | None) -> str | None:
+    """The path of the folder in the job's that has that inode: the working folder by whatever name."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.inode() == inode and entry.is_dir(follow_symlinks=False):
+                return entry.path
+    return None
 
 
 def _remove(root: str, is_kept: bool = False) -> None:

@@ -17,6 +17,7 @@ import pytest
 from launch.remote import work_dir
 from launch.remote.workplace import Unfit
 
+ROOT = Path(__file__).resolve().parents[3]
 OLD_NS = 1_600_000_000_123_456_789
 
 
@@ -294,6 +295,27 @@ except Unfit as error:
     return done.stdout.strip()
 
 
+MAKE = "os.close(work_dir.make(job, code, lambda _: None))"
+CLOSED = f"""
+import os, sys
+from launch.remote import work_dir
+job, code, *names = sys.argv[1:]
+{MAKE}
+open(job + "/exits.jsonl", "w").close()
+# what the job does
+for name in names:
+    os.chmod(job + "/" + name, 0)
+work_dir.clear(job)
+"""
+
+
+def as_nobody_special(script: str, *names: str, job: Path, code: Path) -> str:
+    """What a script has to complain of that runs with an ordinary user's rights to files."""
+    plain = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
+    argv = [*plain, sys.executable, "-c", script, str(job), str(code), *names]
+    return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60).stderr
+
+
 class TestWhenTheJobHasEnded:
     def test_an_untouched_one_disappears_whole(self, code: Path, job: Path) -> None:
         make(job, code)
@@ -384,6 +406,40 @@ class TestWhenTheJobHasEnded:
         work_dir.clear(str(job))
         assert seen(code) == before
         assert left(job) == ["work", "work/elsewhere"]
+
+    def test_one_that_the_job_closed_to_its_own_user_goes_all_the_same(self, code: Path, job: Path) -> None:
+        assert as_nobody_special(CLOSED, "work/pkg/deep", "work/pkg", "work", ".", job=job, code=code) == ""
+        assert left(job) == []
+
+    def test_what_the_job_wrote_in_a_closed_one_stays_and_can_be_read(self, code: Path, job: Path) -> None:
+        written = CLOSED.replace("# what the job does", "open(f'{job}/work/pkg/mine', 'w').close()")
+        assert as_nobody_special(written, "work/pkg", "work", job=job, code=code) == ""
+        assert left(job) == ["work", "work/pkg", "work/pkg/mine"]
+        assert all(path.stat().st_mode & 0o700 == 0o700 for path in (job / "work", job / "work/pkg"))
+
+    def test_one_that_the_job_renamed_goes_all_the_same(self, code: Path, job: Path) -> None:
+        make(job, code).rename(job / "work.mine")
+        (job / "work.mine" / "result").touch()
+        (job / "work").mkdir()
+        (job / "work" / "other").touch()
+        ranks_ran(job)
+        work_dir.clear(str(job))
+        assert left(job) == ["work", "work.mine", "work.mine/result", "work/other"]
+
+    def test_a_folder_elsewhere_in_its_place_stays_as_it_is(
+        self, code: Path, job: Path, tmp_path: Path
+    ) -> None:
+        make(job, code).rename(tmp_path / "moved-out")
+        (job / "work").symlink_to(tmp_path / "moved-out")
+        before = seen(tmp_path / "moved-out")
+        ranks_ran(job)
+        work_dir.clear(str(job))
+        assert seen(tmp_path / "moved-out") == before
+
+    def test_a_restart_goes_on_in_one_that_the_launch_before_it_closed(self, code: Path, job: Path) -> None:
+        again = CLOSED.replace("work_dir.clear(job)", MAKE)
+        assert as_nobody_special(again, "work", job=job, code=code) == ""
+        assert (job / "work" / "train.py").exists()
 
     def test_a_job_that_never_had_one_is_none_of_its_business(self, tmp_path: Path) -> None:
         work_dir.clear(str(tmp_path / "no-such-job"))
