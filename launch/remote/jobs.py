@@ -177,7 +177,15 @@ class Folder:
             reason = "the job's supervisor ended without a word: the head was restarted, or out of memory"
         if state["state"] in TERMINAL or is_alive(state.get("supervisor")):
             return state
-        return self.lose(state, reason)
+        return self.lose(state, reason + self._what_stays())
+
+    def _what_stays(self) -> str:
+        """What a supervisor clears at the end of a job that may be restarted, and nobody did."""
+        try:
+            restarts = self.plan().get("max_restarts")
+        except (OSError, Torn):
+            return ""
+        return f"; its working folders stay on its nodes until `fab cancel {self.job}`" if restarts else ""
 
     def lose(self, state: dict[str, Any], reason: str) -> dict[str, Any]:
         """Writes that a job in this state has no supervisor any more; gives the job's state then."""

@@ -62,9 +62,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def made(**state: Any) -> jobs.Folder:
+def made(plan: dict[str, Any] = PLAN, **state: Any) -> jobs.Folder:
     folder = jobs.Folder("job")
-    folder.create(PLAN)
+    folder.create(plan)
     folder.write_state(running(**state))
     return folder
 
@@ -102,6 +102,14 @@ class TestTheLastState:
         assert seen[0] == seen[1]
         assert (seen[0]["state"], seen[0]["exit_status"]) == ("LOST", 255)
         assert told(folder) == ["RUNNING", "LOST"]
+
+    @pytest.mark.parametrize("restarts", [0, 2])
+    def test_a_lost_job_with_restarts_says_that_its_working_folders_stay_and_until_when(
+        self, restarts: int
+    ) -> None:
+        folder = made(dict(PLAN, nodes=[], max_restarts=restarts), supervisor=None)
+        stays = "; its working folders stay on its nodes until `fab cancel job`"
+        assert folder.state()["reason"].endswith(stays) == bool(restarts)
 
     def test_of_many_that_write_at_once_one_is_believed_by_all(self) -> None:
         folder = made()
