@@ -12,12 +12,13 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from launch.remote.collect import RECORDS, TREES
+from launch.remote.collect import PLAN, RECORDS, TREES
 
 __all__ = ["Copy", "Entry", "FetchPlan", "Here", "Landing", "Wanted", "landing", "numbered", "plan_fetch"]
 
-_NEWEST_COUNTS = frozenset({"state.json"})
-"""Replaced on the head whenever it changes: an older one is of no use."""
+_NEWEST_COUNTS = frozenset({"state.json", PLAN})
+"""Replaced when the head has another one: an older state is of no use, and a plan never changes, but lacks
+here the values that node code of an earlier version sends."""
 _OWN_RECORD = "exits.jsonl"
 
 

@@ -12,7 +12,7 @@ from typing import IO, Any
 
 from launch.comparing import Copy, Entry, FetchPlan, Landing, Wanted, landing, plan_fetch
 from launch.errors import GiveUpError
-from launch.remote import collect, protocol
+from launch.remote import collect, jobs, protocol
 from launch.results import CannotKeep, Changed, Results, write_all
 
 __all__ = ["CollectReport", "NodeFetch", "NodeFiles", "Progress"]
@@ -288,13 +288,38 @@ class _File:
 
     def land(self, goal: Landing, sha256: str) -> str:
         """Gives the file its name, and gives that. Raises :class:`~launch.results.CannotKeep`."""
-        self.close()
         if self._problem:
             raise CannotKeep(self._problem)
         if self.digest.hexdigest() != sha256:
             self._results.drop_part(self.wanted.name)
             raise CannotKeep("arrived otherwise than it was sent: collect again")
+        if self.wanted.entry.path == collect.PLAN and self._part is not None:
+            sha256 = self._drop_values(self._part) or sha256
+        self.close()
         return self._results.keep(self.wanted.name, goal.name, goal.replaces, self.mtime_ns, sha256)
+
+    def _drop_values(self, part: IO[bytes]) -> str:
+        """Take the values of the user's variables out of a plan; give its digest then.
+
+        They are secrets. Node code sends none, but that of earlier versions did, and jobs keep theirs.
+        """
+        part.seek(0)
+        try:
+            plan = json.loads(part.read())
+            shown = jobs.without_values(plan)
+        except (ValueError, AttributeError):
+            self._results.drop_part(self.wanted.name)
+            raise CannotKeep("is not a job's plan") from None
+        if shown == plan:
+            return ""
+        data = json.dumps(shown).encode()
+        part.seek(0)
+        part.truncate()
+        try:
+            write_all(part, data)
+        except OSError as error:
+            raise self._results.trouble(error) from None
+        return hashlib.sha256(data).hexdigest()
 
     def close(self) -> None:
         """What has come stays."""

@@ -24,7 +24,7 @@ from launch.remote.whole_file import write_all
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BEAT", "DATA", "END", "ENTRIES", "LISTED", "RECORDS", "START", "TREES", "files", "send"]
+__all__ = ["BEAT", "DATA", "END", "ENTRIES", "LISTED", "PLAN", "RECORDS", "START", "TREES", "files", "send"]
 
 ENTRIES = b"e"
 """JSON list of entries: ``["f", path, bytes, mtime_ns]``, ``["d", path]``, ``["l", path, target]``,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import stat
@@ -12,9 +13,11 @@ import pytest
 
 from launch.collecting import collect
 from launch.errors import InputError
-from launch.fetched import CollectReport
+from launch.fetched import CollectReport, NodeFetch, NodeFiles, Progress
 from launch.host import Completed
-from launch.results import SUMS
+from launch.remote import collect as remote
+from launch.remote import protocol
+from launch.results import SUMS, Results
 from tests.launch.collected import HEAD, NAMES, SECOND, THIRD, Cluster, bytes_sent, noise, of
 
 pytestmark = pytest.mark.timeout(300)
@@ -26,6 +29,27 @@ WITHOUT_ROOTS_RIGHT = ("setpriv", "--bounding-set=-dac_override,-dac_read_search
 @pytest.fixture
 def cluster(tmp_path: Path) -> Cluster:
     return Cluster(tmp_path).make()
+
+
+def from_a_node(into: Path, name: str, data: bytes) -> NodeFiles:
+    """What came of a head that sends one file as it is."""
+    results = Results(into, "t-1")
+    fetch = NodeFetch(HEAD, results, Progress(lambda _: None), {})
+    at = 1_700_000_000_000_000_000
+
+    def take(kind: bytes, answer: object) -> None:
+        fetch.take(protocol.frame(kind, answer if isinstance(answer, bytes) else json.dumps(answer).encode()))
+
+    take(remote.ENTRIES, [["f", name, len(data), at]])
+    take(remote.LISTED, True)
+    assert fetch.requests(is_head=True)
+    take(remote.START, {"matched": [], "size": len(data), "mtime_ns": at})
+    take(remote.DATA, data)
+    take(remote.END, {"sha256": hashlib.sha256(data).hexdigest()})
+    fetch.check()
+    fetch.close()
+    results.close(complete=True)
+    return fetch.result()
 
 
 class TestWhatComes:
@@ -54,6 +78,27 @@ class TestWhatComes:
         ]
         cluster.verified()
         assert bytes_sent(cluster.collect()) == 0
+
+    @pytest.mark.parametrize("times", [1, 2])
+    def test_values_that_node_code_of_an_earlier_version_sends_are_not_kept(
+        self, tmp_path: Path, times: int
+    ) -> None:
+        plan = {"id": "t-1", "nodes": [], "user_env": {"KEY": "s3cret", "LR": ""}}
+        for _ in range(times):
+            found = from_a_node(tmp_path, "job.json", json.dumps(plan).encode())
+            assert (dict(found.left_out), dict(found.renamed)) == ({}, {})
+        came = (tmp_path / "t-1" / "job.json").read_bytes()
+        assert json.loads(came) == {**plan, "user_env": {"KEY": None, "LR": None}}
+        sums = (tmp_path / "t-1" / SUMS).read_text().splitlines()
+        assert sums[-1] == f"{hashlib.sha256(came).hexdigest()}  job.json"
+        assert [path.name for path in (tmp_path / "t-1").iterdir() if b"s3cret" in path.read_bytes()] == []
+
+    def test_what_such_code_sends_in_the_place_of_a_plan_is_not_kept(self, tmp_path: Path) -> None:
+        found = from_a_node(tmp_path, "job.json", b'{"user_env": {"KEY": "s3cret"')
+        assert found.left_out == {"job.json": "is not a job's plan"}
+        assert [
+            path for path in tmp_path.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()
+        ] == []
 
     def test_a_plan_that_cannot_be_read_is_not_sent_since_it_may_hold_values(self, cluster: Cluster) -> None:
         cluster.write(HEAD, "job.json", b'{"user_env": {"KEY": "s3cret"')
