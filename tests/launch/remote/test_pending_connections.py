@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import selectors
 import socket
+import threading
 import time
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from launch.remote import pending_connections, protocol
+from launch.remote import pending_connections, protocol, runner
 from launch.remote.pending_connections import HELLO_WITHIN, MOST, PendingConnections
 
 TOKEN = "00112233445566778899aabbccddeeff"
@@ -31,6 +33,7 @@ class Port:
         listener.setblocking(False)
         self.address = listener.getsockname()
         self.clients: list[socket.socket] = []
+        self._answered = 0
         self.pending = PendingConnections(listener, TOKEN, self.selector, lambda *it: self.taken.append(it))
 
     def connect(self, data: bytes = b"") -> socket.socket:
@@ -47,6 +50,14 @@ class Port:
             for key, _ in ready:
                 key.data()
             assert time.monotonic() < until
+
+    def answer(self) -> None:
+        """Let happen what is to happen now, and answer the runners."""
+        for key, _ in self.selector.select(0.01):
+            key.data()
+        for connection, _ in self.taken[self._answered :]:
+            connection.sendall(protocol.frame(protocol.BEAT))
+        self._answered = len(self.taken)
 
     def close(self) -> None:
         self.pending.close()
@@ -162,6 +173,43 @@ def test_a_flood_is_bounded_and_keeps_no_runner_out(port: Port) -> None:
     port.turn()
     assert [fields for _, fields in port.taken] == [HELLO]
     assert is_closed(port.clients[0])
+
+
+@pytest.mark.parametrize("sources", [["127.0.0.1"], ["127.0.0.1", "127.0.0.3", "127.0.0.4"]], ids=len)
+@pytest.mark.parametrize(
+    "data", [b"", b"GET / HTTP/1.1\r\n\r\n", hello()[:30]], ids=["idle", "garbage", "half"]
+)
+def test_six_thousand_connections_while_runners_connect_keep_none_of_them_out(
+    port: Port, sources: list[str], data: bytes
+) -> None:
+    """The flood comes from the runners' own node too, before and after each; it holds 500 at a time."""
+    flood: deque[socket.socket] = deque()
+    channels: list[Any] = []
+    threads = []
+
+    def run(rank: int) -> None:
+        channels.append(runner._connect(*port.address, hello(rank=rank)))
+
+    for number in range(6000):
+        flood.append(
+            socket.create_connection(port.address, source_address=(sources[number % len(sources)], 0))
+        )
+        flood[-1].sendall(data)
+        if len(flood) > 500:
+            flood.popleft().close()
+        if number % 500 == 250:
+            threads.append(threading.Thread(target=run, args=(number // 500,)))
+            threads[-1].start()
+        if number % 50 == 0:
+            port.answer()
+            assert len(port.pending) <= MOST
+    until = time.monotonic() + 20
+    while any(thread.is_alive() for thread in threads) and time.monotonic() < until:
+        port.answer()
+    for one in (*flood, *filter(None, channels)):
+        one.close()
+    assert sorted(fields["rank"] for _, fields in port.taken) == list(range(12))
+    assert len([channel for channel in channels if channel is not None]) == 12
 
 
 def test_the_port_is_closed_with_all_who_wait(port: Port) -> None:
