@@ -7,7 +7,8 @@ import sys
 from pathlib import Path
 
 from launch.remote import work_dir
-from tests.launch.remote.test_work_dir import code, job, make, ranks_ran
+from tests.launch.remote.test_work_dir import code, job
+from tests.launch.remote.working_folder import make, ranks_ran
 
 __all__ = ["code", "job"]
 

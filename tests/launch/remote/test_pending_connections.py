@@ -188,7 +188,8 @@ def test_six_thousand_connections_while_runners_connect_keep_none_of_them_out(
     threads = []
 
     def run(rank: int) -> None:
-        channels.append(runner._connect(*port.address, hello(rank=rank)))
+        host, number = port.address
+        channels.append(runner._connect(host, number, hello(rank=rank)))
 
     for number in range(6000):
         flood.append(
