@@ -22,7 +22,7 @@ from playbooks.stack.removal import holder_name, kept_free
 from playbooks.stack.unfinished import mend
 from playbooks.stack.updating import UpdateFailed, again_and_again, pulumi
 
-__all__ = ["build", "leaving", "present", "shrink", "wanted_of"]
+__all__ = ["build", "leaving", "present", "shrink", "under_lock", "wanted_of"]
 
 _AFTER_LIMIT_S = 60.0
 """How much longer than the command's own limit nodes are held whose command cannot let go of them."""
@@ -87,6 +87,17 @@ def shrink(stack: Stack, wanted: int, deadline: float, command: str) -> None:
         # A job was quicker: others are idle, or nothing is removed.
         chosen = leaving(stack, inventory, wanted, holder)
     stack.refresh(outputs)
+
+
+def under_lock(stack: Stack, count: int, deadline: float, work: Callable[[], object]) -> None:
+    """Do ``work`` in an update that asks for ``count`` nodes, once Pulumi has locked the stack for it.
+
+    Where ``count`` is what Pulumi remembers, the update itself changes no node. Raises what ``work`` raises,
+    and :class:`~playbooks.stack.locks.InUse`, before any work, when another command has the stack.
+    """
+    with asking_for(stack, count) as options:
+        words = ["up", "--yes", "--skip-preview", *options, "--stack", stack.name]
+        pulumi(stack, words, limit=max(1.0, deadline - time.monotonic()), before=work)
 
 
 def _tell_records(chosen: Sequence[Node], doing: Mapping[str, Use]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 from invoke.context import Context
 from invoke.exceptions import Exit
@@ -46,7 +46,8 @@ def replace(
 
     It is removed and a new one, with another name, takes its place; with --reimage it stays and is installed
     anew, which needs no free capacity in Azure. Either way everything on it is lost; pushed code goes there
-    again with the next push. Refused while a job has ranks there, unless the node is dead.
+    again with the next push. Refused while a job has ranks there, unless the node is dead, and while another
+    command changes the stack.
     """
     limit = seconds("--timeout", timeout)
     chosen = open_from(context, stack)
@@ -55,7 +56,6 @@ def replace(
         what = "reimage it" if reimage else f"remove it, pulumi up --yes --refresh --stack {chosen.name}"
         render.result(f"{sick.name}: {what}, wait until it answers")
         return
-    from playbooks.stack import instances
     from playbooks.stack.building import build
     from playbooks.stack.readiness import wait_for_nodes
     from playbooks.stack.unfinished import mend
@@ -68,22 +68,15 @@ def replace(
     outputs = chosen.outputs()
     inventory = chosen.refresh(outputs)
     sick, is_there = _sick(chosen, inventory, was, node)
-    again = f"`fab replace {sick.instance_id} --stack {chosen.name}`"
-    rest = dataclasses.replace(inventory, nodes=tuple(one for one in inventory.nodes if one != sick))
+    rest = _without(inventory, sick)
     if not is_there:
         render.progress(f"{sick.name} is removed already: making the one in its place")
-    elif sick.state == "deleting":
-        _take(chosen, outputs.scale_set_id, sick, reimage, deadline, again)
+    elif reimage:
+        _reimage(chosen, outputs.scale_set_id, inventory, sick, cancel_jobs, deadline)
     else:
-        with _freed(chosen, inventory, sick, cancel_jobs, deadline):
-            _take(chosen, outputs.scale_set_id, sick, reimage, deadline, again)
-    if reimage and is_there:
-        instances.distrust_copies(chosen, inventory, [sick])
-    else:
-        lacking = f"{sick.name} is removed, and the one in its place may not be made yet"
-        with _half_done(
-            f"{lacking}: `fab up --stack {chosen.name}` makes it", (KeyboardInterrupt, RankliftError, Exit)
-        ):
+        rest = _remove(chosen, inventory, sick, cancel_jobs, deadline)
+    if not (reimage and is_there):
+        with _lacking(chosen, sick):
             build(chosen, deadline, ["--skip-preview"], there=rest)
     with _half_done(f"the node is not fit for use yet: `fab wait --stack {chosen.name}` waits for it"):
         after = wait_for_nodes(chosen, max(1.0, deadline - time.monotonic()))
@@ -92,15 +85,79 @@ def replace(
     render.result(f"{sick.name} {'reimaged' if reimage else 'replaced by ' + fold(fresh)}")
 
 
-def _take(stack: Stack, scale_set_id: str, sick: Node, reimage: bool, deadline: float, again: str) -> None:
+def _reimage(
+    stack: Stack, scale_set_id: str, inventory: Inventory, sick: Node, cancel_jobs: bool, deadline: float
+) -> None:
+    """Install the node from the image again. Pulumi remembers nothing that this changes: it needs no lock."""
     from playbooks.stack import instances
 
-    if reimage:
-        with _half_done(f"{sick.name} may be half installed: {again[:-1]} --reimage` begins anew"):
-            instances.reimage(stack, scale_set_id, [sick], deadline - time.monotonic())
-    else:
-        with _half_done(f"{sick.name} may be going, and no other is made yet: {again} goes on"):
-            instances.delete(stack, scale_set_id, [sick], deadline - time.monotonic())
+    again = f"`fab replace {sick.instance_id} --stack {stack.name} --reimage` begins anew"
+    with (
+        _freed(stack, inventory, sick, cancel_jobs, deadline),
+        _half_done(f"{sick.name} may be half installed: {again}"),
+    ):
+        instances.reimage(stack, scale_set_id, [sick], deadline - time.monotonic())
+    instances.distrust_copies(stack, inventory, [sick])
+
+
+def _remove(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, deadline: float) -> Inventory:
+    """Remove the node in an update that changes nothing else; return the inventory without it.
+
+    It is a separate update because Pulumi compares Azure with what it remembers before the program runs: the
+    update in which a node is removed does not see that it is missing, the next one does and makes another.
+    Raises :class:`~playbooks.stack.locks.InUse`, before a job is ended or the node is removed, when another
+    command has the stack.
+    """
+    from playbooks.stack import instances
+    from playbooks.stack.building import present, under_lock
+
+    again = f"`fab replace {sick.instance_id} --stack {stack.name}`"
+    removed, count = False, len(present(inventory))
+    rest = _without(inventory, sick)
+
+    def remove() -> None:
+        nonlocal removed, rest
+        outputs = stack.outputs()
+        current = stack.refresh(outputs)
+        if len(present(current)) != count:  # the update would let Azure choose which nodes go
+            raise RetryError(
+                f"{sick.name} is not replaced: another command changed the number of nodes meanwhile; "
+                "nothing was changed: repeat the command"
+            )
+        node = next((one for one in current.nodes if one.name == sick.name), None)
+        if node is not None:
+            going = node.state == "deleting"
+            with (
+                nullcontext() if going else _freed(stack, current, node, cancel_jobs, deadline),
+                _half_done(f"{sick.name} may be going, and no other is made yet: {again} goes on"),
+            ):
+                instances.delete(stack, outputs.scale_set_id, [node], deadline - time.monotonic())
+        removed, rest = True, _without(current, sick)
+
+    try:
+        under_lock(stack, max(1, count), deadline, remove)
+    except (KeyboardInterrupt, RankliftError, Exit):
+        if removed:
+            render.progress(_lacking_words(stack, sick))
+        raise
+    return rest
+
+
+def _lacking(stack: Stack, sick: Node) -> AbstractContextManager[None]:
+    """Report the missing node when the update that makes another fails or is interrupted."""
+    return _half_done(_lacking_words(stack, sick), (KeyboardInterrupt, RankliftError, Exit))
+
+
+def _lacking_words(stack: Stack, sick: Node) -> str:
+    lacking = f"{sick.name} is removed, and the one in its place may not be made yet"
+    return f"{lacking}: `fab up --stack {stack.name}` makes it"
+
+
+def _without(inventory: Inventory, sick: Node) -> Inventory:
+    """Return the inventory less the node of that name."""
+    return dataclasses.replace(
+        inventory, nodes=tuple(one for one in inventory.nodes if one.name != sick.name)
+    )
 
 
 @contextmanager

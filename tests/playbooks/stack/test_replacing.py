@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from unittest.mock import Mock
@@ -17,6 +17,7 @@ from launch.errors import RankliftError, RetryError
 from playbooks.jobs import ending
 from playbooks.project import Stack
 from playbooks.stack import building, instances, occupancy, readiness, removal, replacing, unfinished
+from playbooks.stack.locks import InUse
 
 
 def node(number: int, state: str = "running") -> Node:
@@ -37,6 +38,7 @@ class Cluster:
         self.ends: dict[str, BaseException] = {}
         self.done: list[str] = []
         self.held: list[str] = []
+        self.is_locked = False
         self.jobs: list[tuple[str, ...]] = []
         """On node 1, whenever it is asked."""
         monkeypatch.setattr(removal, "kept_free", self.kept_free)
@@ -51,6 +53,7 @@ class Cluster:
         monkeypatch.setattr(unfinished, "mend", lambda *_: None)
         monkeypatch.setattr(occupancy, "uses", self.uses)
         monkeypatch.setattr(building, "build", self.build)
+        monkeypatch.setattr(building, "pulumi", self.update)
         monkeypatch.setattr(readiness, "wait_for_nodes", self.wait)
 
     @contextmanager
@@ -79,9 +82,22 @@ class Cluster:
             raise self.ends[name]
 
     def delete(self, _: Stack, __: str, nodes: list[Node], ___: float) -> None:
+        assert self.is_locked, "another command may change the stack"
         assert self.held or nodes[0].state == "deleting", "a job may come to it"
         self.step(f"delete {nodes[0].instance_id}")
         self.nodes.remove(nodes[0])
+
+    def update(
+        self, _: Stack, words: list[str], *, limit: float, before: Callable[[], object] | None = None
+    ) -> None:
+        assert words[:2] == ["up", "--yes"]
+        assert before is not None
+        if "lock" in self.ends:
+            raise self.ends["lock"]
+        self.is_locked = True
+        before()
+        self.is_locked = False
+        self.step("update")
 
     def build(self, _: Stack, __: float, ___: list[str], *, there: Inventory) -> None:
         self.step(f"make beside {len(there.nodes)}")
@@ -102,14 +118,14 @@ def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cluster:
 
 def test_a_node_is_replaced(cluster: Cluster, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.replace("1")
-    assert cluster.done == ["delete 1", "make beside 2", "wait"]
+    assert cluster.done == ["delete 1", "update", "make beside 2", "wait"]
     assert capsys.readouterr().out == "node000001 replaced by node000003\n"
 
 
 def test_jobs_that_are_ended_leave_no_room_for_others(cluster: Cluster) -> None:
     cluster.jobs = [("train-1",), ()]
     cluster.replace("1", cancel_jobs=True)
-    assert cluster.done == ["end train-1", "delete 1", "make beside 2", "wait"]
+    assert cluster.done == ["end train-1", "delete 1", "update", "make beside 2", "wait"]
 
 
 def test_a_job_that_comes_before_the_slots_are_held_again_is_not_ended(cluster: Cluster) -> None:
@@ -161,7 +177,7 @@ def test_a_node_that_is_going_already_is_not_asked_what_it_does(
     monkeypatch.setattr(occupancy, "uses", lambda *_: pytest.fail("it was asked"))
     cluster.nodes[1] = node(1, "deleting")
     cluster.replace("1")
-    assert cluster.done == ["delete 1", "make beside 2", "wait"]
+    assert cluster.done == ["delete 1", "update", "make beside 2", "wait"]
 
 
 @pytest.mark.parametrize(
@@ -195,3 +211,42 @@ def test_azures_refusal_leaves_all_as_it_was(cluster: Cluster, capsys: pytest.Ca
     with pytest.raises(Exit):
         cluster.replace("1")
     assert capsys.readouterr().err == "error: No right.\n"
+
+
+def test_while_another_update_has_the_lock_no_node_goes_and_no_job_is_ended(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.jobs = [("train-1",), ()]
+    cluster.ends["lock"] = InUse("dev", ())
+    with pytest.raises(Exit) as caught:
+        cluster.replace("1", cancel_jobs=True)
+    assert caught.value.code == 1
+    assert cluster.done == []
+    said = capsys.readouterr().err
+    assert said.startswith("error: stack dev: another command works on it")
+    assert "removed" not in said
+
+
+def test_where_nodes_came_or_went_before_the_lock_was_had_nothing_is_changed(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refresh(*_: object) -> Inventory:
+        return cluster.inventory(cluster.nodes + [node(4), node(5)] * cluster.is_locked)
+
+    monkeypatch.setattr(Stack, "refresh", refresh)
+    with pytest.raises(Exit):
+        cluster.replace("1")
+    assert cluster.done == []
+    assert "another command changed the number of nodes meanwhile" in capsys.readouterr().err
+
+
+def test_what_the_update_after_the_removal_fails_at_does_not_hide_that_the_node_is_gone(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.ends["update"] = Exit(code=130)
+    with pytest.raises(Exit):
+        cluster.replace("1")
+    assert "node000001 is removed, and the one in its place may not be made yet" in capsys.readouterr().err
+    cluster.ends.clear()
+    cluster.replace("1")
+    assert cluster.done == ["delete 1", "update", "make beside 2", "wait"]
