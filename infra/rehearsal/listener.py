@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 import math
 import socket
@@ -17,8 +18,9 @@ from pathlib import Path
 
 from infra.rehearsal.callers import is_own
 from infra.rehearsal.folder import short_path
+from launch.errors import RetryError
 
-__all__ = ["Listener", "relay_to"]
+__all__ = ["Listener", "bound", "relay_to"]
 
 _BACKLOG = 1024
 _AT_ONCE = 16
@@ -34,6 +36,27 @@ Serve = Callable[[socket.socket], Awaitable[object]]
 """Takes over one connection of this user's."""
 
 
+def bound(address: tuple[str, int], purpose: str) -> socket.socket:
+    """Return a socket that listens at ``address``, port 0 for a free one.
+
+    Raises :class:`~launch.errors.RetryError`, which gives the port's ``purpose``, when a program has it.
+    """
+    listener = socket.socket()
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(1)  # binding alone is refused only where somebody listens already
+    except OSError as error:
+        listener.close()
+        if error.errno != errno.EADDRINUSE:
+            raise
+        raise RetryError(
+            f"port {address[1]} of {address[0]}, {purpose}, is taken by another program on this machine: "
+            f"`ss -ltnp src {address[0]}:{address[1]}` shows which; end that, then repeat the command"
+        ) from None
+    return listener
+
+
 class Listener:
     """A free port of 127.0.0.1, or the one given, whose connections ``serve`` takes over."""
 
@@ -41,10 +64,8 @@ class Listener:
         self._serve = serve
         self._tasks: set[asyncio.Task[None]] = set()
         self._reported = -math.inf
-        self._socket = socket.socket()
+        self._socket = bound(("127.0.0.1", port), "the port that the rehearsal was given")
         self._socket.setblocking(False)
-        self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        self._socket.bind(("127.0.0.1", port))
         self.port = int(self._socket.getsockname()[1])
 
     def start(self) -> None:

@@ -23,6 +23,7 @@ from infra.rehearsal.cloudinit import CloudConfig, Mount, parse
 from infra.rehearsal.disks import hosts_text, make_disk, make_image, place, remove_tree
 from infra.rehearsal.fabric_node import NodeSpec
 from infra.rehearsal.folder import replace_file
+from infra.rehearsal.listener import bound
 from infra.rehearsal.machines import Fault, Machine
 from infra.rehearsal.switchboard import Line, dial
 from launch.errors import InputError, RankliftError, ReplaceNodeError
@@ -207,14 +208,16 @@ class LocalMachines:
             self._record(network)
 
     async def forward(self, network: str, listen: tuple[str, int], target: tuple[str, int]) -> None:
-        """Passes TCP from ``listen`` on this machine to ``target`` inside the network."""
+        """Pass TCP from ``listen`` on this machine to ``target`` inside the network.
+
+        The load balancer's rule says which port that is. Raises :class:`~launch.errors.RetryError` when a
+        program of this machine has it.
+        """
         found = self._find(network)
         if found.targets.get(listen) == target[0]:
             return
         await self.unforward(network, listen)
-        with socket.socket() as listener:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(listen)
+        with bound(listen, f"the load balancer's port for {target[0]}:{target[1]}") as listener:
             await found.line.ask("forward", files=[listener.fileno()], listen=listen, target=target)
         found.targets[listen] = target[0]
         for name in tuple(found.fillers):

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 from pulumi.runtime.proto import provider_pb2 as p
 
-from infra.rehearsal.listener import Listener, relay_to
+from infra.rehearsal.listener import Listener, bound, relay_to
 from infra.rehearsal.provider import serve
 from infra.rehearsal.provider.values import encode
+from launch.errors import RetryError
 from tests.infra.rehearsal.doubles import TOKEN, Endpoint
 from tests.infra.rehearsal.provider.engine import GROUP, Engine
 from tests.infra.rehearsal.strangers import IS_ROOT, recorded_call, send
@@ -109,3 +110,23 @@ def test_nobody_behind_a_relay_ends_the_connection(tmp_path: Path) -> None:
             await listener.close()
 
     assert asyncio.run(scenario()) == b""
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_taken_port_is_named_with_its_purpose_and_how_to_find_who_has_it(listens: bool) -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        if listens:
+            other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(RetryError) as error:
+            bound(("127.0.0.1", port), "the load balancer's port for 10.0.0.8:22")
+    assert str(error.value) == (
+        f"port {port} of 127.0.0.1, the load balancer's port for 10.0.0.8:22, is taken by another program "
+        f"on this machine: `ss -ltnp src 127.0.0.1:{port}` shows which; end that, then repeat the command"
+    )
+
+
+def test_an_address_that_is_not_here_is_no_taken_port() -> None:
+    with pytest.raises(OSError, match="assign requested address"):
+        bound(("192.0.2.1", 0), "a test")

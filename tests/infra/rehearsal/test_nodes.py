@@ -16,7 +16,7 @@ import pytest
 
 from infra.rehearsal.machines import Machine
 from infra.rehearsal.nodes import LocalMachines, Settings
-from launch.errors import InputError, ReplaceNodeError
+from launch.errors import InputError, ReplaceNodeError, RetryError
 from tests.infra.rehearsal.hardware import NETWORK, lab, private_ip
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -181,6 +181,19 @@ def test_two_networks_with_the_same_addresses_do_not_meet(tmp_path: Path) -> Non
             assert other != it.address
             assert await it.ssh(0, "timeout 1 bash -c '</dev/tcp/10.0.0.5/22'; echo $?") == (0, "124\n")
             assert await it.machines.running("other") == {"node000000", "node000001"}
+
+    asyncio.run(story())
+
+
+def test_a_load_balancers_port_that_another_program_has_is_named_and_free_again_works(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with lab(tmp_path, 1) as it:
+            with socket.create_server((it.address, 50001)):
+                told = rf"port 50001 of {it.address}, the load balancer's port for 10\.0\.0\.5:22, is taken"
+                with pytest.raises(RetryError, match=told):
+                    await it.grow([1])
+            await it.machines.forward(NETWORK, (it.address, 50001), (private_ip(1), 22))
+            assert await it.ssh(1, "hostname") == (0, "node000001\n")
 
     asyncio.run(story())
 
