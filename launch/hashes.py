@@ -9,9 +9,12 @@ import stat
 import tempfile
 import time
 from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Changed", "Hashes"]
+from launch.private_keys import LARGEST, may_hold_key
+
+__all__ = ["Changed", "Content", "Hashes"]
 
 _SETTLED_NS = 100_000_000
 """A file changed so shortly before it was read may change again within one tick of its clock."""
@@ -26,11 +29,22 @@ class Changed(OSError):
     """A file was another one after it had been read than before, each time."""
 
 
-def _read(full: str) -> tuple[str, int]:
-    """The SHA-256 and the size of a file's content; raises :class:`Changed` for one that is never at rest."""
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is known of a file's content."""
+
+    sha256: str
+    size: int
+    may_hold_key: bool
+    """Whether some private key is in it: it has to be compared with those that never leave this machine."""
+
+
+def _read(full: str) -> Content:
+    """Read a file's content; raises :class:`Changed` for one that is never at rest."""
     for _ in range(_READINGS):
         digest = hashlib.sha256()
         size = 0
+        beginning = b""
         # Not to wait for a writer, if a pipe has taken the file's place; a str, as 10,000 Path objects cost
         # as much as the hashes.
         handle = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -41,9 +55,11 @@ def _read(full: str) -> tuple[str, int]:
             while data := stream.read(_CHUNK):
                 digest.update(data)
                 size += len(data)
+                if size <= LARGEST:
+                    beginning += data
             after = os.fstat(handle)
         if (before.st_size, before.st_mtime_ns) == (after.st_size, after.st_mtime_ns):
-            return digest.hexdigest(), size
+            return Content(digest.hexdigest(), size, size <= LARGEST and may_hold_key(beginning))
     raise Changed
 
 
@@ -63,19 +79,19 @@ class Hashes:
             except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
                 self._old = {}  # a cache is only ever a shortcut
 
-    def of(self, path: str, full: str, status: os.stat_result) -> tuple[str, int]:
-        """The SHA-256 and size of ``path``, which lies at ``full``; raises OSError and :class:`Changed`."""
+    def of(self, path: str, full: str, status: os.stat_result) -> Content:
+        """Return what ``path``, which lies at ``full``, holds; raises OSError and :class:`Changed`."""
         key: list[int | str] = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
         old = self._old.get(path)
-        if old is not None and old[:-1] == key:
+        if old is not None and old[:-2] == key:
             self._new[path] = old
-            return str(old[-1]), status.st_size
-        sha256, size = _read(full)
+            return Content(str(old[-2]), status.st_size, bool(old[-1]))
+        content = _read(full)
         age = time.time_ns() - max(status.st_mtime_ns, status.st_ctime_ns)
-        if size == status.st_size and age > _SETTLED_NS:
-            self._new[path] = [*key, sha256]
+        if content.size == status.st_size and age > _SETTLED_NS:
+            self._new[path] = [*key, content.sha256, int(content.may_hold_key)]
             self._changed = True
-        return sha256, size
+        return content
 
     def save(self) -> None:
         """Write what is known now; a cache that cannot be written is only slow."""

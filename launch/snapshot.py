@@ -7,7 +7,8 @@ Links in code are kept as links, whatever they point to: ``data -> /mnt/data`` m
 Data is taken whole: no ignore file is asked, and links are followed.
 
 A project's ``.ranklift`` holds the private keys of its nodes. It is left out at every depth, whatever the
-rules say and wherever links lead, under another name too; so is any file whose content is such a key.
+rules say and wherever links lead, under another name too; so is any file in which such a key is found
+(:mod:`launch.private_keys`).
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from pathlib import Path
 from launch.errors import InputError, RetryError
 from launch.hashes import Changed, Hashes
 from launch.ignore import IGNORE_FILES, Rules, read_rules
+from launch.private_keys import shows_key
 
 __all__ = ["EMPTY", "Entry", "Snapshot", "plan_data", "plan_snapshot"]
 
@@ -94,13 +96,13 @@ class Snapshot:
         return list(seen.values())
 
 
-def plan_snapshot(root: Path, cache: Path | None = None, keys: Collection[str] = ()) -> Snapshot:
+def plan_snapshot(root: Path, cache: Path | None = None, keys: Collection[bytes] = ()) -> Snapshot:
     """The tree below ``root`` as it is now, less what its ignore files name (:mod:`launch.ignore`).
 
     ``cache`` names a file that remembers hashes between calls: a tree of 10,000 files that did not
     change is planned in well under half a second, because no content is read. A file is taken as unchanged
-    when its size, inode and both its times are the same. ``keys`` are the SHA-256 of contents that never
-    leave this machine.
+    when its size, inode and both its times are the same. ``keys`` are the numbers of private keys that
+    never leave this machine (:func:`launch.private_keys.key_numbers`).
 
     Raises :class:`~launch.errors.InputError` when there is nothing to push, when ``root`` is where keys are
     kept, or naming every entry that cannot be read; :class:`~launch.errors.RetryError` naming every file that
@@ -125,7 +127,7 @@ def plan_snapshot(root: Path, cache: Path | None = None, keys: Collection[str] =
     return _snapshot(root, walk.entries, walk.special, walk.private)
 
 
-def plan_data(path: Path, cache: Path | None = None, keys: Collection[str] = ()) -> Snapshot:
+def plan_data(path: Path, cache: Path | None = None, keys: Collection[bytes] = ()) -> Snapshot:
     """A file, or a folder with all that is in it: what an ignore file names belongs to it, and what its
     links lead to. A file lies in the snapshot under its own name.
 
@@ -197,7 +199,7 @@ EMPTY = _snapshot(Path(os.devnull), [])
 class _Walk:
     """What is found below ``root``, and what went wrong on the way, so that all of it is named at once."""
 
-    def __init__(self, root: Path, hashes: Hashes, keys: Collection[str]) -> None:
+    def __init__(self, root: Path, hashes: Hashes, keys: Collection[bytes]) -> None:
         self._root, self._hashes, self._keys = root, hashes, keys
         self.entries: list[Entry] = []
         self.special: list[str] = []
@@ -311,11 +313,13 @@ class _Walk:
         if not stat.S_ISREG(status.st_mode):
             self.special.append(path)
             return
-        sha256, size = self._hashes.of(path, f"{self._root}/{path}", status)
-        if sha256 in self._keys:
+        full = f"{self._root}/{path}"
+        content = self._hashes.of(path, full, status)
+        if content.may_hold_key and shows_key(Path(full).read_bytes(), self._keys):
             self.private.append(path)
         else:
-            self.entries.append(Entry(path, sha256, size, bool(status.st_mode & stat.S_IXUSR)))
+            executable = bool(status.st_mode & stat.S_IXUSR)
+            self.entries.append(Entry(path, content.sha256, content.size, executable))
 
     @staticmethod
     def _leads_to_keys(link: str) -> bool:

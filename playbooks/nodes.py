@@ -154,7 +154,7 @@ def push(
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     wanted = choose_nodes(inventory, nodes)
-    snapshot = plan_snapshot(source_folder(source), chosen.hashes, chosen.key_digests())
+    snapshot = plan_snapshot(source_folder(source), chosen.hashes, chosen.key_numbers())
     if snapshot.notice:
         render.progress(snapshot.notice)
     if dry_run:

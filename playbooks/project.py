@@ -117,10 +117,12 @@ class Stack:
         digest = hashlib.sha256(os.fsencode(data.absolute())).hexdigest()[:12]
         return self.folder / f"hashes-{digest}.json"
 
-    def key_digests(self) -> frozenset[str]:
-        """Return the SHA-256 of the private key of every stack of the project, by which a copy is known."""
+    def key_numbers(self) -> frozenset[bytes]:
+        """Return the numbers of the private key of every stack of the project, by which a copy is known."""
+        from launch.private_keys import key_numbers
+
         keys = self.folder.parent.glob(f"*/{inventory.KEY_FILE}")
-        return frozenset(hashlib.sha256(key.read_bytes()).hexdigest() for key in keys if key.is_file())
+        return frozenset().union(*(key_numbers(key.read_bytes()) for key in keys if key.is_file()))
 
     @property
     def jobs(self) -> Path:

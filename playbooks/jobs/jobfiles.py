@@ -174,7 +174,7 @@ def _load(stack: Stack, job: JobFile) -> Load:
     from launch.jobfile import Data
     from launch.snapshot import EMPTY, plan_data, plan_snapshot
 
-    code, keys = EMPTY, stack.key_digests()
+    code, keys = EMPTY, stack.key_numbers()
     if job.code is not None:
         try:
             plan_code = plan_snapshot if job.code.is_dir() else plan_data

@@ -231,7 +231,7 @@ def _launch(context: Context, request: Request, kind: Kind) -> None:
     stack = open_from(context, request.stack)
     inventory = stack.saved()
     nodes = choose_nodes(inventory, request.nodes)
-    snapshot = plan_snapshot(source_folder(request.source), stack.hashes, stack.key_digests())
+    snapshot = plan_snapshot(source_folder(request.source), stack.hashes, stack.key_numbers())
     files = {entry.path for entry in snapshot.entries}
     spec, notices = job_spec(request, kind, nodes, snapshot.id, snapshot.root, home_of(inventory.user))
     identity = Identity()

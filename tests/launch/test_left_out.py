@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import hashlib
+import json
 import os
 import socket
+import subprocess
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from cryptography.hazmat.primitives.serialization import (
+    Encoding,
+    NoEncryption,
+    PrivateFormat,
+    load_ssh_private_key,
+)
 
 from infra.inventory import INVENTORY_FILE, KEY_FILE
 from launch.errors import InputError, RetryError
-from launch.hashes import Changed, Hashes
+from launch.hashes import Changed, Content, Hashes
+from launch.private_keys import LARGEST, key_numbers
 from launch.snapshot import Snapshot, plan_data, plan_snapshot
 
 PLANS = pytest.mark.parametrize("plan", [plan_snapshot, plan_data])
@@ -174,7 +183,7 @@ def test_a_file_that_vanishes_while_the_tree_is_read_is_named(
 ) -> None:
     real = Hashes.of
 
-    def vanishing(hashes: Hashes, path: str, full: str, status: os.stat_result) -> tuple[str, int]:
+    def vanishing(hashes: Hashes, path: str, full: str, status: os.stat_result) -> Content:
         Path(full).unlink()
         return real(hashes, path, full, status)
 
@@ -219,16 +228,78 @@ def refuse(monkeypatch: pytest.MonkeyPatch, error: OSError, *names: str) -> None
     monkeypatch.setattr(os, "open", opened)
 
 
+def make_key(path: Path, *options: str) -> bytes:
+    path.unlink(missing_ok=True)
+    words = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(path), *options]
+    subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+    return path.read_bytes()
+
+
 @PLANS
-def test_a_key_is_known_by_its_content_whatever_its_name(
+def test_a_key_is_known_by_its_numbers_whatever_the_file_round_it(
     tree: Path, plan: Callable[..., Snapshot], tmp_path: Path
 ) -> None:
     key = tree / ".ranklift" / "dev" / KEY_FILE
+    text = make_key(key)
+    key.with_suffix(".pub").unlink()
+    copies = {
+        "copy": text,
+        "crlf": text.replace(b"\n", b"\r\n"),
+        "unended": b"\n  " + text.strip(),
+        "indented.yml": b"key: |\n" + b"".join(b"  " + line for line in text.splitlines(keepends=True)),
+        "quoted.json": json.dumps({"key": text.decode()}).encode(),
+        "bundle.sh": b"# setup\n" * 100 + text,
+    }
+    for name, content in copies.items():
+        (tree / name).write_bytes(content)
     (tree / "hard").hardlink_to(key)
-    (tree / "copy").write_bytes(key.read_bytes())
-    keys = {hashlib.sha256(key.read_bytes()).hexdigest()}
-    snapshot = plan(tree, tmp_path / "cache.json", keys)
-    assert paths(snapshot) == ["train.py"]
-    assert {"copy", "hard"} <= set(snapshot.private)
+    for name, change in (("comment", ["-c", "-C", "x"]), ("locked", ["-p", "-N", "secret"])):
+        (tree / name).write_bytes(text)
+        (tree / name).chmod(0o600)
+        words = ["ssh-keygen", "-q", *change, "-f", str(tree / name)]
+        subprocess.run([*words, "-P", ""], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+        (tree / f"{name}.pub").unlink(missing_ok=True)
+    private = load_ssh_private_key(text, None)
+    (tree / "pkcs8").write_bytes(private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
+    for _ in range(2):  # the second time nothing but those files is read
+        snapshot = plan(tree, tmp_path / "cache.json", key_numbers(text))
+        assert paths(snapshot) == ["train.py"]
+        assert {*copies, "hard", "comment", "locked", "pkcs8"} <= set(snapshot.private)
+        assert "bundle.sh" in (snapshot.notice or "")
+        assert "(a stack's private keys)" in (snapshot.notice or "")
     with pytest.raises(InputError, match="is a stack's private key, which never leaves this machine"):
-        plan_data(tree / "copy", None, keys)
+        plan_data(tree / "crlf", None, key_numbers(text))
+
+
+@PLANS
+def test_keys_of_others_public_keys_and_texts_about_keys_are_content(
+    tree: Path, plan: Callable[..., Snapshot], tmp_path: Path
+) -> None:
+    (tmp_path / "keys").mkdir()
+    numbers = key_numbers(make_key(tmp_path / "keys" / "own"))
+    public = (tmp_path / "keys" / "own.pub").read_bytes()
+    (tree / "another").write_bytes(make_key(tmp_path / "keys" / "another"))
+    (tree / "own.pub").write_bytes(public)
+    (tree / "text.md").write_bytes(
+        b"-----BEGIN PRIVATE KEY-----\n" + public + b"...\n-----END PRIVATE KEY-----"
+    )
+    snapshot = plan(tree, tmp_path / "cache.json", numbers)
+    assert paths(snapshot) == ["another", "own.pub", "text.md", "train.py"]
+
+
+def test_a_key_comes_to_be_known_though_the_file_was_remembered_before(tree: Path, tmp_path: Path) -> None:
+    text = make_key(tmp_path / "id")
+    (tree / "copy").write_bytes(text)
+    old = time.time() - 60
+    os.utime(tree / "copy", (old, old))
+    cache = tmp_path / "cache.json"
+    assert "copy" in paths(plan_snapshot(tree, cache))
+    assert "copy" not in paths(plan_snapshot(tree, cache, key_numbers(text)))
+
+
+def test_a_file_that_is_too_large_is_not_searched(tree: Path, tmp_path: Path) -> None:
+    text = make_key(tmp_path / "id")
+    for name, padding in (("small", LARGEST - len(text)), ("large", LARGEST - len(text) + 1)):
+        (tree / name).write_bytes(b"x" * padding + text)
+    found = plan_snapshot(tree, None, key_numbers(text))
+    assert ("small" in found.private, "large" in found.private) == (True, False)

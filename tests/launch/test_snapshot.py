@@ -83,7 +83,7 @@ def test_unchanged_files_are_not_read_again(tree: Path, tmp_path: Path) -> None:
     known = json.loads(cache.read_text())
     marked = "0" * 64
     for status in known["files"].values():
-        status[-1] = marked
+        status[-2] = marked
     cache.write_text(json.dumps(known))
     assert {entry.sha256 for entry in plan_snapshot(tree, cache).entries} == {marked}
     (tree / "train.py").write_text("print('jello')\n")

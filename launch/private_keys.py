@@ -1,0 +1,67 @@
+"""A stack's private key, recognised in a file whatever the file's name, format and white space.
+
+A key is compared by its numbers, not by its text: a copy with other line ends, another comment or a
+passphrase, in PKCS#8 in place of OpenSSH's format, or within a larger file has the same ones. A key that was
+compressed, encrypted as a whole, or lies in a file of more than :data:`LARGEST` bytes is not recognised.
+"""
+
+from __future__ import annotations
+
+import binascii
+import re
+from collections.abc import Collection
+
+__all__ = ["LARGEST", "key_numbers", "may_hold_key", "shows_key"]
+
+LARGEST = 1 << 20
+"""Bytes of a file that is searched for keys."""
+_MARK = b"PRIVATE KEY-----"
+_BLOCK = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
+_NO_BASE64 = re.compile(rb"\\[nrt]|[^A-Za-z0-9+/]")
+"""White space, and what stands for it where a file quotes the key."""
+_OPENSSH = b"openssh-key-v1\0"
+_SIZE = 32
+"""Bytes of an ed25519 key's public number, and of its private one."""
+_PUBLIC = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
+_PAIR = b"\0\0\0\x40"
+"""In OpenSSH's format, before the private and the public number."""
+
+
+def may_hold_key(content: bytes) -> bool:
+    """Whether some private key is in the content, as a cheap look tells."""
+    return _MARK in content
+
+
+def key_numbers(content: bytes) -> frozenset[bytes]:
+    """Return the public and, where they are not encrypted, the private numbers of ed25519 keys in OpenSSH's
+    format."""
+    found = set()
+    for block in _blocks(content):
+        if not block.startswith(_OPENSSH):
+            continue
+        for match in re.finditer(re.escape(_PUBLIC) + b"(.{32})", block, re.DOTALL):
+            public = match[1]
+            found.add(public)
+            end = block.find(public, match.end())
+            while end >= 0:
+                if block[end - _SIZE - len(_PAIR) : end - _SIZE] == _PAIR:
+                    found.add(block[end - _SIZE : end])
+                end = block.find(public, end + 1)
+    return frozenset(found)
+
+
+def shows_key(content: bytes, numbers: Collection[bytes]) -> bool:
+    """Whether a private key in the content has one of these numbers."""
+    return any(number in block for block in _blocks(content) for number in numbers)
+
+
+def _blocks(content: bytes) -> list[bytes]:
+    """Return the decoded private keys of the content; what is no base64 is left out."""
+    decoded = []
+    for match in _BLOCK.finditer(content):
+        text = _NO_BASE64.sub(b"", match[1])
+        try:
+            decoded.append(binascii.a2b_base64(text + b"=" * (-len(text) % 4)))
+        except binascii.Error:
+            continue
+    return decoded
