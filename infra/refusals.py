@@ -11,6 +11,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 
 from launch.errors import RankliftError, RetryError
 
@@ -19,12 +20,15 @@ __all__ = [
     "MissingRight",
     "NotSignedIn",
     "Throttled",
+    "asked_pause",
     "explained",
     "refusal",
     "sign_in_failed",
+    "throttling",
 ]
 
 _UNAUTHORIZED, _FORBIDDEN, _TOO_MANY = 401, 403, 429
+_PAUSE = re.compile(r"(?:try again|retry) (?:after|in) '?(\d+)'? seconds", re.IGNORECASE)
 _LACKS = re.compile(r"perform action '(?P<action>[^']+)' over scope '(?P<scope>[^']+)'")
 
 
@@ -69,7 +73,34 @@ def explained(error: Exception) -> RankliftError:
     names = {kind.__name__ for kind in type(error).__mro__}
     if status == 0 and names & {"ClientAuthenticationError", "CredentialUnavailableError"}:
         return sign_in_failed(text)
-    return refusal(status, code, text)
+    headers = getattr(getattr(error, "response", None), "headers", None)
+    return refusal(status, code, text, headers)
+
+
+def asked_pause(text: str, headers: Mapping[str, str] | None = None) -> int | None:
+    """Return how many seconds Azure asks to wait, by its words or its headers; None when it does not say.
+
+    >>> asked_pause("Please try again after '17' seconds after additional tokens."), asked_pause("slow down")
+    (17, None)
+    >>> asked_pause("slow down", {"retry-after": "41"})
+    41
+    """
+    said = _PAUSE.search(text)
+    if said is not None:
+        return int(said[1])
+    given = {name.lower(): value for name, value in (headers or {}).items()}
+    seconds = str(given.get("retry-after", ""))  # it may also be a date, which Azure's ARM does not send
+    return int(seconds) if seconds.isascii() and seconds.isdigit() else None
+
+
+def throttling(seconds: int | None) -> str:
+    """Return the sentence for requests that were too many, with the pause that Azure asks for.
+
+    >>> throttling(17)
+    'Azure throttles: this subscription had too many requests; wait 17 s, then repeat the command'
+    """
+    span = "some minutes" if seconds is None else f"{seconds} s"
+    return f"Azure throttles: this subscription had too many requests; wait {span}, then repeat the command"
 
 
 def sign_in_failed(text: str) -> NotSignedIn:
@@ -83,7 +114,7 @@ def sign_in_failed(text: str) -> NotSignedIn:
     return NotSignedIn(f"the sign-in to Azure failed: {text.strip().splitlines()[0]}; run `az login`")
 
 
-def refusal(status: int, code: str, text: str) -> AzureRefused:
+def refusal(status: int, code: str, text: str, headers: Mapping[str, str] | None = None) -> AzureRefused:
     """The error for an answer with this HTTP status and Azure's own ``code`` and ``text``."""
     said = f"{code}: {text}" if code and code not in text else text or f"HTTP status {status}"
     if status == _UNAUTHORIZED or code in ("ExpiredAuthenticationToken", "InvalidAuthenticationToken"):
@@ -105,5 +136,5 @@ def refusal(status: int, code: str, text: str) -> AzureRefused:
             scope,
         )
     if status == _TOO_MANY:
-        return Throttled(f"Azure asks for patience: {said}; try again in some minutes", code, status)
+        return Throttled(f"{throttling(asked_pause(text, headers))}\n{said}", code, status)
     return AzureRefused(f"Azure says: {said}", code, status)

@@ -186,7 +186,7 @@ def _read(answer: Answer, url: str) -> Any:
     error = said.get("error") if isinstance(said, dict) else None
     error = error if isinstance(error, dict) else {}
     text = str(error.get("message") or answer.body.decode("utf-8", "replace").strip()[:300])
-    raise refusal(answer.status, str(error.get("code") or ""), text)
+    raise refusal(answer.status, str(error.get("code") or ""), text, answer.headers)
 
 
 def _pause(answer: Answer, tried: int) -> float:

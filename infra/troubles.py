@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from infra.refusals import MissingRight, NotSignedIn, explained
+from infra.refusals import MissingRight, NotSignedIn, Throttled, asked_pause, explained, throttling
 from launch.errors import RankliftError
 
 __all__ = ["AzureFailed", "Progress", "Trouble", "advice", "kind_of", "patience", "troubles"]
@@ -70,7 +70,6 @@ _MESSAGES = (
 )
 _SIGNED_OUT = re.compile(r"AADSTS\d+|az login|Please run 'az login'|DefaultAzureCredential")
 _TOO_MANY = 429
-_PATIENCE = re.compile(r"(?:try again|retry) (?:after|in) '?(\d+)'? seconds", re.IGNORECASE)
 _IN_AZURE = re.compile(r"azure-native:\w+:\w+::")
 _HOLDER = re.compile(r"is in use by (/\S+)", re.IGNORECASE)
 
@@ -186,20 +185,16 @@ def patience(trouble: Trouble) -> int | None:
     >>> patience(Trouble("", "429", "Please try again after '17' seconds after additional tokens."))
     17
     """
-    asked = _PATIENCE.search(trouble.message)
-    return None if asked is None else int(asked[1])
+    return asked_pause(trouble.message)
 
 
 def advice(trouble: Trouble, stack: str) -> str:
     """What to do about it, in one line; empty when nobody but Azure's own words can tell."""
-    seconds = patience(trouble)
-    span = "some minutes" if seconds is None else f"{seconds} s"
     holder = _HOLDER.search(trouble.message)
     what = holder[1].rstrip(".,") if holder else "something"
     return {
         "again": "Azure is still busy with something of that name: repeat the command",
-        "throttled": "Azure throttles: this subscription's requests were too many; nothing is lost: "
-        f"wait {span}, then repeat the command, which goes on where it was",
+        "throttled": f"{throttling(patience(trouble))}: nothing is lost, it goes on where it was",
         "partial": "",
         "no-boot": f"`fab up --stack {stack}` makes another node in its place",
         "quota": "ask for more quota (portal: Subscriptions, Usage + quotas) or fewer nodes; see `fab plan`",
@@ -221,8 +216,9 @@ class AzureFailed(RankliftError):
     def __init__(self, what: str, stack: str, error: Exception) -> None:
         self.trouble = _trouble_of(error)
         known = explained(error)
-        if isinstance(known, NotSignedIn | MissingRight):
-            # azure-identity says in paragraphs what is one line; of a right its name is what helps.
+        if isinstance(known, NotSignedIn | MissingRight | Throttled):
+            # azure-identity says in paragraphs what is one line; of a right its name is what helps; and for
+            # how long Azure throttles may be in its answer's headers alone.
             super().__init__(f"{what}: {known}")
             return
         hint = advice(self.trouble, stack)
@@ -235,11 +231,5 @@ def _trouble_of(error: Exception) -> Trouble:
     known = getattr(error, "error", None)
     code = getattr(known, "code", None) or ""
     text = getattr(known, "message", None) or getattr(error, "message", None) or str(error)
-    told = Trouble("", str(code), " ".join(str(text).split()))
-    if getattr(error, "status_code", None) != _TOO_MANY:
-        return told
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    seconds = str(headers.get("Retry-After", ""))
-    asked = f" (Retry-After: try again after {seconds} seconds)"
-    lacking = patience(told) is None and seconds.isdigit()
-    return Trouble("", told.code or "429", f"{told.message}{asked if lacking else ''}")
+    throttled = "429" if getattr(error, "status_code", None) == _TOO_MANY else ""
+    return Trouble("", str(code) or throttled, " ".join(str(text).split()))

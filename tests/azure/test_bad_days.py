@@ -185,7 +185,7 @@ def test_throttling_that_does_not_end_is_called_so_and_the_same_command_works_la
         shown, _ = scaling.communicate(timeout=ON_THE_WAY_S)
     assert scaling.returncode == 1, shown
     assert "Azure throttles: " in shown, shown
-    assert "nothing is lost: wait 1 s, then repeat the command" in shown, shown
+    assert "wait 1 s, then repeat the command: nothing is lost" in shown, shown
     assert "of that name" not in shown, shown
     cluster.fab("scale", "3")
     assert len(booted(cluster)) == 3

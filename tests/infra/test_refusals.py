@@ -82,3 +82,22 @@ def test_a_policy_is_no_missing_right() -> None:
     error = refusal(403, "RequestDisallowedByPolicy", "Resource 'x' was disallowed by policy.")
     assert not isinstance(error, MissingRight)
     assert "disallowed by policy" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("text", "headers", "pause"),
+    [
+        ("Please try again after '17' seconds after more", {}, "17 s"),
+        ("Please try again after '17' seconds after more", {"Retry-After": "41"}, "17 s"),
+        ("slow down", {"retry-after": "41"}, "41 s"),
+        ("slow down", {"Retry-After": "Wed, 21 Oct 2026 07:28:00 GMT"}, "some minutes"),
+        ("slow down", {}, "some minutes"),
+    ],
+)
+def test_throttling_is_a_sentence_with_its_cause_and_azures_own_pause(
+    text: str, headers: dict[str, str], pause: str
+) -> None:
+    assert str(refusal(429, "TooManyRequests", text, headers)) == (
+        f"Azure throttles: this subscription had too many requests; wait {pause}, then repeat the command\n"
+        f"TooManyRequests: {text}"
+    )

@@ -195,7 +195,7 @@ def test_throttling_is_called_so_and_waited_for_as_long_as_azure_asks(
 def test_throttling_for_longer_than_there_is_time_is_told_with_its_pause(tmp_path: Path) -> None:
     said = failed("SubscriptionRequestsThrottled", "Please try again after '90' seconds.")
     throttled = stack(tmp_path, said, then="exit 1")
-    with pytest.raises(UpdateFailed, match=r"Azure throttles: .*nothing is lost: wait 90 s"):
+    with pytest.raises(UpdateFailed, match=r"Azure throttles: .*; wait 90 s, .*: nothing is lost"):
         again_and_again(lambda: pulumi(throttled, ["up", "--yes"]), time.monotonic() + 30)
     assert calls(tmp_path) == 1
 
