@@ -66,8 +66,9 @@ def explained(error: Exception) -> RankliftError:
     """
     if isinstance(error, RankliftError):
         return error
-    text = getattr(error, "message", None) or str(error)
     inner = getattr(error, "error", None)
+    # The SDKs' own text has Azure's words twice, as "(Code) words" and as "Message: words".
+    text = getattr(inner, "message", None) or getattr(error, "message", None) or str(error)
     code = str(getattr(inner, "code", None) or "")
     status = int(getattr(error, "status_code", None) or 0)
     names = {kind.__name__ for kind in type(error).__mro__}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from unittest.mock import Mock
+
 import pytest
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ServiceRequestError
 from azure.identity import CredentialUnavailableError
@@ -101,3 +103,10 @@ def test_throttling_is_a_sentence_with_its_cause_and_azures_own_pause(
         f"Azure throttles: this subscription had too many requests; wait {pause}, then repeat the command\n"
         f"TooManyRequests: {text}"
     )
+
+
+def test_azures_words_come_once_where_an_sdk_has_them_twice() -> None:
+    refused = HttpResponseError(message="(Busy) later\nCode: Busy\nMessage: later")
+    refused.status_code = 429
+    refused.error = Mock(code="Busy", message="later")
+    assert str(explained(refused)).splitlines()[1:] == ["Busy: later"]

@@ -101,8 +101,8 @@ def test_throttling_is_told_with_azures_own_pause() -> None:
     refused.response = Mock(headers={"Retry-After": "41"})
     told = str(AzureFailed("removing node000003", "dev", refused))
     assert told == (
-        "removing node000003: Azure throttles: this subscription had too many requests; wait 41 s, then repeat "
-        "the command\nToo many requests"
+        "removing node000003: Azure throttles: this subscription had too many requests; wait 41 s, then "
+        "repeat the command\nToo many requests"
     )
 
 
