@@ -76,6 +76,17 @@ def test_a_job_keeps_the_cluster_and_afterwards_it_stops(cluster: Workplace) -> 
     assert "ranklift-stopped" not in cluster.azure(SET)["tags"]
 
 
+def test_a_right_of_the_nodes_that_somebody_took_away_is_named_and_given_again(cluster: Workplace) -> None:
+    state = cluster.pulumi("stack", "export", "--stack", STACK).json()
+    (right,) = (one["id"] for one in state["deployment"]["resources"] if "RoleAssignment::" in one["urn"])
+    cluster.ask("DELETE", right)
+    shown = cluster.fab("status", status=1)
+    assert "RoleAssignment watcher-right: Azure has it no more: `fab up --stack rehearsal` mends" in shown.err
+    assert "drift: RoleAssignment watcher-right: Azure has it no more" in cluster.fab("up").err
+    assert cluster.ask("GET", right)[0]["id"] == right
+    cluster.fab("status")
+
+
 def test_jobs_are_told_before_the_clusters_time_is_over_and_then_it_goes(cluster: Workplace) -> None:
     job = launched(cluster)
     made = datetime.fromisoformat(cluster.azure(SET)["properties"]["timeCreated"])

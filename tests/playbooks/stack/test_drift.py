@@ -21,12 +21,14 @@ GROUP = "/subscriptions/s-1/resourceGroups/ranklift-dev"
 NETWORK = f"{GROUP}/providers/Microsoft.Network/virtualNetworks/net"
 SET = f"{GROUP}/providers/Microsoft.Compute/virtualMachineScaleSets/set"
 ROLE = f"{GROUP}/providers/Microsoft.Authorization/roleDefinitions/r"
+RIGHT = f"{SET}/providers/Microsoft.Authorization/roleAssignments/a"
 KNOWN = {
     "resources:ResourceGroup::group": GROUP,
     "network:VirtualNetwork::network": NETWORK,
     "network:Subnet::nodes": f"{NETWORK}/subnets/nodes",
     "compute:VirtualMachineScaleSet::nodes": SET,
     "authorization:RoleDefinition::watcher-role": ROLE,
+    "authorization:RoleAssignment::watcher-right": RIGHT,
 }
 
 
@@ -92,7 +94,7 @@ def test_what_is_as_it_was_is_no_drift(tmp_path: Path, double: Double) -> None:
     found = looked(tmp_path)
     assert found == Drift(4, 4, 4)
     assert not found
-    assert len(double.asked) == 5, "one question a group, one a child or role, the group itself, the capacity"
+    assert len(double.asked) == 6, "one question a group, one a child or role, the group itself, the capacity"
 
 
 def test_a_stack_of_which_nothing_was_made_is_not_asked_after(tmp_path: Path, double: Double) -> None:
@@ -115,6 +117,8 @@ def test_another_capacity_is_drift_and_another_wish_is_not(tmp_path: Path, doubl
         ("network:Subnet::nodes", ("Subnet nodes",)),
         ("network:VirtualNetwork::network", ("VirtualNetwork network",)),
         ("compute:VirtualMachineScaleSet::nodes", ("VirtualMachineScaleSet nodes",)),
+        ("authorization:RoleDefinition::watcher-role", ("RoleDefinition watcher-role",)),
+        ("authorization:RoleAssignment::watcher-right", ("RoleAssignment watcher-right",)),
     ],
 )
 def test_what_somebody_has_deleted_is_named(
@@ -130,7 +134,7 @@ def test_a_whole_group_may_be_gone(tmp_path: Path, double: Double) -> None:
     double.there.clear()
     found = looked(tmp_path)
     assert found is not None
-    assert len(found.gone) == 5
+    assert len(found.gone) == 6
     assert found.present is None
 
 
