@@ -50,7 +50,15 @@ class Gate:
             self._work()
         except BaseException as error:  # noqa: BLE001  Ctrl-C too: the program must be answered
             self.error = error
-        text = "" if self.error is None else f"nothing was updated: {self.error or 'interrupted'}"
+        self._answer("" if self.error is None else f"nothing was updated: {self.error or 'interrupted'}")
+
+    def refuse(self, reason: str) -> None:
+        """Let the program go on no more, whether it has come or not; work that was done stays done."""
+        if not self._is_answered:
+            self._is_answered = True
+            self._answer(f"nothing was updated: {reason}")
+
+    def _answer(self, text: str) -> None:
         new = self.folder / f"{_ANSWER}.new"
         new.write_text(text)
         new.rename(self.folder / _ANSWER)

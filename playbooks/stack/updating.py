@@ -206,6 +206,7 @@ class _Watch:
                     continue
             except KeyboardInterrupt:
                 self.interrupted = True
+                self._refuse("interrupted")
                 continue
             self._read(anew=True)
             return exit_status
@@ -220,8 +221,14 @@ class _Watch:
             if not self.told_to_end:
                 self.left = self._under_way()
             # The first asks Pulumi to end in good order, the second not to wait for anybody any more.
+            self._refuse("its time was over")
             process.send_signal(signal.SIGINT)
             self.told_to_end, self._deadline = True, now + LET_GO_S
+
+    def _refuse(self, reason: str) -> None:
+        # The program may come to the gate before it ends: nothing may be removed for it any more.
+        if self._gate is not None:
+            self._gate.refuse(reason)
 
     def _under_way(self) -> list[str]:
         now = time.time()

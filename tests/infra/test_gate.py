@@ -72,6 +72,24 @@ def test_where_the_work_fails_the_program_changes_nothing(tmp_path: Path, error:
     assert str(program.error) == f"nothing was updated: {error or 'interrupted'}"
 
 
+def test_after_a_refusal_no_work_is_done_whenever_the_program_comes(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate", lambda: pytest.fail("nodes were removed"))
+    with gate.kept():
+        gate.refuse("interrupted")
+        program = Program(gate)
+        program.end(gate.attend)
+    assert str(program.error) == "nothing was updated: interrupted"
+
+
+def test_a_refusal_after_the_work_is_too_late(tmp_path: Path) -> None:
+    gate = Gate(tmp_path / "gate", lambda: None)
+    with gate.kept():
+        program = Program(gate)
+        program.end(gate.attend)
+        gate.refuse("interrupted")
+    assert program.has_passed
+
+
 def test_a_program_whose_command_was_killed_changes_nothing(tmp_path: Path) -> None:
     keeper = (
         "import sys, time; from pathlib import Path; from infra.gate import Gate\n"

@@ -8,6 +8,7 @@ import signal
 import socket
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -253,6 +254,34 @@ def test_where_that_fails_nothing_is_updated_and_it_says_why(tmp_path: Path) -> 
 
     with pytest.raises(RetryError, match="node000003: it has train-1"):
         pulumi(stack(tmp_path, then=f"{PROGRAM} && touch {tmp_path}/updated"), ["up"], before=before)
+    assert not (tmp_path / "updated").exists()
+
+
+LATE = f"trap '' INT; touch locked; sleep 1.5; {PROGRAM} && touch updated"
+"""A Pulumi whose program comes to the gate only after it was asked to end."""
+
+
+def test_after_ctrl_c_nothing_is_done_for_a_program_that_comes_late(tmp_path: Path) -> None:
+    def interrupt() -> None:
+        while not (tmp_path / "locked").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    made = stack(tmp_path, then=LATE)
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(Exit) as caught:
+        pulumi(made, ["up"], before=lambda: pytest.fail("nodes were removed"))
+    interrupting.join()
+    assert caught.value.code == 130
+    assert not (tmp_path / "updated").exists()
+
+
+def test_when_its_time_is_over_nothing_is_done_for_a_program_that_comes_late(tmp_path: Path) -> None:
+    with pytest.raises(UpdateFailed, match="not done within 0 s"):
+        pulumi(
+            stack(tmp_path, then=LATE), ["up"], limit=0.2, before=lambda: pytest.fail("nodes were removed")
+        )
     assert not (tmp_path / "updated").exists()
 
 
