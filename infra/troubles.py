@@ -223,7 +223,10 @@ class AzureFailed(RankliftError):
             return
         hint = advice(self.trouble, stack)
         if self.trouble.code in ("ResourceNotFound", "ResourceGroupNotFound"):
-            hint = f"somebody has removed it: `fab up --stack {stack}` makes it anew"
+            hint = (
+                f"it was removed, by a `fab down` that was interrupted or by somebody in Azure: "
+                f"`fab up --stack {stack}` makes it again, `fab down --stack {stack}` removes the rest"
+            )
         super().__init__(f"{what}: {self.trouble}" + (f"\n{hint}" if hint else ""))
 
 
