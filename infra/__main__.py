@@ -2,8 +2,13 @@
 
 import gc
 import os
+import signal
 import sys
 from pathlib import Path
+
+# Ctrl-C at a terminal comes here, too. Pulumi ends the update in good order; where the program was just then
+# is of no interest, and Python would show it over a screen.
+signal.signal(signal.SIGINT, lambda *_: os._exit(130))
 
 # Pulumi puts this folder first on the path, where azure.py would hide Microsoft's package of that name;
 # the project's own folder belongs there.

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import subprocess
 import sys
 import threading
@@ -13,6 +16,7 @@ import pytest
 
 from infra.gate import KEY, Gate, pass_gate
 from launch.errors import GiveUpError, RetryError
+from tests.infra.programs import ROOT
 
 
 class Program:
@@ -112,3 +116,33 @@ def test_a_program_whose_command_was_killed_changes_nothing(tmp_path: Path) -> N
 def test_a_gate_that_is_not_there_is_no_open_one(tmp_path: Path) -> None:
     with pytest.raises(GiveUpError, match=f"{KEY} = .*gone: No such file"):
         pass_gate({KEY: str(tmp_path / "gone")})
+
+
+def test_a_program_that_is_interrupted_ends_without_a_word(tmp_path: Path) -> None:
+    settings = {
+        "vmSize": "Standard_ND40rs_v2",
+        "nodeCount": 2,
+        "location": "eastus",
+        "sshFrom": "127.0.0.1/32",
+    }
+    program = "import runpy; runpy.run_path('infra', run_name='__main__')"
+    gate = Gate(tmp_path / "gate", lambda: None)
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("RANKLIFT_")},
+        "PULUMI_CONFIG": json.dumps({f"ranklift:{key}": value for key, value in settings.items()}),
+        KEY: str(gate.folder),
+    }
+    with (
+        gate.kept(),
+        subprocess.Popen(
+            [sys.executable, "-c", program], env=environment, cwd=ROOT, stderr=subprocess.PIPE
+        ) as running,
+    ):
+        deadline = time.monotonic() + 60
+        while not (gate.folder / "came").exists():
+            assert running.poll() is None, running.communicate()
+            assert time.monotonic() < deadline, "it does not come"
+            time.sleep(0.05)
+        running.send_signal(signal.SIGINT)
+        _, said = running.communicate(timeout=20)
+    assert (running.returncode, said) == (130, b"")
