@@ -29,8 +29,8 @@ from infra.rehearsal.faults import order
 from infra.rehearsal.folder import Folder, Record, short_path, start_time
 from infra.rehearsal.metadata import Metadata
 from infra.rehearsal.nodes import LocalMachines, Settings
-from infra.rehearsal.private_paths import private_paths
 from infra.rehearsal.provider import SUBSCRIPTION_ID, serve
+from infra.rehearsal.visible_paths import environments, visible_paths
 from launch.errors import RankliftError
 
 __all__ = ["machine_settings", "main", "run"]
@@ -90,13 +90,11 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
 def machine_settings(
     folder: Folder, node_python: Path | None, nodes_limit: int, environment: Mapping[str, str]
 ) -> Settings:
-    """Return how the nodes of a rehearsal are set up, and what of this machine they do not see.
-
-    Not the rehearsal's record with its token, nor the stacks' keys beside it, nor this user's credentials.
-    """
-    private = private_paths(environment, (folder.project, Path(sys.prefix), Path(sys.base_prefix)))
-    masked = (folder.root.parent, *private.hidden)
-    return Settings(folder.disks, node_python, nodes_limit, masked, private.homes)
+    """Return how the nodes of a rehearsal are set up, and what of this machine they see."""
+    # Besides the nodes' own Python, this one: a network's first process goes on in it.
+    needed = (*(environments(node_python) if node_python else ()), Path(sys.base_prefix))
+    view = visible_paths(environment, folder.project, needed)
+    return Settings(folder.disks, node_python, nodes_limit, view)
 
 
 class _Control:

@@ -336,11 +336,15 @@ def _reply(control: socket.socket, packet: dict[str, Any]) -> None:
 
 
 def main(argv: list[str]) -> None:
-    """``fabric.py <control fd> <settings as JSON>``; ends, and the network with it, at end of file."""
+    """``fabric.py <control fd> <disks>``; ends, and the network with it, at end of file.
+
+    The first packet is the settings: what nodes do not see is not shown to everyone by a command line. The
+    folder of the disks is there to know the process by (:mod:`infra.rehearsal.leftovers`).
+    """
     control = socket.socket(fileno=int(argv[0]))
+    settings = json.loads(control.recv(PACKET))
     control.setblocking(False)
-    settings = json.loads(argv[1])
-    prepare(settings["disks"], settings["network"], settings["masked"], settings["homes"])
+    prepare(argv[1], settings["network"], settings["view"])
     plug_in(settings["gateway"], settings["prefix_length"])
     gc.freeze()  # children share these pages for as long as they run as Python
     asyncio.run(_serve(control))

@@ -17,6 +17,7 @@ __all__ = [
     "MS_RDONLY",
     "MS_REC",
     "NODE_NAMESPACES",
+    "change_root",
     "drop_capabilities",
     "mount",
     "set_readonly",
@@ -35,6 +36,7 @@ _NEW_PIDS, _NEW_NETWORK = 0x20000000, 0x40000000
 NODE_NAMESPACES = _NEW_MOUNTS | _NEW_HOSTNAME | _NEW_IPC | _NEW_PIDS | _NEW_NETWORK
 
 _MOUNT_SETATTR = 442  # the same number on every architecture; kernel 5.12
+_MNT_DETACH = 2
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY = 1
 _PR_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL = 47, 4
@@ -105,6 +107,15 @@ def set_readonly(path: str, readonly: bool, *, recursive: bool = False) -> None:
         ctypes.c_size_t(ctypes.sizeof(attr)),
     )
     _check(result, f"mount_setattr {path}")
+
+
+def change_root(folder: str) -> None:
+    """Make a mount the root of this mount namespace, and unmount everything that is not below it."""
+    os.chdir(folder)
+    # Both at one place: the old root comes to lie over the new one, and then goes.
+    _check(_libc.pivot_root(b".", b"."), f"pivot_root {folder}")
+    _check(_libc.umount2(b".", _MNT_DETACH), "unmount the old root")
+    os.chdir("/")
 
 
 def drop_capabilities() -> None:

@@ -86,7 +86,7 @@ class NodeSpec:
     gateway: str
     admin_user: str
     keep: tuple[str, ...]
-    """Folders of this machine that stay visible although a hidden folder lies over them."""
+    """Folders of this machine that stay visible although one of the node's own lies over them."""
     shared: tuple[tuple[str, str], ...] = ()
     """Folders below the network's, each with the place where the node has it mounted."""
 

@@ -1,4 +1,4 @@
-"""What the inside of a rehearsed network sees of this machine: everything needed, nothing writable.
+"""What the inside of a rehearsed network sees of this machine: what is listed, and nothing writable.
 
 The nodes run as this user (whose uid is the only one that exists inside), root included: without the
 read-only view a careless ``rm`` on a node would reach the machine under it.
@@ -8,18 +8,29 @@ from __future__ import annotations
 
 import os
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from infra.rehearsal.fabric_kernel import MS_BIND, MS_NODEV, MS_NOSUID, MS_REC, mount, set_readonly
+from infra.rehearsal.fabric_kernel import (
+    MS_BIND,
+    MS_NODEV,
+    MS_NOSUID,
+    MS_REC,
+    change_root,
+    mount,
+    set_readonly,
+)
 from infra.rehearsal.fabric_node import GATEWAY_MAC, OWN_LIBRARY
-from infra.rehearsal.private_paths import NAMES
 
 __all__ = ["METADATA_IP", "add_home", "ip", "plug_in", "prepare"]
 
 METADATA_IP = "169.254.169.254"
 """Where every VM of Azure finds the Instance Metadata Service."""
 
+_DISKS = "boot"
+"""Where all disks are mounted, with an empty folder over them: an empty ``/boot`` surprises nobody."""
+_EMPTY = (_DISKS, "home", "mnt", "opt", "root", "run", "srv", "tmp", "var/log", "var/tmp")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {
     "ptmx": "pts/ptmx",
@@ -30,12 +41,12 @@ _LINKS = {
 }
 
 
-def prepare(disks: str, network: str, masked: Sequence[str], homes: Sequence[str]) -> None:
-    """Makes the mounts that all nodes of a network share; leaves this process in the network's disk folder.
+def prepare(disks: str, network: str, view: Mapping[str, Any]) -> None:
+    """Make the mounts that all nodes of a network share; leave this process in the network's disk folder.
 
-    Afterwards ``disks`` (the folder of all networks' disks) is writable under relative paths and, like every
-    file and folder in ``masked``, empty under its own. Of the ``homes`` there are the folders that are there
-    now, but for private ones.
+    Of this machine's files there is afterwards what ``view`` lists, the fields of
+    :class:`~infra.rehearsal.visible_paths.VisiblePaths`, read-only. ``disks`` (the folder of all networks'
+    disks) is writable under relative paths alone.
     """
     set_readonly("/", True, recursive=True)
     set_readonly("/proc", False)
@@ -43,21 +54,60 @@ def prepare(disks: str, network: str, masked: Sequence[str], homes: Sequence[str
     set_readonly(disks, False)
     os.chdir(Path(disks, network))
     Path("image").mkdir(exist_ok=True)
+    Path("root").mkdir(exist_ok=True)
+    mount("tmpfs", "root", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
+    _show(Path("root"), view)
+    _devices("root/dev")
+    for name in ("proc", "sys"):
+        _bind(f"/{name}", Path("root", name))
+    _bind("../image/etc", Path("root/etc"))
+    set_readonly("root", True, recursive=True)
+    set_readonly("root/proc", False)
+    mount(disks, f"root/{_DISKS}", flags=MS_BIND)
+    change_root("root")
+    os.chdir(f"/{_DISKS}/{network}")
     mount("../image", "image", flags=MS_BIND)
     set_readonly("image", True)
-    _devices("dev")
-    _rebuild("/home", "homes")
     if Path(OWN_LIBRARY[0]).is_dir():
         _rebuild(OWN_LIBRARY[0], "library", OWN_LIBRARY[1])
-    for number, home in enumerate(homes):
-        _rebuild(home, f"home-{number}", left_out=NAMES, files=False)
-    Path("empty").touch()
-    for path in (disks, *masked):
-        _hide(path)
+    # The same folder twice, once for nodes to see and once to add to.
+    Path("homes").mkdir(exist_ok=True)
+    mount("/home", "homes", flags=MS_BIND)
+    set_readonly("homes", False)
+    _hide(f"/{_DISKS}")
+    set_readonly(f"/{_DISKS}", True)
+
+
+def _show(root: Path, view: Mapping[str, Any]) -> None:
+    """Build what nodes see of this machine in ``root``; the rest is a few empty folders."""
+    for name in _EMPTY:
+        (root / name).mkdir(parents=True)
+    mount("tmpfs", str(root / "home"), "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
+    (root / "var/run").symlink_to("../run")
+    for path in view["shown"]:
+        _bind(path, root / path.lstrip("/"))
+    for path, target in view["links"]:
+        (root / path.lstrip("/")).symlink_to(target)
+    for path in view["hidden"]:
+        _hide(str(root / path.lstrip("/")))
+    for path in view["kept"]:
+        place = root / path.lstrip("/")
+        if not place.is_dir():
+            _bind(path, place)
+
+
+def _bind(source: str, target: Path) -> None:
+    if Path(source).is_dir():
+        target.mkdir(parents=True, exist_ok=True)
+    else:
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.touch()
+    # With what is mounted below, which the kernel does not let be uncovered.
+    mount(source, str(target), flags=MS_BIND | MS_REC)
 
 
 def _devices(staging: str) -> None:
-    Path(staging).mkdir(exist_ok=True)
+    Path(staging).mkdir(parents=True)
     mount("tmpfs", staging, "tmpfs", MS_NOSUID, "size=64k,mode=0755")
     for name in _DEVICES:
         Path(staging, name).touch()
@@ -66,50 +116,31 @@ def _devices(staging: str) -> None:
         Path(staging, name).symlink_to(target)
     for name in ("shm", "pts"):
         Path(staging, name).mkdir()
-    set_readonly(staging, True)
-    mount(staging, "/dev", flags=MS_BIND | MS_REC)
 
 
 def _hide(path: str) -> None:
+    """Cover a file or folder by an empty one, to which folders can be added until all is read-only."""
     if Path(path).is_dir():
-        mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "size=4k,mode=0755")
+        mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
     elif Path(path).is_file():
-        mount("empty", path, flags=MS_BIND)
-    else:
-        return  # it lay in a folder that is hidden by now
-    set_readonly(path, True)
+        mount("/dev/null", path, flags=MS_BIND)
 
 
-def _rebuild(folder: str, staging: str, *own: str, left_out: Sequence[str] = (), files: bool = True) -> None:
-    """Put a folder in place of itself, with the same in it, to which folders can be added.
-
-    But for what is ``left_out``; without ``files`` only folders, and links to something, are in it.
-    """
+def _rebuild(folder: str, staging: str, own: str) -> None:
+    """Put a folder in place of itself, with the same in it and one folder more."""
     Path(staging).mkdir(exist_ok=True)
     mount("tmpfs", staging, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
     for entry in sorted(Path(folder).iterdir()):
         place = Path(staging, entry.name)
-        if entry.name in own or entry.name in left_out:
+        if entry.name == own:
             continue
         if entry.is_symlink():
             place.symlink_to(entry.readlink())
-        elif _is_folder(entry):
-            place.mkdir()
-            mount(str(entry), str(place), flags=MS_BIND | MS_REC)
-        elif files and entry.is_file():
-            place.touch()
-            mount(str(entry), str(place), flags=MS_BIND)
-    for name in own:
-        Path(staging, name).mkdir()
+        elif entry.is_dir() or entry.is_file():
+            _bind(str(entry), place)
+    Path(staging, own).mkdir()
     mount(staging, folder, flags=MS_BIND | MS_REC)
     set_readonly(folder, True)
-
-
-def _is_folder(path: Path) -> bool:
-    try:
-        return path.is_dir()
-    except OSError:
-        return False  # not even its owner may look at it, as at some mounts of FUSE
 
 
 def add_home(user: str) -> None:

@@ -140,6 +140,8 @@ class Folder:
         """
         self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.root.parent, os.O_RDONLY | os.O_DIRECTORY)
+        # Whoever can open the folder can lock it, and so keep a rehearsal from starting.
+        os.fchmod(descriptor, 0o700)
         deadline = time.monotonic() + _LOCK_LIMIT  # a look by `locked` passes in no time
         while True:
             try:

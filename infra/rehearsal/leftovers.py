@@ -79,12 +79,12 @@ def end_strays(folder: Folder, *, networks: bool = True) -> None:
 
 
 def _strays(folder: Folder, *, networks: bool) -> set[int]:
-    disks = json.dumps(str(folder.disks))
+    disks = str(folder.disks)
     backend = f"PULUMI_BACKEND_URL={folder.backend.as_uri()}"
     found = set()
     for pid in _pids():
         words = _words(pid, "cmdline")
-        is_network = networks and "infra.rehearsal.fabric" in words and disks in words[-2]
+        is_network = networks and "infra.rehearsal.fabric" in words and disks == words[-2]
         if is_network:
             found.add(pid)
         elif _is_pulumi(words) and backend in _words(pid, "environ"):

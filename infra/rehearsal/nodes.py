@@ -26,6 +26,7 @@ from infra.rehearsal.folder import replace_file
 from infra.rehearsal.listener import bound
 from infra.rehearsal.machines import Fault, Machine
 from infra.rehearsal.switchboard import Line, dial
+from infra.rehearsal.visible_paths import VisiblePaths
 from launch.errors import InputError, RankliftError, ReplaceNodeError
 
 __all__ = ["NETWORK_FILE", "LocalMachines", "MetadataService", "NodeFaults", "Settings"]
@@ -48,11 +49,8 @@ class Settings:
     """Virtual environment whose ``bin`` comes first in the nodes' PATH."""
     nodes_limit: int = 300
     """Most nodes at a time in all networks together; 300 is the largest InfiniBand domain Azure sells."""
-    masked: tuple[Path, ...] = ()
-    """Files and folders of this machine that are empty to nodes."""
-    homes: tuple[Path, ...] = ()
-    """Home folders of which nodes see no files and none of the folders that are private
-    (:mod:`infra.rehearsal.private_paths`)."""
+    view: VisiblePaths = field(default_factory=VisiblePaths)
+    """What nodes see of this machine."""
 
 
 @dataclass(slots=True)
@@ -114,13 +112,12 @@ class LocalMachines:
             replace_file(folder / "vnet" / "hosts", hosts_text({}))
             await asyncio.to_thread(make_image, disks / "image", self._node_bin())
             line = await dial(
+                disks,
                 {
-                    "disks": str(disks),
                     "network": folder.name,
                     "gateway": str(prefix.network_address + 1),
                     "prefix_length": prefix.prefixlen,
-                    "masked": [str(path) for path in self._settings.masked],
-                    "homes": [str(path) for path in self._settings.homes],
+                    "view": self._settings.view.as_json(),
                 },
                 folder / "fabric.log",
             )
@@ -319,7 +316,7 @@ class LocalMachines:
                 prefix_length=network.prefix.prefixlen,
                 gateway=network.gateway,
                 admin_user=machine.admin_user,
-                keep=_kept(self._settings.node_python),
+                keep=tuple(str(path) for path in self._settings.view.kept),
                 shared=tuple((_share(network, mount), mount.target) for mount in config.mounts),
             )
         )
@@ -383,12 +380,3 @@ def _share(network: _Network, mount: Mount) -> str:
     name = f"shares/{hashlib.sha256(mount.source.encode()).hexdigest()[:12]}"
     (network.folder / name).mkdir(parents=True, exist_ok=True)
     return name
-
-
-def _kept(node_python: Path | None) -> tuple[str, ...]:
-    if node_python is None:
-        return ()
-    interpreter = (node_python / "bin" / "python").resolve()
-    # its programs name the Python of the folder that it was made in, be it reached by a link or not
-    kept = {str(node_python), str(node_python.resolve()), str(interpreter.parent.parent)}
-    return tuple(sorted(path for path in kept if path not in {"/", "/usr", "/usr/local"}))

@@ -127,13 +127,14 @@ class Line:
         return lines[-1] if lines else "it said nothing"
 
 
-async def dial(settings: Mapping[str, Any], log: Path) -> Line:
+async def dial(disks: Path, settings: Mapping[str, Any], log: Path) -> Line:
     """Starts a fabric process with its namespaces and waits until its network is there.
 
     It dies with this process's main thread. Raises :class:`~launch.errors.GiveUpError` with its last words.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
+    ours.send(json.dumps(dict(settings)).encode())
     code_root = str(Path(infra.__file__).parent.parent)
     with theirs, log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
@@ -144,7 +145,7 @@ async def dial(settings: Mapping[str, Any], log: Path) -> Line:
             "-m",
             "infra.rehearsal.fabric",
             str(theirs.fileno()),
-            json.dumps(dict(settings)),
+            str(disks),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=out,
             stderr=out,

@@ -6,6 +6,7 @@ import asyncio
 import json
 import socket
 import subprocess
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -13,9 +14,8 @@ from pathlib import Path
 
 from infra.rehearsal.machines import Machine
 from infra.rehearsal.nodes import LocalMachines, MetadataService, Settings
-from infra.rehearsal.private_paths import PrivatePaths
+from infra.rehearsal.visible_paths import VisiblePaths, environments, visible_paths
 
-NOTHING_PRIVATE = PrivatePaths((), ())
 NETWORK = "/subscriptions/0/resourceGroups/test/providers/Microsoft.Network/virtualNetworks/test"
 USER = "azureuser"
 
@@ -103,7 +103,7 @@ async def lab(
     nodes_limit: int = 16,
     metadata: MetadataService | None = None,
     node_python: Path | None = None,
-    private: PrivatePaths = NOTHING_PRIVATE,
+    view: VisiblePaths | None = None,
 ) -> AsyncIterator[Lab]:
     public, host = make_key(folder / "key"), make_key(folder / "host")
     (folder / "known_hosts").write_text(f"* {host}\n")
@@ -120,9 +120,10 @@ async def lab(
             {"path": "/etc/ssh/ssh_known_hosts", "content": f"* {host}\n"},
         ],
     }
-    machines = LocalMachines(
-        Settings(folder / "nodes", node_python, nodes_limit, masked=private.hidden, homes=private.homes)
-    )
+    if view is None:
+        needed = environments(node_python) if node_python else ()
+        view = visible_paths({}, folder, (*needed, Path(sys.base_prefix)))
+    machines = LocalMachines(Settings(folder / "nodes", node_python, nodes_limit, view))
     machines.metadata = metadata
     made = Lab(folder, machines, "#cloud-config\n" + json.dumps(document), public)
     try:

@@ -1,0 +1,169 @@
+"""What of this machine nodes see: its software and the Python environments they run, and nothing else.
+
+Nodes are meant to be other machines, and what runs on them runs as this user: a job that reads ``~/.ssh``,
+another project's keys or a file below ``/srv`` finds nothing on Azure, and must find nothing here. So what is
+seen is listed, not what is hidden: a folder that nobody thought of is not there, today or later.
+"""
+
+from __future__ import annotations
+
+import os
+import pwd
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["VARIABLES", "VisiblePaths", "environments", "visible_paths"]
+
+VARIABLES = (
+    "AWS_CONFIG_FILE",
+    "AWS_SHARED_CREDENTIALS_FILE",
+    "AZURE_CONFIG_DIR",
+    "DOCKER_CONFIG",
+    "GNUPGHOME",
+    "KUBECONFIG",
+    "PULUMI_HOME",
+    "XDG_CONFIG_HOME",
+)
+"""Environment variables by which credentials may lie among the software."""
+
+_SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
+"""The folders, or links into them, that a distribution's packages fill."""
+_PACKAGES = "var/lib/dpkg"
+"""By which ``dpkg`` on a node knows what is installed."""
+_SOURCES = ("usr/src", "usr/local/src")
+"""Where people check out code in the midst of the system's software."""
+_ADDED = "opt"
+"""Where software is installed a folder each."""
+_PARTS = ("bin", "lib", "lib64", "include", "share")
+"""Of an interpreter that is installed in a home folder or in a project itself."""
+
+
+@dataclass(frozen=True, slots=True)
+class VisiblePaths:
+    """What of this machine's files a node has, all read-only."""
+
+    shown: tuple[Path, ...] = ()
+    """Files and folders that are there under their own path, with everything in them."""
+    links: tuple[tuple[Path, str], ...] = ()
+    """Symbolic links, with what each has for its target."""
+    hidden: tuple[Path, ...] = ()
+    """Below the shown folders: files and folders that are empty to nodes."""
+    kept: tuple[Path, ...] = ()
+    """Folders that are there whatever they lie in: hidden ones, or ones that a node has of its own."""
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the fields with their paths as strings."""
+        return {
+            "shown": [str(path) for path in self.shown],
+            "links": [[str(path), target] for path, target in self.links],
+            "hidden": [str(path) for path in self.hidden],
+            "kept": [str(path) for path in self.kept],
+        }
+
+
+def visible_paths(
+    environment: Mapping[str, str], project: Path, needed: tuple[Path, ...], machine: Path = Path("/")
+) -> VisiblePaths:
+    """Return what the nodes of a ``project``'s rehearsal see of the ``machine``.
+
+    That is the software that is installed for everyone, without the project, the user's home folders and what
+    :data:`VARIABLES` name, and the ``needed`` Python environments with the interpreters that they link to.
+    """
+    private = [project.resolve(), *_homes(environment)]
+    private += [
+        Path(one).resolve()
+        for name in VARIABLES
+        for one in environment.get(name, "").split(os.pathsep)
+        if one and Path(one).is_absolute()
+    ]
+    shown, links = [], []
+    for name in _SYSTEM:
+        path = machine / name
+        if path.is_symlink() and path.resolve().is_relative_to(machine / "usr"):
+            links.append((path, str(path.readlink())))
+        elif path.is_dir():
+            shown.append(path)
+    if (machine / _PACKAGES).is_dir():
+        shown.append(machine / _PACKAGES)
+    shown += [path for path in _entries(machine / _ADDED) if not _is_work(path, private)]
+    hidden = list(dict.fromkeys([*(machine / name for name in _SOURCES), *private]))
+    kept = [part for path in needed for part in _prefixes(path) if part not in _system_prefixes(machine)]
+    return VisiblePaths(
+        tuple(shown),
+        tuple(links),
+        # A variable may name a folder that is as good as all software: that one is not hidden.
+        tuple(
+            path
+            for path in hidden
+            if path.exists() and any(path != one and path.is_relative_to(one) for one in shown)
+        ),
+        tuple(dict.fromkeys(part for path in kept for part in _parts(path, private))),
+    )
+
+
+def environments(node_python: Path) -> tuple[Path, ...]:
+    """Return the nodes' own environment and the virtual environments that lie beside it.
+
+    A job may ask for one of these; all are found by their ``pyvenv.cfg``.
+    """
+    found = [node_python]
+    for folder in dict.fromkeys((node_python.parent, node_python.resolve().parent)):
+        found += sorted(path.parent for path in folder.glob("*/pyvenv.cfg"))
+    return tuple(dict.fromkeys(found))
+
+
+def _entries(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if _is_there(path)) if folder.is_dir() else []
+
+
+def _is_there(path: Path) -> bool:
+    try:
+        return path.is_dir() or path.is_file()
+    except OSError:
+        return False  # not even its owner may look at it, as at some mounts of FUSE
+
+
+def _is_work(path: Path, private: list[Path]) -> bool:
+    """Whether people work in a folder, rather than use what is installed in it."""
+    real = path.resolve()
+    if any(one.is_relative_to(real) or real.is_relative_to(one) for one in private if one != Path("/")):
+        return True
+    return any(next(real.glob(pattern), None) for pattern in (".ranklift", "*/.ranklift"))
+
+
+def _homes(environment: Mapping[str, str]) -> Iterator[Path]:
+    if environment.get("HOME"):
+        yield Path(environment["HOME"]).resolve()
+    try:
+        yield Path(pwd.getpwuid(os.getuid()).pw_dir).resolve()
+    except KeyError:
+        return  # a container's user may have no entry
+
+
+def _prefixes(python: Path) -> Iterator[Path]:
+    """An environment's folder and those of the interpreters that it leads to, link by link.
+
+    Each of them may be named by a link that has to lead somewhere on a node, too.
+    """
+    # Its programs name the Python of the folder that it was made in, be it reached by a link or not.
+    yield from dict.fromkeys((python, python.resolve()))
+    program = python / "bin" / "python"
+    for _ in range(40):  # as many as the kernel follows
+        if not program.is_symlink():
+            break
+        program = Path(os.path.normpath(program.parent / program.readlink()))
+        yield program.parent.parent
+    yield program.resolve().parent.parent
+
+
+def _system_prefixes(machine: Path) -> tuple[Path, ...]:
+    return (machine, machine / "usr", machine / "usr/local")
+
+
+def _parts(prefix: Path, private: list[Path]) -> Iterator[Path]:
+    if any(one.is_relative_to(prefix.resolve()) for one in private):
+        yield from (prefix / name for name in _PARTS if (prefix / name).is_dir())
+    elif prefix.is_dir():
+        yield prefix
