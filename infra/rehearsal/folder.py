@@ -6,6 +6,7 @@ import errno
 import fcntl
 import json
 import os
+import secrets
 import shutil
 import socket
 import sys
@@ -23,6 +24,7 @@ __all__ = ["Folder", "Record", "replace_file", "scratch", "short_path", "start_t
 
 _LOCK_LIMIT = 1.0
 _SCRATCH = ".command-"
+_BACKEND = "backend-named-by-fab-rehearsal.env-"
 TOKEN_KEY = "token"  # noqa: S105 - a key's name
 """Where the record has the operator's token."""
 
@@ -76,8 +78,19 @@ class Folder:
 
     @property
     def backend(self) -> Path:
-        """Pulumi's file backend."""
-        return self.root / "backend"
+        """Pulumi's file backend, under another name in each rehearsal.
+
+        Pulumi runs no program to destroy or refresh, so nothing of the project's would notice a shell with
+        the variables of an earlier rehearsal: it would hand the stack's secrets to whoever has that one's
+        port now. Such a shell finds no backend, and Pulumi prints its name, which has the remedy in it.
+        """
+        return next(self.root.glob(f"{_BACKEND}*"), self.root / _BACKEND)
+
+    def make(self) -> None:
+        """Make the folders of a rehearsal that is about to start; none of them may be there."""
+        self.root.mkdir(mode=0o700)
+        for place in (self.disks, self.root / f"{_BACKEND}{secrets.token_hex(4)}", self.root / "pulumi-home"):
+            place.mkdir()
 
     @property
     def log(self) -> Path:

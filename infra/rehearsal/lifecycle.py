@@ -100,9 +100,7 @@ def start(project: Path, nodes_limit: int | None = None) -> Started:
         raise InputError("rehearsal", None, problem, "use it, or run fab rehearsal.stop")
     try:
         cleaned = _clean(folder)
-        folder.root.mkdir(mode=0o700)
-        for place in (folder.disks, folder.backend, folder.root / "pulumi-home"):
-            place.mkdir()
+        folder.make()
         process = _spawn(folder, limit, lock)
     finally:
         os.close(lock)  # the daemon holds its own descriptor of the same lock

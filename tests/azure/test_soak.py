@@ -29,7 +29,7 @@ def state(workplace: Workplace) -> object:
         str(path.relative_to(workplace.project))
         for path in (workplace.project / ".ranklift").rglob("*")
         # Pulumi keeps each update and what was before it: that is its history, and it says so.
-        if "backend" not in path.parts and path.name != "daemon.log"
+        if workplace.folder.backend not in path.parents and path.name != "daemon.log"
     ]
     return {
         "resources": [one["type"] for one in known.get("resources", ())],

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
+import socket
 import subprocess
 import time
 import urllib.request
@@ -39,7 +41,7 @@ def test_a_rehearsal_from_start_to_stop(tmp_path: Path) -> None:
         variables = Folder(tmp_path).environment()
         assert variables["PULUMI_DEBUG_PROVIDERS"] == f"azure-native:{started.record.provider_port}"
         assert variables["PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION"] == "true"
-        assert variables["PULUMI_BACKEND_URL"] == f"file://{tmp_path}/.ranklift/rehearsal/backend"
+        assert variables["PULUMI_BACKEND_URL"].startswith(f"file://{tmp_path}/.ranklift/rehearsal/backend-")
         url = f"{variables['RANKLIFT_ARM_ENDPOINT']}/subscriptions/{started.record.subscription_id}"
         token = json.loads(Path(variables["RANKLIFT_ARM_TOKEN_FILE"]).read_text())["token"]
         request = urllib.request.Request(
@@ -53,6 +55,41 @@ def test_a_rehearsal_from_start_to_stop(tmp_path: Path) -> None:
         report = lifecycle.stop(tmp_path)
     assert (report.ran, report.processes, report.ports) == (True, 1, 2)
     assert list((tmp_path / ".ranklift").iterdir()) == []
+
+
+def test_a_shell_of_an_earlier_rehearsal_finds_no_backend_whatever_pulumi_does(tmp_path: Path) -> None:
+    """Nor is anything sent to the earlier one's port, where anyone may listen by now."""
+    (tmp_path / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\n")
+    lifecycle.start(tmp_path)
+    left = Folder(tmp_path).environment()
+    lifecycle.stop(tmp_path)
+    with socket.create_server(
+        ("127.0.0.1", int(left["PULUMI_DEBUG_PROVIDERS"].partition(":")[2]))
+    ) as stranger:
+        lifecycle.start(tmp_path)
+        try:
+            for command in (["destroy", "--yes"], ["refresh", "--yes"], ["up", "--yes"], ["stack", "ls"]):
+                done = subprocess.run(
+                    ["pulumi", *command, "--non-interactive"], cwd=tmp_path, env={**os.environ, **left},
+                    capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
+                )  # fmt: skip
+                assert done.returncode != 0
+                said = done.stdout + done.stderr
+                assert re.search(r"backend-named-by-fab-rehearsal\.env-\w+: no such file or directory", said)
+            stranger.settimeout(0.1)
+            with pytest.raises(TimeoutError):
+                stranger.accept()
+        finally:
+            lifecycle.stop(tmp_path)
+
+
+def test_no_other_user_can_hold_the_lock_of_a_project(tmp_path: Path) -> None:
+    folder = tmp_path / ".ranklift"
+    folder.mkdir(mode=0o755)
+    lock = Folder(tmp_path).lock()
+    assert lock is not None
+    os.close(lock)
+    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_leftovers_of_a_killed_rehearsal_are_found_and_cleaned(tmp_path: Path) -> None:
