@@ -1,7 +1,7 @@
 # `make` alone lists what there is. Every target sets up what it needs first.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-PACKAGES := images infra launch playbooks
+PACKAGES := catalogue images infra launch playbooks rehearsal
 PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 
 export PATH := $(CURDIR)/.venv/bin:$(PATH)

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from images.catalogue import MarketplaceImage
+from images.os_images import MarketplaceImage
 from images.steps import Step
 
 __all__ = ["API_VERSION", "Build", "image_template", "shell_customizer"]

@@ -18,7 +18,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-from images.hardware import CpuArch, Hardware, hardware
+from catalogue.hardware import CpuArch, Hardware, hardware
 from launch.errors import InputError
 
 __all__ = ["Download", "Mpi", "Ofed", "Recipe", "Ubuntu", "recipe_for"]

@@ -18,7 +18,7 @@ sys.path[:] = [str(_HERE.parent), *(entry for entry in sys.path if Path(entry or
 import pulumi  # noqa: E402
 from pulumi.runtime import get_config_env  # noqa: E402
 
-from infra.azure import endpoint, rehearsal_token  # noqa: E402
+from infra.arm.clients import endpoint, rehearsal_token  # noqa: E402
 from infra.config import parse  # noqa: E402
 from infra.gate import pass_gate  # noqa: E402
 from launch.errors import RankliftError  # noqa: E402

@@ -152,7 +152,7 @@ class StackOutputs:
 
 
 class AzureClients(Protocol):
-    """The two Azure clients that reading needs; ``infra.azure.clients`` makes them."""
+    """The two Azure clients that reading needs; ``infra.arm.clients.clients`` makes them."""
 
     @property
     def compute(self) -> Any:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from launch.errors import InputError
 from launch.numbers import shown, whole
-from launch.remote.names import base36, fold
+from launch.remote.base.names import base36, fold
 
 __all__ = ["base36", "fold", "parse_ranges", "ranges"]
 

@@ -18,12 +18,12 @@ __all__ = ["ns"]
 
 
 def __getattr__(name: str) -> object:
-    # Made on demand: whoever wants playbooks.ssh.connections alone need not pay for every task.
+    # Made on demand: whoever wants playbooks.ssh.connection alone need not pay for every task.
     if name == "ns":
-        from playbooks import interrupts
+        from playbooks.cli import interrupts
 
         interrupts.heed()
-        from playbooks.collection import make_collection
+        from playbooks.tasks import make_collection
 
         globals()["ns"] = made = make_collection()
         return made

@@ -65,7 +65,7 @@ class Stack:
 
     def scratch(self) -> AbstractContextManager[Path]:
         """A folder for one command's own files, which goes with it, or with the next one if it is killed."""
-        from infra.rehearsal.folder import scratch
+        from rehearsal.run_dir import scratch
 
         return scratch(self.project)
 
@@ -119,7 +119,7 @@ class Stack:
 
     def key_numbers(self) -> frozenset[bytes]:
         """Return the numbers of the private key of every stack of the project, by which a copy is known."""
-        from launch.private_keys import key_numbers
+        from launch.code.private_keys import key_numbers
 
         keys = self.folder.parent.glob(f"*/{inventory.KEY_FILE}")
         return frozenset().union(*(key_numbers(key.read_bytes()) for key in keys if key.is_file()))
@@ -167,15 +167,15 @@ class Stack:
         """Asks Azure which nodes there are now, and saves that; raises RankliftError in Azure's words."""
         from azure.core.exceptions import AzureError
 
-        from infra import azure
+        from infra.arm import clients as azure
 
         subscription = outputs.scale_set_id.strip("/").split("/")[1]
         clients = azure.clients(subscription, self.environment)
         try:
             found = inventory.read_azure(outputs, clients)
         except AzureError as error:
-            from infra.troubles import AzureFailed
-            from playbooks.stack.drift import tell_end
+            from infra.arm.update_errors import AzureFailed
+            from playbooks.pulumi.drift import tell_end
 
             failed = AzureFailed(f"Azure did not say what stack {self.name} has", self.name, error)
             tell_end(self, failed)
@@ -247,7 +247,7 @@ def open_stack(project: Path, flag: str | None) -> Stack:
 
 
 def _rehearsal(project: Path) -> dict[str, str]:
-    from infra.rehearsal.folder import Folder
+    from rehearsal.run_dir import Folder
 
     return Folder(project).environment()
 

@@ -7,14 +7,14 @@ from typing import get_args
 
 from invoke.context import Context
 
-from infra.rehearsal.faults import KINDS, order
 from launch.errors import InputError
 from launch.nodeset import parse_ranges
 from launch.numbers import counted
-from playbooks import render
-from playbooks.command import choose_nodes, command, open_from, project_of
-from playbooks.command import seconds as spans_of
-from playbooks.options import number
+from playbooks.cli import output
+from playbooks.cli.options import number
+from playbooks.cli.task import choose_nodes, command, open_from, project_of
+from playbooks.cli.task import seconds as spans_of
+from rehearsal.faults.fault_kinds import KINDS, order
 
 __all__ = ["env", "fault", "start", "status", "stop"]
 
@@ -26,7 +26,7 @@ __all__ = ["env", "fault", "start", "status", "stop"]
 )
 def start(context: Context, nodes_limit: str | None = None) -> None:
     """Starts Azure on this machine; stacks named rehearsal or rehearsal-… then live here."""
-    from infra.rehearsal import lifecycle
+    from rehearsal import control
 
     project = project_of(context)
     limit = (
@@ -34,11 +34,11 @@ def start(context: Context, nodes_limit: str | None = None) -> None:
         if nodes_limit is None
         else number("--nodes-limit", nodes_limit, "nodes", "give 1 or more", low=1, high=1000)
     )
-    started = lifecycle.start(project, limit)
+    started = control.start(project, limit)
     for line in started.cleaned:
-        render.progress(f"removed, left by a rehearsal that was killed: {line}")
+        output.progress(f"removed, left by a rehearsal that was killed: {line}")
     record = started.record
-    render.result(
+    output.result(
         f"rehearsal runs as process {record.pid}: up to {counted(record.nodes_limit, 'node')}, ARM on port "
         f"{record.arm_port}, provider on port {record.provider_port}"
     )
@@ -47,17 +47,17 @@ def start(context: Context, nodes_limit: str | None = None) -> None:
 @command("stop", example="fab rehearsal.stop")
 def stop(context: Context) -> None:
     """Ends the rehearsal with everything in it, and proves that nothing is left."""
-    from infra.rehearsal import lifecycle
+    from rehearsal import control
 
-    report = lifecycle.stop(project_of(context))
+    report = control.stop(project_of(context))
     if not report.ran:
         for line in report.cleaned:
-            render.progress(f"removed, left by a rehearsal that was killed: {line}")
-        render.result("no rehearsal runs here")
+            output.progress(f"removed, left by a rehearsal that was killed: {line}")
+        output.result("no rehearsal runs here")
         return
     for stack in report.lost_stacks:
-        render.progress(f"gone with the rehearsal: stack {stack}")
-    render.result(
+        output.progress(f"gone with the rehearsal: stack {stack}")
+    output.result(
         f"rehearsal stopped; gone and checked: {counted(report.processes, 'process')}, "
         f"{counted(report.networks, 'network')} with their namespaces, "
         f"{counted(report.ports, 'listening port')}, its folder; no mount is left"
@@ -69,22 +69,22 @@ def status(context: Context, json: bool = False) -> None:
     """Shows what the rehearsal runs: networks, nodes, cut-off nodes. Exit status 1 when none runs."""
     from invoke.exceptions import Exit
 
-    from infra.rehearsal import lifecycle
+    from rehearsal import control
 
-    found = lifecycle.status(project_of(context))
+    found = control.status(project_of(context))
     if json:
-        render.as_json(found)
+        output.as_json(found)
     elif not found.running or found.record is None:
-        render.result("no rehearsal runs here")
+        output.result("no rehearsal runs here")
         for line in found.leftovers:
-            render.result(f"left by one that was killed: {line}")
+            output.result(f"left by one that was killed: {line}")
     else:
-        render.result(f"rehearsal runs as process {found.record.pid}, up to {found.record.nodes_limit} nodes")
+        output.result(f"rehearsal runs as process {found.record.pid}, up to {found.record.nodes_limit} nodes")
         for network, its in (found.networks or {}).items():
             cut = f", {len(its['cut'])} cut off" if its["cut"] else ""
             dead = len(its["nodes"]) - len(its["running"])
             lost = f", {dead} dead" if dead else ""
-            render.result(f"{network}: {len(its['running'])} of {len(its['nodes'])} nodes run{cut}{lost}")
+            output.result(f"{network}: {len(its['running'])} of {len(its['nodes'])} nodes run{cut}{lost}")
     if not found.running:
         raise Exit(code=1)
 
@@ -92,10 +92,10 @@ def status(context: Context, json: bool = False) -> None:
 @command("env", example='eval "$(fab rehearsal.env)"; pulumi up')
 def env(context: Context) -> None:
     """Prints the exports with which a plain pulumi works on the rehearsal."""
-    from infra.rehearsal.folder import Folder
+    from rehearsal.run_dir import Folder
 
     for key, value in Folder(project_of(context)).environment().items():
-        render.result(f"export {key}={shlex.quote(value)}")
+        output.result(f"export {key}={shlex.quote(value)}")
 
 
 @command(
@@ -122,8 +122,8 @@ def fault(
     stack: str | None = None,
 ) -> None:
     """Brings a bad day to the rehearsed Azure or to nodes, mends links, and says what is set."""
-    from infra.rehearsal import lifecycle
-    from infra.rehearsal.machines import Fault
+    from rehearsal import control
+    from rehearsal.vms.api import Fault
 
     if not kind or kind == ["clear"]:
         _set_or_cleared(context, cleared=bool(kind))
@@ -142,22 +142,22 @@ def fault(
     if name in get_args(Fault):
         names = [node.name for node in choose_nodes(chosen.saved(), nodes)]
         link: dict[str, Fault] = {one: one for one in get_args(Fault)}
-        lifecycle.fault(chosen.project, chosen.name, names, link[name])
+        control.fault(chosen.project, chosen.name, names, link[name])
     else:
-        names = lifecycle.disturb(chosen.project, chosen.name, wanted)
-    render.result(f"{name}: {', '.join(names)}" if names else f"set: {KINDS[name].does}")
+        names = control.disturb(chosen.project, chosen.name, wanted)
+    output.result(f"{name}: {', '.join(names)}" if names else f"set: {KINDS[name].does}")
 
 
 def _set_or_cleared(context: Context, *, cleared: bool) -> None:
-    from infra.rehearsal import lifecycle
+    from rehearsal import control
 
     project = project_of(context)
     if cleared:
-        found = lifecycle.clear(project)
-        render.result(f"cleared: {', '.join(found)}" if found else "nothing was set")
+        found = control.clear(project)
+        output.result(f"cleared: {', '.join(found)}" if found else "nothing was set")
         return
-    for line in lifecycle.faults(project) or ["no fault is set"]:
-        render.result(line)
+    for line in control.faults(project) or ["no fault is set"]:
+        output.result(line)
 
 
 def _seconds(text: str) -> float:

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from playbooks import interrupts
+from playbooks.cli import interrupts
 
 __all__ = ["OutputFailed", "Program", "program"]
 
@@ -57,7 +57,7 @@ class Program:
     def run(self) -> None:
         """Run Fabric's program on this process's command line; ends in SystemExit, but for status 0.
 
-        Exit statuses are those of :mod:`playbooks.command`; 141 when whoever read stdout has gone.
+        Exit statuses are those of :mod:`playbooks.cli.task`; 141 when whoever read stdout has gone.
         """
         interrupts.begin()
         _open_streams()
@@ -65,10 +65,10 @@ class Program:
             Path.cwd()
         except OSError as error:
             from launch.errors import InputError
-            from playbooks import render
+            from playbooks.cli import output
 
             problem = f"is not there any more ({error.strerror})"
-            render.error(InputError("current folder", os.environ.get("PWD"), problem, "cd to another one"))
+            output.error(InputError("current folder", os.environ.get("PWD"), problem, "cd to another one"))
             sys.exit(2)
         try:
             try:
@@ -78,9 +78,9 @@ class Program:
                 interrupts.begin()  # what is left to do is Python's own end
         except OutputFailed as failure:
             if not failure.is_closed_pipe:
-                from playbooks import render
+                from playbooks.cli import output
 
-                render.error(failure)
+                output.error(failure)
             sys.exit(_STATUS_OF_SIGPIPE if failure.is_closed_pipe else 1)
 
 

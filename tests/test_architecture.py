@@ -28,10 +28,10 @@ ARROWS: dict[str, set[str]] = {
         "playbooks.jobs",
         "playbooks.ssh",
         "playbooks.stack",
-        "infra.azure",
+        "infra.arm.clients",
         "infra.inventory",
-        "infra.rehearsal",
-        "infra.troubles",
+        "rehearsal",
+        "infra.arm.update_errors",
     },
     "playbooks.stack": {
         "launch",
@@ -39,26 +39,39 @@ ARROWS: dict[str, set[str]] = {
         "playbooks",
         "playbooks.jobs",
         "playbooks.ssh",
-        "infra.azure",
+        "infra.arm.clients",
         "infra.config",
         "infra.gate",
         "infra.inventory",
-        "infra.market",
+        "infra.preflight",
         "infra.naming",
-        "infra.refusals",
-        "infra.rest",
-        "infra.scaling",
-        "infra.state",
-        "infra.subscription",
-        "infra.troubles",
+        "infra.arm.errors",
+        "infra.arm.rest",
+        "infra.scale_plan",
+        "infra.arm.pulumi_state",
+        "infra.arm.subscription",
+        "infra.arm.update_errors",
     },
     "playbooks.jobs": {"launch", "launch.remote", "playbooks", "playbooks.ssh", "infra.inventory"},
     "playbooks.ssh": {"launch", "playbooks.project", "infra.inventory"},
-    "infra.rehearsal": {"infra", "images"},
-    "infra": {"images", "infra.cluster", "infra.config", "infra.market"},
-    "infra.cluster": {"images", "infra.config", "infra.farewell", "infra.keys", "infra.naming"},
-    "infra.market": {"images", "infra.config", "infra.naming", "infra.refusals", "infra.rest", "infra.state"},
-    "infra.config": {"images", "infra.naming", "infra.sizes"},
+    "rehearsal": {"infra", "images"},
+    "infra": {"images", "infra.cluster", "infra.config", "infra.preflight"},
+    "infra.cluster": {
+        "images",
+        "infra.config",
+        "infra.cluster.teardown_report",
+        "infra.cluster.keys",
+        "infra.naming",
+    },
+    "infra.preflight": {
+        "images",
+        "infra.config",
+        "infra.naming",
+        "infra.arm.errors",
+        "infra.arm.rest",
+        "infra.arm.pulumi_state",
+    },
+    "infra.config": {"images", "infra.naming", "catalogue.sizes"},
     "images": set(),
     "launch.remote": set(),
     "launch": {"launch.remote"},
@@ -145,15 +158,15 @@ def test_imports_follow_the_arrows(module: Module) -> None:
 def test_the_arrows_can_be_broken(tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
     bad.write_text(
-        "def f():\n    from infra import sizes\n    import playbooks.ssh.fanout\n    import launch.errors\n"
+        "def f():\n    from catalogue import sizes\n    import playbooks.ssh.fanout\n    import launch.errors\n"
     )
-    assert forbidden(Module("launch.bad", bad)) == {"infra.sizes", "playbooks.ssh.fanout"}
-    assert forbidden(Module("playbooks.bad", bad)) == {"infra.sizes"}
+    assert forbidden(Module("launch.bad", bad)) == {"catalogue.sizes", "playbooks.ssh.fanout"}
+    assert forbidden(Module("playbooks.bad", bad)) == {"catalogue.sizes"}
     bad.write_text(
-        "from infra.cluster import network\nfrom infra.market.prices import Prices\nimport infra.naming\n"
+        "from infra.cluster import network\nfrom infra.preflight.prices import Prices\nimport infra.naming\n"
     )
-    assert forbidden(Module("infra.config.bad", bad)) == {"infra.cluster.network", "infra.market.prices"}
-    assert forbidden(Module("infra.market.bad", bad)) == {"infra.cluster.network"}
+    assert forbidden(Module("infra.config.bad", bad)) == {"infra.cluster.network", "infra.preflight.prices"}
+    assert forbidden(Module("infra.preflight.bad", bad)) == {"infra.cluster.network"}
 
 
 @pytest.mark.parametrize("module", REMOTE, ids=names)

@@ -14,7 +14,7 @@ from invoke.parser import Parser
 from infra.config import parse
 from launch.errors import InputError
 from playbooks import ns
-from playbooks.parsing import parse_repeated
+from playbooks.cli.invoke_patches import parse_repeated
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))

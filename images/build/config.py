@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
-from images.catalogue import MarketplaceImage, parse_image
+from images.os_images import MarketplaceImage, parse_image
 from images.recipe import Mpi, Ofed, Recipe, Ubuntu, recipe_for
 from launch.errors import InputError
 from launch.numbers import bounded

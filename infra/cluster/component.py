@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import pulumi
 
+from catalogue.hardware import has_nvme
 from images.cloud_init import NfsMount, NodeSetup, cloud_config
-from images.hardware import has_nvme
+from infra.cluster.groups import build_data_place, build_place
+from infra.cluster.keys import KeyPair, secret
 from infra.cluster.network import SSH, build_frontend, build_network
-from infra.cluster.place import build_data_place, build_place
-from infra.cluster.scale_set import NodeAccess, NodeRights, build_scale_set
+from infra.cluster.nodes import NodeAccess, NodeRights, build_scale_set
+from infra.cluster.teardown_report import Farewell
 from infra.config import ClusterConfig
-from infra.config.plain_image import boot_steps
-from infra.farewell import Farewell
-from infra.keys import KeyPair, secret
+from infra.config.bare_image import boot_steps
 from infra.naming import BACKEND_POOL, is_own_data
 
 __all__ = ["TrainingCluster"]
@@ -53,7 +53,7 @@ class TrainingCluster(pulumi.ComponentResource):
             identity = build_identity(place)
             more["identityClientId"] = identity.client_id
         if config.storage != "none" and identity is not None:
-            from infra.cluster.storage import build_storage
+            from infra.cluster.blob import build_storage
 
             blobs = build_storage(place, data, config, network, identity)
             more |= {"storageAccount": blobs.name, "blobEndpoint": blobs.endpoint}

@@ -14,7 +14,7 @@ from pulumi_azure_native.authorization.role_assignment import RoleAssignment
 from pulumi_azure_native.authorization.role_definition import RoleDefinition
 from pulumi_azure_native.managedidentity.user_assigned_identity import UserAssignedIdentity
 
-from infra.cluster.place import Place
+from infra.cluster.groups import Place
 from infra.config import ClusterConfig
 from infra.naming import own_uuid, right_on
 

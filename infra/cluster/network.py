@@ -27,9 +27,9 @@ from pulumi_azure_native.network.public_ip_address import PublicIPAddress
 from pulumi_azure_native.network.subnet import Subnet
 from pulumi_azure_native.network.virtual_network import VirtualNetwork
 
-from infra.cluster.place import Place
+from infra.cluster.groups import Place
 from infra.config import ClusterConfig
-from infra.config.given import split
+from infra.config.arm_ids import split
 from infra.naming import BACKEND_POOL, network_name, subnet_name
 
 __all__ = ["Frontend", "NodeNetwork", "build_frontend", "build_network", "security_rules"]
@@ -98,7 +98,7 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
         opts=place.opts,
     )
     if config.subnet_id is not None:
-        from infra.cluster.given_network import checked_network
+        from infra.cluster.existing_network import checked_network
 
         given_id = config.subnet_id
         vnet = checked_network(split(given_id).parent, config, "", place.opts)
@@ -118,7 +118,7 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
     own_name = subnet_name(place.stack, shared=config.vnet_id is not None)
     vnet_id: pulumi.Output[str]
     if config.vnet_id is not None:
-        from infra.cluster.given_network import checked_network
+        from infra.cluster.existing_network import checked_network
 
         vnet_id = checked_network(config.vnet_id, config, own_name, place.opts)
         above = split(config.vnet_id)

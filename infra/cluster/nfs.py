@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import pulumi
 
-from images.catalogue import MarketplaceImage, parse_image
 from images.nfs_server import EXPORT, SERVER_IMAGE, NfsServerSetup, server_cloud_config, stripes
+from images.os_images import MarketplaceImage, parse_image
+from infra.cluster.groups import Place
 from infra.cluster.network import NodeNetwork
-from infra.cluster.place import Place
 from infra.config import ClusterConfig
 
 __all__ = ["SERVER_SIZE", "SHARE", "SharedFolder", "build_server", "build_share"]
@@ -33,7 +33,7 @@ def build_share(place: Place, data: Place, config: ClusterConfig, network: NodeN
     """A premium file share in ``data``."""
     from pulumi_azure_native.storage.file_share import FileShare
 
-    from infra.cluster.storage import build_account
+    from infra.cluster.blob import build_account
 
     private = config.storage == "privateEndpoint"
     account = build_account(
@@ -59,7 +59,7 @@ def build_share(place: Place, data: Place, config: ClusterConfig, network: NodeN
     )
     ready: list[pulumi.Resource] = [share]
     if private:
-        from infra.cluster.private_link import build_private_endpoint
+        from infra.cluster.private_endpoint import build_private_endpoint
 
         ready += build_private_endpoint(place, network, "file", account.id)
     return SharedFolder(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 
-from infra.config.values import whole_number
+from infra.config.readers import whole_number
 from launch.errors import InputError
 from launch.numbers import shown
 

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from launch.azureml.exceptions import UserErrorException
-from launch.environment import EXPANDED
-from launch.spec import LONGEST
+from launch.job.rank_env import EXPANDED
+from launch.job.spec import LONGEST
 
 __all__ = ["joined", "line", "strings"]
 

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 from launch.azureml.exceptions import UserErrorException
 from launch.azureml.program import Fab
 from launch.numbers import counted
-from launch.results import SUMS
+from launch.results.folder import SUMS
 
 __all__ = ["Files", "destination", "local_paths"]
 

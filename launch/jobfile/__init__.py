@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from launch.jobfile.making import Flags, Made, Pushed, located, make, name_of, node_count
-from launch.jobfile.model import Data, JobFile, JobFileError
-from launch.jobfile.reading import read
+from launch.jobfile.parse import read
+from launch.jobfile.schema import Data, JobFile, JobFileError
 from launch.jobfile.script import script_of
+from launch.jobfile.to_spec import Flags, Made, Pushed, located, make, name_of, node_count
 
 __all__ = [
     "Data",

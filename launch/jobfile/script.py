@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import dropwhile
 from pathlib import PurePosixPath
 
-from launch.shell_line import LAUNCHER_MODULES, LAUNCHERS, commands
+from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHERS, commands
 
 __all__ = ["script_of"]
 

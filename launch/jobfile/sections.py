@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import get_args
 
 from launch.errors import InputError
+from launch.job.spec import MOST_SERVERS, Flavour, OutputType
 from launch.jobfile import values
-from launch.jobfile.marks import Place
-from launch.jobfile.model import Data, Distribution, Own
-from launch.jobfile.reader import Reader
-from launch.spec import MOST_SERVERS, Flavour, OutputType
+from launch.jobfile.fields import Reader
+from launch.jobfile.schema import Data, Distribution, Own
+from launch.jobfile.yaml_source import Place
 
 __all__ = ["SCHEME", "read_distribution", "read_input", "read_output", "read_own"]
 

@@ -7,9 +7,9 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-from launch import numbers, spans
+from launch import durations, numbers
 from launch.errors import InputError
-from launch.jobfile.marks import Place
+from launch.jobfile.yaml_source import Place
 
 __all__ = [
     "byte_size",
@@ -114,10 +114,10 @@ def span(place: Place) -> float:
     remedy = "write it like 90, 90s, 10m or 2h"
     if place.is_mapping or place.is_list or place.is_null:
         raise place.wrong("is no span of time", remedy)
-    seconds = spans.seconds(place.text) or 0.0
+    seconds = durations.seconds(place.text) or 0.0
     if seconds <= 0:
         raise place.wrong("is no span of time", remedy)
-    if seconds > spans.LONGEST_S:
+    if seconds > durations.LONGEST_S:
         raise place.wrong("is more than 365 days", remedy)
     return seconds
 

@@ -21,16 +21,16 @@ def main(arguments: list[str]) -> int:
     """Runs what the first argument names; gives the process's exit status."""
     what = arguments[0] if arguments else ""
     if what == "rank":
-        from launch.remote import runner
+        from launch.remote.node import runner
 
         os._exit(runner.run_rank())  # without tidying up an interpreter that nobody uses again
     if what == "node":
-        from launch.remote import runner
+        from launch.remote.node import runner
 
         os._exit(runner.run_node())
-    from launch.remote import commands
+    from launch.remote import cli
 
-    return commands.main(arguments)
+    return cli.main(arguments)
 
 
 if __name__ == "__main__":

@@ -6,13 +6,13 @@ import re
 
 from invoke.context import Context
 
+from launch.client.log_filter import Selection, parse_nodes
 from launch.errors import InputError
 from launch.nodeset import parse_ranges
-from launch.selection import Selection, parse_nodes
-from playbooks.command import command, open_from, seconds
-from playbooks.jobs.attached import attached
-from playbooks.jobs.joblog import Shown, end, find_job, how_to_go_on
-from playbooks.options import number
+from playbooks.cli.options import number
+from playbooks.cli.signals import attached
+from playbooks.cli.task import command, open_from, seconds
+from playbooks.jobs.log_printer import Shown, end, find_job, how_to_go_on
 
 __all__ = ["logs"]
 
@@ -51,9 +51,9 @@ def logs(  # noqa: PLR0913, PLR0917
 
     Ctrl-C leaves the job running and says how to follow and end it.
     """
-    from launch.client import follow as watch
-    from launch.client import so_far
-    from playbooks.ssh.connections import Cluster
+    from launch.client.submit import follow as watch
+    from launch.client.submit import so_far
+    from playbooks.ssh.connection import Cluster
 
     selection = _selection(tail, since, rank, node)
     shown = Shown(pattern=_pattern(grep), merge=merge, lines_only=not follow)

@@ -13,14 +13,14 @@ from invoke.exceptions import Exit
 
 from launch.errors import RankliftError
 from launch.numbers import counted
-from playbooks import render
-from playbooks.command import command, open_from, seconds
+from playbooks.cli import output
+from playbooks.cli.task import command, open_from, seconds
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out
 
 if TYPE_CHECKING:
-    from infra.market.past import End
-    from infra.scaling import Drift
+    from infra.preflight.stale import End
+    from infra.scale_plan import Drift
 
 __all__ = ["NodeStatus", "down", "status", "up", "wait"]
 
@@ -55,9 +55,9 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
     Azure has another number of nodes than the stack's configuration asks for, when it has something else of
     the stack no more, and when that could not be asked.
     """
-    from playbooks.stack.building import present, wanted_of
-    from playbooks.stack.instances import stopped
-    from playbooks.stack.readiness import fate_of, probe, unfit
+    from playbooks.nodes.health import fate_of, probe, unfit
+    from playbooks.nodes.vm_ops import stopped
+    from playbooks.stack.converge import present, wanted_of
 
     chosen = open_from(context, stack)
     outputs = chosen.outputs()
@@ -88,29 +88,29 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
         for node in inventory.nodes
     ]
     if json:
-        render.as_json(rows)
+        output.as_json(rows)
     else:
-        render.table(
+        output.table(
             ("name", "id", "address", "private", "size", "slots", "state", "ssh"),
             [(r.name, r.id, r.address, r.private_ip, r.size, r.slots, r.state, r.ssh) for r in rows],
         )
-    troubles = _tell_rest(chosen, asked["rest"], render.progress if json else render.result)
+    troubles = _tell_rest(chosen, asked["rest"], output.progress if json else output.result)
     for name, error in wrong.items():
         if not isinstance(answers[name], Exception):  # those are in the table
-            render.progress(str(error))
+            output.progress(str(error))
     wanted, there = wanted_of(chosen), len(present(inventory))
     if wanted is not None and wanted != there:
         mending = f"`fab up --stack {chosen.name}` mends that"
         otherwise = f", `fab scale {there}` leaves it so" if there else ""
         why = "" if there else stopped(chosen, outputs.scale_set_id)
-        render.progress(f"{wanted} nodes are wanted, Azure has {there}{why}: {mending}{otherwise}")
+        output.progress(f"{wanted} nodes are wanted, Azure has {there}{why}: {mending}{otherwise}")
     if wrong or troubles or wanted not in (None, there):
         raise Exit(code=1)
 
 
 def _beside_the_nodes(stack: Stack) -> tuple[Drift | None, End | None]:
-    from infra.market.past import end_remembered
-    from playbooks.stack.drift import look
+    from infra.preflight.stale import end_remembered
+    from playbooks.pulumi.drift import look
 
     state = stack.state()
     return look(stack, None, state), end_remembered(state)
@@ -119,7 +119,7 @@ def _beside_the_nodes(stack: Stack) -> tuple[Drift | None, End | None]:
 def _tell_rest(stack: Stack, found: Any, say: Callable[[str], None]) -> bool:
     """Says when the nodes' time is over and what is gone beside them; whether the latter is amiss."""
     if isinstance(found, RankliftError):
-        render.progress(f"whether Azure has all else of the stack is not known: {found}")
+        output.progress(f"whether Azure has all else of the stack is not known: {found}")
         return True
     if isinstance(found, Exception):
         raise found
@@ -135,7 +135,7 @@ def _tell_rest(stack: Stack, found: Any, say: Callable[[str], None]) -> bool:
         say(f"{left} {end}, when the nodes delete themselves")
     gone = () if drift is None else drift.gone
     for name in gone:
-        render.progress(f"{name}: Azure has it no more: `fab up --stack {stack.name}` mends that")
+        output.progress(f"{name}: Azure has it no more: `fab up --stack {stack.name}` mends that")
     return bool(gone)
 
 
@@ -166,15 +166,15 @@ def wait(
     limit = None if timeout is None else seconds("--timeout", timeout)
     chosen = open_from(context, stack)
     if job:
-        from playbooks.jobs.waiting import wait_for_jobs
+        from playbooks.jobs.wait import wait_for_jobs
 
         wait_for_jobs(chosen, job, limit, json=json)
         return
-    from playbooks.stack.readiness import wait_for_nodes
+    from playbooks.nodes.health import wait_for_nodes
 
     inventory = wait_for_nodes(chosen, limit or NODES_S)
     if json:
-        render.as_json(inventory)
+        output.as_json(inventory)
 
 
 @command(
@@ -194,10 +194,10 @@ def up(context: Context, stack: str | None = None, timeout: str = _UP, dry_run: 
     chosen.settings()
     if dry_run:
         waiting = f"fab wait --stack {chosen.name} --timeout {timeout}"
-        render.result(f"pulumi up --yes --stack {chosen.name}\n{waiting}")
+        output.result(f"pulumi up --yes --stack {chosen.name}\n{waiting}")
         return
-    from playbooks.stack.building import build
-    from playbooks.stack.readiness import wait_for_nodes
+    from playbooks.nodes.health import wait_for_nodes
+    from playbooks.stack.converge import build
 
     deadline = time.monotonic() + limit
     build(chosen, deadline)
@@ -231,13 +231,13 @@ def down(
     arguments = ["destroy", "--yes", "--stack", chosen.name]
     if dry_run:
         kept = f"{chosen.folder}: its keys, ssh_config, inventory and notes of jobs are removed"
-        render.result(f"pulumi {' '.join(arguments)}\n{kept}")
+        output.result(f"pulumi {' '.join(arguments)}\n{kept}")
         return
-    from infra.azure import endpoint
-    from playbooks.stack.accounts import tell_left
+    from infra.arm.clients import endpoint
+    from playbooks.pulumi.recover import mend
+    from playbooks.pulumi.run import again_and_again, pulumi
+    from playbooks.stack.account import tell_left
     from playbooks.stack.teardown import given_up
-    from playbooks.stack.unfinished import mend
-    from playbooks.stack.updating import again_and_again, pulumi
 
     endpoint(chosen.environment)  # another cloud is refused before anything is destroyed
     if chosen.exists():
@@ -248,7 +248,7 @@ def down(
                 lambda: pulumi(chosen, arguments, limit=max(1.0, deadline - time.monotonic())), deadline
             )
     else:
-        render.progress(f"Pulumi has no stack {chosen.name}: it has nothing to destroy")
+        output.progress(f"Pulumi has no stack {chosen.name}: it has nothing to destroy")
     if not tell_left(chosen):
         # What is left may be nodes, of which Pulumi has lost its record: their keys stay.
         raise Exit(code=1)

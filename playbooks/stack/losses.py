@@ -6,14 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from infra.inventory import Inventory
-from infra.scaling import DEAD
+from infra.scale_plan import DEAD
+from launch.client.events import JobState
 from launch.errors import RankliftError
-from launch.events import JobState
 from launch.host import Host
 from launch.nodeset import fold
 from launch.numbers import counted
-from playbooks import render
-from playbooks.jobs.collecting import COLLECTED
+from playbooks.cli import output
+from playbooks.jobs.collect import COLLECTED
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out
 
@@ -89,10 +89,10 @@ def agree_to_lose(stack: Stack, losses: Losses, *, yes: bool) -> None:
     if not losses:
         return
     for line in losses.lines():
-        render.progress(line)
+        output.progress(line)
     if yes:
         return
-    answer = render.ask(f"Remove stack {stack.name} all the same?")
+    answer = output.ask(f"Remove stack {stack.name} all the same?")
     if answer is None:
         raise RankliftError(
             f"stack {stack.name} is not removed: {losses.summary()}; --yes removes it all the same"
@@ -103,7 +103,7 @@ def agree_to_lose(stack: Stack, losses: Losses, *, yes: bool) -> None:
 
 def find_losses(stack: Stack, inventory: Inventory) -> Losses:
     """Asks every node for the jobs that it is the head of; one that Azure says does not run is not asked."""
-    from playbooks.ssh.connections import Cluster
+    from playbooks.ssh.connection import Cluster
 
     by_name = {node.name: node for node in inventory.nodes}
     unknown = {node.name: f"it is {node.state}" for node in inventory.nodes if node.state in DEAD}
@@ -128,9 +128,9 @@ def find_losses(stack: Stack, inventory: Inventory) -> Losses:
 
 
 def _asked(host: Host) -> tuple[Sequence[JobState], frozenset[str]]:
-    from launch.asking import version_there
-    from launch.overview import list_some
-    from launch.push import remote_id
+    from launch.client.query import list_some
+    from launch.client.rpc import version_there
+    from launch.code.push import remote_id
 
     remote = version_there(host, remote_id(), STEP_S, with_jobs=True)
     if remote is None:  # nothing was ever launched there

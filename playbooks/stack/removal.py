@@ -17,9 +17,9 @@ from functools import cache
 from importlib import resources
 
 from infra.inventory import Inventory, Node
-from infra.scaling import DEAD
+from infra.scale_plan import DEAD
 from launch.errors import GiveUpError
-from launch.remote.slots import HOLDER_BYTES
+from launch.remote.node.slots import HOLDER_BYTES
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out
 
@@ -46,7 +46,7 @@ def kept_free(
     Gives why that was not possible, by node. Nodes that do not run, and those without the Python that every
     job needs, can be given no job.
     """
-    from playbooks.ssh.connections import Cluster
+    from playbooks.ssh.connection import Cluster
 
     by_name = {node.name: node for node in nodes if node.state not in DEAD}
     with Cluster(inventory, stack.folder) as cluster:

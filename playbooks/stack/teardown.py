@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from infra.inventory import Inventory
 from launch.errors import RankliftError, RetryError
 from playbooks.project import Stack
+from playbooks.pulumi.partial import nodes_before
 from playbooks.stack.losses import Losses, agree_to_lose, find_losses
-from playbooks.stack.partial import nodes_before
 from playbooks.stack.removal import holder_name, kept_free
 
 __all__ = ["given_up"]

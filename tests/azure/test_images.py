@@ -9,7 +9,7 @@ import urllib.request
 
 import pytest
 
-from images.catalogue import GalleryImage, parse_image
+from images.os_images import GalleryImage, parse_image
 from tests.e2e.workplace import ROOT, Workplace
 
 pytestmark = pytest.mark.azure

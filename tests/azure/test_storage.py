@@ -11,7 +11,7 @@ from azure.core.credentials import AccessToken
 from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import BlobServiceClient
 
-from infra.rehearsal import azurite
+from rehearsal import azurite
 from tests.e2e.workplace import Workplace
 
 pytestmark = [

@@ -14,12 +14,12 @@ from pathlib import Path
 from typing import Any, Literal
 
 from infra.inventory import Inventory, load
-from launch import client
-from launch.ending import end_job
-from launch.plan import plan
-from launch.push import remote_id
-from launch.spec import JobNode, JobSpec
-from playbooks.ssh.connections import Cluster
+from launch.client import submit
+from launch.client.cancel import end_job
+from launch.code.push import remote_id
+from launch.job.plan import plan
+from launch.job.spec import JobNode, JobSpec
+from playbooks.ssh.connection import Cluster
 from tests.chaos.faults import Scene
 from tests.chaos.inside import Inside, Process, new_since, nodes
 from tests.chaos.rows import EACH, NODES, Row
@@ -248,7 +248,7 @@ class Engine:
         )
 
     def head(self, cluster: Cluster, name: str) -> Any:
-        """A node as launch.client asks it."""
+        """A node as launch.client.submit asks it."""
         return cluster.host(next(node for node in self.inventory.nodes if node.name == name))
 
     def begin_beside(self, row: Row, scene: Scene, cluster: Cluster) -> list[Beside]:
@@ -267,7 +267,7 @@ class Engine:
                 processes_per_node=row.beside,
                 snapshot=self.snapshot,
             )
-            job = client.submit(self.plan(where, spec), self.head(cluster, where[0].name))
+            job = submit.submit(self.plan(where, spec), self.head(cluster, where[0].name))
             begun.append(Beside(job, where))
         for one in begun:
             one.until_it_runs(row.beside)

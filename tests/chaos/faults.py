@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from signal import SIGKILL, SIGSTOP
 
-from infra.rehearsal import lifecycle
-from infra.rehearsal.machines import Fault as NodeFault
+from rehearsal import control
+from rehearsal.vms.api import Fault as NodeFault
 from tests.chaos.inside import Inside, Process
 from tests.e2e.workplace import Ran, Workplace
 
@@ -185,9 +185,7 @@ def seal_tmp(place: int) -> Fault:
 
 def node(kind: NodeFault, place: int) -> Fault:
     """A node dies, is cut off, or comes back."""
-    return lambda scene: lifecycle.fault(
-        scene.workplace.project, scene.stack, [scene.nodes[place].name], kind
-    )
+    return lambda scene: control.fault(scene.workplace.project, scene.stack, [scene.nodes[place].name], kind)
 
 
 def until_gone(rank: int, place: int) -> Fault:

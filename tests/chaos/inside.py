@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra.rehearsal import lifecycle
+from rehearsal import control
 
 ENTER = Path(__file__).with_name("enter.py")
 INIT = "init\0/etc/rehearsal/init\0"
@@ -86,7 +86,7 @@ class Inside:
 
 def nodes(project: Path, stack: str) -> dict[str, Inside]:
     """The living nodes of a rehearsed stack, by name."""
-    status = lifecycle.status(project)
+    status = control.status(project)
     networks = status.networks or {}
     (user_namespace,) = (
         its["user_namespace"] for network, its in networks.items() if f"/ranklift-{stack}/" in network.lower()

@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from launch.ending import end_job
-from launch.push import remote_id
-from playbooks.ssh.connections import Cluster
+from launch.client.cancel import end_job
+from launch.code.push import remote_id
+from playbooks.ssh.connection import Cluster
 from tests.chaos import faults
 from tests.chaos.engine import STACK, Beside, Engine, Launch, until
 from tests.chaos.faults import Scene

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from launch import client
-from launch.remote.jobs import TERMINAL
-from launch.spec import JobSpec
-from playbooks.ssh.connections import Cluster
+from launch.client import submit
+from launch.job.spec import JobSpec
+from launch.remote.base.job_dir import TERMINAL
+from playbooks.ssh.connection import Cluster
 from tests.chaos.conftest import Figures
 from tests.chaos.engine import PATIENCE_S, Engine, until
 from tests.chaos.inside import Inside, is_of_the_watch
@@ -85,7 +85,7 @@ def run_one_after_the_other(engine: Engine, inside: Inside, count: int) -> list[
             processes_per_node=2,
             snapshot=engine.snapshot,
         )
-        job = client.submit(engine.plan([inside], spec), engine.head(cluster, inside.name))
+        job = submit.submit(engine.plan([inside], spec), engine.head(cluster, inside.name))
         until(lambda: state_of(inside, job) in TERMINAL, f"{job} ends")
         return job
 

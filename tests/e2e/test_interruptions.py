@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.remote import processes
+from launch.remote.base import processes
 from tests.e2e.conftest import NODES_LIMIT
 from tests.e2e.workplace import LIMIT_S, Workplace
 

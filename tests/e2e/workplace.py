@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from infra.rehearsal.folder import Folder, Record
+from rehearsal.run_dir import Folder, Record
 from tools.leftovers import Belongings, belongings, still_there
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -237,7 +237,7 @@ def _is_fabric(pid: int) -> bool:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
     except OSError:
         return False
-    return words[1:3] == [b"-m", b"infra.rehearsal.fabric"]
+    return words[1:3] == [b"-m", b"rehearsal.vms.netns"]
 
 
 def _namespace(pid: int) -> str:

@@ -10,8 +10,8 @@ import pytest
 from azure.mgmt.imagebuilder import models
 
 from images.build.config import KEY, parse
-from images.catalogue import MarketplaceImage
 from images.image_builder import Build, image_template
+from images.os_images import MarketplaceImage
 from images.steps import steps
 from launch.errors import InputError
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from images.catalogue import (
+from images.os_images import (
     GalleryImage,
     MarketplaceImage,
     contents,

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from images.catalogue import contents, default_image
+from images.os_images import contents, default_image
 from images.recipe import recipe_for
 from images.steps import steps
 

@@ -2,9 +2,9 @@
 
 import pytest
 
-from images.hardware import all_hardware, hardware
+from catalogue import sizes
+from catalogue.hardware import all_hardware, hardware
 from images.recipe import Mpi, Ofed, Ubuntu, recipe_for
-from infra import sizes
 from launch.errors import InputError
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from images.hardware import all_hardware
+from catalogue.hardware import all_hardware
 from images.recipe import Mpi, Ofed, Recipe, Ubuntu, recipe_for
 from images.steps import steps
 from images.templates import render

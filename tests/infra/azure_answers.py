@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from infra.rest import Answer, Rest
+from infra.arm.rest import Answer, Rest
 
 SUBSCRIPTION = "00000000-0000-0000-0000-000000000001"
 SIZE, PLACE = "Standard_ND40rs_v2", "southcentralus"

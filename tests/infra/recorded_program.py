@@ -15,8 +15,8 @@ from pulumi.runtime import mocks, rpc
 
 from infra.cluster import TrainingCluster
 from infra.config import parse
-from infra.rehearsal.arm.kinds import kind_of_token
-from infra.rehearsal.provider.translate import resource_id
+from rehearsal.arm.core.registry import kind_of_token
+from rehearsal.provider.translate import resource_id
 
 STACK = "dev"
 NAMES = (

@@ -11,8 +11,16 @@ from unittest.mock import Mock
 import pytest
 from azure.core.exceptions import ResourceNotFoundError, ServiceRequestError
 
-from infra.azure import REMOVABLE, clients, endpoint, rehearsal_token, remove, resource_client, resource_id
-from infra.rest import Answer
+from infra.arm.clients import (
+    REMOVABLE,
+    clients,
+    endpoint,
+    rehearsal_token,
+    remove,
+    resource_client,
+    resource_id,
+)
+from infra.arm.rest import Answer
 from launch.errors import InputError
 from tests.infra.azure_answers import Azure, rehearsed, served
 

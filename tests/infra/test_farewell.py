@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from pulumi.dynamic.dynamic import serialize_provider
 
-from infra.farewell import farewell, farewell_provider
+from infra.cluster.teardown_report import farewell, farewell_provider
 from tests.infra.azure_answers import Azure, error, group, rehearsed, resource, served
 
 ROOT = Path(__file__).parents[2]

@@ -9,7 +9,7 @@ import pytest
 from cryptography.hazmat.primitives.serialization import load_ssh_private_key
 from pulumi.dynamic.dynamic import serialize_provider
 
-from infra.keys import key_pair_provider
+from infra.cluster.keys import key_pair_provider
 
 AWAY = """
 import base64, sys, dill

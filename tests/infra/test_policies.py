@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.naming import OWN_TAGS
-from infra.rehearsal.arm.kinds import kind_of_token
+from rehearsal.arm.core.registry import kind_of_token
 from tests.infra.programs import ACCOUNT, CONFIGURATIONS, SUBNET, VNET, Program, kind_of, programs, texts
 
 GIVEN = ("vnetId", "subnetId", "storageAccountId")

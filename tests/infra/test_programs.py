@@ -13,10 +13,10 @@ from typing import Any
 import pytest
 import yaml
 
-from infra.rehearsal.arm.errors import ArmError
-from infra.rehearsal.arm.kinds import GROUP, Kind, kind_of_token
-from infra.rehearsal.arm.models import check
-from infra.rehearsal.provider.translate import body, resource_id
+from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.models import check
+from rehearsal.arm.core.registry import GROUP, Kind, kind_of_token
+from rehearsal.provider.translate import body, resource_id
 from tests.infra.programs import CONFIGURATIONS, Program, masked, programs
 
 GOLDEN = Path(__file__).parent / "golden" / "plans"

@@ -8,7 +8,7 @@ import pytest
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError, ServiceRequestError
 from azure.identity import CredentialUnavailableError
 
-from infra.refusals import AzureRefused, MissingRight, NotSignedIn, Throttled, explained, refusal
+from infra.arm.errors import AzureRefused, MissingRight, NotSignedIn, Throttled, explained, refusal
 from launch.errors import InputError, RankliftError
 
 NOBODY = """DefaultAzureCredential failed to retrieve a token from the included credentials.

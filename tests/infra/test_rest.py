@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from infra.refusals import AzureRefused, MissingRight, NotSignedIn, Throttled
-from infra.rest import Answer, Rest, management, retail_prices
+from infra.arm.errors import AzureRefused, MissingRight, NotSignedIn, Throttled
+from infra.arm.rest import Answer, Rest, management, retail_prices
 from launch.errors import RetryError
 from tests.infra.azure_answers import error, forbidden, rehearsed
 
@@ -69,7 +69,7 @@ def test_a_next_page_elsewhere_gets_no_token(link: str) -> None:
 
 
 def test_a_list_without_an_end_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.rest.PAGES", 3)
+    monkeypatch.setattr("infra.arm.rest.PAGES", 3)
     line = Line(*[page("a", link="/x")] * 4)
     with pytest.raises(AzureRefused, match="more than 3 pages"):
         list(line.rest().pages("/x"))

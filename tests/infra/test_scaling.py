@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from infra.inventory import Node
-from infra.scaling import Drift, Use, choose_leaving, in_the_way, sort_out
+from infra.scale_plan import Drift, Use, choose_leaving, in_the_way, sort_out
 from launch.errors import RetryError
 
 

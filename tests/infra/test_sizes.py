@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from infra.sizes import Size, catalogue, lookup, refusal
+from catalogue.sizes import Size, catalogue, lookup, refusal
 from launch.errors import InputError
 
 TODAY = date(2026, 9, 1)

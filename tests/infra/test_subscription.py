@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.subscription import subscription_of
+from infra.arm.subscription import subscription_of
 from launch.errors import InputError
 from tests.infra.azure_answers import SUBSCRIPTION, Azure, rehearsed
 

@@ -8,7 +8,7 @@ from unittest.mock import Mock
 import pytest
 from azure.core.exceptions import ClientAuthenticationError, HttpResponseError
 
-from infra.troubles import AzureFailed, Progress, Trouble, advice, kind_of, troubles
+from infra.arm.update_errors import AzureFailed, Progress, Trouble, advice, kind_of, troubles
 
 URN = "urn:pulumi:dev::ranklift::ranklift:infra:TrainingCluster$azure-native:network:Subnet::nodes"
 STACK = "urn:pulumi:dev::ranklift::pulumi:pulumi:Stack::ranklift-dev"

@@ -15,11 +15,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-from launch.collecting import Others, collect
 from launch.errors import NodeUnreachable, RankliftError, RetryError
-from launch.fetched import CollectReport, NodeFiles
 from launch.host import Completed, Host
-from launch.results import SUMS
+from launch.results.collect import Others, collect
+from launch.results.download import CollectReport, NodeFiles
+from launch.results.folder import SUMS
 from tests.launch.standin import REMOTE, SSH, LocalHost
 
 JOB = "train-20260301-090507-0f3a"

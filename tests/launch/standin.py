@@ -14,15 +14,15 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
-from launch import client
-from launch.ending import end_job
-from launch.events import Event, JobState, LogLine, StateChange
+from launch.client import submit
+from launch.client.cancel import end_job
+from launch.client.events import Event, JobState, LogLine, StateChange
+from launch.client.query import list_some
 from launch.host import Completed
-from launch.overview import list_some
-from launch.plan import JobPlan, plan
-from launch.spec import JobNode, JobSpec, Kind
+from launch.job.plan import JobPlan, plan
+from launch.job.spec import JobNode, JobSpec, Kind
 
-REMOTE = Path(client.__file__).parent / "remote"
+REMOTE = Path(submit.__file__).parent / "remote"
 
 SSH = """#!/bin/sh
 while :; do case $1 in -o) shift 2;; -*) shift;; *) break;; esac; done
@@ -115,7 +115,7 @@ class Nodes:
     def run(self, spec: JobSpec) -> tuple[JobState, list[Event]]:
         """Runs a job to its end."""
         events: list[Event] = []
-        state = client.submit_and_follow(self.plan(spec), self.head, events.append)
+        state = submit.submit_and_follow(self.plan(spec), self.head, events.append)
         return state, events
 
     def cancel(self, job: str) -> JobState:
@@ -180,7 +180,7 @@ class Started:
         self._state: JobState | None = None
 
         def run() -> None:
-            self._state = client.submit_and_follow(made, nodes.head, self.events.append)
+            self._state = submit.submit_and_follow(made, nodes.head, self.events.append)
 
         self.thread = threading.Thread(target=run, daemon=True)
         self.thread.start()

@@ -7,10 +7,10 @@ from typing import IO
 
 import pytest
 
-from launch.asking import ask, asked, node_code
+from launch.client.rpc import ask, asked, node_code
 from launch.errors import GiveUpError, InputError, NotPushed
 from launch.host import Completed
-from launch.remote.commands import REFUSED
+from launch.remote.cli import REFUSED
 
 
 class Head:

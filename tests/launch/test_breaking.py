@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.ending import end_supervisor, sweep_node
-from launch.spec import Kind
+from launch.client.cancel import end_supervisor, sweep_node
+from launch.job.spec import Kind
 from tests.launch.standin import Nodes, Started, left_of, lines, shell, start, states, until
 from tests.launch.test_restarting import mpirun_of, runner_of
 

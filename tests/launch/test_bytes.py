@@ -14,11 +14,13 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from launch.environment import EXPANDED
-from launch.plan import plan
-from launch.remote import briefing, protocol, workplace
-from launch.remote.briefing import runner_spec
-from launch.spec import JobNode, JobSpec
+from launch.job.plan import plan
+from launch.job.rank_env import EXPANDED
+from launch.job.spec import JobNode, JobSpec
+from launch.remote.base import frames
+from launch.remote.head.runners import runner_spec as briefing
+from launch.remote.head.runners.runner_spec import runner_spec
+from launch.remote.node import rank_env
 
 RUNNER = Path(briefing.__file__).with_name("__main__.py")
 NODES = (JobNode("node000000", "10.0.0.4", 4),)
@@ -89,21 +91,21 @@ def run(home: Path, spec: JobSpec, *, locale: str = "C.UTF-8") -> list[bytes]:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        spec_frame = protocol.pack(runner_spec(told, 0, None, 6105, [0, 1]))
-        send(process.stdin.fileno(), protocol.frame(protocol.SPEC, spec_frame))
-        decoder = protocol.Decoder()
+        spec_frame = frames.pack(runner_spec(told, 0, None, 6105, [0, 1]))
+        send(process.stdin.fileno(), frames.frame(frames.SPEC, spec_frame))
+        decoder = frames.Decoder()
         said = [b""] * planned.world_size
         while data := os.read(process.stdout.fileno(), 65536):
             for kind, payload in decoder.feed(data):
-                if kind == protocol.READY:
-                    go = protocol.pack({})
-                    send(process.stdin.fileno(), protocol.frame(protocol.GO, go))
-                elif kind == protocol.OUT:
-                    rank, _ = protocol.OUTPUT.unpack_from(payload)
-                    said[rank] += payload[protocol.OUTPUT.size :]
-                elif kind == protocol.FAILED:
-                    raise AssertionError(protocol.unpack(payload))
-                elif kind == protocol.DONE:
+                if kind == frames.READY:
+                    go = frames.pack({})
+                    send(process.stdin.fileno(), frames.frame(frames.GO, go))
+                elif kind == frames.OUT:
+                    rank, _ = frames.OUTPUT.unpack_from(payload)
+                    said[rank] += payload[frames.OUTPUT.size :]
+                elif kind == frames.FAILED:
+                    raise AssertionError(frames.unpack(payload))
+                elif kind == frames.DONE:
                     process.stdin.close()
         return said
 
@@ -168,9 +170,9 @@ def test_a_shell_line_is_bashs_byte_for_byte(home: Path, line: str) -> None:
     if spec is None:
         return
     told = json.loads(plan(spec, NODES, size="x", remote="hash").to_json())
-    sent = protocol.unpack(protocol.pack(runner_spec(told, 0, None, 6105, [0])))
-    env = workplace.environment(sent, sent["ranks"][0], {"HOME": str(home)})
-    assert workplace.expand(sent["argv"], sent["expand"], env) == ["bash", "-c", line]
+    sent = frames.unpack(frames.pack(runner_spec(told, 0, None, 6105, [0])))
+    env = rank_env.environment(sent, sent["ranks"][0], {"HOME": str(home)})
+    assert rank_env.expand(sent["argv"], sent["expand"], env) == ["bash", "-c", line]
 
 
 def test_bash_expands_a_shell_lines_variables_itself(home: Path) -> None:

@@ -11,13 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from launch.collecting import collect
 from launch.errors import InputError
-from launch.fetched import CollectReport, NodeFetch, NodeFiles, Progress
 from launch.host import Completed
-from launch.remote import collect as remote
-from launch.remote import protocol
-from launch.results import SUMS, Results
+from launch.remote.base import frames
+from launch.remote.collect import send as remote
+from launch.results.collect import collect
+from launch.results.download import CollectReport, NodeFetch, NodeFiles, Progress
+from launch.results.folder import SUMS, Results
 from tests.launch.collected import HEAD, NAMES, SECOND, THIRD, Cluster, bytes_sent, noise, of
 
 pytestmark = pytest.mark.timeout(300)
@@ -38,7 +38,7 @@ def from_a_node(into: Path, name: str, data: bytes) -> NodeFiles:
     at = 1_700_000_000_000_000_000
 
     def take(kind: bytes, answer: object) -> None:
-        fetch.take(protocol.frame(kind, answer if isinstance(answer, bytes) else json.dumps(answer).encode()))
+        fetch.take(frames.frame(kind, answer if isinstance(answer, bytes) else json.dumps(answer).encode()))
 
     take(remote.ENTRIES, [["f", name, len(data), at]])
     take(remote.LISTED, True)

@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from launch.collecting import collect
 from launch.errors import NodeUnreachable, RetryError
-from launch.fetched import CollectReport
 from launch.host import Completed
-from launch.results import SUMS, Results
+from launch.results.collect import collect
+from launch.results.download import CollectReport
+from launch.results.folder import SUMS, Results
 from tests.launch.collected import JOB, NAMES, SECOND, Cluster, bytes_sent, noise, of
 from tests.launch.standin import SSH, until
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from launch.collecting import Others, collect
 from launch.errors import GiveUpError
 from launch.host import Completed
+from launch.results.collect import Others, collect
 from tests.launch.collected import HEAD, JOB, NAMES, SECOND, THIRD, Cluster, noise, of
 
 pytestmark = pytest.mark.timeout(300)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from launch.comparing import Copy, Entry, FetchPlan, Here, Landing, Wanted, landing, numbered, plan_fetch
+from launch.results.diff import Copy, Entry, FetchPlan, Here, Landing, Wanted, landing, numbered, plan_fetch
 
 NODE = "node000001"
 LOG = "logs/rank-0.log"

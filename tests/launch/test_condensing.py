@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.condensing import Bars, Merge, SharedLine, matches
-from launch.events import LogLine, Quiet
+from launch.client.events import LogLine, Quiet
+from launch.client.log_display import Bars, Merge, SharedLine, matches
 
 START = datetime(2026, 3, 1, tzinfo=UTC)
 

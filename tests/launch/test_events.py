@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from launch.client.events import Event, JobState, LogLine, Quiet, Reader, StateChange
 from launch.errors import JobFailed
-from launch.events import Event, JobState, LogLine, Quiet, Reader, StateChange
-from launch.remote import protocol
+from launch.remote.base import frames as protocol
 
 STATE: dict[str, Any] = {
     "job": "t-1", "name": "t", "kind": "mpi", "state": "RUNNING", "reason": "", "exit_status": None,

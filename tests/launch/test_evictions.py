@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from launch.spec import Kind
+from launch.job.spec import Kind
 from tests.launch.standin import (
     REMOTE,
     Nodes,

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from launch.remote import commands, supervisor
-from launch.remote.commands import REFUSED
+from launch.remote import cli
+from launch.remote.cli import REFUSED
+from launch.remote.head import supervisor
 from tests.launch.standin import Nodes, left_of, shell, until
 
 pytestmark = pytest.mark.timeout(120)
@@ -103,6 +104,6 @@ def test_why_a_supervisor_did_not_come_up_is_told_in_words(
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(supervisor, "detach", dies)
     parts = iter((b"73", json.dumps({"id": "t-1", "nodes": [{"name": "a"}], "remote": "x"}).encode()))
-    monkeypatch.setattr(commands, "_read_exactly", lambda _: next(parts))
-    assert commands.main(["submit"]) == 1
+    monkeypatch.setattr(cli, "_read_exactly", lambda _: next(parts))
+    assert cli.main(["submit"]) == 1
     assert capsys.readouterr().err == "the supervisor did not come up\n"

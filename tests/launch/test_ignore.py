@@ -10,8 +10,8 @@ from pathlib import Path
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
+from launch.code.snapshot import plan_snapshot
 from launch.errors import InputError
-from launch.snapshot import plan_snapshot
 
 NAMES = ["a", "b", "ab", "a b", ".x", "a\nb", "ä", "a.py", "[a]", "#a", "!a", "a\\b"]
 WORDS = ["a", "b", "*", "?", "a*", "**", "*.py", "[ab]", "[!a]", "[]a-]", "[^-a]", "[[:alpha:]]", "[a", "a**"]

@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.serialization import (
 )
 
 from infra.inventory import INVENTORY_FILE, KEY_FILE
+from launch.code.hashes import Changed, Content, Hashes
+from launch.code.private_keys import LARGEST, key_numbers
+from launch.code.snapshot import Snapshot, plan_data, plan_snapshot
 from launch.errors import InputError, RetryError
-from launch.hashes import Changed, Content, Hashes
-from launch.private_keys import LARGEST, key_numbers
-from launch.snapshot import Snapshot, plan_data, plan_snapshot
 
 PLANS = pytest.mark.parametrize("plan", [plan_snapshot, plan_data])
 Plan = Callable[[Path], Snapshot]

@@ -9,9 +9,9 @@ import time
 
 import pytest
 
-from launch.credential import make_credential
-from launch.remote import line as module
-from launch.remote.line import accept, dial, listen
+from launch.code.push_key import make_credential
+from launch.remote.store import tls as module
+from launch.remote.store.tls import accept, dial, listen
 
 
 def serve(credential: str) -> tuple[int, list[bytes | Exception], threading.Thread]:

@@ -8,12 +8,12 @@ from typing import IO
 
 import pytest
 
-from launch import client
+from launch.client import submit
 from launch.errors import GiveUpError, NodeUnreachable
 from launch.host import Completed
-from launch.plan import plan
-from launch.remote import protocol
-from launch.spec import JobNode, JobSpec
+from launch.job.plan import plan
+from launch.job.spec import JobNode, JobSpec
+from launch.remote.base import frames
 
 JOB = "train-20260301-090507-0f3a"
 STATE = {
@@ -56,7 +56,7 @@ class Head:
         return Completed(self._end, b"", b"")
 
 
-RUNNING = protocol.frame(protocol.STATE, json.dumps(STATE).encode())
+RUNNING = frames.frame(frames.STATE, json.dumps(STATE).encode())
 BROKE = NodeUnreachable("node000000", "the connection broke while python3 ran")
 
 
@@ -72,18 +72,18 @@ BROKE = NodeUnreachable("node000000", "the connection broke while python3 ran")
 )
 def test_the_job_is_named_and_how_to_go_on(said: bytes, end: Exception | int, reason: str) -> None:
     with pytest.raises(NodeUnreachable) as caught:
-        client.follow(JOB, Head(said, end), lambda _: None, remote="hash")
+        submit.follow(JOB, Head(said, end), lambda _: None, remote="hash")
     assert str(caught.value) == TOLD.format(reason)
 
 
 def test_what_the_head_says_itself_is_told_as_it_is() -> None:
     with pytest.raises(GiveUpError, match="node000000: exit status 1"):
-        client.follow(JOB, Head(RUNNING, 1), lambda _: None, remote="hash")
+        submit.follow(JOB, Head(RUNNING, 1), lambda _: None, remote="hash")
 
 
 def test_a_job_that_the_head_never_took_is_not_said_to_run() -> None:
     spec = JobSpec("train", "pytorch", ("true",))
     made = plan(spec, [JobNode("node000000", "10.0.0.4", 1)], size="Standard_ND40rs_v2", remote="hash")
     with pytest.raises(NodeUnreachable) as caught:
-        client.submit_and_follow(made, Head(b"", BROKE), lambda _: None)
+        submit.submit_and_follow(made, Head(b"", BROKE), lambda _: None)
     assert caught.value is BROKE

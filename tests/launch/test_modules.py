@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from launch.modules import required_modules, runs_under, starts_own_processes
+from launch.launchers.detect import required_modules, runs_under, starts_own_processes
 
 
 @pytest.mark.parametrize(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from infra.config.values import node_count
+from infra.config.readers import node_count
+from launch.client.log_filter import Selection
 from launch.errors import InputError
 from launch.nodeset import parse_ranges
 from launch.numbers import bounded, counted, shown, whole
-from launch.selection import Selection
 
 
 def test_one_thing_is_one_thing() -> None:

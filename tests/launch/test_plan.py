@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from catalogue.fabric_settings import fabric_settings
 from launch.errors import InputError
-from launch.fabric_settings import fabric_settings
-from launch.plan import JobPlan, plan
-from launch.spec import JobNode, JobSpec, Kind
-from launch.torch import torch_launcher_argv
+from launch.job.plan import JobPlan, plan
+from launch.job.spec import JobNode, JobSpec, Kind
+from launch.launchers.pytorch import torch_launcher_argv
 
 GOLDEN = Path(__file__).parent / "golden"
 NODES = (

@@ -12,11 +12,11 @@ from typing import IO
 
 import pytest
 
+from launch.code.push import _Stream, push, remote_id
+from launch.code.snapshot import plan_snapshot
 from launch.errors import InputError, ManyNodesError, RetryError
 from launch.host import Completed
-from launch.push import _Stream, push, remote_id
-from launch.remote.store import KEEP
-from launch.snapshot import plan_snapshot
+from launch.remote.store.store import KEEP
 from tests.launch.cluster import Cluster, LocalHost, Node
 
 

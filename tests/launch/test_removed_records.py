@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from launch import client
-from launch.ending import end_job
+from launch.client import submit
+from launch.client.cancel import end_job
+from launch.client.query import list_some
 from launch.errors import NoSuchJob
-from launch.overview import list_some
-from launch.spec import Kind
+from launch.job.spec import Kind
 from tests.launch.standin import Nodes, left_of, shell, until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
@@ -34,7 +34,7 @@ def remove_records(nodes: Nodes) -> None:
 @pytest.mark.parametrize("restarts", [0, 1])
 def test_its_supervisor_ends_its_ranks_on_every_node(nodes: Nodes, kind: Kind, restarts: int) -> None:
     made = nodes.plan(shell("touch mine; sleep 60", kind, max_restarts=restarts))
-    job = client.submit(made, nodes.head)
+    job = submit.submit(made, nodes.head)
     marks = [nodes.folder / node.name / ".ranklift/jobs" / job / "work/mine" for node in nodes.nodes]
     until(lambda: all(mark.exists() for mark in marks))
     remove_records(nodes)
@@ -55,8 +55,8 @@ def _is_of(cmdline: Path, nodes: Nodes) -> bool:
 
 
 def test_one_that_waits_ends_too(nodes: Nodes) -> None:
-    first = client.submit(nodes.plan(shell("sleep 60")), nodes.head)
-    second = client.submit(nodes.plan(shell("sleep 60")), nodes.head)
+    first = submit.submit(nodes.plan(shell("sleep 60")), nodes.head)
+    second = submit.submit(nodes.plan(shell("sleep 60")), nodes.head)
     until(lambda: left_of(first))
     shutil.rmtree(jobs_of_head(nodes) / second)
     queue = nodes.folder / "node000000/.ranklift/queue.json"
@@ -77,7 +77,7 @@ def test_whoever_follows_or_asks_reads_which_job_has_no_records(nodes: Nodes) ->
     where = rf"\({jobs_of_head(nodes)}/{made.id}\)"
     words = rf"^job = '{made.id}': there is no job {made.id} on this head: it never was, or its records were "
     with pytest.raises(NoSuchJob, match=rf"{words}removed {where}; see `fab jobs`; `fab cancel {made.id}` "):
-        client.submit_and_follow(made, nodes.head, lambda _: None)
+        submit.submit_and_follow(made, nodes.head, lambda _: None)
     thread.join()
     with pytest.raises(NoSuchJob, match=words):
         end_job(made.id, nodes.head, remote="hash")

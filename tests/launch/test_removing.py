@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.remote import slots
-from launch.spec import Kind
+from launch.job.spec import Kind
+from launch.remote.node import slots
 from tests.launch.standin import Nodes, shell, states
 
 REMOVAL = "`fab scale 1` of ann on desk (process 7)"

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from launch.spec import Kind
+from launch.job.spec import Kind
 from tests.launch.standin import (
     Nodes,
     Started,

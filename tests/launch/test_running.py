@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from launch.client.events import LogLine
 from launch.errors import JobFailed
-from launch.events import LogLine
-from launch.spec import JobSpec, Kind
+from launch.job.spec import JobSpec, Kind
 from tests.launch.standin import Nodes, left_of, lines, remarks, shell, start, until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]

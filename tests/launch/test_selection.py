@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from launch.client.log_filter import ALL, Selection, parse_nodes
 from launch.errors import InputError
-from launch.selection import ALL, Selection, parse_nodes
 
 NODES = ("node000000", "node00000a")
 

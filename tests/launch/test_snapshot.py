@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from launch.code.snapshot import plan_data, plan_snapshot
 from launch.errors import InputError
-from launch.snapshot import plan_data, plan_snapshot
 
 
 @pytest.fixture

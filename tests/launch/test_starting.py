@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.collecting import collect
-from launch.spec import JobSpec, Kind
+from launch.job.spec import JobSpec, Kind
+from launch.results.collect import collect
 from tests.launch.standin import Nodes, left_of, lines, remarks, shell, start, states, until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]

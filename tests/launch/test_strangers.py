@@ -12,9 +12,10 @@ from typing import Any
 
 import pytest
 
-from launch.remote import protocol, runner
-from launch.remote.encryption import SharedKey
-from launch.spec import JobSpec, Kind
+from launch.job.spec import JobSpec, Kind
+from launch.remote.base import frames
+from launch.remote.base.encryption import SharedKey
+from launch.remote.node import runner
 from tests.launch.remote.test_pending_connections import is_closed
 from tests.launch.standin import REMOTE, Nodes, Started, lines, shell, start, states, until
 from tests.launch.test_restarting import mpirun_of
@@ -50,8 +51,8 @@ class Job:
 
     def hello(self, rank: int, token: str | None = None, **other: Any) -> bytes:
         here = {"rank": rank, "local_rank": 0, "node": f"node{rank:06}", "pid": os.getpid(), **other}
-        proof = SharedKey(KEY, self.token).proof(protocol.hello_words(here))
-        return frame(protocol.HELLO, dict(here, token=self.token if token is None else token, proof=proof))
+        proof = SharedKey(KEY, self.token).proof(frames.hello_words(here))
+        return frame(frames.HELLO, dict(here, token=self.token if token is None else token, proof=proof))
 
     def let_go(self) -> None:
         (self._nodes.folder / "go").touch()
@@ -67,27 +68,27 @@ class Job:
 
 
 def frame(kind: bytes, fields: object) -> bytes:
-    return protocol.frame(kind, protocol.pack(fields))
+    return frames.frame(kind, frames.pack(fields))
 
 
 def ends(*, status: int, ranks: int = 3) -> bytes:
     how = {"status": status, "signal": 0, "stopped": 0, "time_us": 1}
-    return b"".join(frame(protocol.EXIT, dict(how, rank=rank)) for rank in range(ranks))
+    return b"".join(frame(frames.EXIT, dict(how, rank=rank)) for rank in range(ranks))
 
 
 WITHOUT_HELLO = {
     "EXIT with 1": ends(status=1, ranks=1),
     "EXIT with 0 of all ranks": ends(status=0),
-    "BUSY": frame(protocol.BUSY, {"taken": [[0, "x"]]}),
-    "FAILED": frame(protocol.FAILED, {"reasons": ["x"]}),
-    "DONE": frame(protocol.DONE, {"left": []}),
-    "READY": frame(protocol.READY, {"ports": []}),
-    "STARTED": frame(protocol.STARTED, {"pids": [1]}),
-    "EVICTION": frame(protocol.EVICTION, {"type": "Preempt", "at": 1, "left_ms": 0, "at_once": 1}),
-    "output": protocol.frame(protocol.OUT, protocol.OUTPUT.pack(0, 1) + b"forged\n"),
-    "seven bytes": protocol.frame(protocol.EXIT, b"de"),
-    "a nested payload": protocol.frame(protocol.HELD, b"l" * 100_000),
-    "a huge length": protocol.HEADER.pack(protocol.EXIT, 0xFFFFFFFF),
+    "BUSY": frame(frames.BUSY, {"taken": [[0, "x"]]}),
+    "FAILED": frame(frames.FAILED, {"reasons": ["x"]}),
+    "DONE": frame(frames.DONE, {"left": []}),
+    "READY": frame(frames.READY, {"ports": []}),
+    "STARTED": frame(frames.STARTED, {"pids": [1]}),
+    "EVICTION": frame(frames.EVICTION, {"type": "Preempt", "at": 1, "left_ms": 0, "at_once": 1}),
+    "output": frames.frame(frames.OUT, frames.OUTPUT.pack(0, 1) + b"forged\n"),
+    "seven bytes": frames.frame(frames.EXIT, b"de"),
+    "a nested payload": frames.frame(frames.HELD, b"l" * 100_000),
+    "a huge length": frames.HEADER.pack(frames.EXIT, 0xFFFFFFFF),
     "another protocol": b"SSH-2.0-OpenSSH_9.2\r\n",
 }
 
@@ -181,8 +182,8 @@ class TestARunnerThatIsNotWhatItWas:
             f"""
             import socket, time
             sys.path.insert(0, {str(REMOTE.parent.parent)!r})
-            from launch.remote import protocol
-            from launch.remote.encryption import SharedKey
+            from launch.remote.base import frames as protocol
+            from launch.remote.base.encryption import SharedKey
             host, _, port = os.environ["RANKLIFT_SUPERVISOR"].rpartition(":")
             token = os.environ["RANKLIFT_TOKEN"]
             hello = {{"rank": 1, "local_rank": 0, "node": os.uname().nodename, "pid": os.getpid()}}
@@ -202,21 +203,21 @@ class TestARunnerThatIsNotWhatItWas:
         assert [text for _, text in lines(started.events)] == []
         return state.reason
 
-    ready = frame(protocol.READY, {"ports": []})
+    ready = frame(frames.READY, {"ports": []})
 
     @pytest.mark.parametrize(
         ("sent", "reason"),
         [
-            pytest.param(frame(protocol.HELLO, {}), "without its fields", id="a HELLO without fields"),
+            pytest.param(frame(frames.HELLO, {}), "without its fields", id="a HELLO without fields"),
             pytest.param(ends(status=0, ranks=2), "at the wrong time", id="an end before the start"),
-            pytest.param(frame(protocol.STARTED, {"pids": [1]}), "at the wrong time", id="a start before GO"),
+            pytest.param(frame(frames.STARTED, {"pids": [1]}), "at the wrong time", id="a start before GO"),
             pytest.param(ready + ready, "at the wrong time", id="ready twice"),
-            pytest.param(frame(protocol.READY, {"ports": [2222]}), "1 ports", id="a port too many"),
-            pytest.param(protocol.frame(protocol.HELD, b"l" * 100_000), "lists within", id="nested"),
-            pytest.param(protocol.frame(protocol.EXIT, b"de"), "without its fields", id="seven bytes"),
-            pytest.param(protocol.HEADER.pack(b"O", 1 << 21), "a frame of 2097152 bytes", id="a huge length"),
+            pytest.param(frame(frames.READY, {"ports": [2222]}), "1 ports", id="a port too many"),
+            pytest.param(frames.frame(frames.HELD, b"l" * 100_000), "lists within", id="nested"),
+            pytest.param(frames.frame(frames.EXIT, b"de"), "without its fields", id="seven bytes"),
+            pytest.param(frames.HEADER.pack(b"O", 1 << 21), "a frame of 2097152 bytes", id="a huge length"),
             pytest.param(
-                protocol.frame(protocol.OUT, protocol.OUTPUT.pack(0, 1) + b"forged\n"),
+                frames.frame(frames.OUT, frames.OUTPUT.pack(0, 1) + b"forged\n"),
                 "for rank 0, which is another runner's",
                 id="another rank's output",
             ),
@@ -344,7 +345,7 @@ def test_the_token_alone_blames_no_node(nodes: Nodes) -> None:
         hello = {"rank": 1, "local_rank": 0, "node": "node000000", "pid": 1, "token": token, "proof": proof}
         elsewhere = ("127.0.0.9", 0)
         with socket.create_connection((host, int(port)), 5, source_address=elsewhere) as stranger:
-            stranger.sendall(frame(protocol.HELLO, hello))
+            stranger.sendall(frame(frames.HELLO, hello))
             assert is_closed(stranger)
     (nodes.folder / "go").touch()
     state = started.end()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.ending import Swept, sweep_node
+from launch.client.cancel import Swept, sweep_node
 from launch.errors import GiveUpError
 from tests.launch.cluster import Cluster
 

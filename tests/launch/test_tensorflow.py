@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from launch.errors import InputError
-from launch.plan import JobPlan, plan
-from launch.spec import JobNode, JobSpec
+from launch.job.plan import JobPlan, plan
+from launch.job.spec import JobNode, JobSpec
 from tests.launch.standin import Nodes, left_of, lines, start, until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]

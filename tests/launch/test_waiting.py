@@ -8,22 +8,22 @@ from typing import IO
 
 import pytest
 
-from launch import waiting
+from launch.client import wait
+from launch.client.wait import wait_for_end
 from launch.errors import GiveUpError, InputError, NodeUnreachable, StepTimeout
 from launch.host import Completed
-from launch.remote import protocol
-from launch.remote.commands import REFUSED
-from launch.waiting import wait_for_end
+from launch.remote.base import frames
+from launch.remote.cli import REFUSED
 from tests.launch.test_losing_the_head import JOB, STATE
 
 
 def said(state: str, status: int | None = None) -> bytes:
     told = {**STATE, "state": state, "exit_status": status}
-    return protocol.frame(protocol.STATE, json.dumps(told).encode())
+    return frames.frame(frames.STATE, json.dumps(told).encode())
 
 
 BROKE = NodeUnreachable("node000000", "the connection broke while python3 ran")
-RUNNING, BEAT, ENDED = said("RUNNING"), protocol.frame(protocol.BEAT), said("SUCCEEDED", 0)
+RUNNING, BEAT, ENDED = said("RUNNING"), frames.frame(frames.BEAT), said("SUCCEEDED", 0)
 Answer = tuple[bytes, Exception | int]
 
 
@@ -61,7 +61,7 @@ class Head:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(wait, "_PAUSE_S", 0.01)
 
 
 def test_the_last_state_is_given_and_frames_may_come_in_pieces() -> None:

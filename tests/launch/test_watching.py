@@ -13,13 +13,13 @@ from pathlib import Path
 
 import pytest
 
-from launch import client
-from launch.collecting import collect
+from launch.client import submit
+from launch.client.events import Event, StateChange
+from launch.client.log_filter import Selection
+from launch.client.query import list_some
 from launch.errors import InputError, NotPushed
-from launch.events import Event, StateChange
-from launch.overview import list_some
-from launch.selection import Selection
-from launch.spec import JobSpec, Kind
+from launch.job.spec import JobSpec, Kind
+from launch.results.collect import collect
 from tests.launch.standin import Nodes, left_of, lines, shell, start, states, until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
@@ -59,18 +59,18 @@ class TestBeingWatched:
     def test_no_job_is_made_while_a_node_is_not_known_to_hold_the_code(self, nodes: Nodes) -> None:
         made = nodes.plan(shell("true"))
         with pytest.raises(NotPushed, match="not every node holds 0123456789abcdef: push first"):
-            client.submit(made, nodes.head, ["0123456789abcdef"])
+            submit.submit(made, nodes.head, ["0123456789abcdef"])
         assert nodes.jobs() == []
 
     def test_a_job_goes_on_when_nobody_follows_and_can_be_followed_later(self, nodes: Nodes) -> None:
         made = nodes.plan(shell("echo one; sleep 0.5; echo two"))
-        assert client.submit(made, nodes.head) == made.id
+        assert submit.submit(made, nodes.head) == made.id
         events: list[Event] = []
-        state = client.follow(made.id, nodes.head, events.append, remote="hash")
+        state = submit.follow(made.id, nodes.head, events.append, remote="hash")
         assert state.state == "SUCCEEDED"
         assert sorted(lines(events)) == [(i, text) for i in range(3) for text in ("one", "two")]
         last: list[Event] = []
-        client.follow(made.id, nodes.head, last.append, remote="hash", selection=Selection(tail=2))
+        submit.follow(made.id, nodes.head, last.append, remote="hash", selection=Selection(tail=2))
         assert [text for _, text in lines(last)] == [text for _, text in lines(events)[-2:]]
 
     def test_states_come_in_order_and_the_last_after_all_output(self, nodes: Nodes) -> None:
@@ -92,7 +92,7 @@ class TestBeingWatched:
 
     def test_unknown_jobs_and_a_head_without_node_code(self, nodes: Nodes) -> None:
         with pytest.raises(InputError, match=r"there is no job nope on this head: .*; see"):
-            client.follow("nope", nodes.head, print, remote="hash")
+            submit.follow("nope", nodes.head, print, remote="hash")
         with pytest.raises(InputError, match="there is no job nope"):
             nodes.cancel("nope")
         with pytest.raises(NotPushed, match="push first"):

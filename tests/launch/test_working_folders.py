@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.spec import Kind
+from launch.job.spec import Kind
 from tests.launch.standin import Nodes, lines, shell, start, until
 from tests.launch.test_restarting import runner_of
 

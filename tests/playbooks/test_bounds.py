@@ -18,8 +18,8 @@ from invoke.exceptions import Exit
 from infra.config import parse
 from infra.inventory import INVENTORY_FILE, Inventory, Node
 from launch.errors import InputError
+from launch.job.spec import JobSpec
 from launch.jobfile import read
-from launch.spec import JobSpec
 from playbooks import ns
 from tests.playbooks.typed import arguments
 

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from infra.inventory import Inventory, load
 from launch.errors import InputError
-from playbooks.ssh.connections import Cluster
+from playbooks.ssh.connection import Cluster
 from tests.playbooks.server import make_key, save_stack
 from tests.playbooks.typed import fab
 

@@ -36,7 +36,7 @@ def test_listing_the_tasks_is_quick_because_it_imports_nothing_that_a_task_alone
 
 @pytest.mark.parametrize(
     ("module", "alone"),
-    [("launch.client", "launch.collecting"), ("playbooks.stack.lifecycle", "azure.core")],
+    [("launch.client.submit", "launch.results.collect"), ("playbooks.stack.lifecycle", "azure.core")],
     ids=["a launch and what a collect needs", "the other commands and what mending needs"],
 )
 def test_what_another_alone_needs_is_not_imported(module: str, alone: str) -> None:

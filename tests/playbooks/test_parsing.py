@@ -11,7 +11,7 @@ from invoke.parser import Parser
 from invoke.parser.argument import Argument
 from invoke.parser.context import ParserContext
 
-from playbooks.parsing import parse_repeated
+from playbooks.cli.invoke_patches import parse_repeated
 from tests.playbooks.typed import fab
 
 

@@ -13,13 +13,13 @@ import pytest
 
 from launch.errors import InputError, ManyNodesError, NodeUnreachable
 from launch.host import Completed
-from playbooks import render
+from playbooks.cli import output
 
 GOLDEN = Path(__file__).parent / "golden"
 
 
 def test_a_table_is_never_cut_off(capsys: pytest.CaptureFixture[str]) -> None:
-    render.table(
+    output.table(
         ("name", "id", "address", "ssh"),
         [
             ("node000000", 0, "127.64.0.1:50000", "yes"),
@@ -36,7 +36,7 @@ def test_equal_output_is_shown_once_under_folded_names() -> None:
     results["node000004"] = Completed(0, b"6.1.0\nsecond line\n", b"")
     results["node000005"] = Completed(3, b"", b"no such file\n")
     results["node000006"] = NodeUnreachable("node000006", "refused")
-    out, err = render.merged_text(results)
+    out, err = output.merged_text(results)
     assert out == (GOLDEN / "merged.out").read_text()
     assert err == (GOLDEN / "merged.err").read_text()
 
@@ -44,23 +44,23 @@ def test_equal_output_is_shown_once_under_folded_names() -> None:
 def test_only_line_feeds_and_returns_end_a_line() -> None:
     said = "a\u2028b\x0cc\x85d\r\ne\n".encode()
     both = {"node000000": Completed(0, said, b""), "node000001": Completed(0, said, b"")}
-    assert render.merged_text(both)[0] == "node[000000-000001]\n  a\u2028b\x0cc\x85d\n  e\n"
+    assert output.merged_text(both)[0] == "node[000000-000001]\n  a\u2028b\x0cc\x85d\n  e\n"
 
 
 def test_one_nodes_output_stands_alone_so_that_scripts_can_use_it() -> None:
-    assert render.merged_text({"node000000": Completed(0, b"5.15.0\n", b"hm\n")}) == ("5.15.0\n", "hm\n")
+    assert output.merged_text({"node000000": Completed(0, b"5.15.0\n", b"hm\n")}) == ("5.15.0\n", "hm\n")
 
 
 def test_output_that_is_no_text_does_not_end_the_command() -> None:
     assert (
-        render.merged_text({"node000000": Completed(0, b"\xff\n", b"")})[0] == "\N{REPLACEMENT CHARACTER}\n"
+        output.merged_text({"node000000": Completed(0, b"\xff\n", b"")})[0] == "\N{REPLACEMENT CHARACTER}\n"
     )
 
 
 def test_lines_name_rank_and_node(capsys: pytest.CaptureFixture[str]) -> None:
-    render.log([3], ["node000001"], b"loss 0.25")
-    render.log([None], ["node000000"], b"mpirun noticed")
-    render.log([0], ["node000000"], b"aside", to_stderr=True)
+    output.log([3], ["node000001"], b"loss 0.25")
+    output.log([None], ["node000000"], b"mpirun noticed")
+    output.log([0], ["node000000"], b"aside", to_stderr=True)
     told = capsys.readouterr()
     assert told.out == "[3 node000001] loss 0.25\n[launcher node000000] mpirun noticed\n"
     assert told.err == "[0 node000000] aside\n"
@@ -72,8 +72,8 @@ class Terminal(io.StringIO):
 
 
 def test_ranks_that_say_the_same_are_folded(capsys: pytest.CaptureFixture[str]) -> None:
-    render.log([0, 1, 2, 5, 7], ["node000000", "node000001", "node00000a"], b"epoch 1")
-    render.log([None, 0], ["node000000"], b"warning")
+    output.log([0, 1, 2, 5, 7], ["node000000", "node000001", "node00000a"], b"epoch 1")
+    output.log([None, 0], ["node000000"], b"warning")
     assert capsys.readouterr().out == (
         "[0-2,5,7 node[000000-000001,00000a]] epoch 1\n[launcher,0 node000000] warning\n"
     )
@@ -82,30 +82,30 @@ def test_ranks_that_say_the_same_are_folded(capsys: pytest.CaptureFixture[str]) 
 def test_bytes_of_a_line_survive_where_there_is_no_terminal(
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
-    render.log([0], ["node000000"], b"\xff\x00\x1b[31mred\x1b[0m\x08\xc3\xa9")
+    output.log([0], ["node000000"], b"\xff\x00\x1b[31mred\x1b[0m\x08\xc3\xa9")
     assert capfdbinary.readouterr().out == b"[0 node000000] \xff\x00red\x08\xc3\xa9\n"
 
 
 def test_a_terminal_gets_colours_and_obeys_nothing_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdout", terminal := Terminal())
     monkeypatch.delenv("NO_COLOR", raising=False)
-    render.log([0], ["node000000"], b"\x1b[31mred\x1b[2J\x07\xff \xc3\xa9\ttab")
+    output.log([0], ["node000000"], b"\x1b[31mred\x1b[2J\x07\xff \xc3\xa9\ttab")
     shown = terminal.getvalue()
     assert shown.endswith("\x1b[31mred^G\\xff é\ttab\x1b[0m\n")
     monkeypatch.setenv("NO_COLOR", "1")
-    render.log([0], ["node000000"], b"\x1b[31mred")
+    output.log([0], ["node000000"], b"\x1b[31mred")
     assert terminal.getvalue() == shown + "[0 node000000] red\n"
 
 
 def test_what_is_said_of_a_rank_is_told_apart_from_what_it_says(capsys: pytest.CaptureFixture[str]) -> None:
-    render.log([3], ["node000001"], b"left out 12.3 MB, 240,112 lines", "notice")
+    output.log([3], ["node000001"], b"left out 12.3 MB, 240,112 lines", "notice")
     assert capsys.readouterr().out == "[3 node000001] (left out 12.3 MB, 240,112 lines)\n"
 
 
 def test_no_colours_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    render.error(InputError("--nodes", "x", "is no range", "write it like 0-3,7"))
-    render.command(["pulumi", "up", "--stack", "a b"])
-    render.log([1], ["node000000"], b"\x1b[31mtext\x1b[0m", "stderr")
+    output.error(InputError("--nodes", "x", "is no range", "write it like 0-3,7"))
+    output.command(["pulumi", "up", "--stack", "a b"])
+    output.log([1], ["node000000"], b"\x1b[31mtext\x1b[0m", "stderr")
     told = capsys.readouterr()
     assert told.err == "error: --nodes = 'x': is no range; write it like 0-3,7\n$ pulumi up --stack 'a b'\n"
     assert "\x1b" not in told.out
@@ -113,7 +113,7 @@ def test_no_colours_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str
 
 def test_an_error_of_many_nodes_folds_those_that_failed_alike(capsys: pytest.CaptureFixture[str]) -> None:
     results = {f"node{n:06d}": NodeUnreachable(f"node{n:06d}", "refused") if n else None for n in range(4)}
-    render.error(ManyNodesError("push", results))
+    output.error(ManyNodesError("push", results))
     expected = "error: push failed on 3 of 4 nodes\nnode[000001-000003]: refused\n"
     assert capsys.readouterr().err == expected
 
@@ -125,7 +125,7 @@ def test_json_is_the_same_records(capsys: pytest.CaptureFixture[str]) -> None:
         when: datetime
         secret: str = field(repr=False, default="hidden")
 
-    render.as_json(
+    output.as_json(
         [Record("é", datetime(2026, 3, 1, tzinfo=UTC)), NodeUnreachable("a", "b"), Path("/x"), b"y"]
     )
     assert json.loads(capsys.readouterr().out) == [

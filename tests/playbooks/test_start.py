@@ -22,7 +22,7 @@ FABFILE = """\
 import os
 from invoke import task
 from playbooks import ns, render
-from playbooks.command import command
+from playbooks.cli.task import command
 
 def made(name, work):
     @command(name, example=f"fab {name}")

@@ -20,16 +20,17 @@ from invoke.exceptions import Exit
 from infra.inventory import Inventory, Node
 from launch.azureml import notices, program
 from launch.azureml import run as azureml_run
+from launch.client.events import Failure, JobState, LogLine, StateChange
+from launch.client.query import Happening, JobReport, RankEnd
 from launch.errors import JobFailed, ManyNodesError, NodeUnreachable
-from launch.events import Failure, JobState, LogLine, StateChange
-from launch.fetched import CollectReport, NodeFiles
 from launch.host import Completed
-from launch.overview import Happening, JobReport, RankEnd
-from playbooks import nodes, render
-from playbooks.command import command
-from playbooks.jobs import collecting
-from playbooks.jobs.joblog import Shown, end
-from playbooks.jobs.jobtext import job_rows, job_text
+from launch.results.download import CollectReport, NodeFiles
+from playbooks.cli import output
+from playbooks.cli.task import command
+from playbooks.jobs import collect
+from playbooks.jobs.log_printer import Shown, end
+from playbooks.jobs.tables import job_rows, job_text
+from playbooks.nodes import tasks
 from tests.launch.test_printable import Terminal, commands_in
 from tests.playbooks.server import SshServer, save_stack
 from tests.playbooks.typed import FAB, ROOT
@@ -88,15 +89,15 @@ def failing() -> None:
 def ended() -> None:
     with pytest.raises(JobFailed) as caught:
         end(FAILED)
-    render.error(caught.value)
+    output.error(caught.value)
 
 
 def collected() -> None:
     files = NodeFiles(1, 0, 1, renamed={ATTACK: ATTACK}, vanished=(ATTACK,), left_out={ATTACK: ATTACK})
     report = CollectReport(Path("results") / ATTACK, {"node000000": files})
-    render.result(collecting.told(report))
-    for remark in [*collecting.remarks(report), *collecting._missing(report)]:
-        render.progress(remark)
+    output.result(collect.told(report))
+    for remark in [*collect.remarks(report), *collect._missing(report)]:
+        output.progress(remark)
 
 
 def executed(monkeypatch: pytest.MonkeyPatch, status: int, *, json: bool) -> None:
@@ -109,10 +110,10 @@ def executed(monkeypatch: pytest.MonkeyPatch, status: int, *, json: bool) -> Non
             return inventory
 
     result = Completed(status, ATTACK.encode(), f"\xff{ATTACK}".encode("latin-1", "ignore") + b"\x9b2J")
-    monkeypatch.setattr(nodes, "open_from", lambda *_: Saved())
-    monkeypatch.setattr(nodes, "run_on", lambda *_: {"node000000": result})
+    monkeypatch.setattr(tasks, "open_from", lambda *_: Saved())
+    monkeypatch.setattr(tasks, "run_on", lambda *_: {"node000000": result})
     try:
-        nodes.execute(Context(), ATTACK, json=json)
+        tasks.execute(Context(), ATTACK, json=json)
     except Exit as error:
         assert error.code == status
 
@@ -120,19 +121,19 @@ def executed(monkeypatch: pytest.MonkeyPatch, status: int, *, json: bool) -> Non
 PATHS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "logs": lambda _: shown(),
     "logs --merge": lambda _: shown(merge=True),
-    "jobs": lambda _: render.table(*job_rows([FAILED])),
-    "jobs --json": lambda _: render.as_json([FAILED]),
-    "job": lambda _: render.result(job_text(REPORT)),
-    "job --json": lambda _: render.as_json(REPORT),
+    "jobs": lambda _: output.table(*job_rows([FAILED])),
+    "jobs --json": lambda _: output.as_json([FAILED]),
+    "job": lambda _: output.result(job_text(REPORT)),
+    "job --json": lambda _: output.as_json(REPORT),
     "the end of a job": lambda _: ended(),
     "an error of many nodes": lambda _: failing(),
     "collect": lambda _: collected(),
-    "collect --json": lambda _: render.as_json(CollectReport(Path(ATTACK), {})),
-    "status": lambda _: render.table(("name", "ssh"), [("node000000", f"no: {ATTACK}\nmore {ATTACK}")]),
+    "collect --json": lambda _: output.as_json(CollectReport(Path(ATTACK), {})),
+    "status": lambda _: output.table(("name", "ssh"), [("node000000", f"no: {ATTACK}\nmore {ATTACK}")]),
     "exec": lambda patch: executed(patch, 0, json=False),
     "exec that fails": lambda patch: executed(patch, 3, json=False),
     "exec --json": lambda patch: executed(patch, 0, json=True),
-    "a dry run": lambda _: render.command(["ssh", ATTACK]),
+    "a dry run": lambda _: output.command(["ssh", ATTACK]),
     "azureml, a line": lambda _: azureml_run._say(ATTACK),
     "azureml, a note": lambda _: program._to_stderr(ATTACK),
     "azureml, a notice": lambda _: notices.tell([f"{ATTACK} {id(object())}"]),
@@ -161,7 +162,7 @@ def test_a_cell_holds_the_colours_of_its_own_alone(monkeypatch: pytest.MonkeyPat
     monkeypatch.delenv("NO_COLOR", raising=False)
     monkeypatch.setenv("TERM", "xterm-256color")
     monkeypatch.setattr(sys, "stdout", out := Terminal())
-    render.table(("job", "state"), [("\x1b[31ma\x1b[8m", "[red]b[/red] [link=http://x]c[/link]")])
+    output.table(("job", "state"), [("\x1b[31ma\x1b[8m", "[red]b[/red] [link=http://x]c[/link]")])
     assert "\x1b[31m" not in out.getvalue()
     assert "\x1b[8m" not in out.getvalue()
     assert "[red]b[/red] [link=http://x]c[/link]" in out.getvalue()
@@ -169,8 +170,8 @@ def test_a_cell_holds_the_colours_of_its_own_alone(monkeypatch: pytest.MonkeyPat
 
 def test_nothing_is_written_around_the_one_place_that_makes_it_safe() -> None:
     allowed = {
-        "playbooks/render.py",
-        "playbooks/stack/updating.py",  # the operator's own Pulumi speaks there
+        "playbooks/cli/output.py",
+        "playbooks/pulumi/run.py",  # the operator's own Pulumi speaks there
     }
     found = set()
     for path in [*(ROOT / "playbooks").rglob("*.py"), *(ROOT / "launch").glob("*.py")]:

@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from infra.cluster.given_network import SubnetFacts, VnetFacts, problem
+from infra.cluster.existing_network import SubnetFacts, VnetFacts, problem
 from infra.config import ClusterConfig
 from tests.infra.config.test_stack import read
 from tests.infra.programs import SUBNET, VNET

@@ -3,7 +3,7 @@
 import pytest
 
 from images.cloud_init import NodeSetup, cloud_config
-from infra.config.plain_image import boot_steps, is_plain
+from infra.config.bare_image import boot_steps, is_plain
 from tests.infra.config.test_stack import read, refused
 
 JAMMY = "Canonical:0001-com-ubuntu-server-jammy:22_04-lts-gen2:22.04.202510230"

@@ -7,7 +7,7 @@ import pytest
 from infra.config import ConfigError
 from infra.config.limits import spot_price
 from infra.naming import OWN_TAGS, STOPPED_TAG, own_uuid, storage_name
-from launch.remote.lead import STOPPED
+from launch.remote.agent.autostop import STOPPED
 from tests.infra.config.test_stack import read, refused
 
 GROUP = "/subscriptions/s/resourceGroups/g/providers"

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from images.catalogue import GalleryImage, default_image
+from images.os_images import GalleryImage, default_image
 from infra.config import ClusterConfig, ConfigError, parse
 from launch.errors import InputError
 

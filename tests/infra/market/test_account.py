@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.market.account import GROUP, Account, account, find
-from infra.market.charges import charge_of, details_path
-from infra.market.parts import ADDRESS, NAT, NFS_SHARE
-from infra.market.prices import MONTH_H
-from infra.refusals import AzureRefused, NotSignedIn
+from infra.arm.errors import AzureRefused, NotSignedIn
+from infra.preflight.billing import charge_of, details_path
+from infra.preflight.parts import ADDRESS, NAT, NFS_SHARE
+from infra.preflight.prices import MONTH_H
+from infra.preflight.usage import GROUP, Account, account, find
 from tests.infra import azure_answers
 from tests.infra.azure_answers import (
     SUBSCRIPTION,

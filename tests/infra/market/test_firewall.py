@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from infra.market.firewall import Firewall, firewall_of, nodes_subnet
-from infra.market.preflight import Plan, decide
-from infra.refusals import AzureRefused
+from infra.arm.errors import AzureRefused
+from infra.preflight.decide import Plan, decide
+from infra.preflight.storage_firewall import Firewall, firewall_of, nodes_subnet
 from tests.infra.azure_answers import Azure, error
 from tests.infra.market.test_preflight import config, figures
 

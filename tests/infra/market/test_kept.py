@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from infra.market.kept import Kept, group_there, is_remembered, rights_there
+from infra.arm.errors import AzureRefused
 from infra.naming import CONTAINERS, own_uuid, storage_name
-from infra.refusals import AzureRefused
+from infra.preflight.existing import Kept, group_there, is_remembered, rights_there
 from tests.infra.azure_answers import SUBSCRIPTION, Azure, error, group, resource
 
 GROUP = "ranklift-dev-data"

@@ -7,8 +7,16 @@ from typing import Any
 
 import pytest
 
-from infra.market.offers import ScaleSet, family_key, offer_of, offers, regions_offering, scale_set, usages
-from infra.refusals import AzureRefused
+from infra.arm.errors import AzureRefused
+from infra.preflight.availability import (
+    ScaleSet,
+    family_key,
+    offer_of,
+    offers,
+    regions_offering,
+    scale_set,
+    usages,
+)
 from tests.infra import azure_answers
 from tests.infra.azure_answers import (
     FAMILY,

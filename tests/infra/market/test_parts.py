@@ -9,7 +9,7 @@ import pytest
 
 from infra.cluster.nfs import SERVER_SIZE as SERVER_SIZE_MADE
 from infra.config import parse
-from infra.market.parts import SERVER_SIZE, Part, machines_of, parts, premium_disk, server_name
+from infra.preflight.parts import SERVER_SIZE, Part, machines_of, parts, premium_disk, server_name
 from tests.infra.programs import CONFIGURATIONS, Program, programs
 
 KINDS = {

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from infra.market.kept import Kept
-from infra.market.offers import ScaleSet
-from infra.market.past import end_of, end_remembered
-from infra.market.preflight import Plan, decide
-from infra.refusals import AzureRefused
+from infra.arm.errors import AzureRefused
+from infra.preflight.availability import ScaleSet
+from infra.preflight.decide import Plan, decide
+from infra.preflight.existing import Kept
+from infra.preflight.stale import end_of, end_remembered
 from tests.infra.azure_answers import PLACE, SIZE
 from tests.infra.market.test_preflight import against, config, figures
 

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.arm.errors import AzureRefused
 from infra.config import ClusterConfig, parse
-from infra.market.figures import Figures, NotGranted
-from infra.market.offers import ScaleSet, Usage
-from infra.market.parts import ADDRESS, ENDPOINT, NAT, NFS_SHARE, SERVER_SIZE, premium_disk
-from infra.market.preflight import Plan, decide
-from infra.market.prices import Prices
-from infra.market.quota import QUOTA_LINK
-from infra.refusals import AzureRefused
+from infra.preflight.availability import ScaleSet, Usage
+from infra.preflight.decide import Plan, decide
+from infra.preflight.inputs import Figures, NotGranted
+from infra.preflight.parts import ADDRESS, ENDPOINT, NAT, NFS_SHARE, SERVER_SIZE, premium_disk
+from infra.preflight.prices import Prices
+from infra.preflight.quota import QUOTA_LINK
 from tests.infra.azure_answers import FAMILY, PLACE, SIZE, closed, closed_zones, sku
 
 SETTINGS = {"vmSize": SIZE, "nodeCount": "4", "location": PLACE, "sshFrom": "203.0.113.7"}

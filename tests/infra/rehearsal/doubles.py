@@ -17,11 +17,11 @@ from azure.mgmt.compute import ComputeManagementClient
 from azure.mgmt.network import NetworkManagementClient
 from azure.mgmt.resource.resources import ResourceManagementClient
 
-from infra.rehearsal.arm import SUBSCRIPTION, Faults, listen, make_app
-from infra.rehearsal.arm.faulting import Faulting
-from infra.rehearsal.listener import Listener
-from infra.rehearsal.machines import Fault, Machine
 from launch.errors import ReplaceNodeError
+from rehearsal.arm import SUBSCRIPTION, Faults, listen, make_app
+from rehearsal.faults.arm_faults import Faulting
+from rehearsal.listener import Listener
+from rehearsal.vms.api import Fault, Machine
 
 SUBSCRIPTION_ID = "00000000-0000-0000-0000-000000000001"
 TOKEN = "the operator's token"

@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from infra.rehearsal.machines import Machine
-from infra.rehearsal.nodes import LocalMachines, MetadataService, Settings
-from infra.rehearsal.visible_paths import VisiblePaths, environments, visible_paths
+from rehearsal.vms.api import Machine
+from rehearsal.vms.local import LocalMachines, MetadataService, Settings
+from rehearsal.vms.visible_paths import VisiblePaths, environments, visible_paths
 
 NETWORK = "/subscriptions/0/resourceGroups/test/providers/Microsoft.Network/virtualNetworks/test"
 USER = "azureuser"

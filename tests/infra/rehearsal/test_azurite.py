@@ -13,11 +13,11 @@ from azure.core.credentials import AccessToken, AzureNamedKeyCredential
 from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import BlobServiceClient
 
-from infra.rehearsal import azurite
-from infra.rehearsal.arm.blobs import NoBlobs
-from infra.rehearsal.azurite import Azurite
-from infra.rehearsal.folder import start_time
-from infra.rehearsal.tokens import Identity, Tokens
+from rehearsal import azurite
+from rehearsal.arm.storage.blobs import NoBlobs
+from rehearsal.azurite import Azurite
+from rehearsal.imds.tokens import Identity, Tokens
+from rehearsal.run_dir import start_time
 from tests.infra.rehearsal.arm.test_storage import ACCOUNT, CONTAINERS, account, settled
 from tests.infra.rehearsal.doubles import BASE, Endpoint, RecordingMachines, endpoint
 from tests.infra.rehearsal.strangers import IS_ROOT, send

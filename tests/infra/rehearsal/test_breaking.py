@@ -11,10 +11,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.rehearsal.arm.faulting import Faulting
-from infra.rehearsal.breaking import Breaking
-from infra.rehearsal.faults import order
 from launch.errors import InputError, ReplaceNodeError
+from rehearsal.faults.arm_faults import Faulting
+from rehearsal.faults.fault_kinds import order
+from rehearsal.faults.node_faults import Breaking
 from tests.infra.rehearsal.bodies import SCALE_SET, build
 from tests.infra.rehearsal.doubles import BASE, Endpoint, RecordingMachines
 from tests.infra.rehearsal.hardware import NETWORK, lab

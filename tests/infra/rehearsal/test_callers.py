@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from infra.rehearsal import callers
-from infra.rehearsal.callers import End, find_end, is_own
+from rehearsal import peer_check
+from rehearsal.peer_check import End, find_end, is_own
 from tests.infra.rehearsal.strangers import IS_ROOT, NOBODY, send
 
 ROW = " 0: 0100007F:{port:04X} 0100007F:0050 {state:02X} 00000000:00000000 00:00000000 0 {uid} 0 {inode} 1 0"
@@ -30,8 +30,8 @@ def test_an_open_connection_of_this_user_is_own(listener: socket.socket) -> None
 
 def test_a_socket_that_speaks_ipv4_by_ipv6_is_found_by_its_ipv4_address() -> None:
     row = ROW.format(port=4711, state=ESTABLISHED, uid=1000, inode=9)
-    mapped = row.replace(" 0100007F", f" {callers._MAPPED}0100007F")
-    assert mapped.count(callers._MAPPED) == 2
+    mapped = row.replace(" 0100007F", f" {peer_check._MAPPED}0100007F")
+    assert mapped.count(peer_check._MAPPED) == 2
     assert find_end([mapped], ("127.0.0.1", 4711), ("127.0.0.1", 80)) == End(ESTABLISHED, 1000, 9)
 
 
@@ -42,7 +42,7 @@ def test_one_that_was_closed_is_nobodys_although_the_kernel_calls_it_roots(liste
     mine.close()
     with listener.accept()[0] as accepted:
         assert not is_own(accepted)
-        rows = callers._TABLES[0].read_text().splitlines()[1:]
+        rows = peer_check._TABLES[0].read_text().splitlines()[1:]
         found = find_end(rows, *ends)
         assert found is not None and found.inode == 0
 
@@ -52,7 +52,7 @@ def test_one_that_is_closed_between_two_looks_is_nobodys(
 ) -> None:
     with socket.create_connection(listener.getsockname()) as mine, listener.accept()[0] as accepted:
         looks = iter([End(ESTABLISHED, os.getuid(), 7), End(ESTABLISHED, 0, 0)])
-        monkeypatch.setattr(callers, "_look_up", lambda *_: next(looks))
+        monkeypatch.setattr(peer_check, "_look_up", lambda *_: next(looks))
         assert not is_own(accepted)
         assert mine.fileno() > 0
 
@@ -62,7 +62,7 @@ def test_an_end_that_has_heard_of_the_close_believes_no_row(
 ) -> None:
     mine = socket.create_connection(listener.getsockname())
     with listener.accept()[0] as accepted:
-        monkeypatch.setattr(callers, "_look_up", lambda *_: End(ESTABLISHED, os.getuid(), 7))
+        monkeypatch.setattr(peer_check, "_look_up", lambda *_: End(ESTABLISHED, os.getuid(), 7))
         assert is_own(accepted)
         mine.close()
         accepted.recv(1)

@@ -11,9 +11,9 @@ from images.nfs_server import NfsServerSetup, server_cloud_config
 from images.recipe import recipe_for
 from images.steps import steps
 from images.user_data import user_data
-from infra.rehearsal.cloudinit import CloudConfig, File, Mount, parse
-from infra.rehearsal.disks import place
 from launch.errors import InputError
+from rehearsal.vms.cloud_init import CloudConfig, File, Mount, parse
+from rehearsal.vms.disks import place
 
 
 def test_nothing_asks_for_nothing() -> None:

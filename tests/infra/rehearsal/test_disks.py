@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.rehearsal.cloudinit import parse
-from infra.rehearsal.disks import make_disk, make_image, place, remove_tree, sshd_config_text
-from infra.rehearsal.machines import Machine
 from launch.errors import InputError
+from rehearsal.vms.api import Machine
+from rehearsal.vms.cloud_init import parse
+from rehearsal.vms.disks import make_disk, make_image, place, remove_tree, sshd_config_text
 
 
 def mode(path: Path) -> int:

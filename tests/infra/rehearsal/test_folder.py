@@ -10,13 +10,13 @@ from pathlib import Path
 
 import pytest
 
-from infra.rehearsal import lifecycle
-from infra.rehearsal.folder import scratch
+from rehearsal import control
+from rehearsal.run_dir import scratch
 
 COMMAND = """
 import sys, time
 from pathlib import Path
-from infra.rehearsal.folder import scratch
+from rehearsal.run_dir import scratch
 with scratch(Path(sys.argv[1])) as folder:
     (folder / "events").write_text("{}")
     print(folder, flush=True)
@@ -60,11 +60,11 @@ def test_the_next_command_removes_what_a_killed_one_left_and_nothing_of_a_live_o
 @pytest.mark.parametrize("runs", [True, False])
 def test_so_does_the_end_of_a_rehearsal(tmp_path: Path, runs: bool) -> None:
     if runs:
-        lifecycle.start(tmp_path)
+        control.start(tmp_path)
     try:
         with at_work(tmp_path) as (_, process):
             process.kill()
             process.wait()
     finally:
-        lifecycle.stop(tmp_path)
+        control.stop(tmp_path)
     assert left(tmp_path) == []

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from infra.rehearsal import lifecycle
-from infra.rehearsal.folder import Folder, Record, start_time
-from infra.rehearsal.prerequisites import check
 from launch.errors import InputError, MissingTool
+from rehearsal import control
+from rehearsal.requirements import check
+from rehearsal.run_dir import Folder, Record, start_time
 
 
 def wait_for_end(record: Record) -> None:
@@ -30,13 +30,13 @@ def wait_for_end(record: Record) -> None:
 def test_a_rehearsal_from_start_to_stop(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"fab rehearsal\.start"):
         Folder(tmp_path).environment()
-    assert lifecycle.stop(tmp_path) == lifecycle.Stopped(ran=False)
-    started = lifecycle.start(tmp_path, nodes_limit=3)
+    assert control.stop(tmp_path) == control.Stopped(ran=False)
+    started = control.start(tmp_path, nodes_limit=3)
     try:
         assert started.cleaned == ()
         with pytest.raises(InputError, match=rf"already \(process {started.record.pid}\)"):
-            lifecycle.start(tmp_path)
-        found = lifecycle.status(tmp_path)
+            control.start(tmp_path)
+        found = control.status(tmp_path)
         assert (found.running, found.record, found.networks) == (True, started.record, {})
         variables = Folder(tmp_path).environment()
         assert variables["PULUMI_DEBUG_PROVIDERS"] == f"azure-native:{started.record.provider_port}"
@@ -50,9 +50,9 @@ def test_a_rehearsal_from_start_to_stop(tmp_path: Path) -> None:
         with urllib.request.urlopen(request) as answer:
             assert json.load(answer)["state"] == "Enabled"
         with pytest.raises(InputError, match="--stack = 'rehearsal': has no nodes"):
-            lifecycle.fault(tmp_path, "rehearsal", ["node000000"], "death")
+            control.fault(tmp_path, "rehearsal", ["node000000"], "death")
     finally:
-        report = lifecycle.stop(tmp_path)
+        report = control.stop(tmp_path)
     assert (report.ran, report.processes, report.ports) == (True, 1, 2)
     assert list((tmp_path / ".ranklift").iterdir()) == []
 
@@ -60,13 +60,13 @@ def test_a_rehearsal_from_start_to_stop(tmp_path: Path) -> None:
 def test_a_shell_of_an_earlier_rehearsal_finds_no_backend_whatever_pulumi_does(tmp_path: Path) -> None:
     """Nor is anything sent to the earlier one's port, where anyone may listen by now."""
     (tmp_path / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\n")
-    lifecycle.start(tmp_path)
+    control.start(tmp_path)
     left = Folder(tmp_path).environment()
-    lifecycle.stop(tmp_path)
+    control.stop(tmp_path)
     with socket.create_server(
         ("127.0.0.1", int(left["PULUMI_DEBUG_PROVIDERS"].partition(":")[2]))
     ) as stranger:
-        lifecycle.start(tmp_path)
+        control.start(tmp_path)
         try:
             for command in (["destroy", "--yes"], ["refresh", "--yes"], ["up", "--yes"], ["stack", "ls"]):
                 done = subprocess.run(
@@ -80,7 +80,7 @@ def test_a_shell_of_an_earlier_rehearsal_finds_no_backend_whatever_pulumi_does(t
             with pytest.raises(TimeoutError):
                 stranger.accept()
         finally:
-            lifecycle.stop(tmp_path)
+            control.stop(tmp_path)
 
 
 def test_no_other_user_can_hold_the_lock_of_a_project(tmp_path: Path) -> None:
@@ -93,7 +93,7 @@ def test_no_other_user_can_hold_the_lock_of_a_project(tmp_path: Path) -> None:
 
 
 def test_leftovers_of_a_killed_rehearsal_are_found_and_cleaned(tmp_path: Path) -> None:
-    record = lifecycle.start(tmp_path).record
+    record = control.start(tmp_path).record
     stacks = Folder(tmp_path).backend / ".pulumi" / "stacks" / "ranklift"
     stacks.mkdir(parents=True)
     resources = [{"type": "pulumi:pulumi:Stack"}, {"type": "azure-native:network:VirtualNetwork"}]
@@ -106,12 +106,12 @@ def test_leftovers_of_a_killed_rehearsal_are_found_and_cleaned(tmp_path: Path) -
         f"the record of process {record.pid}, which has ended",
         "Pulumi stack rehearsal-2 with 1 resources",
     )
-    assert lifecycle.status(tmp_path) == lifecycle.Status(False, leftovers=left)
-    started = lifecycle.start(tmp_path)
+    assert control.status(tmp_path) == control.Status(False, leftovers=left)
+    started = control.start(tmp_path)
     try:
         assert started.cleaned == left
     finally:
-        lifecycle.stop(tmp_path)
+        control.stop(tmp_path)
     assert [path.name for path in (tmp_path / ".ranklift").iterdir()] == ["production"]
 
 
@@ -121,7 +121,7 @@ def test_no_part_of_pulumi_outlives_the_rehearsal_that_it_works_on(tmp_path: Pat
     plugin = tmp_path / "pulumi-resource-pulumi-python"
     plugin.write_text("#!/bin/sh\nsleep 600 & echo $!\nwait\n")
     plugin.chmod(0o755)
-    record = lifecycle.start(tmp_path).record
+    record = control.start(tmp_path).record
     environment = {**os.environ, **Folder(tmp_path).environment()}
     pids: list[int] = []
     try:
@@ -135,7 +135,7 @@ def test_no_part_of_pulumi_outlives_the_rehearsal_that_it_works_on(tmp_path: Pat
                 if killed:
                     os.kill(record.pid, signal.SIGKILL)
                     wait_for_end(record)
-                stopped = lifecycle.stop(tmp_path)
+                stopped = control.stop(tmp_path)
                 assert [pid for pid in pids if start_time(pid)] == []
                 assert operators_own.poll() is None, "not all that has these variables is Pulumi"
                 if not killed:
@@ -144,13 +144,13 @@ def test_no_part_of_pulumi_outlives_the_rehearsal_that_it_works_on(tmp_path: Pat
                 for pid in filter(start_time, [*pids, operators_own.pid]):
                     os.kill(pid, signal.SIGKILL)
     finally:
-        lifecycle.stop(tmp_path)
+        control.stop(tmp_path)
 
 
 def test_a_rehearsal_ends_when_its_project_is_removed(tmp_path: Path) -> None:
     project = tmp_path / "project"
     project.mkdir()
-    record = lifecycle.start(project).record
+    record = control.start(project).record
     try:
         shutil.rmtree(project)
         wait_for_end(record)
@@ -162,10 +162,10 @@ def test_a_rehearsal_ends_when_its_project_is_removed(tmp_path: Path) -> None:
 
 def test_a_start_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="--nodes-limit = -1"):
-        lifecycle.start(tmp_path, nodes_limit=-1)
+        control.start(tmp_path, nodes_limit=-1)
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingTool, match="apt-get install"):
-        lifecycle.start(tmp_path)
+        control.start(tmp_path)
     assert list(tmp_path.iterdir()) == []
 
 

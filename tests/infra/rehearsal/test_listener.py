@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 from pulumi.runtime.proto import provider_pb2 as p
 
-from infra.rehearsal.listener import Listener, bound, relay_to
-from infra.rehearsal.provider import serve
-from infra.rehearsal.provider.values import encode
 from launch.errors import RetryError
+from rehearsal.listener import Listener, bound, relay_to
+from rehearsal.provider import serve
+from rehearsal.provider.values import encode
 from tests.infra.rehearsal.doubles import TOKEN, Endpoint
 from tests.infra.rehearsal.provider.engine import GROUP, Engine
 from tests.infra.rehearsal.strangers import IS_ROOT, recorded_call, send

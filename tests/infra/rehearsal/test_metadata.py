@@ -14,10 +14,10 @@ from typing import Any
 import aiohttp
 import pytest
 
-from infra.rehearsal.arm import Subscription
-from infra.rehearsal.machines import Machine
-from infra.rehearsal.metadata import Metadata
-from infra.rehearsal.tokens import Identity
+from rehearsal.arm import Subscription
+from rehearsal.imds.server import Metadata
+from rehearsal.imds.tokens import Identity
+from rehearsal.vms.api import Machine
 from tests.infra.rehearsal import bodies, hardware
 from tests.infra.rehearsal.bodies import SCALE_SET, VNET, build
 from tests.infra.rehearsal.doubles import BASE, SUBSCRIPTION_ID, Endpoint
@@ -88,7 +88,7 @@ def assign(azure: Endpoint, monkeypatch: pytest.MonkeyPatch, *names: str) -> lis
     made = [Identity(f"{BASE}/providers/x/userAssignedIdentities/{n}", f"oid-{n}", f"app-{n}") for n in names]
     record = azure.subscription.resources[f"{BASE}/{SCALE_SET}".lower()]
     record.body["identity"] = {"userAssignedIdentities": {one.resource_id: {} for one in made}}
-    monkeypatch.setattr("infra.rehearsal.metadata_token.identities", lambda _subscription, _of: made)
+    monkeypatch.setattr("rehearsal.imds.token.identities", lambda _subscription, _of: made)
     return made
 
 
@@ -283,7 +283,7 @@ def test_a_node_reaches_the_service_of_its_network(tmp_path: Path) -> None:
 def test_who_asks_is_looked_for_in_his_own_network(azure: Endpoint) -> None:
     build(azure, 1)
     subscription: Subscription = azure.subscription
-    from infra.rehearsal.occupants import occupant
+    from rehearsal.imds.vm_registry import occupant
 
     held = subscription.scale_sets[f"{BASE}/{SCALE_SET}".lower()]
     machine: Machine = held.instances[0].machine

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.rehearsal.machines import Machine
-from infra.rehearsal.nodes import LocalMachines, Settings
 from launch.errors import InputError, ReplaceNodeError, RetryError
+from rehearsal.vms.api import Machine
+from rehearsal.vms.local import LocalMachines, Settings
 from tests.infra.rehearsal.hardware import NETWORK, lab, private_ip
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from infra.rehearsal.scheduled_events import FORGOTTEN_S, Event, ScheduledEvents
+from rehearsal.imds.scheduled_events import FORGOTTEN_S, Event, ScheduledEvents
 
 SET, OTHER = "a scale set", "another"
 NODES = ("ranklift-dev_0", "ranklift-dev_1")

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from infra.rehearsal.daemon import machine_settings
-from infra.rehearsal.folder import Folder
-from infra.rehearsal.visible_paths import VisiblePaths, environments, visible_paths
+from rehearsal.daemon import machine_settings
+from rehearsal.run_dir import Folder
+from rehearsal.vms.visible_paths import VisiblePaths, environments, visible_paths
 from tests.infra.rehearsal.hardware import lab
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -162,11 +162,11 @@ def test_the_command_line_of_a_network_shows_nothing_of_what_nodes_see(tmp_path:
     async def story() -> None:
         async with lab(tmp_path, 0):
             lines = [_command_line(path) for path in Path("/proc").glob("[0-9]*/cmdline")]
-            networks = [words for words in lines if "infra.rehearsal.fabric" in words]
+            networks = [words for words in lines if "rehearsal.vms.netns" in words]
             (words,) = [
                 words for words in networks if str(tmp_path / "nodes") in words and words[0] != "unshare"
             ]
-            assert words[words.index("infra.rehearsal.fabric") + 2 :] == [str(tmp_path / "nodes"), ""]
+            assert words[words.index("rehearsal.vms.netns") + 2 :] == [str(tmp_path / "nodes"), ""]
 
     asyncio.run(story())
 

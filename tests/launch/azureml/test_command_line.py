@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from launch.azureml.command_line import joined, line, strings
 from launch.azureml.exceptions import UserErrorException
 from launch.azureml.experiment import _yaml
-from launch.environment import EXPANDED
+from launch.job.rank_env import EXPANDED
 from launch.jobfile import read
-from launch.jobfile.bindings import filled
-from launch.remote.workplace import expand
+from launch.jobfile.interpolation import filled
+from launch.remote.node.rank_env import expand
 
 ENV = {"LOCAL_RANK": "3", "RANK": "11", "HOME": "/root", "PATH": "/usr/bin:/bin", "NODE_RANK": "a b*"}
 TORTURE = [

@@ -11,8 +11,8 @@ import pytest
 import yaml
 
 from launch.azureml import ComputeTarget, Environment, Experiment, Run, ScriptRunConfig, Workspace
+from launch.job.spec import JobSpec
 from launch.jobfile import Pushed, make, read
-from launch.spec import JobSpec
 from tests.launch.azureml.fake_fab import JOB, FakeFab
 from tests.launch.azureml.guide_scripts import GUIDE, moved, original
 

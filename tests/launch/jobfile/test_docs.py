@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from launch.errors import InputError
-from launch.jobfile import read, reading
+from launch.jobfile import parse, read
 
 PAGE = (Path(__file__).resolve().parents[3] / "docs" / "job-file.md").read_text()
 JOB, OWN = re.findall(r"```yaml\n(.*?)```", PAGE, re.DOTALL)
@@ -36,6 +36,6 @@ def test_the_error_shown_is_the_one_that_comes(path: Path) -> None:
     assert str(caught.value) == str(path).removesuffix("job.yml") + shown
 
 
-@pytest.mark.parametrize("key", [*reading.USED, *reading.UNUSED])
+@pytest.mark.parametrize("key", [*parse.USED, *parse.UNUSED])
 def test_every_key_is_there(key: str) -> None:
     assert f"`{key}" in PAGE

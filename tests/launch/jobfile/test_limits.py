@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from launch.errors import InputError
+from launch.job.spec import LONGEST, JobSpec
 from launch.jobfile import JobFile, read
-from launch.spec import LONGEST, JobSpec
 
 LINUX_TAKES = f"of {LONGEST} bytes"
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from launch.errors import InputError
 from launch.jobfile import Data, JobFile, JobFileError, read
-from launch.jobfile.model import Own
+from launch.jobfile.schema import Own
 
 FILES = Path(__file__).parent / "files"
 GOOD = sorted(FILES.glob("good/*.yml"))

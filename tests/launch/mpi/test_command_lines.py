@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.hostfile import hostfile_text, machinefile_text
+from launch.job.hostfile import hostfile_text, machinefile_text
 from launch.mpi import CommandLine, Start, command_lines, common_network
 
 GOLDEN = Path(__file__).parent / "golden"

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from launch.remote import activity
+from launch.remote.agent import activity
 from tests.launch.remote.metadata_service import MetadataService
 
 

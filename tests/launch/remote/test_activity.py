@@ -13,11 +13,15 @@ from typing import Any
 
 import pytest
 
-from launch.remote import activity, ending, jobs, slots, turns
-from launch.remote.activity import Activity, end_jobs
+from launch.remote.agent import activity
+from launch.remote.agent.activity import Activity, end_jobs
+from launch.remote.base import job_dir
+from launch.remote.head import cancel
+from launch.remote.head import queue as turns
+from launch.remote.node import slots
 from tests.launch.standin import until
 
-ME = jobs.identity(os.getpid())
+ME = job_dir.identity(os.getpid())
 
 
 @pytest.fixture
@@ -96,7 +100,7 @@ class TestLooking:
 
     def test_one_that_is_gone(self, folder: Path) -> None:
         ended = subprocess.Popen(["sleep", "60"])
-        gone = jobs.identity(ended.pid)
+        gone = job_dir.identity(ended.pid)
         ended.kill()
         queue(folder, process=gone)
         one = Activity(str(folder))
@@ -172,8 +176,8 @@ class TestLooking:
 
 
 class TestEndingJobs:
-    def job(self, grace_s: float = 30.0) -> jobs.Folder:
-        folder = jobs.Folder("a-1")
+    def job(self, grace_s: float = 30.0) -> job_dir.Folder:
+        folder = job_dir.Folder("a-1")
         folder.create({**plan(), "grace_s": grace_s})
         turns.enter(plan())
         return folder
@@ -181,21 +185,21 @@ class TestEndingJobs:
     def test_each_is_asked_in_its_own_grace_but_in_time(self, folder: Path) -> None:
         of_job = self.job()
         assert end_jobs(str(folder), 55.0, "time is over") == 1
-        assert ending.asked(of_job, 1.0) == (30.0, "time is over")
+        assert cancel.asked(of_job, 1.0) == (30.0, "time is over")
 
     def test_a_long_grace_is_cut(self, folder: Path) -> None:
         of_job = self.job(300.0)
         end_jobs(str(folder), 55.0, "time is over")
-        assert ending.asked(of_job, 1.0) == (55.0, "time is over")
+        assert cancel.asked(of_job, 1.0) == (55.0, "time is over")
 
     def test_one_that_is_ending_is_left_to_it(self, folder: Path) -> None:
         of_job = self.job()
         Path(of_job.file("cancel")).write_text("3")
         assert end_jobs(str(folder), 55.0, "time is over") == 0
-        assert ending.asked(of_job, 1.0) == (3.0, "")
+        assert cancel.asked(of_job, 1.0) == (3.0, "")
 
     def test_one_that_has_ended_is_left_alone(self, folder: Path) -> None:
         of_job = self.job()
         turns.leave("a-1")
         assert end_jobs(str(folder), 55.0, "time is over") == 0
-        assert ending.asked(of_job, 1.0) is None
+        assert cancel.asked(of_job, 1.0) is None

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.remote import work_dir
+from launch.remote.node import work_dir
 from tests.launch.remote.working_folder import (
     folder,
     left,
@@ -24,7 +24,7 @@ ROOT = Path(__file__).resolve().parents[3]
 MAKE = "os.close(work_dir.make(job, code, lambda _: None))"
 CLOSED = f"""
 import os, sys
-from launch.remote import work_dir
+from launch.remote.node import work_dir
 job, code, *names = sys.argv[1:]
 {MAKE}
 open(job + "/exits.jsonl", "w").close()

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from launch.remote import work_dir
+from launch.remote.node import work_dir
 from tests.launch.remote.test_work_dir import code, job
 from tests.launch.remote.working_folder import make, ranks_ran
 
@@ -39,7 +39,7 @@ def test_what_is_mounted_there_stays(code: Path, job: Path, tmp_path: Path) -> N
     ranks_ran(job)
     line = (
         'mount --bind "$1/share" "$2/data" && mount --bind "$1/share/pkg" "$2/pkg" && exec "$3" -c '
-        "'import sys; from launch.remote import work_dir; work_dir.clear(sys.argv[1])' \"$4\""
+        "'import sys; from launch.remote.node import work_dir; work_dir.clear(sys.argv[1])' \"$4\""
     )
     argv = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", line, "sh"]
     subprocess.run([*argv, tmp_path, work, sys.executable, job], check=True)

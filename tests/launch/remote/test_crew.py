@@ -8,18 +8,18 @@ from collections.abc import Iterator
 
 import pytest
 
-from launch.remote import jobs, protocol
-from launch.remote.crew import Crew, Order
-from launch.remote.links import GREETED, Link
-from launch.remote.records import StreamWriter
-from launch.remote.turns import Turn
+from launch.remote.base import frames, job_dir
+from launch.remote.head.queue import Turn
+from launch.remote.head.runners.channel import GREETED, Link
+from launch.remote.head.runners.runner_pool import Crew, Order
+from launch.remote.log.writer import StreamWriter
 
 PLAN = {"nodes": [{"name": "node000000", "ranks": [{"rank": 0}]}]}
 
 
 @pytest.fixture
 def crew() -> Iterator[Crew]:
-    made = Crew(Order(jobs.Folder("none"), PLAN, Turn({}, 0), StreamWriter("")))
+    made = Crew(Order(job_dir.Folder("none"), PLAN, Turn({}, 0), StreamWriter("")))
     yield made
     made.close()
 
@@ -30,7 +30,7 @@ def runner(crew: Crew) -> Iterator[socket.socket]:
     ours, theirs = socket.socketpair()
     link = Link(0, connection=ours)
     link.stage = GREETED
-    link.heard = time.monotonic() - protocol.NODE_SILENT - 1
+    link.heard = time.monotonic() - frames.NODE_SILENT - 1
     crew.add(link)
     with theirs:
         yield theirs
@@ -41,5 +41,5 @@ def test_a_runner_that_says_nothing_for_too_long_has_fallen_silent(crew: Crew, r
 
 
 def test_one_whose_words_wait_for_a_head_that_was_held_up_has_not(crew: Crew, runner: socket.socket) -> None:
-    runner.sendall(protocol.frame(protocol.BEAT))
+    runner.sendall(frames.frame(frames.BEAT))
     assert crew.fallen_silent() == []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.remote.encryption import CLUSTER_KEY, NotAuthentic, SharedKey
+from launch.remote.base.encryption import CLUSTER_KEY, NotAuthentic, SharedKey
 
 KEY = SharedKey(b"the cluster's private key\n", "00112233445566778899aabbccddeeff")
 TEXT = b"d8:user_envd6:SECRET3:abcee"

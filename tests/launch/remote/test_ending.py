@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.remote import ending, jobs
+from launch.remote.base import job_dir
+from launch.remote.head import cancel
 
 JOB = "sweep-me-20260301-090507-0f3a"
 
@@ -47,32 +48,32 @@ def begun(made: list[subprocess.Popen[bytes]], script: str, job: str = JOB) -> s
 
 class TestGrace:
     def test_nobody_has_asked(self) -> None:
-        folder = jobs.Folder(JOB)
+        folder = job_dir.Folder(JOB)
         folder.create({})
-        assert ending.asked(folder, 3.0) is None
+        assert cancel.asked(folder, 3.0) is None
 
     def test_the_jobs_own_the_one_asked_for_and_the_last_one_counts(self) -> None:
-        folder = jobs.Folder(JOB)
+        folder = job_dir.Folder(JOB)
         folder.create({"grace_s": 3.0})
-        folder.write_state({"state": "RUNNING", "supervisor": jobs.identity(os.getpid()), "reason": ""})
+        folder.write_state({"state": "RUNNING", "supervisor": job_dir.identity(os.getpid()), "reason": ""})
         for grace, expected in ((None, 3.0), (60.0, 60.0), (None, 60.0), (0.0, 0.0)):
-            ending._ask(folder, grace)
-            assert ending.asked(folder, 3.0) == (expected, "")
+            cancel._ask(folder, grace)
+            assert cancel.asked(folder, 3.0) == (expected, "")
 
     def test_a_job_that_has_ended_is_not_asked(self) -> None:
-        folder = jobs.Folder(JOB)
+        folder = job_dir.Folder(JOB)
         folder.create({"grace_s": 3.0})
         folder.write_state({"state": "FAILED", "reason": ""})
-        told = ending.cancel(JOB, None)
+        told = cancel.cancel(JOB, None)
         assert (told["before"], told["state"]["state"], told["lost"]) == ("FAILED", "FAILED", [])
-        assert ending.asked(folder, 3.0) is None
+        assert cancel.asked(folder, 3.0) is None
 
 
 class TestASupervisorThatDoesNotReact:
-    def made(self, supervisor: int) -> jobs.Folder:
-        folder = jobs.Folder(JOB)
+    def made(self, supervisor: int) -> job_dir.Folder:
+        folder = job_dir.Folder(JOB)
         folder.create({"grace_s": 3.0})
-        state = {"state": "RUNNING", "supervisor": jobs.identity(supervisor), "reason": ""}
+        state = {"state": "RUNNING", "supervisor": job_dir.identity(supervisor), "reason": ""}
         folder.write_state(state)
         return folder
 
@@ -80,8 +81,8 @@ class TestASupervisorThatDoesNotReact:
         stopped = begun(processes, "")
         stopped.send_signal(signal.SIGSTOP)
         folder = self.made(stopped.pid)
-        ending._ask(folder, None)
-        told = ending.release(JOB)["state"]
+        cancel._ask(folder, None)
+        told = cancel.release(JOB)["state"]
         assert stopped.wait(5) == -signal.SIGKILL
         assert (told["state"], told["exit_status"]) == ("LOST", 255)
         assert told["reason"] == "the job's supervisor did not react to the cancel and was ended"
@@ -90,16 +91,16 @@ class TestASupervisorThatDoesNotReact:
     def test_it_is_left_alone_unless_somebody_asked(self, processes: list[subprocess.Popen[bytes]]) -> None:
         busy = begun(processes, "")
         self.made(busy.pid)
-        assert ending.release(JOB)["state"]["state"] == "RUNNING"
+        assert cancel.release(JOB)["state"]["state"] == "RUNNING"
         assert busy.poll() is None
 
     def test_so_is_a_process_that_has_only_its_number(self, processes: list[subprocess.Popen[bytes]]) -> None:
         other = begun(processes, "")
         folder = self.made(other.pid)
-        state = dict(folder.state(), supervisor=dict(jobs.identity(other.pid), started=1))
+        state = dict(folder.state(), supervisor=dict(job_dir.identity(other.pid), started=1))
         folder.write_state(state)
-        ending._ask(folder, None)
-        assert ending.release(JOB)["state"]["state"] == "LOST"
+        cancel._ask(folder, None)
+        assert cancel.release(JOB)["state"]["state"] == "LOST"
         assert other.poll() is None
 
 
@@ -107,7 +108,7 @@ class TestSweeping:
     def test_sigterm_first_and_only_those_of_the_job(self, processes: list[subprocess.Popen[bytes]]) -> None:
         polite = begun(processes, "")
         other = begun(processes, "", job=JOB + "0")
-        assert ending.sweep(JOB, 20.0) == {"ended": 1, "left": []}
+        assert cancel.sweep(JOB, 20.0) == {"ended": 1, "left": []}
         assert polite.wait(5) == -signal.SIGTERM
         assert other.poll() is None
 
@@ -120,13 +121,13 @@ class TestSweeping:
         while Path(f"/proc/{stopped.pid}/stat").read_text().rpartition(")")[2].split()[0] != "T":
             time.sleep(0.01)  # till it stops, a SIGTERM would come first
         begin = time.monotonic()
-        assert ending.sweep(JOB, 0.5) == {"ended": 2, "left": []}
+        assert cancel.sweep(JOB, 0.5) == {"ended": 2, "left": []}
         assert time.monotonic() - begin >= 0.5
         assert {deaf.wait(5), stopped.wait(5)} == {-signal.SIGKILL}
 
     def test_no_grace_is_sigkill_at_once(self, processes: list[subprocess.Popen[bytes]]) -> None:
         polite = begun(processes, "")
-        assert ending.sweep(JOB, 0.0) == {"ended": 1, "left": []}
+        assert cancel.sweep(JOB, 0.0) == {"ended": 1, "left": []}
         assert polite.wait(5) == -signal.SIGKILL
 
     @pytest.mark.parametrize("words", [("node", JOB), ("rank",)])
@@ -147,9 +148,9 @@ class TestSweeping:
         stopped = runner(*words, job=JOB)
         other = runner(*(word.replace(JOB, JOB + "0") for word in words), job=JOB + "0")
         stopped.send_signal(signal.SIGSTOP)
-        assert ending.sweep(JOB, 0.0) == {"ended": 1, "left": []}
+        assert cancel.sweep(JOB, 0.0) == {"ended": 1, "left": []}
         assert stopped.wait(5) == -signal.SIGKILL
         assert other.poll() is None
 
     def test_nothing_of_it_was_there(self) -> None:
-        assert ending.sweep(JOB, 5.0) == {"ended": 0, "left": []}
+        assert cancel.sweep(JOB, 5.0) == {"ended": 0, "left": []}

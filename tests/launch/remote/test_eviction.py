@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.remote import eviction
-from launch.remote.eviction import Eviction
+from launch.remote.base import eviction
+from launch.remote.base.eviction import Eviction
 
 
 def coming(left_s: float, at_once: bool = True, node: str = "node000001", kind: str = "Preempt") -> Eviction:

@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from launch.remote.failures import Failures
-from launch.remote.verdict import Outcome
+from launch.remote.head.first_failure import Failures
+from launch.remote.head.outcome import Outcome
 
 
 def outcome(name: str, status: int = 1) -> Outcome:

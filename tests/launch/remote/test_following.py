@@ -11,10 +11,11 @@ from typing import Any
 
 import pytest
 
-from launch.events import LogLine, Reader, StateChange
-from launch.remote import following, jobs, protocol
-from launch.remote.protocol import NOTICE
-from launch.remote.records import LAUNCHER, StreamWriter
+from launch.client.events import LogLine, Reader, StateChange
+from launch.remote.base import frames, job_dir
+from launch.remote.base.frames import NOTICE
+from launch.remote.log import follow
+from launch.remote.log.writer import LAUNCHER, StreamWriter
 
 NODES = ["node000000", "node000001", "node00000a"]
 STATE: dict[str, Any] = {
@@ -27,7 +28,7 @@ class Job:
     """A job's folder on its head, as its supervisor leaves it; time is what the test says."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, segment: int = 1 << 20) -> None:
-        self.folder = jobs.Folder("t-1")
+        self.folder = job_dir.Folder("t-1")
         self.folder.create(
             {"nodes": [{"name": name, "ranks": [{}, {}]} for name in NODES], "id": "t-1", "kind": "pytorch"}
         )
@@ -36,7 +37,7 @@ class Job:
         self._monkeypatch = monkeypatch
 
     def write_state(self, state: str) -> None:
-        told = {**STATE, "state": state, "supervisor": jobs.identity(1)}
+        told = {**STATE, "state": state, "supervisor": job_dir.identity(1)}
         Path(self.folder.file("state.json")).write_text(json.dumps(told))
 
     def say(self, rank: int, text: str, at: float | None = None, stream: int = 1) -> None:
@@ -49,7 +50,7 @@ class Job:
         """Rank and text of every line that is there now."""
         events: list[Any] = []
         reader = Reader(events.append)
-        following.follow(self.folder, {"wait": False, **wish}, reader.feed)
+        follow.follow(self.folder, {"wait": False, **wish}, reader.feed)
         reader.end()
         return [(event.rank, event.data.decode()) for event in events if isinstance(event, LogLine)]
 
@@ -154,7 +155,7 @@ class TestManySegments:
         return job
 
     def test_the_tail_is_read_from_as_few_as_hold_it(self, long: Job) -> None:
-        first = following.Choice({"tail": 5}, NODES, 0.0).first_segment(long.folder.path)
+        first = follow.Choice({"tail": 5}, NODES, 0.0).first_segment(long.folder.path)
         there = sorted(Path(long.folder.path).glob("stream.*.log"))
         assert len(there) == 8
         assert first >= int(there[-2].name.split(".")[1])
@@ -175,7 +176,7 @@ class TestManySegments:
         for path in there[:-1]:
             os.utime(path, (1, 1))
         number = int(there[-1].name.split(".")[1])
-        assert following.Choice({"since": 60}, NODES, time.time()).first_segment(long.folder.path) == number
+        assert follow.Choice({"since": 60}, NODES, time.time()).first_segment(long.folder.path) == number
 
 
 class Follower:
@@ -191,7 +192,7 @@ class Follower:
             reader.feed(data)
 
         def run() -> None:
-            following.follow(job.folder, wish, take)
+            follow.follow(job.folder, wish, take)
 
         self.thread = threading.Thread(target=run, daemon=True)
         self.thread.start()
@@ -263,11 +264,11 @@ class TestGoingOn:
             job.say(0, f"{number}\n")
         job.write_state("SUCCEEDED")
         sent: list[bytes] = []
-        following.follow(job.folder, {}, sent.append)
+        follow.follow(job.folder, {}, sent.append)
         assert len(sent) < 5
-        kinds = [kind for kind, _ in protocol.Decoder().feed(b"".join(sent))]
-        assert kinds == [protocol.JOB, *[protocol.OUT] * 1000, protocol.STATE]
+        kinds = [kind for kind, _ in frames.Decoder().feed(b"".join(sent))]
+        assert kinds == [frames.JOB, *[frames.OUT] * 1000, frames.STATE]
 
     def test_a_job_that_there_is_not(self) -> None:
         with pytest.raises(FileNotFoundError):
-            following.follow(jobs.Folder("none"), {}, lambda _: None)
+            follow.follow(job_dir.Folder("none"), {}, lambda _: None)

@@ -14,15 +14,15 @@ from typing import Any
 
 import pytest
 
-from launch.remote import jobs
+from launch.remote.base import job_dir
 
-PROJECT = Path(jobs.__file__).parents[2]
+PROJECT = Path(job_dir.__file__).parents[2]
 PLAN = {"id": "job"}
 APART = ("unshare", "--user", "--map-root-user", "--mount")
 """What is mounted then is seen by nobody else."""
 FULL = """
 import json, os, sys
-from launch.remote import ending, jobs
+from launch.remote.head import cancel as ending, jobs
 
 def fill():
     with open(jobs.Folder("job").file("filler"), "ab", buffering=0) as file:
@@ -62,25 +62,25 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def made(plan: dict[str, Any] = PLAN, **state: Any) -> jobs.Folder:
-    folder = jobs.Folder("job")
+def made(plan: dict[str, Any] = PLAN, **state: Any) -> job_dir.Folder:
+    folder = job_dir.Folder("job")
     folder.create(plan)
     folder.write_state(running(**state))
     return folder
 
 
 def running(**state: Any) -> dict[str, Any]:
-    own = jobs.identity(os.getpid())
+    own = job_dir.identity(os.getpid())
     return {"job": "job", "state": "RUNNING", "reason": "", "created": 1.0, "supervisor": own, **state}
 
 
-def told(folder: jobs.Folder) -> list[str]:
+def told(folder: job_dir.Folder) -> list[str]:
     lines = Path(folder.file("events.jsonl")).read_text().splitlines()
     return [event["state"] for event in map(json.loads, lines) if event["event"] == "state"]
 
 
 class TestTheLastState:
-    @pytest.mark.parametrize("last", jobs.TERMINAL)
+    @pytest.mark.parametrize("last", job_dir.TERMINAL)
     @pytest.mark.parametrize("later", ["RUNNING", "SUCCEEDED", "LOST"])
     def test_it_never_changes(self, last: str, later: str) -> None:
         folder = made()
@@ -89,7 +89,7 @@ class TestTheLastState:
         assert folder.state()["state"] == last
         assert told(folder) == ["RUNNING", last]
 
-    @pytest.mark.parametrize("last", jobs.TERMINAL)
+    @pytest.mark.parametrize("last", job_dir.TERMINAL)
     def test_the_room_reserved_for_it_is_given_back(self, last: str) -> None:
         folder = made()
         before = set(Path(folder.path).iterdir())
@@ -120,7 +120,7 @@ class TestTheLastState:
             together.wait()
             answers.append(folder.write_state(running(state=state))["state"])
 
-        threads = [threading.Thread(target=end, args=(jobs.TERMINAL[i % 4],)) for i in range(8)]
+        threads = [threading.Thread(target=end, args=(job_dir.TERMINAL[i % 4],)) for i in range(8)]
         for thread in threads:
             thread.start()
         for thread in threads:
@@ -136,7 +136,7 @@ class TestTheLastState:
         def refuse(pid: int) -> dict[str, Any]:
             raise OSError(24, os.strerror(24))
 
-        monkeypatch.setattr(jobs, "identity", refuse)
+        monkeypatch.setattr(job_dir, "identity", refuse)
         assert folder.state()["state"] == "RUNNING"
 
 
@@ -144,7 +144,7 @@ def test_what_is_no_job_in_the_folder_of_jobs_is_passed_over(home: Path) -> None
     made()
     (home / ".ranklift/jobs/notes.txt").touch()
     (home / ".ranklift/jobs/half-made").mkdir()
-    assert [state["job"] for state in jobs.all_jobs()] == ["job"]
+    assert [state["job"] for state in job_dir.all_jobs()] == ["job"]
 
 
 class TestAFullDisk:
@@ -191,7 +191,7 @@ def test_only_the_user_may_read_the_plan_which_holds_values_of_variables(
     monkeypatch.setenv("HOME", str(tmp_path))
     before = os.umask(0)
     try:
-        folder = jobs.Folder("job")
+        folder = job_dir.Folder("job")
         folder.create({"id": "job", "nodes": [], "user_env": {"KEY": "secret"}})
     finally:
         os.umask(before)
@@ -203,7 +203,7 @@ def test_only_the_user_may_read_the_plan_which_holds_values_of_variables(
 def test_a_job_that_took_the_mode_of_its_folder_away_hides_no_job() -> None:
     program = """
 import os, sys
-from launch.remote import ending, jobs
+from launch.remote.head import cancel as ending, jobs
 if os.getuid() == 0:
     os.setuid(65534)  # root may read whatever the mode is
 os.environ["HOME"] = os.getcwd()
@@ -222,7 +222,7 @@ print(folder.write_state(dict(state, state="FAILED"))["state"])
 """
     with tempfile.TemporaryDirectory() as home:  # others do not reach what pytest makes
         Path(home).chmod(0o777)
-        code = str(Path(jobs.__file__).parents[2])
+        code = str(Path(job_dir.__file__).parents[2])
         argv = [sys.executable, "-c", program]
         env = {"PATH": os.environ["PATH"], "PYTHONPATH": code}
         done = subprocess.run(argv, cwd=home, env=env, capture_output=True, text=True, check=False)

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
-from launch.remote import lead
-from launch.remote.lead import Nodes, look, members, quiet, time_left
-from launch.remote.metadata import IDLE, TTL
+from launch.remote.agent import autostop
+from launch.remote.agent.autostop import Nodes, look, members, quiet, time_left
+from launch.remote.agent.imds import IDLE, TTL
 from tests.launch.remote.metadata_service import MetadataService, Reply
 
 SET = "/subscriptions/S/resourceGroups/G/providers/Microsoft.Compute/virtualMachineScaleSets/nodes"
@@ -193,7 +193,7 @@ class TestTheClustersTime:
         result = look(warned(azure), Others())
         assert azure.changes() == [("DELETE", SET, None)]
         assert result["say"]["act"] == "the cluster's time of 1 h is over: its scale set is being deleted"
-        assert result["next_s"] == lead.REFUSED_S
+        assert result["next_s"] == autostop.REFUSED_S
 
     def test_a_leader_that_comes_late_warns_jobs_first(self, azure: Azure) -> None:
         azure.made = "2020-01-01T00:00:00Z"
@@ -225,7 +225,7 @@ class TestIdleness:
         seen = azure.asked[-1][2]["if-match"]  # who changes the set meanwhile is not overruled
         assert (method, path, seen, body["tags"]["a"]) == ("PATCH", SET, 'W/"1"', "b")
         assert body["sku"] == {"name": "Standard_ND40rs_v2", "tier": "Standard", "capacity": 0}
-        assert body["tags"][lead.STOPPED].endswith(" UTC: no job for 5 minutes")
+        assert body["tags"][autostop.STOPPED].endswith(" UTC: no job for 5 minutes")
         assert result["say"]["act"] == "no job for 5 minutes: the capacity is made 0"
 
     @pytest.mark.parametrize("busy", ["node000001", "node000002"])
@@ -337,17 +337,17 @@ class TestWhatAzureSays:
     ) -> None:
         azure.environment = environment
         asked = []
-        send = lead.ScaleSet._send
+        send = autostop.ScaleSet._send
 
         def noted(
             own: Any, method: str, base: str, path: str, headers: dict[str, str], body: Any = None
         ) -> Any:
             asked.append((base, path, headers))
             if base != azure.url:
-                raise lead.Refused("far away", 1.0)
+                raise autostop.Refused("far away", 1.0)
             return send(own, method, base, path, headers, body)
 
-        monkeypatch.setattr(lead.ScaleSet, "_send", noted)
+        monkeypatch.setattr(autostop.ScaleSet, "_send", noted)
         look(told(azure, ttl=1.0), Others())
         (_, token, _), (base, _, headers) = asked
         assert token.endswith(f"resource=https://{host}/")
@@ -395,6 +395,6 @@ class TestTheOtherNodes:
 
 
 def test_as_the_watch_runs_it(azure: Azure) -> None:
-    argv = [sys.executable, "-I", "-S", lead.__file__, json.dumps(told(azure, ttl=86400.0))]
+    argv = [sys.executable, "-I", "-S", autostop.__file__, json.dumps(told(azure, ttl=86400.0))]
     done = subprocess.run(argv, capture_output=True, check=True)
     assert json.loads(done.stdout) == {"next_s": 60.0, "say": {"azure": ""}, "memory": {}, "able": True}

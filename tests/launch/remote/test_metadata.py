@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from launch.remote.metadata import ask, events, identity, parse, settings
+from launch.remote.agent.imds import ask, events, identity, parse, settings
 from tests.launch.remote.metadata_service import event
 
 

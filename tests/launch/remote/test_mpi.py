@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from launch import client
-from launch.remote import mpi
-from launch.remote.mpi import CannotLaunch, find_mpi
+from launch.client import submit
+from launch.remote.mpi import detect
+from launch.remote.mpi.detect import CannotLaunch, find_mpi
 
 SAYS = {
     "openmpi-4": "mpirun (Open MPI) 4.1.4\n\nReport bugs to http://www.open-mpi.org/community/help/",
@@ -42,7 +42,7 @@ def node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "home/.ranklift").mkdir(parents=True)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("PATH", str(tools))
-    monkeypatch.setattr(mpi, "_MODULES_SCRIPT", str(tmp_path / "modules.sh"))
+    monkeypatch.setattr(detect, "_MODULES_SCRIPT", str(tmp_path / "modules.sh"))
     return tmp_path
 
 
@@ -121,7 +121,7 @@ def test_what_mpirun_says_is_asked_once_until_it_changes(node: Path, monkeypatch
 
 def test_a_node_tells_what_it_has_when_asked(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual(node, SAYS["mpich"], monkeypatch)
-    entry = Path(client.__file__).parent / "remote/__main__.py"
+    entry = Path(submit.__file__).parent / "remote/__main__.py"
     answers = []
     for known in (ALL, ["intelmpi"]):
         asked = json.dumps({"known": known, "first": ""}).encode() + b"\n"
@@ -139,6 +139,6 @@ def test_a_module_that_does_not_load_is_named_in_bounded_time(
     node: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (node / "modules.sh").write_text("module() { while :; do :; done; }\n")
-    monkeypatch.setattr(mpi, "_LIMIT_S", 0.5)
+    monkeypatch.setattr(detect, "_LIMIT_S", 0.5)
     with pytest.raises(CannotLaunch, match=r"^`module load mpi/mvapich2` did not end within 0.5 s$"):
         find_mpi(["mpich"])

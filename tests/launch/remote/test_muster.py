@@ -9,9 +9,10 @@ from typing import Any
 
 import pytest
 
-from launch.remote import muster, verdict
-from launch.remote.muster import Muster
-from launch.remote.records import LAUNCHER, StreamWriter
+from launch.remote.head import outcome
+from launch.remote.head.runners import start_barrier
+from launch.remote.head.runners.start_barrier import Muster
+from launch.remote.log.writer import LAUNCHER, StreamWriter
 
 LIMIT_S = 60.0
 
@@ -34,7 +35,7 @@ def plan(*tasks: str) -> dict[str, Any]:
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     """A clock that stands still until a test moves it."""
     made = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(muster, "time", SimpleNamespace(monotonic=lambda: made.now))
+    monkeypatch.setattr(start_barrier, "time", SimpleNamespace(monotonic=lambda: made.now))
     return made
 
 
@@ -95,7 +96,7 @@ def test_all_that_is_amiss_is_one_reason_with_equal_nodes_folded(mustered: Muste
         "no rank was started: node[000000,000002]: there is no torch; "
         "node000001: slots 0-7 are taken; /dev/shm has 64 MiB"
     )
-    assert (found.state, found.exit_status, found.ran) == ("FAILED", verdict.LOST_RANK, False)
+    assert (found.state, found.exit_status, found.ran) == ("FAILED", outcome.LOST_RANK, False)
     assert found.failure is not None
     assert (found.failure["node"], found.failure["last_lines"]) == ("node000000", ["setup: pip failed"])
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from launch.remote import outlet as module
-from launch.remote import protocol
-from launch.remote.outlet import LAST_BYTES, LastBytes, Outlet
+from launch.remote.base import frames
+from launch.remote.base import rate_limit as module
+from launch.remote.base.rate_limit import LAST_BYTES, LastBytes, Outlet
 
 
 def outlet(rate: int = 10, burst: int = 20) -> Outlet:
@@ -20,16 +20,16 @@ def outlet(rate: int = 10, burst: int = 20) -> Outlet:
 def sent(one: Outlet) -> list[tuple[Any, ...]]:
     """What the head gets: (stream, data) for output, (bytes, lines) for notices, (0, data) for last bytes."""
     told: list[tuple[Any, ...]] = []
-    for kind, payload in protocol.Decoder().feed(one.frames()):
-        if kind == protocol.NOTE:
-            fields = protocol.unpack(payload)
+    for kind, payload in frames.Decoder().feed(one.frames()):
+        if kind == frames.NOTE:
+            fields = frames.unpack(payload)
             assert (fields["rank"], fields["log"]) == (3, "rank-3")
             told.append((fields["bytes"], fields["lines"], fields["lost"], fields["why"]))
         else:
-            rank, stream = protocol.OUTPUT.unpack_from(payload)
+            rank, stream = frames.OUTPUT.unpack_from(payload)
             assert rank == 3
-            assert (kind == protocol.TAIL) == (stream == 0)
-            told.append((stream, payload[protocol.OUTPUT.size :]))
+            assert (kind == frames.TAIL) == (stream == 0)
+            told.append((stream, payload[frames.OUTPUT.size :]))
     return told
 
 

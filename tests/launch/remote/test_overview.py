@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from launch.remote import jobs, overview
+from launch.remote.base import job_dir
+from launch.remote.head import query
 
 NOBODY = {"pid": 1 << 22, "started": 1, "boot": "none"}
 
@@ -21,8 +22,8 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-def made(job: str, state: str, created: float, **fields: Any) -> jobs.Folder:
-    folder = jobs.Folder(job)
+def made(job: str, state: str, created: float, **fields: Any) -> job_dir.Folder:
+    folder = job_dir.Folder(job)
     nodes = [{"name": "node000000", "ranks": [{"rank": 0}, {"rank": 1}]}]
     folder.create({"id": job, "nodes": nodes, "grace_s": 3, "user_env": {"KEY": "secret"}, "argv": ["x"]})
     told = {"job": job, "state": state, "created": created, "reason": "", "supervisor": NOBODY}
@@ -32,45 +33,45 @@ def made(job: str, state: str, created: float, **fields: Any) -> jobs.Folder:
 
 class TestListing:
     def test_what_has_not_ended_is_always_there_and_of_the_rest_the_newest(self) -> None:
-        alive = jobs.identity(os.getpid())
+        alive = job_dir.identity(os.getpid())
         made("b", "RUNNING", 1.0, supervisor=alive)
         for number in range(5):
             made(f"a{4 - number}", "SUCCEEDED", 10.0 + number)
         made("c", "QUEUED", 2.0, supervisor=alive)
-        found = overview.listing(2)
+        found = query.listing(2)
         assert [state["job"] for state in found["jobs"]] == ["b", "c", "a1", "a0"]
         assert found["left_out"] == 3
-        assert len(overview.listing(None)["jobs"]) == 7
-        assert [state["job"] for state in overview.listing(0)["jobs"]] == ["b", "c"]
+        assert len(query.listing(None)["jobs"]) == 7
+        assert [state["job"] for state in query.listing(0)["jobs"]] == ["b", "c"]
 
     def test_one_whose_supervisor_is_gone_counts_as_ended(self) -> None:
         made("a", "RUNNING", 1.0)
-        found = overview.listing(1)
+        found = query.listing(1)
         assert [state["state"] for state in found["jobs"]] == ["LOST"]
 
     def test_one_that_somebody_wants_to_end_is_told_from_the_others_until_it_has(self) -> None:
-        alive = jobs.identity(os.getpid())
+        alive = job_dir.identity(os.getpid())
         for name, state in (("a", "RUNNING"), ("b", "RUNNING"), ("c", "CANCELLED")):
             made(name, state, 1.0, supervisor=alive)
         for name in ("b", "c"):
-            Path(jobs.Folder(name).file("cancel")).touch()
-        found = {state["job"]: state["cancelling"] for state in overview.listing(None)["jobs"]}
+            Path(job_dir.Folder(name).file("cancel")).touch()
+        found = {state["job"]: state["cancelling"] for state in query.listing(None)["jobs"]}
         assert found == {"a": False, "b": True, "c": False}
-        assert [overview.report(name)["state"]["cancelling"] for name in "abc"] == [False, True, False]
+        assert [query.report(name)["state"]["cancelling"] for name in "abc"] == [False, True, False]
 
     def test_half_made_jobs_are_passed_over(self) -> None:
-        jobs.Folder("half").create({"id": "half"})
-        assert overview.listing(None) == {"jobs": [], "left_out": 0}
+        job_dir.Folder("half").create({"id": "half"})
+        assert query.listing(None) == {"jobs": [], "left_out": 0}
 
     def test_five_hundred_ended_jobs_are_read_in_a_fraction_of_a_second(self) -> None:
         for number in range(500):
             made(f"a{number:03}", "SUCCEEDED", float(number), nodes=["node000000"] * 64, failure=None)
         begin = time.process_time()  # not the clock: the machine may be doing much else
-        assert overview.listing(20)["left_out"] == 480
+        assert query.listing(20)["left_out"] == 480
         assert time.process_time() - begin < 0.3
 
     def test_no_job_at_all(self) -> None:
-        assert overview.listing(5) == {"jobs": [], "left_out": 0}
+        assert query.listing(5) == {"jobs": [], "left_out": 0}
 
 
 class TestReport:
@@ -82,7 +83,7 @@ class TestReport:
         folder.event("restart", count=1, reason="rank 1")
         with Path(folder.file("events.jsonl")).open("a", encoding="utf-8") as file:
             file.write('{"event": "exit", "ra')
-        told = overview.report("a")
+        told = query.report("a")
         assert [(end["rank"], end["status"]) for end in told["ends"]] == [(1, 0)]
         assert [event["event"] for event in told["events"]] == ["state", "restart"]
         assert told["ranks"] == {"node000000": [0, 1]}
@@ -90,17 +91,17 @@ class TestReport:
 
     def test_there_is_none_of_a_job_that_is_not_there(self) -> None:
         with pytest.raises(FileNotFoundError):
-            overview.report("nope")
+            query.report("nope")
 
 
 class TestWaiting:
     def test_every_state_comes_once_and_the_last_ends_it(self) -> None:
-        alive = jobs.identity(os.getpid())
+        alive = job_dir.identity(os.getpid())
         folder = made("a", "QUEUED", 1.0, supervisor=alive)
         seen: list[str] = []
 
         def wait() -> None:
-            seen.extend(state["state"] for state in overview.states_to_the_end("a") if state)
+            seen.extend(state["state"] for state in query.states_to_the_end("a") if state)
 
         thread = threading.Thread(target=wait, daemon=True)
         thread.start()
@@ -115,4 +116,4 @@ class TestWaiting:
 
     def test_a_supervisor_that_dies_is_noticed_although_nothing_is_written(self) -> None:
         made("a", "RUNNING", 1.0)
-        assert [state["state"] for state in overview.states_to_the_end("a") if state] == ["LOST"]
+        assert [state["state"] for state in query.states_to_the_end("a") if state] == ["LOST"]

@@ -12,15 +12,17 @@ from typing import Any
 
 import pytest
 
-from launch.remote import pending_connections, protocol, runner
-from launch.remote.pending_connections import HELLO_WITHIN, MOST, PendingConnections
+from launch.remote.base import frames
+from launch.remote.head.runners import pending_connections
+from launch.remote.head.runners.pending_connections import HELLO_WITHIN, MOST, PendingConnections
+from launch.remote.node import runner
 
 TOKEN = "00112233445566778899aabbccddeeff"
 HELLO = {"rank": 0, "local_rank": 0, "node": "node000000", "pid": 7, "token": TOKEN, "proof": "p"}
 
 
 def hello(**other: Any) -> bytes:
-    return protocol.frame(protocol.HELLO, protocol.pack(dict(HELLO, **other)))
+    return frames.frame(frames.HELLO, frames.pack(dict(HELLO, **other)))
 
 
 class Port:
@@ -56,7 +58,7 @@ class Port:
         for key, _ in self.selector.select(0.01):
             key.data()
         for connection, _ in self.taken[self._answered :]:
-            connection.sendall(protocol.frame(protocol.BEAT))
+            connection.sendall(frames.frame(frames.BEAT))
         self._answered = len(self.taken)
 
     def close(self) -> None:
@@ -86,11 +88,11 @@ def is_closed(client: socket.socket) -> bool:
 
 
 def test_a_hello_with_the_token_is_handed_over_with_all_that_follows_it(port: Port) -> None:
-    port.connect(hello(rank=5) + protocol.frame(protocol.BEAT))
+    port.connect(hello(rank=5) + frames.frame(frames.BEAT))
     port.turn()
     ((connection, fields),) = port.taken
     assert fields == dict(HELLO, rank=5)
-    assert connection.recv(100) == protocol.frame(protocol.BEAT)
+    assert connection.recv(100) == frames.frame(frames.BEAT)
     assert len(port.pending) == 0
 
 
@@ -107,7 +109,7 @@ def test_a_hello_may_come_in_pieces(port: Port) -> None:
     "data",
     [
         *(
-            pytest.param(protocol.frame(kind, protocol.pack({})), id=f"frame {kind.decode()} without HELLO")
+            pytest.param(frames.frame(kind, frames.pack({})), id=f"frame {kind.decode()} without HELLO")
             for kind in (
                 b"S",
                 b"Y",
@@ -133,11 +135,11 @@ def test_a_hello_may_come_in_pieces(port: Port) -> None:
         pytest.param(hello(token=7), id="a number for a token"),
         pytest.param(hello(token="\udcff"), id="a token of other bytes"),
         pytest.param(hello(node="n" * 1024), id="more than 1 KiB"),
-        pytest.param(protocol.HEADER.pack(protocol.HELLO, 0xFFFFFFFF), id="a length of 4 GiB"),
-        pytest.param(protocol.frame(protocol.HELLO, b"l" * 1000), id="a nested payload"),
-        pytest.param(protocol.frame(protocol.HELLO, b"i" + b"9" * 1000 + b"e"), id="a huge number"),
-        pytest.param(protocol.frame(protocol.HELLO), id="no payload"),
-        pytest.param(protocol.frame(protocol.HELLO, b"de"), id="seven bytes"),
+        pytest.param(frames.HEADER.pack(frames.HELLO, 0xFFFFFFFF), id="a length of 4 GiB"),
+        pytest.param(frames.frame(frames.HELLO, b"l" * 1000), id="a nested payload"),
+        pytest.param(frames.frame(frames.HELLO, b"i" + b"9" * 1000 + b"e"), id="a huge number"),
+        pytest.param(frames.frame(frames.HELLO), id="no payload"),
+        pytest.param(frames.frame(frames.HELLO, b"de"), id="seven bytes"),
         pytest.param(b"GET / HTTP/1.1\r\n\r\n", id="another protocol"),
     ],
 )
@@ -226,7 +228,7 @@ def test_the_port_is_closed_with_all_who_wait(port: Port) -> None:
 
 def test_what_waits_takes_no_more_than_a_hello(port: Port, monkeypatch: pytest.MonkeyPatch) -> None:
     assert pending_connections._LONGEST == 1024
-    client = port.connect(protocol.HEADER.pack(protocol.HELLO, 1024) + bytes(1000))
+    client = port.connect(frames.HEADER.pack(frames.HELLO, 1024) + bytes(1000))
     port.turn()
     client.sendall(bytes(100_000))
     port.turn()

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from launch.remote import processes
+from launch.remote.base import processes
 
 YOUNGEST, OLDEST = 2**22, 1
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from launch.remote import protocol
+from launch.remote.base import frames
 
 
 @pytest.mark.parametrize(
@@ -14,13 +14,13 @@ from launch.remote import protocol
     [0, -7, "", "a b\n$'\"", "日本", "\udcff", [], {}, [1, ["x"], {"k": [2]}], {"env": {"A": "1:2e3"}}],
 )
 def test_what_is_packed_comes_back(value: Any) -> None:
-    assert protocol.unpack(protocol.pack(value)) == value
+    assert frames.unpack(frames.pack(value)) == value
 
 
 @pytest.mark.parametrize("data", [b"", b"i1", b"5:abc", b"l1:a", b"d1:ae", b"i1ei2e", b"x"])
 def test_anything_else_is_refused(data: bytes) -> None:
-    with pytest.raises(protocol.ProtocolError):
-        protocol.unpack(data)
+    with pytest.raises(frames.ProtocolError):
+        frames.unpack(data)
 
 
 @pytest.mark.parametrize(
@@ -41,20 +41,20 @@ def test_anything_else_is_refused(data: bytes) -> None:
     ],
 )
 def test_what_would_raise_or_cost_something_else_is_refused(data: bytes) -> None:
-    with pytest.raises(protocol.ProtocolError):
-        protocol.unpack(data)
+    with pytest.raises(frames.ProtocolError):
+        frames.unpack(data)
 
 
 def test_values_without_a_form_are_refused() -> None:
     with pytest.raises(TypeError, match="float cannot be packed"):
-        protocol.pack({"x": 1.5})
+        frames.pack({"x": 1.5})
 
 
 def test_frames_come_back_however_the_stream_is_cut() -> None:
-    sent = [(protocol.OUT, b"abc"), (protocol.BEAT, b""), (protocol.EXIT, bytes(300))]
-    stream = b"".join(protocol.frame(kind, payload) for kind, payload in sent)
+    sent = [(frames.OUT, b"abc"), (frames.BEAT, b""), (frames.EXIT, bytes(300))]
+    stream = b"".join(frames.frame(kind, payload) for kind, payload in sent)
     for size in (1, 2, 7, len(stream)):
-        decoder = protocol.Decoder()
+        decoder = frames.Decoder()
         got = []
         for start in range(0, len(stream), size):
             got += decoder.feed(stream[start : start + size])
@@ -62,12 +62,12 @@ def test_frames_come_back_however_the_stream_is_cut() -> None:
 
 
 def test_a_length_that_cannot_be_true_is_refused() -> None:
-    with pytest.raises(protocol.ProtocolError, match="a frame of"):
-        protocol.Decoder().feed(b"SSH-2.0-OpenSSH_9.2\r\n")
+    with pytest.raises(frames.ProtocolError, match="a frame of"):
+        frames.Decoder().feed(b"SSH-2.0-OpenSSH_9.2\r\n")
 
 
 def test_a_channel_may_take_shorter_frames_only() -> None:
-    decoder = protocol.Decoder(limit=10)
-    assert decoder.feed(protocol.frame(protocol.OUT, bytes(10))) == [(protocol.OUT, bytes(10))]
-    with pytest.raises(protocol.ProtocolError, match="a frame of 11 bytes"):
-        decoder.feed(protocol.HEADER.pack(protocol.OUT, 11))
+    decoder = frames.Decoder(limit=10)
+    assert decoder.feed(frames.frame(frames.OUT, bytes(10))) == [(frames.OUT, bytes(10))]
+    with pytest.raises(frames.ProtocolError, match="a frame of 11 bytes"):
+        decoder.feed(frames.HEADER.pack(frames.OUT, 11))

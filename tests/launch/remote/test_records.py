@@ -8,10 +8,11 @@ from typing import Any
 
 import pytest
 
-from launch.remote import protocol, segments
-from launch.remote.protocol import NOTICE
-from launch.remote.reading import StreamReader
-from launch.remote.records import LAUNCHER, StreamWriter, last_lines
+from launch.remote.base import frames as protocol
+from launch.remote.base.frames import NOTICE
+from launch.remote.log import segments
+from launch.remote.log.reader import StreamReader
+from launch.remote.log.writer import LAUNCHER, StreamWriter, last_lines
 
 
 def read(reader: StreamReader, until: tuple[int, int] | None = None) -> list[tuple[int, int, str]]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from launch.remote import slots
+from launch.remote.node import slots
 
 SPEC: dict[str, Any] = {"job": "t-1", "slots": [0, 1], "of": 4}
 REMOVAL = "`fab scale 3` of ann on desk (process 7)"

@@ -7,11 +7,12 @@ from typing import Any, cast
 
 import pytest
 
-from launch.remote import protocol, stopping
-from launch.remote.crew import Crew
-from launch.remote.processes import SIGTERM
-from launch.remote.stopping import Stopping
-from launch.remote.verdict import Outcome
+from launch.remote.base import frames
+from launch.remote.base.processes import SIGTERM
+from launch.remote.head import shutdown
+from launch.remote.head.outcome import Outcome
+from launch.remote.head.runners.runner_pool import Crew
+from launch.remote.head.shutdown import Stopping
 
 GRACE_S = 60.0
 FIRST, SECOND = Outcome("FAILED", 3, "rank 2 ended with exit status 3"), Outcome("FAILED", 1, "its peer")
@@ -43,7 +44,7 @@ class Mpirun:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     made = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(stopping, "time", SimpleNamespace(monotonic=lambda: made.now))
+    monkeypatch.setattr(shutdown, "time", SimpleNamespace(monotonic=lambda: made.now))
     return made
 
 
@@ -61,7 +62,7 @@ def test_the_first_outcome_is_the_launchs(ending: Stopping, crew: Runners) -> No
     ending.fail(FIRST)
     ending.fail(SECOND)
     assert ending.verdict is FIRST
-    assert crew.told == [(protocol.STOP, 60_000)], "told once"
+    assert crew.told == [(frames.STOP, 60_000)], "told once"
     assert crew.to_start == [], "no further rank begins"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.remote.store import Store
+from launch.remote.store.store import Store
 
 NAMES = ("a" * 16, "b" * 16)
 DAY_S = 86400.0

@@ -12,9 +12,11 @@ from typing import Any
 
 import pytest
 
-from launch.events import JobState
-from launch.remote import commands, course, ending, jobs, overview, whole_file
-from launch.remote.verdict import Outcome
+from launch.client.events import JobState
+from launch.remote import cli
+from launch.remote.base import job_dir, whole_file
+from launch.remote.head import cancel, job_state, query
+from launch.remote.head.outcome import Outcome
 
 PLAN: dict[str, Any] = {
     **{"id": "t-1", "name": "t", "kind": "pytorch", "grace_s": 3, "max_restarts": 0, "command": ["true"]},
@@ -37,14 +39,14 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def folder() -> jobs.Folder:
-    made = jobs.Folder("t-1")
+def folder() -> job_dir.Folder:
+    made = job_dir.Folder("t-1")
     made.create(PLAN)
     return made
 
 
 @pytest.fixture
-def supervisor(folder: jobs.Folder) -> Iterator[subprocess.Popen[bytes]]:
+def supervisor(folder: job_dir.Folder) -> Iterator[subprocess.Popen[bytes]]:
     """A process that has the supervisor's log open, as the job's has."""
     with (
         Path(folder.file("supervisor.log")).open("wb") as log,
@@ -54,68 +56,68 @@ def supervisor(folder: jobs.Folder) -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def tear(folder: jobs.Folder, name: str, data: bytes) -> None:
+def tear(folder: job_dir.Folder, name: str, data: bytes) -> None:
     Path(folder.file(name)).write_bytes(data)
 
 
 @pytest.mark.parametrize("data", TORN)
 class TestState:
     def test_without_a_supervisor_the_job_is_lost_wherever_it_is_looked_at(
-        self, folder: jobs.Folder, data: bytes
+        self, folder: job_dir.Folder, data: bytes
     ) -> None:
         tear(folder, "state.json", data)
-        (listed,) = overview.listing(None)["jobs"]
+        (listed,) = query.listing(None)["jobs"]
         state = JobState.from_dict(listed)
         assert (state.state, state.exit_status, state.nodes, state.ranks) == ("LOST", 255, ("node000000",), 2)
         assert state.reason.startswith("the head went down while it kept the job's records: ")
         tear(folder, "state.json", data)
-        assert overview.report("t-1")["state"]["state"] == "LOST"
+        assert query.report("t-1")["state"]["state"] == "LOST"
         tear(folder, "state.json", data)
-        assert ending.cancel("t-1", None)["state"]["state"] == "LOST"
+        assert cancel.cancel("t-1", None)["state"]["state"] == "LOST"
 
     def test_a_supervisor_that_lives_writes_it_again(
-        self, folder: jobs.Folder, data: bytes, supervisor: subprocess.Popen[bytes]
+        self, folder: job_dir.Folder, data: bytes, supervisor: subprocess.Popen[bytes]
     ) -> None:
         tear(folder, "state.json", data)
         found = folder.state()
         assert (found["state"], found["supervisor"]["pid"]) == ("RUNNING", supervisor.pid)
-        assert JobState.from_dict(overview.listing(None)["jobs"][0]).state == "RUNNING"
-        course.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
+        assert JobState.from_dict(query.listing(None)["jobs"][0]).state == "RUNNING"
+        job_state.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
         assert folder.state()["state"] == "SUCCEEDED"
 
-    def test_with_its_plan_torn_too_it_is_still_listed(self, folder: jobs.Folder, data: bytes) -> None:
+    def test_with_its_plan_torn_too_it_is_still_listed(self, folder: job_dir.Folder, data: bytes) -> None:
         tear(folder, "state.json", data)
         tear(folder, "job.json", data)
-        (listed,) = overview.listing(None)["jobs"]
+        (listed,) = query.listing(None)["jobs"]
         assert (listed["job"], listed["state"], listed["nodes"]) == ("t-1", "LOST", [])
 
 
 @pytest.mark.parametrize("data", TORN)
 class TestPlan:
     def test_it_is_named_by_who_needs_it(
-        self, folder: jobs.Folder, data: bytes, capsys: pytest.CaptureFixture[str]
+        self, folder: job_dir.Folder, data: bytes, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        course.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
+        job_state.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
         tear(folder, "job.json", data)
         for command in (["show", "t-1"], ["follow", "t-1"]):
-            assert commands.main(command) == commands.TORN
+            assert cli.main(command) == cli.TORN
             assert capsys.readouterr().err == (
                 f"{folder.file('job.json')} is torn: the head went down while it was written; `fab collect` "
                 "brings what the nodes have of the job, `fab cancel` ends what runs of it, and its folder "
                 "can go then\n"
             )
 
-    def test_the_job_is_listed_and_can_be_ended(self, folder: jobs.Folder, data: bytes) -> None:
-        course.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
+    def test_the_job_is_listed_and_can_be_ended(self, folder: job_dir.Folder, data: bytes) -> None:
+        job_state.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
         tear(folder, "job.json", data)
-        assert overview.listing(None)["jobs"][0]["state"] == "SUCCEEDED"
-        told = ending.cancel("t-1", None)
+        assert query.listing(None)["jobs"][0]["state"] == "SUCCEEDED"
+        told = cancel.cancel("t-1", None)
         assert (told["state"]["state"], told["grace"]) == ("SUCCEEDED", 10.0)
 
 
 class TestEvents:
-    def test_what_is_torn_is_passed_over_and_takes_nothing_with_it(self, folder: jobs.Folder) -> None:
-        course.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
+    def test_what_is_torn_is_passed_over_and_takes_nothing_with_it(self, folder: job_dir.Folder) -> None:
+        job_state.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
         end = {"rank": 0, "node": "node000000", "status": 0, "signal": None, "stopped": False, "attempt": 0}
         with Path(folder.file("events.jsonl")).open("ab") as file:
             file.write(
@@ -123,20 +125,20 @@ class TestEvents:
             )
             file.write(b"\xff\n" + b"[" * 100_000 + b'\n{"event": "exit", "ra')
         folder.event("exit", **end)
-        told = overview.report("t-1")
+        told = query.report("t-1")
         assert [(one["rank"], one["status"]) for one in told["ends"]] == [(0, 0)]
         assert [event["event"] for event in told["events"]] == ["state", "lost-node"]
-        assert overview.lost_nodes(folder) == []
+        assert query.lost_nodes(folder) == []
 
-    def test_a_torn_record_of_ends_does_not_take_the_next(self, folder: jobs.Folder) -> None:
+    def test_a_torn_record_of_ends_does_not_take_the_next(self, folder: job_dir.Folder) -> None:
         tear(folder, "exits.jsonl", b'{"rank": 0, "sta')
         folder.append("exits.jsonl", {"rank": 1})
         assert Path(folder.file("exits.jsonl")).read_bytes().splitlines()[1:] == [b'{"rank": 1}']
 
 
-def test_a_torn_wish_is_a_wish(folder: jobs.Folder) -> None:
+def test_a_torn_wish_is_a_wish(folder: job_dir.Folder) -> None:
     tear(folder, "cancel", b"1\x00")
-    assert ending.asked(folder, 7.0) == (7.0, "")
+    assert cancel.asked(folder, 7.0) == (7.0, "")
 
 
 def test_a_file_has_its_name_only_when_its_contents_are_on_the_disk(
@@ -158,7 +160,7 @@ def test_a_file_has_its_name_only_when_its_contents_are_on_the_disk(
     whole_file.replace_file(str(tmp_path / "a"), b"x")
     assert done == ["sync file of 1", "rename"]
     assert (tmp_path / "a").read_bytes() == b"x"
-    folder = jobs.Folder("t-2")
+    folder = job_dir.Folder("t-2")
     for change, expected in (
         (lambda: folder.create(PLAN), ["sync file", "rename"]),
         (lambda: folder.write_state({"state": "RUNNING", "reason": ""}), ["sync file", "rename"]),

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from launch.remote import jobs, turns
+from launch.remote.base import job_dir
+from launch.remote.head import queue as turns
 
 
 @pytest.fixture(autouse=True)
@@ -138,7 +139,7 @@ def kept(name: str, **need: int) -> str:
     """A job in the queue whose plan is kept on the head, as every job's is."""
     nodes = [{"name": node, "reserve": count, "slots": 4, "ranks": []} for node, count in need.items()]
     plan = {"id": name, "nodes": nodes}
-    jobs.Folder(name).create(plan)
+    job_dir.Folder(name).create(plan)
     turns.enter(plan)
     return name
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.remote import verdict
-from launch.remote.records import LAUNCHER, StreamWriter
+from launch.remote.head import outcome
+from launch.remote.log.writer import LAUNCHER, StreamWriter
 
 NODES = ("node000000", "node000001", "node000002")
 
@@ -32,12 +32,12 @@ def test_the_node_is_one_of_the_jobs(tmp_path: Path, said: bytes, blamed: str | 
     stream = StreamWriter(str(tmp_path))
     stream.write(0, 0, 1, b"Connection to node000002 closed by remote host.\n")  # no launcher's words
     stream.write(LAUNCHER, 0, 2, said)
-    assert verdict.blamed_node(stream, NODES) == blamed
+    assert outcome.blamed_node(stream, NODES) == blamed
     stream.close()
 
 
 def test_all_ranks_of_a_lost_node_are_named_and_none_is_said_to_have_failed() -> None:
-    lost = verdict.lost_node([2, 3], "node000001", "no sign of life for 12 s")
+    lost = outcome.lost_node([2, 3], "node000001", "no sign of life for 12 s")
     assert lost.reason == "node000001 (ranks 2, 3) is lost: no sign of life for 12 s"
     assert lost.failure == {
         "rank": None,

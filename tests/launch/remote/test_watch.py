@@ -12,17 +12,18 @@ from typing import Any
 
 import pytest
 
-from launch.remote import jobs, watch
-from launch.remote.metadata import Event
-from launch.remote.watch import Watch, decide, patience
+from launch.remote.agent import daemon
+from launch.remote.agent.daemon import Watch, decide, patience
+from launch.remote.agent.imds import Event
+from launch.remote.base import job_dir
 from tests.launch.remote.metadata_service import MetadataService, event, log, notice
 
-FILE = Path(watch.__file__)
+FILE = Path(daemon.__file__)
 
 
 def settle(one: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
     """From now on no job has needed the node for long enough."""
-    monkeypatch.setattr(watch, "SETTLE_S", 0.0)
+    monkeypatch.setattr(daemon, "SETTLE_S", 0.0)
 
 
 class TestDecisions:
@@ -131,7 +132,7 @@ class TestPatience:
 class TestANotice:
     def test_it_comes_and_goes_with_the_event(self, service: MetadataService, home: Path) -> None:
         one = Watch(str(home), service.url)
-        assert one.turn() == watch.POLL_S
+        assert one.turn() == daemon.POLL_S
         assert notice(home) is None
         service.events = [event("nodes_1", "Preempt", 30), event("nodes_2")]
         one.turn()
@@ -237,7 +238,7 @@ class TestANotice:
     ) -> None:
         one = Watch(str(home), service.url)
         service.events = [event("nodes_1")]
-        monkeypatch.setattr(watch, "replace", lambda *_: False)
+        monkeypatch.setattr(daemon, "replace", lambda *_: False)
         one.turn()
         assert "notice.json cannot be written" in log(home)
         monkeypatch.undo()
@@ -254,7 +255,7 @@ class TestAnApproval:
         service.events = [event("nodes_1", "Terminate", 300), event("nodes_2", "Terminate", 300)]
         with (home / ".ranklift/slots/1").open("r+") as slot:
             fcntl.flock(slot, fcntl.LOCK_EX)
-            monkeypatch.setattr(watch, "SETTLE_S", 0.1)
+            monkeypatch.setattr(daemon, "SETTLE_S", 0.1)
             for _ in range(3):
                 one.turn()
             assert service.approved() == []
@@ -278,11 +279,11 @@ class TestAnApproval:
     def test_a_job_whose_supervisor_is_here_holds_it_up_one_that_waits_does_not(
         self, service: MetadataService, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        entry = {"job": "a", "process": jobs.identity(os.getpid()), "slots": {"node000001": [0]}}
+        entry = {"job": "a", "process": job_dir.identity(os.getpid()), "slots": {"node000001": [0]}}
         queue = home / ".ranklift/queue.json"
         queue.write_text(json.dumps([entry]))
         one = Watch(str(home), service.url)
-        monkeypatch.setattr(watch, "SETTLE_S", 0.1)
+        monkeypatch.setattr(daemon, "SETTLE_S", 0.1)
         service.events = [event("nodes_1", "Terminate", 300)]
         one.turn()
         one.turn()
@@ -318,7 +319,7 @@ class TestAnswersThatAreNone:
         assert "GET /metadata/scheduledevents: " in log(home)
         service.instead.clear()
         service.events = [event("nodes_1")]
-        assert one.turn() == watch.POLL_S
+        assert one.turn() == daemon.POLL_S
         assert notice(home) is not None
 
     @pytest.mark.parametrize(
@@ -327,7 +328,7 @@ class TestAnswersThatAreNone:
     def test_a_vm_without_a_name_has_no_events(self, service: MetadataService, home: Path, told: Any) -> None:
         service.instead["/metadata/instance"] = (200, {}, told)
         service.events = [event("nodes_1"), event("")]
-        assert Watch(str(home), service.url).turn() == watch.UNHEARD_S
+        assert Watch(str(home), service.url).turn() == daemon.UNHEARD_S
         assert notice(home) is None
         assert "the name of this VM" in log(home)
 
@@ -339,10 +340,10 @@ class TestAnswersThatAreNone:
     ) -> None:
         one = Watch(str(home), service.url)
         one.turn()
-        monkeypatch.setattr(watch, "INSTANCE_S", 0.0)
+        monkeypatch.setattr(daemon, "INSTANCE_S", 0.0)
         service.instead["/metadata/instance"] = (200, {}, told)
         service.events = [event("nodes_1")]
-        assert one.turn() == watch.POLL_S
+        assert one.turn() == daemon.POLL_S
         assert notice(home) is not None
         assert "does not describe this VM" in log(home)
 
@@ -367,6 +368,6 @@ class TestAnswersThatAreNone:
         self, service: MetadataService, home: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         one = Watch(str(home), service.url)
-        monkeypatch.setattr(watch, "events", lambda *_: 1 / 0)
-        assert one.turn() == watch.HEARD_S
+        monkeypatch.setattr(daemon, "events", lambda *_: 1 / 0)
+        assert one.turn() == daemon.HEARD_S
         assert "ZeroDivisionError" in log(home)

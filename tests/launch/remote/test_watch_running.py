@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.remote import watch
-from launch.remote.watch import Log, Watch
+from launch.remote.agent import daemon as watch
+from launch.remote.agent.daemon import Log, Watch
 from tests.launch.remote.metadata_service import MetadataService, event, log, notice
 
 FILE = Path(watch.__file__)

@@ -10,10 +10,10 @@ from typing import IO
 
 import pytest
 
-from launch.remote.protocol import NOTICE, RECORD
-from launch.remote.reading import StreamReader
-from launch.remote.records import LAUNCHER, StreamWriter
-from launch.remote.words import Words
+from launch.remote.base.frames import NOTICE, RECORD
+from launch.remote.head.launcher_output import Words
+from launch.remote.log.reader import StreamReader
+from launch.remote.log.writer import LAUNCHER, StreamWriter
 
 
 class Said:

@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from launch.remote import work_dir
-from launch.remote.workplace import Unfit
+from launch.remote.node import work_dir
+from launch.remote.node.rank_env import Unfit
 from tests.launch.remote.working_folder import (
     folder,
     left,
@@ -194,7 +194,7 @@ class TestRunnersOfOneNode:
 
     def test_a_copy_that_was_killed_is_begun_again(self, code: Path, job: Path) -> None:
         killed = (
-            "import os, sys; from launch.remote import work_dir\n"
+            "import os, sys; from launch.remote.node import work_dir\n"
             "work_dir._BETWEEN_S = 0\n"
             "work_dir.make(sys.argv[1], sys.argv[2], lambda _: os.kill(os.getpid(), 9))\n"
         )
@@ -230,8 +230,8 @@ def on_a_disk(tmp_path: Path, size: str, code: Path, more: str = "") -> str:
     """What is said of a copy on a disk of that size, in a namespace of its own."""
     script = f"""
 import os, sys
-from launch.remote import work_dir
-from launch.remote.workplace import Unfit
+from launch.remote.node import work_dir
+from launch.remote.node.rank_env import Unfit
 {more}
 try:
     work_dir.make(sys.argv[1], sys.argv[2], lambda _: None)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from launch.remote import whole_file, workplace
+from launch.remote.base import whole_file
+from launch.remote.node import rank_env
 
 SPEC: dict[str, Any] = {
     "job": "t-1",
@@ -35,7 +36,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_who_wins_in_the_environment(home: Path) -> None:
-    env = workplace.environment(SPEC, {"env": {"RANK": "1"}}, {"A": "node", "PATH": "/none", "OMPI_X": "1"})
+    env = rank_env.environment(SPEC, {"env": {"RANK": "1"}}, {"A": "node", "PATH": "/none", "OMPI_X": "1"})
     assert env == {
         "A": "node", "B": "job", "C": "user", "RANK": "1",
         "PATH": f"/none:{home}/.ranklift/jobs/t-1/bin",
@@ -58,7 +59,7 @@ def test_who_wins_in_the_environment(home: Path) -> None:
 )
 def test_only_the_launchers_own_variables_are_filled_in(text: str, expanded: str) -> None:
     env = {"RANK": "3", "LOCAL": "0", "HOME": "/root"}
-    assert workplace.expand([text], ["RANK", "LOCAL", "UNSET"], env) == [expanded]
+    assert rank_env.expand([text], ["RANK", "LOCAL", "UNSET"], env) == [expanded]
 
 
 class TestALookForRoom:
@@ -67,19 +68,19 @@ class TestALookForRoom:
         theirs.write_text("kept")
         link = tmp_path / f".ranklift-{os.getpid()}"
         link.symlink_to(theirs)
-        assert workplace.unwritable(str(tmp_path)) == []
+        assert rank_env.unwritable(str(tmp_path)) == []
         assert (theirs.read_text(), link.is_symlink()) == ("kept", True)
 
     def test_opens_nothing_that_is_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "urandom", bytes)
         theirs = Path(whole_file.temporary_name(f"{tmp_path}/.ranklift"))
         theirs.symlink_to(tmp_path / "elsewhere")
-        assert workplace.unwritable(str(tmp_path)) == [f"{tmp_path} cannot be written: File exists"]
+        assert rank_env.unwritable(str(tmp_path)) == [f"{tmp_path} cannot be written: File exists"]
         assert not (tmp_path / "elsewhere").exists()
         assert theirs.is_symlink()
 
     def test_leaves_nothing(self, tmp_path: Path) -> None:
-        assert workplace.unwritable(str(tmp_path), f"{tmp_path}/none") == [
+        assert rank_env.unwritable(str(tmp_path), f"{tmp_path}/none") == [
             f"{tmp_path}/none cannot be written: No such file or directory"
         ]
         assert list(tmp_path.iterdir()) == []

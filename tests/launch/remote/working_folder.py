@@ -6,7 +6,7 @@ import hashlib
 import os
 from pathlib import Path
 
-from launch.remote import work_dir
+from launch.remote.node import work_dir
 
 OLD_NS = 1_600_000_000_123_456_789
 

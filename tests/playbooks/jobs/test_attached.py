@@ -13,7 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
 import sys, time
-from playbooks.jobs.attached import attached
+from playbooks.cli.signals import attached
 from invoke.exceptions import Exit
 try:
     with attached(lambda number: f"the job goes on after {number}"):

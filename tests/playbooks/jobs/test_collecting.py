@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from launch.errors import NodeUnreachable
-from launch.fetched import CollectReport, NodeFiles, Progress
-from playbooks.jobs.collecting import remarks, showing, told
+from launch.results.download import CollectReport, NodeFiles, Progress
+from playbooks.jobs.collect import remarks, showing, told
 
 
 def report(**more: NodeFiles | Exception) -> CollectReport:

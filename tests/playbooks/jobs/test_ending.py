@@ -13,13 +13,13 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory
-from launch import ending as launch_ending
-from launch.ending import Ending, Swept, Unheeded, end_job
+from launch.client import cancel as launch_ending
+from launch.client.cancel import Ending, Swept, Unheeded, end_job
+from launch.client.events import JobState
 from launch.errors import InputError, NodeUnreachable, NoSuchJob, NotPushed, StepTimeout
-from launch.events import JobState
-from playbooks.jobs import ending
-from playbooks.jobs.ending import Cancelled, ended, told
-from playbooks.jobs.joblog import Place
+from playbooks.jobs import cancel as ending
+from playbooks.jobs.cancel import Cancelled, ended, told
+from playbooks.jobs.log_printer import Place
 from playbooks.project import Stack
 from tests.playbooks.jobs.test_jobtext import state
 from tests.playbooks.server import make_key, save_stack

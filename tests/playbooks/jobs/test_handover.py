@@ -14,16 +14,16 @@ import pytest
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory
-from launch import client
+from launch.client import submit
+from launch.client.events import StateChange
 from launch.errors import InputError, ManyNodesError, NodeUnreachable, NotPushed
-from launch.events import StateChange
 from launch.host import Completed
-from playbooks import render
-from playbooks.jobs import handover
-from playbooks.jobs.handover import Handling, Load, hand_over
-from playbooks.jobs.joblog import Place, find_job
+from playbooks.cli import output
+from playbooks.jobs import submit as handover
+from playbooks.jobs.log_printer import Place, find_job
+from playbooks.jobs.submit import Handling, Load, hand_over
 from playbooks.project import Stack
-from playbooks.ssh import connections
+from playbooks.ssh import connection
 from playbooks.start import OutputFailed
 from tests.playbooks.jobs.test_jobtext import state
 from tests.playbooks.server import make_key, save_stack
@@ -46,8 +46,8 @@ class Desk:
         return json.loads(path.read_text()) if path.exists() else None
 
     def submits(self, answer: Callable[..., object]) -> None:
-        self._monkeypatch.setattr(client, "submit", answer)
-        self._monkeypatch.setattr(client, "submit_and_follow", answer)
+        self._monkeypatch.setattr(submit, "submit", answer)
+        self._monkeypatch.setattr(submit, "submit_and_follow", answer)
 
     def pushes(self, answer: Callable[..., object]) -> None:
         self._monkeypatch.setattr(handover, "_push", answer)
@@ -62,7 +62,7 @@ class Desk:
                 raise answer
             return Completed(0 if answer else 1, answer, b"")
 
-        self._monkeypatch.setattr(connections.SshHost, "run", run)
+        self._monkeypatch.setattr(connection.SshHost, "run", run)
 
     def find(self) -> Place:
         return find_job(self.stack, self.inventory, "t-1")
@@ -171,13 +171,13 @@ def test_a_stdout_that_cannot_be_written_ends_the_command_with_how_to_go_on(
 ) -> None:
     def follow(_planned: object, _host: object, on_event: Callable[[Any], None], *_: object) -> None:
         on_event(StateChange(state("t-1", now)))
-        render.result("a line of a rank")
+        output.result("a line of a rank")
 
     def fail(*_: object) -> None:
         raise OutputFailed(OSError(number, os.strerror(number)))
 
     desk.submits(follow)
-    monkeypatch.setattr(render, "result", fail)
+    monkeypatch.setattr(output, "result", fail)
     with pytest.raises(OutputFailed):
         desk.launch(detach=False)
     said = capsys.readouterr().err
@@ -192,7 +192,7 @@ def test_a_job_whose_id_cannot_be_written_is_named_with_the_error(
         raise OutputFailed(OSError(errno.ENOSPC, "full"))
 
     desk.submits(lambda *_: None)
-    monkeypatch.setattr(render, "result", fail)
+    monkeypatch.setattr(output, "result", fail)
     with pytest.raises(OutputFailed):
         desk.launch()
     assert "job t-1 goes on without you\n  follow: fab logs -f t-1 --stack dev\n" in capsys.readouterr().err

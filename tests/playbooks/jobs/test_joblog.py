@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from launch.client.events import JobState, LogLine, Quiet, StateChange
 from launch.errors import JobFailed
-from launch.events import JobState, LogLine, Quiet, StateChange
-from playbooks.jobs.joblog import Shown, end
+from playbooks.jobs.log_printer import Shown, end
 
 
 def ended(state: str, reason: str) -> JobState:

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from launch.events import Failure, JobState
-from launch.overview import Happening, JobReport, RankEnd
-from playbooks import render
-from playbooks.jobs.jobtext import ends_text, job_rows, job_text, waiting
+from launch.client.events import Failure, JobState
+from launch.client.query import Happening, JobReport, RankEnd
+from playbooks.cli import output
+from playbooks.jobs.tables import ends_text, job_rows, job_text, waiting
 
 GOLDEN = Path(__file__).parent / "golden"
 NOON = datetime(2026, 3, 1, 12, 0, 0, tzinfo=UTC)
@@ -119,8 +119,8 @@ def test_the_list_shows_restarts_and_the_queue_where_there_are_such(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     running = state("t-2", "RUNNING", ranks=1)
-    render.table(*job_rows([FAILED, running, QUEUED], now=at(3700)))
-    render.table(*job_rows([running], now=at(10)))
+    output.table(*job_rows([FAILED, running, QUEUED], now=at(3700)))
+    output.table(*job_rows([running], now=at(10)))
     assert capsys.readouterr().out == (GOLDEN / "jobs.txt").read_text()
 
 

@@ -11,9 +11,9 @@ import pytest
 
 from infra.inventory import Node
 from launch.errors import InputError
-from launch.spec import JobSpec
-from playbooks.jobs.handover import Handling
-from playbooks.jobs.lines import Kind, Request, job_spec
+from launch.job.spec import JobSpec
+from playbooks.jobs.job_options import Kind, Request, job_spec
+from playbooks.jobs.submit import Handling
 
 NODES = [Node(f"node{n:06x}", n, f"10.0.0.{n + 4}", "127.0.0.1", 50000 + n, 8, "running") for n in range(3)]
 

@@ -17,8 +17,8 @@ import pytest
 from infra.inventory import KNOWN_HOSTS_FILE, Inventory
 from launch.errors import GiveUpError, HostKeyChanged, InputError, NodeUnreachable, StepTimeout
 from launch.host import Completed
-from playbooks.ssh import connections, exchange
-from playbooks.ssh.connections import Cluster, SshHost, read_pins
+from playbooks.ssh import connection, exchange
+from playbooks.ssh.connection import Cluster, SshHost, read_pins
 from tests.playbooks.server import SshServer, free_port, make_key, save_stack
 
 
@@ -82,7 +82,7 @@ def test_what_is_only_shown_is_kept_from_its_end(host: SshHost) -> None:
 
 def test_an_answer_without_end_is_no_answer(host: SshHost, monkeypatch: pytest.MonkeyPatch) -> None:
     """An end of it would be read as another one."""
-    monkeypatch.setattr(connections, "ANSWER_BYTES", 3 << 20)
+    monkeypatch.setattr(connection, "ANSWER_BYTES", 3 << 20)
     assert len(host.run(["head", "-c", str(3 << 20), "/dev/zero"], timeout=60).stdout) == 3 << 20
     with pytest.raises(GiveUpError, match="node000000: yes writes more than the 3 MiB that an answer may"):
         host.run(["yes"], timeout=60)
@@ -218,7 +218,7 @@ def test_nobody_listening_is_unreachable(server: SshServer, tmp_path: Path) -> N
 def test_a_silent_listener_is_unreachable_in_bounded_time(
     server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connections, "CONNECT_S", 1)
+    monkeypatch.setattr(connection, "CONNECT_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         inventory = save_stack(tmp_path, {0: silent.getsockname()[1]}, server.host_key, server.user_key)
         started = time.monotonic()
@@ -264,7 +264,7 @@ def test_a_quiet_command_is_asked_after_and_goes_on(host: SshHost, monkeypatch: 
 
 def test_a_node_that_answers_no_more_is_unreachable(host: SshHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(exchange, "QUIET_S", 0.2)
-    monkeypatch.setattr(connections, "QUIET_S", 0.2)
+    monkeypatch.setattr(connection, "QUIET_S", 0.2)
     monkeypatch.setattr(paramiko.Transport, "global_request", lambda *_, **__: time.sleep(3))
     with pytest.raises(NodeUnreachable, match="silent"):
         host.run(["sleep", "5"], timeout=30)
@@ -288,7 +288,7 @@ def test_a_nul_byte_is_refused_before_connecting(host: SshHost) -> None:
 def test_connections_to_nodes_acknowledge_at_once_what_they_read(host: SshHost) -> None:
     """Otherwise opening a session takes 40 ms longer than it needs."""
     host.run(["true"], timeout=30)
-    assert isinstance(host._transport().sock, connections._Prompt)
+    assert isinstance(host._transport().sock, connection._Prompt)
 
 
 def test_what_is_read_is_acknowledged_at_once() -> None:
@@ -296,7 +296,7 @@ def test_what_is_read_is_acknowledged_at_once() -> None:
     listener = socket.create_server(("127.0.0.1", 0))
     with listener, socket.create_connection(listener.getsockname()) as plain:
         far, _ = listener.accept()
-        with far, connections._Prompt(fileno=plain.detach()) as near:
+        with far, connection._Prompt(fileno=plain.detach()) as near:
             for _ in range(8):
                 near.sendall(b"?")
                 far.sendall(far.recv(1))

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 from invoke.context import Context
 
-from infra.refusals import NotSignedIn
+from infra.arm.errors import NotSignedIn
 from playbooks.project import Stack
-from playbooks.stack.accounts import account, tell_left
+from playbooks.stack.account import account, tell_left
 from tests.infra import azure_answers
 from tests.infra.azure_answers import Azure, error, group, rehearsed, resource, served
 from tests.playbooks.typed import fake_pulumi

@@ -11,11 +11,12 @@ from unittest.mock import Mock
 import pytest
 
 from infra.inventory import Inventory, Node
-from infra.scaling import Use
+from infra.scale_plan import Use
 from launch.errors import RetryError
+from playbooks.nodes import vm_ops
 from playbooks.project import Stack
-from playbooks.stack import building, instances
-from playbooks.stack.building import shrink, wanted_of
+from playbooks.stack import converge
+from playbooks.stack.converge import shrink, wanted_of
 
 
 @pytest.mark.parametrize(
@@ -44,9 +45,9 @@ class Cluster:
         self.nodes = tuple(Node(f"n{i}", i, "", "", 0, 8, "running") for i in range(4))
         monkeypatch.setattr(Stack, "outputs", lambda _: Mock())
         monkeypatch.setattr(Stack, "refresh", lambda *_: Inventory("dev", "size", "place", "me", self.nodes))
-        monkeypatch.setattr(building, "uses", self.uses)
-        monkeypatch.setattr(building, "kept_free", self.kept_free)
-        monkeypatch.setattr(instances, "delete", self.delete)
+        monkeypatch.setattr(converge, "uses", self.uses)
+        monkeypatch.setattr(converge, "kept_free", self.kept_free)
+        monkeypatch.setattr(vm_ops, "delete", self.delete)
 
     def uses(self, _: Stack, inventory: Inventory, holder: str) -> dict[str, Use]:
         return {node.name: Use(self.jobs.get(node.name, ())) for node in inventory.nodes}

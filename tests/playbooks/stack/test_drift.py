@@ -10,11 +10,11 @@ from unittest.mock import Mock
 import pytest
 from azure.core.exceptions import ClientAuthenticationError, ResourceNotFoundError
 
-from infra import azure
-from infra.scaling import Drift
-from infra.troubles import AzureFailed
+from infra.arm import clients
+from infra.arm.update_errors import AzureFailed
+from infra.scale_plan import Drift
 from playbooks.project import Stack
-from playbooks.stack.drift import look
+from playbooks.pulumi.drift import look
 from tests.playbooks.typed import fake_pulumi
 
 GROUP = "/subscriptions/s-1/resourceGroups/ranklift-dev"
@@ -78,8 +78,8 @@ def double(monkeypatch: pytest.MonkeyPatch) -> Double:
     resources.resources.get_by_id = made.found
     resources.resource_groups.get = made.group
     compute.compute.virtual_machine_scale_sets.get = made.scale_set
-    monkeypatch.setattr(azure, "resource_client", lambda *_: resources)
-    monkeypatch.setattr(azure, "clients", lambda *_: compute)
+    monkeypatch.setattr(clients, "resource_client", lambda *_: resources)
+    monkeypatch.setattr(clients, "clients", lambda *_: compute)
     return made
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from playbooks.project import Stack
-from playbooks.stack.locks import InUse, LockNote, locks
-from playbooks.stack.unfinished import mend
+from playbooks.pulumi.locks import InUse, LockNote, locks
+from playbooks.pulumi.recover import mend
 from tests.playbooks.typed import fake_pulumi
 
 EMPTY = {"version": 3, "deployment": {"pending_operations": [], "resources": []}}

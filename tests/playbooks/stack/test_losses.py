@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 
 from infra.inventory import Inventory, Node
+from launch.client.events import JobState
 from launch.errors import NodeUnreachable, RankliftError, RetryError
-from launch.events import JobState
-from launch.fetched import CollectReport, NodeFiles
 from launch.host import Host
-from playbooks.jobs.collecting import noted
+from launch.results.download import CollectReport, NodeFiles
+from playbooks.jobs.collect import noted
 from playbooks.project import Stack
-from playbooks.ssh import connections
+from playbooks.ssh import connection
 from playbooks.stack import teardown
 from playbooks.stack.losses import Losses, agree_to_lose, find_losses
 from playbooks.stack.teardown import given_up
@@ -62,7 +62,7 @@ def nodes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Nodes]:
                 raise NodeUnreachable(node.name, "no route to host")
             return Opened(made.head)
 
-    monkeypatch.setattr(connections, "Cluster", Cluster)
+    monkeypatch.setattr(connection, "Cluster", Cluster)
     yield made
     end_everything()
 

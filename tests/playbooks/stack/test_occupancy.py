@@ -11,14 +11,14 @@ from typing import Any
 import pytest
 
 from infra.inventory import Inventory, Node
-from infra.scaling import Use
+from infra.scale_plan import Use
+from launch.code.push import remote_id
 from launch.errors import NodeUnreachable
 from launch.host import Completed
-from launch.push import remote_id
-from launch.remote import protocol
+from launch.remote.base import frames
+from playbooks.nodes.busy import uses
 from playbooks.project import Stack
-from playbooks.ssh import connections
-from playbooks.stack.occupancy import uses
+from playbooks.ssh import connection
 
 STATE = {
     "name": "train",
@@ -59,7 +59,7 @@ class Double:
             return Completed(0, b"" if self._its == {} else remote_id().encode(), b"")
         if argv[-2:] == ["list", "0"]:
             answer = {"jobs": self._its.get("jobs", []), "left_out": self._its.get("ended", 0)}
-            return Completed(0, protocol.frame(protocol.STATE, json.dumps(answer).encode()), b"")
+            return Completed(0, frames.frame(frames.STATE, json.dumps(answer).encode()), b"")
         assert argv[-2:] == ["slots", "8"], argv
         return Completed(0, json.dumps(self._its.get("slots", [])).encode(), b"")
 
@@ -87,7 +87,7 @@ def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
 
         yield Hosts()
 
-    monkeypatch.setattr(connections, "Cluster", cluster)
+    monkeypatch.setattr(connection, "Cluster", cluster)
     nodes = (node(0), node(1), node(2), node(3, "stopped"), node(4), node(5), node(6), node(7))
     found = uses(Stack("dev", tmp_path, {}), Inventory("dev", "size", "place", "me", nodes), OWN)
     assert found == {

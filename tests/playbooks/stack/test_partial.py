@@ -9,13 +9,14 @@ from unittest.mock import Mock
 
 import pytest
 
-from infra import azure
+from infra.arm import clients as azure
+from infra.arm.update_errors import Trouble
 from infra.inventory import Inventory, Node
-from infra.troubles import Trouble
+from playbooks.nodes import vm_ops
 from playbooks.project import Stack
-from playbooks.stack import instances, partial
-from playbooks.stack.partial import NotAllCame, asking_for, settle
-from playbooks.stack.updating import NEVER, UpdateFailed
+from playbooks.pulumi import partial
+from playbooks.pulumi.partial import NotAllCame, asking_for, settle
+from playbooks.pulumi.run import NEVER, UpdateFailed
 from tests.playbooks.typed import fake_pulumi
 
 SET = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/set"
@@ -45,7 +46,7 @@ def double(monkeypatch: pytest.MonkeyPatch) -> Double:
         else:
             made.done.append(words[0])
 
-    monkeypatch.setattr(instances, "delete", deleted)
+    monkeypatch.setattr(vm_ops, "delete", deleted)
     monkeypatch.setattr(partial, "pulumi", ran)
     monkeypatch.setattr(Stack, "outputs", lambda _: None)
     monkeypatch.setattr(Stack, "refresh", lambda *_: made.done.append("read"))

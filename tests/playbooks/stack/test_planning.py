@@ -14,13 +14,13 @@ import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from infra.market.figures import NotGranted
+from infra.arm.errors import NotSignedIn
+from infra.arm.rest import Answer
 from infra.naming import own_uuid
-from infra.refusals import NotSignedIn
-from infra.rest import Answer
+from infra.preflight.inputs import NotGranted
 from playbooks.project import Stack
-from playbooks.stack import lifecycle, moneytext
-from playbooks.stack.planning import plan, preflight
+from playbooks.stack import cost_tables, lifecycle
+from playbooks.stack.plan import plan, preflight
 from tests.infra import azure_answers
 from tests.infra.azure_answers import (
     FAMILY,
@@ -103,7 +103,7 @@ def sit_down(monkeypatch: pytest.MonkeyPatch, answer: str) -> list[str]:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr("builtins.input", answered)
-    monkeypatch.setattr(moneytext, "plan_tables", lambda found: None)
+    monkeypatch.setattr(cost_tables, "plan_tables", lambda found: None)
     return questions
 
 

@@ -13,9 +13,9 @@ import pytest
 
 from infra.inventory import Inventory, Node
 from launch.errors import ManyNodesError, NodeUnreachable
+from playbooks.nodes import health
+from playbooks.nodes.health import Sign, clocks_off, fate_of, unfit, wait_for_nodes
 from playbooks.project import Stack
-from playbooks.stack import readiness
-from playbooks.stack.readiness import Sign, clocks_off, fate_of, unfit, wait_for_nodes
 
 FAILED = {"v1": {"datasource": "DataSourceAzure", "errors": ["('scripts_user', RuntimeError('1 failed'))"]}}
 
@@ -56,7 +56,7 @@ def test_the_reason_is_among_the_last_lines_whatever_cloud_init_says_after_it(tm
         *["ci-info: | Keytype | Fingerprint |"] * 9,
     ]
     (tmp_path / "cloud-init-output.log").write_text("\n".join([*said, "Cloud-init v. 24.1 finished"]) + "\n")
-    line = re.sub("/run/cloud-init/|/var/log/", f"{tmp_path}/", readiness._ASK)
+    line = re.sub("/run/cloud-init/|/var/log/", f"{tmp_path}/", health._ASK)
     told = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True, timeout=60).stdout
     lines = Sign.read(told, 0.0, 0.0).last_lines
     assert "this image is too old" in lines
@@ -118,15 +118,15 @@ class Cluster:
         inventory = Inventory("dev", "size", "place", "me", nodes)
         monkeypatch.setattr(Stack, "outputs", lambda _: Mock(node_count=3))
         monkeypatch.setattr(Stack, "refresh", lambda *_: inventory)
-        monkeypatch.setattr(readiness, "probe", lambda *_: self.answers)
-        monkeypatch.setattr(readiness, "PAUSE_S", 0.01)
+        monkeypatch.setattr(health, "probe", lambda *_: self.answers)
+        monkeypatch.setattr(health, "PAUSE_S", 0.01)
 
 
 class TestWaiting:
     def test_silent_nodes_are_named_while_they_are_waited_for(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr(readiness, "NAME_S", 0.05)
+        monkeypatch.setattr(health, "NAME_S", 0.05)
         cluster = Cluster(monkeypatch, tmp_path, NodeUnreachable("n1", "no answer"))
         with pytest.raises(ManyNodesError) as caught:
             wait_for_nodes(cluster.stack, 0.5)
@@ -146,7 +146,7 @@ class TestWaiting:
     def test_a_node_that_is_off_is_not_waited_for_once_the_others_answer(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
-        monkeypatch.setattr(readiness, "NAME_S", 0.05)
+        monkeypatch.setattr(health, "NAME_S", 0.05)
         cluster = Cluster(monkeypatch, tmp_path, Sign())
         began = time.monotonic()
         with pytest.raises(ManyNodesError) as caught:
@@ -161,8 +161,8 @@ class TestWaiting:
     def test_and_again_from_time_to_time(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        monkeypatch.setattr(readiness, "NAME_S", 0.05)
-        monkeypatch.setattr(readiness, "AGAIN_S", 0.1)
+        monkeypatch.setattr(health, "NAME_S", 0.05)
+        monkeypatch.setattr(health, "AGAIN_S", 0.1)
         cluster = Cluster(monkeypatch, tmp_path, Sign(setting_up=True))
         with pytest.raises(ManyNodesError):
             wait_for_nodes(cluster.stack, 1.0)

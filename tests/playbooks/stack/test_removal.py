@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra.inventory import Inventory
-from launch.remote import slots
+from launch.remote.node import slots
 from playbooks.project import Stack
 from playbooks.stack.removal import holder_name, kept_free
 from tests.playbooks.server import SshServer, free_port, save_stack

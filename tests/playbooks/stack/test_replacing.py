@@ -12,12 +12,15 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import INVENTORY_FILE, Inventory, Node
-from infra.scaling import Use
+from infra.scale_plan import Use
 from launch.errors import RankliftError, RetryError
-from playbooks.jobs import ending
+from playbooks.jobs import cancel
+from playbooks.nodes import busy, health, vm_ops
 from playbooks.project import Stack
-from playbooks.stack import building, instances, occupancy, readiness, removal, replacing, unfinished
-from playbooks.stack.locks import InUse
+from playbooks.pulumi import recover
+from playbooks.pulumi.locks import InUse
+from playbooks.stack import converge, removal
+from playbooks.stack import replace as replacing
 
 
 def node(number: int, state: str = "running") -> Node:
@@ -42,19 +45,19 @@ class Cluster:
         self.jobs: list[tuple[str, ...]] = []
         """On node 1, whenever it is asked."""
         monkeypatch.setattr(removal, "kept_free", self.kept_free)
-        monkeypatch.setattr(ending, "ended", self.ended)
-        monkeypatch.setattr(ending, "told", str)
+        monkeypatch.setattr(cancel, "ended", self.ended)
+        monkeypatch.setattr(cancel, "told", str)
         monkeypatch.setattr(Stack, "saved", lambda _: self.inventory(self.saved))
         monkeypatch.setattr(Stack, "outputs", lambda _: Mock())
         monkeypatch.setattr(Stack, "refresh", lambda *_: self.inventory(self.nodes))
-        monkeypatch.setattr(instances, "delete", self.delete)
-        monkeypatch.setattr(instances, "distrust_copies", lambda *_: None)
-        monkeypatch.setattr(instances, "reimage", lambda *_: self.step("reimage"))
-        monkeypatch.setattr(unfinished, "mend", lambda *_: None)
-        monkeypatch.setattr(occupancy, "uses", self.uses)
-        monkeypatch.setattr(building, "build", self.build)
-        monkeypatch.setattr(building, "pulumi", self.update)
-        monkeypatch.setattr(readiness, "wait_for_nodes", self.wait)
+        monkeypatch.setattr(vm_ops, "delete", self.delete)
+        monkeypatch.setattr(vm_ops, "distrust_copies", lambda *_: None)
+        monkeypatch.setattr(vm_ops, "reimage", lambda *_: self.step("reimage"))
+        monkeypatch.setattr(recover, "mend", lambda *_: None)
+        monkeypatch.setattr(busy, "uses", self.uses)
+        monkeypatch.setattr(converge, "build", self.build)
+        monkeypatch.setattr(converge, "pulumi", self.update)
+        monkeypatch.setattr(health, "wait_for_nodes", self.wait)
 
     @contextmanager
     def kept_free(self, _: Stack, __: Inventory, nodes: list[Node], *___: object) -> Iterator[dict[str, str]]:
@@ -174,7 +177,7 @@ def test_ctrl_c_says_what_is_half_done(
 def test_a_node_that_is_going_already_is_not_asked_what_it_does(
     cluster: Cluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(occupancy, "uses", lambda *_: pytest.fail("it was asked"))
+    monkeypatch.setattr(busy, "uses", lambda *_: pytest.fail("it was asked"))
     cluster.nodes[1] = node(1, "deleting")
     cluster.replace("1")
     assert cluster.done == ["delete 1", "update", "make beside 2", "wait"]

@@ -10,14 +10,17 @@ import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from infra.arm.update_errors import Trouble
 from infra.inventory import Inventory, Node
-from infra.scaling import Drift
-from infra.troubles import Trouble
+from infra.scale_plan import Drift
 from launch.errors import RankliftError, RetryError
+from playbooks.nodes import health
 from playbooks.project import Stack
-from playbooks.stack import building, drift, planning, readiness, scaling, unfinished, updating
-from playbooks.stack.locks import InUse
-from playbooks.stack.updating import TookTooLong, UpdateFailed
+from playbooks.pulumi import drift, recover, run
+from playbooks.pulumi.locks import InUse
+from playbooks.pulumi.run import TookTooLong, UpdateFailed
+from playbooks.stack import converge, plan
+from playbooks.stack import scale as scaling
 
 SETTINGS = """\
 config:
@@ -52,11 +55,11 @@ class Cluster:
         self.done: list[str] = []
         monkeypatch.setattr(Stack, "outputs", lambda _: Mock(node_count=self.remembered))
         monkeypatch.setattr(Stack, "refresh", lambda *_: self.refreshed())
-        monkeypatch.setattr(planning, "preflight", lambda *_: None)
-        monkeypatch.setattr(unfinished, "mend", lambda *_: None)
-        monkeypatch.setattr(readiness, "wait_for_nodes", lambda *_: self.done.append("wait"))
-        monkeypatch.setattr(building, "build", self.build)
-        monkeypatch.setattr(updating, "pulumi", self.pulumi)
+        monkeypatch.setattr(plan, "preflight", lambda *_: None)
+        monkeypatch.setattr(recover, "mend", lambda *_: None)
+        monkeypatch.setattr(health, "wait_for_nodes", lambda *_: self.done.append("wait"))
+        monkeypatch.setattr(converge, "build", self.build)
+        monkeypatch.setattr(run, "pulumi", self.pulumi)
         monkeypatch.setattr(drift, "look", self.look)
 
     def refreshed(self) -> Inventory:

@@ -14,11 +14,13 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra import inventory
-from infra.scaling import Drift
-from infra.troubles import AzureFailed
+from infra.arm.update_errors import AzureFailed
+from infra.scale_plan import Drift
 from launch.errors import RankliftError
+from playbooks.nodes import health
 from playbooks.project import Stack
-from playbooks.stack import drift, lifecycle, readiness
+from playbooks.pulumi import drift
+from playbooks.stack import lifecycle
 from tests.infra.market.test_past import remembered
 from tests.playbooks.typed import fake_pulumi
 
@@ -39,7 +41,7 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stack:
         inventory, "read_azure", lambda *_: inventory.Inventory("dev", "size", "place", "me", ())
     )
     monkeypatch.setattr(drift, "look", lambda *_: Drift(0, 0, 0))
-    monkeypatch.setattr(readiness, "probe", lambda *_: {})
+    monkeypatch.setattr(health, "probe", lambda *_: {})
     return made
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from infra import azure
+from infra.arm import clients
 from launch.errors import RankliftError
 from playbooks.project import Stack
-from playbooks.stack.unfinished import mend, unfinished
+from playbooks.pulumi.recover import mend, unfinished
 from tests.playbooks.typed import fake_pulumi
 
 URN = "urn:pulumi:dev::ranklift::ranklift:infra:TrainingCluster$"
@@ -38,9 +38,9 @@ def state(*creating: dict[str, Any], resources: tuple[dict[str, Any], ...] = (GR
 def removed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
     """What was to be removed: subscription, type, name of the scale set."""
     found: list[tuple[str, str, str]] = []
-    monkeypatch.setattr(azure, "resource_client", lambda subscription, _: subscription)
+    monkeypatch.setattr(clients, "resource_client", lambda subscription, _: subscription)
     monkeypatch.setattr(
-        azure, "remove", lambda who, _, kind, inputs: found.append((who, kind, inputs["vmScaleSetName"]))
+        clients, "remove", lambda who, _, kind, inputs: found.append((who, kind, inputs["vmScaleSetName"]))
     )
     return found
 

@@ -15,12 +15,12 @@ from pathlib import Path
 import pytest
 from invoke.exceptions import Exit
 
-from infra.troubles import Trouble
+from infra.arm.update_errors import Trouble
 from launch.errors import RetryError
 from playbooks.project import Stack
-from playbooks.stack import updating
-from playbooks.stack.locks import InUse
-from playbooks.stack.updating import UpdateFailed, again_and_again, pulumi
+from playbooks.pulumi import run
+from playbooks.pulumi.locks import InUse
+from playbooks.pulumi.run import UpdateFailed, again_and_again, pulumi
 
 URN = "urn:pulumi:dev::ranklift::a$azure-native:compute:VirtualMachineScaleSet::nodes"
 METADATA = {"op": "create", "urn": URN, "type": "azure-native:compute:VirtualMachineScaleSet"}
@@ -138,7 +138,7 @@ def test_what_else_pulumi_says_is_passed_on_as_it_comes(
 def test_what_pulumi_has_started_and_left_holds_nobody_up(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updating, "_REST_S", 0.5)
+    monkeypatch.setattr(run, "_REST_S", 0.5)
     began = time.monotonic()
     pulumi(stack(tmp_path, then=f"sleep 20 & echo $! > {tmp_path}/left"), ["up", "--yes"])
     os.kill(int((tmp_path / "left").read_text()), signal.SIGKILL)
@@ -148,7 +148,7 @@ def test_what_pulumi_has_started_and_left_holds_nobody_up(
 def test_an_operation_that_never_ends_is_left_in_good_order_and_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updating, "TELL_S", 0.5)
+    monkeypatch.setattr(run, "TELL_S", 0.5)
     then = f"trap 'touch {tmp_path}/ended; exit 1' INT; while :; do sleep 0.1; done"
     began = time.monotonic()
     with pytest.raises(UpdateFailed) as caught:
@@ -166,7 +166,7 @@ def test_an_operation_that_never_ends_is_left_in_good_order_and_named(
 def test_one_that_does_not_end_when_told_to_is_told_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updating, "LET_GO_S", 0.5)
+    monkeypatch.setattr(run, "LET_GO_S", 0.5)
     then = "n=0; trap 'n=$((n+1)); [ $n = 2 ] && exit 1' INT; while :; do sleep 0.1; done"
     with pytest.raises(UpdateFailed, match="not done within"):
         pulumi(stack(tmp_path, then=then), ["up", "--yes"], limit=0.5)
@@ -175,7 +175,7 @@ def test_one_that_does_not_end_when_told_to_is_told_again(
 def test_while_azure_is_busy_the_same_is_asked_again(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updating, "_FIRST_PAUSE_S", 0.1)
+    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.1)
     then = f"[ $(wc -l < {tmp_path}/calls) = 3 ]"
     busy = stack(tmp_path, failed("ResourceGroupBeingDeleted"), then=then)
     again_and_again(lambda: pulumi(busy, ["up", "--yes"]), time.monotonic() + 30)
@@ -186,7 +186,7 @@ def test_while_azure_is_busy_the_same_is_asked_again(
 def test_throttling_is_called_so_and_waited_for_as_long_as_azure_asks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updating, "_FIRST_PAUSE_S", 0.1)
+    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.1)
     said = failed("SubscriptionRequestsThrottled", "Please try again after '1' seconds.")
     throttled = stack(tmp_path, said, then=f"[ $(wc -l < {tmp_path}/calls) = 2 ]")
     again_and_again(lambda: pulumi(throttled, ["up", "--yes"]), time.monotonic() + 30)
@@ -204,7 +204,7 @@ def test_throttling_for_longer_than_there_is_time_is_told_with_its_pause(tmp_pat
 def test_when_time_is_over_the_reason_of_the_try_before_is_not_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(updating, "_FIRST_PAUSE_S", 0.1)
+    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.1)
     then = f"[ $(wc -l < {tmp_path}/calls) = 1 ] && exit 1; trap 'exit 1' INT; while :; do sleep 0.1; done"
     throttled = stack(tmp_path, failed("SubscriptionRequestsThrottled"), then=then)
     with pytest.raises(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
-from infra.rehearsal.arm import ArmError, Fault
+from rehearsal.arm import ArmError, Fault
 from tests.infra.rehearsal import bodies
 from tests.infra.rehearsal.bodies import ADDRESS, BALANCER, SCALE_SET, VNET, build
 from tests.infra.rehearsal.doubles import BASE, Endpoint, RecordingMachines, endpoint

@@ -10,8 +10,8 @@ from typing import Any
 import aiohttp
 import pytest
 
-from infra.rehearsal.arm.app import UNPROVEN
-from infra.rehearsal.arm.authentication import Unproven
+from rehearsal.arm.app import UNPROVEN
+from rehearsal.arm.auth.authentication import Unproven
 from tests.infra.rehearsal.doubles import AUTHORIZED, BASE, SUBSCRIPTION_ID, Endpoint
 from tests.infra.rehearsal.strangers import put, send
 

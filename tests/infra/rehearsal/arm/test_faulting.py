@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from infra.rehearsal.arm.faulting import Faulting
-from infra.rehearsal.faults import KINDS, order
-from infra.rehearsal.tokens import Identity
 from launch.errors import InputError
+from rehearsal.faults.arm_faults import Faulting
+from rehearsal.faults.fault_kinds import KINDS, order
+from rehearsal.imds.tokens import Identity
 from tests.infra.rehearsal.bodies import SCALE_SET, VNET, build
 from tests.infra.rehearsal.doubles import BASE, Endpoint, RecordingMachines, endpoint
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from infra.market.offers import offer_of, offers
-from infra.market.prices import vm_prices
-from infra.rest import Rest
+from infra.arm.rest import Rest
+from infra.preflight.availability import offer_of, offers
+from infra.preflight.prices import vm_prices
 from tests.infra.rehearsal.bodies import SCALE_SET, build, scale_set
 from tests.infra.rehearsal.doubles import SUBSCRIPTION_ID, TOKEN, Endpoint, RecordingMachines
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from images.catalogue import default_image
-from infra.market.offers import (
+from catalogue.sizes import catalogue
+from images.os_images import default_image
+from infra.arm.rest import Rest
+from infra.preflight.availability import (
     family_key,
     machine_size,
     offer_of,
@@ -14,13 +16,11 @@ from infra.market.offers import (
     scale_set,
     usages,
 )
-from infra.market.parts import ADDRESS, ENDPOINT, NAT, NFS_SHARE, SERVER_SIZE, premium_disk
-from infra.market.prices import meter_price, vm_prices
-from infra.rehearsal.arm import market
-from infra.rehearsal.arm.faulting import Faulting
-from infra.rehearsal.faults import order
-from infra.rest import Rest
-from infra.sizes import catalogue
+from infra.preflight.parts import ADDRESS, ENDPOINT, NAT, NFS_SHARE, SERVER_SIZE, premium_disk
+from infra.preflight.prices import meter_price, vm_prices
+from rehearsal.arm.offers import market
+from rehearsal.faults.arm_faults import Faulting
+from rehearsal.faults.fault_kinds import order
 from tests.infra.rehearsal.bodies import build
 from tests.infra.rehearsal.doubles import SUBSCRIPTION_ID, TOKEN, Endpoint, RecordingMachines, endpoint
 

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from infra.rehearsal.arm.errors import ArmError
-from infra.rehearsal.arm.kinds import kind_of_token, known_tokens
-from infra.rehearsal.arm.models import check, flatten, model, nest, shape
-from infra.rehearsal.provider.translate import path_names
+from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.models import check, flatten, model, nest, shape
+from rehearsal.arm.core.registry import kind_of_token, known_tokens
+from rehearsal.provider.translate import path_names
 
 BALANCER = {
     "location": "westeurope",

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from infra.market.offers import offer_of, offers, usages
-from infra.market.prices import vm_prices
-from infra.refusals import AzureRefused
-from infra.rehearsal.arm.regions import REGIONS, SURVEYED, is_offered
-from infra.rest import Rest
+from infra.arm.errors import AzureRefused
+from infra.arm.rest import Rest
+from infra.preflight.availability import offer_of, offers, usages
+from infra.preflight.prices import vm_prices
+from rehearsal.arm.offers.regions import REGIONS, SURVEYED, is_offered
 from tests.infra.rehearsal.bodies import ADDRESS, SCALE_SET, build, scale_set
 from tests.infra.rehearsal.doubles import BASE, SUBSCRIPTION_ID, TOKEN, Endpoint
 

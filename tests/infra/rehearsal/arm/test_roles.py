@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from infra.rehearsal.arm.identity import client_id
-from infra.rehearsal.arm.ids import ResourceId
-from infra.rehearsal.arm.rights import action_of
-from infra.rehearsal.arm.roles import allows
-from infra.rehearsal.tokens import Identity
+from rehearsal.arm.auth.authorization import action_of
+from rehearsal.arm.auth.identities import client_id
+from rehearsal.arm.auth.roles import allows
+from rehearsal.arm.core.ids import ResourceId
+from rehearsal.imds.tokens import Identity
 from tests.infra.rehearsal.bodies import SCALE_SET, SUBNET_ID, build
 from tests.infra.rehearsal.doubles import BASE, SUBSCRIPTION_ID, Endpoint
 

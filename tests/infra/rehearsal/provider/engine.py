@@ -12,8 +12,8 @@ import grpc
 from pulumi.runtime.proto import provider_pb2 as p
 from pulumi.runtime.proto import provider_pb2_grpc, status_pb2
 
-from infra.rehearsal.provider import serve
-from infra.rehearsal.provider.values import decode, encode
+from rehearsal.provider import serve
+from rehearsal.provider.values import decode, encode
 from tests.infra.rehearsal.doubles import TOKEN
 
 GROUP = "azure-native:resources:ResourceGroup"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from infra.rehearsal.arm.kinds import kind_of_token
-from infra.rehearsal.provider.diff import changes
-from infra.rehearsal.provider.values import UNKNOWN, Secret
+from rehearsal.arm.core.registry import kind_of_token
+from rehearsal.provider.diff import changes
+from rehearsal.provider.values import UNKNOWN, Secret
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from infra.rehearsal.arm.kinds import known_tokens
-from infra.rehearsal.provider.values import Unknown, decode
+from rehearsal.arm.core.registry import known_tokens
+from rehearsal.provider.values import Unknown, decode
 from tests.infra.rehearsal.doubles import BASE, SUBSCRIPTION_ID, Endpoint
 from tests.infra.rehearsal.provider.engine import GROUP, SCALE_SET, SUBNET, VNET, Engine, Refused, with_engine
 

@@ -10,7 +10,7 @@ import pytest
 from google.protobuf import empty_pb2, struct_pb2
 from pulumi.runtime.proto import provider_pb2 as p
 
-from infra.rehearsal.provider.values import UNKNOWN, Secret, decode, encode
+from rehearsal.provider.values import UNKNOWN, Secret, decode, encode
 from tests.infra.rehearsal.doubles import BASE, Endpoint, RecordingMachines
 from tests.infra.rehearsal.provider.engine import GROUP, SCALE_SET, SUBNET, VNET, Engine, Refused, with_engine
 

@@ -1,0 +1,1 @@
+"""What is known of each Azure size, with the source of every figure."""

@@ -1,0 +1,56 @@
+"""Which subscription a stack's resources are, or will be, in: where Pulumi's provider finds it too."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from infra.arm import clients
+from infra.arm.rest import Send, management
+from launch.errors import InputError
+
+__all__ = ["KEY", "VARIABLE", "subscription_of"]
+
+KEY = "azure-native:subscriptionId"
+VARIABLE = "ARM_SUBSCRIPTION_ID"
+_API = "2022-12-01"
+_AZ_S = 20.0
+
+
+def subscription_of(setting: object, environment: Mapping[str, str], send: Send | None = None) -> str:
+    """The stack's own setting, else ``ARM_SUBSCRIPTION_ID``, else what ``az account set`` chose; in a
+    rehearsal the one there is.
+
+    Raises :class:`~launch.errors.InputError` when none is chosen.
+    """
+    if clients.endpoint(environment) is not None:
+        return _rehearsed(environment, send)
+    named = setting or environment.get(VARIABLE) or _of_the_cli(environment)
+    if not named:
+        remedy = f"run `az login`, set {VARIABLE}, or `pulumi config set {KEY} …`"
+        raise InputError("subscription", None, "none is chosen", remedy)
+    return str(named)
+
+
+def _rehearsed(environment: Mapping[str, str], send: Send | None) -> str:
+    (found,) = management(environment, send).pages("/subscriptions", **{"api-version": _API})
+    return str(found["subscriptionId"])
+
+
+def _of_the_cli(environment: Mapping[str, str]) -> str | None:
+    """``None`` without the program or a sign-in."""
+    try:
+        told = subprocess.run(
+            ["az", "account", "show", "--output", "json"],
+            env=dict(environment),
+            cwd=Path.home(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=_AZ_S,
+            check=False,
+        )
+        return str(json.loads(told.stdout)["id"]) if told.returncode == 0 else None
+    except (OSError, subprocess.TimeoutExpired, ValueError, KeyError):
+        return None

@@ -1,0 +1,161 @@
+"""Blob storage of the nodes: one account, closed to the world, with a container for data, one for results."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native.storage._enums import Action, DefaultAction, PublicAccess
+from pulumi_azure_native.storage._inputs import (
+    EncryptionArgs,
+    EncryptionServiceArgs,
+    EncryptionServicesArgs,
+    IPRuleArgs,
+    NetworkRuleSetArgs,
+    SkuArgs,
+    VirtualNetworkRuleArgs,
+)
+from pulumi_azure_native.storage.blob_container import BlobContainer
+from pulumi_azure_native.storage.blob_service_properties import BlobServiceProperties
+from pulumi_azure_native.storage.storage_account import StorageAccount
+
+from infra.cluster.groups import Place
+from infra.cluster.identity import BLOB_CONTRIBUTOR, Identity, allow
+from infra.cluster.network import NodeNetwork
+from infra.config import ClusterConfig
+from infra.config.storage_settings import firewall_sources
+from infra.naming import BLOBS, CONTAINERS
+
+__all__ = ["BlobStorage", "build_account", "build_storage"]
+
+
+@dataclass(frozen=True, slots=True)
+class BlobStorage:
+    """What the nodes read and write."""
+
+    name: pulumi.Output[str]
+    endpoint: pulumi.Output[str]
+    """``https://<account>.blob.core.windows.net/``"""
+    ready: list[pulumi.Resource]
+    """What has to be there before a node may use it."""
+
+
+def build_storage(
+    place: Place, data: Place | None, config: ClusterConfig, network: NodeNetwork, identity: Identity
+) -> BlobStorage:
+    """The stack's own account in ``data``, or the given one, of which nothing is changed.
+
+    On either the nodes may read and write blobs of the two containers, which a given account has to have.
+    With a private endpoint there is no other way to the stack's own account, not for the operator either.
+    """
+    if config.storage_account_id is not None or data is None:
+        assert config.storage_account_id is not None  # noqa: S101 - an own account has a place
+        given = StorageAccount.get("given-storage", config.storage_account_id, place.opts)
+        account_id, name, endpoint = given.id, given.name, given.primary_endpoints.blob
+        ready: list[pulumi.Resource] = []
+        scopes = {container: _container_id(account_id, container) for container in CONTAINERS}
+    else:
+        account = build_account(
+            BLOBS,
+            data,
+            config,
+            network,
+            private=config.storage == "privateEndpoint",
+            kind="StorageV2",
+            sku="Standard_LRS",
+        )
+        account_id, name, endpoint = account.id, account.name, account.primary_endpoints.blob
+        ready = [
+            BlobServiceProperties(
+                "blobs",
+                account_name=account.name,
+                blob_services_name="default",
+                is_versioning_enabled=True,
+                resource_group_name=data.group.name,
+                opts=data.opts,
+            )
+        ]
+        containers = {
+            container: BlobContainer(
+                container,
+                container_name=container,
+                account_name=account.name,
+                public_access=PublicAccess.NONE,
+                resource_group_name=data.group.name,
+                opts=data.opts,
+            )
+            for container in CONTAINERS
+        }
+        scopes = {container: made.id for container, made in containers.items()}
+        ready += containers.values()
+    role = place.subscription.apply(
+        lambda own: (
+            f"/subscriptions/{own}/providers/Microsoft.Authorization/roleDefinitions/{BLOB_CONTRIBUTOR}"
+        )
+    )
+    ready += [allow(place, identity, container, role, scope) for container, scope in scopes.items()]
+    if config.storage == "privateEndpoint":
+        from infra.cluster.private_endpoint import build_private_endpoint
+
+        ready += build_private_endpoint(place, network, "blob", account_id)
+    return BlobStorage(name, endpoint, ready)
+
+
+def build_account(
+    purpose: str,
+    data: Place,
+    config: ClusterConfig,
+    network: NodeNetwork,
+    *,
+    private: bool,
+    kind: str,
+    sku: str,
+    https_only: bool = True,
+) -> StorageAccount:
+    """An account without public blobs and without keys, which only the nodes' subnet and the operator reach.
+
+    ``private``: nobody reaches it but through a private endpoint.
+    """
+    return StorageAccount(
+        purpose,
+        account_name=data.storage_name(purpose),
+        kind=kind,
+        sku=SkuArgs(name=sku),
+        allow_blob_public_access=False,
+        allow_cross_tenant_replication=False,
+        allow_shared_key_access=False,
+        default_to_o_auth_authentication=True,
+        enable_https_traffic_only=https_only,
+        is_local_user_enabled=False,
+        minimum_tls_version="TLS1_2",
+        public_network_access="Disabled" if private else "Enabled",
+        encryption=EncryptionArgs(
+            key_source="Microsoft.Storage",
+            require_infrastructure_encryption=True,
+            services=EncryptionServicesArgs(
+                blob=EncryptionServiceArgs(enabled=True, key_type="Account"),
+                file=EncryptionServiceArgs(enabled=True, key_type="Account"),
+            ),
+        ),
+        network_rule_set=NetworkRuleSetArgs(
+            default_action=DefaultAction.DENY,
+            bypass="None",
+            virtual_network_rules=[]
+            if private
+            else [VirtualNetworkRuleArgs(virtual_network_resource_id=network.subnet_id, action=Action.ALLOW)],
+            ip_rules=[]
+            if private
+            else [
+                IPRuleArgs(i_p_address_or_range=source, action=Action.ALLOW)
+                for source in firewall_sources(config.ssh_from)
+            ],
+        ),
+        resource_group_name=data.group.name,
+        location=data.location,
+        tags=data.tags,
+        opts=data.opts,
+    )
+
+
+def _container_id(account: pulumi.Output[str], container: str) -> pulumi.Output[str]:
+    return account.apply(lambda own: f"{own}/blobServices/default/containers/{container}")

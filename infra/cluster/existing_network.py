@@ -1,0 +1,140 @@
+"""Whether a given network is what the configuration takes it for: looked at before anything is made in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from ipaddress import ip_network
+from typing import Any
+
+import pulumi
+from pulumi_azure_native.network.virtual_network import VirtualNetwork
+
+from infra.config import ClusterConfig
+from infra.config.arm_ids import split
+from infra.config.readers import KEY
+from launch.errors import InputError
+
+__all__ = ["SubnetFacts", "VnetFacts", "checked_network", "problem"]
+
+_SERVICE = "Microsoft.Storage"
+
+
+@dataclass(frozen=True, slots=True)
+class SubnetFacts:
+    """One subnet, as Azure has it."""
+
+    name: str
+    prefixes: tuple[str, ...]
+    services: tuple[str, ...] = ()
+    """What it has service endpoints for."""
+
+
+@dataclass(frozen=True, slots=True)
+class VnetFacts:
+    """A virtual network, as Azure has it."""
+
+    location: str
+    prefixes: tuple[str, ...]
+    subnets: tuple[SubnetFacts, ...] = ()
+
+
+def checked_network(vnet_id: str, config: ClusterConfig, own: str, opts: pulumi.ResourceOptions) -> Any:
+    """The id of the virtual network once it was found sound: only a later step that waits for it goes on.
+
+    ``own`` is the name of the subnet that is made in it. Whoever waits fails with ``pulumi.RunError`` when
+    the network does not fit, or there is none.
+    """
+    found = VirtualNetwork.get("given-network", vnet_id, opts)
+
+    def look(seen: Sequence[Any]) -> str:
+        location, space, subnets = seen
+        facts = VnetFacts(
+            location or "",
+            tuple(_part(space, "addressPrefixes") or ()),
+            tuple(_subnet_facts(subnet) for subnet in subnets or ()),
+        )
+        error = problem(config, facts, own)
+        if error is not None:
+            raise pulumi.RunError(str(error))
+        return vnet_id
+
+    return pulumi.Output.all(found.location, found.address_space, found.subnets).apply(look)
+
+
+def problem(config: ClusterConfig, facts: VnetFacts, own: str) -> InputError | None:
+    """What keeps the nodes from the network, if anything does."""
+    key, value = ("vnetId", config.vnet_id) if config.vnet_id else ("subnetId", config.subnet_id)
+    if facts.location.lower().replace(" ", "") != config.location:
+        return InputError(
+            f"{KEY}{key}",
+            value,
+            f"is in {facts.location or 'no region'}, and the nodes are to be in {config.location}",
+            f"set {KEY}location to the network's region, or give a network of {config.location}",
+        )
+    if config.subnet_id is not None:
+        return _subnet_problem(config, facts)
+    prefix = ip_network(config.subnet_prefix)
+    # mypy cannot see that both are of one version: a given prefix is IPv4, and others never hold it.
+    inside = [p for p in map(ip_network, facts.prefixes) if p.version == prefix.version]
+    if not any(prefix.subnet_of(space) for space in inside):  # type: ignore[arg-type]
+        return InputError(
+            f"{KEY}subnetPrefix",
+            config.subnet_prefix,
+            f"is not in the given network, which has {', '.join(facts.prefixes)}",
+            "take a free part of that",
+        )
+    for subnet in facts.subnets:
+        if subnet.name != own and any(prefix.overlaps(ip_network(taken)) for taken in subnet.prefixes):
+            return InputError(
+                f"{KEY}subnetPrefix",
+                config.subnet_prefix,
+                f"overlaps {', '.join(subnet.prefixes)}, which the subnet {subnet.name} has",
+                f"take a part of {', '.join(facts.prefixes)} that is free",
+            )
+    return None
+
+
+def _subnet_problem(config: ClusterConfig, facts: VnetFacts) -> InputError | None:
+    assert config.subnet_id is not None  # noqa: S101 - the caller saw to it
+    name = split(config.subnet_id).names[-1]
+    named = [subnet for subnet in facts.subnets if subnet.name.lower() == name.lower()]
+    if not named:
+        there = ", ".join(subnet.name for subnet in facts.subnets) or "none"
+        return InputError(
+            f"{KEY}subnetId", config.subnet_id, "is not there", f"the network's subnets are: {there}"
+        )
+    (subnet,) = named
+    if config.subnet_prefix not in subnet.prefixes:
+        return InputError(
+            f"{KEY}subnetPrefix",
+            config.subnet_prefix,
+            f"is not the range of the given subnet, which is {', '.join(subnet.prefixes)}",
+            "set it to that: the nodes know each other by it",
+        )
+    if config.needs_service_endpoint and not any(s.startswith(_SERVICE) for s in subnet.services):
+        return InputError(
+            f"{KEY}subnetId",
+            config.subnet_id,
+            f"has no service endpoint for {_SERVICE}, and a given subnet is never changed",
+            f"give it one (`az network vnet subnet … --service-endpoints {_SERVICE}`), or "
+            f"set {KEY}storage to privateEndpoint",
+        )
+    return None
+
+
+def _subnet_facts(subnet: Any) -> SubnetFacts:
+    prefixes = _part(subnet, "addressPrefixes") or [_part(subnet, "addressPrefix")]
+    services = [_part(endpoint, "service") for endpoint in _part(subnet, "serviceEndpoints") or ()]
+    return SubnetFacts(
+        _part(subnet, "name") or "",
+        tuple(prefix for prefix in prefixes if prefix),
+        tuple(service for service in services if service),
+    )
+
+
+def _part(of: Any, name: str) -> Any:
+    # What is read, unlike what is made, comes from Pulumi under Azure's names or under Python's.
+    own = re.sub("([A-Z])", lambda capital: f"_{capital[1].lower()}", name)
+    return (of or {}).get(name, (of or {}).get(own))

@@ -1,0 +1,247 @@
+"""The nodes: one Uniform scale set in one placement group, which is one InfiniBand network."""
+
+from __future__ import annotations
+
+import base64
+from dataclasses import dataclass
+
+import pulumi
+from pulumi_azure_native.compute._enums import (
+    CachingTypes,
+    DiffDiskOptions,
+    ResourceIdentityType,
+    UpgradeMode,
+)
+from pulumi_azure_native.compute._inputs import (
+    ApiEntityReferenceArgs,
+    AutomaticOSUpgradePolicyArgs,
+    BillingProfileArgs,
+    BootDiagnosticsArgs,
+    DiagnosticsProfileArgs,
+    DiffDiskSettingsArgs,
+    ImageReferenceArgs,
+    LinuxConfigurationArgs,
+    PlanArgs,
+    ScheduledEventsProfileArgs,
+    SkuArgs,
+    SshConfigurationArgs,
+    SshPublicKeyArgs,
+    SubResourceArgs,
+    TerminateNotificationProfileArgs,
+    UpgradePolicyArgs,
+    VirtualMachineScaleSetIdentityArgs,
+    VirtualMachineScaleSetIPConfigurationArgs,
+    VirtualMachineScaleSetManagedDiskParametersArgs,
+    VirtualMachineScaleSetNetworkConfigurationArgs,
+    VirtualMachineScaleSetNetworkProfileArgs,
+    VirtualMachineScaleSetOSDiskArgs,
+    VirtualMachineScaleSetOSProfileArgs,
+    VirtualMachineScaleSetStorageProfileArgs,
+    VirtualMachineScaleSetVMProfileArgs,
+)
+from pulumi_azure_native.compute.virtual_machine_scale_set import VirtualMachineScaleSet
+
+from images.os_images import Image, MarketplaceImage
+from infra.cluster.groups import Place
+from infra.cluster.keys import secret
+from infra.cluster.network import NodeNetwork
+from infra.config import ClusterConfig
+from infra.config.limits import spot_price
+from infra.naming import IDENTITY_TAG, IDLE_TAG, NFS_TAG, TTL_TAG
+
+__all__ = ["NodeAccess", "NodeRights", "build_scale_set", "live_tags"]
+
+_NOTICE = "PT5M"
+"""What Azure waits at most before it deletes a VM that was told of it: the shortest that there is."""
+
+_REPLACED_WITH = [
+    "sku.name",
+    "plan",
+    "virtualMachineProfile.priority",
+    "virtualMachineProfile.osProfile.adminUsername",
+    "virtualMachineProfile.osProfile.computerNamePrefix",
+    "virtualMachineProfile.storageProfile.imageReference",
+    "virtualMachineProfile.storageProfile.osDisk.diffDiskSettings",
+    f'tags["{NFS_TAG}"]',
+    "zones",
+]
+"""What makes a node what it is. Azure refuses to change some of these and would change others for nodes yet
+to come only, which leaves two kinds of nodes in one job: the preview says that the set is replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAccess:
+    """What a node's first boot needs."""
+
+    cloud_config: pulumi.Output[str]
+    """Secret."""
+    authorized_keys: tuple[pulumi.Output[str], ...]
+    depends_on: tuple[pulumi.Resource, ...] = ()
+    """What the nodes use from their first boot on."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRights:
+    """Who the nodes are at Azure."""
+
+    identity_id: pulumi.Output[str]
+    client_id: pulumi.Output[str]
+    """By which the identity is asked for on a machine with several."""
+
+
+def live_tags(config: ClusterConfig) -> dict[str, str]:
+    """Settings that the nodes read from their metadata service, so that a change reaches running ones.
+
+    The shared folder is one that does not: nodes mount it at their first boot, so that another one replaces
+    them.
+    """
+    settings = {TTL_TAG: config.ttl_hours, IDLE_TAG: config.idle_stop_minutes}
+    tags = {tag: f"{value:g}" for tag, value in settings.items() if value is not None}
+    return tags | ({NFS_TAG: config.nfs} if config.nfs != "none" else {})
+
+
+def build_scale_set(
+    place: Place,
+    config: ClusterConfig,
+    network: NodeNetwork,
+    pool_id: pulumi.Output[str] | None,
+    access: NodeAccess,
+    rights: NodeRights | None = None,
+) -> VirtualMachineScaleSet:
+    """The scale set. A changed ``nodeCount`` changes ``sku.capacity`` and nothing else.
+
+    ``customData`` is looked at when the set is created and never again: a newer template must neither replace
+    running nodes nor let those that join later differ from them.
+    """
+    plan = config.image.plan
+    return VirtualMachineScaleSet(
+        "nodes",
+        resource_group_name=place.group.name,
+        vm_scale_set_name=place.name,
+        location=place.location,
+        tags={**place.tags, **live_tags(config), **_identity_tag(rights)},
+        identity=_identity(rights),
+        zones=[config.zone] if config.zone else None,
+        sku=SkuArgs(name=config.size.name, tier="Standard", capacity=config.node_count),
+        plan=PlanArgs(name=plan.name, product=plan.product, publisher=plan.publisher) if plan else None,
+        orchestration_mode="Uniform",
+        single_placement_group=True,
+        platform_fault_domain_count=1,
+        overprovision=False,
+        upgrade_policy=UpgradePolicyArgs(
+            mode=UpgradeMode.MANUAL,
+            automatic_os_upgrade_policy=AutomaticOSUpgradePolicyArgs(enable_automatic_os_upgrade=False),
+        ),
+        virtual_machine_profile=VirtualMachineScaleSetVMProfileArgs(
+            priority="Spot" if config.spot else "Regular",
+            eviction_policy="Delete" if config.spot else None,
+            billing_profile=_billing(config),
+            scheduled_events_profile=_scheduled_events(config),
+            os_profile=_os_profile(config, access),
+            storage_profile=VirtualMachineScaleSetStorageProfileArgs(
+                image_reference=_image_reference(config.image),
+                os_disk=_os_disk(config),
+            ),
+            network_profile=_network_profile(config, network, pool_id),
+            diagnostics_profile=DiagnosticsProfileArgs(boot_diagnostics=BootDiagnosticsArgs(enabled=True)),
+        ),
+        opts=pulumi.ResourceOptions.merge(
+            place.opts,
+            pulumi.ResourceOptions(
+                ignore_changes=["virtualMachineProfile.osProfile.customData"],
+                replace_on_changes=_REPLACED_WITH,
+                delete_before_replace=True,
+                depends_on=list(access.depends_on),
+            ),
+        ),
+    )
+
+
+def _identity_tag(rights: NodeRights | None) -> dict[str, pulumi.Output[str]]:
+    return {} if rights is None else {IDENTITY_TAG: rights.client_id}
+
+
+def _identity(rights: NodeRights | None) -> VirtualMachineScaleSetIdentityArgs | None:
+    if rights is None:
+        return None
+    return VirtualMachineScaleSetIdentityArgs(
+        type=ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[rights.identity_id]
+    )
+
+
+def _billing(config: ClusterConfig) -> BillingProfileArgs | None:
+    if not config.spot:
+        return None
+    return BillingProfileArgs(max_price=spot_price(config.max_price, config.node_count))
+
+
+def _scheduled_events(config: ClusterConfig) -> ScheduledEventsProfileArgs | None:
+    """Word before a VM is deleted; spot VMs get theirs unasked, and Azure refuses to be asked there."""
+    if config.spot:
+        return None
+    notice = TerminateNotificationProfileArgs(enable=True, not_before_timeout=_NOTICE)
+    return ScheduledEventsProfileArgs(terminate_notification_profile=notice)
+
+
+def _os_disk(config: ClusterConfig) -> VirtualMachineScaleSetOSDiskArgs:
+    if config.ephemeral_os_disk:
+        # Without a placement Azure takes the cache disk where the size has one, else the temporary or an
+        # NVMe disk (description of diffDiskSettings in its compute API).
+        return VirtualMachineScaleSetOSDiskArgs(
+            create_option="FromImage",
+            caching=CachingTypes.READ_ONLY,
+            diff_disk_settings=DiffDiskSettingsArgs(option=DiffDiskOptions.LOCAL),
+        )
+    return VirtualMachineScaleSetOSDiskArgs(
+        create_option="FromImage",
+        caching=CachingTypes.READ_WRITE,
+        managed_disk=VirtualMachineScaleSetManagedDiskParametersArgs(storage_account_type="Premium_LRS"),
+    )
+
+
+def _os_profile(config: ClusterConfig, access: NodeAccess) -> VirtualMachineScaleSetOSProfileArgs:
+    path = f"/home/{config.admin_user}/.ssh/authorized_keys"
+    return VirtualMachineScaleSetOSProfileArgs(
+        computer_name_prefix=config.computer_name_prefix,
+        admin_username=config.admin_user,
+        custom_data=secret(access.cloud_config).apply(lambda text: base64.b64encode(text.encode()).decode()),
+        linux_configuration=LinuxConfigurationArgs(
+            disable_password_authentication=True,
+            provision_vm_agent=True,
+            ssh=SshConfigurationArgs(
+                public_keys=[SshPublicKeyArgs(path=path, key_data=key) for key in access.authorized_keys]
+            ),
+        ),
+    )
+
+
+def _network_profile(
+    config: ClusterConfig, network: NodeNetwork, pool_id: pulumi.Output[str] | None
+) -> VirtualMachineScaleSetNetworkProfileArgs:
+    pools = [SubResourceArgs(id=pool_id)] if pool_id else None
+    return VirtualMachineScaleSetNetworkProfileArgs(
+        network_interface_configurations=[
+            VirtualMachineScaleSetNetworkConfigurationArgs(
+                name="nic",
+                primary=True,
+                enable_accelerated_networking=bool(config.size.accelerated_networking),
+                network_security_group=SubResourceArgs(id=network.guard_id) if network.guard_id else None,
+                ip_configurations=[
+                    VirtualMachineScaleSetIPConfigurationArgs(
+                        name="primary",
+                        primary=True,
+                        subnet=ApiEntityReferenceArgs(id=network.subnet_id),
+                        load_balancer_backend_address_pools=pools,
+                    )
+                ],
+            )
+        ]
+    )
+
+
+def _image_reference(image: Image) -> ImageReferenceArgs:
+    if isinstance(image, MarketplaceImage):
+        return ImageReferenceArgs(
+            publisher=image.publisher, offer=image.offer, sku=image.sku, version=image.version
+        )
+    return ImageReferenceArgs(id=image.id)

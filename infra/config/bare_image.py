@@ -1,0 +1,82 @@
+"""Images without drivers: what a node that boots plain Ubuntu installs at its first boot.
+
+>>> from images.os_images import parse_image
+>>> release(parse_image("Canonical:ubuntu-24_04-lts:server:24.04.202609040"))
+'24.04'
+>>> release(parse_image("microsoft-dsvm:ubuntu-hpc:2204:22.04.2026080501")) is None
+True
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from images.os_images import Image, MarketplaceImage
+from infra.config.readers import KEY
+from launch.errors import InputError
+
+if TYPE_CHECKING:
+    from images.recipe import Ubuntu
+    from images.steps import Step
+    from infra.config import ClusterConfig
+    from infra.config.collector import Settings
+
+__all__ = ["boot_steps", "is_plain", "mismatches", "release"]
+
+_PUBLISHER = "canonical"
+
+
+def is_plain(image: Image) -> bool:
+    """Whether it is Ubuntu as Canonical makes it, which has neither OFED nor a GPU's driver."""
+    return isinstance(image, MarketplaceImage) and image.publisher.lower() == _PUBLISHER
+
+
+def release(image: Image) -> Ubuntu | None:
+    """Which Ubuntu it is; ``None`` for other images and for releases that no recipe is for."""
+    if not isinstance(image, MarketplaceImage) or not is_plain(image):
+        return None
+    named = f"{image.offer} {image.sku}"
+    if re.search("22[_.]?04|jammy", named):
+        return "22.04"
+    return "24.04" if re.search("24[_.]?04|noble", named) else None
+
+
+def boot_steps(config: ClusterConfig) -> tuple[Step, ...]:
+    """What the nodes run at their first boot: nothing, unless their image is plain Ubuntu."""
+    ubuntu = release(config.image)
+    return _steps(config.size.name, ubuntu) if ubuntu is not None else ()
+
+
+def mismatches(config: ClusterConfig, _settings: Settings) -> Iterator[InputError]:
+    """A plain image for which, or a size for which, there is no recipe."""
+    image = config.image
+    if not isinstance(image, MarketplaceImage) or not is_plain(image):
+        return
+    ubuntu = release(image)
+    if ubuntu is None:
+        problem = "is an Ubuntu that no recipe is for"
+        yield InputError(f"{KEY}image", image.urn, problem, "take 22.04 or 24.04, or an HPC image")
+        return
+    try:
+        _steps(config.size.name, ubuntu)
+    except InputError as error:
+        other: Ubuntu = "22.04" if ubuntu == "24.04" else "24.04"
+        problem = f"has no drivers, and no recipe puts them there: {error.problem}"
+        remedy = f"take Ubuntu {other}, or an HPC image" if _fits(config.size.name, other) else error.remedy
+        yield InputError(f"{KEY}image", image.urn, problem, remedy)
+
+
+def _steps(size: str, ubuntu: Ubuntu) -> tuple[Step, ...]:
+    from images.recipe import recipe_for
+    from images.steps import steps
+
+    return steps(recipe_for(size, ubuntu=ubuntu))
+
+
+def _fits(size: str, ubuntu: Ubuntu) -> bool:
+    try:
+        return bool(_steps(size, ubuntu))
+    except InputError:
+        return False

@@ -1,0 +1,159 @@
+"""What may stand in the settings of the network: pure checks of address ranges, and of what goes together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from ipaddress import IPv4Network, IPv6Network, ip_network
+from typing import TYPE_CHECKING
+
+from infra.config.readers import KEY, string_list, text
+from launch.errors import InputError
+
+if TYPE_CHECKING:
+    from infra.config import ClusterConfig
+    from infra.config.collector import Settings
+
+__all__ = ["VNET_PREFIX", "mismatches", "private_prefix", "ssh_sources", "subnet_of"]
+
+VNET_PREFIX = "10.0.0.0/16"
+"""The virtual network of a stack that asks for no other."""
+
+_RDMA = IPv4Network("172.16.0.0/16")
+"""Azure's InfiniBand network uses these addresses inside the VMs (azure-docs sizes-hpc.md)."""
+
+_WIDEST_SOURCE = 8
+_WIDEST_NETWORK, _NARROWEST_NETWORK = 8, 29  # Azure's own limits for a virtual network
+_SUBNET = 20
+_RESERVED = 5  # network, gateway, two for DNS, broadcast: Azure keeps them in every subnet
+
+
+def ssh_sources(key: str, value: object) -> tuple[str, ...]:
+    """The networks in ``value``: one CIDR, several with commas between, or a list.
+
+    >>> ssh_sources("sshFrom", "203.0.113.7, 198.51.100.0/24")
+    ('203.0.113.7/32', '198.51.100.0/24')
+
+    Raises :class:`~launch.errors.InputError`, above all for networks that hold much of the world.
+    """
+    sources = tuple(_source(key, part) for part in string_list(key, value))
+    if not sources:
+        raise InputError(key, str(value), "names no network", _MINE)
+    return sources
+
+
+_MINE = "give the address you connect from, like 203.0.113.7/32 (`curl https://api.ipify.org` shows it)"
+
+
+def _source(key: str, part: str) -> str:
+    network = _network(key, part, _MINE)
+    if network.prefixlen < _WIDEST_SOURCE:
+        raise InputError(key, part, "would open ssh to the world", _MINE)
+    if isinstance(network, IPv6Network):
+        raise InputError(key, part, "is IPv6, but the cluster's public address is IPv4", _MINE)
+    return str(network)
+
+
+def private_prefix(key: str, value: object, nodes: int) -> str:
+    """The CIDR in ``value``, if a virtual network of that many InfiniBand nodes can have it.
+
+    Raises :class:`~launch.errors.InputError` for overlap with Azure's InfiniBand addresses, for what no
+    virtual network may use, and for too few addresses.
+    """
+    given = text(key, value)
+    network = _network(key, given, "give a private range like 10.0.0.0/16")
+    if isinstance(network, IPv6Network):
+        raise InputError(key, given, "is IPv6", "give an IPv4 range like 10.0.0.0/16")
+    if network.overlaps(_RDMA):
+        raise InputError(
+            key,
+            given,
+            f"overlaps {_RDMA}, which Azure's InfiniBand network uses inside the VMs",
+            "take another range, like 10.0.0.0/16",
+        )
+    if not network.is_private or network.is_loopback or network.is_link_local:
+        raise InputError(key, given, "is no private range", "take a part of 10.0.0.0/8 or 192.168.0.0/16")
+    if not _WIDEST_NETWORK <= network.prefixlen <= _NARROWEST_NETWORK:
+        raise InputError(
+            key,
+            given,
+            f"is not between /{_WIDEST_NETWORK} and /{_NARROWEST_NETWORK}, Azure's limits",
+            "take a range like 10.0.0.0/16",
+        )
+    free = IPv4Network(subnet_of(str(network))).num_addresses - _RESERVED
+    if free < nodes:
+        raise InputError(
+            key,
+            given,
+            f"has {free} addresses for nodes (Azure keeps {_RESERVED}), and {nodes} are wanted",
+            f"take a /{32 - (nodes + _RESERVED - 1).bit_length()} or a larger range",
+        )
+    return str(network)
+
+
+def subnet_of(vnet_prefix: str) -> str:
+    """The nodes' part of a virtual network: its first /20, so that room is left for others, or all of it.
+
+    >>> subnet_of("10.0.0.0/16"), subnet_of("10.4.2.0/24")
+    ('10.0.0.0/20', '10.4.2.0/24')
+    """
+    network = IPv4Network(vnet_prefix)
+    if network.prefixlen >= _SUBNET:
+        return vnet_prefix
+    return f"{network.network_address}/{_SUBNET}"
+
+
+def mismatches(config: ClusterConfig, settings: Settings) -> Iterator[InputError]:
+    """Settings of the network that are each sound and make no sense together."""
+    if config.vnet_id and config.subnet_id:
+        yield InputError(
+            f"{KEY}vnetId",
+            config.vnet_id,
+            f"is given beside {KEY}subnetId, which says already which network it is",
+            f"take {KEY}vnetId out to use the subnet, or {KEY}subnetId to have one made",
+        )
+    given = "vnetId" if config.vnet_id else "subnetId" if config.subnet_id else None
+    if given and settings.has("vnetPrefix"):
+        yield InputError(
+            f"{KEY}vnetPrefix",
+            config.vnet_prefix,
+            f"is the range of a network to be made, but {KEY}{given} gives one that exists",
+            f"take it out: {KEY}subnetPrefix is the range of the nodes",
+        )
+    if given and not config.given_subnet_prefix:
+        remedy = "that subnet's own range" if given == "subnetId" else "a range in it that is free"
+        yield InputError(
+            f"{KEY}subnetPrefix",
+            None,
+            f"is not set, but {KEY}{given} is, whose addresses are not known here",
+            f"set it to {remedy}, like 10.1.0.0/24 (pulumi config set {KEY}subnetPrefix …)",
+        )
+    if config.given_subnet_prefix and not given:
+        yield InputError(
+            f"{KEY}subnetPrefix",
+            config.given_subnet_prefix,
+            f"is for a given network, and neither {KEY}vnetId nor {KEY}subnetId is set",
+            f"set one of them, or take it out: {KEY}vnetPrefix is the range of a network that is made",
+        )
+    free = IPv4Network(config.subnet_prefix).num_addresses - _RESERVED
+    if config.node_count <= free < config.node_count + config.other_addresses:
+        yield InputError(
+            f"{KEY}{'subnetPrefix' if config.given_subnet_prefix else 'vnetPrefix'}",
+            config.subnet_prefix,
+            f"has {free} addresses (Azure keeps {_RESERVED}); {config.node_count} nodes, private endpoints "
+            f"and the NFS server want {config.node_count + config.other_addresses}",
+            "take a larger range",
+        )
+
+
+def _network(key: str, given: str, remedy: str) -> IPv4Network | IPv6Network:
+    try:
+        return ip_network(given)
+    except ValueError:
+        pass  # tried again below, for a better message
+    try:
+        loose = ip_network(given, strict=False)
+    except ValueError:
+        raise InputError(key, given, "is no network in CIDR notation", remedy) from None
+    if loose.prefixlen < _WIDEST_SOURCE:
+        return loose
+    raise InputError(key, given, "has bits set behind its prefix", f"write {loose}, or /32 for one address")

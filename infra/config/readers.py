@@ -1,0 +1,279 @@
+"""Readers of single settings: key and raw value in, checked value out, or an ``InputError``."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import date
+from typing import Literal, TypeVar
+
+from catalogue.sizes import Size, lookup, refusal
+from images.os_images import Image, default_image, parse_image, unfit
+from infra.naming import OWN_TAGS
+from launch.errors import InputError
+from launch.numbers import shown, whole
+
+__all__ = [
+    "KEY",
+    "Access",
+    "Partial",
+    "access",
+    "admin_user",
+    "boolean",
+    "choice",
+    "computer_name_prefix",
+    "fit_size",
+    "image",
+    "image_of",
+    "location",
+    "node_count",
+    "partial",
+    "public_only",
+    "remedy",
+    "string_list",
+    "tags",
+    "text",
+    "whole_number",
+    "zone",
+]
+
+Access = Literal["public", "private"]
+Partial = Literal["keep", "remove"]
+W = TypeVar("W", bound=str)
+
+KEY = "ranklift:"
+"""The namespace of the settings."""
+
+_ONE_GROUP, _ONE_GROUP_LARGE = 100, 300
+"""Nodes in one placement group, by default and by support request (azure-docs sizes-hpc.md)."""
+
+_PUBLIC_CLOUD = {"public", "azurecloud", "azurepubliccloud"}
+
+_TAGS, _TAG_NAME, _TAG_VALUE = 50, 512, 256  # Azure's limits
+_TAG_FORBIDDEN = frozenset("<>%&\\?/")
+_PREFIX = 58  # a Linux computer name has 64 characters at most, six are the instance's
+_RESERVED_USERS = re.compile(
+    "1|123|a|actuser|adm|admin[12]?|administrator|aspnet|backup|console|david|guest|john|owner|root|server|sql|"
+    "support|support_388945a0|sys|test[123]?|user[1-5]?"
+)
+"""What Azure refuses as adminUsername (description of osProfile in its compute API)."""
+
+_REMEDIES = {
+    "vmSize": "set it to an InfiniBand size like Standard_ND40rs_v2",
+    "nodeCount": "set it to the number of nodes wanted",
+    "location": "set it to an Azure region like southcentralus",
+    "sshFrom": "set it to the network you connect from, like 203.0.113.7/32, or ranklift:access to private",
+    "image": "this size has no default image: set it to publisher:offer:sku:version",
+}
+
+
+def remedy(key: str) -> str:
+    """What to do about a missing ``key``."""
+    return f"{_REMEDIES.get(key, 'set it')} (pulumi config set {KEY}{key} …)"
+
+
+def text(key: str, value: object) -> str:
+    """A non-empty string, without the spaces around it."""
+    if not isinstance(value, str):
+        raise InputError(key, value, "is no text", "put quotes around it")
+    return value.strip()
+
+
+def boolean(key: str, value: object) -> bool:
+    """``true`` or ``false``."""
+    lowered = str(value).lower()
+    if lowered not in {"true", "false"}:
+        raise InputError(key, value, "is neither true nor false", "set it to true or false")
+    return lowered == "true"
+
+
+def whole_number(key: str, value: object, remedy: str) -> int:
+    """Digits as everybody types them, with a sign perhaps: Python alone would take Arabic ones too.
+
+    >>> whole_number("nodeCount", " 4 ", "set it"), whole_number("nodeCount", 4, "set it")
+    (4, 4)
+    """
+    number = whole(value)
+    if number is None:
+        raise InputError(key, value, "is no whole number", remedy)
+    return number
+
+
+def string_list(key: str, value: object) -> list[str]:
+    """The strings of a list, of its JSON text, or between commas."""
+    if isinstance(value, str) and not value.lstrip().startswith("["):
+        return [part.strip() for part in value.split(",") if part.strip()]
+    try:
+        parts = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        parts = None
+    if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
+        raise InputError(key, value, "is no list of texts", "write it like a, b")
+    return [part.strip() for part in parts]
+
+
+def choice(key: str, value: object, words: tuple[W, ...]) -> W:
+    """The one of ``words`` that ``value`` is.
+
+    >>> choice("storage", "blob", ("none", "serviceEndpoint", "privateEndpoint"))
+    Traceback (most recent call last):
+    ...
+    launch.errors.InputError: storage = 'blob': is none of none, serviceEndpoint and privateEndpoint; set it \
+to none, serviceEndpoint or privateEndpoint
+    """
+    for word in words:
+        if value == word:
+            return word
+    *others, last = words
+    problem = f"is neither {others[0]} nor {last}" if len(words) == 2 else None  # noqa: PLR2004 - two words
+    listed = ", ".join(others)
+    problem = problem or f"is none of {listed} and {last}"
+    raise InputError(key, value, problem, f"set it to {listed} or {last}")
+
+
+def access(key: str, value: object) -> Access:
+    """``public`` or ``private``."""
+    ways: tuple[Access, ...] = ("public", "private")
+    return choice(key, value, ways)
+
+
+def partial(key: str, value: object) -> Partial:
+    """What becomes of the nodes that came when Azure could not give all: ``keep`` or ``remove``."""
+    fates: tuple[Partial, ...] = ("keep", "remove")
+    return choice(key, value, fates)
+
+
+def zone(key: str, value: object) -> str:
+    """One availability zone of the region."""
+    given = str(value).strip()
+    if not re.fullmatch("[1-9]", given):
+        remedy = "set it to 1, 2 or 3: all nodes of an InfiniBand network are in one zone"
+        raise InputError(key, value, "is no availability zone", remedy)
+    return given
+
+
+def fit_size(key: str, value: object, allow_without_infiniband: bool | None, today: date) -> Size:
+    """The size called ``value``, if a cluster can be built of it on that day."""
+    size = lookup(text(key, value), key)
+    refused = refusal(size, today)
+    if refused is None or (refused.waivable and allow_without_infiniband):
+        return size
+    waiver = f", or set {KEY}allowWithoutInfiniBand to true" if refused.waivable else ""
+    raise InputError(key, str(value), refused.reason, f"the nearest fit is {refused.instead}{waiver}")
+
+
+def node_count(key: str, value: object, large_scale_set: bool | None) -> int:
+    """A whole number of nodes that one placement group can hold."""
+    count = whole_number(key, value, _REMEDIES["nodeCount"])
+    if count < 1:
+        raise InputError(key, shown(value, count), "must be at least 1", _REMEDIES["nodeCount"])
+    if count > _ONE_GROUP_LARGE:
+        raise InputError(
+            key,
+            shown(value, count),
+            f"is more than the {_ONE_GROUP_LARGE} nodes that share one InfiniBand network",
+            f"set it to {_ONE_GROUP_LARGE} or less: two scale sets can never form one job",
+        )
+    if count > _ONE_GROUP and not large_scale_set:
+        raise InputError(
+            key,
+            count,
+            f"is more than the {_ONE_GROUP} nodes that Azure lets share one InfiniBand network by default",
+            f"ask Azure's support for {_ONE_GROUP_LARGE}, then set {KEY}largeScaleSet to true",
+        )
+    return count
+
+
+def location(key: str, value: object) -> str:
+    """Azure's short name of a region, from that or from the display name.
+
+    >>> location("location", "South Central US")
+    'southcentralus'
+    """
+    short = text(key, value).lower().replace(" ", "")
+    if not re.fullmatch(r"[a-z]+[a-z0-9]*", short):
+        raise InputError(
+            key,
+            str(value),
+            "is no Azure region",
+            "use a name that `az account list-locations --query '[].name'` lists, like southcentralus",
+        )
+    return short
+
+
+def image(key: str, value: object, size: Size | None = None) -> Image:
+    """The image that ``value`` names, if it is not known to lack the drivers of ``size``."""
+    named = parse_image(text(key, value), key)
+    lacking = unfit(named, size.gpu) if size else None
+    if lacking:
+        raise InputError(key, str(value), *lacking.split(": ", 1))
+    return named
+
+
+def image_of(size: Size) -> Image | None:
+    """The default image of ``size``, or ``None`` when there is none that is known to fit."""
+    return default_image(size.image) if size.image else None
+
+
+def tags(key: str, value: object) -> dict[str, str]:
+    """Tags within Azure's limits, from a mapping or its JSON text."""
+    try:
+        given = json.loads(value) if isinstance(value, str) else value
+    except ValueError:
+        given = None
+    if not isinstance(given, Mapping):
+        raise InputError(key, value, "is no mapping of names to texts", "write it like {team: vision}")
+    free = _TAGS - len(OWN_TAGS)
+    if len(given) > free:
+        kept = f"keep {free}: Azure takes {_TAGS}, the others are the stack's own"
+        raise InputError(key, None, f"has {len(given)} tags", kept)
+    result: dict[str, str] = {}
+    for name, content in given.items():
+        here = f"{key}.{name}"
+        if not isinstance(content, str | int | float):
+            raise InputError(here, content, "is no text", "put quotes around it")
+        if not str(name).strip() or len(str(name)) > _TAG_NAME or _TAG_FORBIDDEN & set(str(name)):
+            allowed = rf"use 1 to {_TAG_NAME} characters, none of <>%&\?/"
+            raise InputError(here, None, "is no name for a tag", allowed)
+        if len(str(content)) > _TAG_VALUE:
+            raise InputError(here, None, f"has {len(str(content))} characters", f"keep to {_TAG_VALUE}")
+        if str(name).lower() in {*OWN_TAGS, *(taken.lower() for taken in result)}:
+            raise InputError(here, str(content), "is there already (case does not count)", "rename one")
+        result[str(name)] = json.dumps(content) if isinstance(content, bool) else str(content)
+    return result
+
+
+def public_only(key: str, cloud: object) -> None:
+    """Refuses clouds whose addresses for management, sign-in, prices and storage nobody here knows.
+
+    Raises :class:`~launch.errors.InputError` naming ``key`` for all but the public one, or none at all.
+
+    >>> public_only("azure-native:environment", "public")
+    """
+    if str(cloud or "public").lower() not in _PUBLIC_CLOUD:
+        problem = "is another cloud of Azure's, and this project knows the public one's addresses alone"
+        raise InputError(key, cloud, problem, "take it out, or set it to public")
+
+
+def admin_user(key: str, value: object) -> str:
+    """A user name that Linux and Azure both take."""
+    name = text(key, value)
+    if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", name):
+        raise InputError(key, name, "is no Linux user name", "use up to 32 of a-z, 0-9, _ and -")
+    if _RESERVED_USERS.fullmatch(name):
+        raise InputError(key, name, "is refused by Azure", "take another name, like azureuser")
+    return name
+
+
+def computer_name_prefix(key: str, value: object) -> str:
+    """What every node's name begins with."""
+    prefix = text(key, value)
+    if not re.fullmatch(rf"[a-z]([a-z0-9-]{{0,{_PREFIX - 2}}}[a-z0-9])?", prefix):
+        raise InputError(
+            key,
+            prefix,
+            "is no beginning of a computer name",
+            f"use lower-case letters, digits and -, {_PREFIX} at most, the first a letter, the last no -",
+        )
+    return prefix

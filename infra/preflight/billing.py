@@ -1,0 +1,112 @@
+"""What a resource that is there is billed by, told from Azure's own description of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infra.preflight.parts import ADDRESS, ENDPOINT, NAT, NFS_SHARE, premium_disk
+from infra.preflight.prices import Meter
+from launch.errors import RankliftError
+
+__all__ = ["Charge", "charge_of", "details_path"]
+
+_COMPUTE, _DISKS, _STORAGE = "2024-11-01", "2024-03-02", "2024-01-01"
+_SET, _MACHINE = "microsoft.compute/virtualmachinescalesets", "microsoft.compute/virtualmachines"
+_DISK, _ACCOUNT = "microsoft.compute/disks", "microsoft.storage/storageaccounts"
+
+_ADDRESSES = "microsoft.network/publicipaddresses"
+
+_METERS = {
+    _ADDRESSES: ADDRESS,
+    "microsoft.network/natgateways": NAT,
+    "microsoft.network/privateendpoints": ENDPOINT,
+}
+_FREE = {
+    "microsoft.network/virtualnetworks": "",
+    "microsoft.network/networksecuritygroups": "",
+    "microsoft.network/networkinterfaces": "",
+    "microsoft.network/privatednszones/virtualnetworklinks": "",
+    # The program's has inbound NAT rules alone: learn.microsoft.com, cost of Load Balancer.
+    "microsoft.network/loadbalancers": "NAT rules only; by traffic",
+    "microsoft.managedidentity/userassignedidentities": "",
+    "microsoft.compute/galleries": "",
+    "microsoft.compute/galleries/images": "",
+}
+_UNKNOWN = {
+    "microsoft.network/privatednszones": "by zone and by what is asked",
+    "microsoft.compute/galleries/images/versions": "by what is stored",
+    "microsoft.compute/images": "by what is stored",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Charge:
+    """What one resource is billed by: VMs of a size, units of a meter, nothing, or nobody here knows."""
+
+    size: str | None = None
+    meter: Meter | None = None
+    units: float = 1.0
+    """VMs, or units of the meter."""
+    spot: bool = False
+    free: bool = False
+    note: str = ""
+
+
+def details_path(identifier: str, kind: str) -> tuple[str, str] | None:
+    """Where the API tells what :func:`charge_of` has to know, and its version; ``None`` when nothing."""
+    return {
+        _SET: (identifier, _COMPUTE),
+        _MACHINE: (identifier, _COMPUTE),
+        _DISK: (identifier, _DISKS),
+        _ACCOUNT: (f"{identifier}/fileServices/default/shares", _STORAGE),
+    }.get(kind.lower())
+
+
+def charge_of(kind: str, details: Mapping[str, Any] | RankliftError | None) -> Charge:
+    """The charge of a resource of Azure's type ``kind``, given what :func:`details_path` led to."""
+    name = kind.lower()
+    if name in _METERS:
+        return Charge(meter=_METERS[name], note="and by traffic" if name != _ADDRESSES else "")
+    if name in _FREE:
+        return Charge(free=True, note=_FREE[name])
+    if name in (_SET, _MACHINE, _DISK):
+        if not isinstance(details, Mapping):
+            return Charge(note=str(details or "what it is was not asked"))
+        return _compute(name, details)
+    if name == _ACCOUNT:
+        return _account(details)
+    return Charge(note=_UNKNOWN.get(name, "what it is billed by is not known here"))
+
+
+def _compute(name: str, details: Mapping[str, Any]) -> Charge:
+    told = details.get("properties") or {}
+    if name == _SET:
+        sku = details.get("sku") or {}
+        spot = str((told.get("virtualMachineProfile") or {}).get("priority", "")).lower() == "spot"
+        count, size = int(sku.get("capacity") or 0), str(sku.get("name") or "")
+        if count == 0:
+            return Charge(free=True, note="has no nodes")
+        kind = "spot" if spot else "regular"
+        return Charge(size=size, units=count, spot=spot, note=f"{count} x {size}, {kind}; disks come on top")
+    if name == _MACHINE:
+        size = str((told.get("hardwareProfile") or {}).get("vmSize") or "")
+        spot = str(told.get("priority", "")).lower() == "spot"
+        return Charge(size=size, spot=spot, note=f"{size}; its disk comes on top")
+    gib, sku = told.get("diskSizeGB"), str((details.get("sku") or {}).get("name") or "")
+    meter = premium_disk(int(gib)) if isinstance(gib, int) and sku == "Premium_LRS" else None
+    return Charge(meter=meter, note=f"{gib or 'unknown'} GiB, {sku or 'of an unknown kind'}")
+
+
+def _account(shares: Mapping[str, Any] | RankliftError | None) -> Charge:
+    """A premium file share is billed by what it may hold, all else by what it does hold.
+
+    An account without a file service answers the question for its shares with an error: it stores blobs.
+    """
+    entries = (shares.get("value") or ()) if isinstance(shares, Mapping) else ()
+    told = [one.get("properties") or {} for one in entries]
+    gib = sum(int(one.get("shareQuota") or 0) for one in told if one.get("enabledProtocols") == "NFS")
+    if gib:
+        return Charge(meter=NFS_SHARE, units=gib, note=f"NFS share of {gib} GiB")
+    return Charge(note="by what is stored and asked for")

@@ -1,0 +1,287 @@
+"""Whether Azure will grant a cluster and what it will cost: decided from figures, before anything is made.
+
+Pure: :mod:`infra.preflight.availability` and :mod:`infra.preflight.prices` ask, this decides, the ``plan`` task
+shows. A figure that could not be had stands here as the error that says why; none of them counts as zero.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from infra.config import ClusterConfig
+from infra.preflight.availability import Offer, ScaleSet, offer_of
+from infra.preflight.inputs import Figures, NotGranted, Refusal
+from infra.preflight.parts import NODE, Part, machines_of, parts
+from infra.preflight.prices import Prices
+from infra.preflight.quota import QuotaLine, quotas
+from infra.preflight.stale import end_of, in_the_way, rights_in_the_way, time_over
+from infra.preflight.storage_firewall import not_let_in
+
+__all__ = ["Cost", "Plan", "decide"]
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """One line of the plan."""
+
+    part: Part
+    regular: float | None
+    """USD per hour of all of them together at regular priority; ``None``: unknown; 0: free."""
+    spot: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """What will be made, what it costs and whether it will be granted."""
+
+    stack: str
+    subscription: str
+    location: str
+    size: str
+    spot: bool
+    nodes: int
+    there: int | None
+    """Nodes that the stack has now; ``None``: unknown."""
+    adding: int
+    costs: tuple[Cost, ...]
+    regular_per_hour: float | None
+    """USD per hour of everything whose price is known; ``None`` when that of the nodes is not."""
+    spot_per_hour: float | None
+    max_price: float | None
+    quotas: tuple[QuotaLine, ...]
+    offered: bool | None
+    """Whether this subscription may ask for the size there; ``None``: unknown."""
+    restricted: str | None
+    zones: tuple[str, ...] | None
+    ends: datetime | None
+    """When the scale set that is there deletes itself; ``None``: never, or there is none, or unknown."""
+    hours_left: float | None
+    """Hours until then, below 0 when it is over."""
+    unknowns: tuple[str, ...]
+    """What is not known, and why, a sentence each."""
+    warnings: tuple[str, ...]
+    """What has to be done beside it, a sentence each."""
+    refusals: tuple[Refusal, ...]
+
+    @property
+    def per_hour(self) -> float | None:
+        """USD per hour at the priority that is configured."""
+        return self.spot_per_hour if self.spot else self.regular_per_hour
+
+    def check(self) -> None:
+        """Raises :class:`NotGranted` when there are refusals."""
+        if self.refusals:
+            raise NotGranted(self.stack, self.refusals, self.there)
+
+
+def decide(
+    stack: str, subscription: str, config: ClusterConfig, figures: Figures, *, now: datetime | None = None
+) -> Plan:
+    """The plan for ``config``, with every reason against it."""
+    now = now or datetime.now(UTC)
+    made = parts(stack, config)
+    costs = tuple(_cost(part, figures) for part in made)
+    offer = None if isinstance(figures.skus, Exception) else _offer(figures.skus, config)
+    has = figures.there if isinstance(figures.there, ScaleSet) else None
+    adding = config.node_count - (has.capacity if has is not None and _alike(has, config) else 0)
+    lines, short = quotas(config, machines_of(made), figures)
+    regular, spot = _sum(costs, spot=False), _sum(costs, spot=True)
+    ends = end_of(has, config)
+    kept = () if isinstance(figures.kept, Exception) else figures.kept
+    closed = _not_let_in(stack, subscription, config, figures)
+    refusals = [*in_the_way(kept, stack, config), *time_over(ends, config, now), *short]
+    if adding > 0:
+        refusals += _not_offered(config, figures, offer)
+    refusals += [closed] if isinstance(closed, Refusal) else []
+    refusals += [] if isinstance(figures.rights, Exception) else rights_in_the_way(figures.rights)
+    refusals += _too_dear(config, spot if config.spot else regular, figures)
+    unknown_there = isinstance(figures.there, Exception)
+    return Plan(
+        stack=stack,
+        subscription=subscription,
+        location=config.location,
+        size=config.size.name,
+        spot=config.spot,
+        nodes=config.node_count,
+        there=None if unknown_there else has.capacity if has is not None else 0,
+        adding=max(0, adding),
+        costs=costs,
+        regular_per_hour=regular,
+        spot_per_hour=spot,
+        max_price=config.max_price,
+        quotas=tuple(lines),
+        offered=None if offer is None else offer.available,
+        restricted=None if offer is None else offer.restricted,
+        zones=None if offer is None else offer.zones,
+        ends=ends,
+        hours_left=None if ends is None else (ends - now).total_seconds() / _HOUR_S,
+        unknowns=tuple(_unknowns(config, figures, costs, offer)),
+        warnings=(closed,) if isinstance(closed, str) else (),
+        refusals=tuple(refusals),
+    )
+
+
+def _not_let_in(
+    stack: str, subscription: str, config: ClusterConfig, figures: Figures
+) -> Refusal | str | None:
+    if isinstance(figures.firewall, Exception):
+        return None
+    return not_let_in(figures.firewall, stack, subscription, config)
+
+
+def _alike(has: ScaleSet, config: ClusterConfig) -> bool:
+    """Whether the nodes that are there count as nodes of the wanted cluster."""
+    return (
+        has.size.lower() == config.size.name.lower()
+        and has.spot == config.spot
+        and has.location == config.location
+    )
+
+
+# -- price ------------------------------------------------------------------------------------------------
+
+
+def _cost(part: Part, figures: Figures) -> Cost:
+    if part.size is not None:
+        found = figures.prices.get(part.size)
+        each = found if isinstance(found, Prices) else Prices()
+        # Only the nodes can be spot; what serves them never is.
+        spot = each.spot if part.what == NODE else each.regular
+        return Cost(part, _times(each.regular, part.count), _times(spot, part.count))
+    if part.meter is not None:
+        known = figures.meters.get(part.meter)
+        usd = _times(None if isinstance(known, Exception) else known, part.count * part.units)
+        return Cost(part, usd, usd)
+    free = 0.0 if part.billing == "free" else None
+    return Cost(part, free, free)
+
+
+def _times(price: float | None, count: int) -> float | None:
+    return None if price is None else price * count
+
+
+def _sum(costs: Sequence[Cost], *, spot: bool) -> float | None:
+    """Of all that is known; ``None`` without the nodes' price, beside which the rest is small change."""
+    each = [(cost, cost.spot if spot else cost.regular) for cost in costs]
+    if any(usd is None for cost, usd in each if cost.part.billing == "vm"):
+        return None
+    return sum(usd for _, usd in each if usd is not None)
+
+
+def _too_dear(config: ClusterConfig, price: float | None, figures: Figures) -> list[Refusal]:
+    limit = config.max_price
+    if limit is None:
+        return []
+    kind = "spot" if config.spot else "regular"
+    if price is None:
+        why = (
+            str(figures.prices) if isinstance(figures.prices, Exception) else "the price list has none for it"
+        )
+        problem = f"the {kind} price of {config.size.name} in {config.location} is unknown ({why})"
+        remedy = f"take ranklift:maxPrice ({limit:g} USD per hour) out to go on without knowing it"
+        return [Refusal("price", problem, remedy)]
+    if price <= limit:
+        return []
+    problem = f"{price:.7g} USD per hour is more than ranklift:maxPrice allows, {limit:g} USD per hour"
+    return [Refusal("price", problem, "take fewer nodes, spot nodes or another size, or raise it")]
+
+
+# -- what is offered --------------------------------------------------------------------------------------
+
+
+def _offer(skus: Sequence[Mapping[str, Any]], config: ClusterConfig) -> Offer:
+    return offer_of(skus, config.size.name, config.location)
+
+
+def _not_offered(config: ClusterConfig, figures: Figures, offer: Offer | None) -> list[Refusal]:
+    name, place = config.size.name, config.location
+    if offer is None:
+        problem = f"whether {place} offers {name} could not be asked: {figures.skus}"
+        return [Refusal("size", problem, "mend that, or run `pulumi up`, which does not ask")]
+    if not offer.available:
+        if offer.restricted == "NotAvailableForSubscription":
+            why = "is closed to this subscription (NotAvailableForSubscription)"
+            ask = "ask Azure's support to open it"
+        elif offer.restricted:
+            why = f"is not sold to this kind of subscription ({offer.restricted})"
+            ask = "take another subscription"
+        else:
+            why, ask = "is not offered", "take another size"
+        return [Refusal("size", f"{name} {why} in {place}", f"{ask}{_other_places(figures.elsewhere)}")]
+    refusals = []
+    if config.zone is not None and config.zone not in offer.zones:
+        closed = "is closed to this subscription" if config.zone in offer.closed_zones else "does not have it"
+        open_zones = ", ".join(offer.zones) or "none"
+        problem = f"zone {config.zone} of {place} {closed}: {name} is in {open_zones}"
+        refusals.append(Refusal("zone", problem, "set ranklift:zone to one of those, or take it out"))
+    if config.spot and offer.spot is False:
+        problem = f"{name} cannot be had as spot (LowPriorityCapable is False)"
+        refusals.append(Refusal("size", problem, "set ranklift:spot to false, or take another size"))
+    if config.size.rdma and offer.rdma is False:
+        problem = (
+            f"Azure says that {name} in {place} has none (RdmaEnabled is False), the catalogue that it has"
+        )
+        refusals.append(
+            Refusal("InfiniBand", problem, "take another region or size, and report the catalogue")
+        )
+    return refusals
+
+
+def _other_places(regions: Sequence[str] | None) -> str:
+    if regions is None:
+        return ""
+    if not regions:
+        return "; no region offers it to this subscription"
+    return f", or set ranklift:location to one that offers it: {', '.join(regions)}"
+
+
+# -- what is not known ------------------------------------------------------------------------------------
+
+
+def _unknowns(
+    config: ClusterConfig, figures: Figures, costs: Sequence[Cost], offer: Offer | None
+) -> list[str]:
+    found: list[str] = []
+    for machines in machines_of(cost.part for cost in costs):
+        asked = figures.prices.get(machines.size) or Prices()
+        if isinstance(asked, Exception):
+            found.append(f"price of {machines.size}: {asked}")
+            continue
+        is_node = machines.size == config.size.name
+        kinds = [("regular", asked.regular), *([("spot", asked.spot)] if is_node else [])]
+        found += [
+            f"{kind} price of {machines.size}: the price list has none for {config.location}"
+            for kind, usd in kinds
+            if usd is None
+        ]
+    for cost in costs:
+        if cost.part.meter is not None and cost.regular is None:
+            why = figures.meters.get(cost.part.meter)
+            found.append(
+                f"price of the {cost.part.what} {cost.part.name}: {why or 'the price list has none'}"
+            )
+        elif cost.part.billing == "unknown":
+            found.append(f"price of the {cost.part.what} {cost.part.name}".rstrip() + f": {cost.part.note}")
+    if isinstance(figures.there, Exception):
+        found.append(f"nodes that are there already: {figures.there}; all are counted as new")
+    elif figures.there is not None and figures.there.created is None and config.ttl_hours is not None:
+        found.append("when the cluster's time is over: Azure does not say since when the scale set exists")
+    if isinstance(figures.kept, Exception):
+        found.append(f"whether something of the stack is there without Pulumi's knowing: {figures.kept}")
+    if isinstance(figures.rights, Exception):
+        found.append(f"whether the given storage account has the stack's rights already: {figures.rights}")
+    if isinstance(figures.firewall, Exception):
+        found.append(f"whether the given storage account lets the nodes in: {figures.firewall}")
+    if offer is not None and not offer.known:
+        found.append(
+            f"whether {config.location} offers {config.size.name}: the rehearsal has no figures of it; Azure "
+            "itself may refuse it"
+        )
+    if offer is not None and offer.offered and offer.rdma is None and config.size.rdma:
+        found.append(f"InfiniBand: Azure's list of sizes does not say (RdmaEnabled) for {config.size.name}")
+    return list(dict.fromkeys(found))

@@ -1,0 +1,93 @@
+"""What there is in a stack's resource groups, and whether Pulumi knows of it: questions only."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from infra.arm.pulumi_state import begun_in, resources
+from infra.arm.rest import Rest
+from infra.naming import BLOBS, CONTAINERS, STACK_TAG, own_uuid, right_on, storage_name
+
+__all__ = ["Kept", "group_there", "is_remembered", "rights_there"]
+
+_API = "2021-04-01"
+_NAMED_BY = {"ResourceGroup": "resourceGroupName", "RoleAssignment": "roleAssignmentName"}
+_RIGHTS_API = "2022-04-01"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Kept:
+    """A resource group of a stack's names, as Azure has it."""
+
+    group: str
+    things: tuple[str, ...]
+    """What is in it, as ``type name``, e.g. ``Microsoft.Storage/storageAccounts rldev32266166fb07``."""
+    account: str | None = None
+    """Id of the storage account with the containers ``data`` and ``results``, where there is one."""
+    deleting: bool = False
+    owner: str | None = None
+    """The stack that the group's tag names; ``None``: it has none."""
+
+
+def group_there(rest: Rest, subscription: str, stack: str, name: str) -> Kept | None:
+    """What the resource group called ``name`` has, which is one of the stack's names; ``None`` without one.
+
+    Raises :class:`~infra.arm.errors.AzureRefused` when Azure does not say.
+    """
+    base = f"/subscriptions/{subscription}"
+    group = rest.find(f"{base}/resourcegroups/{name}", **{"api-version": _API})
+    if group is None:
+        return None
+    tags = {str(key).lower(): value for key, value in (group.get("tags") or {}).items()}
+    listed = list(rest.pages(f"{base}/resourceGroups/{name}/resources", **{"api-version": _API}))
+    own = storage_name(stack, subscription, BLOBS)
+    state = str((group.get("properties") or {}).get("provisioningState") or "")
+    return Kept(
+        group=name,
+        things=tuple(f"{one.get('type')} {one.get('name')}" for one in listed),
+        account=next((str(one["id"]) for one in listed if one.get("name") == own), None),
+        deleting=state.lower() == "deleting",
+        owner=tags.get(STACK_TAG),
+    )
+
+
+def rights_there(rest: Rest, subscription: str, stack: str, account_id: str) -> tuple[str, ...]:
+    """Ids of the role assignments on a given storage account that the stack's nodes have or had.
+
+    They are in no group of the stack's, so that deleting those leaves them. Raises
+    :class:`~infra.arm.errors.AzureRefused` when Azure does not say.
+    """
+    found = []
+    for container in CONTAINERS:
+        name = own_uuid(stack, subscription, right_on(container))
+        scope = f"{account_id}/blobServices/default/containers/{container}"
+        identifier = f"{scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
+        if rest.find(identifier, **{"api-version": _RIGHTS_API}) is not None:
+            found.append(identifier)
+    return tuple(found)
+
+
+def is_remembered(state: Mapping[str, Any], name: str) -> bool:
+    """Whether ``state``, as ``pulumi stack export`` gives it, has the group or role assignment called so, or
+    was making it.
+
+    >>> id = "/subscriptions/s/resourceGroups/ranklift-dev-data"
+    >>> state = {"deployment": {"resources": [{"id": id}]}}
+    >>> is_remembered(state, "ranklift-dev-data"), is_remembered(state, "ranklift-dev")
+    (True, False)
+    """
+    return any(one.lower() == name.lower() for one in _names(state))
+
+
+def _names(state: Mapping[str, Any]) -> Iterator[str]:
+    for one in resources(state):
+        before, _, name = str(one.get("id") or "").rpartition("/")
+        if before.lower().endswith(("/resourcegroups", "/roleassignments")):
+            yield name
+    for begun in begun_in(state):
+        one = begun.get("resource") or {}
+        kind, inputs = str(one.get("type", "")).rpartition(":")[2], one.get("inputs") or {}
+        if kind in _NAMED_BY:
+            yield str(inputs.get(_NAMED_BY[kind], ""))

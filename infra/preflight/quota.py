@@ -1,0 +1,122 @@
+"""Whether a subscription's quota has room for a cluster's nodes: decided from Azure's figures.
+
+Quota counts vCPUs, by family of sizes and for the region as a whole; spot VMs count against one quota of the
+region that is theirs alone (learn.microsoft.com "Use Spot VMs": quota pools of their own).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from infra.config import ClusterConfig
+from infra.preflight.availability import CORES, SPOT_CORES, Offer, ScaleSet, Usage, family_key, offer_of
+from infra.preflight.inputs import BY_HAND, Figures, Refusal
+from infra.preflight.parts import Machines
+
+__all__ = ["QUOTA_LINK", "QuotaLine", "quotas"]
+
+QUOTA_LINK = "https://portal.azure.com/#view/Microsoft_Azure_Capacity/QuotaMenuBlade/~/myQuotas"
+"""Where the portal lists quotas and takes requests for more."""
+
+
+@dataclass(frozen=True, slots=True)
+class QuotaLine:
+    """One quota that the nodes count against, in vCPUs."""
+
+    name: str
+    label: str
+    limit: int
+    used: int
+    left: int
+    needed: int
+    """What is asked for in addition to what the stack has."""
+    after: int
+    """Left afterwards; below 0: too little."""
+
+
+def quotas(
+    config: ClusterConfig, wanted: Sequence[Machines], figures: Figures
+) -> tuple[list[QuotaLine], list[Refusal]]:
+    """Each quota that the VMs count against, and why any of them speaks against the cluster.
+
+    What the stack has already counts for nothing: it stays, or goes before others come in its place.
+    """
+    place = config.location
+    if isinstance(figures.usages, Exception):
+        return [], [Refusal("quota", f"{place}'s could not be asked: {figures.usages}", BY_HAND)]
+    refusals: list[Refusal] = []
+    needs: dict[str, int] = {}
+    families: dict[str, str] = {}
+    for machines in wanted:
+        offer = _offer(figures, machines.size, place)
+        vcpus = _vcpus(config, machines.size, offer)
+        if vcpus is None:
+            problem = f"how many vCPUs a {machines.size} has is not known"
+            refusals.append(Refusal("quota", problem, BY_HAND))
+            continue
+        if offer is not None and offer.offered and offer.family is None and not machines.spot:
+            problem = f"Azure's list of sizes does not say which one {machines.size} counts against"
+            refusals.append(Refusal("quota", f"{problem} in {place}", BY_HAND))
+        for name in _names(machines.spot, offer):
+            needs[family_key(name)] = needs.get(family_key(name), 0) + vcpus * machines.count
+            families[family_key(name)] = name
+    for name, held in _held(config, figures).items():
+        if name in needs:
+            needs[name] = max(0, needs[name] - held)
+    known = {family_key(usage.name): usage for usage in figures.usages}
+    lines = [_line(known[name], needed) for name, needed in needs.items() if name in known]
+    refusals += [_too_little(config, line) for line in lines if line.after < 0]
+    refusals += [
+        Refusal("quota", f"Azure names none for {families[name]} in {place}", BY_HAND)
+        for name, needed in needs.items()
+        if needed and name not in known
+    ]
+    return lines, refusals
+
+
+def _offer(figures: Figures, size: str, place: str) -> Offer | None:
+    return None if isinstance(figures.skus, Exception) else offer_of(figures.skus, size, place)
+
+
+def _vcpus(config: ClusterConfig, size: str, offer: Offer | None) -> int | None:
+    if offer is not None and offer.vcpus is not None:
+        return offer.vcpus
+    return config.size.vcpus if size.lower() == config.size.name.lower() else None
+
+
+def _names(spot: bool, offer: Offer | None) -> list[str]:
+    """Which quotas a VM counts against, the narrowest first; the family's name is the SKUs' to tell."""
+    if spot:
+        return [SPOT_CORES]
+    return [CORES] if offer is None or offer.family is None else [offer.family, CORES]
+
+
+def _line(usage: Usage, needed: int) -> QuotaLine:
+    left = usage.left
+    return QuotaLine(usage.name, usage.label, usage.limit, usage.used, left, needed, left - needed)
+
+
+def _held(config: ClusterConfig, figures: Figures) -> dict[str, int]:
+    """What the stack's own VMs hold of each quota, so far as that is known."""
+    has = []
+    if isinstance(figures.there, ScaleSet) and figures.there.location == config.location:
+        has.append(Machines(figures.there.size, figures.there.capacity, figures.there.spot))
+    if isinstance(figures.server, str):
+        has.append(Machines(figures.server, 1, spot=False))
+    held: dict[str, int] = {}
+    for machines in has:
+        offer = _offer(figures, machines.size, config.location)
+        for name in _names(machines.spot, offer):
+            vcpus = _vcpus(config, machines.size, offer) or 0
+            held[family_key(name)] = held.get(family_key(name), 0) + vcpus * machines.count
+    return held
+
+
+def _too_little(config: ClusterConfig, line: QuotaLine) -> Refusal:
+    return Refusal(
+        "quota",
+        f"{line.label} in {config.location}: {line.needed} are needed in addition, {line.left} are left "
+        f"(limit {line.limit}, used {line.used})",
+        f"ask for a limit of at least {line.used + line.needed} at {QUOTA_LINK}, or take fewer nodes",
+    )

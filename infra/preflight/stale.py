@@ -1,0 +1,152 @@
+"""What is there of a stack from before that its cluster would fail at: decided from figures, pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any
+
+from infra.arm.pulumi_state import SCALE_SET, resources
+from infra.config import ClusterConfig
+from infra.naming import TTL_TAG, data_group_name
+from infra.preflight.availability import ScaleSet, moment
+from infra.preflight.existing import Kept
+from infra.preflight.inputs import Refusal
+
+__all__ = ["End", "end_of", "end_remembered", "in_the_way", "rights_in_the_way", "time_over"]
+
+_SHOWN = 5
+
+
+@dataclass(frozen=True, slots=True)
+class End:
+    """When a scale set's own time is over."""
+
+    at: datetime
+    ttl_hours: float
+    """As the scale set has it, which counts; the configuration may say something else by now."""
+
+    def __str__(self) -> str:
+        return f"{self.at.strftime('%Y-%m-%d %H:%M')} UTC (ranklift:ttlHours is {self.ttl_hours:g})"
+
+
+def end_remembered(state: Mapping[str, Any]) -> End | None:
+    """The end of the scale set in ``state``, as ``pulumi stack export`` gives it, whether it is there or not.
+
+    ``None``: it has none, or the state does not say since when the scale set exists.
+    """
+    for one in resources(state):
+        if one.get("type") != SCALE_SET or one.get("delete"):  # one that is being replaced
+            continue
+        made = moment((one.get("outputs") or {}).get("timeCreated"))
+        try:
+            hours = float(one["inputs"]["tags"][TTL_TAG])
+        except (KeyError, TypeError, ValueError):
+            return None
+        at = _after(made, hours)
+        return None if at is None else End(at, hours)
+    return None
+
+
+def _after(made: datetime | None, hours: float | None) -> datetime | None:
+    if made is None or hours is None:
+        return None
+    try:
+        return made + timedelta(hours=hours)
+    except (OverflowError, ValueError):  # later than the calendar goes, or no number of hours
+        return None
+
+
+def end_of(has: ScaleSet | None, config: ClusterConfig) -> datetime | None:
+    """When the nodes delete the scale set that is there; ``None``: never, or not known, or it is made anew.
+
+    ``ttlHours`` counts from the making of the scale set, whatever its capacity was since.
+    """
+    if has is None or has.location != config.location:
+        return None
+    return _after(has.created, config.ttl_hours)
+
+
+def time_over(ends: datetime | None, config: ClusterConfig, now: datetime) -> list[Refusal]:
+    """Why no nodes are to be made in a scale set whose time is over: the first of them would delete it."""
+    if ends is None or now < ends:
+        return []
+    problem = (
+        f"the cluster's time was over at {ends.strftime('%Y-%m-%d %H:%M')} UTC (ranklift:ttlHours is "
+        f"{config.ttl_hours:g} and counts from when the scale set was made): it would delete itself at once"
+    )
+    remedy = "run `fab down` and then `fab up` for a new time, or set a larger ranklift:ttlHours"
+    return [Refusal("time", problem, remedy)]
+
+
+def in_the_way(groups: Sequence[Kept], stack: str, config: ClusterConfig) -> list[Refusal]:
+    """Why a stack cannot be made beside the groups that are there and that Pulumi does not know of."""
+    found: list[Refusal] = []
+    for group in groups:
+        if group.owner != stack:
+            found.append(_of_another(group))
+        elif group.group == data_group_name(stack):
+            found.append(_data_in_the_way(group, config))
+        elif not group.deleting:  # Azure refuses for as long as that takes, and is asked again and again
+            found.append(_nodes_in_the_way(group, stack))
+    return found
+
+
+def rights_in_the_way(rights: Sequence[str]) -> list[Refusal]:
+    """Why the nodes cannot be given rights on a given account beside those that a lost state left there."""
+    if not rights:
+        return []
+    problem = (
+        "ranklift:storageAccountId: the account has role assignments of this stack already, and Pulumi does "
+        "not know them here: the stack's state was lost, or it is kept elsewhere"
+    )
+    remedy = f"`az role assignment delete --ids {' '.join(rights)}`, unless the stack's nodes work with them"
+    return [Refusal("state", problem, remedy)]
+
+
+def _of_another(group: Kept) -> Refusal:
+    whose = f"carries the tag of stack {group.owner}" if group.owner else "carries no stack's tag"
+    problem = f"resource group {group.group} is there already and {whose}: it is not this stack's"
+    return Refusal("state", problem, "take another stack name")
+
+
+def _nodes_in_the_way(group: Kept, stack: str) -> Refusal:
+    shown = ", ".join(group.things[:_SHOWN]) or "nothing in it"
+    if len(group.things) > _SHOWN:
+        shown += f" and {len(group.things) - _SHOWN} more"
+    problem = (
+        f"resource group {group.group} is there already, with {shown}, and Pulumi does not know it here: the "
+        "stack's state was lost, or it is kept elsewhere, by a colleague perhaps"
+    )
+    ways = (
+        "go on where its state is kept (`pulumi login`, `pulumi stack import`), or take another stack name; "
+        f"or, when nobody wants it any more (`fab account --stack {stack}` shows all of it and its price), "
+        f"`az group delete --name {group.group}`"
+    )
+    return Refusal("state", problem, ways)
+
+
+def _data_in_the_way(kept: Kept, config: ClusterConfig) -> Refusal:
+    """Why a stack cannot make its stored data anew beside that which was kept, and the ways on."""
+    if kept.deleting:
+        problem = f"resource group {kept.group} is still being deleted"
+        return Refusal("data", problem, "repeat the command when it is gone (`fab account` shows it)")
+    problem = (
+        f"resource group {kept.group} is there already, with {', '.join(kept.things) or 'nothing in it'}, "
+        "and Pulumi does not know it: it was kept by ranklift:retainData, or the stack's state was lost"
+    )
+    ways = [
+        f"take another stack name, or `az group delete --name {kept.group}` when the data is no longer wanted"
+    ]
+    if kept.account is not None:
+        nfs = " and ranklift:nfs to none" if config.nfs != "none" else ""
+        retain = " and take ranklift:retainData out" if config.retain_data else ""
+        ways.insert(
+            0,
+            f"to go on with the kept account set ranklift:storageAccountId to {kept.account}, "
+            "ranklift:storage to privateEndpoint (or serviceEndpoint, if its firewall lets the nodes' subnet "
+            "in)"
+            f"{nfs}{retain}",
+        )
+    return Refusal("data", problem, "; or ".join(ways))

@@ -1,0 +1,103 @@
+"""Ending a job from the operator's side, also when its head cannot do it any more."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from launch.client.events import JobState, StateName
+from launch.client.rpc import ask, asked, node_code, version_there
+from launch.errors import GiveUpError, StepTimeout
+from launch.host import Host
+
+__all__ = ["Ending", "Swept", "Unheeded", "end_job", "end_supervisor", "sweep_node"]
+
+_QUESTION_S = 45.0
+"""Limit for one question; the head answers within 20 s, be the job at its end or not."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """What came of the wish that a job end."""
+
+    state: JobState
+    before: StateName
+    """Where the job was when it was first asked to end."""
+    lost: tuple[str, ...]
+    """Nodes that went away from the job or fell silent: its head knows nothing of what runs there."""
+
+    grace_s: float
+    """What its processes were given between SIGTERM and SIGKILL."""
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What was found of a job on one node."""
+
+    ended: int
+    """Processes that are gone now."""
+    left: tuple[int, ...]
+    """Those that not even SIGKILL ended: the node has to be restarted."""
+
+
+class Unheeded(StepTimeout):
+    """The supervisor of a job, process ``pid`` on its head ``node``, was told to end it and did not."""
+
+    def __init__(self, node: str, job: str, pid: int | None, seconds: float) -> None:
+        super().__init__(node, f"job {job}", seconds)
+        self.pid = pid
+        who = "the supervisor" if pid is None else f"the supervisor, process {pid} on {node},"
+        self.args = (f"{who} does not react: job {job} was asked to end {seconds:.0f} s ago, and has not",)
+
+
+def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) -> Ending:
+    """Ends the job, ``grace_s`` seconds (None: as many as the job says) after its ranks are told.
+
+    One that has ended stays as it is, and it does not matter how often or by how many this is asked. The head
+    is asked again and again, so that no single question takes long. Raises :class:`Unheeded` when the job's
+    supervisor lets the time for it pass, and :class:`~launch.errors.InputError` when there is no such job.
+    """
+    words = ["cancel", job, *([] if grace_s is None else [f"{grace_s:g}"])]
+    before: StateName | None = None
+    until = None
+    begun = time.monotonic()
+    while True:
+        told = ask(head, asked(node_code(remote), *words), _QUESTION_S, job)
+        before = before or told["before"]
+        state = JobState.from_dict(told["state"])
+        if state.is_terminal:
+            return Ending(state, before, tuple(told["lost"]), told["grace"])
+        until = until or begun + told["within"]
+        if time.monotonic() > until:
+            pid = (told["state"].get("supervisor") or {}).get("pid")
+            raise Unheeded(head.name, job, pid, time.monotonic() - begun)
+
+
+def end_supervisor(job: str, head: Host, *, remote: str) -> JobState:
+    """Ends the supervisor of a job that was told to end it and does not react; gives the job's state then.
+
+    For when no node has anything of the job any more: it is LOST then, and its place in the queue is free.
+    """
+    told = ask(head, asked(node_code(remote), "release", job), _QUESTION_S, job)
+    return JobState.from_dict(told["state"])
+
+
+def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> Swept:
+    """Ends what carries the job's id on one node, without its supervisor: SIGTERM, then SIGKILL.
+
+    It is done by this version of the node code, or by the newest there where it is None or the node lacks it.
+
+    Raises :class:`~launch.errors.GiveUpError` for one that has none, but processes of the job.
+    """
+    version = version_there(node, remote, _QUESTION_S)
+    if version is None:
+        look = f"grep -lszxF RANKLIFT_JOB_ID={job} /proc/[0-9]*/environ"
+        found = node.run(["sh", "-c", look], timeout=_QUESTION_S).stdout.decode()
+        if found:
+            pids = " ".join(path.split("/")[2] for path in found.split())
+            raise GiveUpError(
+                f"{node.name}: its ~/.ranklift is gone, the job is not: end it by `kill -9 {pids}` there"
+            )
+        return Swept(0, ())
+    told = ask(node, asked(node_code(version), "sweep", job, f"{grace_s:g}"), grace_s + _QUESTION_S, job)
+    return Swept(told["ended"], tuple(told["left"]))

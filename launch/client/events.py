@@ -1,0 +1,212 @@
+"""What following a job tells: lines of its ranks and changes of its state."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from launch.errors import JobFailed
+from launch.remote.base import frames
+from launch.remote.base.job_dir import TERMINAL
+from launch.remote.base.lines import Line, Lines
+from launch.remote.log.writer import LAUNCHER
+
+__all__ = ["Event", "Failure", "JobState", "LogLine", "Quiet", "Reader", "StateChange", "StateName"]
+
+StateName = Literal["QUEUED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED", "LOST"]
+StreamName = Literal["stdout", "stderr", "notice"]
+_STREAMS: dict[int, StreamName] = {1: "stdout", 2: "stderr", frames.NOTICE: "notice"}
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """The first rank that failed, or the launcher when no rank did by itself."""
+
+    rank: int | None
+    node: str | None
+    status: int
+    last_lines: tuple[str, ...]
+
+    @property
+    def who(self) -> str:
+        """Who failed, in words.
+
+        >>> Failure(3, "node000001", 9, ()).who, Failure(None, None, 1, ()).who
+        ('rank 3 on node000001', 'the launcher')
+        """
+        if self.rank is None:
+            return self.node or "the launcher"
+        return f"rank {self.rank}" + (f" on {self.node}" if self.node else "")
+
+
+@dataclass(frozen=True, slots=True)
+class JobState:
+    """Where a job is. ``exit_status`` is its first failing rank's; 128+n for signal n."""
+
+    job: str
+    name: str
+    kind: str
+    state: StateName
+    reason: str
+    exit_status: int | None
+    nodes: tuple[str, ...]
+    ranks: int
+    port: int | None
+    created: datetime
+    started: datetime | None
+    ended: datetime | None
+    failure: Failure | None
+    display_name: str = ""
+    experiment: str = ""
+    description: str = ""
+    tags: Mapping[str, str] = field(default_factory=dict)
+    restarts: int = 0
+    """How often it was launched anew after a failure."""
+    place: int | None = None
+    """In its head's queue, 1 for the next; None unless it is QUEUED."""
+    waits_for: tuple[str, ...] = ()
+    """The jobs that hold what it needs, or come before it, while it is QUEUED."""
+    cancelling: bool = False
+    """Whether somebody asked for its end, as far as ``fab job`` and ``fab jobs`` were told."""
+
+    @property
+    def is_terminal(self) -> bool:
+        """Whether it will never change again."""
+        return self.state in TERMINAL
+
+    def check(self) -> None:
+        """Raises :class:`~launch.errors.JobFailed` when the job ended otherwise than SUCCEEDED."""
+        if self.is_terminal and self.state != "SUCCEEDED":
+            raise JobFailed(
+                self.job, self.state, 255 if self.exit_status is None else self.exit_status, self.reason
+            )
+
+    @classmethod
+    def from_dict(cls, state: Any) -> JobState:
+        """From the head's state.json."""
+        failure = state["failure"]
+        return cls(
+            job=state["job"],
+            name=state["name"],
+            kind=state["kind"],
+            state=state["state"],
+            reason=state["reason"],
+            exit_status=state["exit_status"],
+            nodes=tuple(state["nodes"]),
+            ranks=state["ranks"],
+            port=state["port"],
+            created=datetime.fromtimestamp(state["created"], UTC),
+            started=_time(state["started"]),
+            ended=_time(state["ended"]),
+            failure=failure
+            and Failure(failure["rank"], failure["node"], failure["status"], tuple(failure["last_lines"])),
+            display_name=state.get("display_name", ""),
+            experiment=state.get("experiment", ""),
+            description=state.get("description", ""),
+            tags=dict(state.get("tags", {})),
+            restarts=state.get("restarts", 0),
+            place=state.get("place"),
+            waits_for=tuple(state.get("waits_for", ())),
+            cancelling=state.get("cancelling", False),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LogLine:
+    """One line (or, at the end, what there is of it) that a rank wrote."""
+
+    time: datetime
+    """By the head's clock."""
+    rank: int | None
+    """None for what a launcher (mpirun, ssh, a runner) says."""
+    node: str
+    stream: StreamName
+    """``notice``: not the rank's words, but what is to be said of them, such as how many were left out."""
+    data: bytes
+    """Without its line end; a carriage return ends a line as well."""
+    overwritten: bool = False
+    """Whether a carriage return alone ended it, so that on a terminal of its own the next had replaced it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateChange:
+    """The job's state became another."""
+
+    state: JobState
+
+
+@dataclass(frozen=True, slots=True)
+class Quiet:
+    """Nothing more is on its way for now."""
+
+
+Event = LogLine | StateChange | Quiet
+
+
+class Reader:
+    """Turns what the head sends into events; :attr:`state` is the newest state it told.
+
+    ``on_job`` is called before the first of them: the names of the job's nodes, and how many ranks it has.
+    """
+
+    def __init__(
+        self,
+        on_event: Callable[[Event], None],
+        on_job: Callable[[tuple[str, ...], int], None] | None = None,
+    ) -> None:
+        self.state: JobState | None = None
+        self._on_event, self._on_job = on_event, on_job
+        self._decoder = frames.Decoder()
+        self._lines = Lines()
+        self._nodes: tuple[str, ...] = ()
+
+    def feed(self, data: bytes) -> None:
+        """The next bytes from the head's stdout."""
+        for kind, payload in self._decoder.feed(data):
+            if kind == frames.OUT:
+                self._output(payload)
+            elif kind == frames.BEAT:
+                self._on_event(Quiet())
+            elif kind == frames.JOB:
+                told = json.loads(payload)
+                self._nodes = tuple(told.get("nodes", ()))
+                if self._nodes and self._on_job is not None:
+                    self._on_job(self._nodes, told["ranks"])
+            elif kind == frames.STATE:
+                state = JobState.from_dict(json.loads(payload))
+                if state.is_terminal:
+                    self.end()
+                if state != self.state:
+                    self.state = state
+                    self._on_event(StateChange(state))
+
+    def end(self) -> None:
+        """Nothing more will come: lines without an end are told as they are."""
+        for line in self._lines.unfinished():
+            for last in self._lines.end(line.key):
+                self._line(last)
+
+    def _output(self, record: bytes) -> None:
+        stamp, rank, node, stream, _ = frames.RECORD.unpack_from(record)
+        data = record[frames.RECORD.size :]
+        if stream == frames.NOTICE:
+            for line in self._lines.end_rank(rank, node):
+                self._line(line)
+            self._line(Line(stamp, (rank, node, stream), data))
+            return
+        for line in self._lines.feed(stamp, (rank, node, stream), data):
+            self._line(line)
+
+    def _line(self, line: Line) -> None:
+        rank, node, stream = line.key
+        name = self._nodes[node] if node < len(self._nodes) else str(node)
+        when = datetime.fromtimestamp(line.time, UTC)
+        who = None if rank == LAUNCHER else rank
+        self._on_event(LogLine(when, who, name, _STREAMS[stream], line.data, line.overwritten))
+
+
+def _time(seconds: float | None) -> datetime | None:
+    return None if seconds is None else datetime.fromtimestamp(seconds, UTC)

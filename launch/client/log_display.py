@@ -1,0 +1,122 @@
+"""A job's lines made fewer for who reads them: progress bars, lines that match, equal lines of many ranks."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from launch.client.events import Event, LogLine, StreamName
+from launch.printable import without_escapes
+
+__all__ = ["Bars", "Merge", "SharedLine", "matches"]
+
+_BAR_EVERY = timedelta(seconds=10)
+_TOGETHER = timedelta(seconds=1)
+"""How long a line waits for the same line of other ranks."""
+_WAITING = 10_000
+"""Lines that wait at most."""
+
+_Who = tuple[int | None, str]
+
+
+def matches(line: LogLine, pattern: re.Pattern[str]) -> bool:
+    """Whether a line has the pattern in it; notices count as if they had: they say what was not searched."""
+    text = without_escapes(line.data).decode("utf-8", "replace")
+    return line.stream == "notice" or pattern.search(text) is not None
+
+
+class Bars:
+    """Of a progress bar, the states that are worth a line: its last, and one every ten seconds until then."""
+
+    def __init__(self) -> None:
+        self._shown: dict[tuple[_Who, str], datetime] = {}
+
+    def shows(self, line: LogLine) -> bool:
+        """Whether this line is to be shown, the next in order."""
+        if not line.overwritten:
+            return True
+        key = ((line.rank, line.node), line.stream)
+        if not line.data.strip() or (key in self._shown and line.time - self._shown[key] < _BAR_EVERY):
+            return False
+        self._shown[key] = line.time
+        return True
+
+
+@dataclass(frozen=True, slots=True)
+class SharedLine:
+    """A line that some ranks have said, all of them at about the same time."""
+
+    ranks: tuple[int | None, ...]
+    nodes: tuple[str, ...]
+    """Where they are, each once."""
+    stream: StreamName
+    data: bytes
+
+
+@dataclass(slots=True)
+class _Waiting:
+    since: datetime
+    stream: StreamName
+    data: bytes
+    who: dict[_Who, None] = field(default_factory=dict)
+
+    def as_shared(self) -> SharedLine:
+        ranks = dict.fromkeys(rank for rank, _ in self.who)
+        nodes = dict.fromkeys(node for _, node in self.who)
+        return SharedLine(tuple(ranks), tuple(nodes), self.stream, self.data)
+
+
+class Merge:
+    """Makes one line of equal lines that many ranks say within a second.
+
+    Every rank's lines stay in their order: a line joins an equal one only if that comes after what its rank
+    has said before.
+    """
+
+    def __init__(self) -> None:
+        self._waiting: dict[int, _Waiting] = {}
+        self._equal: dict[tuple[str, bytes], list[int]] = {}
+        self._last: dict[_Who, int] = {}
+        self._count = 0
+
+    def feed(self, event: Event) -> Iterator[SharedLine]:
+        """The lines that need not wait any longer; none is left when the event is no line."""
+        if not isinstance(event, LogLine):
+            yield from self.rest()
+            return
+        yield from self._until(event.time - _TOGETHER)
+        who = (event.rank, event.node)
+        key = (event.stream, event.data)
+        before = self._last.get(who, -1)
+        place = next((n for n in self._equal.get(key, ()) if n > before), None)
+        if place is None or event.stream == "notice":
+            place = self._count
+            self._count += 1
+            self._waiting[place] = _Waiting(event.time, event.stream, event.data)
+            self._equal.setdefault(key, []).append(place)
+        self._waiting[place].who[who] = None
+        self._last[who] = place
+        while len(self._waiting) > _WAITING:
+            yield self._take(next(iter(self._waiting)))
+
+    def rest(self) -> Iterator[SharedLine]:
+        """Every line that still waits."""
+        while self._waiting:
+            yield self._take(next(iter(self._waiting)))
+
+    def _until(self, moment: datetime) -> Iterator[SharedLine]:
+        while self._waiting:
+            first = next(iter(self._waiting))
+            if self._waiting[first].since > moment:
+                return
+            yield self._take(first)
+
+    def _take(self, place: int) -> SharedLine:
+        line = self._waiting.pop(place)
+        key = (line.stream, line.data)
+        self._equal[key].remove(place)
+        if not self._equal[key]:
+            del self._equal[key]
+        return line.as_shared()

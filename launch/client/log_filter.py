@@ -1,0 +1,80 @@
+"""Which of a job's output somebody asks for."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from launch.errors import InputError
+from launch.nodeset import fold, parse_ranges
+from launch.numbers import counted
+from launch.remote.base.names import instance_id
+
+__all__ = ["ALL", "Selection", "parse_nodes"]
+
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+
+
+def parse_nodes(text: str, key: str = "--node") -> tuple[frozenset[str], frozenset[int]]:
+    """The names and the instance ids in a list of both.
+
+    >>> names, ids = parse_nodes("node00000a,0-2")
+    >>> sorted(names), sorted(ids)
+    (['node00000a'], [0, 1, 2])
+
+    Raises :class:`~launch.errors.InputError` naming ``key`` for anything else.
+    """
+    names: set[str] = set()
+    numbers: list[str] = []
+    for part in text.split(","):
+        word = part.strip()
+        if _NAME.fullmatch(word):
+            names.add(word)
+        elif word[:1].isdigit():
+            numbers.append(word)
+        else:
+            raise InputError(key, text, f"{part!r} is no node", "give names or instance ids: node000001,4-7")
+    ids = parse_ranges(",".join(numbers), key) if numbers else ()
+    return frozenset(names), frozenset(ids)
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Everything, or what all of these leave."""
+
+    ranks: frozenset[int] | None = None
+    names: frozenset[str] = frozenset()
+    """Nodes by name; with :attr:`ids` neither, every node."""
+    ids: frozenset[int] = frozenset()
+    """Nodes by instance id."""
+    since: float | None = None
+    """Only output of the last so many seconds, by the head's clock."""
+    tail: int | None = None
+    """Only the last so many lines, and what comes after them."""
+
+    def as_wish(self, *, wait: bool) -> str:
+        """For :func:`launch.remote.log.follow.follow`."""
+        wish: dict[str, object] = {"wait": wait, "since": self.since, "tail": self.tail}
+        if self.ranks is not None:
+            wish["ranks"] = sorted(self.ranks)
+        if self.names or self.ids:
+            wish.update(nodes=sorted(self.names), ids=sorted(self.ids))
+        return json.dumps(wish)
+
+    def check(self, job: str, nodes: Sequence[str], ranks: int) -> None:
+        """Raises :class:`~launch.errors.InputError` for ranks and nodes that the job does not have."""
+        strange = [str(rank) for rank in sorted(self.ranks or ()) if rank >= ranks]
+        if strange:
+            remedy = f"give numbers from 0 to {ranks - 1}" if ranks > 1 else "its only rank is 0"
+            raise InputError("--rank", ",".join(strange), f"job {job} has {counted(ranks, 'rank')}", remedy)
+        there = map(instance_id, nodes)
+        missing = [*sorted(self.names.difference(nodes)), *map(str, sorted(self.ids.difference(there)))]
+        if missing:
+            problem = f"job {job} does not run there"
+            raise InputError("--node", ",".join(missing), problem, f"its nodes are {fold(nodes)}")
+
+
+ALL = Selection()
+"""Everything."""

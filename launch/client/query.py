@@ -1,0 +1,119 @@
+"""What is known of jobs without their output: a head's list of them, and one in full."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from launch.client.events import JobState
+from launch.client.rpc import ask, asked, node_code
+from launch.host import Host
+
+__all__ = ["Happening", "JobReport", "Listing", "RankEnd", "list_some", "show_job"]
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """The jobs of one head."""
+
+    jobs: tuple[JobState, ...]
+    """Oldest first; one whose supervisor is gone shows as LOST."""
+    left_out: int
+    """How many that have ended are not among them."""
+
+
+@dataclass(frozen=True, slots=True)
+class RankEnd:
+    """How a rank ended when it did last."""
+
+    rank: int
+    node: str
+    status: int
+    """128+n for signal n."""
+    signal: int | None
+    stopped: bool
+    """Whether it had been told to end."""
+    attempt: int
+    """0 for the job's first launch."""
+    time: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Happening:
+    """Something that was noted of a job: a change of state, a failure, a restart, a lost node."""
+
+    time: datetime
+    event: str
+    fields: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """Everything that is known of a job but what its ranks said."""
+
+    state: JobState
+    command: tuple[str, ...]
+    """The user's own: a script and its arguments, or a line for a shell."""
+    code: str
+    """The id of the snapshot it runs in; empty when it has none."""
+    timeout_s: float | None
+    grace_s: float
+    max_restarts: int
+    ranks: Mapping[str, tuple[int, ...]]
+    """By node."""
+    ends: tuple[RankEnd, ...]
+    """By rank; those that are running, or of which nothing was heard, are not among them."""
+    events: tuple[Happening, ...]
+    folder: str
+    """On the head; each rank's log lies in its ``logs`` folder on the rank's own node."""
+
+
+def list_some(head: Host, *, remote: str, last: int | None = None) -> Listing:
+    """The jobs a head has: all that have not ended, and the ``last`` (None: all) that have."""
+    found = ask(head, asked(node_code(remote), "list", *([] if last is None else [str(last)])))
+    return Listing(tuple(map(JobState.from_dict, found["jobs"])), found["left_out"])
+
+
+def show_job(job: str, head: Host, *, remote: str) -> JobReport:
+    """The job in full.
+
+    Raises :class:`~launch.errors.InputError` when the head has no such job.
+    """
+    told = ask(head, asked(node_code(remote), "show", job), job=job)
+    plan = told["plan"]
+    ends = [
+        RankEnd(
+            rank=end["rank"],
+            node=end["node"],
+            status=end["status"],
+            signal=end["signal"],
+            stopped=bool(end["stopped"]),
+            attempt=end["attempt"],
+            time=_time(end),
+        )
+        for end in told["ends"]
+    ]
+    happenings = [
+        Happening(
+            _time(event), event["event"], {k: v for k, v in event.items() if k not in ("time", "event")}
+        )
+        for event in told["events"]
+    ]
+    return JobReport(
+        state=JobState.from_dict(told["state"]),
+        command=tuple(plan["command"]),
+        code=plan["snapshot"],
+        timeout_s=plan["timeout_s"],
+        grace_s=plan["grace_s"],
+        max_restarts=plan.get("max_restarts", 0),
+        ranks={node: tuple(ranks) for node, ranks in told["ranks"].items()},
+        ends=tuple(ends),
+        events=tuple(happenings),
+        folder=told["folder"],
+    )
+
+
+def _time(record: Mapping[str, Any]) -> datetime:
+    return datetime.fromtimestamp(record["time"], UTC)

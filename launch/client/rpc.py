@@ -1,0 +1,80 @@
+"""One command of the node code on a head: its command line, its answer, and what went wrong in words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from launch.errors import GiveUpError, InputError, NoSuchJob, NotPushed
+from launch.host import Completed, Host
+from launch.remote.base import frames
+from launch.remote.cli import NO_RECORDS, REFUSED, UNPUSHED
+
+__all__ = ["STEP_S", "ask", "asked", "check", "node_code", "version_there"]
+
+STEP_S = 60.0
+"""Limit for one question, in seconds."""
+_NO_SUCH_FILE, _NOT_FOUND = 2, 127
+_VERSIONS = "ls -t .ranklift/remote 2>/dev/null"
+"""Which versions of the node code a node has, newest first."""
+
+
+def node_code(remote: str) -> str:
+    """The folder of that version of the node code, from the home folder.
+
+    >>> node_code("0123456789ab")
+    '.ranklift/remote/0123456789ab'
+    """
+    return f".ranklift/remote/{remote}"
+
+
+def version_there(
+    node: Host, wanted: str | None, timeout: float = STEP_S, *, with_jobs: bool = False
+) -> str | None:
+    """The version of the node code to ask the node with: ``wanted``, else the newest if the node lacks that.
+
+    None when it has none; ``with_jobs`` also when there was never a job on it.
+    """
+    line = f"test -d .ranklift/jobs && {_VERSIONS}" if with_jobs else _VERSIONS
+    present = node.run(["sh", "-c", line], timeout=timeout).stdout.decode("utf-8", "replace").split()
+    return wanted if wanted in present else next(iter(present), None)
+
+
+def asked(folder: str, *words: str) -> list[str]:
+    """The argv of one of :mod:`launch.remote.cli`, ``folder`` being that of the node code."""
+    return ["python3", "-I", "-S", f"{folder}/__main__.py", *words]
+
+
+def ask(head: Host, argv: Sequence[str], timeout: float = STEP_S, job: str | None = None) -> Any:
+    """The answer, from its JSON.
+
+    Raises :class:`~launch.errors.NoSuchJob` when the head has no records of it, and
+    :class:`~launch.errors.GiveUpError` when it cannot answer.
+    """
+    done = head.run(argv, timeout=timeout)
+    check(done, head, job)
+    for kind, payload in frames.Decoder().feed(done.stdout):
+        if kind == frames.STATE:
+            return json.loads(payload)
+    raise GiveUpError(f"{head.name}: no answer to {' '.join(argv[len(asked('')) :])}")
+
+
+def check(done: Completed, head: Host, job: str | None = None) -> None:
+    """Raises what :func:`ask` raises unless the command ended with 0."""
+    if done.exit_status == 0:
+        return
+    said = done.stderr.strip()  # as bytes: their lines end at line feeds and returns, and at nothing else
+    last = said.splitlines()[-1].decode("utf-8", "replace") if said else f"exit status {done.exit_status}"
+    if done.exit_status == NO_RECORDS:
+        raise NoSuchJob(job, last)
+    if done.exit_status == REFUSED:
+        raise InputError("job", job, last, "see `fab jobs`")
+    if done.exit_status == _NO_SUCH_FILE and job is not None:
+        why = f"the code that runs job {job} is not there: the node was made anew, or its ~/.ranklift removed"
+        raise NotPushed(head.name, f"{why}; `fab collect {job}` brings what other nodes have of the job")
+    if done.exit_status in (UNPUSHED, _NO_SUCH_FILE):
+        raise NotPushed(head.name, f"{last}: push first")
+    if done.exit_status == _NOT_FOUND:
+        raise GiveUpError(f"{head.name} lacks python3 ({last}): use an image that brings it")
+    raise GiveUpError(f"{head.name}: {last}")

@@ -1,0 +1,118 @@
+"""The operator's side of jobs: hand a plan over, watch. Each call is one command on the head."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from launch.client.events import Event, JobState, Reader
+from launch.client.log_filter import ALL, Selection
+from launch.client.rpc import STEP_S, asked, check, node_code
+from launch.errors import GiveUpError, NodeUnreachable
+from launch.host import Host
+from launch.job.plan import JobPlan
+from launch.remote.base import frames
+
+__all__ = ["follow", "so_far", "submit", "submit_and_follow"]
+
+_SIGNALLED = 128
+"""From here on an exit status says that the command was ended, not that it gave up."""
+
+
+def submit(plan: JobPlan, head: Host, snapshots: Sequence[str] = ()) -> str:
+    """Hands the plan to the head and returns the job's id once a supervisor there has it.
+
+    Raises :class:`~launch.errors.NotPushed`, with nothing done, when not every node of the plan holds the
+    node code and ``snapshots`` as far as the head knows; :class:`~launch.errors.GiveUpError` when the head
+    cannot run it.
+    """
+    done = head.run(asked(plan.remote, "submit", *snapshots), stdin=_message(plan), timeout=STEP_S)
+    check(done, head)
+    return plan.id
+
+
+def submit_and_follow(
+    plan: JobPlan, head: Host, on_event: Callable[[Event], None], snapshots: Sequence[str] = ()
+) -> JobState:
+    """:func:`submit`, then :func:`follow` over the same connection; returns the job's last state.
+
+    Interrupting it leaves the job running.
+    """
+    command = asked(plan.remote, "submit", "--follow", *snapshots)
+    return _watch(head, command, plan.id, Reader(on_event), io.BytesIO(_message(plan)))
+
+
+def follow(
+    job: str,
+    head: Host,
+    on_event: Callable[[Event], None],
+    *,
+    remote: str,
+    selection: Selection = ALL,
+) -> JobState:
+    """A job's output from its beginning, or what ``selection`` says of it, until it ends; its last state.
+
+    ``remote`` is the node code's id, as for :func:`launch.job.plan.plan`. Raises
+    :class:`~launch.errors.InputError` when the head has no such job, or the job no such ranks or nodes.
+    """
+    command = asked(node_code(remote), "follow", job, selection.as_wish(wait=True))
+    return _watch(head, command, job, Reader(on_event, partial(selection.check, job)))
+
+
+def so_far(
+    job: str,
+    head: Host,
+    on_event: Callable[[Event], None],
+    *,
+    remote: str,
+    selection: Selection = ALL,
+) -> JobState:
+    """As :func:`follow`, but only what there is now; gives the state in which the job is."""
+    reader = Reader(on_event, partial(selection.check, job))
+    command = asked(node_code(remote), "follow", job, selection.as_wish(wait=False))
+    check(head.stream(command, reader.feed), head, job)
+    reader.end()
+    if reader.state is None:
+        raise GiveUpError(f"{head.name}: the job's output came without its state")
+    return reader.state
+
+
+def _watch(
+    head: Host, command: Sequence[str], job: str, reader: Reader, stdin: io.BytesIO | None = None
+) -> JobState:
+    heard = stdin is None  # else the head may not have the job yet
+
+    def take(data: bytes) -> None:
+        nonlocal heard
+        heard = True
+        reader.feed(data)
+
+    try:
+        done = head.stream(command, take, stdin=stdin)
+    except NodeUnreachable as error:
+        if reader.state is not None and reader.state.is_terminal:
+            return reader.state
+        if not heard:
+            raise
+        raise _without_head(head, job, error.reason) from error
+    if reader.state is None or not reader.state.is_terminal:
+        if done.exit_status < _SIGNALLED:
+            check(done, head, job)
+        raise _without_head(head, job, "it stopped showing the job")
+    return reader.state
+
+
+def _without_head(head: Host, job: str, reason: str) -> NodeUnreachable:
+    return NodeUnreachable(
+        head.name,
+        f"job {job}: its head is gone or unreachable ({reason}); if it is gone, ranks on other nodes end by "
+        f"themselves within {frames.TETHER:g} s, else the job goes on; `fab logs -f {job}` follows it "
+        "again, `fab jobs` shows its state",
+    )
+
+
+def _message(plan: JobPlan) -> bytes:
+    data = json.dumps(plan.as_dict()).encode()
+    return b"%010d" % len(data) + data

@@ -1,0 +1,72 @@
+"""Waiting for a job's end over a connection that may break."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable
+
+from launch.client.events import JobState
+from launch.client.rpc import asked, check, node_code
+from launch.errors import NodeUnreachable, StepTimeout
+from launch.host import Host
+from launch.remote.base import frames
+
+__all__ = ["PATIENCE_S", "wait_for_end"]
+
+PATIENCE_S = 120.0
+"""Seconds without an answer from a head after which it is given up."""
+_PAUSE_S = 2.0
+_ENDED_BY_SIGNAL = 128
+
+
+def wait_for_end(
+    job: str,
+    head: Host,
+    *,
+    remote: str,
+    timeout: float | None = None,
+    on_break: Callable[[str], None] = lambda _: None,
+    patience: float = PATIENCE_S,
+) -> JobState:
+    """The job's last state, once it has it; where it is then if ``timeout`` seconds are over before.
+
+    When the connection breaks the head is asked again for ``patience`` seconds; ``on_break`` is told why,
+    once for each time it breaks. Raises :class:`~launch.errors.NodeUnreachable` naming the head after that,
+    and :class:`~launch.errors.InputError` when there is no such job.
+    """
+    command = asked(node_code(remote), "wait", job)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    state: JobState | None = None
+    heard = time.monotonic()
+    told = False
+
+    def take(data: bytes) -> None:
+        nonlocal heard, state, told
+        heard, told = time.monotonic(), False
+        for kind, payload in decoder.feed(data):
+            if kind == frames.STATE:
+                state = JobState.from_dict(json.loads(payload))
+
+    while True:
+        decoder = frames.Decoder()
+        left = None if deadline is None else max(0.1, deadline - time.monotonic())
+        try:
+            done = head.stream(command, take, timeout=left)
+            if done.exit_status < _ENDED_BY_SIGNAL:
+                check(done, head, job)
+            reason = "it stopped telling of the job"
+        except StepTimeout as error:
+            reason = str(error)
+        except NodeUnreachable as error:
+            reason = error.reason
+        is_late = deadline is not None and time.monotonic() > deadline
+        if state is not None and (state.is_terminal or is_late):
+            return state
+        if is_late or time.monotonic() - heard > patience:
+            silent = time.monotonic() - heard
+            raise NodeUnreachable(head.name, f"no answer about job {job} for {silent:.0f} s ({reason})")
+        if not told:
+            told = True
+            on_break(reason)
+        time.sleep(_PAUSE_S)

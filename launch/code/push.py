@@ -1,0 +1,264 @@
+"""Brings a snapshot to every node: one stream to the head, which spreads it inside the cluster.
+
+    operator --only what the head lacks--> head --only what somebody lacks--> a tree of all other nodes
+
+A push that changes nothing asks the head one question: the head remembers which nodes told it that they
+hold the snapshot. That is cheap and nearly always right; ``verify`` makes every node read its copy again,
+and mends it, which is what a node that was re-imaged, or a job that wrote over its own code, needs.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import io
+import itertools
+import json
+import time
+import zlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import IO, TYPE_CHECKING, Any, Protocol
+
+from launch.code.push_key import make_credential
+from launch.code.snapshot import Entry, Snapshot
+from launch.errors import InputError, ManyNodesError, NodeUnreachable, RetryError
+from launch.remote.store.tree_node import BOOT, MARK
+
+if TYPE_CHECKING:
+    from launch.host import Host
+
+__all__ = ["Address", "PushReport", "push", "remote_id"]
+
+# The cheapest first: inside the cluster the cipher is most of the work.
+_CIPHERS = "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes128-ctr"
+SSH = (
+    "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
+    f" -o Compression=no -o Ciphers={_CIPHERS}"
+).split()
+"""How one node reaches another; addresses and a command are appended."""
+
+FANOUT = 4
+"""Children of each hop: 64 nodes are three hops deep, 300 nodes five, and a node sends four copies."""
+
+_PAYS = 0.8
+"""Compression is used when a sample shrinks at least to this: code does, weights and images do not."""
+_SAMPLE = 256 * 1024
+_CHUNK = 1 << 20
+
+
+class Address(Protocol):
+    """A node as its neighbours reach it."""
+
+    @property
+    def name(self) -> str:
+        """Computer name."""
+
+    @property
+    def private_ip(self) -> str:
+        """Address inside the virtual network."""
+
+
+@dataclass(frozen=True, slots=True)
+class PushReport:
+    """What a push did."""
+
+    snapshot: str
+    files: int
+    bytes_sent: int
+    """To the head, as they went over the operator's line."""
+    seconds: float
+    results: Mapping[str, Exception | None] = field(repr=False)
+    """By node, the head included: ``None`` for one that holds the whole snapshot now."""
+
+
+@functools.cache
+def _modules() -> bytes:
+    files = {
+        file.name: file.read_text(encoding="utf-8")
+        for file in resources.files("launch.remote").iterdir()
+        if file.name.endswith(".py")
+    }
+    return json.dumps(files, sort_keys=True).encode()
+
+
+@functools.cache
+def remote_id() -> str:
+    """The id of ``launch/remote``: 12 hexadecimal digits over its contents.
+
+    On nodes its modules are in ``~/.ranklift/remote/<id>/``: every call of a push brings them along.
+    """
+    return hashlib.sha256(_modules()).hexdigest()[:12]
+
+
+def push(
+    snapshot: Snapshot,
+    head: Host,
+    nodes: Sequence[Address],
+    *,
+    verify: bool = False,
+    timeout: float = 600,
+    silence: float = 20,
+    ssh: Sequence[str] = SSH,
+) -> PushReport:
+    """Makes ``~/.ranklift/snapshots/<id>/`` exist, whole, on every node.
+
+    ``nodes`` are all nodes wanted, the head among them. ``timeout`` bounds each call in seconds, on this
+    side and on the nodes; a node that says nothing for ``silence`` seconds, where one speaks every two, is
+    given up.
+
+    Raises :class:`~launch.errors.ManyNodesError` when some nodes could not be served: its ``results`` say
+    which, and the others hold the snapshot. Raises :class:`~launch.errors.RetryError` when the head could
+    not take it, and what ``head.run`` raises when the head does not answer.
+    """
+    started = time.monotonic()
+    names = [node.name for node in nodes]
+    if head.name not in names:
+        raise InputError("head", head.name, "is not among the nodes to push to", "push to the head as well")
+    call = _Calls(head, timeout)
+    sent = 0
+    results: dict[str, Exception | None] = dict.fromkeys(names)
+    if verify or not call.is_everywhere(snapshot, names):
+        lacking = call.offer(snapshot)
+        blobs = snapshot.blobs()
+        stream = _Stream(_contents(snapshot, [blobs[number] for number in lacking]))
+        told = call.put(
+            snapshot,
+            stream,
+            sent=lacking,
+            verify=verify,
+            ssh=list(ssh),
+            fanout=FANOUT,
+            silence=silence,
+            credential=make_credential(),
+            drop=[],
+            head=head.name,
+            nodes=[(node.name, node.private_ip) for node in nodes],
+        )
+        sent = stream.count
+        results = {name: _error(name, told) for name in names}
+    report = PushReport(snapshot.id, len(snapshot.entries), sent, time.monotonic() - started, results)
+    if any(results.values()):
+        raise ManyNodesError("push", results)
+    return report
+
+
+def _error(name: str, told: Mapping[str, str | None]) -> Exception | None:
+    reason = told.get(name, "the head told nothing of it")
+    return None if reason is None else NodeUnreachable(name, reason)
+
+
+class _Calls:
+    """The head's side of a push, as calls."""
+
+    def __init__(self, head: Host, timeout: float) -> None:
+        self._head, self._timeout = head, timeout
+
+    def is_everywhere(self, snapshot: Snapshot, names: Iterable[str]) -> bool:
+        (answer,) = self._call({"op": "check", "id": snapshot.id}, b"")
+        return bool(answer["present"]) and set(names) <= {self._head.name, *answer["confirmed"]}
+
+    def offer(self, snapshot: Snapshot) -> list[int]:
+        packed = zlib.compress(snapshot.manifest, 1)
+        (answer,) = self._call({"op": "offer", "manifest": len(packed)}, packed)
+        return list(answer["blobs"])
+
+    def put(self, snapshot: Snapshot, stream: _Stream, **header: Any) -> dict[str, str | None]:
+        packed = zlib.compress(snapshot.manifest, 1)
+        head = {"op": "put", "manifest": len(packed), "zlib": stream.packed, **header}
+        answers = self._call(head, packed, stream)
+        return {answer["node"]: answer["error"] for answer in answers if answer["t"] == "told"}
+
+    def _call(self, header: dict[str, Any], body: bytes, more: _Stream | None = None) -> list[dict[str, Any]]:
+        code = zlib.compress(_modules(), 1)
+        start = b"%s %d\n%s" % (remote_id().encode(), len(code), code)
+        start += json.dumps({**header, "limit": int(self._timeout)}).encode() + b"\n" + body
+        stdin: bytes | IO[bytes] = start
+        if more is not None:
+            more.prepend(start)
+            stdin = io.BufferedReader(more, _CHUNK)
+        done = self._head.run(["python3", "-c", BOOT], stdin=stdin, timeout=self._timeout)
+        if more is not None and more.error is not None:
+            raise more.error
+        if done.exit_status != 0:
+            reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            raise RetryError(f"{self._head.name}: push: {reason or f'exit status {done.exit_status}'}")
+        answers = [
+            json.loads(line[len(MARK) :]) for line in done.stdout.splitlines() if line.startswith(MARK)
+        ]
+        return [answer for answer in answers if answer["t"] != "beat"]
+
+
+def _contents(snapshot: Snapshot, blobs: Iterable[Entry]) -> Iterator[bytes]:
+    """The blobs' bytes, in pieces of about a megabyte: as many as were planned, whatever the files do now.
+
+    Raises :class:`~launch.errors.RetryError` for one that changed or is gone.
+    """
+    pieces, gathered = [], 0
+    for piece in itertools.chain.from_iterable(_content(snapshot, blob) for blob in blobs):
+        pieces.append(piece)
+        gathered += len(piece)
+        if gathered >= _CHUNK:
+            yield b"".join(pieces)
+            pieces, gathered = [], 0
+    yield b"".join(pieces)
+
+
+def _content(snapshot: Snapshot, blob: Entry) -> Iterator[bytes]:
+    left = blob.size
+    try:
+        with (snapshot.root / blob.path).open("rb", buffering=0) as stream:
+            while left:
+                piece = stream.read(min(_CHUNK, left))
+                if not piece:
+                    raise RetryError(f"{blob.path} changed while it was being pushed; push again")
+                left -= len(piece)
+                yield piece
+    except OSError as error:
+        raise RetryError(f"{blob.path} cannot be read any more ({error.strerror}); push again") from error
+
+
+class _Stream(io.RawIOBase):
+    """A readable file made of pieces, compressed when the first of them says that this pays."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        first = next(pieces, b"")
+        sample = first[:_SAMPLE]
+        self.packed = bool(sample) and len(zlib.compress(sample, 1)) < _PAYS * len(sample)
+        self.count = 0
+        self.error: RetryError | None = None
+        self._pieces = self._prepared(first, pieces)
+        self._rest = memoryview(b"")
+
+    def prepend(self, start: bytes) -> None:
+        """What goes before the pieces; neither compressed nor counted."""
+        self._rest = memoryview(start)
+
+    def _prepared(self, first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
+        packer = zlib.compressobj(1)
+        for piece in itertools.chain((first,), pieces):
+            data = packer.compress(piece) if self.packed else piece
+            self.count += len(data)
+            yield data
+        if self.packed:
+            data = packer.flush()
+            self.count += len(data)
+            yield data
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        while not self._rest:
+            try:
+                self._rest = memoryview(next(self._pieces))
+            except StopIteration:
+                return 0
+            except RetryError as error:
+                self.error = error
+                return 0  # the head misses the rest and says so; this error says why
+        size = min(len(buffer), len(self._rest))
+        buffer[:size] = self._rest[:size]
+        self._rest = self._rest[size:]
+        return size

@@ -1,0 +1,289 @@
+"""From what a user asks for to everything that will be run, as data and without I/O."""
+
+from __future__ import annotations
+
+import json
+import re
+import secrets
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePosixPath
+from typing import Any
+
+from catalogue.fabric_settings import fabric_settings
+from launch.errors import InputError
+from launch.job.hostfile import hostfile_text, machinefile_text
+from launch.job.placement import NodePlan, RankPlan, place
+from launch.job.rank_env import EXPANDED, job_environment, job_paths
+from launch.job.spec import JobNode, JobSpec
+from launch.launchers.pytorch import ELASTIC_ENV, starts_ranks_again
+from launch.launchers.tensorflow import serving
+from launch.mpi import CommandLine, Start, command_lines, common_network
+from launch.remote.base.job_dir import without_values
+from launch.remote.base.tf_config import FIRST_PORT
+from launch.remote.node.rank_env import python_folder
+from launch.remote.node.work_dir import NAME as WORK
+
+__all__ = ["JobPlan", "NodePlan", "RankPlan", "job_id", "plan"]
+
+_VERSION = 1
+_MPI_VARIABLES = ("OMPI_", "PMIX_", "PMI_", "PRTE_")
+_START_BASE_S = 60.0
+_START_PER_NODE_S = 0.5
+_INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh)")
+_SCRIPT = re.compile(r".+\.(py|sh)")
+_NAME = re.compile(r"[^a-z0-9]+")
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """Everything that will be run; MASTER_PORT and slot numbers are settled on the head in the job's turn."""
+
+    id: str
+    spec: JobSpec
+    remote: str
+    """Folder of the node code under the home folder."""
+    cwd: str
+    argv: tuple[str, ...]
+    """What each rank runs, before the variables in :data:`~launch.job.rank_env.EXPANDED` are filled in."""
+    env: dict[str, str]
+    """For every rank."""
+    defaults: dict[str, str]
+    """For every rank, giving way to the user's variables."""
+    files: dict[str, str]
+    """Likewise, on nodes where the file exists."""
+    paths: dict[str, str]
+    """Likewise, ``~`` being the node's home folder."""
+    hostfile: str
+    machinefile: str
+    mpirun: dict[str, CommandLine]
+    """By MPI, of which the head has one; empty for jobs that need none."""
+    start_limit_s: float
+    nodes: tuple[NodePlan, ...]
+
+    @property
+    def head(self) -> JobNode:
+        """The node of rank 0."""
+        return self.nodes[0].node
+
+    @property
+    def world_size(self) -> int:
+        """Processes the system starts."""
+        return sum(len(node.ranks) for node in self.nodes)
+
+    def environment(self, rank: int) -> dict[str, str]:
+        """What the launcher sets for one rank, as far as it is known before the job's turn."""
+        for node in self.nodes:
+            for given in node.ranks:
+                if given.rank == rank:
+                    return {
+                        **self.defaults,
+                        **self.files,
+                        **self.env,
+                        **self.paths,
+                        **node.env,
+                        **given.env,
+                        **self.spec.env,
+                    }
+        raise KeyError(rank)
+
+    def as_dict(self) -> dict[str, Any]:
+        """The plan as ``job.json`` holds it: what the supervisor executes."""
+        spec = self.spec
+        return {
+            "version": _VERSION,
+            "id": self.id,
+            "name": spec.name,
+            "display_name": spec.display_name,
+            "experiment": spec.experiment,
+            "description": spec.description,
+            "tags": dict(spec.tags),
+            "kind": spec.kind,
+            "per_node": spec.per_node,
+            "command": list(spec.command),
+            "snapshot": spec.snapshot,
+            "remote": self.remote,
+            "cwd": self.cwd,
+            "argv": list(self.argv),
+            "expand": [] if spec.shell else list(EXPANDED),
+            "python": spec.python,
+            "checks": _checks(spec, self.argv),
+            "setup": spec.setup,
+            "output_folders": [name for name, kind in spec.outputs.items() if kind != "uri_file"],
+            "services": [
+                given.rank for node in self.nodes for given in node.ranks if given.task in serving(spec)
+            ],
+            "first_port": FIRST_PORT,
+            "drop": list(_hidden(spec)),
+            "defaults": self.defaults,
+            "files": self.files,
+            "paths": self.paths,
+            "env": self.env,
+            "user_env": dict(spec.env),
+            "master_addr": self.head.private_ip,
+            "port": spec.port,
+            "timeout_s": spec.timeout_s,
+            "start_limit_s": self.start_limit_s,
+            "grace_s": spec.grace_s,
+            "max_restarts": spec.max_restarts,
+            "min_nodes": spec.min_nodes,
+            "hostfile": self.hostfile,
+            "machinefile": self.machinefile,
+            "mpirun": {name: {"argv": line.argv, "env": line.env} for name, line in self.mpirun.items()},
+            "nodes": [
+                {
+                    "name": node.node.name,
+                    "private_ip": node.node.private_ip,
+                    "slots": node.node.slots,
+                    "reserve": node.reserve,
+                    "env": node.env,
+                    "ranks": [
+                        {"rank": given.rank, "task": given.task, "env": given.env} for given in node.ranks
+                    ],
+                }
+                for node in self.nodes
+            ],
+        }
+
+    def shown(self) -> dict[str, Any]:
+        """:meth:`as_dict` as ``--dry-run`` prints it and a collect brings it: without the values of the
+        user's variables."""
+        return without_values(self.as_dict())
+
+    def to_json(self) -> str:
+        """:meth:`as_dict` as text."""
+        return json.dumps(self.as_dict(), indent=2, ensure_ascii=False)
+
+
+def job_id(name: str, now: datetime, random: Callable[[int], str] = secrets.token_hex) -> str:
+    """Readable, sortable by time within a name, and unique: ``name-YYYYmmdd-HHMMSS-xxxx``.
+
+    >>> job_id("My Digits!", datetime(2026, 3, 1, 9, 5, 7), lambda _: "0f3a")
+    'my-digits-20260301-090507-0f3a'
+    """
+    short = _NAME.sub("-", name.lower()).strip("-")[:40] or "job"
+    return f"{short}-{now:%Y%m%d-%H%M%S}-{random(2)}"
+
+
+def plan(
+    spec: JobSpec,
+    nodes: Sequence[JobNode],
+    *,
+    size: str,
+    remote: str,
+    files: Collection[str] | None = None,
+    now: datetime | None = None,
+    random: Callable[[int], str] = secrets.token_hex,
+) -> JobPlan:
+    """The job on these nodes, ranks numbered node by node in their order; the first node is the head.
+
+    ``remote`` is the id of the node code (:func:`launch.code.push.remote_id`), ``files`` the snapshot's paths:
+    with them a script that is not there is found before anything connects. Raises
+    :class:`~launch.errors.InputError`.
+    """
+    if not nodes:
+        raise InputError(
+            "nodes", None, "there is no node to run on", "choose some with --nodes, or build the stack"
+        )
+    argv = _rank_argv(spec)
+    if files is not None:
+        _check_script(argv, files)
+    identifier = job_id(spec.name, now or datetime.now(), random)
+    placed = place(spec, nodes)
+    world_size = sum(len(node.ranks) for node in placed)
+    folder = f"~/.ranklift/jobs/{identifier}"
+    settings = fabric_settings(size)
+    remote_folder = f".ranklift/remote/{remote}"
+    start = Start(
+        ranks=world_size,
+        hosts=len(nodes),
+        network=common_network([node.private_ip for node in nodes]),
+        remote=remote_folder,
+        extra=spec.mpi_args,
+    )
+    counts = [(node.node.name, len(node.ranks)) for node in placed]
+    hidden = _hidden(spec)
+    line: str | tuple[str, ...] = spec.command[0] if spec.shell else spec.command
+    is_started_again = spec.min_nodes is not None or (spec.per_node and starts_ranks_again(line))
+    return JobPlan(
+        id=identifier,
+        spec=spec,
+        remote=remote_folder,
+        cwd=f"{folder}/{WORK}",
+        argv=argv,
+        env=job_environment(identifier, nodes, spec.port, world_size),
+        defaults={
+            "PYTHONUNBUFFERED": "1",
+            **(ELASTIC_ENV if is_started_again else {}),
+            **{key: value for key, value in settings.env.items() if not (hidden and key.startswith(hidden))},
+        },
+        files=dict(settings.files),
+        paths={
+            **job_paths(folder),
+            **({"VIRTUAL_ENV": spec.python.rstrip("/")} if python_folder(spec.python) else {}),
+        },
+        hostfile=hostfile_text(counts),
+        machinefile=machinefile_text(counts),
+        mpirun=command_lines(start, spec.mpi) if spec.kind == "mpi" else {},
+        start_limit_s=_START_BASE_S + _START_PER_NODE_S * len(nodes),
+        nodes=placed,
+    )
+
+
+def _hidden(spec: JobSpec) -> tuple[str, ...]:
+    """Beginnings of variables that ranks must not see: Lightning takes a rank with them for one of MPI's."""
+    return () if spec.kind == "mpi" else _MPI_VARIABLES
+
+
+def _checks(spec: JobSpec, argv: tuple[str, ...]) -> dict[str, Any]:
+    """What every node is asked for before the first rank starts; empty when that is nothing."""
+    needs_python = spec.python != "python3" and (bool(spec.requires) or spec.python == argv[0])
+    wanted = {
+        "setup": spec.setup,
+        "requires": list(spec.requires),
+        "shm_bytes": spec.shm_bytes or 0,
+        "needs_python": int(needs_python),
+    }
+    if not (any(wanted.values()) or python_folder(spec.python)):
+        return {}
+    return {"python": spec.python, **wanted}
+
+
+def _rank_argv(spec: JobSpec) -> tuple[str, ...]:
+    first = spec.command[0]
+    if spec.shell:
+        return ("bash", "-c", first)
+    if first.endswith(".py"):
+        return ("python" if python_folder(spec.python) else spec.python, "-u", *spec.command)
+    return ("bash", *spec.command) if first.endswith(".sh") else spec.command
+
+
+def _check_script(argv: tuple[str, ...], files: Collection[str]) -> None:
+    script = _script_of(argv)
+    if script is None or PurePosixPath(script).is_absolute():
+        return
+    if str(PurePosixPath(script)) not in files:
+        remedy = "give its path from the folder that is pushed, and see .gitignore"
+        raise InputError("script", script, "is not in the pushed code", remedy)
+
+
+def _script_of(argv: tuple[str, ...]) -> str | None:
+    """The file a command runs, where that can be told: itself, or an interpreter's first argument.
+
+    >>> _script_of(("python3", "-u", "train.py", "x.py")), _script_of(("./run.sh",))
+    ('train.py', 'run.sh')
+    >>> _script_of(("python3", "-m", "pkg.train")), _script_of(("hostname",))
+    (None, None)
+    """
+    first = argv[0]
+    if _SCRIPT.fullmatch(first):
+        return str(PurePosixPath(first))
+    if not _INTERPRETERS.fullmatch(PurePosixPath(first).name):
+        return None
+    for word in argv[1:]:
+        if word in ("-c", "-m"):
+            return None
+        if not word.startswith("-"):
+            return str(PurePosixPath(word)) if _SCRIPT.fullmatch(word) else None
+    return None

@@ -1,0 +1,87 @@
+"""The variables that ranks see (guide G4 and G5, and Azure Batch's and Azure ML's names for the same)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from launch.job.spec import JobNode
+
+__all__ = ["EXPANDED", "job_environment", "job_paths", "node_environment", "rank_environment"]
+
+EXPANDED = (
+    "AZ_BATCHAI_MPI_HOST_FILE",
+    "AZ_BATCHAI_MPI_MASTER_NODE",
+    "AZ_BATCH_HOST_LIST",
+    "AZ_BATCH_IS_CURRENT_NODE_MASTER",
+    "AZ_BATCH_MASTER_NODE",
+    "AZ_BATCH_NODE_LIST",
+    "LOCAL_RANK",
+    "LOCAL_WORLD_SIZE",
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "NODE_RANK",
+    "OMPI_COMM_WORLD_LOCAL_RANK",
+    "OMPI_COMM_WORLD_LOCAL_SIZE",
+    "OMPI_COMM_WORLD_RANK",
+    "OMPI_COMM_WORLD_SIZE",
+    "RANK",
+    "RANKLIFT_JOB_ID",
+    "RANKLIFT_NODE_ADDR",
+    "RANKLIFT_OUTPUT_DIR",
+    "RANKLIFT_RESTART_COUNT",
+    "WORLD_SIZE",
+)
+"""What arguments may name (guide G7). Any other ``$`` in them is the user's and stays. Not TF_CONFIG: its
+quotes would end those of an ``sh -c`` line."""
+
+
+def job_environment(job: str, nodes: Sequence[JobNode], port: int, world_size: int) -> dict[str, str]:
+    """The same for every rank of the job. Addresses rather than names, as Azure Batch gives them.
+
+    ``world_size`` is the number of processes the system starts: with a launcher per node that is the
+    number of nodes, as in Azure ML, and the launcher gives its own processes theirs.
+
+    ``RANKLIFT_RESTART_COUNT`` stands for the job's first launch; the head counts further ones.
+    ``AZ_BATCH_MASTER_NODE`` carries MASTER_PORT, as the guide has it (G4), and not Batch's reserved port.
+    ``AZUREML_EXPERIMENT_ID`` is never set: DeepSpeed takes it for Azure ML and would want the rest of it.
+    """
+    addresses = [node.private_ip for node in nodes]
+    master = addresses[0]
+    return {
+        "AZ_BATCHAI_MPI_MASTER_NODE": master,
+        "AZ_BATCH_HOST_LIST": ",".join(addresses),
+        "AZ_BATCH_MASTER_NODE": f"{master}:{port}",
+        "AZ_BATCH_NODE_LIST": ";".join(addresses),
+        "MASTER_ADDR": master,
+        "MASTER_PORT": str(port),
+        "RANKLIFT_JOB_ID": job,
+        "RANKLIFT_RESTART_COUNT": "0",
+        "WORLD_SIZE": str(world_size),
+    }
+
+
+def job_paths(folder: str) -> dict[str, str]:
+    """Variables that hold paths under each node's home folder, whose place the node knows."""
+    return {"AZ_BATCHAI_MPI_HOST_FILE": f"{folder}/hostfile", "RANKLIFT_OUTPUT_DIR": f"{folder}/outputs"}
+
+
+def node_environment(node_rank: int, address: str) -> dict[str, str]:
+    """The same for every rank of one node.
+
+    >>> node_environment(0, "10.0.0.4")
+    {'AZ_BATCH_IS_CURRENT_NODE_MASTER': 'true', 'NODE_RANK': '0', 'RANKLIFT_NODE_ADDR': '10.0.0.4'}
+    """
+    return {
+        "AZ_BATCH_IS_CURRENT_NODE_MASTER": "true" if node_rank == 0 else "false",
+        "NODE_RANK": str(node_rank),
+        "RANKLIFT_NODE_ADDR": address,
+    }
+
+
+def rank_environment(rank: int, local_rank: int, local_world_size: int) -> dict[str, str]:
+    """One rank's own.
+
+    >>> rank_environment(5, 1, 4)
+    {'LOCAL_RANK': '1', 'LOCAL_WORLD_SIZE': '4', 'RANK': '5'}
+    """
+    return {"LOCAL_RANK": str(local_rank), "LOCAL_WORLD_SIZE": str(local_world_size), "RANK": str(rank)}

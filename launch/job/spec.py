@@ -1,0 +1,293 @@
+"""What a user asks for when launching: the job, and the nodes it may run on."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Literal, get_args
+
+from launch.durations import LONGEST_S
+from launch.errors import InputError
+from launch.numbers import MOST
+
+__all__ = [
+    "GRACE_S",
+    "HOME",
+    "LONGEST",
+    "MASTER_PORT",
+    "MOST_SERVERS",
+    "Flavour",
+    "JobNode",
+    "JobSpec",
+    "Kind",
+    "OutputType",
+]
+
+Kind = Literal["mpi", "pytorch", "tensorflow"]
+Flavour = Literal["openmpi", "mpich", "intelmpi"]
+OutputType = Literal["uri_folder", "uri_file", "mltable", "mlflow_model", "custom_model", "triton_model"]
+
+MASTER_PORT = 6105
+"""Azure ML's port for process groups (guide G5)."""
+
+GRACE_S = 3.0
+"""Seconds between SIGTERM and SIGKILL where nobody says otherwise."""
+
+HOME = "/home/azureuser"
+"""Home folder of the nodes' user, wherever a path in it must be written out."""
+
+MOST_SERVERS = 1000
+"""Parameter servers of one job. They take no slots, and every task is told of each of them."""
+
+_ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_OUTPUT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
+_LAUNCHERS_OWN = re.compile(
+    r"(WORLD_SIZE|RANK|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|MASTER_ADDR|MASTER_PORT|AZ_BATCH_.*|AZ_BATCHAI_.*"
+    r"|OMPI_COMM_WORLD_.*|RANKLIFT_.*)"
+)
+_HIGHEST_PORT = 65535
+LONGEST = 128 * 1024 - 4096
+"""Bytes of one argument or value: execve takes 128 KiB with the name and its end (``MAX_ARG_STRLEN``), and
+``$NAME`` in it may grow."""
+_LONGEST_TOGETHER = 2 * 1024**2 - 256 * 1024
+"""Bytes of all of them: execve takes a quarter of the stack's 8 MiB (``ARG_MAX``), and the node's own
+environment and what the launcher sets are in it as well."""
+_POINTER = 8
+_NOTHING: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class JobNode:
+    """One node a job runs on."""
+
+    name: str
+    private_ip: str
+    slots: int
+    """Processes it can take."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobSpec:
+    """One launch, checked when made: every mistake raises :class:`~launch.errors.InputError`.
+
+    >>> JobSpec(name="digits", kind="pytorch", command=("train.py",), processes_per_node=0)
+    Traceback (most recent call last):
+    ...
+    launch.errors.InputError: processes_per_node = 0: must be at least 1; ask for one or more
+    """
+
+    name: str
+    """For people; part of the job's id."""
+    kind: Kind
+    command: tuple[str, ...]
+    """The user's program and its arguments. A first word ending in .py runs under ``python``, one
+    ending in .sh under bash. ``$NAME`` of a launcher's variable is filled in for each process (guide G7)."""
+    shell: bool = False
+    """The command is one word: a line for ``bash -c``, exactly as it is."""
+    per_node: bool = False
+    """The command starts the node's processes itself and runs once on every node (guide G8, G9 a)."""
+    processes_per_node: int | None = 1
+    """Ranks on each node; None for one per slot. Not used with ``per_node`` and by tensorflow jobs."""
+    workers: int | None = None
+    """A tensorflow job's workers (guide G11); None for one task on each node."""
+    parameter_servers: int = 0
+    """A tensorflow job's parameter servers; they share the nodes' processors and take no slot."""
+    chief: bool = False
+    """Whether a tensorflow job has a chief: beside its workers where ``workers`` counts them, else as the
+    first node's task."""
+    mpi: Flavour | None = None
+    """Which MPI starts the ranks; None for whatever the head has."""
+    mpi_args: tuple[str, ...] = ()
+    """Further arguments for mpirun, before the program."""
+    env: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    """Set for every rank, over everything else."""
+    snapshot: str = ""
+    """Id of the pushed code; its folder is the ranks' working directory. Empty: a folder of the job's own."""
+    setup: str = ""
+    """A line for bash, run once on every node before its ranks, in their working directory."""
+    python: str = "python3"
+    """A command, or the path on the nodes of an environment's folder, whose ``bin`` then comes first on
+    PATH. A path whose last part begins with ``python`` or ``pypy`` is a command."""
+    requires: tuple[str, ...] = ()
+    """Modules that this Python must have on every node before any rank starts."""
+    shm_bytes: int | None = None
+    """What /dev/shm of every node must hold at least."""
+    outputs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    """Type of each output by name (:data:`OutputType`); all but files get a folder on every node."""
+    port: int = MASTER_PORT
+    """MASTER_PORT wished for; the next free one when it is taken on the head."""
+    timeout_s: float | None = None
+    """Seconds the job may take from the moment its turn came."""
+    grace_s: float = GRACE_S
+    """Seconds between SIGTERM and SIGKILL when the job is ended."""
+    max_restarts: int = 0
+    """How often the job is launched anew on the same nodes after a failure."""
+    min_nodes: int | None = None
+    """With how few nodes the command goes on by itself when others are lost (torchrun's ``--nnodes``
+    range); None when it needs them all."""
+    display_name: str = ""
+    experiment: str = ""
+    description: str = ""
+    tags: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
+    home: str = HOME
+
+    def __post_init__(self) -> None:
+        if not self.command or not self.command[0].strip():
+            raise InputError("command", None, "is empty", "give the script to run, e.g. train.py --epochs 3")
+        if self.kind not in get_args(Kind):
+            raise InputError("kind", self.kind, "is no kind of job", f"use {_either(get_args(Kind))}")
+        if self.shell and len(self.command) != 1:
+            raise InputError(
+                "command", self.command, "is no single line for a shell", "give one line, or shell = False"
+            )
+        self._check_processes()
+        self._check_tasks()
+        self._check_mpi()
+        self._check_node()
+        if not 1 <= self.port <= _HIGHEST_PORT:
+            raise InputError("port", self.port, "is no TCP port", f"use the default, {MASTER_PORT}")
+        for key, seconds in (("timeout_s", self.timeout_s), ("grace_s", self.grace_s)):
+            if seconds is not None and seconds <= 0:
+                raise InputError(key, seconds, "must be above 0", "give it in seconds, or leave it out")
+            if seconds is not None and not seconds <= LONGEST_S:  # nor is NaN
+                raise InputError(key, seconds, "is more than 365 days", "give less, or leave it out")
+        self._check_restarts()
+        for word in self.command:
+            _refuse_unsendable("command", word)
+        for name, value in self.env.items():
+            self._check_variable(name, value)
+        self._check_size()
+
+    def _check_size(self) -> None:
+        """Whether a rank can be started with all that it is given."""
+        words = [*self.command, *self.mpi_args, *(f"{name}={value}" for name, value in self.env.items())]
+        size = sum(len(os.fsencode(word)) + 1 + _POINTER for word in words)
+        if size > _LONGEST_TOGETHER:
+            problem = f"are longer than Linux takes, with the command: {size} of {_LONGEST_TOGETHER} bytes"
+            raise InputError("environment", None, problem, "put some of them into a file")
+
+    def _check_restarts(self) -> None:
+        if not 0 <= self.max_restarts <= MOST:
+            remedy = f"give 0 to {MOST}"
+            raise InputError("max_restarts", self.max_restarts, "is no number of restarts", remedy)
+        if self.min_nodes is None:
+            return
+        if self.min_nodes < 1 or not self.per_node:
+            raise InputError(
+                "min_nodes",
+                self.min_nodes,
+                "is for a torchrun that takes a range of nodes",
+                "leave it out, or run the command once on each node with --nnodes MIN:MAX",
+            )
+        if self.max_restarts:
+            raise InputError(
+                "max_restarts",
+                self.max_restarts,
+                "does not go with a range of nodes, over which torchrun itself restarts the processes",
+                f"give torchrun --max-restarts {self.max_restarts}",
+            )
+
+    def _check_processes(self) -> None:
+        count = self.processes_per_node
+        if self.per_node and self.kind != "pytorch":
+            raise InputError(
+                "per_node", True, "is for pytorch jobs", "for one process a node use processes_per_node 1"
+            )
+        if count is not None and count < 1:
+            raise InputError("processes_per_node", count, "must be at least 1", "ask for one or more")
+        if count is not None and count > 1 and self.per_node:
+            raise InputError(
+                "processes_per_node",
+                count,
+                "does not go with a command that starts a node's processes itself",
+                "leave the count out, or run the script without that launcher",
+            )
+        if count is not None and count > 1 and self.kind == "tensorflow":
+            raise InputError(
+                "processes_per_node", count, "is not for tensorflow jobs", "say how many workers there are"
+            )
+
+    def _check_tasks(self) -> None:
+        asked = {"workers": self.workers, "parameter_servers": self.parameter_servers, "chief": self.chief}
+        if self.kind != "tensorflow":
+            for key, value in asked.items():
+                if value:
+                    raise InputError(key, value, "is for tensorflow jobs", "leave it out")
+        if self.workers is not None and self.workers < 1:
+            raise InputError("workers", self.workers, "must be at least 1", "ask for one or more")
+        if self.workers is not None and self.workers > MOST:
+            raise InputError("workers", self.workers, f"must be at most {MOST}", "ask for fewer")
+        if not 0 <= self.parameter_servers <= MOST_SERVERS:
+            remedy = f"ask for 0 to {MOST_SERVERS}"
+            raise InputError("parameter_servers", self.parameter_servers, "is no number of tasks", remedy)
+        if self.parameter_servers and self.workers is None:
+            raise InputError(
+                "parameter_servers",
+                self.parameter_servers,
+                "serve nobody without workers",
+                "say how many workers there are as well",
+            )
+
+    def _check_mpi(self) -> None:
+        if self.mpi is not None and self.mpi not in get_args(Flavour):
+            raise InputError("mpi", self.mpi, "is no MPI that is known", f"use {_either(get_args(Flavour))}")
+        if self.kind != "mpi":
+            for key, value in (("mpi", self.mpi), ("mpi_args", self.mpi_args)):
+                if value:
+                    raise InputError(key, value, "is for mpi jobs", "leave it out")
+        for word in self.mpi_args:
+            _refuse_unsendable("mpi_args", word)
+
+    def _check_node(self) -> None:
+        """What the nodes are to have and to make."""
+        if not self.python.strip():
+            raise InputError("python", self.python, "is empty", "name a command, or leave it out")
+        for key, value in (("python", self.python), ("setup", self.setup)):
+            _refuse_unsendable(key, value)
+        for module in self.requires:
+            if not module.isidentifier():
+                raise InputError("requires", module, "is no top-level module", "name it as import does")
+        if self.shm_bytes is not None and self.shm_bytes < 1:
+            raise InputError("shm_bytes", self.shm_bytes, "must be above 0", "give it in bytes")
+        for name, kind in self.outputs.items():
+            if not _OUTPUT_NAME.fullmatch(name):
+                raise InputError("outputs", name, "is no name for an output", "use letters, digits, _ and -")
+            if kind not in get_args(OutputType):
+                raise InputError(
+                    f"outputs {name}", kind, "is no type of output", f"use {_either(get_args(OutputType))}"
+                )
+        if not self.home.startswith("/"):
+            raise InputError("home", self.home, "is no absolute path", f"leave it out for {HOME}")
+
+    def _check_variable(self, name: str, value: str) -> None:
+        if not _ENV_NAME.fullmatch(name):
+            raise InputError("env", name, "is no name for a variable", "use letters, digits and _")
+        if _LAUNCHERS_OWN.fullmatch(name) or (name == "TF_CONFIG" and self.kind == "tensorflow"):
+            remedy = "use the port option" if name == "MASTER_PORT" else "leave it out"
+            raise InputError(f"env {name}", None, "is set by the launcher for every rank", remedy)
+        _refuse_unsendable(f"env {name}", value, shows=False)
+
+
+def _either(words: tuple[str, ...]) -> str:
+    return f"{', '.join(words[:-1])} or {words[-1]}"
+
+
+def _refuse_unsendable(key: str, value: str, *, shows: bool = True) -> None:
+    """Refuse what no process can be given: Linux ends strings at a NUL and limits their length.
+
+    The value of a variable may be a secret, which no error ``shows``.
+    """
+    shown = value if shows else None
+    if "\0" in value:
+        raise InputError(key, shown, "holds a NUL byte, which no process can be given", "remove it")
+    try:
+        size = len(value.encode("utf-8", "surrogateescape"))
+    except UnicodeEncodeError:
+        raise InputError(key, shown, "is no text that UTF-8 can hold", "write it in UTF-8") from None
+    if size > LONGEST:
+        raise InputError(
+            key, None, f"is longer than Linux takes: {size} of {LONGEST} bytes", "put it into a file"
+        )

@@ -1,0 +1,78 @@
+"""Reads a job file's mappings key by key, and keeps every mistake on the way."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TypeVar
+
+from launch.errors import InputError
+from launch.jobfile import values
+from launch.jobfile.schema import JobFileError
+from launch.jobfile.yaml_source import Place
+
+__all__ = ["Reader"]
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+class Reader:
+    """Collects errors, so that a file with three of them is mended in one go."""
+
+    def __init__(self) -> None:
+        self.errors: list[InputError] = []
+        self.unused: list[str] = []
+        self.places: dict[str, Place] = {}
+
+    @contextlib.contextmanager
+    def collecting(self) -> Iterator[None]:
+        """Keeps an error raised inside, and goes on behind it."""
+        try:
+            yield
+        except JobFileError as error:
+            self.errors += error.errors
+        except InputError as error:
+            self.errors.append(error)
+
+    def block(
+        self,
+        place: Place,
+        used: Sequence[str],
+        unused: Sequence[str] = (),
+        hints: Mapping[str, str] | None = None,
+    ) -> dict[str, Place]:
+        """A mapping's keys that are used here; the others are noted or refused."""
+        found = {}
+        entries: dict[str, Place] = {}
+        with self.collecting():
+            entries = place.entries()
+        for key, entry in entries.items():
+            if key in used:
+                found[key] = self.places[entry.key] = entry
+            elif key in unused:
+                self.unused.append(entry.key)
+            else:
+                self.errors.append(values.unknown(entry, key, (*used, *unused), (hints or {}).get(key)))
+        return found
+
+    def named(self, place: Place | None, what: str) -> dict[str, Place]:
+        """A mapping whose keys the user chooses, each an identifier."""
+        entries: dict[str, Place] = {}
+        if place is not None:
+            with self.collecting():
+                entries = place.entries()
+        for key, entry in entries.items():
+            self.places[entry.key] = entry
+            if not _NAME.fullmatch(key):
+                self.errors.append(entry.wrong(f"is no name for {what}", "use letters, digits and _"))
+        return entries
+
+    def get(self, block: Mapping[str, Place], key: str, reader: Callable[[Place], T], default: T) -> T:
+        """What ``reader`` makes of a key's value; ``default`` where there is none, or none that will do."""
+        if key in block:
+            with self.collecting():
+                return reader(block[key])
+        return default

@@ -1,0 +1,194 @@
+"""From a job file's text to what it says: keys, types and paths checked, every mistake with its line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from launch.durations import LONGEST_S
+from launch.errors import InputError
+from launch.job.spec import LONGEST
+from launch.jobfile import values
+from launch.jobfile.fields import Reader
+from launch.jobfile.interpolation import check
+from launch.jobfile.schema import JobFile, JobFileError, Own
+from launch.jobfile.sections import SCHEME, read_distribution, read_input, read_output, read_own
+from launch.jobfile.yaml_source import Place, compose
+
+__all__ = ["UNUSED", "USED", "read"]
+
+USED = (
+    *("type", "command", "code", "name", "display_name", "experiment_name", "description", "tags"),
+    *("inputs", "outputs", "environment_variables", "distribution", "resources", "limits", "ranklift"),
+)
+"""Keys that mean something here."""
+_TEXTS = ("$schema", "compute", "parent_job_name", "id", "status")
+_BLOCKS = (
+    "services",
+    "identity",
+    "queue_settings",
+    "properties",
+    "creation_context",
+    "log_files",
+    "parameters",
+)
+UNUSED = (*_TEXTS, *_BLOCKS, "environment")
+"""Keys of the format that mean nothing here."""
+_OTHERS = {"jobs": "a pipeline's", "trial": "a sweep's"}
+"""Keys that only other kinds of jobs have."""
+_RESOURCES_UNUSED = ("instance_type", "locations", "max_instance_count", "docker_args", "properties")
+
+
+def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
+    """The job file at ``path``; ``overrides`` set single values over it (``inputs.lr``, ``0.1``).
+
+    Raises :class:`~launch.errors.InputError` naming file, line, key, value and remedy, or
+    :class:`~launch.jobfile.schema.JobFileError` with all of them when there are several.
+    """
+    root = compose(path)
+    for key, new in overrides:
+        _check_setting(root, key, new)
+    if overrides:
+        root = compose(path, overrides)
+    entries = root.entries()
+    _check_kind(entries)
+    reader = Reader()
+    top = reader.block(root, USED, UNUSED)
+    for key in (key for key in entries if key in UNUSED):
+        with reader.collecting():
+            _check_unused(key, entries[key])
+    command = _command(reader, root, top)
+    inputs = {
+        key: value
+        for key, place in reader.named(top.get("inputs"), "an input").items()
+        if (value := read_input(reader, place, path.parent)) is not None
+    }
+    outputs = {
+        key: read_output(reader, place)
+        for key, place in reader.named(top.get("outputs"), "an output").items()
+    }
+    env = {
+        key: reader.get({key: place}, key, values.written, "")
+        for key, place in reader.named(top.get("environment_variables"), "a variable").items()
+    }
+    distribution = read_distribution(reader, top["distribution"]) if "distribution" in top else None
+    resources = (
+        reader.block(top["resources"], ("instance_count", "shm_size"), _RESOURCES_UNUSED)
+        if ("resources" in top)
+        else {}
+    )
+    limits = reader.block(top["limits"], ("timeout",)) if "limits" in top else {}
+    job = JobFile(
+        path=path,
+        command=command,
+        code=reader.get(top, "code", lambda place: _code(place, path.parent), None),
+        name=reader.get(top, "name", values.text, None),
+        display_name=reader.get(top, "display_name", values.text, ""),
+        experiment=reader.get(top, "experiment_name", values.text, ""),
+        description=reader.get(top, "description", values.text, ""),
+        tags=_tags(reader, top.get("tags")),
+        inputs=inputs,
+        outputs=outputs,
+        env=env,
+        distribution=distribution,
+        instance_count=reader.get(resources, "instance_count", _instances, None),
+        shm_bytes=reader.get(resources, "shm_size", values.byte_size, None),
+        timeout_s=reader.get(limits, "timeout", _seconds, None),
+        own=read_own(reader, top["ranklift"], path.parent) if "ranklift" in top else Own(),
+        unused=tuple(reader.unused),
+        places=reader.places,
+    )
+    if not reader.errors:
+        with reader.collecting():
+            check(job)
+    if reader.errors:
+        raise reader.errors[0] if len(reader.errors) == 1 else JobFileError(reader.errors)
+    return job
+
+
+def _check_unused(key: str, place: Place) -> None:
+    """What means nothing here may still be mistyped."""
+    if key in _BLOCKS:
+        place.entries()
+    elif key in _TEXTS or not place.is_mapping:
+        values.text(place)
+
+
+def _check_setting(root: Place, key: str, value: str) -> None:
+    """What an override names under ``inputs`` or ``outputs`` must be there: nothing would use a new one."""
+    group, _, rest = key.partition(".")
+    name = rest.partition(".")[0]
+    if group not in ("inputs", "outputs") or not name:
+        return
+    place = root.entries().get(group)
+    known = sorted(place.entries()) if place is not None and place.is_mapping else []
+    if name in known:
+        return
+    close = values.nearest(name, known)
+    problem = f"the file has no {group[:-1]} {name}" + (f", only {', '.join(known)}" if known else "")
+    remedy = f"did you mean {group}.{close}?" if close else f"add {name} under {group}: in the file"
+    raise InputError(f"--set {key}", value, problem, remedy)
+
+
+def _check_kind(entries: Mapping[str, Place]) -> None:
+    """Another kind of file is told as one: every key it has would be unknown here."""
+    remedy = "launch the file of a command job"
+    if "type" in entries and values.text(entries["type"]) != "command":
+        raise entries["type"].wrong("is no kind of job that runs here", remedy)
+    schema = entries.get("$schema")
+    if schema is not None and "Component.schema" in schema.text:
+        raise schema.wrong("is a component's", remedy)
+    for key, what in _OTHERS.items():
+        if key in entries and "command" not in entries:
+            raise entries[key].wrong(f"is {what}", remedy)
+
+
+def _command(reader: Reader, root: Place, top: Mapping[str, Place]) -> str:
+    if "command" not in top:
+        remedy = "add one, e.g. command: python train.py"
+        reader.errors.append(InputError(root.where, None, "the job has no command", remedy))
+        return ""
+    command = reader.get(top, "command", values.text, "-")
+    if not command.strip():
+        reader.errors.append(top["command"].wrong("is empty", "give the line to run, e.g. python train.py"))
+    size = len(command.encode("utf-8", "surrogatepass"))
+    if size > LONGEST:
+        problem = f"is longer than Linux takes: {size} of {LONGEST} bytes"
+        reader.errors.append(top["command"].wrong(problem, "put it into a script of the code"))
+        return ""
+    if "\0" in command:
+        reader.errors.append(top["command"].wrong("holds a NUL byte", "remove it"))
+    return command
+
+
+def _code(place: Place, folder: Path) -> Path:
+    value = values.text(place)
+    match = SCHEME.match(value)
+    if match or value.startswith("git+"):
+        raise place.wrong(
+            "is not on this machine", "check it out and give that folder, relative to the job file"
+        )
+    return values.local(place, value, folder)
+
+
+def _instances(place: Place) -> int:
+    return values.whole(place, "say on how many nodes the job is to run")
+
+
+def _seconds(place: Place) -> float:
+    given = values.whole(place, "give whole seconds, e.g. 3600", high=10**18)
+    if given > LONGEST_S:
+        raise place.wrong("is more than 365 days", f"give at most {LONGEST_S}, or leave it out for no limit")
+    return float(given)
+
+
+def _tags(reader: Reader, place: Place | None) -> dict[str, str]:
+    if place is None:
+        return {}
+    entries: dict[str, Place] = {}
+    with reader.collecting():
+        entries = place.entries()
+    return {
+        key: "" if tag.is_null else reader.get({key: tag}, key, values.text, "")
+        for key, tag in entries.items()
+    }

@@ -1,0 +1,254 @@
+"""From what a job file says to the job that is launched, options over it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+from types import MappingProxyType
+from typing import Literal
+
+from launch.errors import InputError
+from launch.job.spec import GRACE_S, JobSpec, Kind
+from launch.jobfile.interpolation import filled, values_of
+from launch.jobfile.schema import JobFile
+from launch.jobfile.script import script_of
+from launch.launchers.detect import required_modules, runs_under, starts_own_processes
+from launch.launchers.pytorch import fewest_nodes
+from launch.numbers import counted
+
+__all__ = ["Flags", "Made", "Pushed", "located", "make", "name_of", "node_count"]
+
+_COUNT = "distribution.process_count_per_instance"
+_KEYS = {
+    "processes_per_node": _COUNT,
+    "workers": "distribution.worker_count",
+    "parameter_servers": "distribution.parameter_server_count",
+    "chief": "ranklift.chief",
+    "mpi": "ranklift.mpi",
+    "mpi_args": "ranklift.mpirun_args",
+    "python": "ranklift.python",
+    "setup": "ranklift.setup",
+    "shm_bytes": "resources.shm_size",
+    "timeout_s": "limits.timeout",
+    "max_restarts": "ranklift.max_restarts",
+    "grace_s": "ranklift.grace",
+    "min_nodes": "command",
+    "command": "command",
+    "script": "command",
+    "outputs": "outputs",
+    "environment": "environment_variables",
+}
+"""Where the file says what the job's own keys name."""
+_NO_TEXT: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class Flags:
+    """What the command line says over the file."""
+
+    processes: int | Literal["auto"] | None = None
+    env: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT)
+    name: str | None = None
+    timeout_s: float | None = None
+    max_restarts: int | None = None
+    grace_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Pushed:
+    """What the nodes will have."""
+
+    snapshot: str
+    files: Collection[str]
+    """The code's paths."""
+    paths: Mapping[str, str]
+    """Places on the nodes of the inputs that are files or folders, by name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Made:
+    """The job, and what was chosen for the user."""
+
+    spec: JobSpec
+    notices: tuple[str, ...]
+
+
+def name_of(job: JobFile, flags: Flags) -> str:
+    """What the job's id begins with: the name given, else the script's, else the file's."""
+    script = script_of(job.command)
+    return flags.name or job.name or job.display_name or PurePosixPath(script or job.path.name).stem
+
+
+def node_count(job: JobFile, chosen: int | None) -> int | None:
+    """On how many nodes the job runs, of those first in the stack; None for all that were chosen by name.
+
+    ``chosen`` is the number of nodes that ``ranklift.nodes`` names, None without it. Raises
+    :class:`~launch.errors.InputError` when both are given and differ.
+    """
+    if chosen is None:
+        return job.instance_count or 1
+    if job.instance_count not in (None, chosen):
+        place = job.places["resources.instance_count"]
+        other = job.places["ranklift.nodes"]
+        raise place.wrong(
+            f"{other.where} names {counted(chosen, 'node')}", "make the two agree, or leave one out"
+        )
+    return None
+
+
+def make(
+    job: JobFile,
+    *,
+    nodes: int,
+    identifier: str,
+    home: str,
+    pushed: Pushed,
+    source: str | None = None,
+    flags: Flags | None = None,
+) -> Made:
+    """The job ``identifier`` on ``nodes`` nodes.
+
+    ``source`` is the text of the script that the command runs (:func:`~launch.jobfile.script.script_of`),
+    where it is known. Raises :class:`~launch.errors.InputError` naming the file's line.
+    """
+    flags = flags or Flags()
+    command = job.places["command"]
+    known = values_of(job, pushed.paths, f"{home}/.ranklift/jobs/{identifier}/outputs")
+    line = filled(job.command, known, command)
+    _check_script(job, line, pushed)
+    kind, per_node, processes, notices = _processes(job, nodes, line, source, flags)
+    env = {
+        key: filled(value, known, job.places[f"environment_variables.{key}"])
+        for key, value in job.env.items()
+    }
+    distribution = job.distribution
+    python = job.own.python or "python3"
+    try:
+        spec = JobSpec(  # noqa: S604  (shell: a field of the job)
+            name=name_of(job, flags),
+            kind=kind,
+            command=(line,),
+            shell=True,
+            per_node=per_node,
+            processes_per_node=processes,
+            workers=distribution.workers if distribution else None,
+            parameter_servers=distribution.parameter_servers if distribution else 0,
+            chief=job.own.chief,
+            mpi=job.own.mpi,
+            mpi_args=job.own.mpirun_args,
+            env={**env, **flags.env},
+            snapshot=pushed.snapshot,
+            setup=job.own.setup,
+            python=python,
+            requires=required_modules(source) if source is not None and runs_under(python, line) else (),
+            shm_bytes=job.shm_bytes,
+            outputs=job.outputs,
+            timeout_s=flags.timeout_s or job.timeout_s,
+            max_restarts=job.own.max_restarts if flags.max_restarts is None else flags.max_restarts,
+            grace_s=flags.grace_s or job.own.grace_s or GRACE_S,
+            min_nodes=fewest_nodes(line) if per_node else None,
+            display_name=job.display_name,
+            experiment=job.experiment,
+            description=job.description,
+            tags=job.tags,
+            home=home,
+        )
+    except InputError as error:
+        raise located(job, flags, error) from None
+    return Made(spec, notices)
+
+
+def located(job: JobFile, flags: Flags, error: InputError) -> InputError:
+    """An error about the job with the line of the file that it comes from; of an option, as it is."""
+    kind, _, name = error.key.partition(" ")
+    if (kind == "env" and (name or str(error.value)) in flags.env) or (
+        error.key == "processes_per_node" and flags.processes is not None
+    ):
+        key = f"--env {name or error.value}" if kind == "env" else "--nproc-per-node"
+        return InputError(key, error.value, error.problem, error.remedy)
+    if error.key == "max_restarts" and flags.max_restarts is not None:
+        return InputError("--max-restarts", error.value, error.problem, error.remedy)
+    if kind == "env":
+        return job.located(error, f"environment_variables.{name or error.value}")
+    return job.located(error, f"outputs.{name}" if kind == "outputs" and name else _KEYS.get(kind, ""))
+
+
+def _check_script(job: JobFile, line: str, pushed: Pushed) -> None:
+    script = script_of(line)
+    if script is None or script in pushed.files:
+        return
+    if job.code is None:
+        problem, remedy = f"runs {script}, but no code is pushed", "add code: with the script's folder"
+    else:
+        where = job.places["code"].where
+        problem = f"runs {script}, which is not in the code ({where})"
+        remedy = "give its path from that folder, and see .gitignore"
+    raise job.places["command"].wrong(problem, remedy, at=script if script in job.command else "")
+
+
+def _processes(
+    job: JobFile, nodes: int, line: str, source: str | None, flags: Flags
+) -> tuple[Kind, bool, int | None, tuple[str, ...]]:
+    """Kind, whether the command starts a node's processes itself, processes on each node, and notices."""
+    launcher = starts_own_processes(line, None)
+    if job.distribution is None:
+        if nodes > 1:
+            raise _no_distribution(job, nodes)
+        if flags.processes is not None:
+            raise InputError(
+                "--nproc-per-node", flags.processes, f"{job.path} has no distribution", "add one to the file"
+            )
+        return "pytorch", True, None, ()
+    kind = job.distribution.kind
+    count = flags.processes or job.distribution.processes
+    if launcher is not None and count not in (None, 1):
+        error = InputError(
+            "processes_per_node",
+            count,
+            f"does not go with this command: {launcher}",
+            "leave the count out, or run the script without that launcher",
+        )
+        raise located(job, flags, error)
+    processes = None if count == "auto" else count
+    if kind == "mpi":
+        return kind, False, (1 if count is None else processes), ()
+    if kind == "tensorflow":
+        _check_tasks(job, nodes)
+        return kind, False, processes or 1, ()
+    reason = launcher if count == 1 else starts_own_processes(line, source) if count is None else None
+    if reason is not None:
+        return kind, True, None, (f"one process on each node: {reason}",)
+    if count is None:
+        return kind, False, 1, ("one process on each node: the file has no process_count_per_instance",)
+    return kind, False, processes, ()
+
+
+def _check_tasks(job: JobFile, nodes: int) -> None:
+    """A node without a task would be held for nothing."""
+    wanted = job.distribution
+    if wanted is None or wanted.workers is None:
+        return
+    others = wanted.parameter_servers + job.own.chief
+    tasks = wanted.workers + others
+    if tasks >= nodes:
+        return
+    count = job.places.get("resources.instance_count")
+    fewer = (
+        f"resources.instance_count ({count.where}) at most {tasks}"
+        if count is not None and count.text.strip() == str(nodes)
+        else f"choose at most {counted(tasks, 'node')}"
+    )
+    raise job.places["distribution.worker_count"].wrong(
+        f"makes {counted(tasks, 'task')} for {counted(nodes, 'node')}",
+        f"make worker_count at least {nodes - others}, or {fewer}",
+    )
+
+
+def _no_distribution(job: JobFile, nodes: int) -> InputError:
+    problem = f"{nodes} nodes without a distribution would each do the same work"
+    remedy = "add distribution: with type: pytorch, mpi or tensorflow, or run on one node"
+    place = job.places.get("resources.instance_count")
+    if place is not None and place.text == str(nodes):
+        return place.wrong(problem, remedy)
+    return InputError(str(job.path), None, problem, remedy)

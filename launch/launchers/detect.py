@@ -1,0 +1,135 @@
+"""What a script's text tells of how it must be started: frameworks it needs, and who makes its processes."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import PurePosixPath
+
+from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHERS, commands
+from launch.remote.node.rank_env import python_folder
+
+__all__ = ["required_modules", "runs_under", "starts_own_processes"]
+
+_FRAMEWORKS = (
+    "accelerate",
+    "deepspeed",
+    "horovod",
+    "lightning",
+    "mpi4py",
+    "numpy",
+    "pytorch_lightning",
+    "sklearn",
+    "tensorflow",
+    "torch",
+    "transformers",
+)
+_LOOK_AROUND = ("echo", "printenv", "ls", "df", "nvidia-smi", "set", "ulimit", "hostname", "date")
+"""Commands before the script that change nothing of which Python runs it, or of what that has."""
+_LEAD_ELSEWHERE = ("PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "VIRTUAL_ENV", "BASH_ENV")
+_LIGHTNING = ("lightning", "pytorch_lightning")
+
+
+def required_modules(source: str) -> tuple[str, ...]:
+    """The frameworks that a script imports whatever happens, sorted: not those under an if, a try or a def.
+
+    >>> required_modules("import torch.nn as nn\\ntry:\\n    import deepspeed\\nexcept ImportError: pass\\n")
+    ('torch',)
+
+    Of what is no Python that can be read here (an older or newer one), none.
+    """
+    return tuple(sorted({name for name in _imports(source) if name in _FRAMEWORKS}))
+
+
+def _imports(source: str) -> Iterator[str]:
+    try:
+        body = ast.parse(source).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return
+    for statement in body:
+        if isinstance(statement, ast.Import):
+            for name in statement.names:
+                yield name.name.partition(".")[0]
+        elif isinstance(statement, ast.ImportFrom) and not statement.level and statement.module:
+            yield statement.module.partition(".")[0]
+
+
+def starts_own_processes(command: str | Sequence[str], source: str | None = None) -> str | None:
+    """Why a command starts a node's processes itself, in words; None when nothing says that it does.
+
+    ``command`` is a shell line or an argv, ``source`` the text of the script it runs.
+
+    >>> starts_own_processes("torchrun --nnodes 2 train.py")
+    'torchrun starts the processes of a node itself'
+    >>> starts_own_processes(["python", "train.py"], "from lightning import Trainer")
+    'Lightning, which the script imports, starts the processes of a node itself'
+    """
+    for words in _commands(command):
+        launcher = _launcher(words)
+        if launcher:
+            return f"{launcher} starts the processes of a node itself"
+    if source is not None and any(name in _LIGHTNING for name in _imports(source)):
+        return "Lightning, which the script imports, starts the processes of a node itself"
+    return None
+
+
+def runs_under(python: str, command: str | Sequence[str]) -> bool:
+    """Whether the command runs its script under the job's ``python``, as the nodes have it now.
+
+    Otherwise what that Python lacks says nothing: the line may install it first, or go to another Python.
+
+    >>> runs_under("python3", "LR=1 python train.py"), runs_under("/opt/env", "torchrun train.py")
+    (True, True)
+    >>> runs_under("python3", "pip install -r requirements.txt && python train.py")
+    False
+    >>> runs_under("python3", "/opt/env/bin/python train.py"), runs_under("python3.9", "python train.py")
+    (False, False)
+    """
+    usual = python == "python3" or bool(python_folder(python))
+    names = ("python", "python3", *LAUNCHERS, "accelerate") if usual else (python,)
+    for words in _commands(command):
+        place = 0
+        while place < len(words) and "=" in words[place]:
+            if words[place].partition("=")[0] in _LEAD_ELSEWHERE:
+                return False
+            place += 1
+        if place == len(words) or words[place] in _LOOK_AROUND:
+            continue
+        return words[place] in names or words[place].endswith(".py")
+    return False
+
+
+def _commands(command: str | Sequence[str]) -> Iterator[list[str]]:
+    """The simple commands of a line; an argv is one."""
+    if not isinstance(command, str):
+        yield list(command)
+        return
+    with suppress(ValueError):  # quotes that do not close: bash will say so
+        yield from commands(command)
+
+
+def _launcher(words: Sequence[str]) -> str | None:
+    """The launcher that a simple command is, where it is one."""
+    names = [PurePosixPath(word).name for word in words]
+    while names and (names[0] in ("env", "exec", "nohup", "time") or "=" in words[len(words) - len(names)]):
+        names.pop(0)
+    if not names:
+        return None
+    rest = list(words[len(words) - len(names) + 1 :])
+    if names[0] in LAUNCHERS:
+        return names[0]
+    if names[0] == "accelerate" and rest[:1] == ["launch"]:
+        return "accelerate launch"
+    module = _module(rest) if names[0].startswith("python") else ""
+    return module if module in LAUNCHER_MODULES else None
+
+
+def _module(arguments: Sequence[str]) -> str:
+    """What ``python -m`` is given; empty when it runs something else."""
+    place = 0
+    while place < len(arguments) and arguments[place].startswith("-"):
+        if arguments[place] == "-m":
+            return "".join(arguments[place + 1 : place + 2])
+        place += 2 if arguments[place] in ("-W", "-X") else 1
+    return ""

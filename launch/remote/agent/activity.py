@@ -1,0 +1,205 @@
+"""Whether jobs run on a node, and since when none does, as its watch sees it.
+
+The watch outlives the code that comes with pushes, so this reads what that leaves on the disk and in locks:
+``slots/`` of :mod:`launch.remote.node.slots`, ``queue.json`` of :mod:`launch.remote.head.queue`, ``jobs/``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = ["Activity", "end_jobs", "keep_room", "overwrite", "replace", "sweep"]
+
+_ROOM = 4096
+_ROOM_NAME = ".reserve"
+
+
+class Activity:
+    """What goes on in a ``~/.ranklift``; the time of the last is kept here and in the file ``active`` there.
+
+    Other processes have only the file. A time that cannot be written takes it away, and without one that can
+    be written the present counts, for nobody can tell how long nothing has been there.
+    """
+
+    def __init__(self, folder: str) -> None:
+        self._folder = folder
+        self._stamp: int | None = None
+        self._last: float | None = None
+        self.is_busy = False
+        """Whether a job would miss this node; one that only waits for its turn would not."""
+
+    def look(self) -> float:
+        """Seconds since a job ran or waited here, as far as is known; 0 when one does."""
+        queue, now = self._queue(), time.monotonic()
+        self.is_busy = any(entry.get("slots") for entry in queue) or self._slots_are_held()
+        before, self._stamp = self._stamp, self._changed()
+        if queue or self.is_busy or before not in (None, self._stamp):
+            return self._note(now)
+        known = [since for since in (self._last, self._written(now)) if since is not None]
+        return now - max(known) if known else self._note(now)
+
+    def jobs(self) -> list[str]:
+        """The ids of the jobs with their head here that wait or run."""
+        return [entry["job"] for entry in self._queue()]
+
+    def _note(self, now: float) -> float:
+        self._last = now
+        overwrite(f"{self._folder}/active", now)
+        return 0.0
+
+    def _written(self, now: float) -> float | None:
+        path = f"{self._folder}/active"
+        try:
+            with open(path, encoding="ascii") as file:
+                since = float(file.read())
+        except (OSError, ValueError):
+            return None
+        if not os.access(path, os.W_OK):
+            return None  # what came later could not be written
+        return since if since <= now else 0.0  # it is from before this boot
+
+    def _changed(self) -> int:
+        """When the queue was last another one: a job may come and go between two looks."""
+        try:
+            return os.stat(f"{self._folder}/queue.json").st_mtime_ns
+        except OSError:
+            return 0
+
+    def _queue(self) -> list[dict[str, Any]]:
+        try:
+            with open(f"{self._folder}/queue.json", encoding="utf-8") as file:
+                return [entry for entry in json.load(file) if _is_alive(entry["process"])]
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return []
+
+    def _slots_are_held(self) -> bool:
+        """Whether jobs hold slots: takes each lock for a moment, under the guard that runners take as well.
+
+        A command that removes this node may hold them, too (:func:`launch.remote.node.slots.is_removal`); Azure
+        waits for no job then.
+        """
+        folder = f"{self._folder}/slots"
+        try:
+            guard = os.open(f"{folder}/guard", os.O_RDWR | os.O_CLOEXEC)
+        except OSError:
+            return False  # no job was ever here
+        try:
+            fcntl.flock(guard, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            for name in os.listdir(folder):
+                if name.isdigit():
+                    fd = os.open(f"{folder}/{name}", os.O_RDWR | os.O_CLOEXEC)
+                    try:
+                        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                    except BlockingIOError:
+                        if b" " not in os.read(fd, 200):
+                            return True
+                    finally:
+                        os.close(fd)
+        except OSError:
+            return True  # somebody has it
+        finally:
+            os.close(guard)
+        return False
+
+
+def _is_alive(process: dict[str, Any]) -> bool:
+    """Whether the process still runs that :func:`launch.remote.base.job_dir.identity` described."""
+    try:
+        with open(f"/proc/{int(process['pid'])}/stat", "rb") as file:
+            fields = file.read().rpartition(b")")[2].split()
+    except OSError:
+        return False
+    return int(fields[19]) == process["started"] and fields[0] not in (b"Z", b"X")
+
+
+def replace(path: str, text: str) -> bool:
+    """Puts a file there whole, or leaves what is there; whether it is there.
+
+    On a full disk it takes the room that :func:`keep_room` keeps for it, if that was asked.
+    """
+    temporary = f"{path}.{os.urandom(8).hex()}"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(temporary, path)
+    except OSError:
+        _remove(temporary)
+    else:
+        return True
+    try:
+        with open(path + _ROOM_NAME, "r+", encoding="utf-8") as file:
+            file.write(text)
+            file.truncate()
+            file.flush()
+            os.fsync(file.fileno())
+        os.rename(path + _ROOM_NAME, path)
+    except OSError:
+        return False
+    return True
+
+
+def keep_room(path: str) -> None:
+    """Keeps room on the disk, while there is some, for what :func:`replace` is to put there one day.
+
+    A file that is there gives its own: it is gone then.
+    """
+    try:
+        if os.path.exists(path):
+            os.rename(path, path + _ROOM_NAME)
+        elif not os.path.exists(path + _ROOM_NAME):
+            replace(path + _ROOM_NAME, " " * _ROOM)
+    except OSError:
+        _remove(path)
+
+
+def overwrite(path: str, moment: float) -> None:
+    """Puts a time into a file, in its place on the disk, which a full one has for it; or takes it away."""
+    text = f"{moment:<24.3f}"
+    try:
+        with open(path, "r+", encoding="ascii") as file:
+            file.write(text)
+    except OSError:
+        if not replace(path, text):
+            _remove(path)
+
+
+def sweep(folder: str, *names: str) -> None:
+    """Removes what processes that are gone left of files they were about to put there."""
+    for entry in os.listdir(folder):
+        name, _, number = entry.rpartition(".")
+        if name in names and number.isdigit() and not os.path.exists(f"/proc/{number}"):
+            _remove(f"{folder}/{entry}")
+
+
+def _remove(path: str) -> None:
+    try:
+        os.unlink(path)
+    except OSError:
+        return
+
+
+def end_jobs(folder: str, within_s: float, reason: str) -> int:
+    """Asks for the end of every job with its head here, in its own grace but within so many seconds.
+
+    Gives how many there are that nobody had asked to end.
+    """
+    asked = 0
+    for job in Activity(folder).jobs():
+        place = f"{folder}/jobs/{job}"
+        try:
+            with open(f"{place}/job.json", encoding="utf-8") as file:
+                grace = min(float(json.load(file)["grace_s"]), within_s)
+        except (OSError, ValueError, KeyError):
+            continue
+        if not os.path.exists(f"{place}/cancel"):
+            asked += replace(f"{place}/cancel", f"{grace:g}\n{reason}")
+    return asked

@@ -1,0 +1,373 @@
+"""The end of a whole cluster: when its time is over, or when no job ran on it for long enough.
+
+Run now and then by every node's watch where the scale set's tags ask for one of them, as ``lead.py
+'{"compute": {...}, "spans": {...}, "idle_s": 0, "memory": {...}, "imds": "http://..."}'``; ends after one
+look and answers in JSON. A process of its own, for Python's TLS takes more memory than the watch may have.
+
+The lowest node of the scale set leads whose watch runs and whose last look went well, as its file ``leads``
+says; the next one steps in where Azure refuses a node or cannot be reached from it. Others ask the more
+rarely the more nodes come before them: 300 nodes ask Azure some six times a minute together. The leader
+deletes the set or makes its capacity 0, with the rights of the nodes' identity, which has them on their own
+scale set alone.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+if "launch.remote" not in sys.modules:
+    for package, path in (("launch", []), ("launch.remote", [os.path.dirname(os.path.abspath(__file__))])):
+        module = type(sys)(package)
+        module.__path__ = path
+        sys.modules[package] = module
+
+from launch.remote.agent.imds import IDLE, OK, TTL, identity, moment
+
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = [
+    "STOPPED",
+    "Nodes",
+    "Refused",
+    "ScaleSet",
+    "look",
+    "main",
+    "members",
+    "pause",
+    "quiet",
+    "time_left",
+]
+
+STOPPED = "ranklift-stopped"
+"""The scale set's tag that says when and why its capacity was made 0."""
+LOOK_S, REFUSED_S = 60.0, 600.0
+"""Seconds between two looks at most, and after Azure said no or did what it was asked."""
+WARNING_S = 60.0
+"""Seconds before a cluster's end at which its jobs are told to end; a quarter of lives under 4 min."""
+_SLACK_S = 5.0
+_LIMIT_S = 20.0
+_AT_ONCE = 32
+_ANSWER_BYTES = 16 << 20
+_FULFILLED = (OK, 201, 202, 204)
+_UNAUTHORIZED = (401, 403)
+_TOKEN = "/metadata/identity/oauth2/token?api-version=2018-02-01&resource="  # noqa: S105  a path
+_API = "2024-07-01"
+_ENVIRONMENTS = {
+    "azurepubliccloud": "https://management.azure.com",
+    "azureusgovernmentcloud": "https://management.usgovcloudapi.net",
+    "azurechinacloud": "https://management.chinacloudapi.cn",
+    "rankliftrehearsal": "",  # whoever answers for the metadata service passes on what is Azure's
+}
+"""The resource manager's address by ``azEnvironment``."""
+
+
+class Refused(Exception):
+    """Azure did not do what it was asked, or tells what is not understood; next look after ``wait`` s."""
+
+    def __init__(self, words: str, wait: float) -> None:
+        super().__init__(words)
+        self.wait = wait
+
+
+def pause(status: int, headers: dict[str, str], usual: float) -> float:
+    """Seconds until the next look after a question that was answered with ``status``.
+
+    >>> pause(429, {"retry-after": "17"}, 60.0), pause(403, {}, 60.0), pause(500, {}, 60.0)
+    (17.0, 600.0, 60.0)
+    """
+    try:
+        return max(1.0, min(float(headers["retry-after"]), 3600.0))
+    except (KeyError, ValueError):
+        return REFUSED_S if status in _UNAUTHORIZED else usual
+
+
+def members(listed: Any) -> list[tuple[int, str]]:
+    """Instance ids and computer names of a scale set's VMs, the lowest first.
+
+    Raises ValueError for what is no such list.
+    """
+    try:
+        return sorted(
+            (int(one["instanceId"]), str(one["properties"]["osProfile"]["computerName"])) for one in listed
+        )
+    except (TypeError, KeyError, ValueError) as error:
+        raise ValueError(f"the list of VMs: {error!r}") from error
+
+
+def time_left(document: Any, span: float, azure: float) -> float:
+    """Seconds until the scale set has existed for ``span``; ``azure`` is the time by Azure's clock.
+
+    Raises ValueError when it does not tell since when it exists.
+    """
+    made = document["properties"].get("timeCreated") if isinstance(document, dict) else None
+    since = moment(str(made))
+    if since is None:
+        raise ValueError(f"the scale set's timeCreated is {made!r:.60}")
+    return since + span - azure
+
+
+def quiet(
+    answers: dict[str, float | None], silent: dict[str, float], now: float, span: float
+) -> tuple[float, str]:
+    """Seconds after which to ask again, 0 when no job ran for ``span``; and what is in the way besides jobs.
+
+    ``answers`` are each node's seconds since it had a job, None where it did not answer; ``silent`` says
+    since when those have not, which counts as being idle after as long. Who hears less than half of the
+    nodes may be the one that is cut off.
+    """
+    heard = [idle for idle in answers.values() if idle is not None]
+    if 2 * len(heard) < len(answers):
+        return span, f"{len(heard)} of {len(answers)} nodes say whether a job runs: too few to stop them all"
+    since = dict(
+        silent, **{name: now for name, idle in answers.items() if idle is None and name not in silent}
+    )
+    waits = [span - idle for idle in heard] + [
+        span - (now - since[name]) for name in since if name in answers
+    ]
+    longest = max(waits, default=span)
+    names = ", ".join(sorted(name for name, idle in answers.items() if idle is None)[:8])
+    return max(0.0, longest), f"no answer from {names}" if names else ""
+
+
+class ScaleSet:
+    """The scale set of the VM that ``compute`` of its metadata describes; all of it may raise Refused."""
+
+    def __init__(self, compute: dict[str, Any], imds: str, usual: float) -> None:
+        self._imds, self._usual = imds, usual
+        self.azure = time.time()
+        """The time by Azure's clock, as its last answer had it."""
+        name = str(compute.get("azEnvironment", ""))
+        if name.lower() not in _ENVIRONMENTS:
+            raise Refused(f"azEnvironment is {name!r:.60}: nothing is known of that cloud", REFUSED_S)
+        self._base = _ENVIRONMENTS[name.lower()] or imds
+        self._audience = _ENVIRONMENTS[name.lower()] or _ENVIRONMENTS["azurepubliccloud"]
+        try:
+            place = "/subscriptions/{subscriptionId}/resourceGroups/{resourceGroupName}/providers"
+            path = place + "/Microsoft.Compute/virtualMachineScaleSets/{vmScaleSetName}"
+            self._path = path.format_map(compute)
+        except KeyError as error:
+            raise Refused(f"the metadata service does not tell {error}", REFUSED_S) from error
+        self._token, client = "", identity(compute.get("tagsList"))
+        self._identity = f"&client_id={quote(client, safe='')}" if client else ""
+        """Without which a VM with several identities is refused."""
+
+    def members(self) -> list[tuple[int, str]]:
+        """See :func:`members`."""
+        listed: list[Any] = []
+        path = f"{self._path}/virtualMachines?api-version={_API}"
+        while path:
+            page = self._ask("GET", path)
+            try:
+                listed += page["value"]
+                following = page.get("nextLink") or ""
+            except (TypeError, KeyError, AttributeError) as error:
+                raise Refused(f"the list of VMs is not understood: {error!r}", self._usual) from error
+            path = "/" + following.partition("://")[2].partition("/")[2] if following else ""
+        try:
+            return members(listed)
+        except ValueError as error:
+            raise Refused(str(error), self._usual) from error
+
+    def read(self) -> Any:
+        """Its resource, as Azure has it."""
+        return self._ask("GET", f"{self._path}?api-version={_API}")
+
+    def delete(self) -> None:
+        """Azure is to delete it with all its VMs."""
+        self._ask("DELETE", f"{self._path}?api-version={_API}")
+
+    def stop(self, document: dict[str, Any], words: str) -> None:
+        """Azure is to delete its VMs; ``words`` say why in :data:`STOPPED`.
+
+        Azure refuses when the set is no longer as ``document`` has it: who made it larger meanwhile wants
+        its nodes. In API versions since 2024-03-01 it tells an etag with every set.
+        """
+        tags = dict(document.get("tags") or {}, **{STOPPED: words})
+        body = {"sku": dict(document["sku"], capacity=0), "tags": tags}
+        etag = str(document.get("etag") or "*")
+        seen = etag if etag == "*" or etag.startswith(('"', 'W/"')) else f'"{etag}"'
+        self._ask("PATCH", f"{self._path}?api-version={_API}", body, {"If-Match": seen})
+
+    def _ask(self, method: str, path: str, body: Any = None, more: dict[str, str] | None = None) -> Any:
+        if not self._token:
+            path_of_it = f"{_TOKEN}{self._audience}/{self._identity}"
+            answer = self._send("GET", self._imds, path_of_it, {"Metadata": "true"})
+            token = answer.get("access_token") if isinstance(answer, dict) else None
+            if not isinstance(token, str) or not token:
+                raise Refused("the metadata service gives no token", self._usual)
+            self._token = token
+        headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
+        return self._send(method, self._base, path, {**headers, **(more or {})}, body)
+
+    def _send(self, method: str, base: str, path: str, headers: dict[str, str], body: Any = None) -> Any:
+        import http.client
+
+        scheme, _, host = base.partition("://")
+        kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
+        what = f"{method} {path.partition('?')[0]}"
+        link = kind(host, timeout=_LIMIT_S)
+        try:
+            link.request(method, path, None if body is None else json.dumps(body), headers)
+            answer = link.getresponse()
+            data = answer.read(_ANSWER_BYTES)
+            found = {name.lower(): value for name, value in answer.getheaders()}
+            if answer.status not in _FULFILLED:
+                raise Refused(
+                    f"{what}: {answer.status} {_words(data)}", pause(answer.status, found, self._usual)
+                )
+            self.azure = moment(found.get("date", "")) or self.azure
+            return json.loads(data) if data.strip() else None
+        except (OSError, ValueError, http.client.HTTPException) as error:
+            raise Refused(f"{what}: {error!r}", self._usual) from error
+        finally:
+            link.close()
+
+
+def _words(data: bytes) -> str:
+    """What an error's body says, in one short line."""
+    try:
+        error = json.loads(data)["error"]
+        told = f"{error['code']}: {error['message']}" if isinstance(error, dict) else str(error)
+    except (ValueError, KeyError, TypeError):
+        told = data.decode("utf-8", "replace")
+    return " ".join(told.split())[:300]
+
+
+class Nodes:
+    """The watches of other nodes, asked over ssh with the cluster's own key, many at once."""
+
+    def idle(self, names: list[str]) -> dict[str, float | None]:
+        """By node, the seconds since it had a job; None where that is not told."""
+        return {name: _number(told, "idle_s") for name, told in self._tell(names, "idle").items()}
+
+    def leading(self, names: list[str]) -> bool:
+        """Whether one of them leads; one that does not answer does not."""
+        return any(_number(told, "leads") for told in self._tell(names, "idle").values())
+
+    def end_jobs(self, names: list[str], within_s: float, reason: str) -> int:
+        """Asks for the end of all jobs with their heads there; gives how many are ending."""
+        told = self._tell(names, "end", f"{within_s:g}", reason)
+        return int(sum(_number(one, "ended") or 0.0 for one in told.values()))
+
+    def _tell(self, names: list[str], *arguments: str) -> dict[str, bytes]:
+        watch = os.path.join(os.path.dirname(os.path.abspath(__file__)), "watch.py")
+        line = " ".join(map(shlex.quote, ["python3", "-I", "-S", watch, *arguments]))
+        options = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ServerAliveInterval=5", "-T")
+        answers = {}
+        for start in range(0, len(names), _AT_ONCE):
+            asked = {
+                name: subprocess.Popen(
+                    ["ssh", *options, name, line],
+                    stdin=subprocess.DEVNULL,
+                    stdout=subprocess.PIPE,
+                    stderr=subprocess.DEVNULL,
+                )
+                for name in names[start : start + _AT_ONCE]
+            }
+            until = time.monotonic() + _LIMIT_S
+            for name, process in asked.items():
+                try:
+                    answers[name], _ = process.communicate(timeout=max(0.1, until - time.monotonic()))
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.communicate()
+                    answers[name] = b""
+        return answers
+
+
+def _number(told: bytes, name: str) -> float | None:
+    try:
+        return float(json.loads(told)[name])
+    except (ValueError, KeyError, TypeError):
+        return None
+
+
+def look(told: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
+    """One look, and what comes of it: ``next_s`` is when to look again, ``say`` has words by topic,
+    ``memory`` is what the next look is to be told, and ``able`` whether this node could do all it wanted."""
+    spans: dict[str, float] = told["spans"]
+    usual = max(1.0, min(LOOK_S, min(spans.values()) / 10))
+    result: dict[str, Any] = {"next_s": usual, "say": {"azure": ""}, "memory": {}, "able": False}
+    try:
+        scale_set = ScaleSet(told["compute"], told["imds"], usual)
+        listed = scale_set.members()
+        own = int(told["compute"]["name"].rpartition("_")[2])
+        place = [number for number, _ in listed].index(own)
+        before = [name for _, name in listed[:place]]
+        for start in range(0, len(before), _AT_ONCE):
+            if nodes.leading(before[start : start + _AT_ONCE]):
+                result["next_s"], result["able"] = usual * (1 + place), True
+                return result
+        others = before + [name for _, name in listed[place + 1 :]]
+        _lead(told, scale_set, nodes, others, result)
+        result["able"] = True
+    except Refused as refused:
+        result["say"]["azure"], result["next_s"] = str(refused), refused.wait
+    except (ValueError, KeyError, TypeError) as error:
+        result["say"]["azure"] = f"what Azure tells is not understood: {error!r}"
+    return result
+
+
+def _lead(
+    told: dict[str, Any], scale_set: ScaleSet, nodes: Nodes, others: list[str], result: dict[str, Any]
+) -> None:
+    spans, memory, document = told["spans"], told["memory"], scale_set.read()
+    usual, now = result["next_s"], time.monotonic()
+    if TTL in spans:
+        span = spans[TTL]
+        left = time_left(document, span, scale_set.azure)
+        reason = f"the cluster's time of {span / 3600:g} h is over"
+        warning = min(WARNING_S, span / 4)
+        if left <= warning:
+            since = memory.get("warned", now)
+            result["memory"]["warned"] = since
+            left = max(left, since + warning - now)  # nobody is surprised, however late the leader is
+            if left <= 0:
+                scale_set.delete()
+                result["say"]["act"], result["next_s"] = (
+                    f"{reason}: its scale set is being deleted",
+                    REFUSED_S,
+                )
+                return
+            all_nodes = [os.uname().nodename, *others]
+            ended = nodes.end_jobs(all_nodes, max(1.0, left - _SLACK_S), reason)
+            if ended:
+                result["say"]["act"] = f"{reason} in {left:.0f} s: {ended} jobs are told to end"
+            result["next_s"] = max(1.0, min(usual, left))
+            return
+        result["next_s"] = min(usual, left - warning)
+    if IDLE in spans and document["sku"]["capacity"] > 0:
+        span, silent = spans[IDLE], memory.get("silent", {})
+        answers: dict[str, float | None] = {"": told["idle_s"]}
+        if told["idle_s"] >= span:  # while this node has something to do, nobody need be asked
+            answers.update(nodes.idle(others))
+        wait, obstacle = quiet(answers, silent, now, span)
+        unheard = [name for name, idle in answers.items() if idle is None]
+        result["memory"]["silent"] = {name: silent.get(name, now) for name in unheard}
+        result["say"]["nodes"] = obstacle
+        if not wait:
+            minutes = f"no job for {span / 60:g} minutes"
+            at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(scale_set.azure))
+            scale_set.stop(document, f"{at}: {minutes}")
+            result["say"]["act"], result["next_s"] = f"{minutes}: the capacity is made 0", REFUSED_S
+            return
+        limit = result["next_s"] if TTL in spans else LOOK_S * 10
+        result["next_s"] = max(1.0, min(limit, wait))
+
+
+def main(arguments: list[str]) -> int:
+    """Looks once at what the one argument tells, in JSON."""
+    sys.stdout.write(json.dumps(look(json.loads(arguments[0]), Nodes())))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

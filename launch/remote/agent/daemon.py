@@ -1,0 +1,371 @@
+"""What Azure is about to do to this node, watched on every node from its first boot on.
+
+One process of the nodes' user (``ranklift-watch.service``). The code of jobs comes with each push; this comes
+with cloud-init and stays as it is, with the few modules it needs beside it in ``/usr/local/lib/ranklift``.
+
+An event of the metadata service that takes the node becomes ``~/.ranklift/notice.json``, which runners look
+for, until the event is over or called off; it is approved once no job needs the node. Where the scale set's
+tags limit the cluster's life or idleness, ``lead.py`` is run now and then to see to that. What is done, and
+what cannot be, is in ``~/.ranklift/watch.log``. Whether this node can lead is in ``~/.ranklift/leads``.
+
+No answer ends this, and none is acted on that is not understood. Facts and their sources: docs/evictions.md.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+
+if "launch.remote" not in sys.modules:
+    for package, path in (("launch", []), ("launch.remote", [os.path.dirname(os.path.abspath(__file__))])):
+        module = type(sys)(package)
+        module.__path__ = path
+        sys.modules[package] = module
+
+from launch.remote.agent.activity import Activity, end_jobs, keep_room, overwrite, replace, sweep
+from launch.remote.agent.imds import OK, ask, events, moment, settings
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from launch.remote.agent.imds import Event
+
+__all__ = ["Log", "Unanswered", "Watch", "decide", "leads", "main", "patience"]
+
+AT_ONCE = ("Preempt", "Terminate")
+"""Types of events that come within seconds, or that somebody waits for: jobs end as soon as one is known."""
+POLL_S = 2.0
+"""Azure recommends a second. Of the 30 that an eviction is announced before, two may pass unseen."""
+UNHEARD_S, HEARD_S = 60.0, 5.0
+"""Longest pauses between questions to a metadata service that has never answered, and to one that has."""
+THROTTLED_S = 900.0
+"""Longest that a Retry-After is believed."""
+FIRST_LIMIT_S, LIMIT_S = 150.0, 10.0
+"""Seconds an answer may take: before the first one, which turns events on, Azure takes up to two minutes."""
+INSTANCE_S = 20.0
+"""Seconds between two looks at the scale set's tags, which may change at any time."""
+APPROVE_AGAIN_S = 30.0
+SETTLE_S = 4.0
+"""Seconds after a job's end in which its user reads how it ended, before the node is let go."""
+LOOK_S, LOOK_LIMIT_S, FIRST_LOOK_S = 60.0, 180.0, 600.0
+"""Seconds between two runs of ``lead.py`` when it does not say; that one may take; to the first at most."""
+FRESH_S = 60.0
+"""Seconds that a watch which leads is believed to after it said so; three looks where those are shorter."""
+_SPREAD = 60
+_LOG_BYTES = 256 << 10
+_REFUSED = (400, 401, 403)
+_EVENTS = "/metadata/scheduledevents?api-version=2020-07-01"
+_INSTANCE = "/metadata/instance?api-version=2021-02-01"
+
+
+def decide(
+    standing: dict[str, Any] | None,
+    found: list[Event],
+    node: str,
+    azure: float,
+    now: float,
+    idle_s: float,
+    is_whole: bool = True,
+) -> list[tuple[str, Any]]:
+    """What to do about the events that take this node: ``("notice", {...})``, ``("clear", None)`` and
+    ``("approve", id)``.
+
+    ``standing`` is the notice on the disk, ``azure`` the time by the metadata service's clock, ``now`` this
+    node's monotonic one, ``idle_s`` the seconds since a job needed this node; ``is_whole`` says that all of
+    the answer is understood: without that, no event is taken to be over that is not ``found``. An approval
+    speaks for every VM that the event names, so only events with one are approved; an eviction is not, as
+    nobody waits for it and its seconds are the job's.
+    """
+    if standing and not is_whole and standing["id"] not in [event.id for event in found]:
+        return []
+    if not found:
+        return [("clear", None)] if standing is not None and is_whole else []
+    first = min(found, key=lambda event: event.not_before or 0.0)
+    is_known = standing is not None and standing.get("id") == first.id
+    if is_known and standing and first.not_before in (None, standing["not_before"]):
+        if idle_s < SETTLE_S or not is_whole:
+            return []
+        ready = [one for one in found if one.alone and one.kind != "Preempt" and one.not_before]
+        return [("approve", one.id) for one in ready]
+    at = first.not_before or azure
+    told = {"id": first.id, "type": first.kind, "node": node, "not_before": at, "deadline": now + at - azure}
+    told["at_once"] = first.kind in AT_ONCE or first.by_user or first.not_before is None
+    return [("notice", told)]
+
+
+def patience(status: int, headers: dict[str, str], failures: int, has_heard: bool) -> float:
+    """Seconds until the next question after one that failed; ``status`` is 0 when nothing was answered.
+
+    >>> patience(429, {"retry-after": "7"}, 1, True), patience(0, {}, 3, True), patience(0, {}, 9, False)
+    (7.0, 5.0, 60.0)
+    >>> patience(429, {"retry-after": "300"}, 1, True), patience(429, {"retry-after": "86400"}, 1, True)
+    (300.0, 900.0)
+    """
+    try:
+        return max(POLL_S, min(float(headers["retry-after"]), THROTTLED_S))
+    except (KeyError, ValueError):
+        if status in _REFUSED:
+            return UNHEARD_S
+        return min(POLL_S * (1 << min(failures, 9)), HEARD_S if has_heard else UNHEARD_S)
+
+
+class Log:
+    """``watch.log``, of which the last 256 KiB are kept and as much before."""
+
+    def __init__(self, folder: str) -> None:
+        self._path = f"{folder}/watch.log"
+        self._last: dict[str, str] = {}
+
+    def write(self, words: str) -> None:
+        """Adds a line with its time; a full disk loses it."""
+        line = time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime()) + " ".join(words.split()) + "\n"
+        try:
+            with open(self._path, "a", encoding="utf-8") as file:
+                file.write(line)
+                is_full = file.tell() > _LOG_BYTES
+            if is_full:
+                os.rename(self._path, self._path + ".1")
+        except OSError:
+            return
+
+    def say(self, topic: str, words: str) -> None:
+        """Adds a line if it is another one than the topic's last; empty ``words`` close the topic."""
+        if words != self._last.get(topic, ""):
+            self._last[topic] = words
+            if words:
+                self.write(words)
+
+
+class Unanswered(Exception):
+    """The metadata service did not tell what it was asked; it is asked again after ``wait`` seconds."""
+
+    def __init__(self, words: str, wait: float) -> None:
+        super().__init__(f"the metadata service does not tell: {words}")
+        self.wait = wait
+
+
+class Watch:
+    """The loop; ``imds`` is another address only in tests, ``lead`` another command than ``lead.py``."""
+
+    def __init__(
+        self, home: str, imds: str = "http://169.254.169.254", lead: tuple[str, ...] | None = None
+    ) -> None:
+        folder = f"{home}/.ranklift"
+        os.makedirs(folder, mode=0o700, exist_ok=True)
+        self.log, self._activity = Log(folder), Activity(folder)
+        beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lead.py")
+        self._imds, self._lead = imds, lead or (sys.executable, "-I", "-S", beside)
+        self._path, self._leads = f"{folder}/notice.json", f"{folder}/leads"
+        sweep(folder, "notice.json", "notice.json.reserve", "active", "leads")
+        self._standing: dict[str, Any] | None = {} if os.path.exists(self._path) else None
+        if self._standing is None:
+            keep_room(self._path)
+        self._name = ""
+        self._compute: dict[str, Any] = {}
+        self._read_at = self._needed = -INSTANCE_S
+        self._approved: dict[str, float] = {}
+        self._failures, self._has_heard = 0, False
+        self._spans: dict[str, float] = {}
+        self._memory: dict[str, Any] = {}
+        """What ``lead.py`` wants to be told the next time."""
+        self._look_at: float | None = None
+        self._look_until = 0.0
+        self._is_able, self._says_until = False, 0.0
+        self._child = self._pipe = -1
+        self._said = b""
+
+    def run(self) -> None:
+        """Watches for as long as the node is there."""
+        self.log.write(f"watches {os.uname().nodename}")
+        while True:
+            wait = self.turn()
+            while wait > POLL_S:  # jobs and the cluster's end do not wait for the metadata service
+                time.sleep(POLL_S)
+                wait -= POLL_S
+                self.tend()
+            time.sleep(wait)
+
+    def tend(self) -> None:
+        """Does what needs no answer of the metadata service."""
+        try:
+            now = time.monotonic()
+            idle = self._activity.look()
+            if self._activity.is_busy:
+                self._needed = now
+            self._see_to_lead(now, idle)
+            self._say_leads(now)
+        except Exception as error:  # noqa: BLE001  whatever it was, the next look may go well
+            self.log.say("error", repr(error))
+
+    def turn(self) -> float:
+        """Looks once and does what is to be done; gives the seconds until the next look."""
+        self.tend()
+        now = time.monotonic()
+        try:
+            if now - self._read_at >= INSTANCE_S:
+                self._read_instance(now)
+            document, headers = self._ask("GET", _EVENTS)
+            self._see_to(document, headers)
+            self.log.say("imds", "")
+        except Unanswered as error:
+            self.log.say("imds", str(error))
+            return error.wait
+        except Exception as error:  # noqa: BLE001  whatever it was, the next look may go well
+            self.log.say("error", repr(error))
+            return HEARD_S
+        return POLL_S
+
+    def _ask(self, method: str, path: str, body: bytes = b"") -> tuple[Any, dict[str, str]]:
+        """The answer, read as JSON, and its headers."""
+        status, told, why = 0, None, ""
+        headers: dict[str, str] = {}
+        try:
+            limit = LIMIT_S if self._has_heard else FIRST_LIMIT_S
+            status, headers, data = ask(method, self._imds, path, body, limit)
+            if status == OK:
+                told = json.loads(data) if data.strip() else None
+            else:
+                why = f"status {status}"
+        except (OSError, ValueError) as error:
+            why = str(error)
+        if why:
+            self._failures += 1
+            wait = patience(status, headers, self._failures, self._has_heard)
+            raise Unanswered(f"{method} {path.partition('?')[0]}: {why}", wait)
+        self._failures, self._has_heard = 0, True
+        return told, headers
+
+    def _read_instance(self, now: float) -> None:
+        document, _ = self._ask("GET", _INSTANCE)
+        compute = document.get("compute") if isinstance(document, dict) else None
+        name = compute.get("name") if isinstance(compute, dict) else None
+        if not isinstance(compute, dict) or not isinstance(name, str) or not name:
+            if not self._name:
+                raise Unanswered("the name of this VM", UNHEARD_S)
+            self._read_at = now  # the name stays, and events are told by it
+            self.log.say("tags", "the metadata service does not describe this VM: its tags count as before")
+            return
+        self._compute, self._name, self._read_at = compute, name, now
+        spans, odd = settings(compute.get("tagsList"))
+        self.log.say("tags", "; ".join(odd))
+        if spans == self._spans:
+            return
+        self._spans, self._look_at = spans, None
+        if spans:  # not every node at once: who leads is not known yet
+            number = name.rpartition("_")[2]
+            place = 1 + int(number) % _SPREAD if number.isdigit() else 1
+            shortest = min(spans.values())
+            self._look_at = now + min(min(LOOK_S, shortest / 10) * place, shortest / 2, FIRST_LOOK_S)
+
+    # -- events -----------------------------------------------------------------------------------
+
+    def _see_to(self, document: Any, headers: dict[str, str]) -> None:
+        found, odd = events(document, self._name)
+        self.log.say("events", "; ".join(odd))
+        if not found and self._standing is None:
+            return
+        now, node = time.monotonic(), os.uname().nodename
+        azure = moment(headers.get("date", "")) or time.time()
+        for what, value in decide(self._standing, found, node, azure, now, now - self._needed, not odd):
+            if what == "notice":
+                if not replace(self._path, json.dumps(value)):
+                    self.log.say("disk", f"{self._path} cannot be written: jobs do not hear of an event")
+                    continue
+                self._standing = value
+                at = time.strftime("%H:%M:%S", time.gmtime(value["not_before"]))
+                self.log.write(f"Azure takes this node at {at} UTC ({value['type']}, event {value['id']})")
+            elif what == "clear":
+                keep_room(self._path)
+                self._standing = None
+                self.log.write("Azure does not take this node any more")
+            elif now - self._approved.get(value, -APPROVE_AGAIN_S) >= APPROVE_AGAIN_S:
+                self._approved[value] = now
+                self.log.write(f"no job needs this node: event {value} is approved")
+                self._ask("POST", _EVENTS, json.dumps({"StartRequests": [{"EventId": value}]}).encode())
+
+    # -- the cluster's end ------------------------------------------------------------------------
+
+    def _see_to_lead(self, now: float, idle: float) -> None:
+        """Runs ``lead.py`` when its time has come, without waiting for it; it says when next."""
+        if self._child > 0:
+            self._hear_lead(now)
+        elif self._look_at is not None and now >= self._look_at:
+            told = {"compute": self._compute, "spans": self._spans, "idle_s": idle, "imds": self._imds}
+            argv = [*self._lead, json.dumps(dict(told, memory=self._memory))]
+            self._pipe, writing = os.pipe()
+            self._child = os.fork()
+            if not self._child:
+                try:
+                    os.dup2(writing, 1)
+                    os.execv(argv[0], argv)  # noqa: S606
+                finally:
+                    os._exit(127)
+            os.close(writing)
+            os.set_blocking(self._pipe, False)
+            self._said, self._look_at, self._look_until = b"", None, now + LOOK_LIMIT_S
+
+    def _say_leads(self, now: float) -> None:
+        """Says to other nodes that this watch runs and that its last look went well, while both hold."""
+        if self._spans and self._is_able:
+            lasts = max(3 * POLL_S, min(FRESH_S, 0.3 * min(self._spans.values())))
+            if now >= self._says_until - lasts * 2 / 3:
+                self._says_until = now + lasts
+                overwrite(self._leads, self._says_until)
+        elif os.path.exists(self._leads):
+            os.unlink(self._leads)
+            self._says_until = 0.0
+
+    def _hear_lead(self, now: float) -> None:
+        try:
+            piece = os.read(self._pipe, 65536)
+        except BlockingIOError:
+            if now < self._look_until:
+                return
+            os.kill(self._child, 9)
+            piece = b""
+        self._said += piece
+        if piece:
+            return
+        os.close(self._pipe)
+        os.waitpid(self._child, 0)
+        self._child, next_s, self._is_able = -1, LOOK_S, False
+        try:
+            told = json.loads(self._said)
+            next_s, self._memory = max(1.0, float(told["next_s"])), dict(told["memory"])
+            for topic, words in told["say"].items():
+                self.log.say(topic, words)
+            self._is_able = told["able"] is True
+        except (ValueError, KeyError, TypeError, AttributeError):
+            self.log.say("lead", f"lead.py gave {self._said[:200]!r}")
+        if self._spans and self._look_at is None:  # else they have changed meanwhile
+            self._look_at = now + next_s
+
+
+def leads(folder: str) -> bool:
+    """Whether the watch of this ``~/.ranklift`` has said lately that it leads; not before this boot."""
+    try:
+        with open(f"{folder}/leads", encoding="ascii") as file:
+            return 0 <= float(file.read()) - time.monotonic() <= FRESH_S + 1  # it is written rounded
+    except (OSError, ValueError):
+        return False
+
+
+def main(arguments: list[str]) -> int:
+    """``watch.py``; ``watch.py idle`` and ``watch.py end SECONDS REASON``, which both answer in JSON."""
+    home = os.path.expanduser("~")
+    folder = f"{home}/.ranklift"
+    if arguments[:1] == ["idle"]:
+        sys.stdout.write(json.dumps({"idle_s": Activity(folder).look(), "leads": leads(folder)}))
+    elif arguments[:1] == ["end"]:
+        ended = end_jobs(folder, float(arguments[1]), arguments[2])
+        sys.stdout.write(json.dumps({"ended": ended}))
+    else:
+        Watch(home).run()
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,1 @@
+"""What the supervisor, the runners and the operator's side share: frames, names, job folders."""

@@ -1,0 +1,90 @@
+"""Azure's notice that it takes a node: as the node's watch leaves it, and what a supervisor makes of it."""
+
+from __future__ import annotations
+
+import os
+import time
+
+from launch.remote.node.rank_env import full
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+__all__ = ["Eviction", "notice", "stamp", "told", "words"]
+
+_PATH = "~/.ranklift/notice.json"
+_LEAST_S = 20.0
+"""Seconds that ranks get at least, as far as there is time: what they would lose is what they save now."""
+_SPARE_S = 10.0
+"""Where jobs may go on for a while: what is left when the ranks' time is over."""
+_OVER_S = 5.0
+"""Seconds before the end of the node at which nothing of a job runs any more."""
+_SHORTEST_S = 0.5
+_SOON_S = 12 * 3600
+
+
+def stamp() -> tuple[int, int] | None:
+    """What changes with the notice on this node; None when there is none."""
+    try:
+        entry = os.stat(full(_PATH))
+    except OSError:
+        return None
+    return entry.st_ino, entry.st_mtime_ns
+
+
+def notice() -> dict[str, Any]:
+    """The notice on this node as a runner tells it: ``type`` (empty: there is none), ``at`` (Unix seconds by
+    Azure's clock), ``left_ms``, and ``at_once`` (0: the job may go on for as long as it can)."""
+    import json  # costs each rank's start as much as the rest of it; notices are rare
+
+    try:
+        with open(full(_PATH), encoding="utf-8") as file:
+            found = json.load(file)
+        left = float(found["deadline"]) - time.monotonic()
+        at, kind, at_once = int(found["not_before"]), str(found["type"]), int(bool(found["at_once"]))
+    except (OSError, ValueError, KeyError, TypeError):
+        return {"type": "", "at": 0, "left_ms": 0, "at_once": 0}
+    return {"type": kind, "at": at, "left_ms": max(0, int(left * 1000)), "at_once": at_once}
+
+
+def words(kind: str, at: float, now: float) -> str:
+    """What becomes of a node, in words; ``at`` and ``now`` in Unix seconds.
+
+    >>> words("Preempt", 1474309787, 1474309757)
+    'will be taken by Azure at 18:29:47 UTC (Preempt)'
+    >>> words("Redeploy", 1474309787, 1474000000)
+    'will be taken by Azure at 2016-09-19 18:29:47 UTC (Redeploy)'
+    """
+    form = "%H:%M:%S UTC" if abs(at - now) < _SOON_S else "%Y-%m-%d %H:%M:%S UTC"
+    return f"will be taken by Azure at {time.strftime(form, time.gmtime(at))} ({kind})"
+
+
+class Eviction:
+    """A node's notice as its runner told it; times are those of the monotonic clock here."""
+
+    def __init__(self, node: str, fields: dict[str, Any], now: float) -> None:
+        self.node = node
+        self.words = words(fields["type"], fields["at"], time.time())
+        self._deadline: float = now + fields["left_ms"] / 1000
+        self._at_once = bool(fields["at_once"])
+
+    def due(self, grace: float, now: float) -> bool:
+        """Whether ranks that get ``grace`` seconds must be told to end."""
+        return self._at_once or now >= self._deadline - max(grace, _LEAST_S) - _SPARE_S
+
+    def grace(self, own: float, now: float) -> float:
+        """Seconds the ranks get between SIGTERM and SIGKILL, where ``own`` is the job's, so that all is over
+        before the node is gone."""
+        return max(_SHORTEST_S, min(max(own, _LEAST_S), self._deadline - now - _OVER_S))
+
+
+def told(evictions: Iterable[Eviction]) -> str:
+    """All of them in one line, nodes with the same fate folded."""
+    from launch.remote.base.names import fold
+
+    nodes: dict[str, list[str]] = {}
+    for one in evictions:
+        nodes.setdefault(one.words, []).append(one.node)
+    return "; ".join(f"{fold(names)} {fate}" for fate, names in nodes.items())

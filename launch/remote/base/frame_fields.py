@@ -1,0 +1,111 @@
+"""What a runner's frames must hold: one table, which the supervisor applies before it uses any field.
+
+A channel may bring anything: what does not fit is a :class:`~launch.remote.base.frames.ProtocolError`, never
+another exception and never a value that somebody has to doubt later.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from launch.remote.base import frames
+from launch.remote.base.frames import ProtocolError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    Shape = Callable[[object], bool]
+
+__all__ = ["is_output", "output", "read"]
+
+_TEXT = 64 << 10
+_MANY = 1 << 16
+_RANKS = (1 << 31) - 1
+_STATUSES = 255
+_SIGNALS = 127
+_PIDS = 1 << 22
+_YEAR_9999 = 253402300799
+_STREAMS = {frames.OUT: (1, 2), frames.TAIL: (0,)}
+
+
+def _integer(lowest: int, highest: int) -> Shape:
+    return lambda value: isinstance(value, int) and lowest <= value <= highest
+
+
+def _text(value: object) -> bool:
+    return isinstance(value, str) and len(value) <= _TEXT
+
+
+def _all(shape: Shape) -> Shape:
+    return lambda value: isinstance(value, list) and len(value) <= _MANY and all(map(shape, value))
+
+
+def _pair(first: Shape, second: Shape) -> Shape:
+    return lambda value: isinstance(value, list) and len(value) == 2 and first(value[0]) and second(value[1])  # noqa: PLR2004
+
+
+_RANK = _integer(0, _RANKS)
+_RANK_OR_NODE = _integer(-1, _RANKS)
+_FLAG = _integer(0, 1)
+_COUNT = _integer(0, 1 << 62)
+_PID = _integer(1, _PIDS)
+
+_SHAPES: dict[bytes, dict[str, Shape]] = {
+    frames.HELLO: {
+        **{"rank": _RANK_OR_NODE, "local_rank": _RANK_OR_NODE, "node": _text, "pid": _PID},
+        **{"token": _text, "proof": _text},
+    },
+    frames.HELD: {},
+    frames.READY: {"ports": _all(_integer(1, 65535))},
+    frames.STARTED: {"pids": _all(_PID)},
+    frames.EXIT: {
+        **{"rank": _RANK, "status": _integer(0, _STATUSES), "signal": _integer(0, _SIGNALS)},
+        **{"stopped": _FLAG, "time_us": _COUNT},
+    },
+    frames.FAILED: {"reasons": _all(_text)},
+    frames.BUSY: {"taken": _all(_pair(_integer(0, _MANY), _text))},
+    frames.DONE: {"left": _all(_PID)},
+    frames.EVICTION: {"type": _text, "at": _integer(0, _YEAR_9999), "left_ms": _COUNT, "at_once": _FLAG},
+    frames.NOTE: {
+        **{"rank": _RANK_OR_NODE, "log": _text, "bytes": _COUNT, "lines": _COUNT, "lost": _COUNT},
+        "why": _text,
+    },
+}
+
+
+def read(kind: bytes, payload: bytes) -> dict[str, Any]:
+    """Return the fields of a runner's frame, each of the type and within the range that it has.
+
+    >>> read(protocol.HELD, protocol.pack({}))
+    {}
+
+    Raises :class:`~launch.remote.base.frames.ProtocolError`.
+    """
+    shapes = _SHAPES.get(kind)
+    if shapes is None:
+        raise ProtocolError(f"no runner sends a frame of type {kind!r}")
+    fields = frames.unpack(payload)
+    if not isinstance(fields, dict) or fields.keys() != shapes.keys():
+        raise ProtocolError(f"a frame of type {kind!r} without its fields {sorted(shapes)}")
+    for name, fits in shapes.items():
+        if not fits(fields[name]):
+            raise ProtocolError(f"a frame of type {kind!r}: {name} is {str(fields[name])[:40]!r}")
+    return fields
+
+
+def is_output(kind: bytes) -> bool:
+    """Whether frames of this type are ranks' output: a header and bytes, no fields."""
+    return kind in _STREAMS
+
+
+def output(kind: bytes, payload: bytes) -> int:
+    """Return the rank whose output a frame holds.
+
+    Raises :class:`~launch.remote.base.frames.ProtocolError`.
+    """
+    if len(payload) < frames.OUTPUT.size:
+        raise ProtocolError(f"a frame of type {kind!r} with {len(payload)} bytes")
+    rank, stream = frames.OUTPUT.unpack_from(payload)
+    if stream not in _STREAMS[kind]:
+        raise ProtocolError(f"a frame of type {kind!r}: stream {stream}")
+    return int(rank)

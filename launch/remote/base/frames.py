@@ -1,0 +1,248 @@
+"""Frames between supervisor and runners, and from the head to the operator.
+
+A frame is a type (one byte), a length (four bytes, big-endian) and a payload. Payloads between
+supervisor and runner are bencoded rather than JSON: importing :mod:`json` takes longer than starting the
+interpreter without it, and every rank under MPI has a runner of its own.
+"""
+
+from __future__ import annotations
+
+import struct
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+__all__ = [
+    "BEAT",
+    "BEAT_PERIOD",
+    "BUSY",
+    "DONE",
+    "EVICTION",
+    "EXIT",
+    "FAILED",
+    "GO",
+    "HEADER",
+    "HELD",
+    "HELLO",
+    "JOB",
+    "NODE_SILENT",
+    "NOTE",
+    "NOTICE",
+    "OUT",
+    "READY",
+    "RECORD",
+    "SPEC",
+    "STARTED",
+    "STATE",
+    "STOP",
+    "TAIL",
+    "TETHER",
+    "Decoder",
+    "ProtocolError",
+    "frame",
+    "hello_words",
+    "pack",
+    "unpack",
+]
+
+HELLO = b"H"
+"""Runner: here I am. ``{rank, local_rank, node, pid, token, proof}``; rank is -1 for a whole node's runner,
+which is on a channel of ssh's and has neither token nor proof. The proof is that of :func:`hello_words`, see
+:mod:`launch.remote.base.encryption`; it is empty where the node has no cluster key."""
+SPEC = b"S"
+"""Supervisor: what to run, see :func:`launch.remote.head.runners.runner_spec.runner_spec`. To a runner of mpirun's it is
+encrypted: :mod:`launch.remote.base.encryption`."""
+READY = b"Y"
+"""Runner: I hold my slots and lack nothing; no rank of mine has started. ``{ports}``: those it took."""
+GO = b"G"
+"""Supervisor: every runner is ready, start. Variables known only now, by rank."""
+STARTED = b"R"
+"""Runner: every rank of mine is running. ``{pids}``."""
+OUT = b"O"
+"""Runner: output of a rank, or of the setup line as rank -1 (:data:`OUTPUT` header, bytes).
+On the operator's channel: one :data:`RECORD`."""
+NOTE = b"N"
+"""Runner: what of a rank's output is missing elsewhere. ``{rank, log, bytes, lines, lost, why}``: bytes and
+lines were left out of OUT; ``lost`` bytes are not in the log, as it could not be written because of ``why``.
+None of the three: it cannot be written from now on."""
+TAIL = b"W"
+"""Runner, before EXIT: the last bytes of a rank of which something was left out (:data:`OUTPUT` header,
+bytes)."""
+EXIT = b"E"
+"""Runner: one rank ended. ``{rank, status, signal, stopped, time_us}``: the status is 128+n for signal n;
+stopped: I had signalled it; the time is by this node's clock."""
+FAILED = b"F"
+"""Runner: nothing was started. ``{reasons}``."""
+BUSY = b"Q"
+"""Runner: other jobs hold slots it was given. ``{taken}``: each slot that others hold, with its holder."""
+HELD = b"L"
+"""Runner: I hold my slots; what is to be done before READY may take a while."""
+DONE = b"D"
+"""Runner: none of my ranks' processes is left. ``{left}``: pids that even SIGKILL did not end."""
+EVICTION = b"V"
+"""Runner: Azure has given notice to my node, or has taken it back. See
+:func:`launch.remote.base.eviction.notice`."""
+STOP = b"T"
+"""Supervisor: end every rank. ``{grace_ms}``."""
+BEAT = b"B"
+"""Either way: still alive."""
+JOB = b"J"
+"""Operator's channel: the job is in the supervisor's hands; where it is followed, also its nodes' names and
+how many ranks it has (JSON)."""
+STATE = b"C"
+"""Operator's channel: the job's state.json (JSON)."""
+
+OUTPUT = struct.Struct("!iB")
+"""Rank, stream (1 stdout, 2 stderr)."""
+RECORD = struct.Struct("!diiBI")
+"""One record of the stream: time, rank (-1: the launcher), node index, stream (1 stdout, 2 stderr,
+:data:`NOTICE`), length of what follows."""
+NOTICE = 3
+"""In the place of stdout or stderr: not the rank's words, but what is to be said of them."""
+
+BEAT_PERIOD = 4.0
+"""Seconds between signs of life, either way."""
+NODE_SILENT = 12.0
+"""Seconds without any byte from a runner after which its node counts as silent. With the end of the other
+ranks and a last look at the node the job has ended, and its user knows, within 20."""
+TETHER = 30.0
+"""Seconds without any byte from the supervisor after which a runner ends its ranks by itself."""
+
+HEADER = struct.Struct("!cI")
+"""Type and length of a frame."""
+_END = ord("e")
+_LIMIT = 64 * 1024 * 1024
+_DEEPEST = 16
+"""Lists and dicts within each other: what is sent has 5."""
+_DIGITS = 19
+"""Digits of a number at most: reading takes time that grows with their square."""
+
+
+class ProtocolError(Exception):
+    """The other side does not speak this protocol."""
+
+
+def frame(kind: bytes, payload: bytes = b"") -> bytes:
+    """One frame, ready to send."""
+    return HEADER.pack(kind, len(payload)) + payload
+
+
+class Decoder:
+    """Cuts a byte stream into frames of at most ``limit`` bytes.
+
+    >>> decoder = Decoder()
+    >>> decoder.feed(frame(BEAT)[:3]), decoder.feed(frame(BEAT)[3:] + frame(STOP, b"x"))
+    ([], [(b'B', b''), (b'T', b'x')])
+    """
+
+    def __init__(self, limit: int = _LIMIT) -> None:
+        self._limit = limit
+        self._buffer = bytearray()
+
+    def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
+        """The frames that ``data`` completes.
+
+        Raises :class:`ProtocolError` when a length cannot be true.
+        """
+        buffer = self._buffer
+        buffer += data
+        frames = []
+        start = 0
+        while len(buffer) - start >= HEADER.size:
+            kind, length = HEADER.unpack_from(buffer, start)
+            if length > self._limit:
+                raise ProtocolError(f"a frame of {length} bytes")
+            end = start + HEADER.size + length
+            if len(buffer) < end:
+                break
+            frames.append((kind, bytes(buffer[start + HEADER.size : end])))
+            start = end
+        del buffer[:start]
+        return frames
+
+
+def pack(value: Any) -> bytes:
+    """``value`` (int, str, list, dict with str keys) bencoded; other bytes than UTF-8 survive.
+
+    >>> pack({"rank": 3, "argv": ["a b", "é"]})
+    b'd4:ranki3e4:argvl3:a b2:\\xc3\\xa9ee'
+    """
+    parts: list[bytes] = []
+    _pack(value, parts)
+    return b"".join(parts)
+
+
+def _pack(value: Any, parts: list[bytes]) -> None:
+    if isinstance(value, int):
+        parts.append(b"i%de" % value)
+    elif isinstance(value, str):
+        data = value.encode("utf-8", "surrogateescape")
+        parts.append(b"%d:" % len(data) + data)
+    elif isinstance(value, dict):
+        parts.append(b"d")
+        for key, item in value.items():
+            _pack(key, parts)
+            _pack(item, parts)
+        parts.append(b"e")
+    elif isinstance(value, (list, tuple)):
+        parts.append(b"l")
+        for item in value:
+            _pack(item, parts)
+        parts.append(b"e")
+    else:
+        raise TypeError(f"{type(value).__name__} cannot be packed")
+
+
+def unpack(data: bytes) -> Any:
+    """What :func:`pack` was given.
+
+    >>> unpack(pack({"rank": 3, "argv": ["a b", "é"]}))
+    {'rank': 3, 'argv': ['a b', 'é']}
+
+    Raises :class:`ProtocolError` for anything else.
+    """
+    try:
+        value, end = _unpack(data, 0, 0)
+    except (IndexError, ValueError) as error:
+        raise ProtocolError(f"not bencoded: {data[:40]!r}") from error
+    if end != len(data):
+        raise ProtocolError(f"{len(data) - end} bytes too many")
+    return value
+
+
+def _unpack(data: bytes, at: int, depth: int) -> tuple[Any, int]:
+    kind = data[at : at + 1]
+    if kind == b"i":
+        return _number(data, at + 1, b"e")
+    if kind in (b"l", b"d"):
+        if depth == _DEEPEST:
+            raise ProtocolError(f"more than {_DEEPEST} lists within each other")
+        items = []
+        at += 1
+        while data[at] != _END:
+            item, at = _unpack(data, at, depth + 1)
+            items.append(item)
+        if kind == b"l":
+            return items, at + 1
+        keys, values = items[::2], items[1::2]
+        if len(keys) != len(values) or not all(isinstance(key, str) for key in keys):
+            raise ProtocolError("a dict needs a string and a value for each entry")
+        return dict(zip(keys, values)), at + 1  # noqa: B905  as many, and Python 3.8 has no strict
+    size, at = _number(data, at, b":")
+    if not 0 <= size <= len(data) - at:
+        raise ProtocolError("cut short")
+    return data[at : at + size].decode("utf-8", "surrogateescape"), at + size
+
+
+def _number(data: bytes, at: int, closing: bytes) -> tuple[int, int]:
+    end = data.index(closing, at, at + _DIGITS + 2)
+    digits = data[at + 1 : end] if data[at : at + 1] == b"-" else data[at:end]
+    if not digits.isdigit():
+        raise ProtocolError(f"not a number: {data[at:end]!r}")
+    return int(data[at:end]), end + 1
+
+
+def hello_words(hello: dict[str, Any]) -> bytes:
+    """Return what a HELLO's proof is made of: who says that it is which rank, and where."""
+    return pack({name: hello[name] for name in ("rank", "local_rank", "node", "pid")})

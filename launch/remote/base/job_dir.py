@@ -1,0 +1,334 @@
+"""A job's folder on its head, ``~/.ranklift/jobs/<id>/``: what is in it and who may change it.
+
+========== =====================================================================================
+job.json   the plan, exactly as the operator sent it: with the values of the user's variables
+state.json where the job is; replaced by rename, changed by the job's supervisor alone
+events.jsonl what happened to the job, one event a line, see :meth:`Folder.event`
+stream.000001.log ... the ranks' merged output, see :mod:`launch.remote.log.segments`
+exits.jsonl how each rank ended, in the order in which it was heard
+cancel     exists once somebody asked for the job's end
+reserve    room on the disk for the job's end, given up for it when there is no other
+========== =====================================================================================
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from launch.remote.base.whole_file import keep_name, replace_file
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+__all__ = [
+    "ROOT",
+    "TERMINAL",
+    "Folder",
+    "StateWatch",
+    "Torn",
+    "all_jobs",
+    "first_state",
+    "identity",
+    "is_alive",
+    "read_record",
+    "without_values",
+]
+
+TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
+"""States that never change again; before them come QUEUED, STARTING and RUNNING."""
+
+ROOT = "~/.ranklift/jobs"
+
+_LOOK_AGAIN = 1.0
+"""Seconds after which a job's supervisor is looked for although its state.json is the same."""
+_RESERVE = "reserve"
+_RESERVE_BYTES = 64 << 10
+
+
+def identity(pid: int) -> dict[str, Any]:
+    """What tells a process from a later one with the same number, also after a reboot.
+
+    Raises OSError when there is no such process.
+    """
+    with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
+        fields = file.read().rpartition(")")[2].split()
+    with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
+        boot = file.read().strip()
+    if fields[0] in ("Z", "X"):
+        raise ProcessLookupError(f"process {pid} has ended")
+    return {"pid": pid, "started": int(fields[19]), "boot": boot}
+
+
+def is_alive(process: dict[str, Any] | None) -> bool:
+    """Whether the process that :func:`identity` described still runs; so it does when that cannot be told."""
+    if not process:
+        return False
+    try:
+        return identity(process["pid"]) == process
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    except OSError:
+        return True  # no descriptor was left to look with, say: nothing that ends a job
+
+
+def without_values(plan: dict[str, Any]) -> dict[str, Any]:
+    """Return the plan as it may be shown and copied: user variables by name alone, since they hold secrets.
+
+    >>> without_values({"id": "a-1", "user_env": {"WANDB_API_KEY": "secret"}})
+    {'id': 'a-1', 'user_env': {'WANDB_API_KEY': None}}
+    """
+    return dict(plan, user_env=dict.fromkeys(plan["user_env"])) if plan.get("user_env") else plan
+
+
+class Torn(Exception):
+    """A record that is not what was written: a machine that goes down may leave it empty or in part."""
+
+
+def read_record(path: str, fields: Iterable[str]) -> dict[str, Any]:
+    """Return the record in a file, which has these fields. Raises FileNotFoundError and :class:`Torn`."""
+    with open(path, "rb") as file:
+        data = file.read()
+    try:
+        record = json.loads(data)
+    except (ValueError, RecursionError):
+        record = None
+    if not isinstance(record, dict) or not record.keys() >= set(fields):
+        raise Torn(f"{path} is torn")
+    return record
+
+
+def first_state(
+    job: str, plan: dict[str, Any], created: float, supervisor: dict[str, Any] | None
+) -> dict[str, Any]:
+    """Return the state of a job of which nothing has happened yet; of a plan that is torn, what it has."""
+    return {
+        "job": job,
+        "name": plan.get("name", job),
+        "kind": plan.get("kind", ""),
+        "display_name": plan.get("display_name", ""),
+        "experiment": plan.get("experiment", ""),
+        "description": plan.get("description", ""),
+        "tags": plan.get("tags", {}),
+        "state": "",
+        "reason": "",
+        "exit_status": None,
+        "created": created,
+        "started": None,
+        "ended": None,
+        "port": None,
+        "nodes": [node["name"] for node in plan["nodes"]],
+        "ranks": sum(len(node["ranks"]) for node in plan["nodes"]),
+        "failure": None,
+        "restarts": 0,
+        "place": None,
+        "waits_for": [],
+        "supervisor": supervisor,
+    }
+
+
+class Folder:
+    """One job's folder."""
+
+    def __init__(self, job: str) -> None:
+        self.job = job
+        self.path = os.path.join(os.path.expanduser(ROOT), job)
+
+    def file(self, name: str) -> str:
+        """The path of a file in it."""
+        return os.path.join(self.path, name)
+
+    def create(self, plan: dict[str, Any]) -> None:
+        """Makes the folder with job.json in it, or nothing at all.
+
+        Raises FileExistsError when there is such a job, and OSError when the head has no room for it.
+        """
+        os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
+        os.mkdir(self.path, 0o700)
+        try:
+            replace_file(self.file("job.json"), json.dumps(plan).encode())
+            with open(self.file(_RESERVE), "wb") as file:
+                file.write(bytes(_RESERVE_BYTES))
+        except OSError:
+            for name in os.listdir(self.path):
+                os.unlink(self.file(name))
+            os.rmdir(self.path)
+            raise
+
+    def plan(self) -> dict[str, Any]:
+        """The plan. Raises FileNotFoundError when there is no such job, and :class:`Torn`."""
+        return read_record(self.file("job.json"), ("nodes",))
+
+    def state(self) -> dict[str, Any]:
+        """Where the job is; LOST when its supervisor is gone without having written an end.
+
+        Where state.json is torn, which a crash of the head leaves behind, a supervisor that lives goes on and
+        writes it again; the job is LOST without one.
+        """
+        try:
+            state = self._state()
+        except Torn as torn:
+            state, reason = self._made_again(), f"the head went down while it kept the job's records: {torn}"
+        else:
+            reason = "the job's supervisor ended without a word: the head was restarted, or out of memory"
+        if state["state"] in TERMINAL or is_alive(state.get("supervisor")):
+            return state
+        return self.lose(state, reason + self._what_stays())
+
+    def _what_stays(self) -> str:
+        """What a supervisor clears at the end of a job that may be restarted, and nobody did."""
+        try:
+            restarts = self.plan().get("max_restarts")
+        except (OSError, Torn):
+            return ""
+        return f"; its working folders stay on its nodes until `fab cancel {self.job}`" if restarts else ""
+
+    def lose(self, state: dict[str, Any], reason: str) -> dict[str, Any]:
+        """Writes that a job in this state has no supervisor any more; gives the job's state then."""
+        lost = dict(state, state="LOST", exit_status=255, ended=time.time(), place=None, waits_for=[])
+        return self.write_state(dict(lost, reason=reason))
+
+    def _state(self) -> dict[str, Any]:
+        try:
+            return read_record(self.file("state.json"), ("state",))
+        except PermissionError:
+            self.permit()
+            return read_record(self.file("state.json"), ("state",))
+
+    def _made_again(self) -> dict[str, Any]:
+        """A state by what else is known, where state.json is torn."""
+        try:
+            plan = self.plan()
+        except (FileNotFoundError, Torn):
+            plan = {"nodes": []}
+        state = first_state(self.job, plan, os.stat(self.path).st_mtime, self._find_supervisor())
+        return dict(state, state="RUNNING", reason="state.json is torn")
+
+    def _find_supervisor(self) -> dict[str, Any] | None:
+        """The process that writes the job's supervisor.log, as :func:`identity` describes it."""
+        for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
+            with suppress(OSError):
+                if os.readlink(f"/proc/{pid}/fd/2") == self.file("supervisor.log"):
+                    return identity(pid)
+        return None
+
+    def permit(self) -> None:
+        """Give the folder its mode back, which a rank may have changed. Raises OSError."""
+        os.chmod(self.path, 0o700)
+
+    def write_state(self, state: dict[str, Any]) -> dict[str, Any]:
+        """Replaces state.json and notes the change; a terminal state stays. Gives the job's state then.
+
+        On a full disk a terminal state takes the room that is reserved for it; another one is not written,
+        and the job goes on. Nothing is raised for want of room.
+        """
+        try:
+            folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        except PermissionError:
+            self.permit()
+            folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(folder, fcntl.LOCK_EX)
+            with suppress(FileNotFoundError, Torn):  # the first one; a torn one is mended by this
+                before = self._state()
+                if before["state"] in TERMINAL:
+                    return before  # whoever was first: a supervisor, or a look that missed it
+            try:
+                replace_file(self.file("state.json"), json.dumps(state).encode())
+                if state["state"] in TERMINAL:
+                    keep_name(self.file("state.json"))
+            except OSError:
+                if state["state"] in TERMINAL:
+                    self._into_reserve("state.json", state)
+            else:
+                if state["state"] in TERMINAL:
+                    with suppress(OSError):
+                        os.unlink(self.file(_RESERVE))
+        finally:
+            os.close(folder)
+        self.event("state", state=state["state"], reason=state["reason"])
+        return state
+
+    def _into_reserve(self, name: str, value: dict[str, Any]) -> None:
+        """Like :func:`replace_file`, in blocks that the reserve has: freed ones would be gone at once."""
+        try:
+            with open(self.file(_RESERVE), "r+b") as file:
+                file.write(json.dumps(value).encode())
+                file.truncate()
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(self.file(_RESERVE), self.file(name))
+        except OSError:
+            return  # it was given up before; the supervisor's end will be found by whoever looks next
+
+    def event(self, what: str, **fields: Any) -> None:
+        """Notes an event with its time.
+
+        ========= ==================================================================================
+        state     ``state``, ``reason``: the job's state became this one
+        exit      ``rank``, ``node``, ``status``, ``signal`` (None when it was none), ``stopped`` (whether
+                  it had been told to end), ``attempt`` (0 for the job's first launch)
+        failure   ``rank`` (None: the launcher), ``node``, ``status``, ``last_lines``: why a launch failed
+        restart   ``count``, ``reason``: the job is launched anew
+        lost-node ``node``, ``reason``: its runner went away or fell silent
+        eviction  ``node``, ``reason``: Azure takes it
+        ========= ==================================================================================
+        """
+        self.append("events.jsonl", dict(fields, time=time.time(), event=what))
+
+    def append(self, name: str, record: dict[str, Any]) -> None:
+        """Adds one line to a file of records, whole or not at all: a full disk loses it, not the job."""
+        line = json.dumps(record).encode() + b"\n"
+        try:
+            fd = os.open(self.file(name), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        except OSError:
+            return
+        try:
+            size = os.fstat(fd).st_size
+            if size and os.pread(fd, 1, size - 1) != b"\n":
+                line = b"\n" + line  # what was cut short must not take this one with it
+            if os.write(fd, line) < len(line):
+                os.ftruncate(fd, size)
+        except OSError:
+            return
+        finally:
+            os.close(fd)
+
+
+class StateWatch:
+    """A job's state for one who looks many times a second: it is read when it is another, and each second."""
+
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._state: dict[str, Any] = {}
+        self._stamp: object = None
+        self._looked = 0.0
+
+    def state(self) -> dict[str, Any]:
+        """As :meth:`Folder.state`. Raises FileNotFoundError when there is no such job."""
+        now = time.monotonic()
+        entry = os.stat(self._folder.file("state.json"))
+        stamp = (entry.st_ino, entry.st_mtime_ns)
+        if stamp != self._stamp or now - self._looked > _LOOK_AGAIN:
+            self._stamp, self._looked = stamp, now
+            self._state = self._folder.state()
+        return self._state
+
+
+def all_jobs() -> list[dict[str, Any]]:
+    """The state of every job this head has, oldest first; half-made ones, and what is none, left out."""
+    try:
+        names = sorted(os.listdir(os.path.expanduser(ROOT)))
+    except FileNotFoundError:
+        return []
+    states = []
+    for name in names:
+        try:
+            states.append(Folder(name).state())
+        except (FileNotFoundError, NotADirectoryError, ValueError, KeyError):
+            continue
+    return sorted(states, key=lambda state: float(state.get("created", 0)))

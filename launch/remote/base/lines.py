@@ -1,0 +1,106 @@
+"""Lines out of the pieces in which output comes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    Key = tuple[int, int, int]
+
+__all__ = ["Line", "Lines"]
+
+_LONGEST = 2 << 20
+"""Bytes from which on a line without an end is taken for one: memory has one. The stream has none that long,
+see :mod:`launch.remote.base.rate_limit`."""
+
+
+class Line:
+    """One line: when it began, where it is from (rank, node and stream), its bytes without its end."""
+
+    __slots__ = ("data", "key", "overwritten", "time")
+
+    def __init__(self, time: float, key: Key, data: bytes, overwritten: bool = False) -> None:
+        self.time, self.key, self.data = time, key, data
+        self.overwritten = overwritten
+        """Whether it ended with a carriage return alone, as the states of a progress bar do."""
+
+
+class Lines:
+    """Puts lines together, by rank, node and stream."""
+
+    def __init__(self) -> None:
+        self._begun: dict[Key, tuple[float, bytes]] = {}
+
+    def feed(self, time: float, key: Key, data: bytes) -> Iterator[Line]:
+        r"""The lines that this piece ends.
+
+        >>> lines = Lines()
+        >>> [line.data for line in lines.feed(0.0, (0, 0, 1), b"one\ntw")]
+        [b'one']
+        >>> [(line.data, line.overwritten) for line in lines.feed(0.0, (0, 0, 1), b"o\r\n10%\r20%\r")]
+        [(b'two', False), (b'10%', True)]
+        """
+        begun, text = self._begun.pop(key, (time, b""))
+        text = text + data if text else data
+        if b"\r" in text:
+            yield from self._with_returns(begun, time, key, text)
+            return
+        *whole, rest = text.split(b"\n")
+        for line in whole:
+            yield Line(begun, key, line)
+            begun = time
+        if len(rest) >= _LONGEST:
+            yield Line(begun, key, rest)
+        elif rest:
+            self._begun[key] = (begun, rest)
+
+    def _with_returns(self, begun: float, time: float, key: Key, text: bytes) -> Iterator[Line]:
+        waits = text.endswith(b"\r")  # it may still become \r\n
+        *whole, rest = (text[:-1] if waits else text).replace(b"\r\n", b"\n").split(b"\n")
+        for line in whole:
+            *states, last = line.split(b"\r")
+            for state in states:
+                yield Line(begun, key, state, overwritten=True)
+            yield Line(begun, key, last)
+            begun = time
+        *states, rest = rest.split(b"\r")
+        for state in states:
+            yield Line(begun, key, state, overwritten=True)
+            begun = time
+        if rest or waits:
+            self._begun[key] = (begun, rest + b"\r" * waits)
+
+    def skip(self, time: float, key: Key, data: bytes) -> None:
+        r"""As :meth:`feed` where nobody wants to see the lines: all but one that has no end yet.
+
+        >>> lines = Lines()
+        >>> lines.skip(0.0, (0, 0, 1), b"one\n10%\rtw")
+        >>> [line.data for line in lines.feed(0.0, (0, 0, 1), b"o\n")]
+        [b'two']
+        """
+        end = max(data.rfind(b"\n"), data.rfind(b"\r", 0, -1)) + 1
+        if end == len(data):
+            self._begun.pop(key, None)
+        elif end:
+            self._begun[key] = (time, data[end:])
+        else:
+            begun, text = self._begun.get(key, (time, b""))
+            self._begun[key] = (begun, (text + data)[-_LONGEST:])
+
+    def unfinished(self) -> list[Line]:
+        """What has no end yet, oldest first, a last carriage return included."""
+        begun = sorted(self._begun.items(), key=lambda item: item[1][0])
+        return [Line(time, key, text) for key, (time, text) in begun]
+
+    def end_rank(self, rank: int, node: int) -> Iterator[Line]:
+        """What has no end yet of a rank when a notice comes: what the notice is about comes after it."""
+        for stream in (1, 2):
+            yield from self.end((rank, node, stream))
+
+    def end(self, key: Key) -> Iterator[Line]:
+        """What has no end yet of one rank, node and stream: it will get none."""
+        if key in self._begun:
+            time, text = self._begun.pop(key)
+            yield Line(time, key, text[:-1] if text.endswith(b"\r") else text)

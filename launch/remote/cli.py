@@ -1,0 +1,243 @@
+"""What the operator's client runs on the head, each one connection: submit, follow, list, show, wait, cancel,
+collect.
+
+Answers are frames on stdout (:mod:`launch.remote.base.frames`), errors plain text on stderr with exit
+status 3.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from typing import TYPE_CHECKING, Any
+
+from launch.remote.base import answers, frames, job_dir
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["NO_RECORDS", "REFUSED", "TORN", "UNPUSHED", "main"]
+
+REFUSED = 3
+"""Exit status when the request itself is at fault; stderr holds one line for the user."""
+UNPUSHED = 4
+"""Exit status when no job was made, because not every node is known to hold what it needs."""
+NO_RECORDS = 5
+"""Exit status when this head has no records of the job, or no longer."""
+TORN = 6
+"""Exit status when a record of the job is torn, as :class:`launch.remote.base.job_dir.Torn` says."""
+
+_POLL = 0.03
+_KEEPALIVE = 5.0
+
+
+def main(arguments: list[str]) -> int:
+    """Runs one command."""
+    what, *rest = arguments or [""]
+    command = _COMMANDS.get(what)
+    if command is None:
+        return _refuse(f"no such command: {what!r}")
+    try:
+        return command(*rest)
+    except FileNotFoundError as error:
+        folder, _, name = str(error.filename).rpartition("/")
+        if name not in ("job.json", "state.json"):
+            return _refuse(str(error))
+        job = os.path.basename(folder)
+        sys.stderr.write(
+            f"there is no job {job} on this head: it never was, or its records were removed ({folder})\n"
+        )
+        return NO_RECORDS
+    except job_dir.Torn as error:
+        sys.stderr.write(
+            f"{error}: the head went down while it was written; `fab collect` brings what the nodes have of "
+            "the job, `fab cancel` ends what runs of it, and its folder can go then\n"
+        )
+        return TORN
+    except BrokenPipeError:
+        return 0  # whoever followed has gone; the job goes on
+
+
+def _refuse(text: str) -> int:
+    sys.stderr.write(text + "\n")
+    return REFUSED
+
+
+def _answer(value: Any) -> int:
+    answers.send(frames.STATE, json.dumps(value).encode())
+    return 0
+
+
+def _list(last: str = "") -> int:
+    from launch.remote.head import query
+
+    return _answer(query.listing(int(last) if last else None))
+
+
+def _show(job: str) -> int:
+    from launch.remote.head import query
+
+    return _answer(query.report(job))
+
+
+def _wait(job: str) -> int:
+    """Sends every state until the last, and a sign of life in between."""
+    from launch.remote.head import query
+
+    spoken = time.monotonic()
+    for state in query.states_to_the_end(job):
+        if state is not None:
+            _answer(state)
+        elif time.monotonic() - spoken > _KEEPALIVE:
+            answers.send(frames.BEAT, b"")
+        else:
+            continue
+        spoken = time.monotonic()
+    return 0
+
+
+def _submit(*words: str) -> int:
+    """Makes a job of the plan on stdin, once all its nodes hold the snapshots that are named."""
+    from launch.remote.head import supervisor
+
+    try:
+        plan = json.loads(_read_exactly(int(_read_exactly(10))))
+    except EOFError:
+        return _refuse("the plan was cut short, so no job was made")
+    lacking = _unpushed(plan, [word for word in words if word != "--follow"])
+    if lacking:
+        sys.stderr.write(f"not every node holds {', '.join(lacking)}\n")
+        return UNPUSHED
+    folder = job_dir.Folder(plan["id"])
+    try:
+        folder.create(plan)
+    except FileExistsError:
+        return _refuse(f"there is a job {plan['id']} already")
+    except OSError as error:
+        sys.stderr.write(f"no job was made: {folder.path} cannot be written: {error.strerror}\n")
+        return 1
+    try:
+        supervisor.detach(folder, plan)
+    except OSError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    answers.send(frames.JOB, json.dumps({"job": plan["id"]}).encode())
+    return _watch(folder, {}) if "--follow" in words else 0
+
+
+def _unpushed(plan: dict[str, Any], snapshots: list[str]) -> list[str]:
+    from launch.remote.store.store import Store
+
+    store, names = Store(), {node["name"] for node in plan["nodes"][1:]}
+    code = os.path.basename(plan["remote"])
+    lacking = []
+    for snapshot in snapshots:
+        if store.has(snapshot) and names <= set(store.confirmed(snapshot, code)):
+            store.touch(snapshot)
+        else:
+            lacking.append(snapshot)
+    return lacking
+
+
+def _read_exactly(count: int) -> bytes:
+    data = b""
+    while len(data) < count:
+        more = os.read(0, count - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+def _follow(job: str, wish: str = "{}") -> int:
+    return _watch(job_dir.Folder(job), json.loads(wish))
+
+
+def _watch(folder: job_dir.Folder, wish: dict[str, Any]) -> int:
+    from launch.remote.log import follow
+
+    return follow.follow(folder, wish, answers.write)
+
+
+def _cancel(job: str, grace: str = "") -> int:
+    from launch.remote.head import cancel
+
+    return _answer(cancel.cancel(job, float(grace) if grace else None))
+
+
+def _sweep(job: str, grace: str = "0", keep: str = "") -> int:
+    """Ends the job's processes on this node; unless told to ``keep`` it, clears its working folder."""
+    from launch.remote.head import cancel
+    from launch.remote.node import work_dir
+
+    swept = cancel.sweep(job, float(grace))
+    if not keep:
+        work_dir.clear(job_dir.Folder(job).path)
+    return _answer(swept)
+
+
+def _release(job: str) -> int:
+    from launch.remote.head import cancel
+
+    return _answer(cancel.release(job))
+
+
+def _slots(count: str) -> int:
+    """Prints as JSON which of this node's slots are held, and by whom."""
+    from launch.remote.node import slots
+
+    sys.stdout.write(json.dumps(slots.taken_slots(int(count))))
+    return 0
+
+
+def _mpi() -> int:
+    """Tells as JSON which MPI this node has, of those that stdin asks for, and where it has no room."""
+    from launch.remote.mpi.detect import CannotLaunch, find_mpi
+    from launch.remote.node import rank_env
+
+    asked = json.loads(sys.stdin.buffer.readline())
+    try:
+        mpi = find_mpi(asked["known"], asked["first"])
+        told: dict[str, Any] = {"title": mpi.title, "command": mpi.command}
+    except CannotLaunch as error:
+        told = {"error": str(error)}
+    told["unwritable"] = rank_env.unwritable(rank_env.full("~"), rank_env.temporary_folder())
+    sys.stdout.write(json.dumps(told) + "\n")
+    return 0
+
+
+def _files(job: str) -> int:
+    from launch.remote.collect import send
+
+    return send.files(job)
+
+
+def _send_files(job: str) -> int:
+    from launch.remote.collect import send
+
+    return send.send(job)
+
+
+def _relay(job: str, what: str) -> int:
+    from launch.remote.collect import relay
+
+    return relay.relay(job, what)
+
+
+_COMMANDS: dict[str, Callable[..., int]] = {
+    "cancel": _cancel,
+    "files": _files,
+    "follow": _follow,
+    "list": _list,
+    "mpi": _mpi,
+    "relay": _relay,
+    "release": _release,
+    "send": _send_files,
+    "show": _show,
+    "slots": _slots,
+    "submit": _submit,
+    "sweep": _sweep,
+    "wait": _wait,
+}

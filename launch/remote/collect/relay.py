@@ -1,0 +1,117 @@
+"""The head's part in a collect: asks every node of the job at once and passes on what each says."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import selectors
+import struct
+import subprocess
+import sys
+import time
+from typing import Any
+
+from launch.remote.base import answers, job_dir
+from launch.remote.head.runners import ssh_start
+
+__all__ = ["NODES", "PART", "SAID", "relay"]
+
+NODES = b"N"
+"""JSON list: the names of the job's nodes, the head first. Nodes go by their place in it."""
+SAID = b"P"
+"""A piece of what one node said (:data:`PART`)."""
+PART = struct.Struct("!i?")
+"""In front of each piece: the node, and whether it is its last (then the bytes are its error, or none)."""
+
+_AT_ONCE = 32
+_CHUNK = 1 << 16
+_SILENT_S = 60.0
+"""A node says something at least every few seconds."""
+_SET_PIPE_SIZE = 1031
+_PIPE_SIZE = 1 << 20
+
+
+def relay(job: str, what: str) -> int:
+    """Runs ``files`` on every node, or ``send`` on those that stdin's lines name in front of each request."""
+    folder = job_dir.Folder(job)
+    plan = folder.plan()
+    _settle(folder)
+    answers.send(NODES, json.dumps([node["name"] for node in plan["nodes"]]).encode())
+    requests = dict.fromkeys(range(len(plan["nodes"])), b"") if what == "files" else _requests()
+    waiting = list(requests)
+    running: dict[int, _Asked] = {}
+    with selectors.DefaultSelector() as selector:
+        while waiting or running:
+            while waiting and len(running) < _AT_ONCE:
+                index = waiting.pop(0)
+                running[index] = _Asked(plan, index, what, requests.pop(index))
+                selector.register(running[index].stdout, selectors.EVENT_READ, index)
+            for key, _ in selector.select(1.0):
+                data = os.read(key.fd, _CHUNK)
+                if data:
+                    running[key.data].heard = time.monotonic()
+                    answers.send(SAID, PART.pack(key.data, False) + data)
+                else:
+                    selector.unregister(key.fd)
+                    answers.send(SAID, PART.pack(key.data, True) + running.pop(key.data).end())
+            for index, asked in list(running.items()):
+                if time.monotonic() - asked.heard > _SILENT_S:
+                    selector.unregister(asked.stdout)
+                    answers.send(SAID, PART.pack(index, True) + running.pop(index).give_up())
+    return 0
+
+
+def _settle(folder: job_dir.Folder) -> None:
+    """What is brought of a job whose supervisor is gone shall say so."""
+    try:
+        folder.state()
+    except (OSError, ValueError, KeyError):
+        return
+
+
+def _requests() -> dict[int, bytes]:
+    found: dict[int, list[bytes]] = {}
+    for line in sys.stdin.buffer:
+        index, _, request = line.partition(b" ")
+        found.setdefault(int(index), []).append(request)
+    return {index: b"".join(lines) for index, lines in found.items()}
+
+
+class _Asked:
+    """One node at work."""
+
+    def __init__(self, plan: dict[str, Any], index: int, what: str, requests: bytes) -> None:
+        handle = os.memfd_create("requests")
+        try:
+            with os.fdopen(os.dup(handle), "wb") as file:
+                file.write(requests)
+            os.lseek(handle, 0, os.SEEK_SET)
+            self._process: subprocess.Popen[bytes] = ssh_start.collect(plan, index, what, handle)
+        finally:
+            os.close(handle)
+        assert self._process.stdout is not None  # noqa: S101  a pipe by construction
+        self.stdout = self._process.stdout.fileno()
+        self.heard = time.monotonic()
+        _widen(self.stdout)
+
+    def end(self) -> bytes:
+        """Why it failed; nothing when it did not."""
+        _, said = self._process.communicate()
+        words = said.strip().splitlines()
+        status = self._process.returncode
+        return (words[-1] if words else b"ended with status %d" % status) if status else b""
+
+    def give_up(self) -> bytes:
+        """Ends it."""
+        self._process.kill()
+        self._process.communicate()
+        return f"said nothing for {_SILENT_S:g} s".encode()
+
+
+def _widen(pipe: int) -> None:
+    """Fewer and larger reads, where the node's limits allow it."""
+    try:
+        fcntl.fcntl(pipe, _SET_PIPE_SIZE, _PIPE_SIZE)
+    except OSError:
+        return

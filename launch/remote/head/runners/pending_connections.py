@@ -1,0 +1,139 @@
+"""Connections to the supervisor's port whose peer has not shown yet that it is one of the job's runners.
+
+Anybody who reaches the head's private address may connect. Until a valid HELLO has come over a connection it
+is not the job's: it is read only as far as a HELLO goes, nothing waits for it, and it is closed after
+:data:`HELLO_WITHIN`, or earlier when others come: at the bound the oldest goes of the address that most of
+them are from, so that idle connections in any number from elsewhere do not crowd out a node's runners. A
+runner that was crowded out all the same, from its own node, connects again.
+"""
+
+from __future__ import annotations
+
+import selectors
+import socket
+import time
+from typing import TYPE_CHECKING, Any
+
+from launch.remote.base import frame_fields, frames
+from launch.remote.base.encryption import is_equal
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["HELLO_WITHIN", "MOST", "PendingConnections"]
+
+HELLO_WITHIN = 10.0
+"""Seconds from a connection to its HELLO."""
+MOST = 256
+"""Connections that may wait for their HELLO at a time."""
+_LONGEST = 1024
+"""Bytes of a HELLO at most."""
+_AT_ONCE = 64
+"""Connections taken in at a time: the ranks' runners are heard in between."""
+
+
+class _Pending:
+    def __init__(self, connection: socket.socket, address: str) -> None:
+        self.connection, self.address = connection, address
+        self.until = time.monotonic() + HELLO_WITHIN
+        self.data = b""
+
+    @property
+    def wanted(self) -> int:
+        """Bytes still to come of the frame; never one of the next. Raises ProtocolError."""
+        if len(self.data) < frames.HEADER.size:
+            return frames.HEADER.size - len(self.data)
+        kind, length = frames.HEADER.unpack_from(self.data)
+        if kind != frames.HELLO or length > _LONGEST:
+            raise frames.ProtocolError(f"a frame of type {kind!r} and {length} bytes before HELLO")
+        return frames.HEADER.size + int(length) - len(self.data)
+
+    def hello(self) -> dict[str, Any]:
+        """Return the fields of its HELLO. Raises BlockingIOError until it is there, OSError and ProtocolError
+        when none will come."""
+        while self.wanted:
+            data = self.connection.recv(self.wanted)
+            if not data:
+                raise frames.ProtocolError("closed before HELLO")
+            self.data += data
+        return frame_fields.read(frames.HELLO, self.data[frames.HEADER.size :])
+
+
+class PendingConnections:
+    """Accepts at ``listener``, and hands ``on_hello`` each connection over which a HELLO with ``token`` came,
+    with the HELLO's fields; the connection is the receiver's from then on."""
+
+    def __init__(
+        self,
+        listener: socket.socket,
+        token: str,
+        selector: selectors.BaseSelector,
+        on_hello: Callable[[socket.socket, dict[str, Any]], None],
+    ) -> None:
+        self._listener, self._token, self._selector, self._on_hello = listener, token, selector, on_hello
+        self._pending: dict[int, _Pending] = {}
+        """By descriptor, the oldest first."""
+        selector.register(listener, selectors.EVENT_READ, self._accept)
+
+    def __len__(self) -> int:
+        """How many wait."""
+        return len(self._pending)
+
+    def expire(self, now: float) -> None:
+        """Close what has taken too long."""
+        for pending in list(self._pending.values()):
+            if now < pending.until:
+                return
+            self._close(pending)
+
+    def close(self) -> None:
+        """Close the port and every connection that waits."""
+        self._selector.unregister(self._listener)
+        self._listener.close()
+        for pending in list(self._pending.values()):
+            self._close(pending)
+
+    def _accept(self) -> None:
+        for _ in range(_AT_ONCE):
+            try:
+                connection, (address, _port) = self._listener.accept()
+            except OSError:
+                return
+            connection.setblocking(False)
+            pending = _Pending(connection, address)
+            self._pending[connection.fileno()] = pending
+            self._selector.register(connection, selectors.EVENT_READ, lambda it=pending: self._read(it))
+            self._read(pending)  # a runner's HELLO is there already
+            if len(self._pending) > MOST:
+                self._close(self._to_evict())
+
+    def _to_evict(self) -> _Pending:
+        """Return the oldest connection of the address that has the most."""
+        addresses = [pending.address for pending in self._pending.values()]
+        crowd = max(dict.fromkeys(addresses), key=addresses.count)
+        return next(pending for pending in self._pending.values() if pending.address == crowd)
+
+    def _read(self, pending: _Pending) -> None:
+        if pending.connection.fileno() not in self._pending:
+            return  # closed earlier in this very turn
+        try:
+            hello = pending.hello()
+        except BlockingIOError:
+            return
+        except (OSError, frames.ProtocolError):
+            self._close(pending)
+            return
+        if not is_equal(hello["token"], self._token):
+            self._close(pending)
+            return
+        self._forget(pending)
+        pending.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._on_hello(pending.connection, hello)
+
+    def _forget(self, pending: _Pending) -> None:
+        self._selector.unregister(pending.connection)
+        del self._pending[pending.connection.fileno()]
+
+    def _close(self, pending: _Pending) -> None:
+        self._forget(pending)
+        pending.connection.close()

@@ -1,0 +1,83 @@
+"""What the runner of a node is told to run, cut from the plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from launch.remote.base.job_dir import ROOT
+
+__all__ = ["runner_spec"]
+
+_SNAPSHOTS = "~/.ranklift/snapshots"
+_RATE, _SLOWEST = 8 << 20, 16 << 10
+"""Bytes of output a second that the ranks of a job together, and each of them at least, may send to the head:
+what is more stays in the rank's own log."""
+_BURST = 1 << 20
+"""Bytes that a rank may send at once after a silence."""
+
+
+def runner_spec(
+    plan: dict[str, Any], index: int, rank: int | None, port: int, slots: list[int], restarts: int = 0
+) -> dict[str, Any]:
+    """What the runner of node ``index`` is told; with ``rank`` only that rank's part of it.
+
+    ``port`` and ``slots`` are known on the head alone, when the job's turn has come.
+    """
+    node = plan["nodes"][index]
+    given = {
+        "MASTER_PORT": str(port),
+        "AZ_BATCH_MASTER_NODE": f"{plan['master_addr']}:{port}",
+        "RANKLIFT_RESTART_COUNT": str(restarts),
+    }
+    if node["reserve"] < node["slots"]:
+        given["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, slots))
+    world_size = sum(len(one["ranks"]) for one in plan["nodes"])
+    ranks = _with_devices(node["ranks"], slots)
+    first = rank is None or rank == ranks[0]["rank"]
+    if rank is not None:
+        local = [one["rank"] for one in ranks].index(rank)
+        slots = slots[local : local + 1] if local else slots[:1] + slots[len(ranks) :]
+        ranks = [ranks[local]]
+    return {
+        "job": plan["id"],
+        "folder": f"{ROOT}/{plan['id']}",
+        "cwd": plan["cwd"],
+        "snapshot": f"{_SNAPSHOTS}/{plan['snapshot']}" if plan["snapshot"] else "",
+        "keep": int(plan["max_restarts"] > 0),
+        "hostfile": plan["hostfile"],
+        "drop": plan["drop"],
+        "defaults": plan["defaults"],
+        "files": plan["files"],
+        "paths": plan["paths"],
+        "env": dict(plan["env"], **node["env"], **given),
+        "user_env": plan["user_env"],
+        "argv": plan["argv"],
+        "expand": plan["expand"],
+        "python": plan["python"],
+        "outputs": plan["output_folders"],
+        "checks": plan["checks"] if first else {},
+        "ports": sum(1 for one in ranks if one["task"]),
+        "first_port": plan["first_port"],
+        "slots": slots,
+        "of": node["slots"],
+        "grace_ms": int(plan["grace_s"] * 1000),
+        "rate": max(_SLOWEST, _RATE // world_size),
+        "burst": _BURST,
+        "ranks": ranks,
+    }
+
+
+def _with_devices(ranks: list[dict[str, Any]], slots: list[int]) -> list[dict[str, Any]]:
+    """The ranks, TensorFlow tasks that share a node with a share of its devices: each would take all."""
+    needy = [one["rank"] for one in ranks if one["task"] not in ("", "ps")]
+    if len(ranks) == 1 or not any(one["task"] for one in ranks):
+        return ranks
+    each = len(slots) // max(1, len(needy))
+    given = []
+    for one in ranks:
+        mine: list[int] = []
+        if one["rank"] in needy:
+            first = needy.index(one["rank"]) * each
+            mine = slots[first : first + each]
+        given.append(dict(one, env=dict(one["env"], CUDA_VISIBLE_DEVICES=",".join(map(str, mine)))))
+    return given

@@ -1,0 +1,50 @@
+"""The files of the stream: ``stream.000001.log`` and so on, of which the newest are kept.
+
+Each begins with a record of its own that says how much came before it, so that whoever finds the segments
+before it gone can say what is missing.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+import time
+
+from launch.remote.base.frames import RECORD
+
+__all__ = ["BEFORE", "START", "begin", "numbers", "path"]
+
+START = 0
+"""In the place of stdout or stderr: the record at a segment's beginning. Its data is :data:`BEFORE`."""
+BEFORE = struct.Struct("!QQ")
+"""Bytes and lines that all segments before this one held."""
+
+
+def path(folder: str, number: int) -> str:
+    """The file of a segment, in its job's folder."""
+    return f"{folder}/stream.{number:06}.log"
+
+
+def numbers(folder: str) -> list[int]:
+    """The segments that a job's folder holds, oldest first."""
+    names = [name.split(".") for name in os.listdir(folder) if name.startswith("stream.")]
+    return sorted(int(parts[1]) for parts in names if len(parts) == 3 and parts[1].isdigit())  # noqa: PLR2004
+
+
+def begin(folder: str, number: int, count: int, lines: int) -> tuple[int, int]:
+    """Makes a segment before which there were ``count`` bytes: a descriptor to write to, and its size.
+
+    It has its name only once it has its beginning: readers go by both. Raises OSError.
+    """
+    start = RECORD.pack(time.time(), -1, 0, START, BEFORE.size) + BEFORE.pack(count, lines)
+    unfinished = path(folder, number) + ".new"
+    fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+    try:
+        written = 0
+        while written < len(start):
+            written += os.write(fd, start[written:])
+        os.rename(unfinished, path(folder, number))
+    except OSError:
+        os.close(fd)
+        raise
+    return fd, len(start)

@@ -1,0 +1,1 @@
+"""A node's side of a job: the runner beside the ranks, and what it prepares for them."""

@@ -1,0 +1,127 @@
+"""What of a job's working folder is still as it was copied: the record of the copies, and their removal.
+
+The record holds the inode of each copy, by its path, and a time at which nothing was copied any more and
+before which no rank starts. What has another inode, path or file system, or a later change, is the job's.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+
+from launch.remote.base.whole_file import write_all
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
+__all__ = ["permit", "read", "remove_copies", "remove_empty", "write"]
+
+_CLOCK_S = 2.0
+"""Seconds in which a file system's clock is expected to move on; most take 4 ms at the longest."""
+_NEVER = -1
+
+
+def write(new: str, path: str) -> None:
+    """Record in ``path`` the copy ``new``, which is whole, once its file system's clock has moved on."""
+    inodes = _inodes(new)
+    last = os.stat(new).st_ctime_ns
+    until = time.monotonic() + _CLOCK_S
+    while True:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        try:
+            os.write(fd, b"%d\0" % last)
+            if os.fstat(fd).st_ctime_ns > last:
+                parts = (b"%d %s\0" % (inode, os.fsencode(name)) for name, inode in inodes.items())
+                write_all(fd, b"".join(parts))
+                return
+            if time.monotonic() > until:  # no change can be seen by its time: nothing counts as unchanged
+                last = _NEVER
+        finally:
+            os.close(fd)
+        time.sleep(0.001)
+
+
+def _inodes(root: str) -> dict[str, int]:
+    """The inode of everything below a folder, and of itself, by the path below it."""
+    inodes = {"": os.stat(root).st_ino}
+    folders = [""]
+    for folder in folders:  # which grows
+        with os.scandir(root + folder) as entries:
+            for entry in entries:
+                name = f"{folder}/{entry.name}"
+                inodes[name] = entry.stat(follow_symlinks=False).st_ino
+                if entry.is_dir(follow_symlinks=False):
+                    folders.append(name)
+    return inodes
+
+
+def read(path: str) -> tuple[int, dict[str, int]]:
+    """Return when the copy was whole, in nanoseconds of its file system's clock, and its parts' inodes."""
+    try:
+        with open(path, "rb") as file:
+            stamp, *parts = file.read().split(b"\0")[:-1]
+        found = [part.partition(b" ") for part in parts]
+        return int(stamp), {os.fsdecode(name): int(inode) for inode, _, name in found}
+    except (OSError, ValueError):
+        return _NEVER, {}
+
+
+def remove_copies(work: str, since: int, inodes: Mapping[str, int]) -> None:
+    """Remove the copies that are as and where they were made, and the folders among them that are then empty.
+
+    Only such folders are looked into: what was mounted or moved there is another inode or file system, and a
+    link in a folder's place is none.
+    """
+    root = os.lstat(work)
+    if inodes.get("") != root.st_ino:
+        return
+    folders = [""]
+    for folder in folders:  # which grows
+        try:
+            with os.scandir(work + folder) as entries:
+                for entry in list(entries):
+                    name = f"{folder}/{entry.name}"
+                    found = entry.stat(follow_symlinks=False)
+                    is_copy = (found.st_dev, found.st_ino) == (root.st_dev, inodes.get(name))
+                    if entry.is_dir(follow_symlinks=False):
+                        if is_copy:
+                            permit(entry.path, found)
+                            folders.append(name)
+                        elif entry.name == "__pycache__" and found.st_dev == root.st_dev:
+                            _remove_bytecode(entry.path)
+                    elif is_copy and found.st_ctime_ns <= since:
+                        os.unlink(entry.path)
+        except OSError:
+            continue
+    remove_empty(work + folder for folder in reversed(folders))
+
+
+def permit(folder: str, found: os.stat_result) -> None:
+    """Give a folder's owner the rights to it that a job may have taken; lstat has ``found`` it.
+
+    Raises OSError.
+    """
+    if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
+        os.chmod(folder, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
+
+
+def _remove_bytecode(folder: str) -> None:
+    try:
+        with os.scandir(folder) as entries:
+            for entry in list(entries):
+                if entry.name.endswith(".pyc") and entry.is_file(follow_symlinks=False):
+                    os.unlink(entry.path)
+    except OSError:
+        return
+    remove_empty([folder])
+
+
+def remove_empty(folders: Iterable[str]) -> None:
+    """Remove those folders that nothing is in."""
+    for folder in folders:
+        try:
+            os.rmdir(folder)
+        except OSError:
+            continue

@@ -1,0 +1,81 @@
+"""What a node must have before any rank of a job starts, and how it is found out."""
+
+from __future__ import annotations
+
+import os
+
+from launch.remote.node.rank_env import full, python_folder, which
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+__all__ = ["MODULES_LIMIT", "lacks", "missing_modules", "modules_argv", "shared_memory"]
+
+MODULES_LIMIT = 60.0
+"""Seconds a node's Python gets to look for modules."""
+
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's, whose size is asked for
+_MEBIBYTE = 1 << 20
+_SEEK = """\
+import importlib.util, sys
+missing = []
+for name in sys.argv[1:]:
+    try:
+        found = importlib.util.find_spec(name)
+    except (ImportError, ValueError):
+        found = None
+    if found is None:
+        missing.append(name)
+print("\\nmissing:", *missing)
+"""
+
+
+def lacks(checks: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
+    """Why this node cannot run the job, as far as looking around tells; ``env`` is what its ranks get."""
+    reasons = []
+    python = checks["python"]
+    folder = python_folder(python)
+    if folder:
+        if not os.access(folder + "/bin/python", os.X_OK):
+            reasons.append(f"python = {python}: there is no bin/python in that folder")
+    elif checks["needs_python"] and not which(full(python), env.get("PATH", os.defpath)):
+        reasons.append(f"python = {python}: there is no such command")
+    wanted = checks["shm_bytes"]
+    if wanted:
+        there = shared_memory(_SHARED_MEMORY)
+        if there < wanted:
+            reasons.append(f"{_SHARED_MEMORY} holds {_size(there)}, the job asks for {_size(wanted)}")
+    return reasons
+
+
+def shared_memory(path: str) -> int:
+    """The whole size of the file system there, in bytes; 0 when there is none."""
+    try:
+        found = os.statvfs(path)
+    except OSError:
+        return 0
+    return found.f_blocks * found.f_frsize
+
+
+def _size(count: int) -> str:
+    return f"{count / _MEBIBYTE:.0f} MiB" if count >= _MEBIBYTE else f"{count} bytes"
+
+
+def modules_argv(python: str, modules: list[str]) -> list[str]:
+    """The command that looks for modules without importing them: torch alone would take seconds."""
+    return [python, "-c", _SEEK, *modules]
+
+
+def missing_modules(python: str, status: int, said: bytes) -> str:
+    """The reason that :func:`modules_argv`'s answer amounts to; empty when nothing is missing."""
+    lines = [line.decode("utf-8", "replace") for line in said.splitlines()]
+    answer = next((line for line in reversed(lines) if line.startswith("missing:")), None)
+    if status or answer is None:
+        last = lines[-1] if lines else f"exit status {status}"
+        return f"{python} could not be asked for modules: {last}"
+    names = answer.split()[1:]
+    if not names:
+        return ""
+    return f"{python} has no module {', '.join(names)}: install it there, or name a Python that has it"

@@ -1,0 +1,293 @@
+"""A runner's loop: its channel to the supervisor, its processes' output and ends, its clock."""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]
+import os
+import select
+import time
+
+from launch.remote.base import eviction, frames, processes
+from launch.remote.base.processes import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM
+from launch.remote.base.rate_limit import Outlet
+from launch.remote.node import rank_env
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+    from typing import Any
+
+__all__ = ["NODE", "NO_LOG", "TICK_MS", "Loop", "Process"]
+
+_CHUNK = 65536
+_BACKLOG = 8 * 1024 * 1024
+"""Bytes waiting to be sent from which on the output of ranks that print much is left out, until half of them
+have gone; from twice as many on that of all. The ranks' pipes are always emptied: no rank waits for the
+head."""
+_GATHER = 0.1
+"""Seconds in which output is gathered that follows what was just sent: a frame for many lines."""
+_AT_END = 16
+"""Chunks that are read of a pipe once its rank has ended: no pipe holds more, and who else writes to it may
+never stop."""
+_LAST_WORDS = 0.3
+"""Seconds that are waited for output after a rank's last process ended."""
+_LEFTOVER_GRACE = 0.5
+"""Seconds between SIGTERM and SIGKILL for processes that outlive their rank."""
+_DIE_WITHIN = 5.0
+"""Seconds after SIGKILL until a process counts as unkillable (stuck in the kernel)."""
+ABORT_GRACE = 0.7
+"""Seconds between SIGTERM and SIGKILL when a signal to the runner itself is the reason: mpirun's own SIGKILL
+comes 1 s after its SIGTERM and would leave the ranks' orphans behind."""
+TICK_MS = 250
+
+
+NODE = -1
+"""The rank of what the node does once for all of its ranks."""
+NO_LOG = -1
+
+
+class Process:
+    """One process of the job while it runs, or one that prepares its node."""
+
+    def __init__(self, rank: int, pid: int, pipes: dict[int, int], log: int) -> None:
+        self.rank, self.pid, self.pipes, self.log = rank, pid, pipes, log
+        self.status: int | None = None
+        self.stopped = False
+        """Whether it still ran when it was told to end."""
+        self.said = b""
+        self.outlet: Outlet | None = None
+
+
+class Loop:
+    """What a runner does all the time; ``channel_in`` and ``channel_out`` lead to the supervisor."""
+
+    def __init__(self, channel_in: int, channel_out: int) -> None:
+        self.channel_in, self.channel_out = channel_in, channel_out
+        self.ranks: list[Process] = []
+        self._outgoing = bytearray()
+        self._decoder = frames.Decoder()
+        self._heard = self._beaten = self._looked = time.monotonic()
+        self._notice: tuple[int, int] | None = None
+        self._stop_at: float | None = None
+        self._stopped = False
+        self._grace = 0.0
+        self._tethered = True
+        self.deserted = False
+        """Whether the supervisor fell silent without a goodbye: it is cut off, or its node is dead."""
+        self._exits = -1
+        self._rate = self._burst = 0
+        self._sent = 0.0
+        self._has_room = True
+        self._wake, wake = os.pipe()
+        for end in (self._wake, wake, channel_in, channel_out):
+            os.set_blocking(end, False)
+        _signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        for number in (SIGCHLD, SIGHUP, SIGINT, SIGTERM):
+            _signal.signal(number, self._on_signal)
+
+    def hello(self, fields: dict[str, Any]) -> None:
+        """Introduces this runner to the supervisor."""
+        self._send(frames.HELLO, fields)
+
+    def _wait_for(self, wanted: bytes) -> bytes | None:
+        """The payload of the next frame of that kind; None once the runner is to end."""
+        while self._tethered and not self._stopped:
+            for kind, payload in self._turn(TICK_MS):
+                if kind == wanted:
+                    return payload
+        return None
+
+    def _turn(self, wait_ms: int) -> list[tuple[bytes, bytes]]:
+        """Handles whatever happens within ``wait_ms``; gives the frames that were not for this method."""
+        poll = select.poll()
+        poll.register(self._wake, select.POLLIN)
+        if self._tethered:
+            poll.register(self.channel_in, select.POLLIN)
+            if self._outgoing:
+                poll.register(self.channel_out, select.POLLOUT)
+        for fd in self._pipes():
+            poll.register(fd, select.POLLIN)
+        if any(outlet.size for outlet in self._outlets()):
+            wait_ms = max(0, min(wait_ms, int(1000 * (self._sent + _GATHER - time.monotonic())) + 1))
+        ready = {fd for fd, _ in poll.poll(wait_ms)}
+        if self._wake in ready:
+            os.read(self._wake, _CHUNK)
+        for rank in self.ranks:
+            for fd in ready.intersection(rank.pipes):
+                self._pass_on(rank, fd)
+        others = self._receive() if self.channel_in in ready else []
+        self._reap()
+        self._keep_time()
+        self._hand_over()
+        self._flush()
+        return others
+
+    def _pipes(self) -> Iterable[int]:
+        return (fd for rank in self.ranks for fd in rank.pipes)
+
+    def _outlets(self) -> Iterable[Outlet]:
+        return (rank.outlet for rank in self.ranks if rank.outlet is not None)
+
+    def _pass_on(self, rank: Process, fd: int) -> bool:
+        """Moves what a pipe holds into the log and the outlet; False when it holds nothing more."""
+        try:
+            data = os.read(fd, _CHUNK)
+        except BlockingIOError:
+            return False
+        if not data:
+            os.close(fd)
+            del rank.pipes[fd]
+            return False
+        if rank.rank == NODE:
+            rank.said = (rank.said + data)[-_CHUNK:]
+        if rank.log == NO_LOG:
+            return True
+        now = time.monotonic()
+        if rank.outlet is None:
+            log = f"setup-{os.uname().nodename}" if rank.rank == NODE else f"rank-{rank.rank}"
+            rank.outlet = Outlet(rank.rank, log, self._rate, self._burst, now)
+        rank.outlet.logged(*rank_env.write_log(rank.log, rank.outlet.gap + data))
+        is_let_through = rank.outlet.is_modest and len(self._outgoing) < 2 * _BACKLOG
+        rank.outlet.take(rank.pipes[fd], data, now, self._has_room or is_let_through)
+        if rank.outlet.size >= _CHUNK:
+            self._hand_over(at_once=True)
+        return True
+
+    def _hand_over(self, at_once: bool = False) -> None:
+        """Moves what the outlets hold to what is to be sent, if the time for that has come."""
+        now = time.monotonic()
+        waiting = [outlet for outlet in self._outlets() if outlet.size]
+        if waiting and (at_once or now - self._sent >= _GATHER):
+            self._sent = now
+            for outlet in waiting:
+                self._outgoing += outlet.frames()
+        self._has_room = len(self._outgoing) < (_BACKLOG if self._has_room else _BACKLOG // 2)
+
+    def _reap(self) -> None:
+        by_pid = {rank.pid: rank for rank in self.ranks}
+        while self.ranks:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return
+            if pid == 0:
+                return
+            rank = by_pid.get(pid)
+            if rank is None:
+                continue
+            rank.status = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            for fd in list(rank.pipes):
+                for _ in range(_AT_END):
+                    if not self._pass_on(rank, fd):
+                        break
+            if rank.outlet is not None:
+                rank.outlet.end()
+            if rank.rank == NODE:
+                continue
+            rank_env.write_exit(self._exits, rank.rank, rank.status, rank.stopped)
+            fields = {"rank": rank.rank, "status": rank.status, "stopped": int(rank.stopped)}
+            fields["signal"] = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+            self._send(frames.EXIT, dict(fields, time_us=int(time.time() * 1e6)))
+
+    def _receive(self) -> list[tuple[bytes, bytes]]:
+        others = []
+        try:
+            data = os.read(self.channel_in, _CHUNK)
+        except BlockingIOError:
+            return []
+        except OSError:
+            data = b""
+        if not data:
+            self._tethered = False
+            self.stop(self._grace)
+            return []
+        self._heard = time.monotonic()
+        for kind, payload in self._decoder.feed(data):
+            if kind == frames.STOP:
+                self.stop(frames.unpack(payload)["grace_ms"] / 1000)
+            elif kind != frames.BEAT:
+                others.append((kind, payload))
+        return others
+
+    def _keep_time(self) -> None:
+        now = time.monotonic()
+        for outlet in self._outlets():
+            outlet.tick(now, self._has_room)
+        if now - self._beaten >= frames.BEAT_PERIOD:
+            self._beaten = now
+            self._send_raw(frames.frame(frames.BEAT))
+        if now - self._looked >= TICK_MS / 1000:
+            self._looked = now
+            self._look_for_a_notice()
+        if self._tethered and now - self._heard > frames.TETHER:
+            self._tethered = False
+            self.deserted = True
+            self.stop(self._grace)
+        if self._stop_at is not None and now >= self._stop_at:
+            processes.signal_descendants(SIGKILL)
+
+    def _look_for_a_notice(self) -> None:
+        stamp = eviction.stamp()
+        if stamp != self._notice:
+            self._notice = stamp
+            self._send(frames.EVICTION, eviction.notice())
+
+    def stop(self, grace: float) -> None:
+        """SIGTERM to everything, SIGKILL after ``grace`` seconds; asked again, the earlier end counts."""
+        at = time.monotonic() + grace
+        self._stop_at = at if self._stop_at is None else min(at, self._stop_at)
+        if not self._stopped:
+            self._stopped = True
+            if any(rank.status is None for rank in self.ranks):
+                told = processes.signal_descendants(SIGTERM)
+                for rank in self.ranks:
+                    # one that failed by itself may be waiting to be noticed: its peers were quicker
+                    rank.stopped = rank.pid in told
+
+    def _on_signal(self, number: int, _frame: object) -> None:
+        if number != SIGCHLD:
+            self.stop(min(self._grace, ABORT_GRACE))
+
+    def _end_leftovers(self) -> list[int]:
+        """After the ranks ended: ends what they left behind and passes on its last words."""
+        left: list[int] = []
+        if processes.has_children():
+            processes.signal_descendants(SIGTERM)
+            until = time.monotonic() + _LEFTOVER_GRACE
+            while time.monotonic() < until and processes.has_children():
+                self._turn(20)
+            left = processes.end_descendants(_DIE_WITHIN)
+        until = time.monotonic() + _LAST_WORDS
+        while any(rank.pipes for rank in self.ranks) and time.monotonic() < until:
+            self._turn(20)
+        for outlet in self._outlets():
+            outlet.end()
+        return left
+
+    def _leave(self) -> int:
+        """Sends what is still to be sent and waits for the channel's end."""
+        while self._tethered:
+            self._turn(TICK_MS)
+        return 0
+
+    def _send(self, kind: bytes, fields: dict[str, Any]) -> None:
+        self._hand_over(at_once=True)  # a rank's end comes after its words
+        self._send_raw(frames.frame(kind, frames.pack(fields)))
+
+    def _send_raw(self, data: bytes) -> None:
+        self._outgoing += data
+        self._flush()
+
+    def _flush(self) -> None:
+        while self._outgoing and self._tethered:
+            try:
+                sent = os.write(self.channel_out, self._outgoing[:_CHUNK])
+            except BlockingIOError:
+                return
+            except OSError:
+                self._tethered = False
+                self.stop(self._grace)
+                return
+            del self._outgoing[:sent]
+        if not self._tethered:
+            self._outgoing.clear()

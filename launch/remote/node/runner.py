@@ -1,0 +1,297 @@
+"""The process beside the ranks of a node: starts them, passes their output on, ends all of their processes.
+
+For PyTorch jobs the supervisor starts one runner per node over ssh and speaks with it over stdin and stdout.
+For MPI jobs mpirun starts one per rank, which connects back to the supervisor, so that no value of the
+user's is ever on mpirun's command line. Either way that channel is the tether: when it closes, or nothing
+came over it for 30 s, everything the runner started is ended.
+
+Many runners start at once on few cores in a rehearsal. So here, and in what this imports, are ``_socket`` and
+``_signal`` instead of their public faces, which import :mod:`enum`, and there is no :mod:`typing`, which
+imports :mod:`re`: each costs as much as starting the interpreter does.
+"""
+
+from __future__ import annotations
+
+import _socket
+import os
+import sys
+import time
+
+from launch.remote.base import eviction, frames, processes
+from launch.remote.base.processes import SIGKILL, SIGTERM
+from launch.remote.node import rank_env, slots, work_dir
+from launch.remote.node.loop import NO_LOG, NODE, TICK_MS, Loop, Process
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    from launch.remote.base.encryption import SharedKey
+
+__all__ = ["Runner", "run_node", "run_rank"]
+
+_CONNECT_AGAIN_S = 0.2
+"""Seconds from a connection that the supervisor closed before it answered to the next."""
+
+
+class Runner(Loop):
+    """Runs the ranks of one SPEC. It is decrypted with ``key`` where there is one, and must be for
+    ``context``."""
+
+    def __init__(
+        self, channel_in: int, channel_out: int, key: SharedKey | None = None, context: bytes = b""
+    ) -> None:
+        super().__init__(channel_in, channel_out)
+        self._key, self._context = key, context
+        self._work = -1
+        """Holds the job's working folder on this node."""
+
+    def run(self) -> int:
+        """Waits for the SPEC, makes ready, waits for GO and runs the ranks to their end.
+
+        Gives 0 however they ended: that is told on the channel. mpirun would end the other ranks by its own
+        lights if it saw a runner end early or badly, so runners leave when the supervisor closes the channel,
+        all at once.
+        """
+        payload = self._wait_for(frames.SPEC)
+        if payload is None:
+            return self._run(None)
+        if self._key is not None:
+            payload = self._key.decrypt(payload, self._context)
+        spec: dict[str, Any] = frames.unpack(payload)
+        status = self._run(spec)
+        if self._work >= 0:
+            os.close(self._work)
+            if not spec["keep"]:  # else a restart may need it: the supervisor has it cleared at the job's end
+                work_dir.clear(rank_env.full(spec["folder"]))
+        return status
+
+    def _run(self, spec: dict[str, Any] | None) -> int:
+        held: list[int] = []
+        if spec is not None:
+            self._grace = spec["grace_ms"] / 1000
+            self._rate, self._burst = spec["rate"], spec["burst"]
+            try:
+                held += slots.take_slots(spec)
+                if spec["checks"]:
+                    self._send(frames.HELD, {})
+                ports = self._make_ready(spec, held)
+                self._send(frames.READY, {"ports": ports})
+                late = self._wait_for(frames.GO)
+                if late is not None:
+                    self._start(spec, frames.unpack(late))
+            except slots.SlotsTaken as taken:
+                self._send(frames.BUSY, {"taken": [list(one) for one in taken.taken]})
+                return self._leave()
+            except (rank_env.Unfit, OSError) as error:
+                if not self._stopped:  # else this node is not why the job ends
+                    self._end_leftovers()
+                    reasons = error.reasons if isinstance(error, rank_env.Unfit) else [str(error)]
+                    self._send(frames.FAILED, {"reasons": reasons})
+                    return self._leave()
+        while any(rank.status is None for rank in self.ranks):
+            self._turn(TICK_MS)
+        left = self._end_leftovers()
+        for slot in held:
+            os.close(slot)  # before the word: the job may ask for them again at once
+        self._send(frames.DONE, {"left": left})
+        return self._leave()
+
+    def _make_ready(self, spec: dict[str, Any], held: list[int]) -> list[int]:
+        """Everything that can go wrong before a rank starts, so that none does if it goes wrong anywhere.
+
+        Gives the ports it took. Raises :class:`~launch.remote.node.rank_env.Unfit`.
+        """
+        coming = eviction.notice() if eviction.stamp() else None
+        if coming and coming["type"]:
+            raise rank_env.Unfit(eviction.words(coming["type"], coming["at"], time.time()))
+        folder = rank_env.prepare(spec)
+        self._work = work_dir.make(folder, spec["snapshot"], self._rest)
+        processes.become_subreaper()
+        checks = spec["checks"]
+        if checks:
+            from launch.remote.node import health
+
+            env = rank_env.node_environment(spec, os.environ)
+            reasons = health.lacks(checks, env)
+            if reasons:
+                raise rank_env.Unfit(*reasons)
+            if checks["setup"]:
+                log = rank_env.open_log(folder, "setup-" + os.uname().nodename)
+                done = self._aside(["bash", "-c", checks["setup"]], env, spec, log, None)
+                if done.status:
+                    raise rank_env.Unfit(f"the setup line ended with exit status {done.status}")
+            if checks["requires"]:
+                python = "python" if rank_env.python_folder(spec["python"]) else spec["python"]
+                argv = health.modules_argv(rank_env.full(python), checks["requires"])
+                done = self._aside(argv, env, spec, NO_LOG, health.MODULES_LIMIT)
+                reason = health.missing_modules(spec["python"], done.status or 0, done.said)
+                if reason:
+                    raise rank_env.Unfit(reason)
+        return rank_env.take_ports(spec["first_port"], spec["ports"], held)
+
+    def _rest(self, wait_ms: int) -> None:
+        """Give signs of life while something takes long. Raise Unfit once the runner is to end."""
+        self._turn(wait_ms)
+        if self._stopped:
+            raise rank_env.Unfit("stopped")
+
+    def _aside(
+        self, argv: list[str], env: dict[str, str], spec: dict[str, Any], log: int, limit: float | None
+    ) -> Process:
+        """Runs a command for the whole node to its end; with a log its output is the job's too."""
+        pid, out, err = processes.spawn(argv, env, rank_env.full(spec["cwd"]))
+        process = Process(NODE, pid, {out: 1, err: 2}, log)
+        self.ranks.append(process)
+        until = None if limit is None else time.monotonic() + limit
+        while process.status is None:
+            self._turn(TICK_MS)
+            if until is not None and time.monotonic() > until:
+                processes.kill(pid, SIGKILL)
+        if self._stopped:
+            raise rank_env.Unfit("stopped")
+        return process
+
+    def _start(self, spec: dict[str, Any], late: dict[str, dict[str, str]]) -> None:
+        folder = rank_env.full(spec["folder"])
+        self._exits = os.open(
+            folder + "/exits.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
+        )
+        pids = []
+        for given in spec["ranks"]:
+            number = given["rank"]
+            given["env"].update(late.get(str(number), {}))
+            env = rank_env.environment(spec, given, os.environ)
+            argv = rank_env.expand(spec["argv"], spec["expand"], env)
+            if argv[0] == spec["python"]:
+                argv[0] = rank_env.full(argv[0])
+            log = rank_env.open_log(folder, f"rank-{number}")
+            pid, out, err = processes.spawn(argv, env, rank_env.full(spec["cwd"]))
+            self.ranks.append(Process(number, pid, {out: 1, err: 2}, log))
+            pids.append(pid)
+        self._send(frames.STARTED, {"pids": pids})
+
+
+def run_node() -> int:
+    """The runner of a whole node, its channel on stdin and stdout."""
+    channel_in, channel_out = os.dup(0), os.dup(1)
+    null = os.open(os.devnull, os.O_RDONLY)
+    os.dup2(null, 0)
+    os.dup2(2, 1)
+    if os.getsid(0) != os.getpid():
+        try:
+            os.setsid()
+        except PermissionError:
+            os.setpgid(0, 0)
+    processes.die_with_parent(SIGTERM)
+    runner = Runner(channel_in, channel_out)
+    runner.hello(_hello(-1, -1))
+    return runner.run()
+
+
+def _hello(rank: int, local_rank: int) -> dict[str, Any]:
+    here = {"rank": rank, "local_rank": local_rank, "node": os.uname().nodename, "pid": os.getpid()}
+    return dict(here, token="", proof="")
+
+
+def run_rank() -> int:
+    """The runner of one rank under mpirun, which tells it its rank through the environment."""
+    processes.die_with_parent(SIGTERM)
+    launcher, child = os.getppid(), os.getpid()
+    launched = processes.start_time(launcher)
+    if "PMI_RANK" in os.environ:
+        status = _stand_behind_hydra()
+        if status is not None:
+            return status
+    from launch.remote.base.encryption import SharedKey
+
+    token = os.environ.pop("RANKLIFT_TOKEN", "")
+    host, _, port = os.environ.pop("RANKLIFT_SUPERVISOR", "").rpartition(":")
+    os.environ.pop(processes.RUNNER_OF, None)
+    libraries = os.environ.pop("RANKLIFT_LIBRARY_PATH", "")
+    if libraries:
+        more = os.environ.get("LD_LIBRARY_PATH")
+        os.environ["LD_LIBRARY_PATH"] = f"{libraries}:{more}" if more else libraries
+    rank, local_rank = _numbers()
+    hello = dict(_hello(rank, local_rank), token=token)
+    try:
+        key = SharedKey.of_cluster(token)
+        hello["proof"] = key.proof(frames.hello_words(hello))
+    except OSError:
+        key = None  # the supervisor knows by the missing proof, and sends nothing
+    try:
+        channel = _connect(host, int(port), frames.frame(frames.HELLO, frames.pack(hello)))
+    except OSError as error:
+        sys.stderr.write(f"no way from {os.uname().nodename} to the supervisor at {host}:{port}: {error}\n")
+        return 1
+    if channel is None:
+        return 0
+    runner = Runner(channel.fileno(), os.dup(channel.fileno()), key, b"SPEC of rank %d" % rank)
+    status = runner.run()
+    if runner.deserted:
+        processes.end_idle_launcher(launcher, launched, child)
+    return status
+
+
+def _connect(host: str, port: int, hello: bytes) -> _socket.socket | None:
+    """Return a connection over which the supervisor has answered ``hello``; None when it has ended meanwhile.
+
+    One that it closes before is made again: strangers may have crowded it out. Raises OSError when there is
+    no way, and when no answer comes within :data:`~launch.remote.base.frames.TETHER`.
+    """
+    until = time.monotonic() + frames.TETHER
+    is_first = True
+    while True:
+        channel = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
+        channel.settimeout(frames.TETHER)
+        try:
+            channel.connect((host, port))
+        except ConnectionRefusedError:
+            if is_first:
+                raise
+            return None
+        is_first = False
+        channel.setsockopt(_socket.IPPROTO_TCP, _socket.TCP_NODELAY, 1)
+        try:
+            channel.sendall(hello)
+            if channel.recv(1, _socket.MSG_PEEK):
+                return channel
+        except (ConnectionResetError, BrokenPipeError):
+            pass  # closed while this was sent, or answered with a reset
+        channel.close()
+        if time.monotonic() > until:
+            raise OSError("it closed every connection without an answer")
+        time.sleep(_CONNECT_AGAIN_S)
+
+
+def _stand_behind_hydra() -> int | None:
+    """Goes on in a child, which gets None; the process that hydra started waits and gives its exit status.
+
+    When a rank calls MPI_Abort or mpirun goes away, hydra ends what it started by SIGKILL alone. The child is
+    told of that by a SIGTERM and has the time to end its rank's processes and to say how they ended.
+    """
+    parent = os.getpid()
+    pid = os.fork()
+    if pid:
+        _, status = os.waitpid(pid, 0)
+        return 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+    os.setsid()
+    processes.die_with_parent(SIGTERM)
+    if os.getppid() != parent:
+        os._exit(128 + SIGTERM)
+    return None
+
+
+def _numbers() -> tuple[int, int]:
+    """This rank's number, and that on its node, as the MPI that started it has them.
+
+    Under hydra (MPICH, Intel MPI) the rank is given Open MPI's names for them too, so that one script serves
+    all. What hydra gave the rank beside that is a descriptor, PMI_FD: it stays open here and in the rank.
+    """
+    env = os.environ
+    if "PMI_RANK" in env:
+        local = env.get("MPI_LOCALRANKID", "-1")
+        env["OMPI_COMM_WORLD_RANK"], env["OMPI_COMM_WORLD_SIZE"] = env["PMI_RANK"], env.get("PMI_SIZE", "")
+        env["OMPI_COMM_WORLD_LOCAL_RANK"] = local
+        env["OMPI_COMM_WORLD_LOCAL_SIZE"] = env.get("MPI_LOCALNRANKS", "")
+    return int(env["OMPI_COMM_WORLD_RANK"]), int(env["OMPI_COMM_WORLD_LOCAL_RANK"])

@@ -1,0 +1,338 @@
+"""A job's working folder on a node: a copy of the pushed code, made before its ranks and cleared after them.
+
+It is made under another name and renamed once it is whole, under a lock: of a node's runners the first one
+copies, the others wait, and a copy that was killed is begun again. Every runner then holds a shared lock on
+it for as long as it lives; whoever gets the exclusive one is the last, and clears it.
+
+What a job left as it was copied is known by the file ``copied``, see :mod:`launch.remote.node.copy_record`; the
+rest is the job's, and is not touched.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+
+from launch.remote.node import copy_record
+from launch.remote.node.rank_env import Unfit, full
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator
+
+__all__ = ["NAME", "clear", "make"]
+
+NAME = "work"
+"""The working folder's name in the job's folder on a node."""
+_UNFINISHED = ".new"
+_COPIED = "copied"
+_STARTED = "exits.jsonl"
+"""In the job's folder once ranks were started on the node."""
+_OUTPUTS = "outputs"
+_MISSING = "the pushed code {snapshot} is not on this node: push again"
+_NO_ROOM = (
+    "{folder}: no room for the job's copy of the code: {needed} bytes in {entries} files and folders are "
+    "needed, {free} bytes and {inodes} files are available; remove jobs that have ended"
+)
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_UNSUPPORTED = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
+"""Why a file system refuses copy_file_range, of which sendfile knows nothing."""
+_FICLONE = 0x40049409
+_PIECE = 64 << 20
+"""Bytes copied between two signs of life."""
+_BETWEEN_S = 0.1
+"""Seconds of work between two signs of life."""
+_WAIT_MS = 20
+"""Milliseconds between looks at another's lock."""
+
+
+class _Tree:
+    """What is in a snapshot, listed before any of it is copied: paths below it with what lstat says."""
+
+    def __init__(self, root: str) -> None:
+        self.root = root
+        self.folders: list[tuple[str, os.stat_result]] = [("", os.stat(root))]
+        self.files: list[tuple[str, os.stat_result]] = []
+        self.links: list[tuple[str, os.stat_result]] = []
+        for folder, _ in self.folders:  # which grows
+            with os.scandir(root + folder) as entries:
+                for entry in entries:
+                    found = entry.stat(follow_symlinks=False)
+                    kind = stat.S_IFMT(found.st_mode)
+                    one = (f"{folder}/{entry.name}", found)
+                    if kind == stat.S_IFREG:
+                        self.files.append(one)
+                    elif kind == stat.S_IFDIR:
+                        self.folders.append(one)
+                    elif kind == stat.S_IFLNK:
+                        self.links.append(one)
+
+    def needed(self, block: int) -> tuple[int, int]:
+        """Bytes in whole blocks, and entries, that a copy takes."""
+        blocks = sum(-(-found.st_size // block) for _, found in self.files)
+        entries = len(self.files) + len(self.folders) + len(self.links)
+        return (blocks + len(self.folders)) * block, entries
+
+
+def make(folder: str, snapshot: str, rest: Callable[[int], object]) -> int:
+    """Make the working folder in the job's ``folder`` unless it is there; return a descriptor that holds it.
+
+    It has everything that ``snapshot`` has, with modes and times, or nothing if that is empty; and where the
+    snapshot has nothing of that name, ``outputs`` in it leads to the job's outputs: scripts written for
+    Azure ML put their results there. ``rest`` is called every 0.1 s, with the milliseconds that it may take.
+    Raise :class:`~launch.remote.node.rank_env.Unfit` where the node lacks the snapshot or the room for a copy,
+    and what ``rest`` raises.
+    """
+    work = f"{folder}/{NAME}"
+    while True:
+        held = _lock(work, fcntl.LOCK_SH, rest)
+        if held is not None:
+            return held
+        try:  # noqa: SIM105  contextlib costs each rank its import
+            os.mkdir(work + _UNFINISHED, 0o700)
+        except FileExistsError:
+            pass  # another runner is copying, or was killed over it
+        making = _lock(work + _UNFINISHED, fcntl.LOCK_EX, rest)
+        if making is None:
+            continue
+        try:
+            if not os.path.isdir(work):
+                _remove(work + _UNFINISHED, is_kept=True)
+                _copy(snapshot, folder, rest)
+            else:
+                os.rmdir(work + _UNFINISHED)
+        finally:
+            os.close(making)
+
+
+def _lock(path: str, kind: int, rest: Callable[[int], object]) -> int | None:
+    """A descriptor with that lock on the folder; None when there is no such folder, or no longer."""
+    try:
+        fd = _open(path)
+    except FileNotFoundError:
+        return None
+    is_held = False
+    try:
+        while not is_held and _is_still(path, fd):  # else it was renamed, and is held under its new name
+            is_held = _is_locked(fd, kind)
+            if not is_held:
+                rest(_WAIT_MS)
+        is_held = is_held and _is_still(path, fd)
+        return fd if is_held else None
+    finally:
+        if not is_held:
+            os.close(fd)
+
+
+def _open(path: str, flags: int = 0) -> int:
+    """A descriptor of a folder of the job's, which a launch before may have closed to its owner."""
+    flags |= os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+    try:
+        return os.open(path, flags)
+    except PermissionError:
+        copy_record.permit(path, os.lstat(path))
+        return os.open(path, flags)
+
+
+def _is_locked(fd: int, kind: int) -> bool:
+    try:
+        fcntl.flock(fd, kind | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
+
+
+def _is_still(path: str, fd: int) -> bool:
+    try:
+        found = os.stat(path)
+    except FileNotFoundError:
+        return False
+    opened = os.fstat(fd)
+    return (found.st_dev, found.st_ino) == (opened.st_dev, opened.st_ino)
+
+
+def _copy(snapshot: str, folder: str, rest: Callable[[int], object]) -> None:
+    """Fill the empty new folder and give it its name, or remove it and raise Unfit."""
+    work = f"{folder}/{NAME}"
+    new = work + _UNFINISHED
+    tree: _Tree | None = None
+    try:
+        if snapshot:
+            tree = _Tree(full(snapshot))
+            _check_room(tree, folder)
+            _copy_tree(tree, new, rest)
+        link = f"{new}/{_OUTPUTS}"
+        if os.path.islink(link):
+            os.unlink(link)
+        if not os.path.lexists(link):
+            os.symlink(f"{folder}/{_OUTPUTS}", link)
+        for name, found in reversed(tree.folders if tree else []):
+            os.utime(new + name, ns=(found.st_atime_ns, found.st_mtime_ns))
+            os.chmod(new + name, stat.S_IMODE(found.st_mode) | 0o700)
+        copy_record.write(new, f"{folder}/{_COPIED}")
+        os.rename(new, work)
+    except OSError as error:
+        _remove(new)
+        if error.errno in _FULL and tree is not None:
+            raise _no_room(tree, folder) from error
+        if isinstance(error, FileNotFoundError) and snapshot and not os.path.isdir(full(snapshot)):
+            raise Unfit(_MISSING.format(snapshot=snapshot)) from error
+        raise Unfit(f"{new}: the code cannot be copied: {error}") from error
+    except BaseException:
+        _remove(new)
+        raise
+
+
+def _check_room(tree: _Tree, folder: str) -> None:
+    """Raise Unfit rather than fill the disk with what does not fit; a copy that shares blocks needs none."""
+    room = os.statvfs(folder)
+    needed, entries = tree.needed(room.f_frsize)
+    has_inodes = not room.f_files or room.f_favail >= entries
+    if (room.f_bavail * room.f_frsize < needed or not has_inodes) and not _shares_blocks(tree, folder):
+        raise _no_room(tree, folder)
+
+
+def _no_room(tree: _Tree, folder: str) -> Unfit:
+    room = os.statvfs(folder)
+    needed, entries = tree.needed(room.f_frsize)
+    free = room.f_bavail * room.f_frsize
+    said = _NO_ROOM.format(folder=folder, needed=needed, entries=entries, free=free, inodes=room.f_favail)
+    return Unfit(said)
+
+
+def _shares_blocks(tree: _Tree, folder: str) -> bool:
+    """Whether copies on this file system take no room until they are written to."""
+    largest = max(tree.files, key=lambda one: one[1].st_size, default=None)
+    if largest is None:
+        return False
+    probe = f"{folder}/{NAME}{_UNFINISHED}/.probe"
+    try:
+        source = os.open(tree.root + largest[0], os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            target = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+            try:
+                fcntl.ioctl(target, _FICLONE, source)
+            finally:
+                os.close(target)
+                os.unlink(probe)
+        finally:
+            os.close(source)
+    except OSError:
+        return False
+    return True
+
+
+def _copy_tree(tree: _Tree, new: str, rest: Callable[[int], object]) -> None:
+    for name, _ in tree.folders[1:]:
+        os.mkdir(new + name, 0o700)
+    until = time.monotonic() + _BETWEEN_S
+    for name, found in tree.files:
+        for _ in _copy_file(tree.root + name, new + name, found):
+            if time.monotonic() > until:
+                rest(0)
+                until = time.monotonic() + _BETWEEN_S
+    for name, found in tree.links:
+        os.symlink(os.readlink(tree.root + name), new + name)
+        times = (found.st_atime_ns, found.st_mtime_ns)
+        os.utime(new + name, ns=times, follow_symlinks=False)
+
+
+def _copy_file(source: str, target: str, found: os.stat_result) -> Iterator[None]:
+    """Copy one file in pieces. File systems that can share its blocks do so when asked to copy a range."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+    read = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    try:
+        write = os.open(target, flags, 0o600)
+        try:
+            copy: Callable[[int, int, int], int] = os.copy_file_range
+            left = found.st_size
+            while left:
+                try:
+                    done = copy(read, write, min(left, _PIECE))
+                except OSError as error:
+                    if copy is _send or error.errno not in _UNSUPPORTED:
+                        raise
+                    done = 0
+                if not done and copy is _send:
+                    raise OSError(errno.EIO, "became shorter while it was copied", source)
+                if not done:
+                    copy = _send
+                left -= done
+                yield
+            os.fchmod(write, stat.S_IMODE(found.st_mode))
+            os.utime(write, ns=(found.st_atime_ns, found.st_mtime_ns))
+        finally:
+            os.close(write)
+    finally:
+        os.close(read)
+    yield
+
+
+def _send(source: int, target: int, count: int) -> int:
+    return os.sendfile(target, source, None, count)  # from where it stands
+
+
+def clear(folder: str) -> None:
+    """Remove from the job's working folder what the job did not change, unless a runner still holds it.
+
+    Files and links that were written, replaced, renamed or given another mode or owner since stay, and all
+    that was made, moved or mounted there since, but for what Python compiled; with them the folders that they
+    are in. Neither a new name in the job's folder nor a mode that closes it to its owner keeps the copy. What
+    stays although no rank was started is put aside: a launch that is made later finds a whole copy or none.
+    """
+    work = f"{folder}/{NAME}"
+    try:
+        copy_record.permit(folder, os.lstat(folder))
+        since, inodes = copy_record.read(f"{folder}/{_COPIED}")
+        whole = _find(folder, inodes.get("")) or work
+    except OSError:
+        return
+    for path, is_whole in ((whole, True), (work + _UNFINISHED, False)):
+        try:
+            fd = _open(path, os.O_NOFOLLOW)
+        except OSError:
+            continue
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if is_whole:
+                copy_record.remove_copies(path, since, inodes)
+                if path == work and not os.path.exists(f"{folder}/{_STARTED}") and os.path.isdir(path):
+                    os.rename(path, f"{path}.{os.urandom(4).hex()}")
+            else:
+                _remove(path)
+        except BlockingIOError:
+            return
+        finally:
+            os.close(fd)
+    try:
+        os.unlink(f"{folder}/{_COPIED}")
+    except FileNotFoundError:
+        return
+
+
+def _find(folder: str, inode: int | None) -> str | None:
+    """The path of the folder in the job's that has that inode: the working folder by whatever name."""
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.inode() == inode and entry.is_dir(follow_symlinks=False):
+                return entry.path
+    return None
+
+
+def _remove(root: str, is_kept: bool = False) -> None:
+    """Remove everything below an unfinished copy, and the root itself unless it ``is_kept``."""
+    folders = [root]
+    for folder in folders:  # which grows
+        try:
+            with os.scandir(folder) as entries:
+                for entry in list(entries):
+                    if entry.is_dir(follow_symlinks=False):
+                        folders.append(entry.path)
+                    else:
+                        os.unlink(entry.path)
+        except OSError:
+            continue
+    copy_record.remove_empty(reversed(folders[is_kept:]))

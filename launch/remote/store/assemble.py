@@ -1,0 +1,210 @@
+"""Making one snapshot on a node from what is there and from a stream that several nodes share."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from launch.remote.base.whole_file import replace_file
+from launch.remote.store.store import CHUNK, Manifest, Store
+
+__all__ = ["Builder", "Share"]
+
+
+class Builder:
+    """Makes one snapshot in a folder of its own and gives it its name when it is whole.
+
+    ``start()``, then ``feed()`` with the blobs that ``expect()`` announced, then ``finish()``;
+    ``abort()`` at any time leaves nothing behind.
+    """
+
+    def __init__(self, store: Store, manifest: Manifest, check: bool) -> None:
+        """``check``: whether the stream's contents are hashed. The head does it once for everyone."""
+        self.store, self.manifest, self._check = store, manifest, check
+        self.written = 0
+        self._folder = tempfile.mkdtemp(prefix=".new-" + manifest.id + "-", dir=store.folder)
+        self._tree = os.path.join(os.fsencode(self._folder), b"tree")
+        self._missing: set[str] = set()
+        self._inside = -1
+        self._order: Iterator[tuple[str, int]] = iter(())
+        self._current: tuple[str, int] | None = None
+        self._left = 0
+        self._hash: Any = None
+        self._out = -1
+
+    def start(self) -> list[int]:
+        """Lays out folders and every content this node has; gives the numbers of the blobs it has not."""
+        os.mkdir(self._tree)
+        self._inside = os.open(self._tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        for folder in self.manifest.folders():
+            os.mkdir(os.path.join(self._tree, folder))
+        found = self.store.candidates(sha for sha, _ in self.manifest.blobs)
+        lacking = []
+        for number, (sha, _) in enumerate(self.manifest.blobs):
+            if not any(self._copy(place, sha) for place in found.get(sha, ())):
+                lacking.append(number)
+                self._missing.add(sha)
+        return lacking
+
+    def _copy(self, source: bytes, sha: str) -> bool:
+        path, executable = self.manifest.places[sha][0]
+        digest = hashlib.sha256()
+        try:
+            with open(source, "rb", buffering=0) as stream:
+                out = self._open(path, executable)
+                try:
+                    for data in iter(lambda: stream.read(CHUNK), b""):
+                        digest.update(data)
+                        _write_all(out, memoryview(data))
+                finally:
+                    os.close(out)
+        except FileNotFoundError:
+            return False
+        if digest.hexdigest() == sha:
+            return True
+        os.unlink(os.path.join(self._tree, path))
+        return False
+
+    def expect(self, order: Iterable[int]) -> None:
+        """Says which blobs the next bytes are; those not needed here are skipped."""
+        self._order = iter([self.manifest.blobs[number] for number in order])
+        self._current, self._left = None, 0
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Takes the next bytes of the stream, cut anywhere."""
+        view = memoryview(data)
+        while view:
+            if not self._left:
+                sha, self._left = self._next()
+                if sha in self._missing:
+                    self._out = self._open(*self.manifest.places[sha][0])
+                    self._hash = hashlib.sha256() if self._check else None
+            part = view[: self._left]
+            if self._out >= 0:
+                if self._hash is not None:
+                    self._hash.update(part)
+                _write_all(self._out, part)
+                self.written += len(part)
+            self._left -= len(part)
+            view = view[len(part) :]
+            if not self._left and self._out >= 0:
+                self._end()
+
+    def _next(self) -> tuple[str, int]:
+        self._current = next(self._order, None)
+        if self._current is None:
+            raise ValueError("more arrived than was announced")
+        return self._current
+
+    def _end(self) -> None:
+        assert self._current is not None  # noqa: S101  (feed() has begun a blob)
+        os.close(self._out)
+        self._out = -1
+        sha = self._current[0]
+        if self._hash is not None and self._hash.hexdigest() != sha:
+            name = os.fsdecode(self.manifest.places[sha][0][0])
+            raise ValueError(f"{name} changed while it was being pushed; push again")
+        self._missing.discard(sha)
+
+    def _open(self, path: bytes, executable: bool) -> int:
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+        return os.open(path, flags, 0o777 if executable else 0o666, dir_fd=self._inside)
+
+    def finish(self, replace: bool = False) -> None:
+        """Adds links, copies of equal files and empty ones, and gives the snapshot its name.
+
+        Raises :class:`ValueError` when contents are missing. Whoever comes second with the same
+        snapshot keeps the first one's, unless ``replace``: then the old one is moved away whole.
+        """
+        if self._missing:
+            raise ValueError(f"{len(self._missing)} file contents did not arrive; push again")
+        with_content = {sha for sha, _ in self.manifest.blobs}
+        for sha, places in self.manifest.places.items():
+            first = os.path.join(self._tree, places[0][0])
+            if sha not in with_content:
+                os.close(self._open(*places[0]))
+            for path, executable in places[1:]:
+                with open(first, "rb") as source, os.fdopen(self._open(path, executable), "wb") as copy:
+                    shutil.copyfileobj(source, copy, CHUNK)
+        for path, target in self.manifest.links:
+            os.symlink(target, os.path.join(self._tree, path))
+        final = self.store.path(self.manifest.id)
+        replace_file(final + ".manifest", self.manifest.text)
+        if replace and os.path.isdir(final):
+            os.rename(final, os.path.join(self._folder, "replaced"))
+        try:
+            os.rename(self._tree, final)
+        except OSError:
+            if not self.store.has(self.manifest.id):
+                raise
+        self.abort()
+
+    def abort(self) -> None:
+        """Removes whatever has no name yet."""
+        for fd in (self._out, self._inside):
+            if fd >= 0:
+                os.close(fd)
+        self._out = self._inside = -1
+        shutil.rmtree(self._folder, ignore_errors=True)
+
+
+def _write_all(out: int, data: memoryview) -> None:
+    while data:
+        data = data[os.write(out, data) :]
+
+
+class Share:
+    """This node's own part in a push; its failure is kept in ``error`` and never stops the relaying."""
+
+    def __init__(self, store: Store, manifest: Manifest, verify: bool) -> None:
+        self.store, self.manifest, self.verify = store, manifest, verify
+        self.error: str | None = None
+        self._builder: Builder | None = None
+
+    def start(self) -> list[int]:
+        """Takes what this node has; gives the numbers of the blobs it lacks."""
+        try:
+            whole = self.store.intact(self.manifest) if self.verify else self.store.has(self.manifest.id)
+            if whole:
+                return []
+            self._builder = Builder(self.store, self.manifest, check=False)
+            return self._builder.start()
+        except (OSError, ValueError) as error:
+            self._fail(error)
+            return []
+
+    def expect(self, order: Iterable[int]) -> None:
+        """Says which blobs will be fed."""
+        if self._builder is not None:
+            self._builder.expect(order)
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Takes the next bytes of the stream."""
+        try:
+            if self._builder is not None:
+                self._builder.feed(data)
+        except (OSError, ValueError) as error:
+            self._fail(error)
+
+    def finish(self) -> None:
+        """Gives the snapshot its name."""
+        try:
+            if self._builder is not None:
+                self._builder.finish(replace=self.verify)
+        except (OSError, ValueError) as error:
+            self._fail(error)
+        self.store.touch(self.manifest.id)
+
+    def abort(self) -> None:
+        """Removes what is not whole."""
+        builder, self._builder = self._builder, None
+        if builder is not None:
+            builder.abort()
+
+    def _fail(self, error: Exception) -> None:
+        self.error = str(error)
+        self.abort()

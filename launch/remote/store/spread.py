@@ -1,0 +1,179 @@
+"""Spreads one snapshot from the head to the other nodes, along a tree.
+
+Nodes are started and watched over the cluster's own ssh; the contents go beside it (``line.py``).
+Every hop unpacks while it passes the stream on to its children, so that the last node has the code
+shortly after the head has sent it. Before any content flows, the whole tree says what it lacks; the
+stream holds what somebody lacks and nothing else. A node that cannot be reached is named, and its parent
+serves its children instead; nodes below a connection that breaks later are served in a second pass.
+
+Every hop has time limits: a silent child is given up, and no process outlives the push's own limit.
+
+The operator's calls (see ``launch/code/push.py``) are ``check``, ``offer`` and ``put``; nodes call each other
+with ``node``. All arrive on standard input of :data:`~launch.remote.store.tree_node.BOOT`, which unpacks these
+modules first: a node needs nothing but ``python3`` and sshd.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+import threading
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+from launch.remote.store.assemble import Builder, Share
+from launch.remote.store.store import Manifest, Store
+from launch.remote.store.tls import CHUNK, Line, accept, listen
+from launch.remote.store.tree import plant, runs, spans
+from launch.remote.store.tree_node import Branches, Call, Up
+
+__all__ = ["CHUNK", "PASSES", "main", "put", "relay"]
+
+PASSES = 3
+"""Times the head tries: nodes below a connection that broke get another way in the next pass."""
+
+
+def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
+    """One node that is not the head: makes its own snapshot while it serves those below."""
+    store, manifest = Store(), _manifest(call)
+    branches = Branches(call.header["trees"], call, up)
+    share = Share(store, manifest, call.header["verify"])
+    threading.Thread(target=_undo, args=(up, share, branches), daemon=True).start()
+    try:
+        own = share.start()
+        listener = listen(call.header["address"])
+        lacking = sorted(branches.lacking().union(own))
+        up.send(t="lack", blobs=runs(lacking), port=listener.getsockname()[1])
+        announced = stdin.readline()
+        if not announced:
+            raise EOFError("the push ended before it began")
+        order = list(spans(json.loads(announced)))
+        share.expect(order)
+        size = sum(manifest.blobs[number][1] for number in order)
+        if order:
+            line = accept(listener, call.header["credential"])
+        branches.announce(order)
+        if order:
+            for piece in _pieces(line, size):
+                branches.send(piece)
+                share.feed(piece)
+        share.finish()
+        store.owe(manifest.id, call.header["head"])
+        up.send(t="told", node=call.header["name"], error=share.error)
+        branches.finish()
+    finally:
+        share.abort()
+    store.prune(call.header["drop"], call.header["head"], call.header["kept"])
+
+
+def _pieces(line: Line, left: int) -> Iterator[memoryview]:
+    """What comes on a line, in pieces of :data:`CHUNK`, each valid until the next."""
+    room = memoryview(bytearray(CHUNK))
+    while left:
+        piece = room[: min(CHUNK, left)]
+        line.recv_into(piece)
+        left -= len(piece)
+        yield piece
+
+
+def _undo(up: Up, share: Share, branches: Branches) -> None:
+    up.broken.wait()
+    branches.stop()
+    share.abort()
+    os._exit(1)
+
+
+def put(stdin: BinaryIO, call: Call, up: Up) -> None:
+    """The head: takes what it lacks from the operator, then serves the other nodes."""
+    store, manifest, header = Store(), _manifest(call), call.header
+    verify = header["verify"]
+    if not (store.intact(manifest) if verify else store.has(manifest.id)):
+        builder = Builder(store, manifest, check=True)
+        try:
+            short = set(builder.start()).difference(header["sent"])
+            if short:
+                raise ValueError(f"{len(short)} file contents are no longer on the head; push again")
+            builder.expect(header["sent"])
+            for data in _inflated(stdin, header["zlib"]):
+                builder.feed(data)
+            builder.finish(replace=verify)
+        finally:
+            builder.abort()
+    else:
+        while stdin.read(CHUNK):  # another push was faster; the operator still means to be heard out
+            pass
+    store.touch(manifest.id)
+    header["drop"] = store.superfluous(manifest.id)
+    header["kept"] = sorted({manifest.id, *store.relied_on()}.difference(header["drop"]))
+    todo = [(name, address) for name, address in header["nodes"] if name != header["head"]]
+    told: dict[str, str | None] = {header["head"]: None}
+    up.send(t="told", node=header["head"], error=None)
+    for _ in range(PASSES):
+        todo = [node for node in todo if node[0] not in told]
+        if todo:
+            told.update(_one_pass(store, manifest, todo, call, up))
+    for name, _ in todo:
+        if name not in told:
+            up.send(t="told", node=name, error=f"the connection to it broke {PASSES} times")
+    store.confirm(manifest.id, call.boot[0], [name for name, error in told.items() if error is None])
+    store.forget(header["drop"])
+    store.prune(header["drop"], header["head"], header["kept"])
+
+
+def _one_pass(
+    store: Store, manifest: Manifest, todo: Sequence[tuple[str, str]], call: Call, up: Up
+) -> dict[str, str | None]:
+    branches = Branches(plant(todo, call.header["fanout"]), call, up)
+    try:
+        order = sorted(branches.lacking())
+        branches.announce(order)
+        for data in store.contents(manifest, order):
+            branches.send(data)
+        branches.finish()
+    except BaseException:
+        branches.stop()
+        raise
+    return branches.told
+
+
+def _manifest(call: Call) -> Manifest:
+    return Manifest(zlib.decompress(call.packed))
+
+
+def _inflated(stdin: BinaryIO, packed: bool) -> Iterator[bytes]:
+    machine = zlib.decompressobj()
+    for data in iter(lambda: stdin.read1(CHUNK), b""):  # type: ignore[attr-defined]
+        yield machine.decompress(data) if packed else data
+    if packed:
+        yield machine.flush()
+
+
+def main(stdin: BinaryIO, name: str, source: bytes) -> None:
+    """Reads one call and does it. ``name`` and ``source`` are these modules, for the children."""
+    header = json.loads(stdin.readline())
+    signal.alarm(int(header["limit"]))
+    # Throughput counts here, not answering at once: being woken must not interrupt who runs.
+    os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
+    up = Up(sys.stdout.buffer)
+    store = Store()
+    if header["op"] == "check":
+        present = store.has(header["id"])
+        up.send(t="check", present=present, confirmed=store.confirmed(header["id"], name) if present else [])
+        if present:
+            store.touch(header["id"])
+        return
+    call = Call(header, stdin.read(header["manifest"]), name, source)
+    try:
+        if header["op"] == "offer":
+            up.send(t="lack", blobs=store.lacking(_manifest(call)))
+        elif header["op"] == "put":
+            put(stdin, call, up)
+        else:
+            relay(stdin, call, up)
+    except (OSError, ValueError, EOFError) as error:
+        sys.stderr.write(f"{error}\n")
+        sys.stdout.flush()
+        os._exit(1)  # threads may wait on children that no one needs any more

@@ -1,0 +1,286 @@
+"""One hop of the tree: the way up to the parent, and the children with their connections.
+
+Up the tree go JSON lines behind a mark (login scripts may print too): ``beat``, ``lack``, ``told``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import queue
+import shlex
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterable
+from typing import Any, BinaryIO
+
+from launch.remote.store.tls import Line, dial
+from launch.remote.store.tree import Tree, runs, spans
+
+__all__ = [
+    "BEAT_S",
+    "BOOT",
+    "MARK",
+    "Branch",
+    "Branches",
+    "Call",
+    "Up",
+]
+
+MARK = b"\x1eranklift "
+BEAT_S = 2.0
+"""A node says this often that it is alive."""
+
+BOOT = r"""
+import sys,os,json,zlib
+r=sys.stdin.buffer
+name,size=r.readline().decode().split()
+source=r.read(int(size))
+home=os.path.expanduser("~/.ranklift/remote/")
+here=home+name
+if not os.path.isdir(here):
+ new="%s.%s.new"%(here,os.urandom(8).hex())
+ os.makedirs(home,0o700,exist_ok=True)
+ os.mkdir(new)
+ for file,text in json.loads(zlib.decompress(source)).items():
+  with open(os.path.join(new,file),"w",encoding="utf-8") as out: out.write(text)
+ try: os.rename(new,here)
+ except OSError:
+  import shutil
+  shutil.rmtree(new)
+for module,path in ("launch",[]),("launch.remote",[here]):
+ sys.modules[module]=type(sys)(module)
+ sys.modules[module].__path__=path
+from launch.remote.store import spread
+spread.main(r,name,source)
+"""
+
+
+class Up:
+    """The way to whoever started this process: one JSON line a message, and a beat."""
+
+    def __init__(self, out: BinaryIO) -> None:
+        self._out, self._lock = out, threading.Lock()
+        self.broken = threading.Event()
+        threading.Thread(target=self._beat, daemon=True).start()
+
+    def send(self, **message: Any) -> None:
+        """Sends one message; a broken way up only sets ``broken``."""
+        line = MARK + json.dumps(message).encode() + b"\n"
+        try:
+            with self._lock:
+                self._out.write(line)
+                self._out.flush()
+        except (OSError, ValueError):
+            self.broken.set()
+
+    def _beat(self) -> None:
+        while not self.broken.wait(BEAT_S):
+            self.send(t="beat")
+
+
+class Branch:
+    """One child and everything below it."""
+
+    def __init__(self, tree: Tree, call: Call, events: queue.Queue[tuple[Branch, dict[str, Any]]]) -> None:
+        self.name, self.address, self.below = tree
+        self.port = 0
+        self.line: Line | None = None
+        self.reason = ""
+        self.gone = False
+        self.heard = time.monotonic()
+        self._events = events
+        self._tail = b""
+        command = "python3 -c " + shlex.quote(BOOT)
+        self._ssh = subprocess.Popen(
+            [*call.ssh, self.address, command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,  # so that a proxy command ends with its ssh
+        )
+        opening = call.opening("node", name=self.name, address=self.address, trees=self.below)
+        self._listening = threading.Thread(target=self._listen, daemon=True)
+        self._listening.start()
+        # A node that is gone accepts nothing while ssh waits for it; its siblings must not wait as well.
+        threading.Thread(target=self.tell, args=(opening,), daemon=True).start()
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def tell(self, data: bytes) -> None:
+        """Sends what is not file contents, over ssh."""
+        assert self._ssh.stdin is not None  # noqa: S101  (a pipe was asked for)
+        try:
+            self._ssh.stdin.write(data)
+            self._ssh.stdin.flush()
+        except OSError:
+            self._kill()  # _read() then sees its end and tells why
+
+    def connect(self, credential: str) -> None:
+        """Opens the line for file contents."""
+        try:
+            self.line = dial(self.address, self.port, credential)
+        except (OSError, EOFError) as error:
+            self.give_up(f"port {self.port} cannot be reached from another node: {error}")
+
+    def send(self, data: bytes | memoryview) -> None:
+        """Sends file contents; a child that takes none any more is given up."""
+        if self.line is not None:
+            try:
+                self.line.sendall(data)
+            except OSError as error:
+                self.line = None
+                self.fade(str(error))
+
+    def fade(self, reason: str) -> None:
+        """Waits for the child's own last words; without any, ``reason`` is why it ended."""
+        deadline = time.monotonic() + 2 * BEAT_S
+        while not self.gone and time.monotonic() < deadline:
+            time.sleep(0.05)
+        self.give_up(reason)
+
+    def close(self) -> None:
+        """No more data will come."""
+        assert self._ssh.stdin is not None  # noqa: S101  (a pipe was asked for)
+        if self.line is not None:
+            with contextlib.suppress(OSError):
+                self.line.close()
+        with contextlib.suppress(OSError):
+            self._ssh.stdin.close()
+
+    def give_up(self, reason: str) -> None:
+        """Ends the connection; ``reason`` is what will be told of it."""
+        self.reason = self.reason or reason
+        self._kill()
+
+    def _kill(self) -> None:
+        if not self.gone:  # afterwards its number may be another's
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._ssh.pid, signal.SIGKILL)
+
+    def _listen(self) -> None:
+        assert self._ssh.stderr is not None  # noqa: S101  (a pipe was asked for)
+        for line in self._ssh.stderr:
+            self._tail = line.strip() or self._tail
+
+    def _read(self) -> None:
+        assert self._ssh.stdout is not None  # noqa: S101  (a pipe was asked for)
+        for line in self._ssh.stdout:
+            self.heard = time.monotonic()
+            if line.startswith(MARK):
+                message = json.loads(line[len(MARK) :])
+                if message["t"] != "beat":
+                    self._events.put((self, message))
+        status = self._ssh.wait()
+        self._listening.join(BEAT_S)  # what it said last is the reason
+        if not self.reason:
+            tail = self._tail.decode("utf-8", "replace")
+            self.reason = tail or f"its process ended with status {status}"
+        self.gone = True
+        self._events.put((self, {"t": "gone"}))
+
+
+class Call:
+    """What is the same at every hop of one push."""
+
+    def __init__(self, header: dict[str, Any], packed: bytes, name: str, source: bytes) -> None:
+        self.header, self.boot = header, (name, source)
+        self.packed = packed
+        """The manifest, compressed: it goes on as it came."""
+        self.ssh: list[str] = header.get("ssh", [])
+        self.silence: float = header.get("silence", 0)
+
+    def opening(self, op: str, **more: Any) -> bytes:
+        """What a child gets first: these modules, the header, the manifest."""
+        header = {key: value for key, value in self.header.items() if key not in ("nodes", "sent")}
+        header.update(more, op=op, manifest=len(self.packed))
+        name, source = self.boot
+        return b"%s %d\n%s%s\n%s" % (
+            name.encode(),
+            len(source),
+            source,
+            json.dumps(header).encode(),
+            self.packed,
+        )
+
+
+class Branches:
+    """All children of one hop, with those taken over from children that did not answer."""
+
+    def __init__(self, trees: Iterable[Tree], call: Call, up: Up) -> None:
+        self._events: queue.Queue[tuple[Branch, dict[str, Any]]] = queue.Queue()
+        self._call, self._up = call, up
+        self.told: dict[str, str | None] = {}
+        self._all = [Branch(tree, call, self._events) for tree in trees]
+
+    def lacking(self) -> set[int]:
+        """Waits until every child has spoken or been replaced; gives what anybody below lacks."""
+        lacking: set[int] = set()
+        waiting = set(self._all)
+        while waiting:
+            branch, message = self._next(waiting)
+            if message["t"] == "lack":
+                lacking.update(spans(message["blobs"]))
+                branch.port = message["port"]
+                waiting.discard(branch)
+            elif message["t"] == "gone" and branch in waiting:
+                waiting.discard(branch)
+                self._tell(branch.name, branch.reason)
+                adopted = [Branch(tree, self._call, self._events) for tree in branch.below]
+                self._all += adopted
+                waiting.update(adopted)
+        return lacking
+
+    def announce(self, order: list[int]) -> None:
+        """Says which blobs will come, and opens the lines on which they do."""
+        line = json.dumps(runs(order)).encode() + b"\n"
+        for branch in self._all:
+            if not branch.gone:
+                branch.tell(line)
+        for branch in self._all:
+            if order and not branch.gone:
+                branch.connect(self._call.header["credential"])
+
+    def send(self, data: bytes | memoryview) -> None:
+        """Passes file contents to every child that is still there."""
+        for branch in self._all:
+            branch.send(data)
+
+    def finish(self) -> None:
+        """Ends the stream and waits for what the children tell; some may end without a word."""
+        for branch in self._all:
+            branch.close()
+        waiting = {branch for branch in self._all if not branch.gone}
+        while waiting:
+            branch, message = self._next(waiting)
+            if message["t"] == "gone":
+                waiting.discard(branch)
+        while not self._events.empty():
+            self._next(set())
+        for branch in self._all:
+            if branch.name not in self.told:
+                self._tell(branch.name, branch.reason)
+
+    def stop(self) -> None:
+        """Ends every connection."""
+        for branch in self._all:
+            branch.give_up("stopped")
+
+    def _next(self, waiting: set[Branch]) -> tuple[Branch, dict[str, Any]]:
+        while True:
+            try:
+                branch, message = self._events.get(timeout=1)
+            except queue.Empty:
+                for branch in waiting:
+                    if time.monotonic() - branch.heard > self._call.silence:
+                        branch.give_up(f"said nothing for {self._call.silence:g} s")
+                continue
+            if message["t"] == "told":
+                self._tell(message["node"], message["error"])
+            return branch, message
+
+    def _tell(self, node: str, error: str | None) -> None:
+        self.told[node] = error
+        self._up.send(t="told", node=node, error=error)

@@ -1,0 +1,256 @@
+"""Brings a job's files: through its head, and from nodes themselves where the head cannot be had."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from launch.client.rpc import asked, check, node_code, version_there
+from launch.errors import GiveUpError, InputError, NodeUnreachable, RankliftError, ReplaceNodeError
+from launch.host import Host
+from launch.nodeset import fold
+from launch.remote.base import frames
+from launch.remote.collect import relay
+from launch.results.download import CollectReport, NodeFetch, NodeFiles, Progress
+from launch.results.folder import Results
+
+__all__ = ["Others", "collect"]
+
+_LISTING_S = 600.0
+_SLOWEST = 100_000
+"""Bytes a second, below which a transfer is given up for another try; so that none lasts for ever."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
+_NONSENSE = (ValueError, TypeError, LookupError, frames.ProtocolError)
+"""What taking in an answer raises that is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Others:
+    """How nodes are asked themselves."""
+
+    names: Sequence[str]
+    """All that the job may have run on."""
+    visit: Callable[[Callable[[Host], None], Iterable[str]], Mapping[str, Exception | None]]
+    """Does something with each of these nodes' hosts, many at once; gives each one's error."""
+    say: Callable[[str], object]
+    """Tells the user that, and why, it is done."""
+
+
+def collect(
+    job: str,
+    head: Host | None,
+    into: Path,
+    *,
+    remote: str | None,
+    others: Others | None = None,
+    show: Callable[[Progress], object] = lambda _: None,
+) -> CollectReport:
+    """Brings the job's logs, outputs and records from all its nodes into ``into/<job>/``; may be repeated,
+    after an interruption too, and brings what is still missing.
+
+    Through ``head``; nodes that it cannot reach, all others when it is not there itself (or None), are asked
+    by way of ``others``. ``remote`` is the node code's id, None for the newest that a node has. Nodes that do
+    not answer either are in the report's ``results`` with their error. ``show`` is called for every piece.
+
+    Raises :class:`~launch.errors.InputError` when the head has no such job or the folder cannot be made,
+    :class:`~launch.errors.RetryError` when it is full or another collect works in it.
+    """
+    results = Results(into, job)
+    run = _Run(job, results, Progress(show), remote, head)
+    complete = False
+    try:
+        if head is not None:
+            run.through_head(head)
+        if others is not None:
+            run.directly(others)
+        elif run.without_head is not None:
+            raise run.without_head
+        report = run.report()
+        complete = report.is_complete
+    finally:
+        run.close()
+        results.close(complete=complete)
+    return report
+
+
+class _Run:
+    """One collect."""
+
+    def __init__(
+        self, job: str, results: Results, progress: Progress, remote: str | None, head: Host | None
+    ) -> None:
+        self.without_head: RankliftError | None = None
+        self._job, self._results, self._progress, self._remote = job, results, progress, remote
+        self._head = None if head is None else head.name
+        self._names: list[str] = []
+        """The job's nodes as the head told them; none as long as it did not."""
+        self._fetches: dict[str, NodeFetch] = {}
+        self._errors: dict[str, Exception] = {}
+        self._claims: dict[str, str] = {}
+
+    def close(self) -> None:
+        for fetch in self._fetches.values():
+            fetch.close()
+
+    def report(self) -> CollectReport:
+        found: dict[str, NodeFiles | Exception] = {}
+        for name in dict.fromkeys([*self._names, *self._errors, *self._fetches]):
+            error = self._errors.get(name)
+            if error is not None:
+                found[name] = error
+            elif self._names or self._fetches[name].has_folder:
+                found[name] = self._fetches[name].result()
+        return CollectReport(self._results.folder, found, str(self.without_head or ""))
+
+    def _fetch(self, name: str) -> NodeFetch:
+        if name not in self._fetches:
+            self._fetches[name] = NodeFetch(name, self._results, self._progress, self._claims)
+        return self._fetches[name]
+
+    # -- through the head -------------------------------------------------------------------------
+
+    def through_head(self, head: Host) -> None:
+        """Leaves in :attr:`without_head` why that was not possible, or not to the end."""
+        try:
+            self._relay(head, "files", b"")
+            requests = [
+                b"%d " % index + line
+                for index, name in enumerate(self._names)
+                if name not in self._errors
+                for line in self._requests(name, is_head=index == 0).splitlines(keepends=True)
+            ]
+            if requests:
+                size = sum(fetch.asked_for for fetch in self._fetches.values())
+                self._relay(head, "send", b"".join(requests), size)
+            for name in self._names:
+                if name not in self._errors:
+                    self._attempt(name, self._fetch(name).check)
+        except InputError:
+            raise
+        except RankliftError as error:
+            if self._results.broken is not None:
+                raise
+            self.without_head = error
+
+    def _relay(self, head: Host, what: str, requests: bytes, size: int = 0) -> None:
+        decoder = frames.Decoder()
+
+        def take(data: bytes) -> None:
+            for kind, payload in decoder.feed(data):
+                if kind == relay.NODES:
+                    self._names = _checked(head.name, json.loads(payload))
+                elif kind == relay.SAID:
+                    index, last = relay.PART.unpack_from(payload)
+                    self._hear(self._names[index], payload[relay.PART.size :], last=last)
+
+        try:
+            command = asked(node_code(self._remote or ""), "relay", self._job, what)
+            check(head.stream(command, take, stdin=requests, timeout=_limit(size)), head, self._job)
+        except RankliftError:
+            raise
+        except _NONSENSE as error:
+            raise GiveUpError(f"{head.name}: what it sends makes no sense ({error})") from error
+
+    def _hear(self, name: str, piece: bytes, *, last: bool) -> None:
+        if name in self._errors:
+            return
+        if not last:
+            self._attempt(name, lambda: self._fetch(name).take(piece))
+        elif piece:
+            self._errors[name] = NodeUnreachable(name, piece.decode("utf-8", "replace"))
+
+    def _requests(self, name: str, *, is_head: bool) -> bytes:
+        lines = b""
+
+        def ask() -> None:
+            nonlocal lines
+            lines = self._fetch(name).requests(is_head=is_head)
+
+        self._attempt(name, ask)
+        return lines
+
+    def _attempt(self, name: str, step: Callable[[], None]) -> None:
+        """What goes wrong with one node is that node's error, unless nothing can be written here any more."""
+        try:
+            step()
+        except RankliftError as error:
+            if self._results.broken is not None:
+                raise
+            self._errors[name] = error
+        except _NONSENSE as error:
+            self._errors[name] = GiveUpError(f"{name}: what it sends makes no sense ({error})")
+
+    # -- from the nodes themselves ----------------------------------------------------------------
+
+    def directly(self, others: Others) -> None:
+        """Asks those whose files have not all come, by whatever way that was tried."""
+        failed = self.without_head
+        if self._head is None or failed is not None:
+            self._names = self._names or self._remembered()
+            gone = {self._head} if isinstance(failed, (NodeUnreachable, ReplaceNodeError)) else set()
+            names = [name for name in self._names or others.names if name not in gone]
+            self._errors = {name: failed for name in gone if name is not None and failed is not None}
+            if failed is not None:
+                others.say(f"the job's head does not serve ({failed}): asking {fold(names)} directly")
+        else:
+            names = list(self._errors)
+            if names:
+                others.say(f"the head {self._head} cannot bring all of {fold(names)}: asking directly")
+        for name in names:
+            if name not in others.names:
+                self._errors.setdefault(name, NodeUnreachable(name, "is not in the stack any more"))
+        there = [name for name in names if name in others.names]
+        for name, error in others.visit(self._visit, there).items():
+            self._errors.pop(name, None)
+            if error is not None:
+                self._errors[name] = error
+        if self._results.broken is not None:
+            raise self._results.broken
+
+    def _visit(self, host: Host) -> None:
+        fetch = self._fetch(host.name)
+        fetch.again()
+        version = version_there(host, self._remote)
+        if version is None:
+            if not self._names:  # any node of the stack is asked: one that never had code had no job
+                return
+            raise GiveUpError(f"{host.name} has none of the project's node code")
+        folder = node_code(version)
+        try:
+            self._ask(host, fetch, asked(folder, "files", self._job))
+            is_head = fetch.tells_of_head if self._head is None else host.name == self._head
+            requests = fetch.requests(is_head=is_head)
+            if requests:
+                self._ask(host, fetch, asked(folder, "send", self._job), requests)
+            fetch.check()
+        except RankliftError:
+            raise
+        except _NONSENSE as error:
+            raise GiveUpError(f"{host.name}: what it sends makes no sense ({error})") from error
+        finally:
+            fetch.close()
+
+    def _ask(self, host: Host, fetch: NodeFetch, command: Sequence[str], requests: bytes = b"") -> None:
+        limit = _limit(fetch.asked_for)
+        check(host.stream(command, fetch.take, stdin=requests, timeout=limit), host)
+
+    def _remembered(self) -> list[str]:
+        """The job's nodes as an earlier collect brought their names."""
+        try:
+            told = json.loads((self._results.folder / "job.json").read_bytes())
+            return _checked(str(self._head), [node["name"] for node in told["nodes"]])
+        except (OSError, GiveUpError, *_NONSENSE):
+            return []
+
+
+def _limit(size: int) -> float:
+    return _LISTING_S + size / _SLOWEST
+
+
+def _checked(head: str, names: list[str]) -> list[str]:
+    if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
+        raise GiveUpError(f"{head}: it names nodes that cannot be: {names!r:.200}")
+    return names

@@ -1,0 +1,332 @@
+"""What one node sends of a job, put in its place."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import deque
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from launch.errors import GiveUpError
+from launch.remote.base import frames, job_dir
+from launch.remote.collect import send
+from launch.results.diff import Copy, Entry, FetchPlan, Landing, Wanted, landing, plan_fetch
+from launch.results.folder import CannotKeep, Changed, Results, write_all
+
+__all__ = ["CollectReport", "NodeFetch", "NodeFiles", "Progress"]
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFiles:
+    """What came of one node's files."""
+
+    written: int
+    kept: int
+    """Files that were here already, whole."""
+    bytes: int
+    """What was sent."""
+    continued: int = 0
+    """Of those written, how many were here in part."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Numbered names, by the file's own, which something else has here."""
+    vanished: tuple[str, ...] = ()
+    """Files that were gone before their turn came: a running job removes some."""
+    skipped: Mapping[str, str] = field(default_factory=dict)
+    """What is no file of the job's: sockets, links that lead out of its folder."""
+    left_out: Mapping[str, str] = field(default_factory=dict)
+    """Files that did not come, and why."""
+
+
+@dataclass(frozen=True, slots=True)
+class CollectReport:
+    """Where a job's files are now, and by node what came or why nothing did."""
+
+    folder: Path
+    results: Mapping[str, NodeFiles | Exception]
+    without_head: str = ""
+    """Why the nodes were asked directly, when the head could not be."""
+
+    @property
+    def errors(self) -> dict[str, Exception]:
+        """The failures alone, by node."""
+        return {node: result for node, result in self.results.items() if isinstance(result, Exception)}
+
+    @property
+    def files(self) -> dict[str, NodeFiles]:
+        """What came, by node."""
+        return {node: result for node, result in self.results.items() if isinstance(result, NodeFiles)}
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether everything that the nodes have is here."""
+        return not self.errors and not any(files.left_out for files in self.files.values())
+
+
+class Progress:
+    """Bytes of all nodes: to come, come, and (of what is here already) looked at."""
+
+    def __init__(self, show: Callable[[Progress], object]) -> None:
+        self.total = self.come = self.checked = 0
+        self._show = show
+
+    def add(self, *, total: int = 0, come: int = 0, checked: int = 0) -> None:
+        """Counts on."""
+        self.total += total
+        self.come += come
+        self.checked += checked
+        self._show(self)
+
+
+class NodeFetch:
+    """One node's files: its listing, the requests that follow from it, and what arrives.
+
+    May be gone through again, over another way: what has come counts as it did.
+    """
+
+    def __init__(self, node: str, results: Results, progress: Progress, claims: dict[str, str]) -> None:
+        self.node = node
+        self.has_folder = False
+        """Whether the node has anything of the job."""
+        self._results, self._progress, self._claims = results, progress, claims
+        self._decoder = frames.Decoder()
+        self._entries: list[Entry] = []
+        self._listed = False
+        self._waiting: deque[tuple[Wanted, list[Any]]] = deque()
+        self._file: _File | None = None
+        self._kept: set[str] = set()
+        self._written: dict[str, bool] = {}
+        self._bytes = 0
+        self._renamed: dict[str, str] = {}
+        self._vanished: list[str] = []
+        self._skipped: dict[str, str] = {}
+        self._left_out: dict[str, str] = {}
+
+    def again(self) -> None:
+        """Another connection begins: what the last one left unfinished is asked for anew."""
+        self.close()
+        self._decoder = frames.Decoder()
+        self._entries, self._listed = [], False
+        self._waiting.clear()
+
+    def close(self) -> None:
+        """Lets go of a file that is on its way; what there is of it stays."""
+        if self._file is not None:
+            self._file.close()
+            self._file = None
+
+    # -- the listing, and what follows from it -----------------------------------------------------
+
+    @property
+    def asked_for(self) -> int:
+        """Bytes of the files that have been asked for and have not come."""
+        return sum(wanted.entry.size for wanted, _ in self._waiting)
+
+    def requests(self, *, is_head: bool) -> bytes:
+        """What to ask the node for, once its listing has come; folders and links are made.
+
+        Raises :class:`~launch.errors.GiveUpError` when the listing was cut short.
+        """
+        if not self._listed:
+            raise GiveUpError(f"{self.node}: it ended before it had told what it has")
+        here = self._results.here
+        plan = plan_fetch(self.node, self._entries, here, is_head=is_head, taken=self._is_taken)
+        self._entries = []
+        self._skipped, self._left_out = plan.skipped, plan.left_out
+        self._kept.update(copy.name for copy in plan.kept)
+        self._make(plan)
+        self._results.forget_sums(copy.name for one in plan.wanted for copy in one.here.copies if copy.whole)
+        lines = [self._request(wanted) for wanted in plan.wanted]
+        self._progress.add(total=sum(wanted.entry.size for wanted in plan.wanted))
+        return b"".join(lines)
+
+    @property
+    def tells_of_head(self) -> bool:
+        """Whether its listing has what only a job's head has."""
+        return any(entry.path == "job.json" for entry in self._entries)
+
+    def _is_taken(self, name: str) -> bool:
+        return self._claims.setdefault(name, self.node) != self.node
+
+    def _make(self, plan: FetchPlan) -> None:
+        for name in plan.folders:
+            try:
+                self._results.make_folder(name)
+            except CannotKeep as error:
+                self._left_out[name] = str(error)
+        for name, target in plan.links:
+            try:
+                self._results.make_link(name, target)
+                self._written[name] = False
+            except CannotKeep as error:
+                self._left_out[name] = str(error)
+
+    def _request(self, wanted: Wanted) -> bytes:
+        digests: list[Any] = []
+        beginnings: list[tuple[int, str]] = []
+        for copy in wanted.here.copies:
+            try:
+                digest = self._results.digest(copy, lambda count: self._progress.add(checked=count))
+                beginnings.append((copy.size, digest.hexdigest()))
+            except Changed:
+                digest = None
+                beginnings.append((copy.size, ""))
+            digests.append(digest)
+        self._waiting.append((wanted, digests))
+        return json.dumps([wanted.entry.path, beginnings]).encode() + b"\n"
+
+    # -- what arrives -------------------------------------------------------------------------------
+
+    def take(self, data: bytes) -> None:
+        """The next bytes of what the node says. Raises what concerns more than one file: a full disk."""
+        for kind, payload in self._decoder.feed(data):
+            if kind == send.DATA:
+                self._data(payload)
+            elif kind == send.ENTRIES:
+                self._entries += map(Entry.from_list, json.loads(payload))
+            elif kind == send.LISTED:
+                self._listed, self.has_folder = True, json.loads(payload)
+            elif kind == send.START:
+                self._start(**json.loads(payload))
+            elif kind == send.END:
+                self._end(**json.loads(payload))
+
+    def check(self) -> None:
+        """Raises :class:`~launch.errors.GiveUpError` when files that were asked for have not come."""
+        if self._waiting or self._file is not None:
+            raise GiveUpError(f"{self.node}: it ended before it had sent everything")
+
+    def _start(self, matched: list[int], size: int, mtime_ns: int) -> None:
+        wanted, digests = self._waiting.popleft()
+        self._progress.add(total=size - wanted.entry.size)
+        known = [number for number in matched if digests[number] is not None]
+        goal = landing(wanted, known, size)
+        source = goal if isinstance(goal, Copy) else goal.source
+        digest = None if source is None else digests[wanted.here.copies.index(source)]
+        self._file = _File(self._results, wanted, goal, mtime_ns, digest)
+        self._progress.add(come=0 if source is None else source.size)
+
+    def _data(self, data: bytes) -> None:
+        if self._file is None:
+            raise GiveUpError(f"{self.node}: it sends what was not asked for")
+        self._file.write(data)
+        self._bytes += len(data)
+        self._progress.add(come=len(data))
+
+    def _end(self, sha256: str = "", error: str = "", gone: bool = False) -> None:
+        file, self._file = self._file, None
+        wanted = file.wanted if file is not None else self._waiting.popleft()[0]
+        path = wanted.entry.path
+        try:
+            if gone:
+                self._vanished.append(path)
+                self._results.drop_part(wanted.name)
+            elif error or file is None:
+                self._left_out[path] = error or "it was not sent"
+            elif isinstance(file.goal, Copy):
+                self._results.confirm(file.goal, file.mtime_ns, file.digest.hexdigest())
+                self._kept.add(file.goal.name)
+            else:
+                self._land(file, file.goal, sha256)
+        except CannotKeep as problem:
+            self._left_out[path] = str(problem)
+        finally:
+            if file is not None:
+                file.close()
+
+    def _land(self, file: _File, goal: Landing, sha256: str) -> None:
+        name = file.land(goal, sha256)
+        self._written[name] = goal.source is not None
+        if name != (goal.replaces.name if goal.replaces is not None else file.wanted.name):
+            self._renamed[file.wanted.name] = name
+
+    def result(self) -> NodeFiles:
+        """What has come so far."""
+        return NodeFiles(
+            written=len(self._written),
+            kept=len(self._kept.difference(self._written)),
+            bytes=self._bytes,
+            continued=sum(self._written.values()),
+            renamed=dict(self._renamed),
+            vanished=tuple(self._vanished),
+            skipped=dict(self._skipped),
+            left_out=dict(self._left_out),
+        )
+
+
+class _File:
+    """One file on its way; one that cannot be written is taken and forgotten, so that the next ones come."""
+
+    def __init__(
+        self, results: Results, wanted: Wanted, goal: Landing | Copy, mtime_ns: int, digest: Any
+    ) -> None:
+        self.wanted, self.goal, self.mtime_ns = wanted, goal, mtime_ns
+        self._results = results
+        self.digest = hashlib.sha256() if digest is None else digest.copy()
+        self._part: IO[bytes] | None = None
+        self._problem = ""
+        if isinstance(goal, Landing):
+            try:
+                self._part = results.open_part(wanted.name, goal.source, self.digest)
+            except (CannotKeep, Changed) as error:
+                self._problem = str(error)
+
+    def write(self, data: bytes) -> None:
+        """Raises :class:`~launch.errors.RetryError` when nothing more can be written here."""
+        if self._part is None:
+            return
+        try:
+            write_all(self._part, data)
+        except OSError as error:
+            trouble = self._results.trouble(error)
+            self.close()
+            if not isinstance(trouble, CannotKeep):
+                raise trouble from None
+            self._problem = str(trouble)
+        self.digest.update(data)
+
+    def land(self, goal: Landing, sha256: str) -> str:
+        """Gives the file its name, and gives that. Raises :class:`~launch.results.folder.CannotKeep`."""
+        if self._problem:
+            raise CannotKeep(self._problem)
+        if self.digest.hexdigest() != sha256:
+            self._results.drop_part(self.wanted.name)
+            raise CannotKeep("arrived otherwise than it was sent: collect again")
+        if self.wanted.entry.path == send.PLAN and self._part is not None:
+            sha256 = self._drop_values(self._part) or sha256
+        self.close()
+        return self._results.keep(self.wanted.name, goal.name, goal.replaces, self.mtime_ns, sha256)
+
+    def _drop_values(self, part: IO[bytes]) -> str:
+        """Take the values of the user's variables out of a plan; give its digest then.
+
+        They are secrets. Node code sends none, but that of earlier versions did, and jobs keep theirs.
+        """
+        part.seek(0)
+        try:
+            plan = json.loads(part.read())
+            shown = job_dir.without_values(plan)
+        except (ValueError, AttributeError):
+            self._results.drop_part(self.wanted.name)
+            raise CannotKeep("is not a job's plan") from None
+        if shown == plan:
+            return ""
+        data = json.dumps(shown).encode()
+        part.seek(0)
+        part.truncate()
+        try:
+            write_all(part, data)
+        except OSError as error:
+            raise self._results.trouble(error) from None
+        return hashlib.sha256(data).hexdigest()
+
+    def close(self) -> None:
+        """What has come stays."""
+        part, self._part = self._part, None
+        if part is not None:
+            try:
+                part.close()
+            except OSError as error:  # where the disk is a server's, it may say only now that it is full
+                raise self._results.trouble(error) from None

@@ -1,0 +1,376 @@
+"""A job's results folder: what is in it, who works in it, and how files get there whole or not at all.
+
+::
+
+    results/<job>/logs/rank-<n>.log  outputs/<node>/...  exits/<node>.jsonl  the head's records
+    results/<job>/SHA256SUMS         every file that is whole, for ``sha256sum -c``
+    results/<job>/.part/...          files on their way, under the same names; gone once all are here
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import shutil
+import stat
+import threading
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import IO, Any
+
+from launch.errors import InputError, RankliftError, RetryError
+from launch.remote.collect.send import TREES
+from launch.results.diff import Copy, Here, numbered
+
+__all__ = ["PARTS", "SUMS", "CannotKeep", "Changed", "Results", "read_sums", "sums_line", "write_all"]
+
+SUMS = "SHA256SUMS"
+PARTS = ".part"
+
+_LOCK = "lock"
+_CHUNK = 1 << 16
+_OF_THIS_NAME = frozenset(
+    getattr(errno, name)
+    for name in (
+        "EACCES",
+        "EEXIST",
+        "EILSEQ",
+        "EINVAL",
+        "EISDIR",
+        "ELOOP",
+        "ENAMETOOLONG",
+        "ENOTDIR",
+        "EPERM",
+    )
+)
+"""What keeps one file from being written here; anything else (a full disk, most of all) concerns them all."""
+_LINE = re.compile(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)", re.DOTALL)
+_ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
+
+
+class CannotKeep(Exception):
+    """This one file cannot be written here; the text says why."""
+
+
+class Changed(Exception):
+    """A file here is another one than a moment ago."""
+
+
+class Results:
+    """The folder while one collect works in it; safe to use from several threads, a node each."""
+
+    def __init__(self, into: Path, job: str) -> None:
+        """Raises :class:`~launch.errors.InputError` when there can be no such folder, and
+        :class:`~launch.errors.RetryError` when another collect is at work in it."""
+        if "/" in job or job in ("", ".", ".."):
+            raise InputError("job", job, "is no job's id", "see `fab jobs`")
+        self.folder = into / job
+        self._parts = self.folder / PARTS
+        self._sums: dict[str, str] = {}
+        self._made: set[Path] = set()
+        self._guard = threading.Lock()
+        self.broken: RankliftError | None = None
+        """Why nothing can be written any more."""
+        try:
+            into.mkdir(parents=True, exist_ok=True)
+            # What a job wrote may be its user's alone; whoever opens the folder to others does so on purpose.
+            self.folder.mkdir(mode=0o700, exist_ok=True)
+            self._parts.mkdir(exist_ok=True)
+            self._lock = self._locked()
+            if (self.folder / SUMS).is_file():
+                data = (self.folder / SUMS).read_bytes()
+                self._sums = read_sums(data)
+                if not data.endswith(b"\n"):
+                    self._write_sums()
+        except OSError as error:
+            raise InputError(
+                "--into", str(into), _words(error), "name a folder that can be written"
+            ) from None
+
+    def _locked(self) -> IO[bytes]:
+        """Whoever has finished removes the file: what was locked must be what is still there."""
+        path = self._parts / _LOCK
+        while True:
+            self._parts.mkdir(exist_ok=True)
+            lock = path.open("ab")
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                if os.path.samestat(os.fstat(lock.fileno()), path.stat()):
+                    return lock
+            except BlockingIOError:
+                lock.close()
+                raise RetryError(f"{self.folder}: another collect of this job is at work there") from None
+            except FileNotFoundError:
+                pass
+            lock.close()
+
+    # -- what is here -----------------------------------------------------------------------------
+
+    def here(self, name: str) -> Here:
+        """What there is under a name and its numbered ones, the part of an interrupted transfer included."""
+        copies = []
+        links = set()
+        number = 1
+        while (found := self._look(self.folder / numbered(name, number))) is not None:
+            as_numbered = numbered(name, number)
+            if stat.S_ISREG(found.st_mode):
+                digest = self._sums.get(as_numbered)
+                copies.append(Copy(as_numbered, found.st_size, found.st_mtime_ns, digest))
+            elif stat.S_ISLNK(found.st_mode):
+                links.add(str((self.folder / as_numbered).readlink()))
+            number += 1
+        part = self._look(self._parts / name)
+        if part is not None and stat.S_ISREG(part.st_mode):
+            copies.append(Copy(name, part.st_size, part.st_mtime_ns, whole=False))
+        return Here(tuple(copies), numbered(name, number), frozenset(links))
+
+    def _look(self, path: Path) -> os.stat_result | None:
+        try:
+            return path.lstat()
+        except OSError:  # also a name that cannot be: writing it will say so
+            return None
+
+    def digest(self, copy: Copy, on_bytes: Callable[[int], object]) -> Any:
+        """The copy's SHA-256, which can be gone on with. Raises :class:`Changed`."""
+        running = hashlib.sha256()
+        left = copy.size
+        try:
+            with self.path(copy).open("rb") as file:
+                while left and (data := file.read(min(_CHUNK, left))):
+                    running.update(data)
+                    left -= len(data)
+                    on_bytes(len(data))
+        except OSError as error:
+            raise Changed(_words(error)) from None
+        if left:
+            raise Changed("it has become shorter")
+        return running
+
+    def path(self, copy: Copy) -> Path:
+        """Where it is."""
+        return (self.folder if copy.whole else self._parts) / copy.name
+
+    # -- what comes -------------------------------------------------------------------------------
+
+    def make_folder(self, name: str) -> None:
+        """Raises :class:`CannotKeep`."""
+        self._make(self.folder, name)
+
+    def make_link(self, name: str, target: str) -> None:
+        """A symbolic link at a name that nothing has. Raises :class:`CannotKeep`."""
+        path = self._ready(self.folder, name)
+        try:
+            path.symlink_to(target)
+        except OSError as error:
+            raise self.trouble(error) from None
+
+    def open_part(self, name: str, source: Copy | None, known: Any) -> IO[bytes]:
+        """The file on its way, to be written on behind ``source``'s bytes, whose SHA-256 is ``known``.
+
+        Raises :class:`CannotKeep` and :class:`Changed`.
+        """
+        path = self._ready(self._parts, name)
+        continues = source is not None and not source.whole
+        flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | (0 if continues else os.O_TRUNC)
+        try:
+            if path.is_dir():  # of a folder that has become a file since
+                shutil.rmtree(path)
+            mode = 0o600 if _is_record(name) else 0o666
+            part = os.fdopen(os.open(path, flags, mode), "r+b", buffering=0)
+            if _is_record(name):
+                os.fchmod(part.fileno(), mode)  # a part that an earlier version began
+        except OSError as error:
+            raise self.trouble(error) from None
+        try:
+            if continues:
+                part.seek(0, os.SEEK_END)
+            elif source is not None:
+                self._copy(source, part, known)
+        except BaseException as error:
+            part.close()
+            if isinstance(error, OSError):
+                raise self.trouble(error) from None
+            raise
+        return part
+
+    def _copy(self, source: Copy, part: IO[bytes], known: Any) -> None:
+        running = hashlib.sha256()
+        left = source.size
+        with self.path(source).open("rb") as file:
+            while left and (data := file.read(min(_CHUNK, left))):
+                write_all(part, data)
+                running.update(data)
+                left -= len(data)
+        if running.digest() != known.digest():
+            raise Changed("it was changed here meanwhile")
+
+    def keep(self, name: str, at: str, replaces: Copy | None, mtime_ns: int, digest: str) -> str:
+        """Gives a file that is whole its name ``at``, or the next one when something has that by now.
+
+        Gives the name. Raises :class:`CannotKeep`.
+        """
+        part, path = self._parts / name, self._ready(self.folder, at)
+        try:
+            _set_time(part, mtime_ns)
+            found = self._look(path)
+            same = replaces is not None and found is not None and _is(found, replaces)
+            if found is not None and not same:
+                at = self.here(name).free
+                path = self.folder / at
+            part.replace(path)
+        except OSError as error:
+            raise self.trouble(error) from None
+        self.add_sum(at, digest)
+        return at
+
+    def confirm(self, copy: Copy, mtime_ns: int, digest: str) -> None:
+        """Notes that a copy is what the node has."""
+        _set_time(self.path(copy), mtime_ns)
+        self.add_sum(copy.name, digest)
+
+    def drop_part(self, name: str) -> None:
+        """Removes what there is of a file on its way."""
+        with contextlib.suppress(OSError):
+            (self._parts / name).unlink()
+
+    def trouble(self, error: OSError) -> RankliftError | CannotKeep:
+        """What to raise when writing failed: this file's trouble alone, or everybody's."""
+        if error.errno in _OF_THIS_NAME:
+            return CannotKeep(f"cannot be written here: {_words(error)}")
+        self.broken = RetryError(
+            f"{self.folder}: {_words(error)}; what has come is kept, and the same command goes on from there"
+        )
+        return self.broken
+
+    def _ready(self, top: Path, name: str) -> Path:
+        parent, _, _ = name.rpartition("/")
+        return self._make(top, parent) / name[len(parent) :].lstrip("/")
+
+    def _make(self, top: Path, name: str) -> Path:
+        """A folder within ``top``, made as needed. No link is ever followed: it may have come from a node."""
+        path = top
+        for part in filter(None, name.split("/")):
+            path = path / part
+            if path in self._made:
+                continue
+            try:
+                found = self._look(path)
+                if found is not None and top == self._parts and not stat.S_ISDIR(found.st_mode):
+                    path.unlink()  # of a file that has become a folder since
+                    found = None
+                if found is None:
+                    path.mkdir(exist_ok=True)
+                elif not stat.S_ISDIR(found.st_mode):
+                    raise CannotKeep(f"{path.relative_to(top)} is in its way here, and no folder")
+            except OSError as error:
+                raise self.trouble(error) from None
+            self._made.add(path)
+        return path
+
+    # -- SHA256SUMS -------------------------------------------------------------------------------
+
+    def forget_sums(self, names: Iterable[str]) -> None:
+        """Takes out what is about to change: a line that is there shall be true at every moment."""
+        with self._guard:
+            known = [name for name in names if self._sums.pop(name, None) is not None]
+            if known:
+                self._write_sums()
+
+    def add_sum(self, name: str, digest: str) -> None:
+        """Adds a file that is whole."""
+        with self._guard:
+            self._sums[name] = digest
+            try:
+                with (self.folder / SUMS).open("ab") as file:
+                    file.write(sums_line(name, digest))
+            except OSError as error:
+                raise self.trouble(error) from None
+
+    def _write_sums(self) -> None:
+        temporary = self._parts / SUMS
+        lines = [sums_line(name, self._sums[name]) for name in sorted(self._sums)]
+        try:
+            with temporary.open("wb") as file:
+                file.writelines(lines)
+                file.flush()
+                os.fsync(file.fileno())  # a machine that goes down leaves the old sums, not an empty file
+            temporary.replace(self.folder / SUMS)
+        except OSError as error:
+            raise self.trouble(error) from None
+
+    def close(self, *, complete: bool) -> None:
+        """Leaves the folder to others; when everything has come, nothing stays in ``.part``."""
+        if self._lock.closed:
+            return
+        try:
+            with self._guard:
+                self._sums = {n: d for n, d in self._sums.items() if self._look(self.folder / n) is not None}
+                if self.broken is None and (self._sums or (self.folder / SUMS).exists()):
+                    self._write_sums()
+            for folder, _, _ in os.walk(self._parts, topdown=False):
+                with contextlib.suppress(OSError):
+                    Path(folder).rmdir()
+            if complete or [path.name for path in self._parts.iterdir()] == [_LOCK]:
+                shutil.rmtree(self._parts)
+            with contextlib.suppress(OSError):
+                self.folder.rmdir()  # of a job that nobody has
+        finally:
+            self._lock.close()
+
+
+def _is_record(name: str) -> bool:
+    """Whether a file is a record of the job: what is neither a log nor an output.
+
+    >>> _is_record("job.json"), _is_record("exits/node000001.jsonl"), _is_record("outputs/node000000/model")
+    (True, True, False)
+    """
+    return name.partition("/")[0] not in TREES
+
+
+def write_all(file: IO[bytes], data: bytes) -> None:
+    """Writes all of it to an unbuffered file."""
+    view = memoryview(data)
+    while view:
+        view = view[file.write(view) :]
+
+
+def sums_line(name: str, digest: str) -> bytes:
+    r"""A line as sha256sum writes it: a name that would break the line is escaped, which a backslash says.
+
+    >>> sums_line("a b", "0" * 4), sums_line("a\nb", "0" * 4)
+    (b'0000  a b\n', b'\\0000  a\\nb\n')
+    """
+    escaped = "".join(_ESCAPES.get(letter, letter) for letter in name)
+    mark = "\\" if escaped != name else ""
+    return f"{mark}{digest}  {escaped}\n".encode("utf-8", "surrogateescape")
+
+
+def read_sums(data: bytes) -> dict[str, str]:
+    """Digest by name, the later of two counting; half a line at the end is passed over."""
+    found = {}
+    for line in data.decode("utf-8", "surrogateescape").split("\n"):
+        match = _LINE.fullmatch(line)
+        if match is not None:
+            name = match["name"]
+            if match["escaped"]:
+                name = re.sub(r"\\(.)", lambda m: {"n": "\n", "r": "\r"}.get(m[1], m[1]), name)
+            found[name] = match["digest"]
+    return found
+
+
+def _is(found: os.stat_result, copy: Copy) -> bool:
+    return stat.S_ISREG(found.st_mode) and (found.st_size, found.st_mtime_ns) == (copy.size, copy.mtime_ns)
+
+
+def _set_time(path: Path, mtime_ns: int) -> None:
+    if mtime_ns >= 0:
+        with contextlib.suppress(OSError):  # somebody else's file is compared by its digest
+            os.utime(path, ns=(mtime_ns, mtime_ns))
+
+
+def _words(error: OSError) -> str:
+    return error.strerror or str(error)

@@ -1,0 +1,1 @@
+"""What every task shares: its parser, its options, its signals, its output."""

@@ -1,0 +1,289 @@
+"""Everything that is shown: results to stdout, progress and errors to stderr, colours on terminals alone.
+
+Names, reasons and lines come from nodes, and whoever runs there chose them: nothing of them commands a
+terminal, because all text goes through :func:`launch.printable.for_stream` in the one function that writes.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+import json
+import os
+import shlex
+import sys
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import IO, Any
+
+from launch.errors import InputError
+from launch.host import Completed
+from launch.nodeset import fold, ranges
+from launch.printable import escaped_json, for_file, for_stream, for_terminal
+from launch.remote.base.messages import size
+
+__all__ = [
+    "age",
+    "amount",
+    "as_json",
+    "ask",
+    "command",
+    "error",
+    "log",
+    "merged",
+    "merged_text",
+    "plain",
+    "progress",
+    "result",
+    "table",
+]
+
+_WIDE = 240
+"""Columns where there is no terminal: what reads the table there can wrap for itself."""
+
+
+def result(text: str) -> None:
+    """One line of result."""
+    _write(sys.stdout, text + "\n")
+
+
+def ask(question: str) -> bool | None:
+    """Whether whoever sits at the terminal says yes; None where there is no terminal."""
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        return None
+    try:
+        answer = input(f"{question} [y/N] ")
+    except EOFError:
+        return False
+    return answer.strip().lower() in ("y", "yes")
+
+
+def progress(text: str) -> None:
+    """One line about what goes on."""
+    _write(sys.stderr, text + "\n")
+
+
+def error(failure: BaseException) -> None:
+    """The one style of error: what failed, on which nodes, what to do."""
+    paint = _painter(sys.stderr)
+    _write(sys.stderr, f"{paint('error:', '1;31')} {failure}\n")
+
+
+def as_json(value: object) -> None:
+    """The same records as the tables, for programs."""
+    _write(sys.stdout, escaped_json(json.dumps(plain(value), indent=2, ensure_ascii=False)) + "\n")
+
+
+def command(argv: Sequence[str]) -> None:
+    """A command that is about to be run here."""
+    paint = _painter(sys.stderr)
+    _write(sys.stderr, paint(f"$ {shlex.join(argv)}", "1") + "\n")
+
+
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
+    """A table on stdout; nothing is cut off."""
+    from rich import box
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
+    for column in columns:
+        drawn.add_column(column, overflow="fold")
+    for row in rows:
+        # Text, since rich reads [red] or [link=...] in a string as an order.
+        cells = [for_terminal(str(cell)) for cell in row]
+        drawn.add_row(*(Text(cell, _style(cell)) for cell in cells))
+    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDE)
+    # Spaces at the ends of lines are of use to nobody.
+    with console.capture() as captured:
+        console.print(drawn)
+    lines = (line.rstrip() for line in captured.get().splitlines())
+    _write(sys.stdout, "".join(f"{line}\n" for line in lines if line))
+
+
+def log(
+    ranks: Sequence[int | None],
+    nodes: Iterable[str],
+    data: bytes,
+    stream: str = "stdout",
+    *,
+    to_stderr: bool = False,
+) -> None:
+    """A line that these ranks on these nodes have said; of the launcher where a rank is ``None``.
+
+    On a terminal with its colours, and with nothing else that a terminal would obey. Elsewhere without
+    colours and other escape sequences, and otherwise byte for byte.
+    """
+    to = sys.stderr if to_stderr else sys.stdout
+    is_terminal = to.isatty()
+    in_colour = is_terminal and not os.environ.get("NO_COLOR")
+    front = _front(tuple(ranks), tuple(nodes), in_colour)
+    if stream == "stderr" and is_terminal:
+        front += _painted("!", "31", in_colour)
+    if stream == "notice":
+        _write(to, f"{front} {_painted(f'({_text(data)})', '2', in_colour)}\n")
+    elif is_terminal:
+        line = for_terminal(data.decode("utf-8", "surrogateescape"), colours=in_colour, lines=False)
+        _write(to, f"{front} {line}\n")
+    else:
+        _write_bytes(to, for_file(front.encode() + b" " + data) + b"\n")
+
+
+@functools.lru_cache(maxsize=4096)
+def _front(ranks: tuple[int | None, ...], nodes: tuple[str, ...], in_colour: bool) -> str:
+    numbers = [rank for rank in ranks if rank is not None]
+    who = ["launcher"] * (len(numbers) < len(ranks)) + [ranges(numbers)] * bool(numbers)
+    colour = f"3{1 + numbers[0] % 6}" if numbers else "2"
+    return _painted(f"[{','.join(who)} {fold(nodes)}]", colour, in_colour)
+
+
+def merged(results: Mapping[str, Completed | Exception]) -> None:
+    """What a command gave on many nodes: nodes that gave the same are shown once."""
+    # Piece by piece: all of it at once would be in memory several times.
+    for stream, pieces in zip((sys.stdout, sys.stderr), _merged(results), strict=True):
+        for piece in pieces:
+            _write(stream, piece)
+
+
+def merged_text(results: Mapping[str, Completed | Exception]) -> tuple[str, str]:
+    """The texts for stdout and stderr; a single node's output stands alone, as if it had run here.
+
+    >>> same, other = Completed(0, b"5.15\\n", b""), Completed(3, b"", b"no")
+    >>> print(merged_text({"node000000": same, "node000001": same, "node000002": other})[0])
+    node[000000-000001]
+      5.15
+    node000002: exit status 3
+    <BLANKLINE>
+    """
+    out, err = _merged(results)
+    return "".join(out), "".join(err)
+
+
+def _merged(results: Mapping[str, Completed | Exception]) -> tuple[Iterable[str], Iterable[str]]:
+    alike: dict[Completed, list[str]] = {}
+    for node, outcome in results.items():
+        if not isinstance(outcome, Exception):
+            alike.setdefault(outcome, []).append(node)
+    if len(results) == 1 and not any(one.exit_status for one in alike):
+        return _alone(alike)
+    groups = sorted(alike.items(), key=lambda item: (-len(item[1]), item[1]))
+    out = (
+        _group(
+            nodes,
+            f": exit status {one.exit_status}" if one.exit_status else "",
+            one.stdout,
+            one.stdout_left_out,
+        )
+        for one, nodes in groups
+    )
+    err = (_group(nodes, ": stderr", one.stderr, one.stderr_left_out) for one, nodes in groups if one.stderr)
+    return out, err
+
+
+def _alone(alike: Iterable[Completed]) -> tuple[list[str], list[str]]:
+    """Its stdout may be a script's input, so that what is said of it goes to stderr."""
+    out = [_text(one.stdout) for one in alike]
+    err = [
+        f"({size(one.stdout_left_out)} of stdout left out before its end)\n"
+        for one in alike
+        if one.stdout_left_out
+    ]
+    err += [f"({size(one.stderr_left_out)} left out)\n" for one in alike if one.stderr_left_out]
+    return out, err + [_text(one.stderr) for one in alike]
+
+
+def _group(nodes: Iterable[str], what: str, data: bytes, left_out: int) -> str:
+    lines = [_text(line) for line in data.splitlines()]  # bytes: only line feeds and returns end one
+    if left_out:
+        lines.insert(0, f"({size(left_out)} left out)")
+    return f"{fold(nodes)}{what}\n" + "".join(f"  {line}\n" for line in lines)
+
+
+def age(read_at: float, now: float | None = None) -> str:
+    """How old something is, in words.
+
+    >>> age(1000.0, 1030.0), age(1000.0, 1000.0 + 7300), age(0.0, 1000000.0)
+    ('30 s', '2 h', '12 days')
+    """
+    seconds = max(0.0, (time.time() if now is None else now) - read_at)
+    for unit, name in ((86400, "days"), (3600, "h"), (60, "min")):
+        if seconds >= 2 * unit:
+            return f"{seconds / unit:.0f} {name}"
+    return f"{seconds:.0f} s"
+
+
+def amount(count: float) -> str:
+    """Bytes in decimal units.
+
+    >>> amount(12), amount(1234567)
+    ('12 B', '1.2 MB')
+    """
+    return size(count)
+
+
+def plain(value: Any) -> Any:  # noqa: PLR0911
+    """Records as JSON's own kinds: dataclasses by field, bytes as text, errors as ``{"error": …}``.
+
+    >>> plain({"node000000": InputError("--x", 1, "is odd", "leave it out"), "found": (b"hi", Path("/x"))})
+    {'node000000': {'error': '--x = 1: is odd; leave it out', 'kind': 'input'}, 'found': ['hi', '/x']}
+    """
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        shown = [f.name for f in dataclasses.fields(value) if f.repr]
+        return {name: plain(getattr(value, name)) for name in shown}
+    if isinstance(value, Mapping):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, BaseException):
+        kind = "input" if isinstance(value, InputError) else type(value).__name__
+        return {"error": str(value), "kind": kind}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [plain(item) for item in value]
+    if isinstance(value, bytes):
+        return _text(value)
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return str(value) if isinstance(value, Path) else value
+
+
+def _text(data: bytes) -> str:
+    return data.decode("utf-8", "replace")
+
+
+def _style(text: str) -> str:
+    if text in ("running", "yes", "SUCCEEDED"):
+        return "green"
+    if text in ("failed", "stopped", "FAILED", "LOST", "CANCELLED") or text.startswith("no:"):
+        return "red"
+    return ""
+
+
+def _painter(stream: IO[str]) -> Any:
+    in_colour = stream.isatty() and not os.environ.get("NO_COLOR")
+    return lambda text, code: _painted(text, code, in_colour)
+
+
+def _painted(text: str, code: str, in_colour: bool) -> str:
+    return f"\x1b[{code}m{text}\x1b[0m" if in_colour else text
+
+
+def _write_bytes(stream: IO[str], data: bytes) -> None:
+    binary = getattr(stream, "buffer", None)
+    if binary is None:
+        _write(stream, _text(data))
+        return
+    stream.flush()
+    binary.write(data)
+    binary.flush()
+
+
+def _write(stream: IO[str], text: str) -> None:
+    text = for_stream(text, stream)
+    # A locale that lacks a letter of a rank's output must not end the command.
+    try:
+        stream.write(text)
+    except UnicodeEncodeError:
+        encoding = getattr(stream, "encoding", None) or "ascii"
+        stream.write(text.encode(encoding, "backslashreplace").decode(encoding))
+    stream.flush()

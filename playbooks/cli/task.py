@@ -1,0 +1,156 @@
+"""What every task shares: its help, its errors, its exit status, the project and stack it works on.
+
+Exit statuses: 0 done, 1 failed, 2 wrong input, 130 Ctrl-C, 141 nobody reads stdout any more (as of what
+SIGPIPE ends); a job's or a remote command's own where one ran.
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+from invoke.tasks import Task
+
+from infra.inventory import Inventory, Node
+from launch import durations
+from launch.errors import InputError, JobFailed, RankliftError
+from launch.nodeset import fold, parse_ranges, ranges
+from playbooks.cli import output
+from playbooks.project import Stack, find_project, open_stack
+
+__all__ = ["HELP", "choose_nodes", "command", "open_from", "project_of", "seconds"]
+
+HELP = {
+    "stack": "the stack to work on (default: RANKLIFT_STACK, else the one `pulumi stack select` chose)",
+    "nodes": "which nodes, by instance id: 0-3,7 (default: all)",
+    "json": "print the result as JSON",
+    "dry-run": "print what would be done: no connection, no cloud call",
+    "timeout": "give up after this many seconds; 90s, 10m and 2h are understood too",
+}
+
+
+def command(
+    name: str, *, example: str, help: dict[str, str] | None = None, called: str | None = None, **options: Any
+) -> Callable[[Callable[..., None]], Task[Any]]:
+    """Makes a function a task that shows ``example`` in its help and ends as the module says.
+
+    ``called`` is what users type when that is not the task's name: its collection's, when the task is the
+    default there.
+    """
+
+    def decorate(function: Callable[..., None]) -> Task[Any]:
+        @functools.wraps(function)
+        def body(context: Context, *arguments: Any, **keywords: Any) -> None:
+            try:
+                for given in options.get("positional", ()):
+                    _refuse_option((name, called or name), given, str(keywords.get(given, "")))
+                function(context, *arguments, **keywords)
+            except InputError as error:
+                raise _ended(error, 2) from None
+            except JobFailed as error:
+                raise _ended(error, error.exit_status or 1) from None
+            except RankliftError as error:
+                raise _ended(error, 1) from None
+            except KeyboardInterrupt:
+                output.progress("interrupted")
+                raise Exit(code=130) from None
+            except BrokenPipeError:
+                # `fab logs | head`: whoever read has seen enough. Python would complain again at its end.
+                os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+                raise Exit(code=141) from None
+
+        # Invoke prints the docstring as the task's help, line breaks and all.
+        body.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nExample:\n    {example}\n"
+        parameters = function.__code__.co_varnames[: function.__code__.co_argcount]
+        known = {key: text for key, text in HELP.items() if key.replace("-", "_") in parameters}
+        options.setdefault("auto_shortflags", False)
+        return Task(body, name=name, help={**known, **(help or {})}, **options)
+
+    return decorate
+
+
+def _refuse_option(names: tuple[str, str], argument: str, value: str) -> None:
+    """Invoke takes whatever stands where an argument is due, ``--help`` and misspelt options included."""
+    if value in ("--help", "-h"):
+        from fabric.main import program
+
+        called = next(n for n, word in enumerate(sys.argv) if n and word.rpartition(".")[2] in names)
+        program.run([*sys.argv[:called], "--help", sys.argv[called]])
+    if value.startswith("-"):
+        remedy = f"give {argument} first, and see `fab {names[1]} --help`"
+        raise InputError(argument, value, "looks like an option, and the task has none of that name", remedy)
+
+
+def open_from(context: Context, stack: str | None) -> Stack:
+    """The stack that a task's ``--stack`` and the fabfile's settings name.
+
+    Raises :class:`~launch.errors.InputError` when there is no such thing.
+    """
+    return open_stack(project_of(context), stack)
+
+
+def project_of(context: Context) -> Path:
+    """The project folder that the fabfile's settings name, else the one around the current folder.
+
+    Raises :class:`~launch.errors.InputError` when there is none.
+    """
+    settings = context.config.get("ranklift") or {}
+    # Invoke keeps the fabfile's folder here, and nowhere else.
+    prefix = getattr(context.config, "_project_prefix", None)
+    return find_project(settings.get("project"), Path(prefix) if prefix else None)
+
+
+def seconds(key: str, text: str, *, none: bool = False) -> float:
+    """A span of time as users write it.
+
+    >>> seconds("--timeout", "90"), seconds("--timeout", "10m"), seconds("--timeout", "1.5h")
+    (90.0, 600.0, 5400.0)
+
+    Raises :class:`~launch.errors.InputError` naming ``key`` for anything else, and for nothing at all unless
+    that too is a choice (``none``).
+    """
+    remedy = "write it like 0, 10s or 2m" if none else "write it like 90, 90s, 10m or 2h"
+    span = durations.seconds(text)
+    if span is None:
+        raise InputError(key, text, "is no span of time", remedy)
+    if span > durations.LONGEST_S:
+        raise InputError(key, text, "is more than 365 days", remedy)
+    if span < 0 or (span == 0 and not none):
+        raise InputError(key, text, "must be 0 or more" if none else "must be more than 0", remedy)
+    return span
+
+
+def choose_nodes(inventory: Inventory, given: str | None) -> Sequence[Node]:
+    """The nodes that ``--nodes`` names, all when it is not given.
+
+    Raises :class:`~launch.errors.InputError` naming the ids there are.
+    """
+    if not inventory.nodes:
+        raise InputError("stack", inventory.stack, "it has no nodes", "run `fab status`, or `fab up`")
+    if given is None:
+        return inventory.nodes
+    wanted = parse_ranges(given)
+    by_id = {node.instance_id: node for node in inventory.nodes}
+    missing = [number for number in wanted if number not in by_id]
+    if missing:
+        shown = ", ".join(str(number) for number in missing[:8]) + (" …" if len(missing) > 8 else "")  # noqa: PLR2004
+        raise InputError(
+            "--nodes",
+            given,
+            f"stack {inventory.stack} has no instance {shown}",
+            f"it had {ranges(by_id)} ({fold(n.name for n in inventory.nodes)}) "
+            f"{output.age(inventory.read_at)} ago; `fab status` asks Azure again",
+        )
+    return [by_id[number] for number in wanted]
+
+
+def _ended(error: RankliftError, status: int) -> Exit:
+    output.error(error)
+    return Exit(code=status)

@@ -1,0 +1,206 @@
+"""``fab launch job.yml``: an Azure ML command job on the stack's own nodes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from invoke.context import Context
+
+from infra.inventory import Inventory, Node
+from launch.errors import InputError
+from launch.numbers import counted
+from playbooks.cli.options import processes_flag, restarts_flag, variables
+from playbooks.cli.task import choose_nodes, command, open_from, seconds
+from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
+from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from launch.jobfile import Flags, JobFile
+
+__all__ = ["launch_file"]
+
+_HELP = {
+    "file": "the job file; paths in it are relative to its folder",
+    "nodes": "which nodes, by instance id: 0-3,7 (default: the file's `ranklift.nodes`, else as many as its "
+    "`resources.instance_count` says, from the first)",
+    "nproc-per-node": "processes on each node, over the file's; `auto` for one per slot",
+    "env": "a variable for every rank, over the file's: NAME=VALUE, or NAME for its value here; may be "
+    "repeated",
+    "set": "one value of the file, by its path through the keys: inputs.lr=0.1; may be repeated",
+    "name": "part of the job's id (default: the file's `name`, else `display_name`, else the script's name)",
+    "timeout": "the job's own limit from its start, restarts included, over the file's: 90, 90s, 10m or 2h",
+    "max-restarts": "launch it anew on the same nodes after a failure, at most this often, over the file's",
+    "grace": "time between SIGTERM and SIGKILL when its processes are ended, over the file's: 90s, 10m",
+    "cancel-on-interrupt": "Ctrl-C ends the job too (default: it goes on)",
+    "detach": "return once the job is on the head",
+    "json": "print the job's last state as JSON; the ranks' lines go to stderr",
+}
+_SUBTASKS = ("mpi", "torch", "tensorflow")
+
+
+@command(
+    "file",
+    example="fab launch job.yml --set inputs.lr=0.1",
+    called="launch",
+    help=_HELP,
+    iterable=["env", "set"],
+    positional=["file"],
+)
+def launch_file(  # noqa: PLR0913, PLR0917
+    context: Context,
+    file: str,
+    nodes: str | None = None,
+    stack: str | None = None,
+    nproc_per_node: str | None = None,
+    env: list[str] | None = None,
+    set: list[str] | None = None,
+    name: str | None = None,
+    timeout: str | None = None,
+    max_restarts: str | None = None,
+    grace: str | None = None,
+    cancel_on_interrupt: bool = False,
+    detach: bool = False,
+    json: bool = False,
+    dry_run: bool = False,
+) -> None:
+    """Launches the command job that an Azure ML job file describes.
+
+    The exit status is the job's. Ctrl-C leaves the job running and says how to follow and end it.
+    """
+    from launch.jobfile import Flags
+
+    job = _read(file, set or ())
+    chosen = open_from(context, stack)
+    inventory = chosen.saved()
+    flags = Flags(
+        processes=None if nproc_per_node is None else processes_flag(nproc_per_node),
+        env=variables(env or (), os.environ),
+        name=name,
+        timeout_s=None if timeout is None else seconds("--timeout", timeout),
+        max_restarts=restarts_flag(max_restarts),
+        grace_s=None if grace is None else seconds("--grace", grace),
+    )
+    wanted = _nodes(job, inventory, nodes)
+    handling = Handling(detach, json, dry_run, cancel_on_interrupt)
+    _launch(chosen, inventory, wanted, job, flags, handling)
+
+
+def _read(path: str, settings: Sequence[str]) -> JobFile:
+    from launch.jobfile import read
+
+    file = Path(os.path.expanduser(path))  # noqa: PTH111  (a user there is not stays in the name)
+    if path in _SUBTASKS and not file.exists():
+        raise InputError("file", path, "there is none of that name", f"did you mean fab launch.{path}?")
+    if path.endswith((".py", ".sh")):
+        raise InputError(
+            "file",
+            path,
+            "is a script, not a job file",
+            f"launch it with fab launch.torch {path}, or launch.mpi",
+        )
+    overrides = []
+    for setting in settings:
+        key, equals, value = setting.partition("=")
+        if not equals or not key:
+            raise InputError("--set", setting, "is no KEY=VALUE", "write it like --set inputs.lr=0.1")
+        overrides.append((key, value))
+    return read(file, overrides)
+
+
+def _nodes(job: JobFile, inventory: Inventory, flag: str | None) -> Sequence[Node]:
+    """``--nodes``, else the file's own choice, else the first ones of the stack."""
+    from launch.jobfile import node_count
+
+    if flag is not None:
+        return choose_nodes(inventory, flag)
+    named: Sequence[Node] | None = None
+    if job.own.nodes is not None:
+        try:
+            named = choose_nodes(inventory, job.own.nodes)
+        except InputError as error:
+            raise job.located(error, "ranklift.nodes") from None
+    count = node_count(job, None if named is None else len(named))
+    if named is not None:
+        return named
+    present = choose_nodes(inventory, None)
+    if count is not None and count > len(present):
+        few = InputError(
+            "instance_count",
+            count,
+            f"stack {inventory.stack} has {counted(len(present), 'node')}",
+            "ask for fewer, or set ranklift:nodeCount and run `fab up`",
+        )
+        raise job.located(few, "resources.instance_count")
+    return present[:count]
+
+
+def _launch(
+    stack: Stack,
+    inventory: Inventory,
+    nodes: Sequence[Node],
+    job: JobFile,
+    flags: Flags,
+    handling: Handling,
+) -> None:
+    from launch.jobfile import Pushed, located, make, name_of, script_of
+
+    identity, home = Identity(), home_of(inventory.user)
+    load = _load(stack, job)
+    files = {entry.path for entry in load.code.entries}
+    script = script_of(job.command)
+    made = make(
+        job,
+        nodes=len(nodes),
+        identifier=identity.of(name_of(job, flags)),
+        home=home,
+        pushed=Pushed(load.code.id if load.code.entries else "", files, _places(job, load, home)),
+        source=source_text(load.code.root / script) if script in files else None,
+        flags=flags,
+    )
+    try:
+        planned = planned_as(identity, made.spec, inventory.size, nodes)
+    except InputError as error:
+        raise located(job, flags, error) from None
+    notices = [*filter(None, [job.notice]), *made.notices]
+    kind = "one process" if job.distribution is None else None
+    hand_over(stack, inventory, nodes, planned, load, handling, notices, kind)
+
+
+def _load(stack: Stack, job: JobFile) -> Load:
+    """The code, less what its ignore files name, and every input of this machine, whole."""
+    from launch.code.snapshot import EMPTY, plan_data, plan_snapshot
+    from launch.jobfile import Data
+
+    code, keys = EMPTY, stack.key_numbers()
+    if job.code is not None:
+        try:
+            plan_code = plan_snapshot if job.code.is_dir() else plan_data
+            code = plan_code(job.code, stack.hashes, keys)
+        except InputError as error:
+            raise job.located(error, "code") from None
+    data = {}
+    for name, value in job.inputs.items():
+        if isinstance(value, Data) and value.local is not None:
+            try:
+                data[value.local] = plan_data(value.local, stack.hashes_of(value.local), keys)
+            except InputError as error:
+                raise job.located(error, f"inputs.{name}.path") from None
+    return Load(code, data)
+
+
+def _places(job: JobFile, load: Load, home: str) -> dict[str, str]:
+    """Where each data input is on the nodes."""
+    from launch.jobfile import Data
+
+    places = {}
+    for name, value in job.inputs.items():
+        if isinstance(value, Data):
+            if value.local is None:
+                places[name] = value.remote or ""
+                continue
+            folder = f"{home}/.ranklift/snapshots/{load.data[value.local].id}"
+            places[name] = f"{folder}/{value.local.name}" if value.local.is_file() else folder
+    return places

@@ -1,0 +1,165 @@
+"""A job's plan for people: all that will be run, on which nodes and with which variables."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from launch.job.spec import GRACE_S
+from launch.nodeset import fold
+from launch.numbers import counted
+from playbooks.cli import output
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from launch.code.snapshot import Snapshot
+    from launch.job.plan import JobPlan, NodePlan, RankPlan
+
+__all__ = ["plan_text"]
+
+_BYTES_PER_MIB = 1 << 20
+_HIDDEN = "(value not shown)"
+
+
+def plan_text(
+    planned: JobPlan,
+    snapshot: Snapshot,
+    data: Mapping[Path, Snapshot] | None = None,
+    notices: Sequence[str] = (),
+    kind: str | None = None,
+) -> str:
+    """Everything that ``launch`` would do, one fact a line; ``--json`` has the same for programs.
+
+    ``data`` are the snapshots of the job's inputs by the path they come from, ``kind`` stands in for the
+    plan's own word. MASTER_PORT, TensorFlow's ports and the MPI are settled on the head in the job's turn:
+    what stands here holds if the first port is free, and shows the command line of every MPI the head may
+    have.
+    """
+    lines = [
+        *_facts(planned, snapshot, data or {}, kind),
+        *(f"note       {notice}" for notice in notices),
+        "",
+        "hostfile",
+        *(f"  {line}" for line in planned.hostfile.splitlines()),
+        *_environment(planned),
+    ]
+    return "\n".join(lines)
+
+
+def _facts(
+    planned: JobPlan, snapshot: Snapshot, data: Mapping[Path, Snapshot], kind: str | None
+) -> list[str]:
+    spec = planned.spec
+    nodes = [node.node.name for node in planned.nodes]
+    facts = [
+        ("job", planned.id),
+        ("kind", kind or spec.kind + (", run once on each node" if spec.per_node else "")),
+        ("snapshot", f"{snapshot.id}: {_amount(snapshot)}"),
+    ]
+    if snapshot.entries:
+        facts.append(("from", str(snapshot.root)))
+    facts += [("data", f"{path}: snapshot {found.id}, {_amount(found)}") for path, found in data.items()]
+    facts += [
+        ("head", f"{planned.head.name} ({planned.head.private_ip})"),
+        ("nodes", fold(nodes)),
+        ("processes", f"{planned.world_size}: {_ranks_text(planned)}"),
+        ("in", _at_home(planned.cwd, planned)),
+    ]
+    if spec.python != "python3":
+        facts.append(("python", spec.python))
+    if spec.setup:
+        facts.append(("setup", spec.setup))
+    if spec.requires:
+        facts.append(("needs", ", ".join(spec.requires)))
+    if spec.shm_bytes:
+        facts.append(("memory", f"at least {spec.shm_bytes / _BYTES_PER_MIB:.0f} MiB that processes share"))
+    if spec.timeout_s:
+        facts.append(("limit", f"{spec.timeout_s:g} s"))
+    if spec.max_restarts:
+        facts.append(("restarts", f"up to {spec.max_restarts} after a failure, on the same nodes"))
+    if spec.min_nodes:
+        facts.append(("fewest", f"goes on with {counted(spec.min_nodes, 'node')} when others are lost"))
+    if spec.grace_s != GRACE_S:
+        facts.append(("grace", f"{spec.grace_s:g} s"))
+    outputs = f"{spec.home}/.ranklift/jobs/{planned.id}/outputs"
+    facts += [("output", f"{name} ({asset}): {outputs}/{name}") for name, asset in spec.outputs.items()]
+    facts.append(("command", shlex.join(planned.argv)))
+    folder = f"{spec.home}/.ranklift/jobs/{planned.id}"
+    files = {name: f"{folder}/{name}" for name in ("hostfile", "machinefile")}
+    for name, line in planned.mpirun.items():
+        typed = [files.get(word[1:-1], word) if word.startswith("{") else word for word in line.words]
+        facts.append((name, shlex.join(typed)))
+    return [f"{what:<10} {text}" for what, text in facts]
+
+
+def _environment(planned: JobPlan) -> list[str]:
+    user = dict(planned.spec.env)
+    paths = {key: _at_home(path, planned) for key, path in planned.paths.items()}
+    lines = ["", "environment of every rank"]
+    lines += _pairs({**planned.defaults, **planned.env, **paths, **dict.fromkeys(user)})
+    files = {key: path for key, path in planned.files.items() if key not in user}
+    if files:
+        lines += ["", "where the node has that file", *_pairs(files)]
+    lines += ["", "environment of one node's ranks"]
+    lines += [f"  {node.node.name}  {_row(node.env, user)}" for node in planned.nodes]
+    ranks = [
+        (given.rank, node.node.name, {**given.env, **_from_mpi(planned, node, given)})
+        for node in planned.nodes
+        for given in node.ranks
+    ]
+    if any(env for _, _, env in ranks):
+        width = len(str(planned.world_size - 1))
+        lines += ["", "environment of one rank"]
+        lines += [f"  {rank:>{width}}  {name}  {_row(env, user)}" for rank, name, env in ranks]
+    return lines
+
+
+def _from_mpi(planned: JobPlan, node: NodePlan, given: RankPlan) -> dict[str, str]:
+    """What every MPI's ranks find under Open MPI's names (guide G4)."""
+    if planned.spec.kind != "mpi":
+        return {}
+    return {
+        "OMPI_COMM_WORLD_RANK": str(given.rank),
+        "OMPI_COMM_WORLD_SIZE": str(planned.world_size),
+        "OMPI_COMM_WORLD_LOCAL_RANK": str(given.local_rank),
+        "OMPI_COMM_WORLD_LOCAL_SIZE": str(len(node.ranks)),
+    }
+
+
+def _pairs(variables: Mapping[str, str | None]) -> Iterable[str]:
+    """A line for each; a variable of the user's, whose value is None here, by name: it may be a secret."""
+    return (
+        f"  {key}={_HIDDEN if value is None else shlex.quote(value)}"
+        for key, value in sorted(variables.items())
+    )
+
+
+def _row(variables: Mapping[str, str], user: Mapping[str, str]) -> str:
+    return " ".join(f"{key}={shlex.quote(value)}" for key, value in variables.items() if key not in user)
+
+
+def _at_home(path: str, planned: JobPlan) -> str:
+    return planned.spec.home + path[1:] if path.startswith("~") else path
+
+
+def _amount(snapshot: Snapshot) -> str:
+    count = len(snapshot.entries)
+    return f"{count} file{'' if count == 1 else 's'}, {output.amount(snapshot.size)}"
+
+
+def _ranks_text(planned: JobPlan) -> str:
+    parts = []
+    for node in planned.nodes[:4]:
+        ranks = [given.rank for given in node.ranks]
+        shown = _run(ranks) if ranks else "none"
+        parts.append(f"{shown} on {node.node.name}")
+    return ", ".join(parts) + (", …" if len(planned.nodes) > len(parts) else "")
+
+
+def _run(ranks: Sequence[int]) -> str:
+    first, last = ranks[0], ranks[-1]
+    if len(ranks) > 1 and last - first + 1 == len(ranks):
+        return f"{first}-{last}"
+    return ", ".join(map(str, ranks))

@@ -1,0 +1,256 @@
+"""From a plan to a job on the cluster: pushes, hands over, shows what the ranks say."""
+
+from __future__ import annotations
+
+import secrets
+import signal
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING, Literal
+
+from infra.inventory import Inventory, Node
+from launch.errors import (
+    InputError,
+    ManyNodesError,
+    NodeUnreachable,
+    NotPushed,
+    RankliftError,
+    StepTimeout,
+)
+from playbooks.cli import output
+from playbooks.cli.signals import attached
+from playbooks.jobs.cancel import ended, told
+from playbooks.jobs.log_printer import Shown, end, forget, how_to_go_on, remember
+from playbooks.jobs.plan_view import plan_text
+from playbooks.nodes.tasks import explained
+from playbooks.project import Stack
+from playbooks.start import OutputFailed
+
+if TYPE_CHECKING:
+    from launch.client.events import Event, JobState
+    from launch.code.snapshot import Snapshot
+    from launch.host import Host
+    from launch.job.plan import JobPlan
+    from launch.job.spec import JobSpec
+
+__all__ = ["Handling", "Identity", "Load", "hand_over", "home_of", "planned_as", "source_text"]
+
+
+@dataclass(frozen=True, slots=True)
+class Handling:
+    """What is to happen with a job once it is planned."""
+
+    detach: bool
+    json: bool
+    dry_run: bool
+    cancel_on_interrupt: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises :class:`~launch.errors.InputError` for what contradicts itself."""
+        if self.detach and self.cancel_on_interrupt:
+            problem = "does not go with --detach, which leaves before anybody can interrupt"
+            raise InputError("--cancel-on-interrupt", None, problem, "give one of the two")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What makes a job's id its own, settled before the plan: paths in a command may hold the id."""
+
+    now: datetime = field(default_factory=datetime.now)
+    token: str = field(default_factory=lambda: secrets.token_hex(2))
+
+    def random(self, _: int) -> str:
+        """For :func:`launch.job.plan.job_id`."""
+        return self.token
+
+    def of(self, name: str) -> str:
+        """The id of a job of that name."""
+        from launch.job.plan import job_id
+
+        return job_id(name, self.now, self.random)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """What goes to the nodes before the job."""
+
+    code: Snapshot
+    data: Mapping[Path, Snapshot] = field(default_factory=dict)
+
+    @property
+    def notices(self) -> list[str]:
+        """What of it stays here, though a user could take it for content."""
+        code = [self.code.notice] if self.code.notice else []
+        return code + [f"{path}: {one.notice}" for path, one in self.data.items() if one.notice]
+
+
+def home_of(user: str) -> str:
+    """Where the nodes' user is at home."""
+    return "/root" if user == "root" else f"/home/{user}"
+
+
+def source_text(script: Path) -> str | None:
+    """A script's text; None when there is none that can be read."""
+    try:
+        return script.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def planned_as(
+    identity: Identity, spec: JobSpec, size: str, nodes: Sequence[Node], files: Collection[str] | None = None
+) -> JobPlan:
+    """The job's plan on these nodes; with ``files``, its script has to be one of them."""
+    from launch.code.push import remote_id
+    from launch.job.plan import plan
+    from launch.job.spec import JobNode
+
+    return plan(
+        spec,
+        [JobNode(node.name, node.private_ip, node.slots) for node in nodes],
+        size=size,
+        remote=remote_id(),
+        files=files,
+        now=identity.now,
+        random=identity.random,
+    )
+
+
+def hand_over(
+    stack: Stack,
+    inventory: Inventory,
+    nodes: Sequence[Node],
+    planned: JobPlan,
+    load: Load,
+    handling: Handling,
+    notices: Sequence[str] = (),
+    kind: str | None = None,
+) -> None:
+    """Ends as the job ends; with ``detach``, once the head has it; with ``dry_run`` the plan is shown, as
+    of that ``kind`` where the plan's own word would mislead."""
+    notices = [*notices, *load.notices]
+    if handling.dry_run and not handling.json:
+        output.result(plan_text(planned, load.code, load.data, notices, kind))
+        return
+    for notice in notices:
+        output.progress(notice)
+    if handling.dry_run:
+        output.as_json(planned.shown())
+        return
+    parting = _Parting(stack, inventory, planned.id, handling.cancel_on_interrupt)
+    try:
+        _run(stack, inventory, nodes, planned, load, handling, parting)
+    except OutputFailed:
+        output.progress(parting(signal.SIGPIPE))  # which ends other programs then, and a job as little
+        raise
+
+
+def _run(
+    stack: Stack,
+    inventory: Inventory,
+    nodes: Sequence[Node],
+    planned: JobPlan,
+    load: Load,
+    handling: Handling,
+    parting: _Parting,
+) -> None:
+    from launch.client.events import StateChange
+    from launch.client.submit import submit, submit_and_follow
+    from playbooks.ssh.connection import Cluster
+
+    job, head = planned.id, nodes[0]
+    remote = PurePosixPath(planned.remote).name
+    snapshots = (load.code, *load.data.values())
+    wanted = [snapshot.id for snapshot in snapshots]
+    with Cluster(inventory, stack.folder) as cluster, attached(parting):
+        host = cluster.host(head)
+        shown = Shown(to_stderr=handling.json)
+
+        def on_event(event: Event) -> None:
+            if parting.phase == "sent":
+                remember(stack, job, head.name, remote)
+            is_over = isinstance(event, StateChange) and event.state.is_terminal
+            parting.phase = "over" if is_over else "taken"
+            shown(event)
+
+        def start() -> JobState | None:
+            remember(stack, job, head.name, remote, taken=False)
+            parting.phase = "sent"
+            if handling.detach:
+                submit(planned, host, wanted)
+                remember(stack, job, head.name, remote)
+                parting.phase = "taken"
+                return None
+            return submit_and_follow(planned, host, on_event, wanted)
+
+        try:
+            try:
+                state = start()
+            except NotPushed:
+                parting.phase = "push"
+                forget(stack, job)
+                for snapshot in snapshots:
+                    _push(inventory, snapshot, host, nodes)
+                state = start()
+        except (NodeUnreachable, StepTimeout):
+            if parting.phase == "sent":
+                output.progress(
+                    f"job {job} was being handed over: `fab job {job}` shows whether its head has it"
+                )
+            raise
+    if state is not None:
+        if handling.json:
+            output.as_json(state)
+        end(state)
+        return
+    if handling.json:
+        output.as_json({"job": job, "head": head.name})
+    else:
+        output.result(job)
+    output.progress(how_to_go_on(stack, job))
+
+
+@dataclass(slots=True)
+class _Parting:
+    """What whoever started a job reads when a signal, or a stdout that cannot be written, ends the command,
+    by how far the job has come."""
+
+    stack: Stack
+    inventory: Inventory
+    job: str
+    cancels: bool
+    """Whether Ctrl-C ends the job too. Other signals never do: a terminal that closes is no wish."""
+    phase: Literal["push", "sent", "taken", "over"] = "push"
+
+    def __call__(self, number: int) -> str:
+        """For :func:`playbooks.cli.signals.attached`."""
+        if self.phase == "push":
+            return "interrupted while the code was pushed: no job was made"
+        if self.phase == "over":
+            return f"job {self.job} has ended: see `fab job {self.job}`"
+        if self.cancels and number == signal.SIGINT:
+            output.progress(f"cancelling job {self.job}")
+            try:
+                done = ended(self.stack, self.inventory, self.job, None)
+                return "\n".join(filter(None, (told(done), done.problem)))
+            except RankliftError as error:
+                return f"job {self.job} could not be cancelled: {error}"
+        if self.phase == "sent":
+            return (
+                f"interrupted while job {self.job} was handed over: `fab jobs` shows whether its head has it"
+            )
+        return f"job {self.job} goes on without you\n{how_to_go_on(self.stack, self.job)}"
+
+
+def _push(inventory: Inventory, snapshot: Snapshot, head: Host, nodes: Sequence[Node]) -> None:
+    from launch.code.push import push
+
+    try:
+        report = push(snapshot, head, nodes)
+    except ManyNodesError as error:
+        raise explained(inventory, ManyNodesError("the push before the job", error.results)) from None
+    if snapshot.entries:
+        sent = output.amount(report.bytes_sent)
+        output.progress(f"snapshot {report.snapshot}: {sent} sent in {report.seconds:.1f} s")

@@ -1,0 +1,178 @@
+"""Jobs as text: the rows of ``fab jobs``, and all that ``fab job`` tells of one."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+
+from launch.client.events import JobState
+from launch.client.query import Happening, JobReport, RankEnd
+from launch.nodeset import fold, ranges
+from launch.numbers import counted
+from launch.remote.head.outcome import signal_name
+
+__all__ = ["ends_text", "job_rows", "job_text", "moment", "span", "took", "waiting"]
+
+_MINUTES = 600
+"""Seconds from which on a span is told in hours, minutes and seconds."""
+_AHEAD = 2
+"""How many of the jobs that one waits for the list names."""
+
+
+def job_rows(
+    jobs: Iterable[JobState], now: datetime | None = None, seen: Mapping[str, datetime] | None = None
+) -> tuple[Sequence[str], list[Sequence[object]]]:
+    """Columns and rows of the list of jobs; columns that would be empty are left out.
+
+    ``seen`` says when each job was as it is told, where that is not ``now``.
+    """
+    columns = ("job", "state", "nodes", "ranks", "restarts", "started", "took", "exit", "waits for")
+    rows = [
+        (
+            state.job,
+            _standing(state),
+            len(state.nodes),
+            state.ranks,
+            state.restarts or "",
+            moment(state.started),
+            took(state, (seen or {}).get(state.job, now)),
+            "" if state.exit_status is None else state.exit_status,
+            waiting(state),
+        )
+        for state in jobs
+    ]
+    always = {"job", "state", "nodes", "ranks", "started", "took", "exit"}
+    kept = [
+        number for number, name in enumerate(columns) if name in always or any(row[number] for row in rows)
+    ]
+    return [columns[number] for number in kept], [[row[number] for number in kept] for row in rows]
+
+
+def waiting(state: JobState) -> str:
+    """What a queued job waits for, the first of them, and its place in the queue; nothing for any other."""
+    if state.state != "QUEUED":
+        return ""
+    ahead = (state.reason.removeprefix("waits for ") or ", ".join(state.waits_for)).split(", ")
+    more = f" and {len(ahead) - _AHEAD} more" if len(ahead) > _AHEAD else ""
+    words = ", ".join(ahead[:_AHEAD]) + more
+    return f"{words} (place {state.place})" if state.place else words
+
+
+def job_text(report: JobReport, now: datetime | None = None) -> str:
+    """Everything that is known of a job, a line for each thing that is."""
+    state = report.state
+    processes = counted(state.ranks, "rank")
+    port = f", port {state.port}" if state.port else ""
+    lines = [
+        ("job", state.job),
+        ("state", _with_reason(_standing(state), state.reason)),
+        ("place", f"{state.place} in its head's queue" if state.place else ""),
+        ("exit", "" if state.exit_status is None else str(state.exit_status)),
+        ("runs", f"{processes} on {fold(state.nodes)}, {state.kind}{port}"),
+        ("command", report.command[0] if len(report.command) == 1 else shlex.join(report.command)),
+        ("code", f"snapshot {report.code}" if report.code else ""),
+        ("created", moment(state.created)),
+        ("started", _started(state)),
+        ("ended", moment(state.ended)),
+        ("took", took(state, now)),
+        ("limit", "" if report.timeout_s is None else f"{span(report.timeout_s)} from its start"),
+        ("grace", f"{report.grace_s:g} s from SIGTERM to SIGKILL"),
+        ("restarts", f"{state.restarts} of {report.max_restarts}" if report.max_restarts else ""),
+        ("ranks", ends_text(report)),
+        ("logs", f"{report.folder}/logs/rank-<n>.log on each rank's node"),
+    ]
+    text = "".join(f"{name:<10}{value}\n" for name, value in lines if value)
+    text += _history(report.events)
+    if state.failure is not None:
+        text += _failure(report)
+    return text
+
+
+def ends_text(report: JobReport) -> str:
+    """How the ranks ended, those that ended alike together; all of the last launch.
+
+    ``0-6 ended with 0; 7 on node000001 ended by signal 9 (SIGKILL)``
+    """
+    newest = max((end.attempt for end in report.ends), default=0)
+    ends = [end for end in report.ends if end.attempt == newest]
+    groups: dict[str, list[RankEnd]] = {}
+    for end in ends:
+        groups.setdefault(_how(end), []).append(end)
+    parts = []
+    for how, alike in groups.items():
+        nodes = {end.node for end in alike}
+        where = f" on {fold(nodes)}" if alike[0].status and len(alike) < report.state.ranks else ""
+        parts.append(f"{ranges(end.rank for end in alike)}{where} {how}")
+    known = {end.rank for end in ends}
+    unknown = [rank for ranks in report.ranks.values() for rank in ranks if rank not in known]
+    if ends and unknown:
+        parts.append(f"{ranges(unknown)} {'not heard of' if report.state.is_terminal else 'running'}")
+    return "; ".join(parts)
+
+
+def _how(end: RankEnd) -> str:
+    how = f"ended with {end.status}" if end.signal is None else f"ended by {signal_name(end.signal)}"
+    return f"{how} when told to end" if end.stopped else how
+
+
+def _started(state: JobState) -> str:
+    if state.started is None:
+        return ""
+    queued = (state.started - state.created).total_seconds()
+    return moment(state.started) + (f", {span(queued)} after it was created" if queued >= 1 else "")
+
+
+def _standing(state: JobState) -> str:
+    return f"{state.state}, being cancelled" if state.cancelling else state.state
+
+
+def _with_reason(state: str, reason: str) -> str:
+    return f"{state}: {reason}" if reason else state
+
+
+def _history(events: Iterable[Happening]) -> str:
+    """States, of which one says that the job was restarted, failures and lost nodes, in order."""
+    lines = []
+    for event in events:
+        fields = event.fields
+        if event.event == "state":
+            words = _with_reason(fields["state"], fields["reason"])
+        elif event.event == "lost-node":
+            words = f"{fields['node']} lost: {fields['reason']}"
+        elif event.event == "eviction":
+            words = f"{fields['node']} {fields['reason']}"
+        elif event.event == "failure" and fields["rank"] is not None:
+            words = f"rank {fields['rank']} on {fields['node']} failed with {fields['status']}"
+        else:
+            continue
+        lines.append(f"  {moment(event.time)}  {words}\n")
+    return "".join(["history\n", *lines]) if lines else ""
+
+
+def _failure(report: JobReport) -> str:
+    failure = report.state.failure
+    assert failure is not None  # noqa: S101  its only caller asks
+    lines = "".join(f"  {line}\n" for line in failure.last_lines)
+    return f"first failure: {failure.who}, exit status {failure.status}\n{lines}"
+
+
+def moment(when: datetime | None) -> str:
+    """A point in time on this machine's clock; nothing for none."""
+    return "" if when is None else f"{when.astimezone():%Y-%m-%d %H:%M:%S}"
+
+
+def took(state: JobState, now: datetime | None = None) -> str:
+    """How long the job has run, to its end or until now; nothing when it has not begun."""
+    if state.started is None:
+        return ""
+    return span(((state.ended or now or datetime.now(UTC)) - state.started).total_seconds())
+
+
+def span(seconds: float) -> str:
+    """A span of time.
+
+    >>> span(19.26), span(7384)
+    ('19.3 s', '2:03:04')
+    """
+    return f"{seconds:.1f} s" if seconds < _MINUTES else str(timedelta(seconds=round(seconds)))

@@ -1,0 +1,263 @@
+"""Running Pulumi: shown as typed, bounded in time, its failures known by Azure's codes."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
+from pathlib import Path
+
+from invoke.exceptions import Exit
+
+from infra.arm.update_errors import Progress, Trouble, advice, kind_of, patience
+from infra.gate import KEY, Gate
+from launch.errors import RankliftError
+from playbooks.cli import output
+from playbooks.project import Stack, pulumi_program
+from playbooks.pulumi.locks import REFUSALS, LockNote, told
+
+__all__ = ["NEVER", "TookTooLong", "UpdateFailed", "again_and_again", "pulumi"]
+
+NEVER = float("inf")
+TELL_S = 60.0
+"""After how long it is said, and said again, what an update still waits for."""
+LET_GO_S = 30.0
+"""How long Pulumi may take to end in good order once it was told to."""
+_REST_S = 5.0
+"""How long after Pulumi its last words may take: what it has started may hold its stderr, too."""
+_POLL_S = 0.2
+_FIRST_PAUSE_S = 2.0
+_PAUSE_S = 30.0
+"""Between two tries: the first pause, doubled up to this."""
+_LOGGED = ("up", "destroy", "refresh")
+
+
+class UpdateFailed(RankliftError):
+    """Pulumi could not do all that it was to; ``troubles`` are what went wrong, by resource."""
+
+    def __init__(self, stack: str, troubles: Sequence[Trouble]) -> None:
+        self.stack, self.troubles = stack, tuple(troubles)
+        lines = [str(trouble) for trouble in troubles]
+        lines += dict.fromkeys(filter(None, (advice(trouble, stack) for trouble in troubles)))
+        super().__init__(f"stack {stack}: " + "\n".join(lines))
+
+
+class TookTooLong(UpdateFailed):
+    """Azure did not end in time; ``under_way`` is what it was doing, in words."""
+
+    def __init__(self, stack: str, limit: float, under_way: Sequence[str]) -> None:
+        super().__init__(stack, ())
+        doing = "; ".join(under_way) or "nothing that Pulumi tells of"
+        self.args = (
+            f"stack {stack}: not done within {limit:.0f} s: {doing}\n"
+            f"Azure may go on with it, and Pulumi knows of it: `fab up --stack {stack}` goes on from there, "
+            f"with a longer --timeout if it needs one; `fab down --stack {stack}` removes it",
+        )
+
+
+def pulumi(
+    stack: Stack,
+    arguments: Sequence[str],
+    *,
+    limit: float | None = None,
+    before: Callable[[], object] | None = None,
+) -> None:
+    """Runs and shows one Pulumi command, for ``limit`` seconds at most.
+
+    Of ``up``, ``before`` is called once the update has the stack for itself, and before it changes anything;
+    what that raises ends the update, and is raised here.
+
+    Ctrl-C ends the command with 130 once Pulumi has ended: the terminal sent it to Pulumi too, which ends in
+    good order. Killing it would leave its lock, and resources that nobody knows of.
+
+    Raises :class:`UpdateFailed` when something in Azure failed, and :class:`~playbooks.pulumi.locks.InUse`
+    when another command has the stack; when Pulumi itself or the program failed, the command ends with
+    Pulumi's exit status.
+    """
+    output.command(["pulumi", *arguments])
+    with stack.scratch() as folder:
+        log = folder / "events"
+        logged = ["--event-log", str(log)] if arguments[0] in _LOGGED else []
+        # Pulumi has the option for its Automation API alone, and shows and takes it only so.
+        environment = {**stack.environment, "PULUMI_DEBUG_COMMANDS": "1"} if logged else stack.environment
+        command = [pulumi_program(stack.environment), *arguments, *logged]
+        with ExitStack() as open_until_the_end:
+            gate = None if before is None else Gate(folder / "gate", before)
+            if gate is not None:
+                open_until_the_end.enter_context(gate.kept())
+                environment = {**environment, KEY: str(gate.folder)}
+            errors = _Errors()
+            with subprocess.Popen(
+                command, cwd=stack.project, env=dict(environment), stderr=errors.into
+            ) as process:
+                os.close(errors.into)
+                note = LockNote(stack, process.pid)
+                watch = _Watch(log, limit, gate, note)
+                exit_status = watch.to_the_end(process)
+            note.remove()
+            errors.join(_REST_S)
+    if gate is not None and isinstance(gate.error, KeyboardInterrupt):
+        watch.interrupted = True
+    elif gate is not None and gate.error is not None:
+        raise gate.error
+    if watch.interrupted:
+        output.progress(
+            f"interrupted; what Pulumi had begun is known to it: `fab up --stack {stack.name}` goes on from "
+            f"there, `fab down --stack {stack.name}` removes it"
+        )
+        raise Exit(code=130)
+    if watch.told_to_end and limit is not None:
+        raise TookTooLong(stack.name, limit, watch.left)
+    if exit_status != 0:
+        if errors.refusal:
+            raise told(stack.name, errors.refusal.decode("utf-8", "replace"))
+        failed = watch.progress.failed
+        if not any(trouble.code or kind_of(trouble) != "other" for trouble in failed):
+            raise Exit(code=exit_status if exit_status > 0 else 128 - exit_status)  # Pulumi has said why
+        raise UpdateFailed(stack.name, failed)
+
+
+def again_and_again(update: Callable[[], None], deadline: float) -> None:
+    """Does ``update`` again while all that is wrong is that Azure is busy or throttles, until ``deadline``.
+
+    The first is how Azure answers for minutes after a teardown: the old resource of that name is still going.
+    """
+    pause = _FIRST_PAUSE_S
+    before: UpdateFailed | None = None
+    while True:
+        try:
+            update()
+        except TookTooLong as error:
+            if before is not None:
+                error.args = (f"{error}\nthe try before failed: {before}",)
+            raise
+        except UpdateFailed as error:
+            before = error
+            named = [trouble for trouble in error.troubles if trouble.code]
+            kinds = {kind_of(trouble) for trouble in named}
+            now = max([pause, *(patience(trouble) or 0 for trouble in named)])
+            if not named or kinds - {"again", "throttled"} or time.monotonic() + now > deadline:
+                raise
+            is_doing = "throttles" if "throttled" in kinds else "is still busy"
+            output.progress(f"{named[0].resource}: Azure {is_doing} ({named[0].code}); again in {now:g} s")
+            time.sleep(now)
+            pause = min(2 * pause, _PAUSE_S)
+        else:
+            return
+
+
+class _Errors(threading.Thread):
+    """Passes on what a Pulumi writes to stderr, but for its refusal of a stack that another command has.
+
+    That advises `pulumi cancel`, which would take the lock from under a command that lives.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(daemon=True)
+        self.refusal = b""
+        self._from, self.into = os.pipe()
+        self.start()
+
+    def run(self) -> None:
+        # By chunks, not lines: it may ask for a passphrase. What it says at once comes at once: it is short.
+        while data := os.read(self._from, 65536):
+            if not self.refusal:
+                found = min((at for words in REFUSALS if (at := data.find(words)) >= 0), default=len(data))
+                start = data.rfind(b"\n", 0, found) + 1 if found < len(data) else found
+                with suppress(OSError):
+                    sys.stderr.buffer.write(data[:start])
+                    sys.stderr.flush()
+                data = data[start:]
+            self.refusal += data
+        os.close(self._from)
+
+
+class _Watch:
+    """Follows one Pulumi to its end."""
+
+    def __init__(self, log: Path, limit: float | None, gate: Gate | None, note: LockNote) -> None:
+        self._gate, self._note = gate, note
+        self._log, self._position, self._rest = log, 0, b""
+        self._began = time.monotonic()
+        self._deadline = NEVER if limit is None else self._began + limit
+        self._tell = self._began + TELL_S
+        self.progress = Progress.begin()
+        self.interrupted = self.told_to_end = False
+        self.left: list[str] = []
+        """What was under way when the time was over."""
+
+    def to_the_end(self, process: subprocess.Popen[bytes]) -> int:
+        while True:
+            try:
+                try:
+                    exit_status = process.wait(_POLL_S)
+                except subprocess.TimeoutExpired:
+                    self._note.look()
+                    if self._gate is not None:
+                        self._gate.attend()
+                    self._read()
+                    self._heed_time(process)
+                    continue
+            except KeyboardInterrupt:
+                self.interrupted = True
+                self._refuse("interrupted")
+                continue
+            self._read(anew=True)
+            return exit_status
+
+    def _heed_time(self, process: subprocess.Popen[bytes]) -> None:
+        now = time.monotonic()
+        if now > self._tell:
+            self._tell = now + TELL_S
+            for line in self._under_way():
+                output.progress(line)
+        if now > self._deadline:
+            if not self.told_to_end:
+                self.left = self._under_way()
+            # The first asks Pulumi to end in good order, the second not to wait for anybody any more.
+            self._refuse("its time was over")
+            process.send_signal(signal.SIGINT)
+            self.told_to_end, self._deadline = True, now + LET_GO_S
+
+    def _refuse(self, reason: str) -> None:
+        # The program may come to the gate before it ends: nothing may be removed for it any more.
+        if self._gate is not None:
+            self._gate.refuse(reason)
+
+    def _under_way(self) -> list[str]:
+        now = time.time()
+        return [
+            f"{_resource(urn)}: Azure has been at it ({op}) for {max(0.0, now - since):.0f} s"
+            for urn, (op, since) in self.progress.under_way.items()
+        ]
+
+    def _read(self, *, anew: bool = False) -> None:
+        """Takes what events have come; all of them ``anew`` once it has ended."""
+        try:
+            with self._log.open("rb") as stream:
+                # After its preview Pulumi begins the file again.
+                if anew or stream.seek(0, os.SEEK_END) < self._position:
+                    self._position, self._rest, self.progress = 0, b"", Progress.begin()
+                stream.seek(self._position)
+                data = stream.read()
+        except OSError:
+            return
+        self._position += len(data)
+        *lines, self._rest = (self._rest + data).split(b"\n")
+        for line in lines:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            self.progress.take(event)
+
+
+def _resource(urn: str) -> str:
+    kind, _, name = urn.rpartition("::")
+    return f"{kind.rpartition(':')[2]} {name}"

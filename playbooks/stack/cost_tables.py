@@ -1,0 +1,186 @@
+"""Plans and accounts for people: what is there or will be, what each part costs, what is not known."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from infra.preflight.prices import MONTH_H
+from playbooks.cli import output
+
+if TYPE_CHECKING:
+    from infra.preflight.decide import Cost, Plan
+    from infra.preflight.usage import Account, Thing
+
+__all__ = ["account_tables", "left_tables", "plan_tables", "usd"]
+
+_DAY_H = 24
+
+
+def usd(amount: float | None) -> str:
+    """An amount of money; small ones with as many digits as they need.
+
+    >>> usd(88.116), usd(2114.784), usd(0.045), usd(0.0), usd(None)
+    ('88.12', '2,114.78', '0.045', 'free', 'unknown')
+    """
+    if amount is None:
+        return "unknown"
+    if amount == 0:
+        return "free"
+    return f"{amount:,.2f}" if amount >= 1 or round(amount, 2) == amount else f"{amount:.4f}".rstrip("0")
+
+
+def plan_tables(plan: Plan) -> None:
+    """The plan on stdout: parts and prices, quota, what is offered, what is unknown."""
+    kind = "spot" if plan.spot else "regular"
+    output.result(
+        f"stack {plan.stack}: {plan.nodes} x {plan.size}, {kind}, in {plan.location} "
+        f"(subscription {plan.subscription}); {_there(plan)}"
+    )
+    output.result("")
+    rows: list[tuple[object, ...]] = [_row(cost) for cost in plan.costs]
+    regular, spot = plan.regular_per_hour, plan.spot_per_hour
+    rows.append(("", "", "all known, an hour", usd(regular), usd(spot), ""))
+    rows.append(("", "", "all known, a day", usd(_day(regular)), usd(_day(spot)), ""))
+    if plan.max_price is not None:
+        rows.append(("", "", "ranklift:maxPrice, an hour", usd(plan.max_price), usd(plan.max_price), ""))
+    output.table(("what", "count", "name", "USD/h regular", "USD/h spot", "note"), rows)
+    if plan.quotas:
+        output.result("")
+        output.table(
+            ("quota, in vCPUs", "limit", "used", "left", "needed", "left then"),
+            [
+                (line.label, line.limit, line.used, line.left, line.needed, _then(line.after))
+                for line in plan.quotas
+            ],
+        )
+    output.result("")
+    output.result(f"offered there: {_offered(plan)}")
+    if plan.ends is not None and plan.hours_left is not None:
+        until = plan.ends.strftime("%Y-%m-%d %H:%M")
+        left = f"{plan.hours_left:.1f} hours are left, until" if plan.hours_left > 0 else "over since"
+        output.result(f"time of the cluster (ranklift:ttlHours): {left} {until} UTC")
+    for text in plan.unknowns:
+        output.result(f"unknown: {text}")
+    for text in plan.warnings:
+        output.result(f"warning: {text}")
+
+
+def _row(cost: Cost) -> tuple[object, ...]:
+    part = cost.part
+    what = f"{part.what} {part.size}" if part.size else part.what
+    return (what, part.count, part.name, usd(cost.regular), usd(cost.spot), part.note)
+
+
+def _there(plan: Plan) -> str:
+    if plan.there is None:
+        return "how many are there already is unknown"
+    if plan.there == 0:
+        return "none is there yet"
+    return f"{plan.there} there already, {plan.adding} to be added"
+
+
+def _day(amount: float | None) -> float | None:
+    return None if amount is None else amount * _DAY_H
+
+
+def _then(after: int) -> str:
+    return str(after) if after >= 0 else f"{-after} too few"
+
+
+def _offered(plan: Plan) -> str:
+    if plan.offered is None:
+        return "unknown"
+    if plan.restricted:
+        return f"no ({plan.restricted})"
+    if not plan.offered:
+        return "no"
+    return f"yes, in zones {', '.join(plan.zones)}" if plan.zones else "yes, without zones"
+
+
+def account_tables(found: Account) -> None:
+    """An account on stdout: what there is by stack, since when, and what it costs."""
+    where = f"in subscription {found.subscription}"
+    if not found.things:
+        whose = "any stack" if found.stack is None else f"stack {found.stack}"
+        output.result(f"there is nothing of {whose} {where}")
+        return
+    _things(found)
+    for one in found.others:
+        output.result(f"in a stack's group, but not a stack's: {_kind(one)} {one.name} in {one.group}")
+
+
+def left_tables(found: Account) -> None:
+    """The end of a teardown, on stdout: that nothing is left, or what is and why."""
+    whose, where = f"stack {found.stack}", f"in subscription {found.subscription}"
+    if not found.left and not found.kept:
+        output.result(f"nothing of {whose} is left {where}")
+    else:
+        if found.left:
+            output.result(f"left of {whose} {where}:")
+        else:
+            why = "(ranklift:retainData or storageAccountId)"
+            output.result(f"nothing of {whose} is left {where} but what is kept on purpose {why}:")
+        _things(found)
+    for one in found.others:
+        output.result(f"not the stack's, but in its group {one.group}: {_kind(one)} {one.name}")
+    for group in (one for one in found.things if one.type == "resource group" and not one.deleting):
+        when = "to end what is kept too" if group.kept else "to end it where Pulumi does not"
+        output.result(f"{when}: az group delete --name {group.name}")
+
+
+def _things(found: Account) -> None:
+    rows: list[tuple[object, ...]] = [
+        (
+            one.stack,
+            _kind(one),
+            one.name,
+            one.group,
+            one.created.strftime("%Y-%m-%d %H:%M") if one.created else "unknown",
+            usd(one.per_hour),
+            usd(one.per_month),
+            _note(one),
+        )
+        for one in found.things
+        if one.stack is not None
+    ]
+    total = found.per_hour or None
+    if total is None and all(one.per_hour == 0 for one in found.things if one.stack is not None):
+        total = 0.0
+    month = None if total is None else total * MONTH_H
+    rows.append(("", "", "", "", "all known", usd(total), usd(month), "and what is billed by use"))
+    output.table(("stack", "what", "name", "group", "since (UTC)", "USD/h", "USD/month", "note"), rows)
+
+
+def _kind(one: Thing) -> str:
+    """A type of Azure's as people say it.
+
+    >>> from infra.preflight.usage import Thing
+    >>> _kind(Thing(id="", type="Microsoft.Network/natGateways", name="", group=""))
+    'nat gateway'
+    """
+    last = one.type.rpartition("/")[2]
+    words = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", " ", last).split()
+    return _singular(" ".join(word if word == "IP" else word.lower() for word in words))
+
+
+def _singular(words: str) -> str:
+    """One of what is named.
+
+    >>> [_singular(one) for one in ("identities", "addresses", "caches", "IP prefixes", "databases", "redis")]
+    ['identity', 'address', 'cache', 'IP prefix', 'database', 'redis']
+    """
+    for plural, one in (("ies", "y"), ("sses", "ss"), ("xes", "x"), ("ss", "ss"), ("is", "is"), ("us", "us")):
+        if words.endswith(plural):
+            return words.removesuffix(plural) + one
+    return words.removesuffix("s")
+
+
+def _note(one: Thing) -> str:
+    marks = [
+        ("is being deleted", one.deleting),
+        ("kept", one.kept),
+        ("not in this project's state", one.in_state is False),
+        (one.note, bool(one.note)),
+    ]
+    return "; ".join(text for text, holds in marks if holds)

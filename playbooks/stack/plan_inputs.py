@@ -1,0 +1,127 @@
+"""The questions behind a plan, all at once: prices, quotas, what is offered, what is there already."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, TypeVar
+
+from infra.arm.errors import NotSignedIn
+from infra.arm.rest import Rest, management, retail_prices
+from infra.arm.subscription import KEY, subscription_of
+from infra.config import ClusterConfig
+from infra.naming import cluster_name, data_group_name
+from infra.preflight import availability, prices
+from infra.preflight.decide import Plan, decide
+from infra.preflight.existing import group_there, is_remembered, rights_there
+from infra.preflight.inputs import Figures
+from infra.preflight.parts import machines_of, parts, server_name
+from infra.preflight.storage_firewall import firewall_of
+from launch.errors import InputError, RankliftError
+from playbooks.cli import output
+from playbooks.project import Stack
+from playbooks.ssh.fanout import fan_out
+
+__all__ = ["answers_to", "figures", "plan_of"]
+
+T = TypeVar("T")
+ANSWERS_S = 40.0
+"""How long all questions together may take; each has its own, shorter limit."""
+
+
+def plan_of(stack: Stack, config: ClusterConfig) -> Plan:
+    """What ``config`` will cost and whether Azure will grant it; makes nothing.
+
+    Raises :class:`~infra.arm.errors.NotSignedIn`, and :class:`~launch.errors.InputError` when no subscription
+    is chosen. Whatever else could not be asked stands in the plan.
+    """
+    subscription = subscription_of(stack.settings().get(KEY), stack.environment)
+    asked = figures(stack, subscription, config)
+    if not isinstance(asked.skus, Exception):
+        here = availability.offer_of(asked.skus, config.size.name, config.location)
+        if not here.available:
+            output.progress(f"looking for regions that offer {config.size.name}")
+            asked = replace(asked, elsewhere=_elsewhere(stack, subscription, config))
+    return decide(stack.name.rpartition("/")[2], subscription, config, asked)
+
+
+def figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
+    """All that :func:`~infra.preflight.decide.decide` needs, asked side by side."""
+    arm, shop = management(stack.environment), retail_prices(stack.environment)
+    short, place = stack.name.rpartition("/")[2], config.location
+    name, made = cluster_name(short), parts(short, config)
+    meters = {f"the meter {part.meter.name}": part.meter for part in made if part.meter is not None}
+    sizes = {machines.size for machines in machines_of(made)}
+    questions: dict[str, Callable[[], Any]] = {
+        "the quotas": lambda: availability.usages(arm, subscription, place),
+        "the sizes": lambda: availability.offers(arm, subscription, place),
+        "the scale set": lambda: availability.scale_set(arm, subscription, name, name),
+        **{f"the price of {size}": _for_size(shop, size, place) for size in sizes},
+        **{words: _for_meter(shop, meter, place) for words, meter in meters.items()},
+    }
+    server = server_name(name, config)
+    if server is not None:
+        questions["the server"] = lambda: availability.machine_size(arm, subscription, name, server)
+    groups = [name, *([data_group_name(short)] if config.owns_data else [])]
+    questions["the groups"] = lambda: _unknown_to_pulumi(
+        stack,
+        {one: found for one in groups if (found := group_there(arm, subscription, short, one)) is not None},
+    )
+    account = config.storage_account_id
+    if account is not None:
+        questions["the account"] = lambda: firewall_of(arm, account)
+        questions["the rights"] = lambda: _unknown_to_pulumi(
+            stack,
+            {one.rpartition("/")[2]: one for one in rights_there(arm, subscription, short, account)},
+        )
+    given = answers_to(questions)
+    return Figures(
+        prices={size: given[f"the price of {size}"] for size in sizes},
+        meters={meter: given[words] for words, meter in meters.items()},
+        usages=given["the quotas"],
+        skus=given["the sizes"],
+        there=given["the scale set"],
+        server=given.get("the server"),
+        kept=given["the groups"],
+        rights=given.get("the rights", ()),
+        firewall=given.get("the account"),
+    )
+
+
+def answers_to(questions: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
+    """The answer to each question, or the :class:`~launch.errors.RankliftError` that says why there is none.
+
+    Raises :class:`~infra.arm.errors.NotSignedIn` when that is why: no other answer is of use then.
+    """
+    given = fan_out(lambda name: questions[name](), questions, what="the answer", timeout=ANSWERS_S)
+    for answer in given.values():
+        if isinstance(answer, NotSignedIn):
+            raise answer
+        if isinstance(answer, Exception) and not isinstance(answer, RankliftError):
+            raise answer
+    return dict(given)
+
+
+def _for_size(shop: Rest, size: str, place: str) -> Callable[[], prices.Prices]:
+    return lambda: prices.vm_prices(shop, size, place)
+
+
+def _for_meter(shop: Rest, meter: prices.Meter, place: str) -> Callable[[], float | None]:
+    return lambda: prices.meter_price(shop, meter, place)
+
+
+def _unknown_to_pulumi(stack: Stack, named: Mapping[str, T]) -> list[T]:
+    """Those that the stack's state does not have by these names; it is asked only when there is something."""
+    if not named:
+        return []
+    try:
+        state = stack.state()
+    except InputError:  # Pulumi has no stack of that name
+        state = {}
+    return [one for name, one in named.items() if not is_remembered(state, name)]
+
+
+def _elsewhere(stack: Stack, subscription: str, config: ClusterConfig) -> tuple[str, ...] | None:
+    arm = management(stack.environment)
+    found = answers_to({"": lambda: availability.regions_offering(arm, subscription, config.size.name)})[""]
+    return None if isinstance(found, Exception) else tuple(found)

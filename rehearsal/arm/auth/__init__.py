@@ -1,0 +1,1 @@
+"""Who sends a request to the emulated Azure, and what they may do."""

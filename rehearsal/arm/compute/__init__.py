@@ -1,0 +1,1 @@
+"""Microsoft.Compute as emulated: scale sets, virtual machines, disks, images."""

@@ -1,0 +1,1 @@
+"""What all emulated resource types share: the subscription, ids, models, operations."""

@@ -1,0 +1,111 @@
+"""What one resource type is, as data: model, children, Pulumi's names, what cannot change."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rehearsal.arm.core.models import model
+
+__all__ = ["API_VERSIONS", "Kind", "embedded"]
+
+API_VERSIONS = {
+    "Microsoft.Authorization": "2022-04-01",
+    "Microsoft.Compute": "2024-11-01",
+    "Microsoft.ManagedIdentity": "2023-01-31",
+    "Microsoft.Network": "2024-05-01",
+    "Microsoft.Resources": "2024-03-01",
+    "Microsoft.Storage": "2024-01-01",
+    "Microsoft.VirtualMachineImages": "2024-02-01",
+}
+"""Default API version of each provider in pulumi-azure-native 3.29.0; a :class:`Kind` may have its own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One resource type, or a child type such as subnets, which lives in a list of its parent's body."""
+
+    type: str
+    """E.g. ``Microsoft.Network/virtualNetworks``."""
+    model_name: str
+    """For :func:`~rehearsal.arm.core.models.model`: what a PUT holds."""
+    token: str
+    """Pulumi's type token; empty when the emulation offers none."""
+    names: tuple[str, ...]
+    """Pulumi's input for each name in the id, outermost first; ``=default`` for a name that is fixed."""
+    patch_model: str = "network.TagsObject"
+    shown_model: str = ""
+    """What a GET holds, where that is another model."""
+    children: Mapping[str, str] = field(default_factory=dict)
+    """List under ``properties`` to the type of what it holds."""
+    immutable: tuple[str, ...] = ()
+    """Paths, as Pulumi's inputs have them, that Azure never changes on a resource that exists."""
+    in_use: str = ""
+    """Azure's code for deleting one that something else refers to."""
+    tracked: bool = True
+    """Has a location and tags of its own."""
+    embedded: bool = False
+    """Lives in its parent's body."""
+    loose: tuple[str, ...] = ()
+    """Names under ``properties`` whose references do not hold what they name."""
+    extends: bool = False
+    """Stands below any scope: a subscription, a group or a resource."""
+    singleton: bool = False
+    """There whenever its parent is, and never made or deleted on its own."""
+    sync: bool = False
+    """Done when the request is answered."""
+    sync_later: bool = False
+    """Only its making takes time: changes and the deletion are done when the request is answered."""
+    created: int = 201
+    """HTTP status of the answer to the first PUT; 202 is asked about through ``Location`` alone."""
+    version: str = ""
+    """Pulumi's default API version, where it is not the provider's."""
+    before_parent: bool = False
+    """Must be gone before its parent can be deleted; others go with it."""
+
+    @property
+    def model(self) -> Any:
+        """Microsoft's model of it."""
+        return model(self.model_name)
+
+    @property
+    def shown(self) -> Any:
+        """Microsoft's model of the answer to a GET."""
+        return model(self.shown_model or self.model_name)
+
+    @property
+    def namespace(self) -> str:
+        """The resource provider."""
+        return self.type.partition("/")[0]
+
+    @property
+    def collection(self) -> str:
+        """The last part of the type."""
+        return self.type.rpartition("/")[2]
+
+    @property
+    def api_version(self) -> str:
+        """The API version that Pulumi asks for."""
+        return self.version or API_VERSIONS[self.namespace]
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Pulumi's inputs that stand in the id and not in the body, the name of the resource last."""
+        if self.token == "azure-native:resources:ResourceGroup":  # noqa: S105  (Pulumi's word for a type)
+            return self.names
+        own = tuple(n for n in self.names if not n.startswith("="))
+        return ("scope" if self.extends else "resourceGroupName", *own)
+
+
+def embedded(parent: str, collection: str, name: str, names: tuple[str, ...], in_use: str = "") -> Kind:
+    """A child type of ``Microsoft.Network`` that lives in its parent's body."""
+    return Kind(
+        type=f"Microsoft.Network/{parent}/{collection}",
+        model_name=f"network.{name}",
+        token=f"azure-native:network:{name}",
+        names=names,
+        in_use=in_use,
+        tracked=False,
+        embedded=True,
+    )

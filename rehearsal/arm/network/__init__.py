@@ -1,0 +1,1 @@
+"""Microsoft.Network as emulated: virtual networks, load balancers, private endpoints."""

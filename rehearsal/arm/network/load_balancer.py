@@ -1,0 +1,181 @@
+"""Inbound NAT rules of version 2: which frontend port leads to which VM."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.ids import ResourceId
+from rehearsal.arm.core.records import Instance, Record
+
+if TYPE_CHECKING:
+    from rehearsal.arm.core.subscription import Subscription
+
+__all__ = ["Balancer", "Member", "configurations", "pools_of", "range_too_small"]
+
+BALANCERS = "Microsoft.Network/loadBalancers"
+SCALE_SETS = "Microsoft.Compute/virtualMachineScaleSets"
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """One VM in a backend pool."""
+
+    scale_set: Record
+    instance: Instance
+    nic: str
+    configuration: str
+
+    @property
+    def nic_id(self) -> ResourceId:
+        """Its network interface."""
+        vm = self.scale_set.id.child("virtualMachines", str(self.instance.id))
+        return vm.child("networkInterfaces", self.nic)
+
+    @property
+    def configuration_id(self) -> ResourceId:
+        """The IP configuration of the interface that is in the pool."""
+        return self.nic_id.child("ipConfigurations", self.configuration)
+
+
+def pools_of(scale_set: Record) -> Iterator[tuple[str, str, str]]:
+    """Interface, IP configuration and backend pool (as a key) for each pool the scale set is in."""
+    for nic, configuration in configurations(scale_set):
+        for pool in configuration["properties"].get("loadBalancerBackendAddressPools") or ():
+            yield nic["name"], configuration["name"], pool["id"].lower()
+
+
+def configurations(scale_set: Record) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Each network interface of the scale set's model with each IP configuration of it."""
+    profile = scale_set.properties.get("virtualMachineProfile") or {}
+    for nic in (profile.get("networkProfile") or {}).get("networkInterfaceConfigurations") or ():
+        for configuration in nic.get("properties", {}).get("ipConfigurations") or ():
+            yield nic, {**configuration, "properties": configuration.get("properties") or {}}
+
+
+class Balancer:
+    """Hands out frontend ports and keeps the machines' forwards equal to what the rules say."""
+
+    def __init__(self, subscription: Subscription) -> None:
+        self._subscription = subscription
+        self._ports: dict[tuple[str, str, int], int] = {}
+        self._forwards: dict[tuple[str, tuple[str, int]], tuple[str, int]] = {}
+        self._lock = asyncio.Lock()
+
+    def members(self, pool: ResourceId) -> list[Member]:
+        """The VMs in a backend pool, by scale set and instance id."""
+        found = []
+        for record in self._subscription.of_type(SCALE_SETS):
+            scale_set = self._subscription.scale_sets.get(record.id.key)
+            for nic, configuration, target in pools_of(record):
+                if scale_set is not None and target == pool.key:
+                    instances = scale_set.instances.values()
+                    found += [
+                        Member(record, i, nic, configuration) for i in instances if i.state != "Deleting"
+                    ]
+        return sorted(found, key=lambda m: (m.scale_set.id.key, m.instance.id))
+
+    def rules(self, pool: ResourceId) -> Iterator[tuple[Record, dict[str, Any]]]:
+        """The version 2 rules whose backend is ``pool``, with their balancers."""
+        for balancer in self._subscription.of_type(BALANCERS):
+            for rule in balancer.children("inboundNatRules"):
+                target = (rule.get("properties") or {}).get("backendAddressPool") or {}
+                if balancer.state != "Deleting" and target.get("id", "").lower() == pool.key:
+                    yield balancer, rule
+
+    def mapping(self, member: Member, pool: ResourceId) -> list[dict[str, Any]]:
+        """The ports that lead to one VM: rule, protocol, frontend and backend port."""
+        shown = []
+        for balancer, rule in self.rules(pool):
+            port = self._ports.get(_slot(balancer, rule, member))
+            if port is not None:
+                shown.append(
+                    {
+                        "inboundNatRuleName": rule["name"],
+                        "protocol": rule["properties"].get("protocol", "Tcp"),
+                        "frontendPort": port,
+                        "backendPort": rule["properties"]["backendPort"],
+                    }
+                )
+        return shown
+
+    def assign(self) -> None:
+        """Gives each VM in a pool its port of each rule and takes back the ports of those that left.
+
+        Raises :class:`ArmError` when a rule's range is too small.
+        """
+        wanted = list(self._wanted())
+        slots = {_slot(balancer, rule, member) for balancer, rule, member in wanted}
+        self._ports = {slot: port for slot, port in self._ports.items() if slot in slots}
+        for balancer, rule, member in wanted:
+            slot = _slot(balancer, rule, member)
+            low, high = _range(rule)
+            if not low <= self._ports.get(slot, -1) <= high:
+                taken = {port for (key, _, _), port in self._ports.items() if key == slot[0]}
+                free = next((p for p in range(low, high + 1) if p not in taken), None)
+                if free is None:
+                    raise range_too_small(rule["name"], low, high)
+                self._ports[slot] = free
+
+    async def reconcile(self) -> None:
+        """Makes the forwards what the rules and pools say now."""
+        async with self._lock:
+            self.assign()
+            wanted = {}
+            for balancer, rule, member in self._wanted():
+                address = self._address(balancer, rule)
+                scale_set = self._subscription.scale_sets[member.scale_set.id.key]
+                if address is not None:
+                    listen = (address, self._ports[_slot(balancer, rule, member)])
+                    target = (member.instance.machine.private_ip, rule["properties"]["backendPort"])
+                    wanted[scale_set.network, listen] = target
+            machines = self._subscription.machines
+            for key, target in list(self._forwards.items()):
+                if wanted.get(key) != target:
+                    await machines.unforward(*key)
+                    del self._forwards[key]
+            for key, target in wanted.items():
+                if key not in self._forwards:
+                    await machines.forward(*key, target)
+                    self._forwards[key] = target
+
+    def _wanted(self) -> Iterator[tuple[Record, dict[str, Any], Member]]:
+        for balancer in self._subscription.of_type(BALANCERS):
+            if balancer.state == "Deleting":
+                continue
+            for rule in balancer.children("inboundNatRules"):
+                target = (rule.get("properties") or {}).get("backendAddressPool") or {}
+                pool = ResourceId.parse(target.get("id", ""))
+                for member in self.members(pool) if pool is not None else ():
+                    yield balancer, rule, member
+
+    def _address(self, balancer: Record, rule: dict[str, Any]) -> str | None:
+        target = (rule["properties"].get("frontendIPConfiguration") or {}).get("id", "").lower()
+        for frontend in balancer.children("frontendIPConfigurations"):
+            if balancer.id.child("frontendIPConfigurations", frontend["name"]).key == target:
+                public = (frontend.get("properties") or {}).get("publicIPAddress") or {}
+                record = self._subscription.resources.get(public.get("id", "").lower())
+                return record.address if record is not None else None
+        return None
+
+
+def _slot(balancer: Record, rule: dict[str, Any], member: Member) -> tuple[str, str, int]:
+    key = balancer.id.child("inboundNatRules", rule["name"]).key
+    return key, member.scale_set.id.key, member.instance.id
+
+
+def _range(rule: dict[str, Any]) -> tuple[int, int]:
+    return rule["properties"]["frontendPortRangeStart"], rule["properties"]["frontendPortRangeEnd"]
+
+
+def range_too_small(rule: str, low: int, high: int) -> ArmError:
+    """A rule has fewer ports than its pool has VMs."""
+    return ArmError(
+        400,
+        "InboundNatRuleFrontendPortRangeTooSmall",
+        f"The frontend port range {low}-{high} of inbound NAT rule '{rule}' has fewer ports than its backend "
+        "address pool has members.",
+    )

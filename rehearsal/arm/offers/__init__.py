@@ -1,0 +1,1 @@
+"""What the emulated Azure sells: sizes by region, quota, prices."""

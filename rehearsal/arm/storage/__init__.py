@@ -1,0 +1,1 @@
+"""Microsoft.Storage as emulated: accounts, containers, shares, blobs."""

@@ -1,0 +1,290 @@
+"""Start, stop and state of the rehearsal of one project folder.
+
+started = start(Path("."))
+os.environ.update(Folder(Path(".")).environment())    # now `pulumi up` builds on this machine
+report = stop(Path("."))
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import infra
+from infra.naming import cluster_name
+from launch.errors import GiveUpError, InputError
+from rehearsal import leftovers, requirements
+from rehearsal.faults.fault_kinds import Order
+from rehearsal.run_dir import Folder, Record, sweep
+from rehearsal.vms.api import Fault
+from rehearsal.vms.disks import remove_tree
+
+__all__ = [
+    "Started",
+    "Status",
+    "Stopped",
+    "clear",
+    "disturb",
+    "fault",
+    "faults",
+    "start",
+    "status",
+    "stop",
+]
+
+_READY_LIMIT = 120.0
+_STOP_LIMIT = 60.0
+_PROOF_LIMIT = 10.0
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """What :func:`start` did."""
+
+    record: Record
+    cleaned: tuple[str, ...]
+    """What a rehearsal that was killed had left here, and is gone now."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stopped:
+    """What :func:`stop` ended; every count is what the kernel showed before, and shows no more."""
+
+    ran: bool
+    processes: int = 0
+    networks: int = 0
+    ports: int = 0
+    lost_stacks: tuple[str, ...] = ()
+    """Stacks that still had resources; these went with the emulated subscription."""
+    cleaned: tuple[str, ...] = ()
+    """Leftovers of a rehearsal that was killed, when none ran."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What runs."""
+
+    running: bool
+    record: Record | None = None
+    networks: dict[str, Any] | None = None
+    """By ARM id of the virtual network: ``nodes`` (address by name), ``running``, ``cut``, ``listening``."""
+    leftovers: tuple[str, ...] = ()
+    """Of a rehearsal that was killed; the next start removes them."""
+
+
+def start(project: Path, nodes_limit: int | None = None) -> Started:
+    """Starts the rehearsal and returns when it can be used.
+
+    ``nodes_limit`` is the most nodes at a time (default: what this machine's memory holds, at most 300).
+    Raises :class:`~launch.errors.InputError` when one runs already (nothing is changed) or the machine
+    forbids user namespaces, :class:`~launch.errors.MissingTool` when a program is missing,
+    :class:`~launch.errors.GiveUpError` with the log's last lines when it does not come up.
+    """
+    if nodes_limit is not None and nodes_limit < 1:
+        raise InputError("--nodes-limit", nodes_limit, "must be at least 1", "leave it out for the default")
+    folder = _folder(project)
+    requirements.check()
+    limit = nodes_limit or requirements.default_nodes_limit(Path("/proc/meminfo").read_text())
+    lock = folder.lock()
+    if lock is None:
+        record = folder.record()
+        who = f"process {record.pid}" if record is not None else "about to be ready"
+        problem = f"one runs in {folder.project} already ({who})"
+        raise InputError("rehearsal", None, problem, "use it, or run fab rehearsal.stop")
+    try:
+        cleaned = _clean(folder)
+        folder.make()
+        process = _spawn(folder, limit, lock)
+    finally:
+        os.close(lock)  # the daemon holds its own descriptor of the same lock
+    return Started(_until_ready(folder, process), cleaned)
+
+
+def _folder(project: Path) -> Folder:
+    return Folder(project.resolve())
+
+
+def _spawn(folder: Folder, nodes_limit: int, lock: int) -> subprocess.Popen[bytes]:
+    code_root = str(Path(infra.__file__).parent.parent)
+    argv = [sys.executable, "-m", "rehearsal.daemon", str(folder.project)]
+    argv += ["--nodes-limit", str(nodes_limit), "--lock", str(lock)]
+    node_python = folder.project / ".venv-node"
+    if (node_python / "bin" / "python").exists():
+        argv += ["--node-python", str(node_python)]
+    paths = [code_root, *filter(None, [os.environ.get("PYTHONPATH")])]
+    with folder.log.open("wb") as log:
+        return subprocess.Popen(
+            argv,
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            pass_fds=[lock],
+            start_new_session=True,
+            cwd="/",
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+        )
+
+
+def _until_ready(folder: Folder, process: subprocess.Popen[bytes]) -> Record:
+    deadline = time.monotonic() + _READY_LIMIT
+    while process.poll() is None and time.monotonic() < deadline:
+        record = folder.record()
+        if record is not None:
+            process.returncode = 0  # it lives on by itself: no warning when this handle goes
+            return record
+        time.sleep(0.02)
+    words = _last_words(folder)
+    if process.poll() is None:
+        process.kill()
+        process.wait()
+        raise GiveUpError(f"the rehearsal was not ready after {_READY_LIMIT:g} s{words}")
+    raise GiveUpError(f"the rehearsal ended while it started (exit status {process.returncode}){words}")
+
+
+def _last_words(folder: Folder) -> str:
+    lines = folder.log.read_text(errors="replace").splitlines()[-8:] if folder.log.exists() else []
+    return "".join(f"\n    {line}" for line in lines)
+
+
+def stop(project: Path) -> Stopped:
+    """Ends the rehearsal with everything in it, and proves it; fine when none runs.
+
+    Raises :class:`~launch.errors.GiveUpError` naming what is left, should anything be.
+    """
+    folder = _folder(project)
+    record = _running(folder)
+    if record is None:
+        return Stopped(ran=False, cleaned=_clean_locked(folder))
+    before = leftovers.belongings(folder)
+    leftovers.end_strays(folder, networks=False)
+    lost = tuple(f"{name} ({count} resources)" for name, count in leftovers.lost_stacks(folder).items())
+    _end(record)
+    deadline = time.monotonic() + _PROOF_LIMIT
+    while (remains := leftovers.left(before, folder)) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if remains:
+        raise GiveUpError(f"the rehearsal ended but left: {', '.join(remains)}")
+    _clean_locked(folder)
+    return Stopped(True, len(before.processes), before.namespaces, len(before.ports), lost)
+
+
+def _running(folder: Folder) -> Record | None:
+    deadline = time.monotonic() + _READY_LIMIT
+    while folder.locked():
+        record = folder.record()
+        if record is not None and record.alive:
+            return record
+        if time.monotonic() > deadline:
+            raise GiveUpError(f"another process starts or stops the rehearsal in {folder.project}; try again")
+        time.sleep(0.1)
+    return None
+
+
+def _end(record: Record) -> None:
+    for number, limit in ((signal.SIGTERM, _STOP_LIMIT), (signal.SIGKILL, _PROOF_LIMIT)):
+        if record.alive:
+            os.kill(record.pid, number)
+        deadline = time.monotonic() + limit
+        while record.alive and time.monotonic() < deadline:
+            time.sleep(0.02)
+            _reap(record.pid)
+
+
+def _reap(pid: int) -> None:
+    try:
+        os.waitpid(pid, os.WNOHANG)
+    except ChildProcessError:
+        return  # it was started by another process than this one
+
+
+def _clean_locked(folder: Folder) -> tuple[str, ...]:
+    lock = folder.lock()
+    if lock is None:  # another start was quicker, and has cleaned up itself
+        return ()
+    try:
+        return _clean(folder)
+    finally:
+        os.close(lock)
+
+
+def _clean(folder: Folder) -> tuple[str, ...]:
+    """Removes what an ended rehearsal left, with the inventories of its stacks; tells what it was."""
+    sweep(folder.project)
+    found = leftovers.traces(folder) if folder.root.exists() else ()
+    if folder.root.exists():
+        leftovers.end_strays(folder)
+        for name in _stacks(folder):
+            remove_tree(folder.root.parent / name)
+        remove_tree(folder.root)
+    return found
+
+
+def _stacks(folder: Folder) -> set[str]:
+    """Names of all stacks that the rehearsal's backend knows or knew."""
+    names = {path.stem for path in folder.backend.glob(".pulumi/stacks/**/*.json")}
+    names |= {path.name for path in folder.backend.glob(".pulumi/history/*/*")}
+    return {name for name in names if name.startswith("rehearsal-")}
+
+
+def status(project: Path) -> Status:
+    """What runs in the project, and what a killed rehearsal left."""
+    folder = _folder(project)
+    record = folder.record()
+    if record is not None and record.alive and folder.locked():
+        return Status(True, record, folder.ask("status")["networks"])
+    return Status(False, leftovers=leftovers.traces(folder) if folder.root.exists() else ())
+
+
+def fault(project: Path, stack: str, names: Sequence[str], kind: Fault) -> None:
+    """Breaks or mends nodes of a rehearsed stack, by computer name.
+
+    Raises :class:`~launch.errors.InputError` when none runs or the stack has no network in it.
+    """
+    folder = _folder(project)
+    found = status(project)
+    if not found.running or found.networks is None:
+        raise InputError("rehearsal", str(folder.project), "none runs here", "run fab rehearsal.start")
+    group = f"/resourcegroups/{cluster_name(stack)}/"
+    for network in found.networks:
+        if group in network.lower():
+            folder.ask("fault", network=network, names=list(names), fault=kind)
+            return
+    raise InputError("--stack", stack, "has no nodes in the rehearsal that runs here", "run fab up")
+
+
+def disturb(project: Path, stack: str, order: Order) -> list[str]:
+    """Sets or does what was ordered; names of the nodes that it befalls at once.
+
+    Raises :class:`~launch.errors.InputError` when no rehearsal runs, :class:`~launch.errors.GiveUpError` with
+    what is wrong with the nodes.
+    """
+    asked = {name: value for name, value in asdict(order).items() if name != "struck"}
+    found: list[str] = _ask(project, "disturb", group=cluster_name(stack), **asked)
+    return found
+
+
+def faults(project: Path) -> list[str]:
+    """The faults that are set, a line each."""
+    found: list[str] = _ask(project, "faults")
+    return found
+
+
+def clear(project: Path) -> list[str]:
+    """Ends all faults that are set; their kinds."""
+    found: list[str] = _ask(project, "clear")
+    return found
+
+
+def _ask(project: Path, operation: str, **arguments: Any) -> Any:
+    folder = _folder(project)
+    record = folder.record()
+    if record is None or not record.alive or not folder.locked():
+        raise InputError("rehearsal", str(folder.project), "none runs here", "run fab rehearsal.start")
+    return folder.ask(operation, **arguments)

@@ -1,0 +1,155 @@
+"""The rehearsal's own process: ARM endpoint, provider, hardware. :mod:`rehearsal.control` starts it.
+
+SIGTERM ends it in good order. Whatever else ends it, the kernel ends with it everything it started.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import logging
+import os
+import resource
+import secrets
+import signal
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from launch.errors import RankliftError
+from rehearsal.arm import SUBSCRIPTION, listen, make_app
+from rehearsal.azurite import Azurite, installed
+from rehearsal.faults.arm_faults import Faulting
+from rehearsal.faults.fault_kinds import order
+from rehearsal.faults.node_faults import Breaking
+from rehearsal.imds.server import Metadata
+from rehearsal.provider import SUBSCRIPTION_ID, serve
+from rehearsal.run_dir import Folder, Record, short_path, start_time
+from rehearsal.vms.local import LocalMachines, Settings
+from rehearsal.vms.visible_paths import environments, visible_paths
+
+__all__ = ["machine_settings", "main", "run"]
+
+_LOOK_S = 2.0
+"""How often it is looked whether the project is still there: nobody could stop a rehearsal without one."""
+
+_log = logging.getLogger("rehearsal")
+
+
+async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> None:
+    """Serves until SIGTERM, SIGINT or the end of its folder; afterwards nothing of it is left but files."""
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stopped.set)
+    settings = machine_settings(folder, node_python, nodes_limit, os.environ)
+    async with contextlib.AsyncExitStack() as stack:
+        machines = LocalMachines(settings)
+        stack.push_async_callback(machines.close)
+        machines.faults = faulting = Faulting()
+        blobs = Azurite(folder.root / "storage") if installed() else None
+        token = secrets.token_urlsafe(32)
+        app = make_app(machines, SUBSCRIPTION_ID, token, faulting, blobs)
+        app.middlewares.append(faulting.door)
+        breaking = Breaking(app[SUBSCRIPTION], machines, faulting)
+        runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
+        await runner.setup()
+        stack.push_async_callback(runner.cleanup)
+        listener = listen(runner, app)
+        stack.push_async_callback(listener.close)
+        arm = f"http://127.0.0.1:{listener.port}"
+        machines.metadata = metadata = Metadata(app[SUBSCRIPTION], arm)
+        stack.push_async_callback(metadata.close_all)
+        stack.push_async_callback(breaking.close)
+        provider = await serve(arm, token, folder.root)
+        stack.push_async_callback(provider.stop)
+        stack.callback(folder.record_file.unlink, missing_ok=True)
+        with short_path(folder.control) as path:
+            server = await asyncio.start_unix_server(_Control(machines, breaking).serve, path)
+        stack.callback(server.close)
+        pid = os.getpid()
+        folder.write_record(
+            Record(pid, start_time(pid), listener.port, provider.port, SUBSCRIPTION_ID, nodes_limit), token
+        )
+        _log.info("ready: ARM on port %d, provider on port %d", listener.port, provider.port)
+        while not stopped.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(stopped.wait(), _LOOK_S)
+            if not folder.record_file.exists():
+                _log.warning("the project folder was removed")
+                break
+        _log.info("stopping")
+    _log.info("stopped")
+
+
+def machine_settings(
+    folder: Folder, node_python: Path | None, nodes_limit: int, environment: Mapping[str, str]
+) -> Settings:
+    """Return how the nodes of a rehearsal are set up, and what of this machine they see."""
+    # Besides the nodes' own Python, this one: a network's first process goes on in it.
+    needed = (*(environments(node_python) if node_python else ()), Path(sys.base_prefix))
+    view = visible_paths(environment, folder.project, needed)
+    return Settings(folder.disks, node_python, nodes_limit, view)
+
+
+class _Control:
+    """Answers the tasks: one line of JSON each way."""
+
+    def __init__(self, machines: LocalMachines, breaking: Breaking) -> None:
+        self._machines, self._breaking = machines, breaking
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """One connection, one question."""
+        try:
+            question = json.loads(await reader.readline())
+            answer = {"result": await self._answer(**question)}
+        except (RankliftError, ValueError, TypeError) as error:
+            answer = {"error": str(error)}
+        except Exception as error:  # noqa: BLE001 - told to whoever asked; the rehearsal goes on
+            _log.exception("control")
+            answer = {"error": f"{type(error).__name__}: {error}"}
+        writer.write(json.dumps(answer).encode() + b"\n")
+        with contextlib.suppress(ConnectionError):
+            await writer.drain()
+        writer.close()
+
+    async def _answer(self, op: str, **arguments: Any) -> Any:
+        if op == "status":
+            return await self._machines.status()
+        if op == "fault":
+            for name in arguments["names"]:
+                await self._machines.fault(arguments["network"], name, arguments["fault"])
+            return None
+        if op == "disturb":
+            numbers = arguments.pop("nodes", ())
+            group = arguments.pop("group")
+            return await self._breaking.carry_out(order(nodes=tuple(numbers), **arguments), group)
+        if op == "faults":
+            return self._breaking.listed()
+        if op == "clear":
+            return await self._breaking.clear()
+        raise ValueError(f"{op}: the rehearsal knows status, fault, disturb, faults and clear")
+
+
+def main(arguments: list[str]) -> None:
+    """``python -m rehearsal.daemon PROJECT --nodes-limit N [--node-python FOLDER] --lock FD``."""
+    parser = argparse.ArgumentParser(prog="rehearsal")
+    parser.add_argument("project", type=Path)
+    parser.add_argument("--nodes-limit", type=int, required=True)
+    parser.add_argument("--node-python", type=Path)
+    parser.add_argument("--lock", type=int, required=True, help="the locked folder; held until the end")
+    options = parser.parse_args(arguments)
+    os.set_inheritable(options.lock, False)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(name)s %(levelname)s %(message)s")
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    asyncio.run(run(Folder(options.project), options.nodes_limit, options.node_python))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

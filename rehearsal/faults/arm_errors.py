@@ -1,0 +1,110 @@
+"""What Azure says on bad days: its codes, its HTTP statuses, its sentences.
+
+Sources: learn.microsoft.com "Troubleshoot common Azure deployment errors", "Resolve errors for SKU not
+available", "Resolve errors for resource quotas", "Troubleshoot allocation failures", "Understand how Azure
+Resource Manager throttles requests"; the issues named in reference/azure.md section 7.
+"""
+
+from __future__ import annotations
+
+from rehearsal.arm.auth.authorization import action_of
+from rehearsal.arm.auth.roles import refused
+from rehearsal.arm.core import errors
+from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.ids import ResourceId
+
+__all__ = [
+    "allocation_failed",
+    "being_deleted",
+    "expired",
+    "forbidden",
+    "not_available",
+    "over_quota",
+    "overconstrained",
+    "subnet_in_use",
+    "throttled",
+]
+
+_OPERATOR = "00000000-0000-4000-8000-00000000cafe"
+
+
+def throttled(path: str, method: str, seconds: int) -> ArmError:
+    """Too many requests."""
+    subscription = [*path.split("/"), "", "", ""][2]
+    kind = {"GET": "read", "HEAD": "read", "DELETE": "delete"}.get(method, "write")
+    return ArmError(
+        429,
+        "SubscriptionRequestsThrottled",
+        f"Number of '{kind}' requests for subscription '{subscription}' actor '{_OPERATOR}' exceeded. "
+        f"Please try again after '{seconds}' seconds after additional tokens are available. Refer to "
+        "https://aka.ms/arm-throttling for additional information.",
+    )
+
+
+def expired() -> ArmError:
+    """A login that holds no more."""
+    return ArmError(
+        401,
+        "ExpiredAuthenticationToken",
+        "The access token expiry UTC time '1/1/2026 12:00:00 AM' is earlier than current UTC time "
+        "'1/1/2026 1:00:00 AM'.",
+    )
+
+
+def forbidden(method: str, path: str) -> ArmError:
+    """A principal without the right."""
+    return refused("operator@example.com", _OPERATOR, *action_of(method, path.rstrip("/")))
+
+
+def being_deleted(group: str) -> ArmError:
+    """The name of a group that is not gone yet."""
+    return ArmError(
+        409,
+        "ResourceGroupBeingDeleted",
+        f"The resource group '{group}' is in deprovisioning state and cannot perform this operation.",
+    )
+
+
+def subnet_in_use(network: ResourceId) -> ArmError:
+    """Something that nobody sees holds on to a subnet."""
+    holder = (
+        f"/subscriptions/{network.subscription}/resourceGroups/{network.group}/providers/Microsoft.Compute/"
+        "virtualMachineScaleSets/nodes/virtualMachines/0/networkInterfaces/eth0/ipConfigurations/ip"
+    )
+    return ArmError(
+        400,
+        "InUseSubnetCannotBeDeleted",
+        f"Subnet nodes is in use by {holder} and cannot be deleted. In order to delete the subnet, delete "
+        "all the resources within the subnet. See aka.ms/deletesubnet.",
+    )
+
+
+def not_available(resource: ResourceId, location: str) -> ArmError:
+    """A size that the subscription may not have there."""
+    return errors.not_available(resource, resource.subscription, location)
+
+
+def over_quota(family: str, location: str, used: int, more: int) -> ArmError:
+    """``more`` vCPUs than the family's quota has left, which is none."""
+    return errors.over_quota(family, location, used, used, more)
+
+
+def allocation_failed() -> ArmError:
+    """The region has no more of these machines."""
+    return ArmError(
+        409,
+        "AllocationFailed",
+        "Allocation failed. We do not have sufficient capacity for the requested VM size in this region. "
+        "Read more about improving likelihood of allocation success at http://aka.ms/allocation-guidance",
+    )
+
+
+def overconstrained() -> ArmError:
+    """No machine fits all that is asked for at once."""
+    return ArmError(
+        409,
+        "OverconstrainedAllocationRequest",
+        "Allocation failed. VM(s) with the following constraints cannot be allocated, because the condition "
+        "is too restrictive. Please remove some constraints and try again. Constraints applied are:\n"
+        "  - Networking Constraints (such as Accelerated Networking or IPv6)\n  - VM Size\n",
+    )

@@ -1,0 +1,1 @@
+"""The Instance Metadata Service inside every emulated network."""

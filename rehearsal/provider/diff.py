@@ -1,0 +1,77 @@
+"""What changed between two sets of inputs, path by path, and what of it takes a new resource."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from rehearsal.arm.core.records import place
+from rehearsal.arm.core.registry import Kind
+from rehearsal.provider.values import plain
+
+__all__ = ["Change", "changes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One difference; ``path`` as Pulumi writes it: ``sku.capacity``, ``subnets[0].name``."""
+
+    path: str
+    kind: Literal["add", "delete", "update"]
+    replace: bool
+
+
+def changes(
+    kind: Kind, before: dict[str, Any], after: dict[str, Any], ignore: Sequence[str] = ()
+) -> list[Change]:
+    """The differences, in the order of ``after``; those under a path in ``ignore`` are left out.
+
+    A name, the location and what Azure never changes on a resource that exists take a new resource.
+    """
+    fixed = (*kind.inputs, "location", *kind.immutable)
+    found = []
+    for path, how, old, new in _walk(plain(before), plain(after), ""):
+        if any(_under(path, i) for i in ignore):
+            continue
+        if path == "location" and isinstance(old, str) and isinstance(new, str) and place(old) == place(new):
+            continue
+        # What is left out stays as it is, but a list without one of its elements is another list.
+        stays = how == "delete" and not path.endswith("]")
+        replace = any(_under(path, f) or _under(f, path) for f in fixed) and not stays
+        replace = replace or (path == "singlePlacementGroup" and old is False and new is True)
+        found.append(Change(path, how, replace))
+    return found
+
+
+def _under(path: str, prefix: str) -> bool:
+    return path == prefix or path.startswith((f"{prefix}.", f"{prefix}["))
+
+
+def _walk(
+    before: Any, after: Any, path: str
+) -> Iterator[tuple[str, Literal["add", "delete", "update"], Any, Any]]:
+    if isinstance(before, dict) and isinstance(after, dict):
+        for name in (*after, *(n for n in before if n not in after)):
+            below = f"{path}.{name}" if path else name
+            yield from _pair(before.get(name), after.get(name), below)
+    elif isinstance(before, list) and isinstance(after, list):
+        for number in range(max(len(before), len(after))):
+            old = before[number] if number < len(before) else None
+            new = after[number] if number < len(after) else None
+            yield from _pair(old, new, f"{path}[{number}]")
+    elif before != after or isinstance(before, bool) != isinstance(after, bool):
+        yield path, "update", before, after
+
+
+def _pair(
+    before: Any, after: Any, path: str
+) -> Iterator[tuple[str, Literal["add", "delete", "update"], Any, Any]]:
+    if before is None and after is None:
+        return
+    if before is None:
+        yield path, "add", before, after
+    elif after is None:
+        yield path, "delete", before, after
+    else:
+        yield from _walk(before, after, path)

@@ -1,0 +1,293 @@
+"""The gRPC resource provider ``azure-native``, as the engine talks to it."""
+
+# ruff: noqa: ARG002  (gRPC gives every method the request and the context)
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import uuid
+from collections.abc import Awaitable, Callable
+from typing import Any, NoReturn
+
+import grpc
+from google.protobuf import any_pb2, empty_pb2
+from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
+
+from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.ids import ResourceId
+from rehearsal.arm.core.registry import GROUP, Kind, kind_of_token, known_tokens
+from rehearsal.provider import translate
+from rehearsal.provider.client import ArmClient, Interrupted
+from rehearsal.provider.diff import changes
+from rehearsal.provider.values import decode, encode, has_unknown, plain
+
+__all__ = ["SUBSCRIPTION_ID", "AzureNative"]
+
+SUBSCRIPTION_ID = "00000000-0000-0000-0000-000000000001"
+"""The one subscription of a rehearsal."""
+_VERSION = "3.29.0"
+_CLIENT_CONFIG = "azure-native:authorization:getClientConfig"
+_DIFF = provider_pb2.PropertyDiff
+_KINDS = {
+    ("add", False): _DIFF.ADD,
+    ("add", True): _DIFF.ADD_REPLACE,
+    ("delete", False): _DIFF.DELETE,
+    ("delete", True): _DIFF.DELETE_REPLACE,
+    ("update", False): _DIFF.UPDATE,
+    ("update", True): _DIFF.UPDATE_REPLACE,
+}
+_UNKNOWN, _INVALID = grpc.StatusCode.UNKNOWN, grpc.StatusCode.INVALID_ARGUMENT
+
+
+class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
+    """Turns the engine's calls into requests to the resource manager behind ``client``."""
+
+    def __init__(self, client: ArmClient, subscription_id: str = SUBSCRIPTION_ID) -> None:
+        self._client, self._subscription = client, subscription_id
+        # One provider serves the engines of all stacks: a Cancel is meant for its sender's own calls.
+        self._cancelled: set[str] = set()
+
+    # -- the provider itself ------------------------------------------------------------------------------
+
+    async def Handshake(self, request: Any, context: Any) -> Any:
+        """Secrets are understood; resource references and output values come as plain values."""
+        return provider_pb2.ProviderHandshakeResponse(accept_secrets=True)
+
+    async def Attach(self, request: Any, context: Any) -> Any:
+        """Nothing is sent back to the engine."""
+        return empty_pb2.Empty()
+
+    async def GetPluginInfo(self, request: Any, context: Any) -> Any:
+        """The version of the SDK whose types are served."""
+        return plugin_pb2.PluginInfo(version=_VERSION)
+
+    async def CheckConfig(self, request: Any, context: Any) -> Any:
+        """Any configuration will do: there is one subscription and no credential."""
+        return provider_pb2.CheckResponse(inputs=request.news)
+
+    async def DiffConfig(self, request: Any, context: Any) -> Any:
+        """No configuration matters."""
+        return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
+
+    async def Configure(self, request: Any, context: Any) -> Any:
+        """What :meth:`Handshake` said, for engines that do not shake hands."""
+        self._cancelled.discard(context.peer())  # an engine of long ago may have had the same port
+        return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
+
+    async def Cancel(self, request: Any, context: Any) -> Any:
+        """Stops waiting for what the same engine asked for; Azure goes on with it. What it asks for later,
+        and an engine may have calls on the way, is not begun.
+        """
+        self._cancelled.add(context.peer())
+        return empty_pb2.Empty()
+
+    async def Invoke(self, request: Any, context: Any) -> Any:
+        """The client's configuration; every other function is refused."""
+        if request.tok != _CLIENT_CONFIG:
+            await context.abort(_INVALID, f"{request.tok} is not emulated; known functions: {_CLIENT_CONFIG}")
+        nobody = "00000000-0000-0000-0000-000000000000"
+        known = {
+            "clientId": nobody,
+            "objectId": nobody,
+            "subscriptionId": self._subscription,
+            "tenantId": nobody,
+        }
+        return provider_pb2.InvokeResponse(**{"return": encode(known)})
+
+    # -- resources ----------------------------------------------------------------------------------------
+
+    async def Check(self, request: Any, context: Any) -> Any:
+        """Inputs with the resource's name in them: the old one, or the Pulumi name and 8 hex digits."""
+        kind = await _kind(request, context)
+        before, after = decode(request.olds), decode(request.news)
+        *parents, name = translate.path_names(kind)
+        if after.get(name) is None:
+            after[name] = before.get(name) or _automatic_name(request, kind)
+        failures = [
+            provider_pb2.CheckFailure(property=n, reason=f"missing required property '{n}'")
+            for n in parents
+            if after.get(n) is None
+        ]
+        return provider_pb2.CheckResponse(inputs=encode(after), failures=failures)
+
+    async def Diff(self, request: Any, context: Any) -> Any:
+        """Exactly the inputs that changed."""
+        kind = await _kind(request, context)
+        before, after = decode(request.old_inputs), decode(request.news)
+        found = changes(kind, before, after, list(request.ignoreChanges))
+        detail = {c.path: _DIFF(kind=_KINDS[c.kind, c.replace], inputDiff=True) for c in found}
+        names = translate.path_names(kind)
+        same_id = all(plain(before.get(n)) == plain(after.get(n)) for n in names)
+        response = provider_pb2.DiffResponse
+        return response(
+            changes=response.DIFF_SOME if found else response.DIFF_NONE,
+            replaces=[c.path for c in found if c.replace],
+            diffs=list(dict.fromkeys(c.path.split(".")[0].split("[")[0] for c in found)),
+            detailedDiff=detail,
+            hasDetailedDiff=True,
+            # Azure has one resource of an id at a time.
+            deleteBeforeReplace=same_id,
+        )
+
+    async def Create(self, request: Any, context: Any) -> Any:
+        """Makes the resource and waits until Azure has."""
+        kind, inputs = await _kind(request, context), decode(request.properties)
+        if request.preview:
+            return provider_pb2.CreateResponse(properties=encode(translate.predicted(kind, inputs)))
+        try:
+            rid = translate.resource_id(kind, self._subscription, inputs)
+        except ValueError as error:
+            await context.abort(_INVALID, str(error))
+
+        async def work(cancelled: Callable[[], bool]) -> Any:
+            if not kind.singleton and await self._client.get(rid) is not None:
+                await context.abort(_UNKNOWN, f"cannot create already existing resource '{rid}'")
+            shown = await self._write(kind, rid, inputs, cancelled, context)
+            return provider_pb2.CreateResponse(id=str(rid), properties=encode(shown))
+
+        return await self._guarded(work, request, context)
+
+    async def Update(self, request: Any, context: Any) -> Any:
+        """Changes the resource in place and waits until Azure has."""
+        kind, inputs = await _kind(request, context), decode(request.news)
+        if request.preview:
+            shown = translate.predicted(kind, inputs, decode(request.olds))
+            return provider_pb2.UpdateResponse(properties=encode(shown))
+        rid = _parsed(request.id)
+
+        async def work(cancelled: Callable[[], bool]) -> Any:
+            shown = await self._write(kind, rid, inputs, cancelled, context)
+            return provider_pb2.UpdateResponse(properties=encode(shown))
+
+        return await self._guarded(work, request, context)
+
+    async def Read(self, request: Any, context: Any) -> Any:
+        """The resource as it is; an empty answer when it is gone."""
+        kind, rid = await _kind(request, context), _parsed(request.id)
+        before = decode(request.inputs)
+
+        async def work(_: Callable[[], bool]) -> Any:
+            answer = await self._client.get(rid)
+            if answer is None:
+                return provider_pb2.ReadResponse()
+            shown = translate.outputs(kind, before, answer)
+            inputs = translate.inputs_of(kind, rid, before, shown)
+            return provider_pb2.ReadResponse(id=str(rid), properties=encode(shown), inputs=encode(inputs))
+
+        return await self._guarded(work, request, context)
+
+    async def Delete(self, request: Any, context: Any) -> Any:
+        """Removes the resource; one that is gone already is fine."""
+        kind = await _kind(request, context)
+        rid = _parsed(request.id)
+        # What is always there is put back to what it was.
+        verb, body = ("PUT", dict[str, Any]()) if kind.singleton else ("DELETE", None)
+
+        async def work(cancelled: Callable[[], bool]) -> Any:
+            try:
+                answer = await self._client.start(verb, rid, body, cancelled)
+            except ArmError as error:
+                if error.code not in (
+                    "ResourceGroupNotFound",
+                    "ResourceNotFound",
+                    "ResourceGroupBeingDeleted",
+                    "ParentResourceNotFound",
+                ):
+                    raise
+            else:
+                await self._client.wait(answer, cancelled)
+            return empty_pb2.Empty()
+
+        return await self._guarded(work, request, context)
+
+    # -- how ----------------------------------------------------------------------------------------------
+
+    async def _write(
+        self, kind: Kind, rid: ResourceId, inputs: dict[str, Any], cancelled: Callable[[], bool], context: Any
+    ) -> dict[str, Any]:
+        if has_unknown(inputs):
+            await context.abort(_INVALID, f"{rid}: some inputs are not known yet")
+        body = translate.body(kind, rid, inputs)
+        if kind.tracked and kind is not GROUP and "location" not in body:
+            group = await self._client.get(ResourceId(rid.subscription, rid.group))
+            body["location"] = (group or {}).get("location")
+        if kind.children:
+            await self._keep_children(kind, rid, body)
+        answer = await self._client.start("PUT", rid, body, cancelled)
+        try:
+            await self._client.wait(answer, cancelled)
+        except (ArmError, Interrupted) as error:
+            # Azure took the request, so the resource is there: the engine must know of it to mend it later.
+            shown = translate.outputs(kind, inputs, await self._client.get(rid) or {})
+            await _half_made(context, rid, inputs, shown, str(error) or "cancelled; Azure goes on with it")
+        return translate.outputs(kind, inputs, await self._client.get(rid) or {})
+
+    async def _keep_children(self, kind: Kind, rid: ResourceId, body: dict[str, Any]) -> None:
+        # Children may be resources of their own in the program: a parent written without them keeps them.
+        current = await self._client.get(rid)
+        for collection in kind.children:
+            properties = (current or {}).get("properties") or {}
+            if properties.get(collection) and collection not in (body.get("properties") or {}):
+                body.setdefault("properties", {})[collection] = properties[collection]
+
+    async def _guarded(
+        self, work: Callable[[Callable[[], bool]], Awaitable[Any]], request: Any, context: Any
+    ) -> Any:
+        peer = context.peer()
+        limit = getattr(request, "timeout", 0) or None
+        try:
+            async with asyncio.timeout(limit):
+                return await work(lambda: peer in self._cancelled)
+        except ArmError as error:
+            await context.abort(_UNKNOWN, f'Code="{error.code}" Message="{error.message}"')
+        except Interrupted:
+            await context.abort(grpc.StatusCode.CANCELLED, "cancelled")
+        except TimeoutError:
+            said = f"did not end within {limit:g} s" if limit is not None else "did not answer in time"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"Azure {said}")
+        except OSError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"the resource manager does not answer: {error}")
+
+
+async def _kind(request: Any, context: Any) -> Kind:
+    token = str(request.type or request.urn.split("::")[2].rpartition("$")[2])
+    kind = kind_of_token(token)
+    if kind is None:
+        problem = f"the rehearsal does not emulate {token}; it knows {', '.join(known_tokens())}"
+        await context.abort(_INVALID, problem)
+        raise AssertionError  # abort has raised
+    return kind
+
+
+def _parsed(text: str) -> ResourceId:
+    rid = ResourceId.parse(text)
+    if rid is None:
+        raise ValueError(text)
+    return rid
+
+
+def _automatic_name(request: Any, kind: Kind) -> str:
+    name = str(request.name or request.urn.rpartition("::")[2])
+    seed = bytes(request.randomSeed)
+    if kind.singleton:
+        return "default"
+    if kind.extends:
+        return str(uuid.UUID(bytes=hashlib.sha256(seed).digest()[:16], version=4) if seed else uuid.uuid4())
+    return name + (hashlib.sha256(seed).hexdigest()[:8] if seed else secrets.token_hex(4))
+
+
+async def _half_made(
+    context: Any, rid: ResourceId, inputs: dict[str, Any], shown: dict[str, Any], reason: str
+) -> NoReturn:
+    detail = any_pb2.Any()
+    detail.Pack(
+        provider_pb2.ErrorResourceInitFailed(
+            id=str(rid), properties=encode(shown), inputs=encode(inputs), reasons=[reason]
+        )
+    )
+    status = status_pb2.Status(code=_UNKNOWN.value[0], message=reason, details=[detail])
+    metadata = (("grpc-status-details-bin", status.SerializeToString()),)
+    await context.abort(_UNKNOWN, reason, trailing_metadata=metadata)
+    raise AssertionError  # abort has raised

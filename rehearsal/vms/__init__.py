@@ -1,0 +1,1 @@
+"""Emulated VMs as namespaces of this machine: disks, boot, network, ports."""

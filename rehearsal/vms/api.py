@@ -1,0 +1,73 @@
+"""What the emulated Azure asks of this machine: networks, VMs and forwarded ports.
+
+The ARM endpoint decides, through this protocol, what exists; :mod:`rehearsal.vms.local` makes it
+real with namespaces and sshd. Tests of the endpoint pass a recording double.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal, Protocol
+
+__all__ = ["Fault", "Machine", "Machines"]
+
+Fault = Literal["death", "partition", "heal"]
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """One VM to boot, as Azure would hand it to the hypervisor."""
+
+    name: str
+    """Computer name, e.g. ``node00000a``."""
+    private_ip: str
+    admin_user: str
+    authorized_keys: tuple[str, ...]
+    """From ``osProfile.linuxConfiguration.ssh.publicKeys``: Azure's provisioning installs them."""
+    user_data: str = field(repr=False)
+    """The decoded ``customData``: a ``#cloud-config`` document, with private keys in it."""
+
+
+class Machines(Protocol):
+    """The hypervisor, the switch and the load balancer's data path.
+
+    ``network`` is always the ARM id of a virtual network. Every call may be repeated: creating what
+    exists and removing what is gone succeed.
+    """
+
+    async def create_network(self, network: str, address_prefix: str) -> None:
+        """An isolated network whose first usable address is the gateway."""
+
+    async def delete_network(self, network: str) -> None:
+        """Removes the network with everything that still runs in it."""
+
+    async def boot(self, network: str, machines: Sequence[Machine]) -> None:
+        """Starts VMs; returns when every sshd listens. All names resolve on all nodes of the network.
+
+        Raises ``launch.errors.ReplaceNodeError`` naming the first VM that did not come up.
+        """
+
+    async def remove(self, network: str, names: Sequence[str]) -> None:
+        """Ends the VMs and every process in them, and removes their disks."""
+
+    async def public_address(self) -> str:
+        """A loopback address (127.x.y.z) that no other public IP of any rehearsal uses."""
+
+    async def release_address(self, address: str) -> None:
+        """Gives a public address back."""
+
+    async def forward(self, network: str, listen: tuple[str, int], target: tuple[str, int]) -> None:
+        """Passes TCP from ``listen`` on this machine to ``target`` inside the network."""
+
+    async def unforward(self, network: str, listen: tuple[str, int]) -> None:
+        """Stops a forward and closes its connections."""
+
+    async def running(self, network: str) -> frozenset[str]:
+        """Names of the VMs that are alive."""
+
+    async def fault(self, network: str, name: str, fault: Fault) -> None:
+        """``death``: the VM stops at once. ``partition``: its link goes down. ``heal``: it comes back."""
+
+    async def close(self) -> None:
+        """Removes every network; afterwards no process, namespace, mount or port is left."""

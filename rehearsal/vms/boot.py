@@ -1,0 +1,221 @@
+"""What one node's first process does between fork and becoming ``sh``: the power-on of a rehearsed VM.
+
+Runs in a child of :mod:`rehearsal.vms.netns`, so that 300 nodes cost 300 forks and not 300 interpreters.
+The working directory is the network's disk folder: its relative paths stay valid although every node hides
+that folder from view.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from rehearsal.vms.syscalls import (
+    MS_BIND,
+    MS_NODEV,
+    MS_NOEXEC,
+    MS_NOSUID,
+    MS_RDONLY,
+    MS_REC,
+    NODE_NAMESPACES,
+    drop_capabilities,
+    mount,
+    set_readonly,
+    unshare,
+)
+
+__all__ = [
+    "GATEWAY_MAC",
+    "HIDDEN",
+    "INIT",
+    "INIT_TEXT",
+    "INNER_ID",
+    "OWN_LIBRARY",
+    "NodeSpec",
+    "mac",
+    "power_on",
+]
+
+GATEWAY_MAC = "12:34:56:78:9a:bc"
+"""What every gateway of Azure answers with."""
+
+INNER_ID = 1000
+"""The one user and group id that exists in a rehearsed network: the admin user's."""
+
+OWN_LIBRARY = ("/usr/local/lib", "ranklift")
+"""Where a node's image puts programs of its own: the one folder of ``/usr`` that is not this machine's."""
+
+HIDDEN = {
+    "/tmp": "tmp",  # noqa: S108
+    "/run": "run",
+    "/var/tmp": "vartmp",  # noqa: S108
+    "/var/log": "log",
+    "/mnt": "mnt",
+    "/usr/local/sbin": "sbin",
+    f"{OWN_LIBRARY[0]}/{OWN_LIBRARY[1]}": "ranklift",
+}
+"""Folders that each node has of its own, with their place on its disk."""
+
+INIT = "/etc/rehearsal/init"
+INIT_TEXT = """\
+/etc/rehearsal/bin/first-boot &
+while :; do
+    /usr/sbin/sshd -D -E /var/log/auth.log &
+    wait $!
+    sleep 0.2
+done
+"""
+
+
+_OWN_BOOT = "/run/boot_id"
+_LOCKED = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/fs")
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSpec:
+    """A node as the fabric is told to start it; its disk is the folder ``name``."""
+
+    name: str
+    private_ip: str
+    prefix_length: int
+    gateway: str
+    admin_user: str
+    keep: tuple[str, ...]
+    """Folders of this machine that stay visible although one of the node's own lies over them."""
+    shared: tuple[tuple[str, str], ...] = ()
+    """Folders below the network's, each with the place where the node has it mounted."""
+
+    @property
+    def link(self) -> str:
+        """The network's end of the node's cable.
+
+        >>> NodeSpec("node000000", "10.0.0.4", 16, "10.0.0.1", "azureuser", ()).link
+        'v0a000004'
+        """
+        return "v" + socket.inet_aton(self.private_ip).hex()
+
+
+def mac(private_ip: str) -> str:
+    """A hardware address out of Microsoft's block, one for each private address.
+
+    >>> mac("10.0.1.4")
+    '00:0d:3a:00:01:04'
+    """
+    return "00:0d:3a:" + socket.inet_aton(private_ip)[1:].hex(":")
+
+
+def power_on(spec: NodeSpec, index: int, status: int, go: int, open_files: tuple[int, int]) -> None:
+    """Turns this forked process into the node; never returns.
+
+    Writes ``<index> pid <n>`` and ``<index> ready`` to ``status``, then waits for end of file on ``go``: by
+    then the cable is plugged. A failure is ``<index> error <text>``.
+    """
+    try:
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+        os.setsid()
+        unshare(NODE_NAMESPACES)
+        child = os.fork()
+        if child:
+            os.write(status, f"{index} pid {child}\n".encode())
+            os._exit(0)
+        socket.sethostname(spec.name)
+        _mount_all(spec)
+        _set_sysctls()
+        os.write(status, f"{index} ready\n".encode())
+        os.read(go, 1)
+        _configure_network(spec)
+        _become_init(open_files)
+    except BaseException as error:  # noqa: BLE001 - a forked copy of the fabric must not live on
+        text = str(error).replace("\n", " ")[:500]
+        os.write(status, f"{index} error {text}\n".encode())
+    os._exit(1)
+
+
+def _mount_all(spec: NodeSpec) -> None:
+    disk = spec.name
+    mount("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    # Inside some containers sysfs is covered in part and the kernel refuses another: this machine's own is
+    # then seen, which only shows other network interfaces.
+    with contextlib.suppress(OSError):
+        mount("sysfs", "/sys", "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")  # noqa: S108
+    mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0600")
+    mount("tmpfs", f"{disk}/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
+    _mkdir(f"{disk}/run/vnet")
+    mount("vnet", f"{disk}/run/vnet", flags=MS_BIND)
+    set_readonly(f"{disk}/run/vnet", True)
+    options = f"lowerdir=image/etc,upperdir={disk}/etc,workdir={disk}/work,userxattr"
+    mount("overlay", "/etc", "overlay", 0, options)
+    places = HIDDEN | {f"/home/{spec.admin_user}": "home"}
+    for source, target in spec.shared:
+        for hidden, place in places.items():
+            if target.startswith(f"{hidden}/"):
+                staged = f"{disk}/{place}{target.removeprefix(hidden)}"
+                _mkdir(staged)
+                mount(source, staged, flags=MS_BIND)
+    for path in spec.keep:
+        for hidden, place in places.items():
+            if path.startswith(f"{hidden}/"):
+                staged = f"{disk}/{place}{path.removeprefix(hidden)}"
+                _mkdir(staged)
+                mount(path, staged, flags=MS_BIND | MS_REC)
+    for hidden, place in places.items():
+        if Path(hidden).is_dir():
+            mount(f"{disk}/{place}", hidden, flags=MS_BIND | MS_REC)
+    os.chdir("/")
+
+
+def _mkdir(path: str) -> None:
+    Path(path).mkdir(parents=True, exist_ok=True)
+
+
+def _set_sysctls() -> None:
+    for key, value in {
+        "net/ipv6/conf/all/disable_ipv6": "1",
+        "net/ipv6/conf/default/disable_ipv6": "1",
+        "net/ipv4/ip_unprivileged_port_start": "0",
+        "net/ipv4/ping_group_range": f"{INNER_ID} {INNER_ID}",
+    }.items():
+        path = Path("/proc/sys", key)
+        if path.exists():
+            path.write_text(value)
+    # Whoever rehearses as root is root to the kernel in there too: a node must not reach its switches.
+    for name in _LOCKED:
+        if Path(name).exists():
+            mount(name, name, flags=MS_BIND)
+            set_readonly(name, True)
+    # UCX takes processes that see the same boot for ones that share memory.
+    Path(_OWN_BOOT).write_text(Path("/proc/sys/kernel/random/uuid").read_text())
+    mount(_OWN_BOOT, "/proc/sys/kernel/random/boot_id", flags=MS_BIND)
+
+
+def _configure_network(spec: NodeSpec) -> None:
+    # All traffic goes by way of the gateway, as on Azure, and its hardware address is given: 300 nodes asking
+    # for each other's would overflow the kernel's one neighbour table.
+    batch = f"""\
+link set lo up
+link set eth0 up
+addr add {spec.private_ip}/{spec.prefix_length} dev eth0 noprefixroute
+neigh replace {spec.gateway} lladdr {GATEWAY_MAC} dev eth0 nud permanent
+route add default via {spec.gateway} dev eth0 onlink
+"""
+    subprocess.run(["ip", "-batch", "-"], input=batch.encode(), check=True, capture_output=True)
+
+
+def _become_init(open_files: tuple[int, int]) -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_NOFILE, open_files)
+    os.umask(0o022)
+    nothing = os.open("/dev/null", os.O_RDWR)
+    for descriptor in range(3):
+        os.dup2(nothing, descriptor)
+    drop_capabilities()
+    environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
+    os.execve("/bin/sh", ["init", INIT], environment)  # noqa: S606 - it is the shell

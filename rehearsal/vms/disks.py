@@ -1,0 +1,222 @@
+"""The disks of rehearsed nodes: folders under ``nodes/``, made before a boot, removed after the end.
+
+``image/etc`` is a copy of what everyone may read of this machine's ``/etc``, with users and sshd of a node;
+``<network>/<node>/`` holds one folder for each place a node may write to; ``<network>/vnet/hosts`` is the
+network's name service: one file, replaced in one step, that every node's ``/etc/hosts`` points to.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import stat
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+
+from launch.errors import InputError
+from rehearsal.vms.api import Machine
+from rehearsal.vms.boot import HIDDEN, INIT, INIT_TEXT, INNER_ID
+from rehearsal.vms.cloud_init import CloudConfig, File
+
+__all__ = [
+    "hosts_text",
+    "make_disk",
+    "make_image",
+    "place",
+    "remove_tree",
+    "sshd_config_text",
+]
+
+_LEFT_OUT = {"ssh", "hosts", "hostname", "passwd", "passwd-", "group", "group-", "subuid", "subgid", "mtab"}
+_NSSWITCH = "passwd: files\ngroup: files\nshadow: files\nhosts: files\nservices: files\nprotocols: files\n"
+_SHELL = "/bin/bash"
+_GUEST = Path(__file__).with_name("guest")
+"""Programs that a node has in place of systemd's and cloud-init's."""
+
+
+def sshd_config_text(node_python_bin: str | None) -> str:
+    """The ``sshd_config`` of every node; what cloud-init adds comes first and so wins.
+
+    ``PATH`` of sessions begins with ``node_python_bin``, as on an HPC image that has its own Python.
+    """
+    path = "/etc/rehearsal/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
+    if node_python_bin:
+        path = f"{node_python_bin}:{path}"
+    return f"""\
+Include /etc/ssh/sshd_config.d/*.conf
+Port 22
+ListenAddress 0.0.0.0
+HostKey /etc/ssh/ssh_host_ed25519_key
+PidFile none
+UsePAM no
+StrictModes yes
+PasswordAuthentication no
+KbdInteractiveAuthentication no
+UseDNS no
+PrintMotd no
+PrintLastLog no
+SetEnv "PATH={path}" LANG=C.UTF-8
+Subsystem sftp internal-sftp
+"""
+
+
+def make_image(folder: Path, node_python_bin: str | None) -> None:
+    """Makes the ``/etc`` that all nodes start from; an image that is there is kept."""
+    if folder.exists():
+        return
+    building = folder.with_name(folder.name + ".new")
+    if building.exists():
+        remove_tree(building)
+    etc = building / "etc"
+    _copy_readable(Path("/etc"), etc)
+    ssh = etc / "ssh"
+    (ssh / "sshd_config.d").mkdir(parents=True)
+    (ssh / "ssh_config").write_text("")
+    (ssh / "sshd_config").write_text(sshd_config_text(node_python_bin))
+    init = building / INIT.removeprefix("/")
+    init.parent.mkdir()
+    init.write_text(INIT_TEXT)
+    programs = init.parent / "bin"
+    programs.mkdir()
+    for script in sorted(_GUEST.glob("*.sh")):
+        (programs / script.stem).write_bytes(script.read_bytes())
+        (programs / script.stem).chmod(0o755)
+    (etc / "nsswitch.conf").write_text(_NSSWITCH)
+    (etc / "hosts").symlink_to("/run/vnet/hosts")
+    for name in ("resolv.conf", "fstab"):
+        (etc / name).unlink(missing_ok=True)
+        (etc / name).write_text("")
+    (etc / "mtab").symlink_to("/proc/self/mounts")
+    if node_python_bin:
+        (etc / "profile.d").mkdir(exist_ok=True)
+        line = f"PATH={shlex.quote(node_python_bin)}:$PATH\n"
+        (etc / "profile.d" / "node-python.sh").write_text(line)
+    building.rename(folder)
+
+
+def _copy_readable(source: Path, target: Path) -> None:
+    target.mkdir(parents=True)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            if entry.name in _LEFT_OUT and source == Path("/etc"):
+                continue
+            mode = entry.stat(follow_symlinks=False).st_mode
+            place = target / entry.name
+            if stat.S_ISLNK(mode):
+                place.symlink_to(Path(entry.path).readlink())
+            elif stat.S_ISDIR(mode) and mode & 0o005 == 0o005:  # noqa: PLR2004 - readable by everyone
+                _copy_readable(Path(entry.path), place)
+            elif stat.S_ISREG(mode) and mode & 0o004:
+                shutil.copyfile(entry.path, place)
+                place.chmod(stat.S_IMODE(mode) & 0o755 | 0o200)
+
+
+def place(path: str, user: str) -> PurePosixPath:
+    """Where on a node's disk the file ``path`` lies.
+
+    >>> str(place("/home/azureuser/.ssh/config", "azureuser")), str(place("/etc/motd", "azureuser"))
+    ('home/.ssh/config', 'etc/motd')
+
+    Raises :class:`~launch.errors.InputError` for a place that a rehearsed node cannot write to.
+    """
+    places = {f"/home/{user}": "home", "/etc": "etc"} | HIDDEN
+    places.pop("/run")
+    for prefix, folder in places.items():
+        if path.startswith(f"{prefix}/"):
+            return PurePosixPath(folder, path.removeprefix(f"{prefix}/"))
+    raise InputError(
+        "write_files.path",
+        path,
+        "read-only on a rehearsed node",
+        f"use a path below {', '.join(sorted(places))}",
+    )
+
+
+def make_disk(disk: Path, image: Path, machine: Machine, config: CloudConfig) -> None:
+    """Makes a node's disk, or brings an existing one to what a first boot leaves."""
+    user = machine.admin_user
+    for name in ("home", "etc", "work", *HIDDEN.values()):
+        (disk / name).mkdir(parents=True, exist_ok=True)
+    (disk / "home").chmod(0o755)
+    for name in ("tmp", "vartmp"):
+        (disk / name).chmod(0o1777)
+    _write_accounts(disk / "etc", user)
+    (disk / "etc" / "hostname").write_text(f"{machine.name}\n")
+    skeleton = image / "etc" / "skel"
+    if skeleton.is_dir():
+        shutil.copytree(skeleton, disk / "home", symlinks=True, dirs_exist_ok=True)
+        (disk / "home").chmod(0o755)
+    keys = "".join(f"{key.strip()}\n" for key in machine.authorized_keys)
+    _write(disk / "home/.ssh/authorized_keys", File("", keys.encode(), 0o600))
+    (disk / "home/.ssh").chmod(0o700)
+    for file in config.files:
+        _write(disk / place(file.path, user), file)
+    if config.packages:
+        _write(disk / "etc/cloud/packages", File("", " ".join(config.packages).encode(), 0o644))
+    if config.runcmd:
+        _write(disk / "etc/cloud/runcmd", File("", config.runcmd.encode(), 0o755))
+    if not config.has_host_key:
+        _make_host_key(disk / "etc/ssh/ssh_host_ed25519_key")
+
+
+def _write_accounts(etc: Path, user: str) -> None:
+    (etc / "passwd").write_text(
+        "root:x:0:0:root:/root:/bin/sh\n"
+        f"{user}:x:{INNER_ID}:{INNER_ID}::/home/{user}:{_SHELL}\n"
+        "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    )
+    # No group "tty": sshd would give a terminal to it, which needs an id that does not exist inside.
+    (etc / "group").write_text(f"root:x:0:\n{user}:x:{INNER_ID}:\nnogroup:x:65534:\n")
+
+
+def _write(path: Path, file: File) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    flags = os.O_WRONLY | os.O_CREAT | (os.O_APPEND if file.append else os.O_TRUNC)
+    if not file.append:
+        path.unlink(missing_ok=True)
+    descriptor = os.open(path, flags, file.mode)
+    with os.fdopen(descriptor, "wb") as out:
+        os.fchmod(descriptor, file.mode)
+        out.write(file.content)
+
+
+def _make_host_key(path: Path) -> None:
+    if path.exists():
+        return
+    path.parent.mkdir(parents=True, exist_ok=True)
+    subprocess.run(
+        ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "", "-f", str(path)],
+        check=True,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+    )
+
+
+def hosts_text(addresses: Mapping[str, str]) -> str:
+    """The network's names: ``/etc/hosts`` of all its nodes.
+
+    >>> print(hosts_text({"node000000": "10.0.0.4"}), end="")
+    127.0.0.1 localhost
+    10.0.0.4 node000000
+    """
+    lines = [f"{address} {name}\n" for name, address in addresses.items()]
+    return "127.0.0.1 localhost\n" + "".join(lines)
+
+
+def remove_tree(folder: Path) -> None:
+    """Removes a folder with everything in it, whatever modes its users or the overlay left behind."""
+    try:
+        mode = folder.lstat().st_mode
+    except FileNotFoundError:
+        return
+    if mode & 0o700 != 0o700:  # noqa: PLR2004 - the overlay's work folder has mode 000
+        folder.chmod(0o700)
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                remove_tree(Path(entry.path))
+            else:
+                Path(entry.path).unlink(missing_ok=True)
+    folder.rmdir()

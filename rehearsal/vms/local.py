@@ -1,0 +1,382 @@
+"""VMs, networks and the load balancer's ports as namespaces of this machine: :class:`LocalMachines`.
+
+Each virtual network is one :mod:`rehearsal.vms.netns` process in namespaces of its own; nodes are
+namespaces within. Nothing exists outside them but files below one folder and listening loopback sockets, and
+the kernel ends all of it when this process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import ipaddress
+import json
+import random
+import socket
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol
+
+from launch.errors import InputError, RankliftError, ReplaceNodeError
+from rehearsal.listener import bound
+from rehearsal.run_dir import replace_file
+from rehearsal.vms.api import Fault, Machine
+from rehearsal.vms.boot import NodeSpec
+from rehearsal.vms.clock import CLOCK, make_clock
+from rehearsal.vms.cloud_init import CloudConfig, Mount, parse
+from rehearsal.vms.disks import hosts_text, make_disk, make_image, place, remove_tree
+from rehearsal.vms.netns_client import Line, dial
+from rehearsal.vms.visible_paths import VisiblePaths
+
+__all__ = ["NETWORK_FILE", "LocalMachines", "MetadataService", "NodeFaults", "Settings"]
+
+NETWORK_FILE = "network.json"
+"""In each network's disk folder: what ran there, for whoever finds the folder after a crash."""
+
+_RESERVED_PORT = 49999  # held on every public address, so that no other rehearsal takes the address
+_BROKEN_RUNCMD = "#!/bin/sh\necho 'E: rehearsed: nothing can be installed on this node' >&2\nexit 100\n"
+_PUBLIC = (int(ipaddress.IPv4Address("127.64.0.1")), int(ipaddress.IPv4Address("127.127.255.254")))
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How the emulated hardware is set up."""
+
+    disks: Path
+    """Folder of all disks; nothing else may be in it."""
+    node_python: Path | None = None
+    """Virtual environment whose ``bin`` comes first in the nodes' PATH."""
+    nodes_limit: int = 300
+    """Most nodes at a time in all networks together; 300 is the largest InfiniBand domain Azure sells."""
+    view: VisiblePaths = field(default_factory=VisiblePaths)
+    """What nodes see of this machine."""
+
+
+@dataclass(slots=True)
+class _Network:
+    folder: Path
+    prefix: ipaddress.IPv4Network
+    line: Line
+    machines: dict[str, Machine] = field(default_factory=dict)
+    listeners: set[tuple[str, int]] = field(default_factory=set)
+    fillers: dict[str, list[socket.socket]] = field(default_factory=dict)
+    targets: dict[tuple[str, int], str] = field(default_factory=dict)
+    lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @property
+    def gateway(self) -> str:
+        return str(self.prefix.network_address + 1)
+
+
+class MetadataService(Protocol):
+    """What answers the nodes of a network at 169.254.169.254."""
+
+    async def open(self, network: str, listener: socket.socket) -> None:
+        """Serves a network at a bound socket of its own."""
+
+    async def close(self, network: str) -> None:
+        """Ends that."""
+
+
+class NodeFaults(Protocol):
+    """What befalls VMs that boot."""
+
+    def node(self, kind: str, name: str) -> bool:
+        """Whether ``no-boot`` or ``cloud-init`` befalls a VM that boots now."""
+
+
+class LocalMachines:
+    """:class:`~rehearsal.vms.api.Machines` on this machine's kernel."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self.metadata: MetadataService | None = None
+        """Is told of each network made from now on."""
+        self.faults: NodeFaults | None = None
+        """Is asked about each VM that boots."""
+        self._networks: dict[str, _Network] = {}
+        self._addresses: dict[str, socket.socket] = {}
+        self._making = asyncio.Lock()
+
+    async def create_network(self, network: str, address_prefix: str) -> None:
+        """An isolated network whose first usable address is the gateway."""
+        async with self._making:
+            if network in self._networks:
+                return
+            prefix = ipaddress.IPv4Network(address_prefix)
+            disks = self._settings.disks
+            folder = disks / hashlib.sha256(network.encode()).hexdigest()[:12]
+            await asyncio.to_thread(remove_tree, folder)
+            (folder / "vnet").mkdir(parents=True)
+            replace_file(folder / "vnet" / "hosts", hosts_text({}))
+            await asyncio.to_thread(make_image, disks / "image", self._node_bin())
+            line = await dial(
+                disks,
+                {
+                    "network": folder.name,
+                    "gateway": str(prefix.network_address + 1),
+                    "prefix_length": prefix.prefixlen,
+                    "view": self._settings.view.as_json(),
+                },
+                folder / "fabric.log",
+            )
+            self._networks[network] = _Network(folder, prefix, line)
+            self._record(network)
+            if self.metadata is not None:
+                await self.metadata.open(network, socket.socket(fileno=await line.ask("metadata")))
+
+    async def delete_network(self, network: str) -> None:
+        """Removes the network with everything that still runs in it."""
+        found = self._networks.pop(network, None)
+        if found is None:
+            return
+        async with found.lock:
+            for name in tuple(found.fillers):
+                _drain(found, name)
+            if self.metadata is not None:
+                await self.metadata.close(network)
+            await found.line.hang_up()
+            await asyncio.to_thread(remove_tree, found.folder)
+
+    async def boot(self, network: str, machines: Sequence[Machine]) -> None:
+        """Starts VMs; returns when every sshd listens.
+
+        Raises :class:`~launch.errors.ReplaceNodeError` naming the first VM that did not come up, and
+        :class:`~launch.errors.InputError` before anything is done when that would be more nodes than allowed.
+        """
+        found = self._find(network)
+        async with found.lock:
+            self._check_limit(found, machines)
+            configs = {machine.name: _configure(machine) for machine in machines}
+            alive = frozenset((await found.line.ask("status"))["running"])
+            wanted = [machine for machine in machines if machine.name not in alive]
+            for machine in wanted:
+                found.machines[machine.name] = machine
+            self._write_hosts(found)
+            for machine in wanted:
+                if self._strikes("cloud-init", machine):
+                    configs[machine.name] = replace(configs[machine.name], runcmd=_BROKEN_RUNCMD)
+            await asyncio.to_thread(self._make_disks, found, wanted, configs)
+            silent = {machine.name for machine in wanted if self._strikes("no-boot", machine)}
+            specs = [self._spec(found, one, configs[one.name]) for one in wanted if one.name not in silent]
+            errors: dict[str, str] = await found.line.ask("boot", nodes=specs)
+            errors |= dict.fromkeys(silent, "it never answered")
+            for machine in wanted:
+                if machine.name in errors:
+                    raise ReplaceNodeError(machine.name, f"did not boot: {errors[machine.name]}")
+
+    async def remove(self, network: str, names: Sequence[str]) -> None:
+        """Ends the VMs and every process in them, and removes their disks."""
+        found = self._networks.get(network)
+        if found is None:
+            return
+        async with found.lock:
+            known = [name for name in names if name in found.machines]
+            await found.line.ask("remove", names=known)
+            for name in known:
+                _drain(found, name)
+                del found.machines[name]
+            self._write_hosts(found)
+            await asyncio.to_thread(_remove_disks, found, known)
+
+    async def public_address(self) -> str:
+        """A loopback address (127.x.y.z) that no other public IP of any rehearsal uses."""
+        while True:
+            address = str(ipaddress.IPv4Address(random.randint(*_PUBLIC)))  # noqa: S311 - any free one will do
+            holder = socket.socket()
+            try:
+                holder.bind((address, _RESERVED_PORT))
+                holder.listen(1)
+            except OSError:
+                holder.close()
+                continue
+            self._addresses[address] = holder
+            for network in self._networks:
+                self._record(network)
+            return address
+
+    async def release_address(self, address: str) -> None:
+        """Gives a public address back: another rehearsal may have it."""
+        holder = self._addresses.pop(address, None)
+        if holder is not None:
+            holder.close()
+        for network in self._networks:
+            self._record(network)
+
+    async def forward(self, network: str, listen: tuple[str, int], target: tuple[str, int]) -> None:
+        """Pass TCP from ``listen`` on this machine to ``target`` inside the network.
+
+        The load balancer's rule says which port that is. Raises :class:`~launch.errors.RetryError` when a
+        program of this machine has it.
+        """
+        found = self._find(network)
+        if found.targets.get(listen) == target[0]:
+            return
+        await self.unforward(network, listen)
+        with bound(listen, f"the load balancer's port for {target[0]}:{target[1]}") as listener:
+            await found.line.ask("forward", files=[listener.fileno()], listen=listen, target=target)
+        found.targets[listen] = target[0]
+        for name in tuple(found.fillers):
+            if found.machines[name].private_ip == target[0]:
+                self._fill(found, name)
+
+    async def unforward(self, network: str, listen: tuple[str, int]) -> None:
+        """Stops a forward and closes its connections."""
+        found = self._networks.get(network)
+        if found is not None and found.targets.pop(listen, None) is not None:
+            await found.line.ask("unforward", listen=listen)
+
+    async def running(self, network: str) -> frozenset[str]:
+        """Names of the VMs that are alive."""
+        found = self._networks.get(network)
+        return frozenset((await found.line.ask("status"))["running"]) if found is not None else frozenset()
+
+    async def fault(self, network: str, name: str, fault: Fault) -> None:
+        """``death``: the VM stops at once. ``partition``: its link goes down. ``heal``: it comes back."""
+        found = self._find(network)
+        async with found.lock:
+            if name not in found.machines:
+                known = ", ".join(sorted(found.machines)) or "none"
+                raise InputError("node", name, "no such node", f"nodes of this network: {known}")
+            if fault == "heal" and name not in await self.running(network):
+                raise InputError(
+                    "node", name, "is dead", "heal mends links only; `fab replace` makes the node anew"
+                )
+            _drain(found, name)
+            await found.line.ask("fault", name=name, fault=fault)
+            if fault == "partition":
+                self._fill(found, name)
+
+    async def clock(self, network: str, names: list[str], seconds: float) -> None:
+        """Programs that start on these nodes from now on see a time of day that is off; 0: the right one.
+
+        Raises :class:`~launch.errors.MissingTool` when the machine cannot make what does that.
+        """
+        found = self._find(network)
+        async with found.lock:
+            if seconds:
+                await asyncio.to_thread(make_clock, found.folder / "vnet" / CLOCK)
+            await found.line.ask("clock", names=names, seconds=round(seconds))
+
+    async def close(self) -> None:
+        """Removes every network; afterwards no process, namespace, mount or port is left."""
+        await asyncio.gather(*(self.delete_network(network) for network in tuple(self._networks)))
+        for holder in self._addresses.values():
+            holder.close()
+        self._addresses.clear()
+
+    async def status(self) -> dict[str, Any]:
+        """Networks with their nodes, cut-off nodes and listening ports; public addresses; the node limit."""
+        networks = {}
+        for network, found in tuple(self._networks.items()):
+            answer = await found.line.ask("status")
+            networks[network] = {
+                "nodes": {name: machine.private_ip for name, machine in found.machines.items()},
+                **answer,
+                "user_namespace": found.line.user_namespace,
+            }
+        return {
+            "networks": networks,
+            "addresses": sorted(self._addresses),
+            "nodes_limit": self._settings.nodes_limit,
+        }
+
+    # What the above share.
+
+    def _find(self, network: str) -> _Network:
+        found = self._networks.get(network)
+        if found is None:
+            raise InputError("network", network, "no such virtual network", "create it first")
+        return found
+
+    def _check_limit(self, network: _Network, machines: Sequence[Machine]) -> None:
+        limit = self._settings.nodes_limit
+        run = sum(len(other.machines) for other in self._networks.values())
+        more = len({machine.name for machine in machines} - set(network.machines))
+        if run + more > limit:
+            raise InputError(
+                "--nodes-limit",
+                limit,
+                f"{run} nodes run and {more} more are asked for",
+                "stop the rehearsal and start it with a higher limit",
+            )
+
+    def _strikes(self, kind: str, machine: Machine) -> bool:
+        return self.faults is not None and self.faults.node(kind, machine.name)
+
+    def _node_bin(self) -> str | None:
+        return str(self._settings.node_python / "bin") if self._settings.node_python is not None else None
+
+    def _spec(self, network: _Network, machine: Machine, config: CloudConfig) -> dict[str, Any]:
+        return asdict(
+            NodeSpec(
+                name=machine.name,
+                private_ip=machine.private_ip,
+                prefix_length=network.prefix.prefixlen,
+                gateway=network.gateway,
+                admin_user=machine.admin_user,
+                keep=tuple(str(path) for path in self._settings.view.kept),
+                shared=tuple((_share(network, mount), mount.target) for mount in config.mounts),
+            )
+        )
+
+    def _make_disks(
+        self, network: _Network, machines: Sequence[Machine], configs: dict[str, CloudConfig]
+    ) -> None:
+        for machine in machines:
+            disk = network.folder / machine.name
+            make_disk(disk, self._settings.disks / "image", machine, configs[machine.name])
+
+    def _write_hosts(self, network: _Network) -> None:
+        addresses = {name: machine.private_ip for name, machine in network.machines.items()}
+        replace_file(network.folder / "vnet" / "hosts", hosts_text(addresses))
+
+    def _record(self, network: str) -> None:
+        found = self._networks[network]
+        text = {
+            "network": network,
+            "user_namespace": found.line.user_namespace,
+            "addresses": sorted(self._addresses),
+        }
+        replace_file(found.folder / NETWORK_FILE, json.dumps(text))
+
+    def _fill(self, network: _Network, name: str) -> None:
+        # The fabric stopped accepting and shrank the queue to one: with that one taken, the kernel leaves
+        # further requests unanswered, and a client's connect runs into its time limit as on Azure.
+        address = network.machines[name].private_ip
+        fillers = network.fillers.setdefault(name, [])
+        for listen, target in network.targets.items():
+            if target == address:
+                for _ in range(2):
+                    filler = socket.socket()
+                    filler.setblocking(False)
+                    filler.connect_ex(listen)
+                    fillers.append(filler)
+
+
+def _remove_disks(network: _Network, names: Sequence[str]) -> None:
+    for name in names:
+        remove_tree(network.folder / name)
+
+
+def _drain(network: _Network, name: str) -> None:
+    for filler in network.fillers.pop(name, ()):
+        filler.close()
+
+
+def _configure(machine: Machine) -> CloudConfig:
+    try:
+        config = parse(machine.user_data, machine.admin_user)
+        for path in (*(file.path for file in config.files), *(mount.target for mount in config.mounts)):
+            place(path, machine.admin_user)
+    except RankliftError as error:
+        raise ReplaceNodeError(machine.name, f"cloud-init: {error}") from error
+    return config
+
+
+def _share(network: _Network, mount: Mount) -> str:
+    """The folder, below the network's, that stands for an NFS share: everyone there sees the same."""
+    name = f"shares/{hashlib.sha256(mount.source.encode()).hexdigest()[:12]}"
+    (network.folder / name).mkdir(parents=True, exist_ok=True)
+    return name

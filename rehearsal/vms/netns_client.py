@@ -1,0 +1,169 @@
+"""The daemon's line to a network's :mod:`~rehearsal.vms.netns` process: start it, ask it, hang up."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import infra
+from launch.errors import GiveUpError
+from rehearsal.vms.boot import INNER_ID
+from rehearsal.vms.netns import PACKET
+
+__all__ = ["UNSHARE", "Line", "dial"]
+
+_START_LIMIT = 60.0
+_END_LIMIT = 30.0
+
+UNSHARE = (
+    "unshare",
+    "--user",
+    f"--map-user={INNER_ID}",
+    f"--map-group={INNER_ID}",
+    "--keep-caps",
+    "--net",
+    "--mount",
+    "--uts",
+    "--pid",
+    "--ipc",
+    "--fork",
+    "--kill-child",
+    "--mount-proc",
+)
+"""How a network's namespaces are made: as root and as an ordinary user alike."""
+
+
+class Line:
+    """Questions to one fabric process; answers come in any order. Made by :func:`dial`."""
+
+    def __init__(self, control: socket.socket, process: asyncio.subprocess.Process, log: Path) -> None:
+        self._control, self._process, self._log = control, process, log
+        self._waiting: dict[int, asyncio.Future[Any]] = {}
+        self._last = 0
+        self._open = True
+        self.user_namespace = ""
+        """The network's user namespace as ``/proc/<pid>/ns/user`` names it."""
+        self.started: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        """Done when the network is there; carries a failure to make it."""
+        self._waiting[0] = self.started
+        asyncio.get_running_loop().add_reader(control, self._receive)
+
+    async def ask(self, operation: str, *, files: Sequence[int] = (), **arguments: Any) -> Any:
+        """The result of one operation: where that is an open file, its number. ``files`` are passed along.
+
+        Raises :class:`~launch.errors.GiveUpError` when the operation failed or the network is gone.
+        """
+        if not self._open:
+            raise GiveUpError(f"the virtual network ended: {self._last_words()}")
+        self._last += 1
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._waiting[self._last] = future
+        packet = json.dumps({"id": self._last, "op": operation, **arguments}).encode()
+        if len(packet) > PACKET:
+            raise GiveUpError(f"{operation}: {len(packet)} bytes are more than one packet holds")
+        while True:
+            try:
+                socket.send_fds(self._control, [packet], list(files))
+            except BlockingIOError:
+                await asyncio.sleep(0.01)
+            except OSError as error:
+                self._fail(str(error))
+                break
+            else:
+                break
+        return await future
+
+    async def hang_up(self) -> None:
+        """Ends the network; returns when the kernel has ended every process in it."""
+        if self._open:
+            self._fail("closed")
+        self._control.close()
+        try:
+            async with asyncio.timeout(_END_LIMIT):
+                await self._process.wait()
+        except TimeoutError:
+            with contextlib.suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+    def _receive(self) -> None:
+        try:
+            packet, files, _flags, _address = socket.recv_fds(self._control, PACKET, 1)
+        except BlockingIOError:
+            return
+        except OSError:
+            packet, files = b"", []
+        if not packet:
+            self._fail(self._last_words())
+            return
+        answer = json.loads(packet)
+        future = self._waiting.pop(answer["id"], None)
+        if future is None or future.done():
+            for file in files:
+                os.close(file)
+            return
+        if "error" in answer:
+            future.set_exception(GiveUpError(answer["error"]))
+        else:
+            future.set_result(files[0] if files else answer["result"])
+
+    def _fail(self, reason: str) -> None:
+        self._open = False
+        asyncio.get_running_loop().remove_reader(self._control)
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(GiveUpError(f"the virtual network ended: {reason}"))
+        self._waiting.clear()
+
+    def _last_words(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
+        return lines[-1] if lines else "it said nothing"
+
+
+async def dial(disks: Path, settings: Mapping[str, Any], log: Path) -> Line:
+    """Starts a fabric process with its namespaces and waits until its network is there.
+
+    It dies with this process's main thread. Raises :class:`~launch.errors.GiveUpError` with its last words.
+    """
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    ours.send(json.dumps(dict(settings)).encode())
+    code_root = str(Path(infra.__file__).parent.parent)
+    with theirs, log.open("ab") as out:
+        process = await asyncio.create_subprocess_exec(
+            # Not by preexec_fn: that would fork this process with the threads of its gRPC server.
+            *("setpriv", "--pdeathsig", "KILL", "--"),
+            *UNSHARE,
+            sys.executable,
+            "-m",
+            "rehearsal.vms.netns",
+            str(theirs.fileno()),
+            str(disks),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+            cwd=code_root,
+            env={**os.environ, "PYTHONPATH": code_root, "PYTHONDONTWRITEBYTECODE": "1"},
+        )
+    line = Line(ours, process, log)
+    try:
+        async with asyncio.timeout(_START_LIMIT):
+            await line.started
+        line.user_namespace = str(Path(f"/proc/{_first_child(process.pid)}/ns/user").readlink())
+    except BaseException:
+        await line.hang_up()
+        raise
+    return line
+
+
+def _first_child(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])
