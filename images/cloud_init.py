@@ -40,8 +40,8 @@ make its user root on a node, or be one of its devices. ``nofail``: a node witho
 part, and ``fab status`` shows it. Four connections are what learn.microsoft.com gives for Azure Files
 (mountoptions-settings-azure-files)."""
 
-_PROGRAMS = ("watch", "lead")
-"""What of ``launch.remote`` every node has from its first boot on, whatever is pushed later."""
+_AGENT = ("launch.remote.agent.daemon", "launch.remote.agent.autostop")
+"""Modules that every node has from its first boot on, whatever is pushed later."""
 
 _KEX = "curve25519-sha256,ecdh-sha2-nistp256"
 """Inside the cluster's own network. OpenSSH's first choice since 9.0, sntrup761x25519, takes each end of a
@@ -128,7 +128,7 @@ def cloud_config(setup: NodeSetup) -> str:
         image_check=_IMAGE_CHECK,
         limits=_LIMITS,
         no_upgrades=_NO_UPGRADES,
-        watch=_watcher(),
+        agent=_agent(),
         watch_unit=render("ranklift-watch.service.j2", user=setup.user),
         nvme_script=render("scripts/nvme-raid.sh"),
         nvme_unit=render("scripts/ranklift-nvme.service.j2"),
@@ -185,23 +185,28 @@ def ssh_config(setup: NodeSetup) -> str:
 
 
 @cache
-def _watcher() -> dict[str, str]:
-    """Name to text of what a node's watch consists of: its programs and all that they import of ours."""
-    there: dict[str, str] = {}
-    wanted = list(_PROGRAMS)
+def _agent() -> dict[str, str]:
+    """Path to text of the agent's files: its entry, its modules, and all that they import of ours."""
+    remote = resources.files("launch.remote")
+    files = {"watch.py": remote.joinpath("__main__.py").read_text("utf-8")}
+    wanted = list(_AGENT)
     while wanted:
-        name = wanted.pop()
-        if name not in there:
-            there[name] = resources.files("launch.remote").joinpath(f"{name}.py").read_text("utf-8")
-            wanted += _imported(there[name])
-    return dict(sorted(there.items()))
+        _, _, *parts = wanted.pop().split(".")
+        path = "/".join(parts) + ".py"
+        if path not in files:
+            files[path] = remote.joinpath(path).read_text("utf-8")
+            package = "/".join(parts[:-1]) + "/__init__.py"
+            files[package] = remote.joinpath(package).read_text("utf-8")
+            wanted += _imported(files[path])
+    return dict(sorted(files.items()))
 
 
 def _imported(source: str) -> list[str]:
+    """Return the modules of ``launch.remote`` that a source imports, each named by its whole name."""
     found = []
     for node in ast.walk(ast.parse(source)):
-        if isinstance(node, ast.ImportFrom) and node.module == "launch.remote":
-            found += [alias.name for alias in node.names]
-        elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("launch.remote."):
-            found.append((node.module or "").split(".")[2])
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("launch.remote."):
+            named = node.module or ""
+            is_room = resources.files("launch.remote").joinpath(*named.split(".")[2:]).is_dir()
+            found += [f"{named}.{alias.name}" for alias in node.names] if is_room else [named]
     return found

@@ -45,7 +45,8 @@ IDENTITY_TAG = "ranklift-identity"
 own, from a policy of the subscription for instance, and has to say then which of them it signs in as."""
 
 STOPPED_TAG = "ranklift-stopped"
-"""Tag with which the nodes say on their scale set why they stopped it (``STOPPED`` of launch.remote.agent.autostop)."""
+"""Tag with which the nodes say on their scale set why they stopped it (``STOPPED`` of
+launch.remote.agent.autostop)."""
 
 OWN_TAGS = frozenset({STACK_TAG, TTL_TAG, IDLE_TAG, NFS_TAG, IDENTITY_TAG, STOPPED_TAG})
 """What the program and the nodes tag with, and the user therefore cannot."""

@@ -28,7 +28,7 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
 
-import infra
+import rehearsal
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.storage.accounts import account_key
@@ -38,7 +38,7 @@ from rehearsal.run_dir import replace_file
 
 __all__ = ["HOME", "Azurite", "installed"]
 
-HOME = Path(infra.__file__).resolve().parent.parent / ".venv-azurite"
+HOME = Path(rehearsal.__file__).resolve().parent.parent / ".venv-azurite"
 """Where ``tools/setup --azure`` puts it."""
 _START_LIMIT_S = 30.0
 _END_LIMIT_S = 5.0

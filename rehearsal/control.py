@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-import infra
+import rehearsal
 from infra.naming import cluster_name
 from launch.errors import GiveUpError, InputError
 from rehearsal import leftovers, requirements
@@ -112,7 +112,7 @@ def _folder(project: Path) -> Folder:
 
 
 def _spawn(folder: Folder, nodes_limit: int, lock: int) -> subprocess.Popen[bytes]:
-    code_root = str(Path(infra.__file__).parent.parent)
+    code_root = str(Path(rehearsal.__file__).parent.parent)
     argv = [sys.executable, "-m", "rehearsal.daemon", str(folder.project)]
     argv += ["--nodes-limit", str(nodes_limit), "--lock", str(lock)]
     node_python = folder.project / ".venv-node"

@@ -1,7 +1,8 @@
 """Whether Azure will grant a cluster and what it will cost: decided from figures, before anything is made.
 
-Pure: :mod:`infra.preflight.availability` and :mod:`infra.preflight.prices` ask, this decides, the ``plan`` task
-shows. A figure that could not be had stands here as the error that says why; none of them counts as zero.
+Pure: :mod:`infra.preflight.availability` and :mod:`infra.preflight.prices` ask, this decides, the ``plan``
+task shows. A figure that could not be had stands here as the error that says why; none of them counts as
+zero.
 """
 
 from __future__ import annotations

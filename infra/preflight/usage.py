@@ -99,8 +99,8 @@ def account(
 ) -> Account:
     """All that carries the tag of ``stack``, or of any, with its price.
 
-    Raises :class:`~infra.arm.errors.AzureRefused` when Azure does not say what there is. A price that cannot be
-    had is unknown, and its reason is the thing's note.
+    Raises :class:`~infra.arm.errors.AzureRefused` when Azure does not say what there is. A price that cannot
+    be had is unknown, and its reason is the thing's note.
     """
     run = ask or one_by_one
     base = f"/subscriptions/{subscription}"

@@ -19,6 +19,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import IO, TYPE_CHECKING, Any, Protocol
 
 from launch.code.push_key import make_credential
@@ -75,12 +76,15 @@ class PushReport:
 
 @functools.cache
 def _modules() -> bytes:
-    files = {
-        file.name: file.read_text(encoding="utf-8")
-        for file in resources.files("launch.remote").iterdir()
-        if file.name.endswith(".py")
-    }
-    return json.dumps(files, sort_keys=True).encode()
+    return json.dumps(dict(_sources(resources.files("launch.remote"))), sort_keys=True).encode()
+
+
+def _sources(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _sources(entry, f"{prefix}{entry.name}/")
+        elif entry.name.endswith(".py"):
+            yield prefix + entry.name, entry.read_text(encoding="utf-8")
 
 
 @functools.cache

@@ -178,8 +178,8 @@ def plan(
 ) -> JobPlan:
     """The job on these nodes, ranks numbered node by node in their order; the first node is the head.
 
-    ``remote`` is the id of the node code (:func:`launch.code.push.remote_id`), ``files`` the snapshot's paths:
-    with them a script that is not there is found before anything connects. Raises
+    ``remote`` is the id of the node code (:func:`launch.code.push.remote_id`), ``files`` the snapshot's
+    paths: with them a script that is not there is found before anything connects. Raises
     :class:`~launch.errors.InputError`.
     """
     if not nodes:

@@ -1,8 +1,9 @@
-"""Entry on a node: ``python3 -I -S ~/.ranklift/remote/<hash>/__main__.py <what> ...``.
+"""Entry on a node: ``python3 -I -S ~/.ranklift/remote/<hash>/__main__.py COMMAND ...``.
 
-The folder is no importable package (its name is a hash), so the package is made known first. Each
-branch imports only its own modules: one interpreter starts per rank under MPI, and 64 rehearsed nodes
-share this machine's cores.
+The folder's name is a hash, which cannot be imported, so the package is registered first. Each command
+imports only its own modules: under MPI one interpreter starts per rank, and 64 rehearsed nodes share this
+machine's cores. cloud-init installs this file a second time, as ``/usr/local/lib/ranklift/watch.py``, with
+the modules of :mod:`launch.remote.agent`: under that name its arguments are the agent's.
 """
 
 from __future__ import annotations
@@ -18,7 +19,11 @@ if "launch.remote" not in sys.modules:
 
 
 def main(arguments: list[str]) -> int:
-    """Runs what the first argument names; gives the process's exit status."""
+    """Run the command that the first argument names; return the process's exit status."""
+    if __file__.endswith("/watch.py"):
+        from launch.remote.agent import daemon
+
+        return daemon.main(arguments)
     what = arguments[0] if arguments else ""
     if what == "rank":
         from launch.remote.node import runner

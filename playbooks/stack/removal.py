@@ -69,4 +69,4 @@ def kept_free(
 
 @cache
 def _program() -> str:
-    return resources.files("launch.remote").joinpath("slots.py").read_text("utf-8")
+    return resources.files("launch.remote.node").joinpath("slots.py").read_text("utf-8")

@@ -1,6 +1,6 @@
 """The end of a whole cluster: when its time is over, or when no job ran on it for long enough.
 
-Run now and then by every node's watch where the scale set's tags ask for one of them, as ``lead.py
+Run now and then by every node's watch where the scale set's tags ask for one of them, as ``watch.py lead
 '{"compute": {...}, "spans": {...}, "idle_s": 0, "memory": {...}, "imds": "http://..."}'``; ends after one
 look and answers in JSON. A process of its own, for Python's TLS takes more memory than the watch may have.
 
@@ -22,12 +22,7 @@ import time
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
-if "launch.remote" not in sys.modules:
-    for package, path in (("launch", []), ("launch.remote", [os.path.dirname(os.path.abspath(__file__))])):
-        module = type(sys)(package)
-        module.__path__ = path
-        sys.modules[package] = module
-
+from launch.remote.agent.entry import WATCH
 from launch.remote.agent.imds import IDLE, OK, TTL, identity, moment
 
 if TYPE_CHECKING:
@@ -258,8 +253,7 @@ class Nodes:
         return int(sum(_number(one, "ended") or 0.0 for one in told.values()))
 
     def _tell(self, names: list[str], *arguments: str) -> dict[str, bytes]:
-        watch = os.path.join(os.path.dirname(os.path.abspath(__file__)), "watch.py")
-        line = " ".join(map(shlex.quote, ["python3", "-I", "-S", watch, *arguments]))
+        line = " ".join(map(shlex.quote, ["python3", "-I", "-S", WATCH, *arguments]))
         options = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ServerAliveInterval=5", "-T")
         answers = {}
         for start in range(0, len(names), _AT_ONCE):
@@ -367,7 +361,3 @@ def main(arguments: list[str]) -> int:
     """Looks once at what the one argument tells, in JSON."""
     sys.stdout.write(json.dumps(look(json.loads(arguments[0]), Nodes())))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

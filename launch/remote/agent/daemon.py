@@ -5,8 +5,8 @@ with cloud-init and stays as it is, with the few modules it needs beside it in `
 
 An event of the metadata service that takes the node becomes ``~/.ranklift/notice.json``, which runners look
 for, until the event is over or called off; it is approved once no job needs the node. Where the scale set's
-tags limit the cluster's life or idleness, ``lead.py`` is run now and then to see to that. What is done, and
-what cannot be, is in ``~/.ranklift/watch.log``. Whether this node can lead is in ``~/.ranklift/leads``.
+tags limit the cluster's life or idleness, ``watch.py lead`` is run now and then to see to that. What is done,
+and what cannot be, is in ``~/.ranklift/watch.log``. Whether this node can lead is in ``~/.ranklift/leads``.
 
 No answer ends this, and none is acted on that is not understood. Facts and their sources: docs/evictions.md.
 """
@@ -18,13 +18,8 @@ import os
 import sys
 import time
 
-if "launch.remote" not in sys.modules:
-    for package, path in (("launch", []), ("launch.remote", [os.path.dirname(os.path.abspath(__file__))])):
-        module = type(sys)(package)
-        module.__path__ = path
-        sys.modules[package] = module
-
 from launch.remote.agent.activity import Activity, end_jobs, keep_room, overwrite, replace, sweep
+from launch.remote.agent.entry import WATCH
 from launch.remote.agent.imds import OK, ask, events, moment, settings
 
 TYPE_CHECKING = False
@@ -51,7 +46,8 @@ APPROVE_AGAIN_S = 30.0
 SETTLE_S = 4.0
 """Seconds after a job's end in which its user reads how it ended, before the node is let go."""
 LOOK_S, LOOK_LIMIT_S, FIRST_LOOK_S = 60.0, 180.0, 600.0
-"""Seconds between two runs of ``lead.py`` when it does not say; that one may take; to the first at most."""
+"""Seconds between two runs of ``watch.py lead`` when it does not say; that one may take; to the first at
+most."""
 FRESH_S = 60.0
 """Seconds that a watch which leads is believed to after it said so; three looks where those are shorter."""
 _SPREAD = 60
@@ -148,7 +144,8 @@ class Unanswered(Exception):
 
 
 class Watch:
-    """The loop; ``imds`` is another address only in tests, ``lead`` another command than ``lead.py``."""
+    """The loop; ``imds`` is another address only in tests, ``lead`` another command than ``watch.py
+    lead``."""
 
     def __init__(
         self, home: str, imds: str = "http://169.254.169.254", lead: tuple[str, ...] | None = None
@@ -156,8 +153,7 @@ class Watch:
         folder = f"{home}/.ranklift"
         os.makedirs(folder, mode=0o700, exist_ok=True)
         self.log, self._activity = Log(folder), Activity(folder)
-        beside = os.path.join(os.path.dirname(os.path.abspath(__file__)), "lead.py")
-        self._imds, self._lead = imds, lead or (sys.executable, "-I", "-S", beside)
+        self._imds, self._lead = imds, lead or (sys.executable, "-I", "-S", WATCH, "lead")
         self._path, self._leads = f"{folder}/notice.json", f"{folder}/leads"
         sweep(folder, "notice.json", "notice.json.reserve", "active", "leads")
         self._standing: dict[str, Any] | None = {} if os.path.exists(self._path) else None
@@ -170,7 +166,7 @@ class Watch:
         self._failures, self._has_heard = 0, False
         self._spans: dict[str, float] = {}
         self._memory: dict[str, Any] = {}
-        """What ``lead.py`` wants to be told the next time."""
+        """What ``watch.py lead`` wants to be told the next time."""
         self._look_at: float | None = None
         self._look_until = 0.0
         self._is_able, self._says_until = False, 0.0
@@ -289,7 +285,7 @@ class Watch:
     # -- the cluster's end ------------------------------------------------------------------------
 
     def _see_to_lead(self, now: float, idle: float) -> None:
-        """Runs ``lead.py`` when its time has come, without waiting for it; it says when next."""
+        """Runs ``watch.py lead`` when its time has come, without waiting for it; it says when next."""
         if self._child > 0:
             self._hear_lead(now)
         elif self._look_at is not None and now >= self._look_at:
@@ -339,7 +335,7 @@ class Watch:
                 self.log.say(topic, words)
             self._is_able = told["able"] is True
         except (ValueError, KeyError, TypeError, AttributeError):
-            self.log.say("lead", f"lead.py gave {self._said[:200]!r}")
+            self.log.say("lead", f"watch.py lead gave {self._said[:200]!r}")
         if self._spans and self._look_at is None:  # else they have changed meanwhile
             self._look_at = now + next_s
 
@@ -354,7 +350,12 @@ def leads(folder: str) -> bool:
 
 
 def main(arguments: list[str]) -> int:
-    """``watch.py``; ``watch.py idle`` and ``watch.py end SECONDS REASON``, which both answer in JSON."""
+    """Run ``watch.py``; or ``watch.py idle``, ``watch.py end SECONDS REASON`` or ``watch.py lead QUESTION``,
+    which answer in JSON."""
+    if arguments[:1] == ["lead"]:
+        from launch.remote.agent import autostop  # imports Python's TLS, which the watch must not keep
+
+        return autostop.main(arguments[1:])
     home = os.path.expanduser("~")
     folder = f"{home}/.ranklift"
     if arguments[:1] == ["idle"]:
@@ -365,7 +366,3 @@ def main(arguments: list[str]) -> int:
     else:
         Watch(home).run()
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))

@@ -51,8 +51,8 @@ HELLO = b"H"
 which is on a channel of ssh's and has neither token nor proof. The proof is that of :func:`hello_words`, see
 :mod:`launch.remote.base.encryption`; it is empty where the node has no cluster key."""
 SPEC = b"S"
-"""Supervisor: what to run, see :func:`launch.remote.head.runners.runner_spec.runner_spec`. To a runner of mpirun's it is
-encrypted: :mod:`launch.remote.base.encryption`."""
+"""Supervisor: what to run, see :func:`launch.remote.head.runners.runner_spec.runner_spec`. To a runner of
+mpirun's it is encrypted: :mod:`launch.remote.base.encryption`."""
 READY = b"Y"
 """Runner: I hold my slots and lack nothing; no rank of mine has started. ``{ports}``: those it took."""
 GO = b"G"

@@ -4,8 +4,8 @@ It is made under another name and renamed once it is whole, under a lock: of a n
 copies, the others wait, and a copy that was killed is begun again. Every runner then holds a shared lock on
 it for as long as it lives; whoever gets the exclusive one is the last, and clears it.
 
-What a job left as it was copied is known by the file ``copied``, see :mod:`launch.remote.node.copy_record`; the
-rest is the job's, and is not touched.
+What a job left as it was copied is known by the file ``copied``, see :mod:`launch.remote.node.copy_record`;
+the rest is the job's, and is not touched.
 """
 
 from __future__ import annotations
@@ -83,8 +83,8 @@ def make(folder: str, snapshot: str, rest: Callable[[int], object]) -> int:
     It has everything that ``snapshot`` has, with modes and times, or nothing if that is empty; and where the
     snapshot has nothing of that name, ``outputs`` in it leads to the job's outputs: scripts written for
     Azure ML put their results there. ``rest`` is called every 0.1 s, with the milliseconds that it may take.
-    Raise :class:`~launch.remote.node.rank_env.Unfit` where the node lacks the snapshot or the room for a copy,
-    and what ``rest`` raises.
+    Raise :class:`~launch.remote.node.rank_env.Unfit` where the node lacks the snapshot or the room for a
+    copy, and what ``rest`` raises.
     """
     work = f"{folder}/{NAME}"
     while True:

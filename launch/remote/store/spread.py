@@ -9,8 +9,8 @@ serves its children instead; nodes below a connection that breaks later are serv
 Every hop has time limits: a silent child is given up, and no process outlives the push's own limit.
 
 The operator's calls (see ``launch/code/push.py``) are ``check``, ``offer`` and ``put``; nodes call each other
-with ``node``. All arrive on standard input of :data:`~launch.remote.store.tree_node.BOOT`, which unpacks these
-modules first: a node needs nothing but ``python3`` and sshd.
+with ``node``. All arrive on standard input of :data:`~launch.remote.store.tree_node.BOOT`, which unpacks
+these modules first: a node needs nothing but ``python3`` and sshd.
 """
 
 from __future__ import annotations

@@ -6,8 +6,8 @@ distinct, non-empty file contents in the order of the manifest, one after the ot
 them. Whoever knows the manifest can therefore cut the stream, skip what it has and check all it takes.
 
 Contents a node already has come from its older snapshots, copied and checked, never linked. Jobs work in
-copies of their own (:mod:`launch.remote.node.work_dir`); one that writes over a snapshot all the same, such as an
-input's, must not reach into another.
+copies of their own (:mod:`launch.remote.node.work_dir`); one that writes over a snapshot all the same, such
+as an input's, must not reach into another.
 """
 
 from __future__ import annotations

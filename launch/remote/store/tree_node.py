@@ -46,14 +46,16 @@ if not os.path.isdir(here):
  os.makedirs(home,0o700,exist_ok=True)
  os.mkdir(new)
  for file,text in json.loads(zlib.decompress(source)).items():
-  with open(os.path.join(new,file),"w",encoding="utf-8") as out: out.write(text)
+  file=os.path.join(new,file)
+  os.makedirs(os.path.dirname(file),exist_ok=True)
+  with open(file,"w",encoding="utf-8") as out: out.write(text)
  try: os.rename(new,here)
  except OSError:
   import shutil
   shutil.rmtree(new)
-for module,path in ("launch",[]),("launch.remote",[here]):
- sys.modules[module]=type(sys)(module)
- sys.modules[module].__path__=path
+entry=here+"/__main__.py"
+with open(entry,encoding="utf-8") as file: code=compile(file.read(),entry,"exec")
+exec(code,{"__file__":entry,"__name__":"entry"})
 from launch.remote.store import spread
 spread.main(r,name,source)
 """

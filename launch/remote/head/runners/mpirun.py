@@ -27,7 +27,8 @@ class Mpirun:
     """Starts mpirun for a plan; every rank's runner connects to :attr:`listener` and shows :attr:`token`.
     What it is sent is encrypted with :attr:`key`.
 
-    Raises :class:`~launch.remote.mpi.detect.CannotLaunch` when the head has no MPI that the job can use, or no key.
+    Raises :class:`~launch.remote.mpi.detect.CannotLaunch` when the head has no MPI that the job can use, or
+    no key.
     """
 
     def __init__(self, folder: Folder, plan: dict[str, Any]) -> None:

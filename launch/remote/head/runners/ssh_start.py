@@ -113,8 +113,8 @@ def taken_slots(plan: dict[str, Any], index: int) -> subprocess.Popen[bytes]:
 
 
 def collect(plan: dict[str, Any], index: int, what: str, requests: int) -> subprocess.Popen[bytes]:
-    """Has a node answer on the process's stdout as :mod:`launch.remote.collect.send` says, from what ``requests``
-    holds."""
+    """Has a node answer on the process's stdout as :mod:`launch.remote.collect.send` says, from what
+    ``requests`` holds."""
     return _remote(plan, index, f"{what} {plan['id']}", stdin=requests, stderr=subprocess.PIPE)
 
 
