@@ -45,7 +45,7 @@ def test_links_lead_to_files_and_headings(page: Path) -> None:
 
 @pytest.mark.parametrize("page", EVERY_PAGE, ids=lambda p: str(p.name))
 def test_paths_that_are_named_are_there(page: Path) -> None:
-    ours = "bench|docs|examples|images|infra|launch|playbooks|requirements|tests|tools"
+    ours = "bench|catalogue|docs|examples|images|infra|launch|playbooks|rehearsal|requirements|tests|tools"
     named = re.findall(rf"(?<![\w/.-])((?:{ours})/[\w./-]*\w)", page.read_text(encoding="utf-8"))
     assert [path for path in named if not (ROOT / path).exists()] == []
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("images", "infra", "launch", "playbooks")
+PACKAGES = ("catalogue", "images", "infra", "launch", "playbooks", "rehearsal")
 MODULE = re.compile(r"[a-z_]\w*(\.\w+)+")
 
 

@@ -198,9 +198,12 @@ def test_shows_no_private_key_when_printed() -> None:
 
 def test_every_node_has_the_watcher_from_its_first_boot_on() -> None:
     there = files()
-    for name in ("watch", "lead", "activity", "metadata"):
-        source = (Path(launch.remote.__file__).parent / f"{name}.py").read_text("utf-8")
-        assert unpacked(there[f"/usr/local/lib/ranklift/{name}.py"]) == source
+    remote = Path(launch.remote.__file__).parent
+    entry = (remote / "__main__.py").read_text("utf-8")
+    assert unpacked(there["/usr/local/lib/ranklift/watch.py"]) == entry
+    for name in ("daemon", "autostop", "activity", "imds"):
+        source = (remote / "agent" / f"{name}.py").read_text("utf-8")
+        assert unpacked(there[f"/usr/local/lib/ranklift/agent/{name}.py"]) == source
     unit = there["/etc/systemd/system/ranklift-watch.service"]["content"].splitlines()
     assert {"User=azureuser", "Restart=always"} <= set(unit)
     assert "ExecStart=/usr/bin/python3 -I -S /usr/local/lib/ranklift/watch.py" in unit
@@ -212,14 +215,26 @@ def test_every_node_has_the_watcher_from_its_first_boot_on() -> None:
 def test_the_watcher_finds_all_it_imports_beside_itself(tmp_path: Path) -> None:
     for path, file in files().items():
         if path.endswith(".py"):
-            (tmp_path / Path(path).name).write_text(unpacked(file), "utf-8")
-    for program in ("watch", "lead"):
-        if (tmp_path / f"{program}.py").exists():
-            line = f"import runpy; runpy.run_path({str(tmp_path / program)!r} + '.py', run_name='looked at')"
-            ran = subprocess.run(
-                [sys.executable, "-I", "-c", line], capture_output=True, text=True, check=False, timeout=60
-            )
-            assert ran.returncode == 0, ran.stderr
+            there = tmp_path / Path(path).relative_to("/usr/local/lib/ranklift")
+            there.parent.mkdir(exist_ok=True)
+            there.write_text(unpacked(file), "utf-8")
+    (tmp_path / ".ranklift").mkdir()
+    watch = [sys.executable, "-I", "-S", str(tmp_path / "watch.py")]
+    idle = subprocess.run(
+        [*watch, "idle"], capture_output=True, text=True, check=False, timeout=60, env={"HOME": str(tmp_path)}
+    )
+    assert (idle.returncode, set(json.loads(idle.stdout))) == (0, {"idle_s", "leads"}), idle.stderr
+    question = {
+        "compute": {},
+        "spans": {"ranklift-ttl-hours": 60},
+        "idle_s": 0,
+        "memory": {},
+        "imds": "http://127.0.0.1:9",
+    }
+    lead = subprocess.run(
+        [*watch, "lead", json.dumps(question)], capture_output=True, text=True, check=False, timeout=60
+    )
+    assert (lead.returncode, json.loads(lead.stdout)["able"]) == (0, False), lead.stderr
 
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="systemd is not installed")

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import IO
 
+import launch.remote
 from launch.client import submit
 from launch.client.cancel import end_job
 from launch.client.events import Event, JobState, LogLine, StateChange
@@ -22,7 +23,7 @@ from launch.host import Completed
 from launch.job.plan import JobPlan, plan
 from launch.job.spec import JobNode, JobSpec, Kind
 
-REMOTE = Path(submit.__file__).parent / "remote"
+REMOTE = Path(launch.remote.__file__).parent
 
 SSH = """#!/bin/sh
 while :; do case $1 in -o) shift 2;; -*) shift;; *) break;; esac; done

@@ -21,7 +21,8 @@ CLOSED = "error: stdout cannot be written: Bad file descriptor; what it lacks is
 FABFILE = """\
 import os
 from invoke import task
-from playbooks import ns, render
+from playbooks import ns
+from playbooks.cli import output
 from playbooks.cli.task import command
 
 def made(name, work):
@@ -31,11 +32,11 @@ def made(name, work):
         work()
     ns.add_task(body)
 
-made("much", lambda: [render.result("x" * 100) for _ in range(100000)])
-made("little", lambda: render.result("x"))
-made("as-json", lambda: render.as_json([1]))
-made("as-table", lambda: render.table(("a",), [("b",)]))
-made("silent", lambda: render.progress("going on"))
+made("much", lambda: [output.result("x" * 100) for _ in range(100000)])
+made("little", lambda: output.result("x"))
+made("as-json", lambda: output.as_json([1]))
+made("as-table", lambda: output.table(("a",), [("b",)]))
+made("silent", lambda: output.progress("going on"))
 made("files", lambda: os._exit(min(3, os.open("/dev/null", os.O_RDONLY))))
 
 @task

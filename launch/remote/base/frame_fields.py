@@ -76,7 +76,7 @@ _SHAPES: dict[bytes, dict[str, Shape]] = {
 def read(kind: bytes, payload: bytes) -> dict[str, Any]:
     """Return the fields of a runner's frame, each of the type and within the range that it has.
 
-    >>> read(protocol.HELD, protocol.pack({}))
+    >>> read(frames.HELD, frames.pack({}))
     {}
 
     Raises :class:`~launch.remote.base.frames.ProtocolError`.

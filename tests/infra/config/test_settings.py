@@ -8,7 +8,7 @@ from infra.config import ConfigError
 from infra.config.limits import spot_price
 from infra.naming import OWN_TAGS, STOPPED_TAG, own_uuid, storage_name
 from launch.remote.agent.autostop import STOPPED
-from tests.infra.config.test_stack import read, refused
+from tests.infra.config.test_schema import read, refused
 
 GROUP = "/subscriptions/s/resourceGroups/g/providers"
 VNET = f"{GROUP}/Microsoft.Network/virtualNetworks/v"

@@ -21,7 +21,7 @@ from playbooks.nodes import health
 from playbooks.project import Stack
 from playbooks.pulumi import drift
 from playbooks.stack import lifecycle
-from tests.infra.market.test_past import remembered
+from tests.infra.preflight.test_stale import remembered
 from tests.playbooks.typed import fake_pulumi
 
 SET = "/subscriptions/s-1/resourceGroups/ranklift-dev/providers/Microsoft.Compute/virtualMachineScaleSets/x"

@@ -1,0 +1,99 @@
+"""What a destroyed stack says at its end; that the whole comes true is seen in tests/azure."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+import pytest
+from pulumi.dynamic.dynamic import serialize_provider
+
+from infra.cluster.teardown_report import farewell, farewell_provider
+from tests.infra.azure_answers import Azure, error, group, rehearsed, resource, served
+
+ROOT = Path(__file__).parents[3]
+PROPS = {"stack": "dev", "subscription": "", "retain": False}
+NETWORK = "Microsoft.Network/virtualNetworks"
+AWAY = """
+import base64, os, sys, dill
+provider = dill.loads(base64.b64decode(sys.stdin.read()))
+assert not any(name.split(".")[0] in ("infra", "launch", "images") for name in sys.modules)
+props = {"stack": "dev", "subscription": "", "retain": False}
+made = provider.create(props)
+assert (made.id, made.outs) == ("farewell-dev", props)
+assert provider.diff(made.id, props, props).changes is False
+assert provider.diff(made.id, props, {**props, "retain": True}).changes is True
+assert provider.update(made.id, props, {**props, "retain": True}).outs["retain"] is True
+if sys.argv[1:]:
+    sys.modules["infra"] = None  # as where the project cannot be imported
+provider.delete(made.id, props)
+"""
+
+
+def said(azure: Azure, **props: object) -> list[tuple[str, bool]]:
+    lines: list[tuple[str, bool]] = []
+    with served(azure) as url, tempfile.TemporaryDirectory() as folder:
+        environment = rehearsed(url, Path(folder))
+        farewell(PROPS | props, environment, lambda line, bad: lines.append((line, bad)))
+    return lines
+
+
+def test_nothing_left_is_said_too() -> None:
+    assert said(Azure()) == [
+        ("nothing of stack dev is left in subscription 00000000-0000-0000-0000-000000000001", False)
+    ]
+
+
+def test_what_is_left_is_named_with_its_price_as_a_warning() -> None:
+    azure = Azure(
+        groups=[group(state="Deleting")], resources=[resource("Microsoft.Network/publicIPAddresses", "stray")]
+    )
+    (whole, bad), (stray, _) = said(azure)
+    assert bad
+    assert whole.endswith("resource group ranklift-dev in ranklift-dev, free, being deleted")
+    assert stray.endswith("publicIPAddresses stray in ranklift-dev, 0.005 USD per hour")
+
+
+def test_what_is_kept_on_purpose_is_no_warning() -> None:
+    azure = Azure(groups=[group("ranklift-dev-data")])
+    assert [
+        (line.endswith("kept on purpose (ranklift:retainData or storageAccountId)"), bad)
+        for line, bad in said(azure, retain=True)
+    ] == [(True, False)]
+
+
+def test_a_long_list_is_cut_with_where_to_read_on() -> None:
+    azure = Azure(groups=[group()], resources=[resource(NETWORK, f"n{i}") for i in range(30)])
+    lines = [line for line, _ in said(azure)]
+    assert len(lines) == 21
+    assert lines[-1] == "and 11 more: `fab account --stack dev` names them"
+
+
+def test_a_question_that_fails_stops_nothing() -> None:
+    (line, bad), *more = said(Azure(instead={"/resources": error(401, "ExpiredAuthenticationToken")}))
+    assert bad
+    assert more == []
+    assert "the sign-in to Azure has expired; run `az login`; `fab account` asks again" in line
+
+
+@pytest.mark.parametrize(
+    ("words", "told"), [([], "nothing of stack dev is left"), (["away"], "what is left could not be asked")]
+)
+def test_it_travels_in_the_state_and_needs_nothing_there(words: list[str], told: str, tmp_path: Path) -> None:
+    """Run as Pulumi runs it: elsewhere, perhaps where the project cannot be imported."""
+    code = serialize_provider(farewell_provider())
+    with served(Azure()) as url:
+        done = subprocess.run(
+            [sys.executable, "-c", AWAY, *words],
+            input=code,
+            env={"PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), **rehearsed(url, tmp_path)},
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=60,
+        )
+    assert done.returncode == 0, done.stderr
+    assert told in done.stderr
