@@ -1,8 +1,9 @@
-"""Which package may import which, how long a module may be, and what it says it offers.
+"""Which room may import which, how large rooms and modules may be, and what a module says it offers.
 
-The arrows run one way: fabfile -> playbooks -> {launch, what infra decides and asks}; infra -> images. Inside
-infra, what makes a cluster and what asks about it know its configuration, and nothing of each other. Inside
-playbooks, the stack's tasks know of jobs, jobs' tasks of nodes, and nothing looks back.
+The arrows run one way: fabfile -> playbooks -> {launch, infra, rehearsal}; infra -> images -> catalogue; the
+rehearsal knows nothing of who uses it. Inside playbooks, the stack's tasks know of jobs, jobs' tasks of
+nodes, and nothing looks back. On nodes, everything knows ``base``, and ranks start with ``node`` and ``base``
+alone.
 """
 
 from __future__ import annotations
@@ -10,75 +11,134 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
 import vermin
 
 ROOT = Path(__file__).resolve().parent.parent
-PACKAGES = ("images", "infra", "launch", "playbooks")
+PACKAGES = ("catalogue", "images", "infra", "launch", "playbooks", "rehearsal")
 FOR_ALL = {"launch.errors", "launch.nodeset", "launch.numbers"}
+_NODE_CODE = {
+    "launch.remote",
+    "launch.remote.agent",
+    "launch.remote.base",
+    "launch.remote.collect",
+    "launch.remote.head",
+    "launch.remote.log",
+    "launch.remote.mpi",
+    "launch.remote.node",
+    "launch.remote.store",
+}
+_STACK = {"infra", "infra.arm", "infra.config", "infra.preflight"}
+_REHEARSAL = {"catalogue", "infra.naming", "rehearsal.arm.core", "rehearsal.vms"}
 ARROWS: dict[str, set[str]] = {
     "fabfile": {"playbooks"},
     "playbooks": {
-        "launch",
-        "launch.remote",
-        "playbooks.jobs",
-        "playbooks.ssh",
-        "playbooks.stack",
-        "infra.arm.clients",
-        "infra.inventory",
-        "rehearsal",
-        "infra.arm.update_errors",
+        *("launch", "infra.arm", "infra.inventory", "rehearsal", "rehearsal.faults", "rehearsal.vms"),
+        *("playbooks.cli", "playbooks.jobs", "playbooks.nodes", "playbooks.pulumi", "playbooks.stack"),
+    },
+    "playbooks.cli": {"launch", "launch.remote.base", "infra.inventory", "playbooks.project"},
+    "playbooks.ssh": {"launch", "infra.inventory", "playbooks.project"},
+    "playbooks.nodes": {
+        *("launch", "launch.client", "launch.code", "launch.remote.agent", "launch.remote.base"),
+        *("launch.remote.node", "infra", "infra.arm", "playbooks", "playbooks.cli", "playbooks.ssh"),
+    },
+    "playbooks.pulumi": {
+        *("launch", "launch.remote.base", "playbooks", "playbooks.cli", "playbooks.nodes", "playbooks.ssh"),
+        *_STACK,
+    },
+    "playbooks.jobs": {
+        *("launch", "launch.client", "launch.code", "launch.job", "launch.jobfile", "launch.launchers"),
+        *("launch.remote.base", "launch.remote.head", "launch.results", "infra.inventory"),
+        *("playbooks", "playbooks.cli", "playbooks.nodes", "playbooks.ssh"),
     },
     "playbooks.stack": {
-        "launch",
-        "launch.remote",
-        "playbooks",
-        "playbooks.jobs",
-        "playbooks.ssh",
-        "infra.arm.clients",
-        "infra.config",
-        "infra.gate",
-        "infra.inventory",
-        "infra.preflight",
-        "infra.naming",
-        "infra.arm.errors",
-        "infra.arm.rest",
-        "infra.scale_plan",
-        "infra.arm.pulumi_state",
-        "infra.arm.subscription",
-        "infra.arm.update_errors",
+        *("launch", "launch.client", "launch.code", "launch.remote.node", "playbooks", "playbooks.cli"),
+        *("playbooks.jobs", "playbooks.nodes", "playbooks.pulumi", "playbooks.ssh"),
+        *_STACK,
     },
-    "playbooks.jobs": {"launch", "launch.remote", "playbooks", "playbooks.ssh", "infra.inventory"},
-    "playbooks.ssh": {"launch", "playbooks.project", "infra.inventory"},
-    "rehearsal": {"infra", "images"},
-    "infra": {"images", "infra.cluster", "infra.config", "infra.preflight"},
-    "infra.cluster": {
-        "images",
-        "infra.config",
-        "infra.cluster.teardown_report",
-        "infra.cluster.keys",
-        "infra.naming",
+    "rehearsal": {
+        *(
+            "rehearsal.arm",
+            "rehearsal.arm.storage",
+            "rehearsal.faults",
+            "rehearsal.imds",
+            "rehearsal.provider",
+        ),
+        *_REHEARSAL,
     },
-    "infra.preflight": {
-        "images",
-        "infra.config",
-        "infra.naming",
-        "infra.arm.errors",
-        "infra.arm.rest",
-        "infra.arm.pulumi_state",
+    "rehearsal.arm": {
+        *("rehearsal", "rehearsal.arm.auth", "rehearsal.arm.compute", "rehearsal.arm.network"),
+        *("rehearsal.arm.offers", "rehearsal.arm.storage"),
+        *_REHEARSAL,
     },
-    "infra.config": {"images", "infra.naming", "catalogue.sizes"},
-    "images": set(),
-    "launch.remote": set(),
-    "launch": {"launch.remote"},
+    "rehearsal.arm.core": {"catalogue", "infra.naming", "rehearsal.vms.api"},
+    "rehearsal.arm.auth": {"rehearsal.imds.tokens", *_REHEARSAL},
+    "rehearsal.arm.network": _REHEARSAL,
+    "rehearsal.arm.offers": _REHEARSAL,
+    "rehearsal.arm.storage": _REHEARSAL,
+    "rehearsal.arm.compute": {
+        *(
+            "rehearsal.arm.auth",
+            "rehearsal.arm.network",
+            "rehearsal.arm.offers",
+            "rehearsal.imds.termination",
+        ),
+        *_REHEARSAL,
+    },
+    "rehearsal.faults": {
+        *("rehearsal.arm", "rehearsal.arm.auth", "rehearsal.arm.compute", "rehearsal.arm.offers"),
+        *_REHEARSAL,
+    },
+    "rehearsal.imds": {"rehearsal.arm", *_REHEARSAL},
+    "rehearsal.provider": {"rehearsal", *_REHEARSAL},
+    "rehearsal.vms": {"catalogue", "infra.naming", "rehearsal"},
+    "infra": {"catalogue", "images", "infra.arm", "infra.cluster", "infra.config", "infra.preflight"},
+    "infra.arm": {"infra.config"},
+    "infra.farewell": {"infra.cluster.teardown_report"},
+    "infra.config": {"catalogue", "images", "infra.naming"},
+    "infra.preflight": {"images", "infra", "infra.arm", "infra.config"},
+    "infra.cluster": {"catalogue", "images", "infra.naming", "infra.arm", "infra.config", "infra.preflight"},
+    "images": {"catalogue"},
+    "catalogue": set(),
+    "launch": {"launch.remote.base"},
+    "launch.azureml": {"launch", "launch.job", "launch.results"},
+    "launch.client": {"launch", "launch.job", "launch.remote", "launch.remote.base", "launch.remote.log"},
+    "launch.code": {"launch", "launch.remote.base", "launch.remote.store"},
+    "launch.job": {
+        *("catalogue", "launch", "launch.launchers", "launch.mpi", "launch.remote.base"),
+        "launch.remote.node",
+    },
+    "launch.jobfile": {"launch", "launch.job", "launch.launchers"},
+    "launch.launchers": {"launch", "launch.job.spec", "launch.remote.base", "launch.remote.node"},
+    "launch.mpi": {"launch", "launch.job.spec"},
+    "launch.results": {"launch", "launch.client", "launch.remote.base", "launch.remote.collect"},
+    "launch.remote": _NODE_CODE,
+    "launch.remote.base": set(),
+    "launch.remote.agent": {"launch.remote.base"},
+    "launch.remote.collect": {"launch.remote.base", "launch.remote.head.runners"},
+    "launch.remote.head": {
+        *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
+        "launch.remote.node",
+    },
+    "launch.remote.head.runners": {
+        *("launch.remote.base", "launch.remote.head", "launch.remote.log", "launch.remote.mpi"),
+        "launch.remote.node",
+    },
+    "launch.remote.log": {"launch.remote.base"},
+    "launch.remote.mpi": {"launch.remote.base"},
+    "launch.remote.node": {"launch.remote.base"},
+    "launch.remote.store": {"launch.remote.base"},
 }
 """Beside itself and ``FOR_ALL``, what a package may import: the longest name that fits a module counts, and a
 name here does not stand for the rooms inside it."""
-LONGEST = 400
+LONGEST, LARGEST = 400, 16
+"""Lines of a module, modules of a room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,12 +221,69 @@ def test_the_arrows_can_be_broken(tmp_path: Path) -> None:
         "def f():\n    from catalogue import sizes\n    import playbooks.ssh.fanout\n    import launch.errors\n"
     )
     assert forbidden(Module("launch.bad", bad)) == {"catalogue.sizes", "playbooks.ssh.fanout"}
-    assert forbidden(Module("playbooks.bad", bad)) == {"catalogue.sizes"}
+    assert forbidden(Module("playbooks.bad", bad)) == {"catalogue.sizes", "playbooks.ssh.fanout"}
     bad.write_text(
         "from infra.cluster import network\nfrom infra.preflight.prices import Prices\nimport infra.naming\n"
     )
     assert forbidden(Module("infra.config.bad", bad)) == {"infra.cluster.network", "infra.preflight.prices"}
     assert forbidden(Module("infra.preflight.bad", bad)) == {"infra.cluster.network"}
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """The sets of modules that import each other, directly or by way of others, sorted by name."""
+    sorter = TopologicalSorter(graph)
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        found = sorted(set(error.args[1]))
+        return [found, *circles({name: of - {*found} for name, of in graph.items() if name not in found})]
+    return []
+
+
+def import_graph(project: list[Module]) -> dict[str, set[str]]:
+    known = {module.name for module in project}
+    return {module.name: {*imports(module)} & known - {module.name} for module in project}
+
+
+def test_no_module_imports_itself_by_way_of_others() -> None:
+    assert circles(import_graph(PROJECT)) == []
+
+
+def test_a_circle_is_found(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("def f():\n    from launch import b\n")
+    (tmp_path / "b.py").write_text("import launch.c\n")
+    (tmp_path / "c.py").write_text("from launch.a import f\n")
+    bad = [Module(f"launch.{name}", tmp_path / f"{name}.py") for name in "abc"]
+    graph = {"launch.a": {"launch.b"}, "launch.b": {"launch.c"}, "launch.c": {"launch.a"}}
+    assert circles(graph | {"launch.d": {"launch.a"}}) == [["launch.a", "launch.b", "launch.c"]]
+    assert import_graph(bad)["launch.b"] == {"launch.c"}
+
+
+def rooms() -> dict[Path, list[str]]:
+    found: dict[Path, list[str]] = {}
+    for module in modules(*PACKAGES):
+        found.setdefault(module.path.parent, [])
+        if module.path.stem not in ("__init__", "__main__"):
+            found[module.path.parent].append(module.path.stem)
+    return found
+
+
+@pytest.mark.parametrize("room", rooms(), ids=lambda room: str(room.relative_to(ROOT)))
+def test_a_room_can_be_overlooked(room: Path) -> None:
+    assert len(rooms()[room]) <= LARGEST
+
+
+@pytest.mark.parametrize("package", [*PACKAGES, "launch/remote"])
+def test_a_name_stands_for_one_module_of_a_package(package: str) -> None:
+    inner = ROOT / "launch/remote"
+    top = ROOT / package
+    stems = [
+        stem
+        for room, there in rooms().items()
+        if room.is_relative_to(top) and (top == inner or not room.is_relative_to(inner))
+        for stem in there
+    ]
+    assert [stem for stem, count in Counter(stems).items() if count > 1] == []
 
 
 @pytest.mark.parametrize("module", REMOTE, ids=names)
