@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import hypothesis
 import pytest
 
 PREFIXES = ("AZURE_", "ARM_", "PULUMI_", "RANKLIFT_", "XDG_", "SSH_", "GIT_", "FABRIC_", "INVOKE_", "OMPI_")
@@ -21,6 +22,10 @@ PREFIXES = ("AZURE_", "ARM_", "PULUMI_", "RANKLIFT_", "XDG_", "SSH_", "GIT_", "F
 # that its tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+# How long an example takes says how busy the machine is, not whether the code is right.
+hypothesis.settings.register_profile("ranklift", deadline=None)
+hypothesis.settings.load_profile("ranklift")
 
 
 @pytest.fixture(autouse=True, scope="session")
