@@ -218,7 +218,7 @@ def test_imports_follow_the_arrows(module: Module) -> None:
 def test_the_arrows_can_be_broken(tmp_path: Path) -> None:
     bad = tmp_path / "bad.py"
     bad.write_text(
-        "def f():\n    from catalogue import sizes\n    import playbooks.ssh.fanout\n    import launch.errors\n"
+        "from catalogue import sizes\ndef f():\n    import playbooks.ssh.fanout\n    import launch.errors\n"
     )
     assert forbidden(Module("launch.bad", bad)) == {"catalogue.sizes", "playbooks.ssh.fanout"}
     assert forbidden(Module("playbooks.bad", bad)) == {"catalogue.sizes", "playbooks.ssh.fanout"}
