@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from launch.errors import GiveUpError, InputError, NoSuchJob, NotPushed
@@ -11,7 +12,7 @@ from launch.host import Completed, Host
 from launch.remote.base import frames
 from launch.remote.cli import NO_RECORDS, REFUSED, UNPUSHED
 
-__all__ = ["STEP_S", "ask", "asked", "check", "node_code", "version_there"]
+__all__ = ["STEP_S", "ask", "asked", "check", "node_code", "readable", "version_there"]
 
 STEP_S = 60.0
 """Limit for one question, in seconds."""
@@ -54,10 +55,26 @@ def ask(head: Host, argv: Sequence[str], timeout: float = STEP_S, job: str | Non
     """
     done = head.run(argv, timeout=timeout)
     check(done, head, job)
-    for kind, payload in frames.Decoder().feed(done.stdout):
-        if kind == frames.STATE:
-            return json.loads(payload)
+    with readable(head):
+        for kind, payload in frames.Decoder().feed(done.stdout):
+            if kind == frames.STATE:
+                return json.loads(payload)
     raise GiveUpError(f"{head.name}: no answer to {' '.join(argv[len(asked('')) :])}")
+
+
+@contextmanager
+def readable(head: Host) -> Iterator[None]:
+    """Name the node, and what may have written there, where its answer is not made of frames.
+
+    Raises :class:`~launch.errors.GiveUpError`.
+    """
+    try:
+        yield
+    except (frames.ProtocolError, json.JSONDecodeError) as error:
+        raise GiveUpError(
+            f"{head.name}: its answer cannot be read ({error}); a start-up file of the shell there, such as "
+            "~/.bashrc, may write to stdout: `fab exec` shows what, before the output of any command"
+        ) from None
 
 
 def check(done: Completed, head: Host, job: str | None = None) -> None:

@@ -9,7 +9,7 @@ from functools import partial
 
 from launch.client.events import Event, JobState, Reader
 from launch.client.log_filter import ALL, Selection
-from launch.client.rpc import STEP_S, asked, check, node_code
+from launch.client.rpc import STEP_S, asked, check, node_code, readable
 from launch.errors import GiveUpError, NodeUnreachable
 from launch.host import Host
 from launch.job.plan import JobPlan
@@ -72,7 +72,9 @@ def so_far(
     """As :func:`follow`, but only what there is now; gives the state in which the job is."""
     reader = Reader(on_event, partial(selection.check, job))
     command = asked(node_code(remote), "follow", job, selection.as_wish(wait=False))
-    check(head.stream(command, reader.feed), head, job)
+    with readable(head):
+        done = head.stream(command, reader.feed)
+    check(done, head, job)
     reader.end()
     if reader.state is None:
         raise GiveUpError(f"{head.name}: the job's output came without its state")
@@ -90,7 +92,8 @@ def _watch(
         reader.feed(data)
 
     try:
-        done = head.stream(command, take, stdin=stdin)
+        with readable(head):
+            done = head.stream(command, take, stdin=stdin)
     except NodeUnreachable as error:
         if reader.state is not None and reader.state.is_terminal:
             return reader.state

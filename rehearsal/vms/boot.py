@@ -15,6 +15,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from rehearsal.vms.syscall_filter import refuse_keyrings
 from rehearsal.vms.syscalls import (
     MS_BIND,
     MS_NODEV,
@@ -216,6 +217,7 @@ def _become_init(open_files: tuple[int, int]) -> None:
     nothing = os.open("/dev/null", os.O_RDWR)
     for descriptor in range(3):
         os.dup2(nothing, descriptor)
+    refuse_keyrings()
     drop_capabilities()
     environment = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8"}
     os.execve("/bin/sh", ["init", INIT], environment)  # noqa: S606 - it is the shell

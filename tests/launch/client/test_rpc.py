@@ -8,9 +8,20 @@ from typing import IO
 import pytest
 
 from launch.client.rpc import ask, asked, node_code
+from launch.client.submit import follow, so_far, submit_and_follow
 from launch.errors import GiveUpError, InputError, NotPushed
 from launch.host import Completed
+from launch.job.plan import plan
+from launch.job.spec import JobNode, JobSpec
+from launch.remote.base import frames
 from launch.remote.cli import REFUSED
+
+PLAN = plan(
+    JobSpec("t", "mpi", ("true",)),
+    (JobNode("node000000", "10.0.0.4", 1),),
+    size="Standard_ND40rs_v2",
+    remote="abc",
+)
 
 
 class Head:
@@ -29,12 +40,13 @@ class Head:
     def stream(
         self,
         _: Sequence[str],
-        __: Callable[[bytes], object],
+        on_stdout: Callable[[bytes], object],
         /,
         *,
         stdin: bytes | IO[bytes] | None = None,
         timeout: float | None = None,
     ) -> Completed:
+        on_stdout(self._answer.stdout)
         return self._answer
 
 
@@ -55,3 +67,25 @@ def test_a_head_that_was_made_anew_is_told_from_one_that_was_never_pushed_to() -
         ask(Head(answer), asked(node_code("abc"), "list"))
     with pytest.raises(NotPushed, match=r"^node000000: .* made anew, .*; `fab collect t-1` brings"):
         ask(Head(answer), asked(node_code("abc"), "show", "t-1"), job="t-1")
+
+
+@pytest.mark.parametrize(
+    "written",
+    [b"Welcome to node000000\n", frames.frame(frames.STATE, b"{nonsense")],
+    ids=["a start-up file's greeting", "a frame that is no answer"],
+)
+@pytest.mark.parametrize("question", ["ask", "follow", "so_far", "submit"])
+def test_an_answer_that_cannot_be_read_names_the_node_and_what_may_have_written_there(
+    written: bytes, question: str
+) -> None:
+    head = Head(Completed(0, written, b""))
+    ways: dict[str, Callable[[], object]] = {
+        "ask": lambda: ask(head, asked(node_code("abc"), "list")),
+        "follow": lambda: follow("t-1", head, lambda _: None, remote="abc"),
+        "so_far": lambda: so_far("t-1", head, lambda _: None, remote="abc"),
+        "submit": lambda: submit_and_follow(PLAN, head, lambda _: None),
+    }
+    with pytest.raises(
+        GiveUpError, match=r"^node000000: its answer cannot be read \(.*~/\.bashrc, may write"
+    ):
+        ways[question]()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import shlex
 import shutil
 import socket
 import subprocess
@@ -59,6 +60,27 @@ def test_nodes_are_machines_of_their_own(tmp_path: Path) -> None:
             assert await it.ssh(0, "tty", "-tt") == (0, "/dev/pts/0\r\n")
             _, capabilities = await it.ssh(0, "grep -E 'Cap(Inh|Prm|Eff|Amb)' /proc/self/status")
             assert capabilities.count("0000000000000000") == 4
+
+    asyncio.run(story())
+
+
+KEYRINGS = """\
+import ctypes, errno, os
+libc = ctypes.CDLL(None, use_errno=True)
+first = {"x86_64": 248, "aarch64": 217}[os.uname().machine]
+for number in range(first - 1, first + 4):
+    print(libc.syscall(number, -1, -1, -1, -1, -1), errno.errorcode.get(ctypes.get_errno()))
+    ctypes.set_errno(0)
+"""
+
+
+def test_the_keys_that_the_kernel_keeps_for_the_user_are_no_nodes(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with lab(tmp_path, 1) as it:
+            status, out = await it.ssh(0, f"python3 -c {shlex.quote(KEYRINGS)}")
+            before, *refused, after = out.splitlines()
+            assert (status, refused) == (0, ["-1 ENOSYS"] * 3)
+            assert "ENOSYS" not in before + after
 
     asyncio.run(story())
 
