@@ -9,7 +9,6 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
-from typing import Any
 
 from catalogue.fabric_settings import fabric_settings
 from launch.errors import InputError
@@ -20,14 +19,14 @@ from launch.job.spec import JobNode, JobSpec
 from launch.launchers.pytorch import ELASTIC_ENV, starts_ranks_again
 from launch.launchers.tensorflow import serving
 from launch.mpi import CommandLine, Start, command_lines, common_network
-from launch.remote.base.job_dir import without_values
+from launch.remote.base.job_dir import PLAN_VERSION, without_values
+from launch.remote.base.records import Checks, Plan, ShownPlan
 from launch.remote.base.tf_config import FIRST_PORT
 from launch.remote.node.rank_env import python_folder
 from launch.remote.node.work_dir import NAME as WORK
 
 __all__ = ["JobPlan", "NodePlan", "RankPlan", "job_id", "plan"]
 
-_VERSION = 1
 _MPI_VARIABLES = ("OMPI_", "PMIX_", "PMI_", "PRTE_")
 _START_BASE_S = 60.0
 _START_PER_NODE_S = 0.5
@@ -88,11 +87,11 @@ class JobPlan:
                     }
         raise KeyError(rank)
 
-    def as_dict(self) -> dict[str, Any]:
+    def as_dict(self) -> Plan:
         """The plan as ``job.json`` holds it: what the supervisor executes."""
         spec = self.spec
         return {
-            "version": _VERSION,
+            "version": PLAN_VERSION,
             "id": self.id,
             "name": spec.name,
             "display_name": spec.display_name,
@@ -146,7 +145,7 @@ class JobPlan:
             ],
         }
 
-    def shown(self) -> dict[str, Any]:
+    def shown(self) -> Plan | ShownPlan:
         """:meth:`as_dict` as ``--dry-run`` prints it and a collect brings it: without the values of the
         user's variables."""
         return without_values(self.as_dict())
@@ -236,10 +235,10 @@ def _hidden(spec: JobSpec) -> tuple[str, ...]:
     return () if spec.kind == "mpi" else _MPI_VARIABLES
 
 
-def _checks(spec: JobSpec, argv: tuple[str, ...]) -> dict[str, Any]:
+def _checks(spec: JobSpec, argv: tuple[str, ...]) -> Checks:
     """What every node is asked for before the first rank starts; empty when that is nothing."""
     needs_python = spec.python != "python3" and (bool(spec.requires) or spec.python == argv[0])
-    wanted = {
+    wanted: Checks = {
         "setup": spec.setup,
         "requires": list(spec.requires),
         "shm_bytes": spec.shm_bytes or 0,
@@ -247,7 +246,7 @@ def _checks(spec: JobSpec, argv: tuple[str, ...]) -> dict[str, Any]:
     }
     if not (any(wanted.values()) or python_folder(spec.python)):
         return {}
-    return {"python": spec.python, **wanted}
+    return {**wanted, "python": spec.python}
 
 
 def _rank_argv(spec: JobSpec) -> tuple[str, ...]:

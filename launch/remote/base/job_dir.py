@@ -23,9 +23,12 @@ from typing import TYPE_CHECKING, Any
 from launch.remote.base.whole_file import keep_name, replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
+
+    from launch.remote.base.records import Plan, Process, ShownPlan, State, Version
 
 __all__ = [
+    "PLAN_VERSION",
     "ROOT",
     "TERMINAL",
     "Folder",
@@ -44,13 +47,16 @@ TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 
 ROOT = "~/.ranklift/jobs"
 
+PLAN_VERSION: Version = 1
+"""Version of the plan that this code makes and executes."""
+
 _LOOK_AGAIN = 1.0
 """Seconds after which a job's supervisor is looked for although its state.json is the same."""
 _RESERVE = "reserve"
 _RESERVE_BYTES = 64 << 10
 
 
-def identity(pid: int) -> dict[str, Any]:
+def identity(pid: int) -> Process:
     """What tells a process from a later one with the same number, also after a reboot.
 
     Raises OSError when there is no such process.
@@ -64,7 +70,7 @@ def identity(pid: int) -> dict[str, Any]:
     return {"pid": pid, "started": int(fields[19]), "boot": boot}
 
 
-def is_alive(process: dict[str, Any] | None) -> bool:
+def is_alive(process: Process | None) -> bool:
     """Whether the process that :func:`identity` described still runs; so it does when that cannot be told."""
     if not process:
         return False
@@ -76,20 +82,20 @@ def is_alive(process: dict[str, Any] | None) -> bool:
         return True  # no descriptor was left to look with, say: nothing that ends a job
 
 
-def without_values(plan: dict[str, Any]) -> dict[str, Any]:
+def without_values(plan: Plan) -> Plan | ShownPlan:
     """Return the plan as it may be shown and copied: user variables by name alone, since they hold secrets.
 
     >>> without_values({"id": "a-1", "user_env": {"WANDB_API_KEY": "secret"}})
     {'id': 'a-1', 'user_env': {'WANDB_API_KEY': None}}
     """
-    return dict(plan, user_env=dict.fromkeys(plan["user_env"])) if plan.get("user_env") else plan
+    return {**plan, "user_env": dict.fromkeys(plan["user_env"])} if plan.get("user_env") else plan
 
 
 class Torn(Exception):
     """A record that is not what was written: a machine that goes down may leave it empty or in part."""
 
 
-def read_record(path: str, fields: Iterable[str]) -> dict[str, Any]:
+def read_record(path: str, fields: Iterable[str]) -> Any:
     """Return the record in a file, which has these fields. Raises FileNotFoundError and :class:`Torn`."""
     with open(path, "rb") as file:
         data = file.read()
@@ -102,9 +108,7 @@ def read_record(path: str, fields: Iterable[str]) -> dict[str, Any]:
     return record
 
 
-def first_state(
-    job: str, plan: dict[str, Any], created: float, supervisor: dict[str, Any] | None
-) -> dict[str, Any]:
+def first_state(job: str, plan: Plan, created: float, supervisor: Process | None) -> State:
     """Return the state of a job of which nothing has happened yet; of a plan that is torn, what it has."""
     return {
         "job": job,
@@ -114,7 +118,7 @@ def first_state(
         "experiment": plan.get("experiment", ""),
         "description": plan.get("description", ""),
         "tags": plan.get("tags", {}),
-        "state": "",
+        "state": "QUEUED",
         "reason": "",
         "exit_status": None,
         "created": created,
@@ -142,7 +146,7 @@ class Folder:
         """The path of a file in it."""
         return os.path.join(self.path, name)
 
-    def create(self, plan: dict[str, Any]) -> None:
+    def create(self, plan: Plan) -> None:
         """Makes the folder with job.json in it, or nothing at all.
 
         Raises FileExistsError when there is such a job, and OSError when the head has no room for it.
@@ -159,11 +163,12 @@ class Folder:
             os.rmdir(self.path)
             raise
 
-    def plan(self) -> dict[str, Any]:
+    def plan(self) -> Plan:
         """The plan. Raises FileNotFoundError when there is no such job, and :class:`Torn`."""
-        return read_record(self.file("job.json"), ("nodes",))
+        plan: Plan = read_record(self.file("job.json"), ("nodes",))
+        return plan
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """Where the job is; LOST when its supervisor is gone without having written an end.
 
         Where state.json is torn, which a crash of the head leaves behind, a supervisor that lives goes on and
@@ -187,28 +192,37 @@ class Folder:
             return ""
         return f"; its working folders stay on its nodes until `fab cancel {self.job}`" if restarts else ""
 
-    def lose(self, state: dict[str, Any], reason: str) -> dict[str, Any]:
+    def lose(self, state: State, reason: str) -> State:
         """Writes that a job in this state has no supervisor any more; gives the job's state then."""
-        lost = dict(state, state="LOST", exit_status=255, ended=time.time(), place=None, waits_for=[])
-        return self.write_state(dict(lost, reason=reason))
+        lost: State = {
+            **state,
+            "state": "LOST",
+            "reason": reason,
+            "exit_status": 255,
+            "ended": time.time(),
+            "place": None,
+            "waits_for": [],
+        }
+        return self.write_state(lost)
 
-    def _state(self) -> dict[str, Any]:
+    def _state(self) -> State:
         try:
-            return read_record(self.file("state.json"), ("state",))
+            state: State = read_record(self.file("state.json"), ("state",))
         except PermissionError:
             self.permit()
-            return read_record(self.file("state.json"), ("state",))
+            state = read_record(self.file("state.json"), ("state",))
+        return state
 
-    def _made_again(self) -> dict[str, Any]:
+    def _made_again(self) -> State:
         """A state by what else is known, where state.json is torn."""
         try:
             plan = self.plan()
         except (FileNotFoundError, Torn):
-            plan = {"nodes": []}
+            plan = {"nodes": []}  # type: ignore[typeddict-item]  # what is known of a torn one
         state = first_state(self.job, plan, os.stat(self.path).st_mtime, self._find_supervisor())
-        return dict(state, state="RUNNING", reason="state.json is torn")
+        return {**state, "state": "RUNNING", "reason": "state.json is torn"}
 
-    def _find_supervisor(self) -> dict[str, Any] | None:
+    def _find_supervisor(self) -> Process | None:
         """The process that writes the job's supervisor.log, as :func:`identity` describes it."""
         for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
             with suppress(OSError):
@@ -220,7 +234,7 @@ class Folder:
         """Give the folder its mode back, which a rank may have changed. Raises OSError."""
         os.chmod(self.path, 0o700)
 
-    def write_state(self, state: dict[str, Any]) -> dict[str, Any]:
+    def write_state(self, state: State) -> State:
         """Replaces state.json and notes the change; a terminal state stays. Gives the job's state then.
 
         On a full disk a terminal state takes the room that is reserved for it; another one is not written,
@@ -253,7 +267,7 @@ class Folder:
         self.event("state", state=state["state"], reason=state["reason"])
         return state
 
-    def _into_reserve(self, name: str, value: dict[str, Any]) -> None:
+    def _into_reserve(self, name: str, value: State) -> None:
         """Like :func:`replace_file`, in blocks that the reserve has: freed ones would be gone at once."""
         try:
             with open(self.file(_RESERVE), "r+b") as file:
@@ -280,7 +294,7 @@ class Folder:
         """
         self.append("events.jsonl", dict(fields, time=time.time(), event=what))
 
-    def append(self, name: str, record: dict[str, Any]) -> None:
+    def append(self, name: str, record: Mapping[str, object]) -> None:
         """Adds one line to a file of records, whole or not at all: a full disk loses it, not the job."""
         line = json.dumps(record).encode() + b"\n"
         try:
@@ -304,11 +318,11 @@ class StateWatch:
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
-        self._state: dict[str, Any] = {}
+        self._state: State
         self._stamp: object = None
         self._looked = 0.0
 
-    def state(self) -> dict[str, Any]:
+    def state(self) -> State:
         """As :meth:`Folder.state`. Raises FileNotFoundError when there is no such job."""
         now = time.monotonic()
         entry = os.stat(self._folder.file("state.json"))
@@ -319,7 +333,7 @@ class StateWatch:
         return self._state
 
 
-def all_jobs() -> list[dict[str, Any]]:
+def all_jobs() -> list[State]:
     """The state of every job this head has, oldest first; half-made ones, and what is none, left out."""
     try:
         names = sorted(os.listdir(os.path.expanduser(ROOT)))

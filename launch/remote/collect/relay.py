@@ -10,10 +10,13 @@ import struct
 import subprocess
 import sys
 import time
-from typing import Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base import answers, job_dir
 from launch.remote.head.runners import ssh_start
+
+if TYPE_CHECKING:
+    from launch.remote.base.records import Plan
 
 __all__ = ["NODES", "PART", "SAID", "relay"]
 
@@ -81,7 +84,7 @@ def _requests() -> dict[int, bytes]:
 class _Asked:
     """One node at work."""
 
-    def __init__(self, plan: dict[str, Any], index: int, what: str, requests: bytes) -> None:
+    def __init__(self, plan: Plan, index: int, what: str, requests: bytes) -> None:
         handle = os.memfd_create("requests")
         try:
             with os.fdopen(os.dup(handle), "wb") as file:

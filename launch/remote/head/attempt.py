@@ -25,7 +25,7 @@ from launch.remote.node.rank_env import temporary_folder, unwritable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from launch.remote.head.queue import Taken
+    from launch.remote.base.records import Taken
     from launch.remote.head.runners.runner_pool import Order
 
 __all__ = ["Attempt"]
@@ -173,8 +173,9 @@ class Attempt:
 
     def _look_around(self, now: float) -> None:
         crew, stopping = self._crew, self._stopping
-        if self._order.until is not None and now > self._order.until:
-            stopping.fail(self._timed_out())
+        limit = self._plan["timeout_s"]
+        if limit is not None and self._order.until is not None and now > self._order.until:
+            stopping.fail(self._timed_out(limit))
         self._watch_the_start(now)
         for link in crew.fallen_silent():
             crew.silent.add(link.node)
@@ -190,10 +191,10 @@ class Attempt:
         if was_killed or not self._crew.is_at_work or now - self._mpirun_gone > _WITHOUT_MPIRUN:
             self._stopping.stop()
 
-    def _timed_out(self) -> Outcome:
+    def _timed_out(self, limit: float) -> Outcome:
         crew = self._crew
         where = {rank: (crew.node_of[rank], crew.names[crew.node_of[rank]]) for rank in crew.running}
-        return outcome.timed_out(self._plan["timeout_s"], self._order.stream, where if crew.ended else None)
+        return outcome.timed_out(limit, self._order.stream, where if crew.ended else None)
 
     def _watch_the_start(self, now: float) -> None:
         if not self._muster.is_late(now, self._begun):

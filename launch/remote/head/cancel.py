@@ -9,11 +9,14 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base import job_dir, processes
 from launch.remote.base.whole_file import replace_file
 from launch.remote.head.query import lost_nodes
+
+if TYPE_CHECKING:
+    from launch.remote.base.payloads import CancelAnswer, ReleaseAnswer, SweepAnswer
 
 __all__ = ["asked", "cancel", "release", "sweep"]
 
@@ -30,7 +33,7 @@ _LEAVE_WITHIN = 1.0
 """Seconds that a runner gets to see that its ranks have ended."""
 
 
-def cancel(job: str, grace: float | None) -> dict[str, Any]:
+def cancel(job: str, grace: float | None) -> CancelAnswer:
     """Asks for the job's end and tells its state once it has ended, or after 20 s; may be repeated.
 
     ``before`` is the state it was in, ``grace`` what its processes get, ``within`` how many seconds its end
@@ -55,7 +58,7 @@ def cancel(job: str, grace: float | None) -> dict[str, Any]:
     return {"state": state, "before": before, "grace": given, "within": given + _SLACK, "lost": lost}
 
 
-def release(job: str) -> dict[str, Any]:
+def release(job: str) -> ReleaseAnswer:
     """Ends a supervisor that did not heed the wish that its job end: the job is LOST then and holds nothing.
 
     For when no node has anything of the job any more. ``state`` is the job's; where nobody has asked for its
@@ -68,7 +71,7 @@ def release(job: str) -> dict[str, Any]:
         return {"state": state}
     supervisor = state["supervisor"]
     until = time.monotonic() + _DIE_WITHIN
-    while job_dir.is_alive(supervisor) and time.monotonic() < until:
+    while supervisor is not None and job_dir.is_alive(supervisor) and time.monotonic() < until:
         processes.kill(supervisor["pid"], processes.SIGKILL)
         time.sleep(_POLL)
     if job_dir.is_alive(supervisor):
@@ -105,7 +108,7 @@ def asked(folder: job_dir.Folder, own: float) -> tuple[float, str] | None:
         return own, reason  # torn: the wish itself counts
 
 
-def sweep(job: str, grace: float) -> dict[str, Any]:
+def sweep(job: str, grace: float) -> SweepAnswer:
     """Ends whatever carries the job's id on this node: SIGTERM, SIGKILL after ``grace`` seconds.
 
     Then its runners, which hold its slots and would hold them for ever where they are stopped: one that works

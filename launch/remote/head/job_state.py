@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base import job_dir
 from launch.remote.head import queue
 
 if TYPE_CHECKING:
+    from launch.remote.base.records import Plan
     from launch.remote.head.outcome import Outcome
     from launch.remote.head.queue import Turn
 
 __all__ = ["Course"]
 
-_OUT_OF_QUEUE: dict[str, Any] = {"place": None, "waits_for": []}
-
 
 class Course:
     """The records of one job, changed by its supervisor alone."""
 
-    def __init__(self, folder: job_dir.Folder, plan: dict[str, Any]) -> None:
+    def __init__(self, folder: job_dir.Folder, plan: Plan) -> None:
         self._folder, self._plan = folder, plan
         self._begun: float | None = None
         self._first: Outcome | None = None
@@ -55,15 +54,17 @@ class Course:
             self._begun = None
             self._state["started"] = None
         wait = queue.waiting_for(self._plan["id"])
-        told = {"place": wait.place, "waits_for": wait.jobs}
-        told["reason"] = "waits for " + (", ".join(wait.words) or "its turn")
-        if self._state["state"] != "QUEUED" or told != {key: self._state[key] for key in told}:
-            self._change(told, state="QUEUED")
+        reason = "waits for " + (", ".join(wait.words) or "its turn")
+        before = dict(self._state)
+        self._state.update({"state": "QUEUED", "reason": reason, "place": wait.place, "waits_for": wait.jobs})
+        if self._state != before:
+            self._write()
 
     def starting(self, turn: Turn) -> None:
         """Its turn has come."""
-        started = self._state["started"] or time.time()
-        self._change(_OUT_OF_QUEUE, state="STARTING", reason="", port=turn.port, started=started)
+        self._state.update({"state": "STARTING", "reason": "", "place": None, "waits_for": []})
+        self._state.update({"port": turn.port, "started": self._state["started"] or time.time()})
+        self._write()
 
     def held(self, turn: Turn) -> None:
         """The runners hold what it was given."""
@@ -72,7 +73,8 @@ class Course:
 
     def running(self, turn: Turn, reason: str) -> None:
         """Every rank runs that the job goes on with."""
-        self._change({}, state="RUNNING", reason=reason, port=turn.port)
+        self._state.update({"state": "RUNNING", "reason": reason, "port": turn.port})
+        self._write()
 
     def restarting(self, outcome: Outcome) -> str:
         """A launch failed and there is to be another; gives the words for it."""
@@ -81,7 +83,8 @@ class Course:
         self._note_failure(outcome)
         self._folder.event("restart", count=count, reason=outcome.reason)
         words = f"restart {count} of {self._plan['max_restarts']}: {outcome.reason}"
-        self._change({}, state="STARTING", reason=words, restarts=count)
+        self._state.update({"state": "STARTING", "reason": words, "restarts": count})
+        self._write()
         return words
 
     def end(self, outcome: Outcome) -> None:
@@ -93,20 +96,13 @@ class Course:
         if self._first is not None and outcome.state == "FAILED":
             often = f"restart {self.restarts} of {self._plan['max_restarts']}"
             reason = f"{reason} (in {often}; the first failure was: {self._first.reason})"
-        self._change(
-            _OUT_OF_QUEUE,
-            state=outcome.state,
-            exit_status=outcome.exit_status,
-            reason=reason,
-            failure=failure,
-            ended=time.time(),
-        )
+        self._state.update({"state": outcome.state, "reason": reason, "place": None, "waits_for": []})
+        self._state.update({"exit_status": outcome.exit_status, "failure": failure, "ended": time.time()})
+        self._write()
 
     def _note_failure(self, outcome: Outcome) -> None:
         if outcome.failure is not None:
             self._folder.event("failure", **outcome.failure)
 
-    def _change(self, some: dict[str, Any], **others: Any) -> None:
-        self._state.update(some)
-        self._state.update(others)
+    def _write(self) -> None:
         self._folder.write_state(self._state)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.log.writer import LAUNCHER, StreamWriter, last_lines
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
+
+    from launch.remote.base.records import Failure, StateName
 
 __all__ = [
     "CANCELLED",
@@ -56,14 +58,14 @@ class Outcome:
     """
 
     def __init__(
-        self, state: str, exit_status: int, reason: str, failure: dict[str, Any] | None = None
+        self, state: StateName, exit_status: int, reason: str, failure: Failure | None = None
     ) -> None:
         self.state, self.exit_status, self.reason, self.failure = state, exit_status, reason, failure
         self.ran = self.was_timed_out = False
 
 
 def _failed(status: int, reason: str, rank: int | None, node: str | None, words: list[str]) -> Outcome:
-    failure = {"rank": rank, "node": node, "status": status, "last_lines": words}
+    failure: Failure = {"rank": rank, "node": node, "status": status, "last_lines": words}
     return Outcome("FAILED", status, reason, failure)
 
 

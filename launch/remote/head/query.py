@@ -9,22 +9,23 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base import job_dir
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from launch.remote.base.payloads import JobListing, JobReport
+    from launch.remote.base.records import Event, ExitEvent, State
+
 __all__ = ["listing", "lost_nodes", "report", "states_to_the_end"]
 
 _POLL = 0.05
-_OF_PLAN = ("command", "grace_s", "max_restarts", "snapshot", "timeout_s")
-"""What is told of the plan; variables may hold secrets."""
 _OF_AN_END = {"rank", "node", "status", "signal", "stopped", "attempt"}
 
 
-def listing(last: int | None) -> dict[str, Any]:
+def listing(last: int | None) -> JobListing:
     """Every job that has not ended, and the ``last`` of those that have (None: all), oldest first.
 
     ``left_out`` counts the ended ones that are not among them.
@@ -37,13 +38,13 @@ def listing(last: int | None) -> dict[str, Any]:
     return {"jobs": shown, "left_out": left_out}
 
 
-def _with_wish(folder: job_dir.Folder, state: dict[str, Any]) -> dict[str, Any]:
+def _with_wish(folder: job_dir.Folder, state: State) -> State:
     """The state, and in ``cancelling`` whether somebody asked for the job's end, which has not come."""
     asked = state["state"] not in job_dir.TERMINAL and os.path.exists(folder.file("cancel"))
-    return dict(state, cancelling=asked)
+    return {**state, "cancelling": asked}
 
 
-def report(job: str) -> dict[str, Any]:
+def report(job: str) -> JobReport:
     """Everything that is kept of one job but its output.
 
     ``ends`` has each rank's newest end, ``events`` what else happened, in order. Raises FileNotFoundError
@@ -51,8 +52,8 @@ def report(job: str) -> dict[str, Any]:
     """
     folder = job_dir.Folder(job)
     plan = folder.plan()
-    ends: dict[int, dict[str, Any]] = {}
-    events = []
+    ends: dict[int, ExitEvent] = {}
+    events: list[Event] = []
     for event in _lines(folder.file("events.jsonl")):
         if event["event"] != "exit":
             events.append(event)
@@ -60,7 +61,13 @@ def report(job: str) -> dict[str, Any]:
             ends[event["rank"]] = event
     return {
         "state": _with_wish(folder, folder.state()),
-        "plan": {key: plan[key] for key in _OF_PLAN if key in plan},
+        "plan": {
+            "command": plan["command"],
+            "grace_s": plan["grace_s"],
+            "max_restarts": plan.get("max_restarts", 0),
+            "snapshot": plan["snapshot"],
+            "timeout_s": plan["timeout_s"],
+        },
         "ranks": {node["name"]: [given["rank"] for given in node["ranks"]] for node in plan["nodes"]},
         "ends": [ends[rank] for rank in sorted(ends)],
         "events": events,
@@ -75,14 +82,14 @@ def lost_nodes(folder: job_dir.Folder) -> list[str]:
     return list(dict.fromkeys(node for node in lost if isinstance(node, str)))
 
 
-def states_to_the_end(job: str) -> Iterator[dict[str, Any] | None]:
+def states_to_the_end(job: str) -> Iterator[State | None]:
     """The job's state whenever it is another, to the last; None when there is nothing new, several times
     a second.
 
     Raises FileNotFoundError when there is no such job.
     """
     watch = job_dir.StateWatch(job_dir.Folder(job))
-    shown: dict[str, Any] | None = None
+    shown: State | None = None
     while True:
         state = watch.state()
         if state != shown:
@@ -94,16 +101,24 @@ def states_to_the_end(job: str) -> Iterator[dict[str, Any] | None]:
         time.sleep(_POLL)
 
 
-def _lines(path: str) -> Iterator[dict[str, Any]]:
+def _lines(path: str) -> Iterator[Event]:
     """The events of a file; one that is being written, or was cut short, is passed over."""
     try:
         with open(path, "rb") as file:
             for line in file:
-                try:
-                    event = json.loads(line)
-                except (ValueError, RecursionError):
-                    continue
-                if isinstance(event, dict) and isinstance(event.get("time"), float) and "event" in event:
+                event = _event(line)
+                if event is not None:
                     yield event
     except FileNotFoundError:
         return
+
+
+def _event(line: bytes) -> Event | None:
+    try:
+        event = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not (isinstance(event, dict) and isinstance(event.get("time"), float) and "event" in event):
+        return None
+    found: Event = event  # type: ignore[assignment]  # as far as it is asked for
+    return found

@@ -25,8 +25,7 @@ from launch.remote.node.rank_env import LAST_PORT, is_free
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    Taken = dict[str, list[list[Any]]]
-    """By node, ``[slot, holder]`` for each of its slots that other jobs hold."""
+    from launch.remote.base.records import Plan, QueueEntry, Reservation, Taken
 
 __all__ = [
     "Turn",
@@ -63,7 +62,7 @@ class Turn:
 
 
 @contextmanager
-def _entries() -> Iterator[list[dict[str, Any]]]:
+def _entries() -> Iterator[list[QueueEntry]]:
     folder = os.path.expanduser(_FOLDER)
     os.makedirs(folder, mode=0o700, exist_ok=True)
     path = os.path.join(folder, "queue.json")
@@ -74,7 +73,7 @@ def _entries() -> Iterator[list[dict[str, Any]]]:
         replace_file(path, json.dumps(entries).encode(), outlives_machine=False)  # no process does
 
 
-def _read(path: str) -> list[dict[str, Any]]:
+def _read(path: str) -> list[QueueEntry]:
     """The entries that are whole; none where the file is not."""
     try:
         with open(path, "rb") as file:
@@ -103,7 +102,7 @@ def _is_pair(taken: Any) -> bool:
     return isinstance(taken, list) and len(taken) == 2  # noqa: PLR2004
 
 
-def enter(plan: dict[str, Any]) -> None:
+def enter(plan: Plan) -> None:
     """Puts the calling supervisor's job at the end of the queue."""
     with _entries() as entries:
         entries.append(_entry(plan))
@@ -154,8 +153,8 @@ def admit(job: str, port: int) -> Turn | None:
         if slots is None:
             return None
         mine["slots"] = slots
-        mine["port"] = _free_port(port, {entry["port"] for entry in entries})
-        return Turn(slots, mine["port"])
+        mine["port"] = given = _free_port(port, {entry["port"] for entry in entries})
+        return Turn(slots, given)
 
 
 class Wait:
@@ -174,8 +173,8 @@ def again(job: str, port: int) -> Turn | None:
         if mine["slots"] is None:
             return None
         others = {entry["port"] for entry in entries if entry is not mine}
-        mine["port"] = _free_port(port, others)
-        return Turn(mine["slots"], mine["port"])
+        mine["port"] = given = _free_port(port, others)
+        return Turn(mine["slots"], given)
 
 
 def waiting_for(job: str) -> Wait:
@@ -196,8 +195,10 @@ def waiting_for(job: str) -> Wait:
         return Wait(waiting, jobs, words)
 
 
-def _entry(plan: dict[str, Any]) -> dict[str, Any]:
-    nodes = {node["name"]: {"need": node["reserve"], "of": node["slots"]} for node in plan["nodes"]}
+def _entry(plan: Plan) -> QueueEntry:
+    nodes: dict[str, Reservation] = {
+        node["name"]: {"need": node["reserve"], "of": node["slots"]} for node in plan["nodes"]
+    }
     return {
         "job": plan["id"],
         "process": identity(os.getpid()),
@@ -209,7 +210,7 @@ def _entry(plan: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _place(entries: list[dict[str, Any]], job: str) -> int:
+def _place(entries: list[QueueEntry], job: str) -> int:
     """Where the job is; at the end again where the queue was torn."""
     for place, entry in enumerate(entries):
         if entry["job"] == job:
@@ -219,7 +220,7 @@ def _place(entries: list[dict[str, Any]], job: str) -> int:
 
 
 def _free_slots(
-    mine: dict[str, Any], earlier: list[dict[str, Any]], later: list[dict[str, Any]]
+    mine: QueueEntry, earlier: list[QueueEntry], later: list[QueueEntry]
 ) -> dict[str, list[int]] | None:
     given: dict[str, list[int]] = {}
     for name, wish in mine["nodes"].items():

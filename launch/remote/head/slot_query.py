@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.head.runners import ssh_start
 
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from launch.remote.head.queue import Taken
+    from launch.remote.base.records import Plan, Taken
+
 
 __all__ = ["Inquiry"]
 
@@ -22,7 +23,7 @@ _LIMIT_S = 12.0
 class Inquiry:
     """One question to the nodes of these names, all at once, while the supervisor goes on."""
 
-    def __init__(self, plan: dict[str, Any], names: Collection[str]) -> None:
+    def __init__(self, plan: Plan, names: Collection[str]) -> None:
         self._asked = {
             node["name"]: ssh_start.taken_slots(plan, index)
             for index, node in enumerate(plan["nodes"])

@@ -6,7 +6,7 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.head import outcome as verdict
 from launch.remote.head import queue, sweep
@@ -21,6 +21,7 @@ from launch.remote.node import slots
 
 if TYPE_CHECKING:
     from launch.remote.base import job_dir
+    from launch.remote.base.records import Plan, Taken
 
 __all__ = ["detach", "supervise"]
 
@@ -31,7 +32,7 @@ _BUSY_PAUSE = 2.0
 """Seconds, about, between questions to nodes whose slots another head's job holds."""
 
 
-def detach(folder: job_dir.Folder, plan: dict[str, Any]) -> None:
+def detach(folder: job_dir.Folder, plan: Plan) -> None:
     """Puts a supervisor for the job into the background; returns once its state.json is there.
 
     Raises OSError when it does not come up.
@@ -68,7 +69,7 @@ def _become_daemon(folder: job_dir.Folder, keep: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def supervise(folder: job_dir.Folder, plan: dict[str, Any], ready: int) -> None:
+def supervise(folder: job_dir.Folder, plan: Plan, ready: int) -> None:
     """Queues, launches and sees the job to its end; every way out writes a terminal state."""
     course = Course(folder, plan)
     supervisor = _Supervisor(folder, plan, course)
@@ -92,7 +93,7 @@ def supervise(folder: job_dir.Folder, plan: dict[str, Any], ready: int) -> None:
 
 
 class _Supervisor:
-    def __init__(self, folder: job_dir.Folder, plan: dict[str, Any], course: Course) -> None:
+    def __init__(self, folder: job_dir.Folder, plan: Plan, course: Course) -> None:
         self._folder, self._plan, self._course = folder, plan, course
         self._job = plan["id"]
         self.has_launched = False
@@ -150,7 +151,7 @@ class _Supervisor:
                 return ended
             turn = queue.again(self._job, turn.port)
 
-    def _launch(self, order: Order) -> Outcome | queue.Taken:
+    def _launch(self, order: Order) -> Outcome | Taken:
         """One attempt: how it ended, or the slots of other jobs for which nodes refused it."""
 
         def held() -> None:
@@ -192,9 +193,10 @@ class _Supervisor:
         wish = asked(self._folder, self._plan["grace_s"])
         if wish is not None:
             return Outcome("CANCELLED", verdict.CANCELLED, wish[1])
+        limit = self._plan["timeout_s"]
         until = self._course.until if self._course.has_begun else None
-        if until is not None and time.monotonic() > until:
-            return verdict.timed_out(self._plan["timeout_s"])
+        if limit is not None and until is not None and time.monotonic() > until:
+            return verdict.timed_out(limit)
         return None
 
     def _wait(self) -> queue.Turn | Outcome:

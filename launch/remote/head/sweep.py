@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.head.runners import ssh_start
 from launch.remote.log.writer import last_lines
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
+
+    from launch.remote.base.records import Plan
 
 __all__ = ["clear", "sweep"]
 
@@ -24,7 +26,7 @@ _NOT_REACHED = 255
 
 
 def sweep(
-    plan: dict[str, Any],
+    plan: Plan,
     indexes: Iterable[int],
     silent: Collection[int | None] = (),
     is_last: bool = False,
@@ -54,7 +56,7 @@ def sweep(
     return unreached
 
 
-def clear(plan: dict[str, Any]) -> None:
+def clear(plan: Plan) -> None:
     """Clear the working folders of a job that has ended and could have been restarted, on all its nodes."""
     nodes = range(len(plan["nodes"]))
     for start in nodes[::_AT_ONCE]:

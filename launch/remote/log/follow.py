@@ -23,6 +23,8 @@ from launch.remote.log.writer import LAUNCHER
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
+    from launch.remote.base.records import State
+
 __all__ = ["Choice", "follow"]
 
 _POLL = 0.03
@@ -154,7 +156,7 @@ def follow(folder: job_dir.Folder, wish: Mapping[str, Any], write: Callable[[byt
     waits = wish.get("wait", True)
     out = _Out(write)
     out.add(frames.JOB, json.dumps({"job": folder.job, "nodes": names, "ranks": ranks}).encode())
-    shown: dict[str, Any] = {}
+    shown: State | None = None
     watch = job_dir.StateWatch(folder)
     state = watch.state()
     if waits and state["state"] not in job_dir.TERMINAL:

@@ -14,6 +14,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
+    from launch.remote.base.records import Taken
+
 __all__ = ["HOLDER_BYTES", "SlotsTaken", "hold", "is_removal", "removal_among", "take_slots", "taken_slots"]
 
 _TAKEN = -1
@@ -88,7 +90,7 @@ def is_removal(holder: str) -> bool:
     return " " in holder
 
 
-def removal_among(taken: Mapping[str, list[list[Any]]]) -> tuple[str, str] | None:
+def removal_among(taken: Taken) -> tuple[str, str] | None:
     """A node that a command removes, and that in words; None when there is none. ``taken`` is by node.
 
     >>> removal_among({"node000003": [[0, "train-1"]]})

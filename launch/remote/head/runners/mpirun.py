@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base.encryption import CLUSTER_KEY, SharedKey
 from launch.remote.base.processes import RUNNER_OF, SIGKILL
@@ -15,6 +15,7 @@ from launch.remote.node.rank_env import python_folder
 
 if TYPE_CHECKING:
     from launch.remote.base.job_dir import Folder
+    from launch.remote.base.records import Plan
 
 __all__ = ["Mpirun", "exporting"]
 
@@ -31,7 +32,7 @@ class Mpirun:
     no key.
     """
 
-    def __init__(self, folder: Folder, plan: dict[str, Any]) -> None:
+    def __init__(self, folder: Folder, plan: Plan) -> None:
         self._plan, self._known = plan, list(plan["mpirun"])
         python = python_folder(plan["python"])
         self._first = f"{python}/bin" if python else ""

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     import subprocess
     from collections.abc import Callable
 
+    from launch.remote.base.records import Taken
     from launch.remote.head.launcher_output import Words
     from launch.remote.head.runners.runner_pool import Crew, Order
     from launch.remote.head.runners.start_barrier import Muster
@@ -58,7 +59,7 @@ class Hearing:
         on_held: Callable[[], None],
         on_running: Callable[[str], None],
     ) -> None:
-        self.taken: dict[str, list[list[Any]]] = {}
+        self.taken: Taken = {}
         """By node, the slots for which it refused the job, each with its holder."""
         self._has_heard = self._is_pressed = False
         self._order, self._crew, self._stopping = order, crew, stopping

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from launch.remote.base import job_dir
+    from launch.remote.base.records import Plan, PlannedNode
     from launch.remote.head.queue import Turn
     from launch.remote.head.runners.channel import Link
     from launch.remote.head.runners.mpirun import Mpirun
@@ -37,7 +38,7 @@ class Order:
     def __init__(
         self,
         folder: job_dir.Folder,
-        plan: dict[str, Any],
+        plan: Plan,
         turn: Turn,
         stream: StreamWriter,
         restarts: int = 0,
@@ -54,7 +55,7 @@ class Crew:
         self._order = order
         self.hear: Callable[[Link], None] = self.drop
         """Called with a link whenever something came over it."""
-        self.nodes: list[dict[str, Any]] = order.plan["nodes"]
+        self.nodes: list[PlannedNode] = order.plan["nodes"]
         self.names: list[str] = [node["name"] for node in self.nodes]
         self.node_of: dict[int, int] = {
             given["rank"]: i for i, node in enumerate(self.nodes) for given in node["ranks"]

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base.job_dir import ROOT
+
+if TYPE_CHECKING:
+    from launch.remote.base.payloads import RunnerSpec
+    from launch.remote.base.records import Plan, PlannedRank
 
 __all__ = ["runner_spec"]
 
@@ -17,8 +21,8 @@ _BURST = 1 << 20
 
 
 def runner_spec(
-    plan: dict[str, Any], index: int, rank: int | None, port: int, slots: list[int], restarts: int = 0
-) -> dict[str, Any]:
+    plan: Plan, index: int, rank: int | None, port: int, slots: list[int], restarts: int = 0
+) -> RunnerSpec:
     """What the runner of node ``index`` is told; with ``rank`` only that rank's part of it.
 
     ``port`` and ``slots`` are known on the head alone, when the job's turn has come.
@@ -67,17 +71,18 @@ def runner_spec(
     }
 
 
-def _with_devices(ranks: list[dict[str, Any]], slots: list[int]) -> list[dict[str, Any]]:
+def _with_devices(ranks: list[PlannedRank], slots: list[int]) -> list[PlannedRank]:
     """The ranks, TensorFlow tasks that share a node with a share of its devices: each would take all."""
     needy = [one["rank"] for one in ranks if one["task"] not in ("", "ps")]
     if len(ranks) == 1 or not any(one["task"] for one in ranks):
         return ranks
     each = len(slots) // max(1, len(needy))
-    given = []
+    given: list[PlannedRank] = []
     for one in ranks:
         mine: list[int] = []
         if one["rank"] in needy:
             first = needy.index(one["rank"]) * each
             mine = slots[first : first + each]
-        given.append(dict(one, env=dict(one["env"], CUDA_VISIBLE_DEVICES=",".join(map(str, mine)))))
+        devices = {"CUDA_VISIBLE_DEVICES": ",".join(map(str, mine))}
+        given.append({**one, "env": {**one["env"], **devices}})
     return given

@@ -7,7 +7,7 @@ import json
 import os
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base.processes import SIGTERM, die_with_parent
 from launch.remote.head.runners.channel import Link
@@ -15,6 +15,7 @@ from launch.remote.head.runners.channel import Link
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
+    from launch.remote.base.records import Plan
     from launch.remote.mpi.detect import Mpi
 
 __all__ = ["collect", "node_link", "other_mpis", "start_mpirun", "sweep", "taken_slots"]
@@ -43,7 +44,7 @@ def start_mpirun(argv: list[str], mpi: Mpi, more: Mapping[str, str]) -> subproce
     )
 
 
-def other_mpis(plan: dict[str, Any], known: list[str], first: str, mpi: Mpi) -> dict[int, str]:
+def other_mpis(plan: Plan, known: list[str], first: str, mpi: Mpi) -> dict[int, str]:
     """Why nodes cannot start ranks as the head's ``mpi`` asks them to, by node; they are asked all at once.
 
     Empty when all have the same. ``known`` and ``first`` are what the head's own search was given.
@@ -91,13 +92,13 @@ def _other_mpi(process: subprocess.Popen[bytes], mpi: Mpi, until: float) -> str:
     return "" if same else f"mpirun is {found['title']} ({found['command']}); the head has {mpi.title}"
 
 
-def node_link(plan: dict[str, Any], index: int) -> Link:
+def node_link(plan: Plan, index: int) -> Link:
     """Starts the runner of one node: the head's own without ssh, the others' over it."""
     what = f"node {plan['id']}"
     return Link(index, process=_remote(plan, index, what, stdin=subprocess.PIPE, stderr=subprocess.PIPE))
 
 
-def sweep(plan: dict[str, Any], index: int, patience: int, is_last: bool = False) -> subprocess.Popen[bytes]:
+def sweep(plan: Plan, index: int, patience: int, is_last: bool = False) -> subprocess.Popen[bytes]:
     """Ends what a killed runner left on its node, if ssh gets there within ``patience`` seconds; gives the
     process that does it. The job's working folder stays for a restart unless ``is_last``."""
     keeps = plan["max_restarts"] and not is_last
@@ -106,20 +107,20 @@ def sweep(plan: dict[str, Any], index: int, patience: int, is_last: bool = False
     return _remote(plan, index, what, subprocess.DEVNULL, subprocess.PIPE, options)
 
 
-def taken_slots(plan: dict[str, Any], index: int) -> subprocess.Popen[bytes]:
+def taken_slots(plan: Plan, index: int) -> subprocess.Popen[bytes]:
     """Asks a node which of its slots jobs hold; the process's stdout is the answer, in JSON."""
     what = f"slots {int(plan['nodes'][index]['slots'])}"
     return _remote(plan, index, what, stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
-def collect(plan: dict[str, Any], index: int, what: str, requests: int) -> subprocess.Popen[bytes]:
+def collect(plan: Plan, index: int, what: str, requests: int) -> subprocess.Popen[bytes]:
     """Has a node answer on the process's stdout as :mod:`launch.remote.collect.send` says, from what
     ``requests`` holds."""
     return _remote(plan, index, f"{what} {plan['id']}", stdin=requests, stderr=subprocess.PIPE)
 
 
 def _remote(
-    plan: dict[str, Any], index: int, what: str, stdin: int, stderr: int, options: tuple[str, ...] = ()
+    plan: Plan, index: int, what: str, stdin: int, stderr: int, options: tuple[str, ...] = ()
 ) -> subprocess.Popen[bytes]:
     # A shell line, because only the node's own shell knows its home folder. Nothing of the user's is in it.
     line = f'exec python3 -I -S "$HOME/{plan["remote"]}/__main__.py" {what}'

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base import names, tf_config
 from launch.remote.head import outcome as verdict
@@ -12,6 +12,7 @@ from launch.remote.log.writer import LAUNCHER, StreamWriter, last_lines
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
+    from launch.remote.base.records import Plan
     from launch.remote.head.outcome import Outcome
 
 __all__ = ["Muster"]
@@ -24,7 +25,7 @@ on a silent node after 10 s."""
 class Muster:
     """Counts the runners of a plan in; no rank starts before the last one is ready."""
 
-    def __init__(self, plan: dict[str, Any]) -> None:
+    def __init__(self, plan: Plan) -> None:
         self.went: float | None = None
         """When the ranks were told to start, by the monotonic clock."""
         self._plan = plan

@@ -1,0 +1,331 @@
+"""Types of what the operator, a job's head and its nodes send each other, each defined here once.
+
+Import this module under ``TYPE_CHECKING`` alone, as :mod:`launch.remote.base.records`. What passes between
+supervisor and runner is bencoded (:mod:`launch.remote.base.frames`), everything else is JSON.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    from launch.remote.base.records import Checks, Event, ExitEvent, PlannedRank, SlotHolder, State, StateName
+
+    Go = dict[str, dict[str, str]]
+    """Frame GO: by rank, the variables that are known only once every runner is ready."""
+    Listed = (
+        tuple[Literal["f"], str, int, int]
+        | tuple[Literal["d"], str]
+        | tuple[Literal["l", "x", "o"], str, str]
+    )
+    """An entry of a node's listing, see :data:`launch.remote.collect.send.ENTRIES`."""
+    FileRequest = tuple[str, list[tuple[int, str]]]
+    """A file to send: its path, and the sizes and SHA-256 digests of what may be its beginnings."""
+
+__all__ = [
+    "Busy",
+    "CancelAnswer",
+    "Done",
+    "EvictionNotice",
+    "FileEnd",
+    "FileStart",
+    "Handover",
+    "Held",
+    "Hello",
+    "JobListing",
+    "JobReport",
+    "LogQuery",
+    "MpiAnswer",
+    "MpiRequest",
+    "Note",
+    "PlanExcerpt",
+    "PushHeader",
+    "PushMessage",
+    "RankExit",
+    "Ready",
+    "ReleaseAnswer",
+    "RunnerSpec",
+    "Started",
+    "Stop",
+    "SweepAnswer",
+    "Unfit",
+]
+
+# -- frames from a runner to the supervisor -------------------------------------------------------
+
+
+class Hello(TypedDict):
+    """Frame HELLO."""
+
+    rank: int
+    local_rank: int
+    node: str
+    pid: int
+    token: str
+    proof: str
+
+
+class Held(TypedDict):
+    """Frame HELD, which has no field."""
+
+
+class Ready(TypedDict):
+    """Frame READY."""
+
+    ports: list[int]
+
+
+class Started(TypedDict):
+    """Frame STARTED."""
+
+    pids: list[int]
+
+
+class RankExit(TypedDict):
+    """Frame EXIT; ``signal`` is 0 without one, ``stopped`` 0 or 1."""
+
+    rank: int
+    status: int
+    signal: int
+    stopped: int
+    time_us: int
+
+
+class Unfit(TypedDict):
+    """Frame FAILED."""
+
+    reasons: list[str]
+
+
+class Busy(TypedDict):
+    """Frame BUSY."""
+
+    taken: list[SlotHolder]
+
+
+class Done(TypedDict):
+    """Frame DONE."""
+
+    left: list[int]
+
+
+class EvictionNotice(TypedDict):
+    """Frame EVICTION; ``type`` is empty when there is no notice any more."""
+
+    type: str
+    at: int
+    left_ms: int
+    at_once: int
+
+
+class Note(TypedDict):
+    """Frame NOTE."""
+
+    rank: int
+    log: str
+    bytes: int
+    lines: int
+    lost: int
+    why: str
+
+
+# -- frames from the supervisor to a runner -------------------------------------------------------
+
+
+class RunnerSpec(TypedDict):
+    """Frame SPEC: what a runner runs, cut from the plan."""
+
+    job: str
+    folder: str
+    cwd: str
+    snapshot: str
+    keep: int
+    hostfile: str
+    drop: list[str]
+    defaults: dict[str, str]
+    files: dict[str, str]
+    paths: dict[str, str]
+    env: dict[str, str]
+    user_env: dict[str, str]
+    argv: list[str]
+    expand: list[str]
+    python: str
+    outputs: list[str]
+    checks: Checks
+    ports: int
+    first_port: int
+    slots: list[int]
+    of: int
+    """Slots that the node has."""
+    grace_ms: int
+    rate: int
+    """Bytes of output a second that each rank may send to the head."""
+    burst: int
+    ranks: list[PlannedRank]
+
+
+class Stop(TypedDict):
+    """Frame STOP."""
+
+    grace_ms: int
+
+
+# -- requests to and answers from the head and the nodes ------------------------------------------
+
+
+class PlanExcerpt(TypedDict, total=False):
+    """What a :class:`JobReport` shows of the plan."""
+
+    command: list[str]
+    grace_s: float
+    max_restarts: int
+    snapshot: str
+    timeout_s: float | None
+
+
+class _HandedOver(TypedDict):
+    job: str
+
+
+class Handover(_HandedOver, total=False):
+    """Frame JOB; ``nodes`` and ``ranks`` where the job is followed."""
+
+    nodes: list[str]
+    ranks: int
+
+
+class LogQuery(TypedDict, total=False):
+    """Request of ``follow``: which output to send, see :class:`launch.remote.log.follow.Choice`."""
+
+    wait: bool
+    since: float | None
+    tail: int | None
+    ranks: list[int]
+    nodes: list[str]
+    ids: list[int]
+
+
+class JobListing(TypedDict):
+    """Answer of ``list``."""
+
+    jobs: list[State]
+    left_out: int
+
+
+class JobReport(TypedDict):
+    """Answer of ``show``."""
+
+    state: State
+    plan: PlanExcerpt
+    ranks: dict[str, list[int]]
+    ends: list[ExitEvent]
+    events: list[Event]
+    folder: str
+
+
+class CancelAnswer(TypedDict):
+    """Answer of ``cancel``."""
+
+    state: State
+    before: StateName
+    grace: float
+    within: float
+    lost: list[str]
+
+
+class ReleaseAnswer(TypedDict):
+    """Answer of ``release``."""
+
+    state: State
+
+
+class SweepAnswer(TypedDict):
+    """Answer of ``sweep``."""
+
+    ended: int
+    left: list[int]
+
+
+class MpiRequest(TypedDict):
+    """Request of ``mpi``: the MPIs the job can use, and a folder to search first."""
+
+    known: list[str]
+    first: str
+
+
+class _Writable(TypedDict):
+    unwritable: list[str]
+
+
+class MpiAnswer(_Writable, total=False):
+    """Answer of ``mpi``: ``error``, or the other two."""
+
+    title: str
+    command: str
+    error: str
+
+
+# -- collect --------------------------------------------------------------------------------------
+
+
+class FileStart(TypedDict):
+    """Frame START of a collect: which of the requested beginnings are the file's."""
+
+    matched: list[int]
+    size: int
+    mtime_ns: int
+
+
+class FileEnd(TypedDict, total=False):
+    """Frame END of a collect: one of these."""
+
+    sha256: str
+    error: str
+    gone: bool
+
+
+# -- push -----------------------------------------------------------------------------------------
+
+
+class _PushCall(TypedDict):
+    op: Literal["check", "offer", "put", "node"]
+    limit: int
+    """Seconds that the call may take."""
+
+
+class PushHeader(_PushCall, total=False):
+    """First line of a call of a push."""
+
+    id: str
+    manifest: int
+    zlib: bool
+    sent: list[int]
+    verify: bool
+    ssh: list[str]
+    fanout: int
+    silence: float
+    credential: str
+    drop: list[str]
+    kept: list[str]
+    head: str
+    nodes: list[tuple[str, str]]
+    name: str
+    address: str
+    trees: list[list[object]]
+
+
+class _PushType(TypedDict):
+    t: Literal["beat", "check", "lack", "told", "gone"]
+
+
+class PushMessage(_PushType, total=False):
+    """A line up the tree of a push."""
+
+    present: bool
+    confirmed: list[str]
+    blobs: list[list[int]]
+    port: int
+    node: str
+    error: str | None

@@ -1,0 +1,298 @@
+"""Types of the records that a job leaves on its head and its nodes, each JSON and defined here once.
+
+Import this module under ``TYPE_CHECKING`` alone: :mod:`typing` takes longer to import than a rank's runner
+takes to start. What travels besides records is in :mod:`launch.remote.base.payloads`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypedDict
+
+if TYPE_CHECKING:
+    from typing import Literal
+
+    Version = Literal[1]
+    """Version of the plan; :data:`launch.remote.base.job_dir.PLAN_VERSION` is the number."""
+    StateName = Literal["QUEUED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED", "LOST"]
+    SlotHolder = tuple[int, str]
+    """A slot and who holds it: a job's id, or a command that removes the node."""
+    Taken = dict[str, list[SlotHolder]]
+    """By node, its slots that other jobs hold."""
+
+__all__ = [
+    "Checks",
+    "CommandLine",
+    "EvictionEvent",
+    "ExitEvent",
+    "Failure",
+    "FailureEvent",
+    "LostNodeEvent",
+    "NodeExit",
+    "Notice",
+    "Plan",
+    "PlannedNode",
+    "PlannedRank",
+    "Process",
+    "QueueEntry",
+    "RankEnd",
+    "Reservation",
+    "RestartEvent",
+    "ShownPlan",
+    "State",
+    "StateEvent",
+]
+
+# -- the plan: job.json ---------------------------------------------------------------------------
+
+
+class PlannedRank(TypedDict):
+    """One process that the system starts."""
+
+    rank: int
+    task: str
+    """Type of its TensorFlow task; empty without one."""
+    env: dict[str, str]
+
+
+class PlannedNode(TypedDict):
+    """One node's part in a job; the first node is the head."""
+
+    name: str
+    private_ip: str
+    slots: int
+    reserve: int
+    """Slots that the job holds there."""
+    env: dict[str, str]
+    ranks: list[PlannedRank]
+
+
+class CommandLine(TypedDict):
+    """An mpirun command line and the variables it needs."""
+
+    argv: list[str]
+    env: dict[str, str]
+
+
+class Checks(TypedDict, total=False):
+    """What a node must have before the first rank starts; empty when nothing is checked."""
+
+    python: str
+    setup: str
+    requires: list[str]
+    shm_bytes: int
+    needs_python: int
+
+
+class _Plan(TypedDict):
+    version: Version
+    id: str
+    name: str
+    display_name: str
+    experiment: str
+    description: str
+    tags: dict[str, str]
+    kind: str
+    per_node: bool
+    command: list[str]
+    snapshot: str
+    remote: str
+    cwd: str
+    argv: list[str]
+    expand: list[str]
+    python: str
+    checks: Checks
+    setup: str
+    output_folders: list[str]
+    services: list[int]
+    first_port: int
+    drop: list[str]
+    defaults: dict[str, str]
+    files: dict[str, str]
+    paths: dict[str, str]
+    env: dict[str, str]
+    master_addr: str
+    port: int
+    timeout_s: float | None
+    start_limit_s: float
+    grace_s: float
+    max_restarts: int
+    min_nodes: int | None
+    hostfile: str
+    machinefile: str
+    mpirun: dict[str, CommandLine]
+    """By MPI."""
+    nodes: list[PlannedNode]
+
+
+class Plan(_Plan):
+    """Everything that a job runs: job.json on the head, and the request to submit it."""
+
+    user_env: dict[str, str]
+    """Variables of the user; their values may be secrets."""
+
+
+class ShownPlan(_Plan):
+    """A plan as it is printed and collected, without the values of the user's variables."""
+
+    user_env: dict[str, None]
+
+
+# -- records on the head and the nodes ------------------------------------------------------------
+
+
+class Process(TypedDict):
+    """A process, distinct from a later one with the same number, also after a reboot."""
+
+    pid: int
+    started: int
+    boot: str
+
+
+class Failure(TypedDict):
+    """Why a launch failed; ``rank`` is None for the launcher."""
+
+    rank: int | None
+    node: str | None
+    status: int
+    last_lines: list[str]
+
+
+class _Asked(TypedDict, total=False):
+    cancelling: bool
+    """Whether a cancel waits for its effect: in answers alone, not in state.json."""
+
+
+class State(_Asked):
+    """Where a job is: state.json."""
+
+    job: str
+    name: str
+    kind: str
+    display_name: str
+    experiment: str
+    description: str
+    tags: dict[str, str]
+    state: StateName
+    reason: str
+    exit_status: int | None
+    created: float
+    started: float | None
+    ended: float | None
+    port: int | None
+    nodes: list[str]
+    ranks: int
+    failure: Failure | None
+    restarts: int
+    place: int | None
+    waits_for: list[str]
+    supervisor: Process | None
+
+
+class _Timed(TypedDict, total=False):
+    time: float
+    """Unix seconds by the head's clock; the record's writer adds it."""
+
+
+class StateEvent(_Timed):
+    """The job's state became this one."""
+
+    event: Literal["state"]
+    state: StateName
+    reason: str
+
+
+class RankEnd(_Timed):
+    """How a rank ended: a line of exits.jsonl on the head."""
+
+    rank: int
+    node: str
+    status: int
+    signal: int | None
+    stopped: bool
+    """Whether its runner had signalled it before."""
+    attempt: int
+    """0 for the job's first launch."""
+
+
+class ExitEvent(RankEnd):
+    """A rank ended."""
+
+    event: Literal["exit"]
+
+
+class FailureEvent(Failure, _Timed):
+    """A launch failed."""
+
+    event: Literal["failure"]
+
+
+class RestartEvent(_Timed):
+    """The job is launched again."""
+
+    event: Literal["restart"]
+    count: int
+    reason: str
+
+
+class LostNodeEvent(_Timed):
+    """A node's runner went away or fell silent."""
+
+    event: Literal["lost-node"]
+    node: str
+    reason: str
+
+
+class EvictionEvent(_Timed):
+    """Azure takes a node, or no longer does."""
+
+    event: Literal["eviction"]
+    node: str
+    reason: str
+
+
+if TYPE_CHECKING:
+    Event = StateEvent | ExitEvent | FailureEvent | RestartEvent | LostNodeEvent | EvictionEvent
+    """A line of events.jsonl."""
+
+
+class NodeExit(TypedDict):
+    """How a rank ended: a line of exits.jsonl on the rank's own node."""
+
+    rank: int
+    status: int
+    stopped: bool
+    time: float
+
+
+class Reservation(TypedDict):
+    """Slots that a job needs on a node, of those that the node has."""
+
+    need: int
+    of: int
+
+
+class QueueEntry(TypedDict):
+    """A job that waits or runs: an element of queue.json."""
+
+    job: str
+    process: Process
+    nodes: dict[str, Reservation]
+    slots: dict[str, list[int]] | None
+    """By node, the slots it was given; None while it waits."""
+    port: int | None
+    holds: bool
+    """Whether its runners hold those slots."""
+    foreign: Taken
+
+
+class Notice(TypedDict):
+    """Azure's notice that it takes this node: notice.json."""
+
+    id: str
+    type: str
+    node: str
+    not_before: float
+    """Unix seconds by Azure's clock."""
+    deadline: float
+    """Seconds by this node's monotonic clock."""
+    at_once: bool
