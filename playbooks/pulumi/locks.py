@@ -168,7 +168,7 @@ def told(stack: str, refusal: str) -> InUse:
 def _is_left(stack: Stack, lock: Lock) -> bool:
     try:
         noted = json.loads(stack.lock_note.read_text())
-        process = dict(noted["process"])
+        process: Any = dict(noted["process"])
         is_its = noted["lock"] == (lock.path and lock.path.name) and process["pid"] == lock.process
         own = _identity(os.getpid())
         is_here = all(process.pop(key) == own[key] for key in ("namespace", "host"))

@@ -8,7 +8,6 @@ import stat
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -17,19 +16,9 @@ from launch.remote import cli
 from launch.remote.base import job_dir, whole_file
 from launch.remote.head import cancel, job_state, query
 from launch.remote.head.outcome import Outcome
+from tests.launch.remote.sample_records import sample_plan, sample_state
 
-PLAN: dict[str, Any] = {
-    **{"id": "t-1", "name": "t", "kind": "pytorch", "grace_s": 3, "max_restarts": 0, "command": ["true"]},
-    **{
-        "snapshot": "",
-        "timeout_s": None,
-        "display_name": "",
-        "experiment": "",
-        "description": "",
-        "tags": {},
-    },
-    "nodes": [{"name": "node000000", "ranks": [{"rank": 0}, {"rank": 1}]}],
-}
+PLAN = sample_plan("t-1", nodes=[{"name": "node000000", "ranks": [{"rank": 0}, {"rank": 1}]}])
 TORN = [b"", b'{"job": "t-1", "st', b"null", b"[]", b"{}", b"\0" * 512, b"[" * 100_000, b"\xff"]
 
 
@@ -80,7 +69,7 @@ class TestState:
     ) -> None:
         tear(folder, "state.json", data)
         found = folder.state()
-        assert (found["state"], found["supervisor"]["pid"]) == ("RUNNING", supervisor.pid)
+        assert (found["state"], found["supervisor"]) == ("RUNNING", job_dir.identity(supervisor.pid))
         assert JobState.from_dict(query.listing(None)["jobs"][0]).state == "RUNNING"
         job_state.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
         assert folder.state()["state"] == "SUCCEEDED"
@@ -163,9 +152,9 @@ def test_a_file_has_its_name_only_when_its_contents_are_on_the_disk(
     folder = job_dir.Folder("t-2")
     for change, expected in (
         (lambda: folder.create(PLAN), ["sync file", "rename"]),
-        (lambda: folder.write_state({"state": "RUNNING", "reason": ""}), ["sync file", "rename"]),
+        (lambda: folder.write_state(sample_state("t-2")), ["sync file", "rename"]),
         (
-            lambda: folder.write_state({"state": "FAILED", "reason": ""}),
+            lambda: folder.write_state(sample_state("t-2", state="FAILED")),
             ["sync file", "rename", "sync folder"],
         ),
     ):

@@ -9,7 +9,7 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -19,7 +19,11 @@ from launch.remote.base import job_dir
 from launch.remote.head import cancel
 from launch.remote.head import queue as turns
 from launch.remote.node import slots
+from tests.launch.remote.sample_records import sample_plan
 from tests.launch.standin import until
+
+if TYPE_CHECKING:
+    from launch.remote.base.records import Plan
 
 ME = job_dir.identity(os.getpid())
 
@@ -36,9 +40,9 @@ def queue(folder: Path, **other: Any) -> None:
     (folder / "queue.json").write_text(json.dumps([entry]))
 
 
-def plan(job: str = "a-1") -> dict[str, Any]:
+def plan(job: str = "a-1", grace_s: float = 30.0) -> Plan:
     nodes = [{"name": "node000000", "reserve": 1, "slots": 2}]
-    return {"id": job, "nodes": nodes, "port": 6105, "grace_s": 30.0}
+    return sample_plan(job, nodes=nodes, grace_s=grace_s)
 
 
 class TestLooking:
@@ -178,7 +182,7 @@ class TestLooking:
 class TestEndingJobs:
     def job(self, grace_s: float = 30.0) -> job_dir.Folder:
         folder = job_dir.Folder("a-1")
-        folder.create({**plan(), "grace_s": grace_s})
+        folder.create(plan(grace_s=grace_s))
         turns.enter(plan())
         return folder
 

@@ -10,19 +10,24 @@ import sys
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from launch.remote.base import job_dir
+from tests.launch.remote.sample_records import sample_plan, sample_state
+
+if TYPE_CHECKING:
+    from launch.remote.base.records import Plan, State
 
 PROJECT = Path(job_dir.__file__).parents[3]
-PLAN = {"id": "job"}
+PLAN = sample_plan("job")
 APART = ("unshare", "--user", "--map-root-user", "--mount")
 """What is mounted then is seen by nobody else."""
 FULL = """
 import json, os, sys
-from launch.remote.head import cancel as ending, jobs
+from launch.remote.base import job_dir as jobs
+from launch.remote.head import cancel as ending
 
 def fill():
     with open(jobs.Folder("job").file("filler"), "ab", buffering=0) as file:
@@ -62,16 +67,15 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def made(plan: dict[str, Any] = PLAN, **state: Any) -> job_dir.Folder:
+def made(plan: Plan = PLAN, **state: Any) -> job_dir.Folder:
     folder = job_dir.Folder("job")
     folder.create(plan)
     folder.write_state(running(**state))
     return folder
 
 
-def running(**state: Any) -> dict[str, Any]:
-    own = job_dir.identity(os.getpid())
-    return {"job": "job", "state": "RUNNING", "reason": "", "created": 1.0, "supervisor": own, **state}
+def running(**state: Any) -> State:
+    return sample_state("job", **{"supervisor": job_dir.identity(os.getpid()), **state})
 
 
 def told(folder: job_dir.Folder) -> list[str]:
@@ -107,7 +111,7 @@ class TestTheLastState:
     def test_a_lost_job_with_restarts_says_that_its_working_folders_stay_and_until_when(
         self, restarts: int
     ) -> None:
-        folder = made(dict(PLAN, nodes=[], max_restarts=restarts), supervisor=None)
+        folder = made(sample_plan("job", max_restarts=restarts), supervisor=None)
         stays = "; its working folders stay on its nodes until `fab cancel job`"
         assert folder.state()["reason"].endswith(stays) == bool(restarts)
 
@@ -192,7 +196,7 @@ def test_only_the_user_may_read_the_plan_which_holds_values_of_variables(
     before = os.umask(0)
     try:
         folder = job_dir.Folder("job")
-        folder.create({"id": "job", "nodes": [], "user_env": {"KEY": "secret"}})
+        folder.create(sample_plan("job", user_env={"KEY": "secret"}))
     finally:
         os.umask(before)
     assert stat.S_IMODE(Path(folder.path).stat().st_mode) == 0o700
@@ -203,7 +207,8 @@ def test_only_the_user_may_read_the_plan_which_holds_values_of_variables(
 def test_a_job_that_took_the_mode_of_its_folder_away_hides_no_job() -> None:
     program = """
 import os, sys
-from launch.remote.head import cancel as ending, jobs
+from launch.remote.base import job_dir as jobs
+from launch.remote.head import cancel as ending
 if os.getuid() == 0:
     os.setuid(65534)  # root may read whatever the mode is
 os.environ["HOME"] = os.getcwd()

@@ -14,6 +14,7 @@ import pytest
 
 from launch.remote.base import job_dir
 from launch.remote.head import cancel
+from tests.launch.remote.sample_records import sample_plan, sample_state
 
 JOB = "sweep-me-20260301-090507-0f3a"
 
@@ -49,21 +50,21 @@ def begun(made: list[subprocess.Popen[bytes]], script: str, job: str = JOB) -> s
 class TestGrace:
     def test_nobody_has_asked(self) -> None:
         folder = job_dir.Folder(JOB)
-        folder.create({})
+        folder.create(sample_plan(JOB))
         assert cancel.asked(folder, 3.0) is None
 
     def test_the_jobs_own_the_one_asked_for_and_the_last_one_counts(self) -> None:
         folder = job_dir.Folder(JOB)
-        folder.create({"grace_s": 3.0})
-        folder.write_state({"state": "RUNNING", "supervisor": job_dir.identity(os.getpid()), "reason": ""})
+        folder.create(sample_plan(JOB, grace_s=3.0))
+        folder.write_state(sample_state(JOB, supervisor=job_dir.identity(os.getpid())))
         for grace, expected in ((None, 3.0), (60.0, 60.0), (None, 60.0), (0.0, 0.0)):
             cancel._ask(folder, grace)
             assert cancel.asked(folder, 3.0) == (expected, "")
 
     def test_a_job_that_has_ended_is_not_asked(self) -> None:
         folder = job_dir.Folder(JOB)
-        folder.create({"grace_s": 3.0})
-        folder.write_state({"state": "FAILED", "reason": ""})
+        folder.create(sample_plan(JOB, grace_s=3.0))
+        folder.write_state(sample_state(JOB, state="FAILED"))
         told = cancel.cancel(JOB, None)
         assert (told["before"], told["state"]["state"], told["lost"]) == ("FAILED", "FAILED", [])
         assert cancel.asked(folder, 3.0) is None
@@ -72,9 +73,8 @@ class TestGrace:
 class TestASupervisorThatDoesNotReact:
     def made(self, supervisor: int) -> job_dir.Folder:
         folder = job_dir.Folder(JOB)
-        folder.create({"grace_s": 3.0})
-        state = {"state": "RUNNING", "supervisor": job_dir.identity(supervisor), "reason": ""}
-        folder.write_state(state)
+        folder.create(sample_plan(JOB, grace_s=3.0))
+        folder.write_state(sample_state(JOB, supervisor=job_dir.identity(supervisor)))
         return folder
 
     def test_it_is_ended_and_the_job_is_lost(self, processes: list[subprocess.Popen[bytes]]) -> None:
@@ -97,8 +97,8 @@ class TestASupervisorThatDoesNotReact:
     def test_so_is_a_process_that_has_only_its_number(self, processes: list[subprocess.Popen[bytes]]) -> None:
         other = begun(processes, "")
         folder = self.made(other.pid)
-        state = dict(folder.state(), supervisor=dict(job_dir.identity(other.pid), started=1))
-        folder.write_state(state)
+        gone = dict(job_dir.identity(other.pid), started=1)
+        folder.write_state(sample_state(JOB, supervisor=gone))
         cancel._ask(folder, None)
         assert cancel.release(JOB)["state"]["state"] == "LOST"
         assert other.poll() is None

@@ -13,6 +13,7 @@ import pytest
 
 from launch.remote.base import job_dir
 from launch.remote.head import query
+from tests.launch.remote.sample_records import sample_plan, sample_state
 
 NOBODY = {"pid": 1 << 22, "started": 1, "boot": "none"}
 
@@ -25,9 +26,9 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def made(job: str, state: str, created: float, **fields: Any) -> job_dir.Folder:
     folder = job_dir.Folder(job)
     nodes = [{"name": "node000000", "ranks": [{"rank": 0}, {"rank": 1}]}]
-    folder.create({"id": job, "nodes": nodes, "grace_s": 3, "user_env": {"KEY": "secret"}, "argv": ["x"]})
-    told = {"job": job, "state": state, "created": created, "reason": "", "supervisor": NOBODY}
-    folder.write_state({**told, **fields})
+    folder.create(sample_plan(job, nodes=nodes, user_env={"KEY": "secret"}))
+    told = {"state": state, "created": created, "supervisor": NOBODY, **fields}
+    folder.write_state(sample_state(job, **told))
     return folder
 
 
@@ -60,7 +61,7 @@ class TestListing:
         assert [query.report(name)["state"]["cancelling"] for name in "abc"] == [False, True, False]
 
     def test_half_made_jobs_are_passed_over(self) -> None:
-        job_dir.Folder("half").create({"id": "half"})
+        job_dir.Folder("half").create(sample_plan("half"))
         assert query.listing(None) == {"jobs": [], "left_out": 0}
 
     def test_five_hundred_ended_jobs_are_read_in_a_fraction_of_a_second(self) -> None:
@@ -110,7 +111,7 @@ class TestWaiting:
             while len(seen) < len(("QUEUED", "RUNNING")[: 1 + (state != "RUNNING")]):
                 assert time.monotonic() < until
                 time.sleep(0.01)
-            folder.write_state(dict(folder.state(), state=state))
+            folder.write_state(sample_state(**{**folder.state(), "state": state}))
         thread.join(10)
         assert seen == ["QUEUED", "RUNNING", "SUCCEEDED"]
 

@@ -16,6 +16,7 @@ from launch.remote.base import frames, job_dir
 from launch.remote.base.frames import NOTICE
 from launch.remote.log import follow
 from launch.remote.log.writer import LAUNCHER, StreamWriter
+from tests.launch.remote.sample_records import sample_plan
 
 NODES = ["node000000", "node000001", "node00000a"]
 STATE: dict[str, Any] = {
@@ -29,9 +30,7 @@ class Job:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, segment: int = 1 << 20) -> None:
         self.folder = job_dir.Folder("t-1")
-        self.folder.create(
-            {"nodes": [{"name": name, "ranks": [{}, {}]} for name in NODES], "id": "t-1", "kind": "pytorch"}
-        )
+        self.folder.create(sample_plan(nodes=[{"name": name, "ranks": [{}, {}]} for name in NODES]))
         self.write_state("RUNNING")
         self.stream = StreamWriter(self.folder.path, segment)
         self._monkeypatch = monkeypatch

@@ -13,8 +13,9 @@ from launch.remote.head.queue import Turn
 from launch.remote.head.runners.channel import GREETED, Link
 from launch.remote.head.runners.runner_pool import Crew, Order
 from launch.remote.log.writer import StreamWriter
+from tests.launch.remote.sample_records import sample_plan
 
-PLAN = {"nodes": [{"name": "node000000", "ranks": [{"rank": 0}]}]}
+PLAN = sample_plan(nodes=[{"name": "node000000", "ranks": [{"rank": 0}]}])
 
 
 @pytest.fixture
