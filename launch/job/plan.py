@@ -20,9 +20,9 @@ from launch.launchers.pytorch import ELASTIC_ENV, starts_ranks_again
 from launch.launchers.tensorflow import serving
 from launch.mpi import CommandLine, Start, command_lines, common_network
 from launch.remote.base.job_dir import PLAN_VERSION, without_values
+from launch.remote.base.paths import python_folder
 from launch.remote.base.records import Checks, Plan, ShownPlan
 from launch.remote.base.tf_config import FIRST_PORT
-from launch.remote.node.rank_env import python_folder
 from launch.remote.node.work_dir import NAME as WORK
 
 __all__ = ["JobPlan", "NodePlan", "RankPlan", "job_id", "plan"]

@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHERS, commands
-from launch.remote.node.rank_env import python_folder
+from launch.remote.base.paths import python_folder
 
 __all__ = ["required_modules", "runs_under", "starts_own_processes"]
 

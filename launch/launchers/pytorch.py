@@ -11,7 +11,7 @@ from typing import Literal
 from launch.errors import InputError
 from launch.launchers.shell_line import commands
 from launch.numbers import counted
-from launch.remote.node.rank_env import python_folder
+from launch.remote.base.paths import python_folder
 
 __all__ = [
     "ELASTIC_ENV",

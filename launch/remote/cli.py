@@ -194,8 +194,8 @@ def _slots(count: str) -> int:
 
 def _mpi() -> int:
     """Tells as JSON which MPI this node has, of those that stdin asks for, and where it has no room."""
+    from launch.remote.base import paths
     from launch.remote.mpi.detect import CannotLaunch, find_mpi
-    from launch.remote.node import rank_env
 
     asked = json.loads(sys.stdin.buffer.readline())
     try:
@@ -203,7 +203,7 @@ def _mpi() -> int:
         told: dict[str, Any] = {"title": mpi.title, "command": mpi.command}
     except CannotLaunch as error:
         told = {"error": str(error)}
-    told["unwritable"] = rank_env.unwritable(rank_env.full("~"), rank_env.temporary_folder())
+    told["unwritable"] = paths.unwritable(paths.expand_home("~"), paths.temporary_folder())
     sys.stdout.write(json.dumps(told) + "\n")
     return 0
 

@@ -25,7 +25,7 @@ import os
 from _blake2 import blake2b  # hashlib imports half of the standard library around it
 from _operator import _compare_digest
 
-from launch.remote.node.rank_env import full
+from launch.remote.base.paths import expand_home
 
 __all__ = ["CLUSTER_KEY", "NotAuthentic", "SharedKey", "is_equal"]
 
@@ -52,7 +52,7 @@ class SharedKey:
     @classmethod
     def of_cluster(cls, token: str) -> SharedKey:
         """Return the keys by this node's own cluster key. Raises OSError when the node has none."""
-        with open(full(CLUSTER_KEY), "rb", buffering=0) as file:
+        with open(expand_home(CLUSTER_KEY), "rb", buffering=0) as file:
             secret = file.read()
         if not secret:
             raise OSError(0, "it is empty", CLUSTER_KEY)

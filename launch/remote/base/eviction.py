@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import time
 
-from launch.remote.node.rank_env import full
+from launch.remote.base.paths import expand_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -28,7 +28,7 @@ _SOON_S = 12 * 3600
 def stamp() -> tuple[int, int] | None:
     """What changes with the notice on this node; None when there is none."""
     try:
-        entry = os.stat(full(_PATH))
+        entry = os.stat(expand_home(_PATH))
     except OSError:
         return None
     return entry.st_ino, entry.st_mtime_ns
@@ -40,7 +40,7 @@ def notice() -> dict[str, Any]:
     import json  # costs each rank's start as much as the rest of it; notices are rare
 
     try:
-        with open(full(_PATH), encoding="utf-8") as file:
+        with open(expand_home(_PATH), encoding="utf-8") as file:
             found = json.load(file)
         left = float(found["deadline"]) - time.monotonic()
         at, kind, at_once = int(found["not_before"]), str(found["type"]), int(bool(found["at_once"]))

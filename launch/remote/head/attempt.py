@@ -6,6 +6,7 @@ import time
 from typing import TYPE_CHECKING
 
 from launch.remote.base import frames
+from launch.remote.base.paths import temporary_folder, unwritable
 from launch.remote.head import outcome
 from launch.remote.head.cancel import asked
 from launch.remote.head.launcher_output import Words
@@ -20,7 +21,6 @@ from launch.remote.head.runners.start_barrier import Muster
 from launch.remote.head.shutdown import Stopping
 from launch.remote.head.sweep import sweep
 from launch.remote.mpi.detect import CannotLaunch
-from launch.remote.node.rank_env import temporary_folder, unwritable
 
 if TYPE_CHECKING:
     from collections.abc import Callable

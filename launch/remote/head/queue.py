@@ -19,8 +19,8 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from launch.remote.base.job_dir import Folder, identity, is_alive
+from launch.remote.base.ports import LAST_PORT, is_free
 from launch.remote.base.whole_file import replace_file
-from launch.remote.node.rank_env import LAST_PORT, is_free
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

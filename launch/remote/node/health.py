@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from launch.remote.node.rank_env import full, python_folder, which
+from launch.remote.base.paths import expand_home, python_folder, which
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def lacks(checks: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
     if folder:
         if not os.access(folder + "/bin/python", os.X_OK):
             reasons.append(f"python = {python}: there is no bin/python in that folder")
-    elif checks["needs_python"] and not which(full(python), env.get("PATH", os.defpath)):
+    elif checks["needs_python"] and not which(expand_home(python), env.get("PATH", os.defpath)):
         reasons.append(f"python = {python}: there is no such command")
     wanted = checks["shm_bytes"]
     if wanted:

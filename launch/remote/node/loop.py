@@ -10,7 +10,7 @@ import time
 from launch.remote.base import eviction, frames, processes
 from launch.remote.base.processes import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM
 from launch.remote.base.rate_limit import Outlet
-from launch.remote.node import rank_env
+from launch.remote.node import log_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -146,7 +146,7 @@ class Loop:
         if rank.outlet is None:
             log = f"setup-{os.uname().nodename}" if rank.rank == NODE else f"rank-{rank.rank}"
             rank.outlet = Outlet(rank.rank, log, self._rate, self._burst, now)
-        rank.outlet.logged(*rank_env.write_log(rank.log, rank.outlet.gap + data))
+        rank.outlet.logged(*log_files.write_log(rank.log, rank.outlet.gap + data))
         is_let_through = rank.outlet.is_modest and len(self._outgoing) < 2 * _BACKLOG
         rank.outlet.take(rank.pipes[fd], data, now, self._has_room or is_let_through)
         if rank.outlet.size >= _CHUNK:
@@ -184,7 +184,7 @@ class Loop:
                 rank.outlet.end()
             if rank.rank == NODE:
                 continue
-            rank_env.write_exit(self._exits, rank.rank, rank.status, rank.stopped)
+            log_files.write_exit(self._exits, rank.rank, rank.status, rank.stopped)
             fields = {"rank": rank.rank, "status": rank.status, "stopped": int(rank.stopped)}
             fields["signal"] = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
             self._send(frames.EXIT, dict(fields, time_us=int(time.time() * 1e6)))

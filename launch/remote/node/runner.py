@@ -18,9 +18,12 @@ import sys
 import time
 
 from launch.remote.base import eviction, frames, processes
+from launch.remote.base.paths import expand_home, python_folder
+from launch.remote.base.ports import take_ports
 from launch.remote.base.processes import SIGKILL, SIGTERM
-from launch.remote.node import rank_env, slots, work_dir
+from launch.remote.node import log_files, rank_env, slots, work_dir
 from launch.remote.node.loop import NO_LOG, NODE, TICK_MS, Loop, Process
+from launch.remote.node.prepare import Unfit, prepare_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -63,7 +66,7 @@ class Runner(Loop):
         if self._work >= 0:
             os.close(self._work)
             if not spec["keep"]:  # else a restart may need it: the supervisor has it cleared at the job's end
-                work_dir.clear(rank_env.full(spec["folder"]))
+                work_dir.clear(expand_home(spec["folder"]))
         return status
 
     def _run(self, spec: dict[str, Any] | None) -> int:
@@ -83,10 +86,10 @@ class Runner(Loop):
             except slots.SlotsTaken as taken:
                 self._send(frames.BUSY, {"taken": [list(one) for one in taken.taken]})
                 return self._leave()
-            except (rank_env.Unfit, OSError) as error:
+            except (Unfit, OSError) as error:
                 if not self._stopped:  # else this node is not why the job ends
                     self._end_leftovers()
-                    reasons = error.reasons if isinstance(error, rank_env.Unfit) else [str(error)]
+                    reasons = error.reasons if isinstance(error, Unfit) else [str(error)]
                     self._send(frames.FAILED, {"reasons": reasons})
                     return self._leave()
         while any(rank.status is None for rank in self.ranks):
@@ -100,12 +103,12 @@ class Runner(Loop):
     def _make_ready(self, spec: dict[str, Any], held: list[int]) -> list[int]:
         """Everything that can go wrong before a rank starts, so that none does if it goes wrong anywhere.
 
-        Gives the ports it took. Raises :class:`~launch.remote.node.rank_env.Unfit`.
+        Gives the ports it took. Raises :class:`~launch.remote.node.prepare.Unfit`.
         """
         coming = eviction.notice() if eviction.stamp() else None
         if coming and coming["type"]:
-            raise rank_env.Unfit(eviction.words(coming["type"], coming["at"], time.time()))
-        folder = rank_env.prepare(spec)
+            raise Unfit(eviction.words(coming["type"], coming["at"], time.time()))
+        folder = prepare_folder(spec)
         self._work = work_dir.make(folder, spec["snapshot"], self._rest)
         processes.become_subreaper()
         checks = spec["checks"]
@@ -115,32 +118,32 @@ class Runner(Loop):
             env = rank_env.node_environment(spec, os.environ)
             reasons = health.lacks(checks, env)
             if reasons:
-                raise rank_env.Unfit(*reasons)
+                raise Unfit(*reasons)
             if checks["setup"]:
-                log = rank_env.open_log(folder, "setup-" + os.uname().nodename)
+                log = log_files.open_log(folder, "setup-" + os.uname().nodename)
                 done = self._aside(["bash", "-c", checks["setup"]], env, spec, log, None)
                 if done.status:
-                    raise rank_env.Unfit(f"the setup line ended with exit status {done.status}")
+                    raise Unfit(f"the setup line ended with exit status {done.status}")
             if checks["requires"]:
-                python = "python" if rank_env.python_folder(spec["python"]) else spec["python"]
-                argv = health.modules_argv(rank_env.full(python), checks["requires"])
+                python = "python" if python_folder(spec["python"]) else spec["python"]
+                argv = health.modules_argv(expand_home(python), checks["requires"])
                 done = self._aside(argv, env, spec, NO_LOG, health.MODULES_LIMIT)
                 reason = health.missing_modules(spec["python"], done.status or 0, done.said)
                 if reason:
-                    raise rank_env.Unfit(reason)
-        return rank_env.take_ports(spec["first_port"], spec["ports"], held)
+                    raise Unfit(reason)
+        return take_ports(spec["first_port"], spec["ports"], held)
 
     def _rest(self, wait_ms: int) -> None:
         """Give signs of life while something takes long. Raise Unfit once the runner is to end."""
         self._turn(wait_ms)
         if self._stopped:
-            raise rank_env.Unfit("stopped")
+            raise Unfit("stopped")
 
     def _aside(
         self, argv: list[str], env: dict[str, str], spec: dict[str, Any], log: int, limit: float | None
     ) -> Process:
         """Runs a command for the whole node to its end; with a log its output is the job's too."""
-        pid, out, err = processes.spawn(argv, env, rank_env.full(spec["cwd"]))
+        pid, out, err = processes.spawn(argv, env, expand_home(spec["cwd"]))
         process = Process(NODE, pid, {out: 1, err: 2}, log)
         self.ranks.append(process)
         until = None if limit is None else time.monotonic() + limit
@@ -149,11 +152,11 @@ class Runner(Loop):
             if until is not None and time.monotonic() > until:
                 processes.kill(pid, SIGKILL)
         if self._stopped:
-            raise rank_env.Unfit("stopped")
+            raise Unfit("stopped")
         return process
 
     def _start(self, spec: dict[str, Any], late: dict[str, dict[str, str]]) -> None:
-        folder = rank_env.full(spec["folder"])
+        folder = expand_home(spec["folder"])
         self._exits = os.open(
             folder + "/exits.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
         )
@@ -164,9 +167,9 @@ class Runner(Loop):
             env = rank_env.environment(spec, given, os.environ)
             argv = rank_env.expand(spec["argv"], spec["expand"], env)
             if argv[0] == spec["python"]:
-                argv[0] = rank_env.full(argv[0])
-            log = rank_env.open_log(folder, f"rank-{number}")
-            pid, out, err = processes.spawn(argv, env, rank_env.full(spec["cwd"]))
+                argv[0] = expand_home(argv[0])
+            log = log_files.open_log(folder, f"rank-{number}")
+            pid, out, err = processes.spawn(argv, env, expand_home(spec["cwd"]))
             self.ranks.append(Process(number, pid, {out: 1, err: 2}, log))
             pids.append(pid)
         self._send(frames.STARTED, {"pids": pids})

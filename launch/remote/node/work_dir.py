@@ -16,8 +16,9 @@ import os
 import stat
 import time
 
+from launch.remote.base.paths import expand_home
 from launch.remote.node import copy_record
-from launch.remote.node.rank_env import Unfit, full
+from launch.remote.node.prepare import Unfit
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -83,7 +84,7 @@ def make(folder: str, snapshot: str, rest: Callable[[int], object]) -> int:
     It has everything that ``snapshot`` has, with modes and times, or nothing if that is empty; and where the
     snapshot has nothing of that name, ``outputs`` in it leads to the job's outputs: scripts written for
     Azure ML put their results there. ``rest`` is called every 0.1 s, with the milliseconds that it may take.
-    Raise :class:`~launch.remote.node.rank_env.Unfit` where the node lacks the snapshot or the room for a
+    Raise :class:`~launch.remote.node.prepare.Unfit` where the node lacks the snapshot or the room for a
     copy, and what ``rest`` raises.
     """
     work = f"{folder}/{NAME}"
@@ -161,7 +162,7 @@ def _copy(snapshot: str, folder: str, rest: Callable[[int], object]) -> None:
     tree: _Tree | None = None
     try:
         if snapshot:
-            tree = _Tree(full(snapshot))
+            tree = _Tree(expand_home(snapshot))
             _check_room(tree, folder)
             _copy_tree(tree, new, rest)
         link = f"{new}/{_OUTPUTS}"
@@ -178,7 +179,7 @@ def _copy(snapshot: str, folder: str, rest: Callable[[int], object]) -> None:
         _remove(new)
         if error.errno in _FULL and tree is not None:
             raise _no_room(tree, folder) from error
-        if isinstance(error, FileNotFoundError) and snapshot and not os.path.isdir(full(snapshot)):
+        if isinstance(error, FileNotFoundError) and snapshot and not os.path.isdir(expand_home(snapshot)):
             raise Unfit(_MISSING.format(snapshot=snapshot)) from error
         raise Unfit(f"{new}: the code cannot be copied: {error}") from error
     except BaseException:

@@ -8,10 +8,10 @@ import subprocess
 from typing import TYPE_CHECKING
 
 from launch.remote.base.encryption import CLUSTER_KEY, SharedKey
+from launch.remote.base.paths import python_folder
 from launch.remote.base.processes import RUNNER_OF, SIGKILL
 from launch.remote.head.runners import ssh_start
 from launch.remote.mpi.detect import CannotLaunch, find_mpi
-from launch.remote.node.rank_env import python_folder
 
 if TYPE_CHECKING:
     from launch.remote.base.job_dir import Folder

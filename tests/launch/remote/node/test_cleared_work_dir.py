@@ -20,7 +20,7 @@ from tests.launch.remote.node.working_folder import (
     snapshot_in,
 )
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 MAKE = "os.close(work_dir.make(job, code, lambda _: None))"
 CLOSED = f"""
 import os, sys

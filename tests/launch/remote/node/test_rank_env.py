@@ -1,14 +1,12 @@
-"""A node's side of a job."""
+"""The environment and the arguments of a rank."""
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from launch.remote.base import whole_file
 from launch.remote.node import rank_env
 
 SPEC: dict[str, Any] = {
@@ -60,31 +58,3 @@ def test_who_wins_in_the_environment(home: Path) -> None:
 def test_only_the_launchers_own_variables_are_filled_in(text: str, expanded: str) -> None:
     env = {"RANK": "3", "LOCAL": "0", "HOME": "/root"}
     assert rank_env.expand([text], ["RANK", "LOCAL", "UNSET"], env) == [expanded]
-
-
-class TestALookForRoom:
-    def test_writes_through_no_link_that_somebody_left_there(self, tmp_path: Path) -> None:
-        theirs = tmp_path / "theirs"
-        theirs.write_text("kept")
-        link = tmp_path / f".ranklift-{os.getpid()}"
-        link.symlink_to(theirs)
-        assert rank_env.unwritable(str(tmp_path)) == []
-        assert (theirs.read_text(), link.is_symlink()) == ("kept", True)
-
-    def test_opens_nothing_that_is_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(os, "urandom", bytes)
-        theirs = Path(whole_file.temporary_name(f"{tmp_path}/.ranklift"))
-        theirs.symlink_to(tmp_path / "elsewhere")
-        assert rank_env.unwritable(str(tmp_path)) == [f"{tmp_path} cannot be written: File exists"]
-        assert not (tmp_path / "elsewhere").exists()
-        assert theirs.is_symlink()
-
-    def test_leaves_nothing(self, tmp_path: Path) -> None:
-        assert rank_env.unwritable(str(tmp_path), f"{tmp_path}/none") == [
-            f"{tmp_path}/none cannot be written: No such file or directory"
-        ]
-        assert list(tmp_path.iterdir()) == []
-
-
-def test_temporary_files_of_processes_with_one_number_are_two() -> None:
-    assert whole_file.temporary_name("/shared/file") != whole_file.temporary_name("/shared/file")

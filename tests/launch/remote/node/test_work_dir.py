@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from launch.remote.node import work_dir
-from launch.remote.node.rank_env import Unfit
+from launch.remote.node.prepare import Unfit
 from tests.launch.remote.node.working_folder import (
     folder,
     left,
@@ -231,7 +231,7 @@ def on_a_disk(tmp_path: Path, size: str, code: Path, more: str = "") -> str:
     script = f"""
 import os, sys
 from launch.remote.node import work_dir
-from launch.remote.node.rank_env import Unfit
+from launch.remote.node.prepare import Unfit
 {more}
 try:
     work_dir.make(sys.argv[1], sys.argv[2], lambda _: None)

@@ -1,0 +1,66 @@
+"""The job's folder on a node, made before its ranks start."""
+
+from __future__ import annotations
+
+import os
+
+from launch.remote.base.paths import (
+    UNWRITABLE,
+    expand_home,
+    python_folder,
+    temporary_folder,
+    unwritable,
+    which,
+)
+from launch.remote.base.whole_file import replace_file
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Any
+
+__all__ = ["Unfit", "prepare_folder"]
+
+
+class Unfit(Exception):
+    """This node cannot run the job's ranks; ``reasons`` are for its user."""
+
+    def __init__(self, *reasons: str) -> None:
+        self.reasons = list(reasons)
+        super().__init__("; ".join(reasons))
+
+
+def prepare_folder(spec: Mapping[str, Any]) -> str:
+    """Make the job's folder on this node, all but its working folder; return its path.
+
+    Raise :class:`Unfit` when there is no room for the job.
+    """
+    folder = expand_home(spec["folder"])
+    try:
+        for path in ("/logs", "/outputs", *("/outputs/" + name for name in spec["outputs"])):
+            os.makedirs(folder + path, mode=0o700, exist_ok=True)
+        _make_python(folder, spec)
+        if spec["hostfile"]:
+            replace_file(folder + "/hostfile", spec["hostfile"].encode(), outlives_machine=False)
+    except OSError as error:
+        raise Unfit(UNWRITABLE.format(folder=folder, why=error.strerror)) from error
+    reasons = unwritable(folder, temporary_folder())
+    if reasons:
+        raise Unfit(*reasons)
+    return folder
+
+
+def _make_python(folder: str, spec: Mapping[str, Any]) -> None:
+    """Make a ``python`` for nodes without one, which :mod:`launch.remote.node.rank_env` puts last on PATH.
+
+    A script rather than a link, which would lose a virtual environment's packages.
+    """
+    path = spec["user_env"].get("PATH", os.environ.get("PATH", os.defpath))
+    if python_folder(spec["python"]) or which("python", path):
+        return
+    found = which(expand_home(spec["python"]), path)
+    if found:
+        os.makedirs(folder + "/bin", mode=0o700, exist_ok=True)
+        quoted = "'" + os.path.abspath(found).replace("'", "'\\''") + "'"
+        script = f'#!/bin/sh\nexec {quoted} "$@"\n'.encode("utf-8", "surrogateescape")
+        replace_file(folder + "/bin/python", script, mode=0o700, outlives_machine=False)
