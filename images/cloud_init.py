@@ -8,15 +8,14 @@ from dataclasses import dataclass, field
 from functools import cache
 from importlib import resources
 
+from images.shared_mount import SHARED_FOLDER, SharedMount
 from images.steps import Step
 from images.templates import render
 from images.user_data import FOLDER, LIMIT, packed, runner
 from launch.errors import InputError
 
 __all__ = [
-    "NFS_MOUNT",
     "TEMPORARY_DISK",
-    "NfsMount",
     "NodeSetup",
     "cloud_config",
     "known_hosts",
@@ -24,21 +23,12 @@ __all__ = [
     "ssh_config",
 ]
 
-NFS_MOUNT = "/mnt/nfs"
-"""Where every node has the shared folder."""
-
 TEMPORARY_DISK = "/mnt/resource"
 """Where a node has its size's temporary disk, as Azure's images of the Red Hat family have it.
 
 Left alone, cloud-init mounts it at ``/mnt``, after everything that a document asks for (its module
 ``cc_mounts``), and so over the shared folder and the joined NVMe disks, which lie below that.
 """
-
-_NFS_OPTIONS = "vers=4.1,sec=sys,hard,nosuid,nodev,nconnect=4,nofail,_netdev"
-"""``nosuid,nodev``: whoever else may mount the folder can make files of root's there, and none of them may
-make its user root on a node, or be one of its devices. ``nofail``: a node without its share still takes
-part, and ``fab status`` shows it. Four connections are what learn.microsoft.com gives for Azure Files
-(mountoptions-settings-azure-files)."""
 
 _AGENT = ("launch.remote.agent.daemon", "launch.remote.agent.autostop")
 """Modules that every node has from its first boot on, whatever is pushed later."""
@@ -82,14 +72,6 @@ APT::Periodic::Unattended-Upgrade "0";
 """
 
 
-@dataclass(frozen=True, slots=True)
-class NfsMount:
-    """A shared folder that every node has at :data:`NFS_MOUNT`."""
-
-    source: str
-    """``10.0.0.4:/srv/shared`` or ``account.file.core.windows.net:/account/shared``."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSetup:
     """What a node is told at its first boot. ``repr`` shows no private key."""
@@ -106,7 +88,7 @@ class NodeSetup:
     """OpenSSH PEM."""
     cluster_private_key: str = field(repr=False)
     """OpenSSH PEM; its public half is authorised by Azure's provisioning."""
-    nfs: NfsMount | None = None
+    shared: SharedMount | None = None
     """Mounted on every node, if given."""
     nvme: bool = False
     """Join the local NVMe disks to one at ``/mnt/resource_nvme`` (:func:`catalogue.hardware.has_nvme`)."""
@@ -132,8 +114,7 @@ def cloud_config(setup: NodeSetup) -> str:
         watch_unit=render("ranklift-watch.service.j2", user=setup.user),
         nvme_script=render("scripts/nvme-raid.sh"),
         nvme_unit=render("scripts/ranklift-nvme.service.j2"),
-        nfs_mount=NFS_MOUNT,
-        nfs_options=_NFS_OPTIONS,
+        shared_folder=SHARED_FOLDER,
         temporary_disk=TEMPORARY_DISK,
         packed=packed,
         steps=setup.steps,

@@ -19,7 +19,7 @@ import pulumi  # noqa: E402
 from pulumi.runtime import get_config_env  # noqa: E402
 
 from infra.arm.clients import endpoint, rehearsal_token  # noqa: E402
-from infra.config import parse  # noqa: E402
+from infra.config.schema import parse  # noqa: E402
 from infra.gate import pass_gate  # noqa: E402
 from launch.errors import RankliftError  # noqa: E402
 
@@ -36,7 +36,7 @@ except RankliftError as error:
 # What follows is slow: a wrong configuration need not wait for it. It makes classes that all stay, which the
 # collector would look through again and again: a third of the time (0.65 s with it, 0.43 s without).
 gc.disable()
-from infra.cluster import TrainingCluster  # noqa: E402
+from infra.cluster.component import TrainingCluster  # noqa: E402
 
 gc.freeze()
 gc.enable()

@@ -127,7 +127,7 @@ class ManyNodesError(RankliftError):
     """
 
     def __init__(self, what: str, results: Mapping[str, Any]) -> None:
-        from launch.nodeset import fold
+        from launch.remote.base.names import fold
 
         self.what, self.results = what, results
         alike: dict[str, list[str]] = {}

@@ -11,7 +11,7 @@ import pytest
 from invoke.exceptions import ParseError
 from invoke.parser import Parser
 
-from infra.config import parse
+from infra.config.schema import parse
 from launch.errors import InputError
 from playbooks import ns
 from playbooks.cli.invoke_patches import parse_repeated

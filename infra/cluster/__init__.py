@@ -1,5 +1,1 @@
-"""What the program makes: a training cluster, and each of its parts in a module of its own."""
-
-from infra.cluster.component import TrainingCluster
-
-__all__ = ["TrainingCluster"]
+"""The resources of a training cluster: each module makes one part of it with Pulumi."""

@@ -22,7 +22,7 @@ from pulumi_azure_native.storage.storage_account import StorageAccount
 from infra.cluster.groups import Place
 from infra.cluster.identity import BLOB_CONTRIBUTOR, Identity, allow
 from infra.cluster.network import NodeNetwork
-from infra.config import ClusterConfig
+from infra.config.cluster_config import ClusterConfig
 from infra.config.storage_settings import firewall_sources
 from infra.naming import BLOBS, CONTAINERS
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import pulumi
 
 from catalogue.hardware import has_nvme
-from images.cloud_init import NfsMount, NodeSetup, cloud_config
+from images.cloud_init import NodeSetup, cloud_config
 from infra.cluster.groups import build_data_place, build_place
 from infra.cluster.keys import KeyPair, secret
 from infra.cluster.network import SSH, build_frontend, build_network
 from infra.cluster.nodes import NodeAccess, NodeRights, build_scale_set
+from infra.cluster.shared.base import SharedSite
+from infra.cluster.shared.registry import KINDS
 from infra.cluster.teardown_report import Farewell
-from infra.config import ClusterConfig
 from infra.config.bare_image import boot_steps
+from infra.config.cluster_config import ClusterConfig
 from infra.naming import BACKEND_POOL, is_own_data
 
 __all__ = ["TrainingCluster"]
@@ -58,13 +60,9 @@ class TrainingCluster(pulumi.ComponentResource):
             blobs = build_storage(place, data, config, network, identity)
             more |= {"storageAccount": blobs.name, "blobEndpoint": blobs.endpoint}
             used += blobs.ready
-        if config.nfs != "none" and data is not None:
-            from infra.cluster.nfs import build_server, build_share
-
-            if config.nfs == "files":
-                shared = build_share(place, data, config, network)
-            else:
-                shared = build_server(place, data, config, network, user.public_key)
+        if config.shared is not None:
+            site = SharedSite(place, data, config, network, user.public_key)
+            shared = KINDS[config.shared.kind].build(site)
             more["nfsMount"] = folder = shared.source
             used += shared.ready
         nodes = build_scale_set(
@@ -118,7 +116,8 @@ def _cloud_config(
     config: ClusterConfig, cluster: KeyPair, host: KeyPair, folder: pulumi.Output[str] | None
 ) -> pulumi.Output[str]:
     def render(given: tuple[str, str, str, str | None]) -> str:
-        cluster_private, host_private, host_public, nfs = given
+        cluster_private, host_private, host_public, source = given
+        kind = KINDS[config.shared.kind] if config.shared else None
         return cloud_config(
             NodeSetup(
                 user=config.admin_user,
@@ -127,7 +126,7 @@ def _cloud_config(
                 host_public_key=host_public,
                 host_private_key=host_private,
                 cluster_private_key=cluster_private,
-                nfs=NfsMount(nfs) if nfs else None,
+                shared=kind.mount(source) if kind and source else None,
                 nvme=has_nvme(config.size.name),
                 steps=boot_steps(config),
             )

@@ -11,8 +11,8 @@ from typing import Any
 import pulumi
 from pulumi_azure_native.network.virtual_network import VirtualNetwork
 
-from infra.config import ClusterConfig
 from infra.config.arm_ids import split
+from infra.config.cluster_config import ClusterConfig
 from infra.config.readers import KEY
 from launch.errors import InputError
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pulumi
 from pulumi_azure_native.resources.resource_group import ResourceGroup
 
-from infra.config import ClusterConfig
+from infra.config.cluster_config import ClusterConfig
 from infra.naming import STACK_TAG, cluster_name, data_group_name, own_uuid, storage_name
 
 __all__ = ["Place", "build_data_place", "build_place"]

@@ -15,7 +15,7 @@ from pulumi_azure_native.authorization.role_definition import RoleDefinition
 from pulumi_azure_native.managedidentity.user_assigned_identity import UserAssignedIdentity
 
 from infra.cluster.groups import Place
-from infra.config import ClusterConfig
+from infra.config.cluster_config import ClusterConfig
 from infra.naming import own_uuid, right_on
 
 __all__ = ["BLOB_CONTRIBUTOR", "Identity", "allow", "build_identity", "build_watcher_role", "watcher_actions"]

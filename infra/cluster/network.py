@@ -28,8 +28,8 @@ from pulumi_azure_native.network.subnet import Subnet
 from pulumi_azure_native.network.virtual_network import VirtualNetwork
 
 from infra.cluster.groups import Place
-from infra.config import ClusterConfig
 from infra.config.arm_ids import split
+from infra.config.cluster_config import ClusterConfig
 from infra.naming import BACKEND_POOL, network_name, subnet_name
 
 __all__ = ["Frontend", "NodeNetwork", "build_frontend", "build_network", "security_rules"]

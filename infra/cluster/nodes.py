@@ -45,7 +45,7 @@ from images.os_images import Image, MarketplaceImage
 from infra.cluster.groups import Place
 from infra.cluster.keys import secret
 from infra.cluster.network import NodeNetwork
-from infra.config import ClusterConfig
+from infra.config.cluster_config import ClusterConfig
 from infra.config.limits import spot_price
 from infra.naming import IDENTITY_TAG, IDLE_TAG, NFS_TAG, TTL_TAG
 
@@ -97,7 +97,7 @@ def live_tags(config: ClusterConfig) -> dict[str, str]:
     """
     settings = {TTL_TAG: config.ttl_hours, IDLE_TAG: config.idle_stop_minutes}
     tags = {tag: f"{value:g}" for tag, value in settings.items() if value is not None}
-    return tags | ({NFS_TAG: config.nfs} if config.nfs != "none" else {})
+    return tags | ({NFS_TAG: config.shared.kind} if config.shared else {})
 
 
 def build_scale_set(

@@ -1,5 +1,1 @@
-"""What a stack may be set to: its settings, read and checked as a whole before anything is created."""
-
-from infra.config.schema import ClusterConfig, ConfigError, parse
-
-__all__ = ["ClusterConfig", "ConfigError", "parse"]
+"""A stack's settings: read and checked as a whole before anything is created."""

@@ -14,14 +14,14 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from images.os_images import Image, MarketplaceImage
+from infra.config.cluster_config import ClusterConfig
+from infra.config.collector import Settings
 from infra.config.readers import KEY
 from launch.errors import InputError
 
 if TYPE_CHECKING:
     from images.recipe import Ubuntu
     from images.steps import Step
-    from infra.config import ClusterConfig
-    from infra.config.collector import Settings
 
 __all__ = ["boot_steps", "is_plain", "mismatches", "release"]
 

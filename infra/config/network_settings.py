@@ -4,26 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import TYPE_CHECKING
 
+from infra.config.cluster_config import ClusterConfig, subnet_of
+from infra.config.collector import Settings
 from infra.config.readers import KEY, string_list, text
 from launch.errors import InputError
 
-if TYPE_CHECKING:
-    from infra.config import ClusterConfig
-    from infra.config.collector import Settings
-
-__all__ = ["VNET_PREFIX", "mismatches", "private_prefix", "ssh_sources", "subnet_of"]
-
-VNET_PREFIX = "10.0.0.0/16"
-"""The virtual network of a stack that asks for no other."""
+__all__ = ["mismatches", "private_prefix", "ssh_sources"]
 
 _RDMA = IPv4Network("172.16.0.0/16")
 """Azure's InfiniBand network uses these addresses inside the VMs (azure-docs sizes-hpc.md)."""
 
 _WIDEST_SOURCE = 8
 _WIDEST_NETWORK, _NARROWEST_NETWORK = 8, 29  # Azure's own limits for a virtual network
-_SUBNET = 20
 _RESERVED = 5  # network, gateway, two for DNS, broadcast: Azure keeps them in every subnet
 
 
@@ -90,18 +83,6 @@ def private_prefix(key: str, value: object, nodes: int) -> str:
     return str(network)
 
 
-def subnet_of(vnet_prefix: str) -> str:
-    """The nodes' part of a virtual network: its first /20, so that room is left for others, or all of it.
-
-    >>> subnet_of("10.0.0.0/16"), subnet_of("10.4.2.0/24")
-    ('10.0.0.0/20', '10.4.2.0/24')
-    """
-    network = IPv4Network(vnet_prefix)
-    if network.prefixlen >= _SUBNET:
-        return vnet_prefix
-    return f"{network.network_address}/{_SUBNET}"
-
-
 def mismatches(config: ClusterConfig, settings: Settings) -> Iterator[InputError]:
     """Settings of the network that are each sound and make no sense together."""
     if config.vnet_id and config.subnet_id:
@@ -140,7 +121,7 @@ def mismatches(config: ClusterConfig, settings: Settings) -> Iterator[InputError
             f"{KEY}{'subnetPrefix' if config.given_subnet_prefix else 'vnetPrefix'}",
             config.subnet_prefix,
             f"has {free} addresses (Azure keeps {_RESERVED}); {config.node_count} nodes, private endpoints "
-            f"and the NFS server want {config.node_count + config.other_addresses}",
+            f"and shared storage need {config.node_count + config.other_addresses}",
             "take a larger range",
         )
 

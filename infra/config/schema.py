@@ -11,21 +11,19 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from datetime import date
 from typing import Literal
 
-from catalogue.sizes import Size
 from images.os_images import Image
-from infra.config import arm_ids, bare_image, limits, network_settings, readers
+from infra.config import arm_ids, bare_image, limits, network_settings, readers, shared_settings
 from infra.config import storage_settings as storage
+from infra.config.cluster_config import VNET_PREFIX, ClusterConfig, Storage
 from infra.config.collector import Settings
-from infra.config.network_settings import VNET_PREFIX, private_prefix, ssh_sources, subnet_of
+from infra.config.network_settings import private_prefix, ssh_sources
 from infra.config.readers import KEY, Access, Partial
-from infra.config.storage_settings import NFS_SIZE_GIB, Nfs, Storage
 from launch.errors import InputError
 
-__all__ = ["ClusterConfig", "ConfigError", "parse"]
+__all__ = ["ConfigError", "parse"]
 
 _KEYS = (
     "access",
@@ -38,8 +36,6 @@ _KEYS = (
     "largeScaleSet",
     "location",
     "maxPrice",
-    "nfs",
-    "nfsSizeGib",
     "nodeCount",
     "partial",
     "retainData",
@@ -56,7 +52,7 @@ _KEYS = (
     "vnetPrefix",
     "zone",
 )
-
+"""Beside these, the kinds of shared storage have their own."""
 
 _CLOUD = "azure-native:environment"
 
@@ -71,89 +67,6 @@ class ConfigError(InputError):
         self.args = ("\n".join(map(str, errors)),)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ClusterConfig:
-    """One cluster, as asked for and found sound."""
-
-    size: Size
-    node_count: int
-    location: str
-    """Azure's short name, e.g. ``southcentralus``."""
-    access: Access = "public"
-    """``private``: no public address; the operator reaches the nodes' own addresses."""
-    ssh_from: tuple[str, ...] = ()
-    """IPv4 networks that may open ssh connections; empty with ``access: private`` only."""
-    image: Image
-    spot: bool = False
-    tags: Mapping[str, str] = field(default_factory=dict)
-    """The user's own; the stack's tag comes on top."""
-    vnet_prefix: str = VNET_PREFIX
-    admin_user: str = "azureuser"
-    computer_name_prefix: str = "node"
-    large_scale_set: bool = False
-    """The subscription may put more than 100 nodes into one placement group (a support request)."""
-
-    vnet_id: str | None = None
-    """A given virtual network, in which only the nodes' subnet is made."""
-    subnet_id: str | None = None
-    """A given subnet: nothing of the network is made."""
-    given_subnet_prefix: str | None = None
-    """The nodes' addresses in a given network."""
-    storage: Storage = "none"
-    storage_account_id: str | None = None
-    """A given storage account with the containers ``data`` and ``results``."""
-    retain_data: bool = False
-    """What is stored outside the nodes survives ``pulumi destroy``."""
-    nfs: Nfs = "none"
-    nfs_size_gib: int = NFS_SIZE_GIB
-    max_price: float | None = None
-    """USD per hour for the whole cluster."""
-    ttl_hours: float | None = None
-    """The scale set is deleted that long after it was made."""
-    idle_stop_minutes: int | None = None
-    """The capacity goes to 0 when no job ran for that long."""
-    ephemeral_os_disk: bool = False
-    zone: str | None = None
-    partial: Partial = "remove"
-    """What becomes of the nodes that came when Azure could not give all."""
-
-    @property
-    def subnet_prefix(self) -> str:
-        """The nodes' subnet: as given, else the first /20 of the network, or all of a smaller one."""
-        return self.given_subnet_prefix or subnet_of(self.vnet_prefix)
-
-    @property
-    def other_addresses(self) -> int:
-        """Addresses of the nodes' subnet that are for something else: private endpoints, an NFS server."""
-        endpoints = self.storage == "privateEndpoint"
-        return int(endpoints) + int(self.nfs == "vm" or (endpoints and self.nfs == "files"))
-
-    @property
-    def owns_data(self) -> bool:
-        """Whether the stack makes something that stores: a storage account or an NFS server."""
-        return self.nfs != "none" or (self.storage != "none" and self.storage_account_id is None)
-
-    @property
-    def needs_service_endpoint(self) -> bool:
-        """Whether the nodes reach a storage account by their subnet's service endpoint."""
-        return self.storage == "serviceEndpoint" or (self.nfs == "files" and self.storage == "none")
-
-    @property
-    def needs_identity(self) -> bool:
-        """Whether the nodes do anything at Azure that takes a right.
-
-        Only then are an identity and role assignments made: who may make those may do nearly everything in
-        a subscription, and a plain cluster should not ask for that.
-        """
-        return self.storage != "none" or self.ttl_hours is not None or self.idle_stop_minutes is not None
-
-    @property
-    def slots(self) -> int:
-        """Processes a node can take."""
-        assert self.size.slots is not None, "sizes without slots are refused"  # noqa: S101 - parse() saw to it
-        return self.size.slots
-
-
 def parse(settings: Mapping[str, object], *, today: date | None = None) -> ClusterConfig:
     """The cluster that ``settings`` (keys like ``ranklift:vmSize``; others are ignored) describe.
 
@@ -162,7 +75,8 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
     :class:`ConfigError` with all of them when there are several.
     """
     read = Settings(settings)
-    read.errors += [_unknown_key(key, value) for key, value in read.all.items() if key not in _KEYS]
+    known = sorted((*_KEYS, *shared_settings.shared_keys()))
+    read.errors += [_unknown_key(key, value, known) for key, value in read.all.items() if key not in known]
     read.errors += _other_cloud(settings)
 
     without_infiniband = read.optional("allowWithoutInfiniBand", readers.boolean, False)
@@ -197,8 +111,7 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
     stored: Storage = read.optional("storage", storage.storage, nothing)
     account = read.perhaps("storageAccountId", arm_ids.reader(arm_ids.STORAGE_ACCOUNT))
     retain_data = read.optional("retainData", readers.boolean, False)
-    nfs: Nfs = read.optional("nfs", storage.nfs, nothing)
-    nfs_size = read.optional("nfsSizeGib", storage.nfs_size, NFS_SIZE_GIB)
+    shared = shared_settings.read_shared(read, stored)
     ephemeral = read.optional("ephemeralOsDisk", readers.boolean, False)
     zone = read.perhaps("zone", readers.zone)
     remove: Partial = "remove"
@@ -230,8 +143,7 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
         storage=stored,
         storage_account_id=account,
         retain_data=retain_data,
-        nfs=nfs,
-        nfs_size_gib=nfs_size,
+        shared=shared,
         max_price=max_price,
         ttl_hours=ttl_hours,
         idle_stop_minutes=idle_stop,
@@ -241,6 +153,7 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
     )
     mismatches = [
         network_settings.mismatches,
+        shared_settings.mismatches,
         storage.mismatches,
         bare_image.mismatches,
         _without_local_disk,
@@ -272,9 +185,9 @@ def _without_local_disk(config: ClusterConfig, _settings: Settings) -> Iterator[
         )
 
 
-def _unknown_key(key: str, value: object) -> InputError:
-    lowered = {known.lower(): known for known in _KEYS}
+def _unknown_key(key: str, value: object, known: Sequence[str]) -> InputError:
+    lowered = {one.lower(): one for one in known}
     plain = re.sub("[^a-z]", "", key.lower())
     close = difflib.get_close_matches(plain, lowered, n=1, cutoff=0.6)
-    remedy = f"did you mean {KEY}{lowered[close[0]]}?" if close else "the keys are " + ", ".join(_KEYS)
-    return InputError(KEY + key, value, "is no setting", remedy)
+    remedy = f"did you mean {KEY}{lowered[close[0]]}?" if close else "the keys are " + ", ".join(known)
+    return InputError(KEY + key, value, "is not a setting", remedy)

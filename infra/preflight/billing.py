@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from infra.preflight.parts import ADDRESS, ENDPOINT, NAT, NFS_SHARE, premium_disk
-from infra.preflight.prices import Meter
+from infra.preflight.meters import ADDRESS, ENDPOINT, NAT, NFS_SHARE, Meter, premium_disk
 from launch.errors import RankliftError
 
 __all__ = ["Charge", "charge_of", "details_path"]

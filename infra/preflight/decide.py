@@ -12,12 +12,14 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 
-from infra.config import ClusterConfig
+from infra.config.cluster_config import ClusterConfig
 from infra.preflight.availability import Offer, ScaleSet, offer_of
-from infra.preflight.inputs import Figures, NotGranted, Refusal
-from infra.preflight.parts import NODE, Part, machines_of, parts
+from infra.preflight.inputs import Figures
+from infra.preflight.meters import Part
+from infra.preflight.parts import NODE, machines_of, parts
 from infra.preflight.prices import Prices
 from infra.preflight.quota import QuotaLine, quotas
+from infra.preflight.refusal import NotGranted, Refusal
 from infra.preflight.stale import end_of, in_the_way, rights_in_the_way, time_over
 from infra.preflight.storage_firewall import not_let_in
 

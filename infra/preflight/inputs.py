@@ -4,47 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from infra.preflight.availability import ScaleSet, Usage
 from infra.preflight.existing import Kept
-from infra.preflight.prices import Meter, Prices
+from infra.preflight.meters import Meter
+from infra.preflight.prices import Prices
+from infra.preflight.storage_firewall import Firewall
 from launch.errors import RankliftError
 
-if TYPE_CHECKING:
-    from infra.preflight.storage_firewall import Firewall
-
-__all__ = ["BY_HAND", "Figures", "NotGranted", "Refusal"]
-
-BY_HAND = "mend that, or run `pulumi up`, which does not ask, and see whether Azure grants it"
-"""How to go on without an answer."""
-
-
-@dataclass(frozen=True, slots=True)
-class Refusal:
-    """Why the cluster will not be made, and what to do."""
-
-    about: str
-    """``quota``, ``size``, ``zone``, ``price``, ``InfiniBand``, ``time``, ``data``,
-    ``storage`` or ``state``."""
-    problem: str
-    remedy: str
-
-    def __str__(self) -> str:
-        return f"{self.about}: {self.problem}; {self.remedy}"
-
-
-class NotGranted(RankliftError):
-    """Azure would refuse the cluster, or it costs more than it may; nothing has been created.
-
-    ``there`` is how many of its nodes Azure has already; ``None``: unknown.
-    """
-
-    def __init__(self, stack: str, refusals: Sequence[Refusal], there: int | None = 0) -> None:
-        self.refusals = tuple(refusals)
-        lines = "\n".join(f"  {one}" for one in refusals)
-        stands = "is not made" if there == 0 else "stays as it is"
-        super().__init__(f"stack {stack} {stands}, nothing has been created:\n{lines}")
+__all__ = ["Figures"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,8 +13,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from infra.arm.rest import Rest
+from infra.preflight.meters import Meter
 
-__all__ = ["GLOBAL", "MONTH_H", "Meter", "Prices", "meter_price", "vm_prices"]
+__all__ = ["GLOBAL", "MONTH_H", "Prices", "meter_price", "vm_prices"]
 
 GLOBAL = "Global"
 """Region of the meters that cost the same everywhere: NAT gateways, load balancers, private endpoints."""
@@ -32,17 +33,6 @@ class Prices:
 
     regular: float | None = None
     spot: float | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Meter:
-    """What something other than a VM is billed by: an entry of the price list."""
-
-    service: str
-    name: str
-    product: str | None = None
-    everywhere: bool = False
-    """Listed under :data:`GLOBAL` instead of the region."""
 
 
 def vm_prices(rest: Rest, size: str, location: str) -> Prices:

@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from infra.config import ClusterConfig
+from infra.config.cluster_config import ClusterConfig
 from infra.preflight.availability import CORES, SPOT_CORES, Offer, ScaleSet, Usage, family_key, offer_of
-from infra.preflight.inputs import BY_HAND, Figures, Refusal
+from infra.preflight.inputs import Figures
 from infra.preflight.parts import Machines
+from infra.preflight.refusal import BY_HAND, Refusal
 
 __all__ = ["QUOTA_LINK", "QuotaLine", "quotas"]
 

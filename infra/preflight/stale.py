@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from infra.arm.pulumi_state import SCALE_SET, resources
-from infra.config import ClusterConfig
+from infra.config.cluster_config import ClusterConfig
 from infra.naming import TTL_TAG, data_group_name
 from infra.preflight.availability import ScaleSet, moment
 from infra.preflight.existing import Kept
-from infra.preflight.inputs import Refusal
+from infra.preflight.refusal import Refusal
 
 __all__ = ["End", "end_of", "end_remembered", "in_the_way", "rights_in_the_way", "time_over"]
 
@@ -140,7 +140,7 @@ def _data_in_the_way(kept: Kept, config: ClusterConfig) -> Refusal:
         f"take another stack name, or `az group delete --name {kept.group}` when the data is no longer wanted"
     ]
     if kept.account is not None:
-        nfs = " and ranklift:nfs to none" if config.nfs != "none" else ""
+        nfs = " and ranklift:nfs to none" if config.shared is not None else ""
         retain = " and take ranklift:retainData out" if config.retain_data else ""
         ways.insert(
             0,

@@ -11,10 +11,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.arm.rest import Rest
-from infra.config import ClusterConfig
 from infra.config.arm_ids import split
+from infra.config.cluster_config import ClusterConfig
 from infra.naming import cluster_name, network_name, subnet_name
-from infra.preflight.inputs import Refusal
+from infra.preflight.refusal import Refusal
 
 __all__ = ["Firewall", "firewall_of", "nodes_subnet", "not_let_in"]
 

@@ -17,7 +17,8 @@ from infra.arm.rest import Rest
 from infra.naming import STACK_TAG
 from infra.preflight.availability import moment
 from infra.preflight.billing import Charge, charge_of, details_path
-from infra.preflight.prices import MONTH_H, Meter, Prices, meter_price, vm_prices
+from infra.preflight.meters import Meter
+from infra.preflight.prices import MONTH_H, Prices, meter_price, vm_prices
 from launch.errors import RankliftError
 
 __all__ = ["GROUP", "Account", "Runner", "Thing", "account", "compared", "find", "one_by_one"]

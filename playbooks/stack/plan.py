@@ -59,7 +59,7 @@ def plan(
 def preflight(stack: Stack, nodes: int | None = None) -> Plan:
     """Asks whether Azure will grant the stack as it is configured, or with ``nodes`` nodes.
 
-    Raises :class:`~infra.preflight.inputs.NotGranted` with every reason against it, before anything is made;
+    Raises :class:`~infra.preflight.refusal.NotGranted` with every reason against it, before anything is made;
     :class:`~infra.arm.errors.NotSignedIn`; :class:`~launch.errors.InputError` for a wrong configuration.
     """
     found = _planned(stack, nodes)
@@ -70,7 +70,7 @@ def preflight(stack: Stack, nodes: int | None = None) -> Plan:
 
 
 def _planned(stack: Stack, nodes: int | None) -> Plan:
-    from infra.config import parse
+    from infra.config.schema import parse
     from playbooks.stack.plan_inputs import plan_of
 
     settings = stack.settings()

@@ -9,12 +9,13 @@ from typing import Any, TypeVar
 from infra.arm.errors import NotSignedIn
 from infra.arm.rest import Rest, management, retail_prices
 from infra.arm.subscription import KEY, subscription_of
-from infra.config import ClusterConfig
+from infra.config.cluster_config import ClusterConfig
 from infra.naming import cluster_name, data_group_name
 from infra.preflight import availability, prices
 from infra.preflight.decide import Plan, decide
 from infra.preflight.existing import group_there, is_remembered, rights_there
 from infra.preflight.inputs import Figures
+from infra.preflight.meters import Meter
 from infra.preflight.parts import machines_of, parts, server_name
 from infra.preflight.storage_firewall import firewall_of
 from launch.errors import InputError, RankliftError
@@ -59,7 +60,7 @@ def figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
         **{f"the price of {size}": _for_size(shop, size, place) for size in sizes},
         **{words: _for_meter(shop, meter, place) for words, meter in meters.items()},
     }
-    server = server_name(name, config)
+    server = server_name(made)
     if server is not None:
         questions["the server"] = lambda: availability.machine_size(arm, subscription, name, server)
     groups = [name, *([data_group_name(short)] if config.owns_data else [])]
@@ -106,7 +107,7 @@ def _for_size(shop: Rest, size: str, place: str) -> Callable[[], prices.Prices]:
     return lambda: prices.vm_prices(shop, size, place)
 
 
-def _for_meter(shop: Rest, meter: prices.Meter, place: str) -> Callable[[], float | None]:
+def _for_meter(shop: Rest, meter: Meter, place: str) -> Callable[[], float | None]:
     return lambda: prices.meter_price(shop, meter, place)
 
 

@@ -39,7 +39,7 @@ def scale(
     and the jobs are named. The stack's configuration says the new number afterwards; where it fails before
     any node came, it stays as it was.
     """
-    from infra.config import parse
+    from infra.config.schema import parse
     from playbooks.nodes.health import wait_for_nodes
     from playbooks.pulumi.partial import COUNT
     from playbooks.pulumi.recover import mend

@@ -17,15 +17,14 @@ import yaml
 
 import launch.remote
 from images.cloud_init import (
-    NFS_MOUNT,
     TEMPORARY_DISK,
-    NfsMount,
     NodeSetup,
     cloud_config,
     known_hosts,
     node_patterns,
 )
 from images.recipe import recipe_for
+from images.shared_mount import SHARED_FOLDER, SharedMount
 from images.steps import Step, steps
 from images.user_data import FOLDER, LIMIT
 from launch.errors import InputError
@@ -44,7 +43,7 @@ SETUP = NodeSetup(
 
 EVERYTHING = replace(
     SETUP,
-    nfs=NfsMount("10.0.0.9:/export/shared"),
+    shared=SharedMount("10.0.0.9:/export/shared"),
     nvme=True,
     steps=steps(recipe_for("Standard_ND96asr_v4", ofed="mlnx", mpi="openmpi")),
 )
@@ -110,7 +109,7 @@ def test_plain_ubuntu_mounts_the_share_when_it_has_a_client_and_then_gives_it_to
 ) -> None:
     document = yaml.safe_load(cloud_config(EVERYTHING))
     assert (document["package_update"], document["packages"]) == (True, ["nfs-common"])
-    (command,) = (line for line in document["runcmd"] if NFS_MOUNT in line[-1])
+    (command,) = (line for line in document["runcmd"] if SHARED_FOLDER in line[-1])
     assert document["runcmd"].index(command) < document["runcmd"].index([f"{FOLDER}/run"])
     mounted = tmp_path / "mounted"
     programs = {
@@ -119,8 +118,8 @@ def test_plain_ubuntu_mounts_the_share_when_it_has_a_client_and_then_gives_it_to
         "chown": 'echo chown "$@"',
     }
     ran = run_with(tmp_path, shlex.join(command), **programs)
-    then = f"chown azureuser: {NFS_MOUNT}" if comes else f"{NFS_MOUNT} is not mounted"
-    assert ran.stdout.splitlines() == [f"mount {NFS_MOUNT}", then]
+    then = f"chown azureuser: {SHARED_FOLDER}" if comes else f"{SHARED_FOLDER} is not mounted"
+    assert ran.stdout.splitlines() == [f"mount {SHARED_FOLDER}", then]
 
 
 def test_an_image_with_a_client_installs_nothing() -> None:
@@ -255,7 +254,7 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
 def test_a_shared_folder_is_mounted_but_no_node_waits_for_it() -> None:
     document = yaml.safe_load(cloud_config(EVERYTHING))
     source, place, kind, options, *_ = document["mounts"][1]
-    assert (source, place, kind) == ("10.0.0.9:/export/shared", NFS_MOUNT, "nfs")
+    assert (source, place, kind) == ("10.0.0.9:/export/shared", SHARED_FOLDER, "nfs")
     assert {"nofail", "_netdev", "hard"} <= set(options.split(","))
     assert len(yaml.safe_load(cloud_config(SETUP))["mounts"]) == 1
 
@@ -300,24 +299,26 @@ def test_nothing_is_mounted_over_what_lies_below_mnt(setup: NodeSetup, tmp_path:
     ran = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert ran.returncode == 0, ran.stderr
     lines = [line.split() for line in fstab.read_text().splitlines()]
-    shared = [NFS_MOUNT] if setup.nfs else []
+    shared = [SHARED_FOLDER] if setup.shared else []
     assert [line[1] for line in lines] == [TEMPORARY_DISK, *shared], "none of them lies in another"
     assert lines[0][0] == "/dev/disk/cloud/azure_resource-part1"
     assert "nofail" in lines[0][3], "a size without such a disk boots all the same"
 
 
 def test_the_user_owns_the_shared_folder_where_it_came() -> None:
-    line = next(line for line in yaml.safe_load(cloud_config(EVERYTHING))["runcmd"] if NFS_MOUNT in line[-1])
+    line = next(
+        line for line in yaml.safe_load(cloud_config(EVERYTHING))["runcmd"] if SHARED_FOLDER in line[-1]
+    )
     calls = "mountpoint() { false; }; chown() { echo chown $*; }; "
     ran = subprocess.run(
         ["sh", "-c", calls + line[-1]], capture_output=True, text=True, check=True, timeout=60
     )
-    assert ran.stdout == f"{NFS_MOUNT} is not mounted\n"
+    assert ran.stdout == f"{SHARED_FOLDER} is not mounted\n"
     calls = calls.replace("false", "true")
     ran = subprocess.run(
         ["sh", "-c", calls + line[-1]], capture_output=True, text=True, check=True, timeout=60
     )
-    assert ran.stdout == f"chown azureuser: {NFS_MOUNT}\n"
+    assert ran.stdout == f"chown azureuser: {SHARED_FOLDER}\n"
 
 
 def test_disks_are_joined_on_sizes_that_have_them() -> None:

@@ -13,8 +13,8 @@ from typing import Any, NoReturn
 import pulumi
 from pulumi.runtime import mocks, rpc
 
-from infra.cluster import TrainingCluster
-from infra.config import parse
+from infra.cluster.component import TrainingCluster
+from infra.config.schema import parse
 from rehearsal.arm.core.registry import kind_of_token
 from rehearsal.provider.translate import resource_id
 

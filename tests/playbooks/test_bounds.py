@@ -15,7 +15,7 @@ import pytest
 from invoke.context import Context
 from invoke.exceptions import Exit
 
-from infra.config import parse
+from infra.config.schema import parse
 from infra.inventory import INVENTORY_FILE, Inventory, Node
 from launch.errors import InputError
 from launch.job.spec import JobSpec

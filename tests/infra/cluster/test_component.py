@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from infra.cluster.network import security_rules
-from infra.config import parse
+from infra.config.schema import parse
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cluster.json"
 ROOT = Path(__file__).parents[3]

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from infra.cluster.existing_network import SubnetFacts, VnetFacts, problem
-from infra.config import ClusterConfig
+from infra.config.cluster_config import ClusterConfig
 from tests.infra.config.test_schema import read
 from tests.infra.programs import SUBNET, VNET
 

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from images.os_images import GalleryImage, default_image
-from infra.config import ClusterConfig, ConfigError, parse
+from infra.config.cluster_config import ClusterConfig
+from infra.config.schema import ConfigError, parse
 from launch.errors import InputError
 
 TODAY = date(2026, 9, 1)

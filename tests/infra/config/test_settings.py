@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from infra.config import ConfigError
 from infra.config.limits import spot_price
+from infra.config.schema import ConfigError
 from infra.naming import OWN_TAGS, STOPPED_TAG, own_uuid, storage_name
 from launch.remote.agent.autostop import STOPPED
 from tests.infra.config.test_schema import read, refused
@@ -20,9 +20,9 @@ OWN_SUBNET = {"subnetId": SUBNET, "subnetPrefix": "10.1.0.0/24"}
 
 def test_without_them_nothing_is_asked_for() -> None:
     config = read()
-    assert (config.storage, config.nfs, config.retain_data, config.partial) == (
+    assert (config.storage, config.shared, config.retain_data, config.partial) == (
         "none",
-        "none",
+        None,
         False,
         "remove",
     )
@@ -108,7 +108,7 @@ def test_a_limit_that_was_left_empty_is_no_absent_one(key: str) -> None:
     [
         ({"storageAccountId": ACCOUNT}, "storageAccountId", "storage is none", "set ranklift:storage"),
         ({"nfsSizeGib": "200"}, "nfsSizeGib", "nfs is none", "set ranklift:nfs"),
-        ({"nfs": "files", "nfsSizeGib": "99"}, "nfsSizeGib", "no size", "100 to 102400"),
+        ({"nfs": "files", "nfsSizeGib": "99"}, "nfsSizeGib", "not a size", "100 to 102400"),
         ({"nfs": "files", "nfsSizeGib": "1 TB"}, "nfsSizeGib", "no whole number", "100 to 102400"),
         ({"retainData": "true"}, "retainData", "nothing is stored", "set ranklift:storage or ranklift:nfs"),
         (
@@ -129,7 +129,7 @@ def test_a_limit_that_was_left_empty_is_no_absent_one(key: str) -> None:
             | {"subnetPrefix": "10.1.0.0/28", "nodeCount": "10", "nfs": "vm"}
             | {"storage": "privateEndpoint"},
             "subnetPrefix",
-            "want 12",
+            "need 12",
             "larger range",
         ),
         (

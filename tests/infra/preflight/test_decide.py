@@ -10,13 +10,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.arm.errors import AzureRefused
-from infra.config import ClusterConfig, parse
+from infra.cluster.shared.nfs_vm import SERVER_SIZE
+from infra.config.cluster_config import ClusterConfig
+from infra.config.schema import parse
 from infra.preflight.availability import ScaleSet, Usage
 from infra.preflight.decide import Plan, decide
-from infra.preflight.inputs import Figures, NotGranted
-from infra.preflight.parts import ADDRESS, ENDPOINT, NAT, NFS_SHARE, SERVER_SIZE, premium_disk
+from infra.preflight.inputs import Figures
+from infra.preflight.meters import ADDRESS, ENDPOINT, NAT, NFS_SHARE, premium_disk
 from infra.preflight.prices import Prices
 from infra.preflight.quota import QUOTA_LINK
+from infra.preflight.refusal import NotGranted
 from tests.infra.azure_answers import FAMILY, PLACE, SIZE, closed, closed_zones, sku
 
 SETTINGS = {"vmSize": SIZE, "nodeCount": "4", "location": PLACE, "sshFrom": "203.0.113.7"}

@@ -7,9 +7,9 @@ from datetime import date
 
 import pytest
 
-from infra.cluster.nfs import SERVER_SIZE as SERVER_SIZE_MADE
-from infra.config import parse
-from infra.preflight.parts import SERVER_SIZE, Part, machines_of, parts, premium_disk, server_name
+from infra.config.schema import parse
+from infra.preflight.meters import Part, premium_disk
+from infra.preflight.parts import machines_of, parts, server_name
 from tests.infra.programs import CONFIGURATIONS, Program, programs
 
 KINDS = {
@@ -93,15 +93,11 @@ def test_names_are_those_that_azure_will_show(program: Program) -> None:
             assert part.name in names, part
 
 
-def test_the_nfs_server_is_of_the_size_that_the_program_makes() -> None:
-    assert SERVER_SIZE == SERVER_SIZE_MADE
-
-
 def test_machines_are_the_nodes_first(program: Program) -> None:
     nodes, *others = machines_of(planned(program))
     assert nodes.size == program.settings["vmSize"]
     assert nodes.spot is (program.settings.get("spot") == "true")
     assert [one.spot for one in others] == [False] * len(others)
-    settings = {f"ranklift:{key}": value for key, value in program.settings.items()}
-    has_server = server_name("ranklift-dev", parse(settings, today=date(2026, 1, 1))) is not None
-    assert len(others) == int(has_server)
+    made = [inputs["vmName"] for inputs in program.all("VirtualMachine")]
+    assert len(others) == len(made)
+    assert server_name(planned(program)) == next(iter(made), None)

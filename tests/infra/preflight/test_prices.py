@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.arm.errors import AzureRefused
-from infra.preflight.parts import ADDRESS, NAT
-from infra.preflight.prices import MONTH_H, Meter, Prices, meter_price, vm_prices
+from infra.preflight.meters import ADDRESS, NAT, Meter
+from infra.preflight.prices import MONTH_H, Prices, meter_price, vm_prices
 from tests.infra.azure_answers import PLACE, SIZE, Azure, address, nat, price, spot
 
 WINDOWS = {"productName": "Virtual Machines NDrv2 Series Windows"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from infra.arm.errors import AzureRefused, NotSignedIn
 from infra.preflight.billing import charge_of, details_path
-from infra.preflight.parts import ADDRESS, NAT, NFS_SHARE
+from infra.preflight.meters import ADDRESS, NAT, NFS_SHARE
 from infra.preflight.prices import MONTH_H
 from infra.preflight.usage import GROUP, Account, account, find
 from tests.infra import azure_answers

@@ -6,9 +6,10 @@ import base64
 
 import pytest
 
-from images.cloud_init import NfsMount, NodeSetup, cloud_config
+from images.cloud_init import NodeSetup, cloud_config
 from images.nfs_server import NfsServerSetup, server_cloud_config
 from images.recipe import recipe_for
+from images.shared_mount import SharedMount
 from images.steps import steps
 from images.user_data import user_data
 from launch.errors import InputError
@@ -126,7 +127,7 @@ def test_every_document_that_a_cluster_s_machines_get_is_understood() -> None:
         host_public_key=public,
         host_private_key=secret,
         cluster_private_key=secret,
-        nfs=NfsMount("10.0.0.9:/srv/shared"),
+        shared=SharedMount("10.0.0.9:/srv/shared"),
         nvme=True,
     )
     server = NfsServerSetup(user="u", subnet_prefix="10.0.0.0/20", disks=2)

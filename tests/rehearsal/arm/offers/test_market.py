@@ -7,6 +7,7 @@ import pytest
 from catalogue.sizes import catalogue
 from images.os_images import default_image
 from infra.arm.rest import Rest
+from infra.cluster.shared.nfs_vm import SERVER_SIZE
 from infra.preflight.availability import (
     family_key,
     machine_size,
@@ -16,7 +17,7 @@ from infra.preflight.availability import (
     scale_set,
     usages,
 )
-from infra.preflight.parts import ADDRESS, ENDPOINT, NAT, NFS_SHARE, SERVER_SIZE, premium_disk
+from infra.preflight.meters import ADDRESS, ENDPOINT, NAT, NFS_SHARE, premium_disk
 from infra.preflight.prices import meter_price, vm_prices
 from rehearsal.arm.offers import market
 from rehearsal.faults.arm_faults import Faulting
