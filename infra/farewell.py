@@ -1,8 +1,9 @@
-"""The end of a stack, under the name by which stacks that were made before know it.
+"""The name by which the states of older stacks import the teardown report.
 
-Pulumi keeps a dynamic provider's code in the stack's state, and that code imports this module by name.
+Pulumi keeps a dynamic provider's code in the stack's state. That code finds the program's folder by this file
+and imports ``infra.farewell.farewell`` or, since, ``infra.cluster.teardown_report.report_leftovers``.
 """
 
-from infra.cluster.teardown_report import farewell
+from infra.cluster.teardown_report import report_leftovers as farewell
 
 __all__ = ["farewell"]

@@ -1,11 +1,10 @@
-"""The Pulumi program: configuration in, an image on its way, outputs out."""
+"""The Pulumi program of an image: read the configuration, build the image, export the outputs."""
 
 import sys
 from pathlib import Path
 
-# Pulumi puts this folder first on the path; the project's own folder belongs there.
-_HERE = Path(__file__).resolve().parent
-sys.path[:] = [str(_HERE.parents[1]), *(entry for entry in sys.path if Path(entry or ".").resolve() != _HERE)]
+# Pulumi runs this folder by path, so the project's own folder is not on sys.path.
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 import pulumi  # noqa: E402
 from pulumi.runtime import get_config_env  # noqa: E402
@@ -16,8 +15,7 @@ from launch.errors import RankliftError  # noqa: E402
 try:
     config = parse(get_config_env())
 except RankliftError as error:
-    # Shown without a traceback: it says by itself what to mend.
-    raise pulumi.RunError(str(error)) from None
+    raise pulumi.RunError(str(error)) from None  # shown without a traceback
 
 from images.build.program import NodeImage  # noqa: E402  slow to import: a wrong configuration need not wait
 

@@ -12,7 +12,7 @@ from infra.cluster.network import SSH, build_frontend, build_network
 from infra.cluster.nodes import NodeAccess, NodeRights, build_scale_set
 from infra.cluster.shared.base import SharedSite
 from infra.cluster.shared.registry import KINDS
-from infra.cluster.teardown_report import Farewell
+from infra.cluster.teardown_report import TeardownReport
 from infra.config.bare_image import boot_steps
 from infra.config.cluster_config import ClusterConfig
 from infra.naming import BACKEND_POOL, is_own_data
@@ -37,7 +37,7 @@ class TrainingCluster(pulumi.ComponentResource):
             "ranklift:infra:TrainingCluster", stack, None, pulumi.ResourceOptions.merge(opts, own)
         )
         keeps = config.retain_data or is_own_data(stack, config.storage_account_id)
-        last = Farewell(stack, retain=keeps, opts=pulumi.ResourceOptions(parent=self))
+        last = TeardownReport(stack, retain=keeps, opts=pulumi.ResourceOptions(parent=self))
         place = build_place(stack, config, pulumi.ResourceOptions(parent=self, depends_on=[last]))
         user, cluster, host = (KeyPair(f"{whose}-key", place.opts) for whose in ("user", "cluster", "host"))
         authorized_keys = (user.public_key, cluster.public_key)

@@ -1,8 +1,8 @@
-"""The end of a stack: what ``pulumi destroy`` says is left of it, and what that costs.
+"""The teardown report: what ``pulumi destroy`` leaves in the subscription, and what that costs.
 
-Every other resource of the stack depends on the one here, so that Pulumi deletes it last; its deletion asks
-Azure what still carries the stack's tag. What its provider logs Pulumi shows at once and, with the other
-diagnostics, again at the end (seen with Pulumi 3.232). A question that fails is said and stops nothing.
+Every other resource of the stack depends on the report's, so Pulumi deletes that one last; its deletion asks
+Azure which resources still carry the stack's tag. Pulumi shows a provider's log at once and again at the end,
+with the other diagnostics (seen with Pulumi 3.232). A failed query is logged and stops nothing.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from launch.errors import RankliftError
 if TYPE_CHECKING:
     from infra.preflight.usage import Account, Thing
 
-__all__ = ["Farewell", "farewell", "farewell_provider"]
+__all__ = ["TeardownReport", "report_leftovers", "report_provider"]
 
 _SHOWN = 20
-"""Things named one by one; ``fab account`` has them all."""
+"""Resources named one by one; ``fab account`` lists all."""
 
 
-def farewell(
-    props: Mapping[str, Any], environment: Mapping[str, str], say: Callable[[str, bool], None]
+def report_leftovers(
+    props: Mapping[str, Any], environment: Mapping[str, str], log: Callable[[str, bool], None]
 ) -> None:
-    """Asks what is left of the stack that ``props`` name and tells ``say``, with whether it is a warning."""
+    """Log what is left of the stack that ``props`` name, a line a resource; ``True`` marks warnings."""
     from infra.arm.rest import management, retail_prices
     from infra.arm.subscription import subscription_of
     from infra.naming import data_group_name
@@ -43,10 +43,10 @@ def farewell(
             kept_groups=[data_group_name(stack)] if props.get("retain") else (),
         )
     except RankliftError as error:
-        say(f"what is left of stack {stack} could not be asked: {error}; `fab account` asks again", True)
+        log(f"stack {stack}: remaining resources not queried: {error}; `fab account` repeats the query", True)
         return
     for line in _lines(stack, found):
-        say(line, bool(found.left))
+        log(line, bool(found.left))
 
 
 def _lines(stack: str, found: Account) -> list[str]:
@@ -54,26 +54,25 @@ def _lines(stack: str, found: Account) -> list[str]:
     if not found.left and not found.kept:
         return [f"nothing {whose} is left {where}"]
     shown = [*found.left, *found.kept]
-    lines = [f"left {whose} {where}: {_named(one)}" for one in shown[:_SHOWN]]
+    lines = [f"left {whose} {where}: {_format(one)}" for one in shown[:_SHOWN]]
     if len(shown) > _SHOWN:
-        lines.append(f"and {len(shown) - _SHOWN} more: `fab account --stack {stack}` names them")
+        lines.append(f"and {len(shown) - _SHOWN} more: `fab account --stack {stack}` lists them")
     return lines
 
 
-def _named(one: Thing) -> str:
-    price = "at a price that is not known" if one.per_hour is None else f"{one.per_hour:.7g} USD per hour"
+def _format(one: Thing) -> str:
+    price = "price unknown" if one.per_hour is None else f"{one.per_hour:.7g} USD per hour"
     marks = [f"{one.type} {one.name} in {one.group}", "free" if one.per_hour == 0 else price]
     marks += ["being deleted"] * one.deleting
     marks += ["kept on purpose (ranklift:retainData or storageAccountId)"] * one.kept
     return ", ".join(marks)
 
 
-def farewell_provider() -> dynamic.ResourceProvider:
-    """What says farewell.
+def report_provider() -> dynamic.ResourceProvider:
+    """Return the provider whose ``delete`` logs the report.
 
     Pulumi stores the provider itself in the stack's state and runs it in another process, which may not find
-    this project on its path. A class local to a function travels by value; it does little, and all that it
-    needs beside is looked for when the time comes.
+    this project on its path. A class local to a function travels by value, and imports what it needs late.
     """
 
     class FarewellProvider(dynamic.ResourceProvider):
@@ -100,31 +99,32 @@ def farewell_provider() -> dynamic.ResourceProvider:
 
             import pulumi
 
-            def say(line: str, warning: bool) -> None:
+            def log(line: str, warning: bool) -> None:
                 (pulumi.log.warn if warning else pulumi.log.info)(line)
 
-            # The program's own folder, where azure.py would hide Microsoft's package of that name, gives way
-            # to the project's.
+            # Pulumi runs providers in the program's folder, which is on the path; the project's is above it.
             folders = [Path(entry or ".").resolve() for entry in sys.path]
-            own = {folder for folder in folders if (folder / "farewell.py").is_file()}
-            sys.path[:] = [str(folder.parent if folder in own else folder) for folder in folders]
+            sys.path[:0] = [str(one.parent) for one in folders if (one / "farewell.py").is_file()]
             try:
-                from infra.cluster.teardown_report import farewell
+                from infra.cluster.teardown_report import report_leftovers
 
-                farewell(props, os.environ, say)
-            except Exception as error:  # noqa: BLE001 - the stack is gone by now: nothing may keep it
-                say(f"what is left could not be asked ({error!r}); `fab account` asks again", True)
+                report_leftovers(props, os.environ, log)
+            except Exception as error:  # noqa: BLE001 - the stack is deleted by now: nothing may stop that
+                log(f"remaining resources not queried ({error!r}); `fab account` lists them", True)
 
     return FarewellProvider()
 
 
-class Farewell(dynamic.Resource, module="ranklift", name="Farewell"):
-    """Deleted last, and then says what is left."""
+class TeardownReport(dynamic.Resource, module="ranklift", name="Farewell"):
+    """The resource that is deleted last and logs the report.
+
+    States know it by the type ``ranklift:Farewell`` and the name ``farewell``, which therefore stay.
+    """
 
     def __init__(self, stack: str, *, retain: bool, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Registers the farewell of ``stack``; with ``retain`` its data group stays on purpose."""
+        """Register the report of ``stack``; with ``retain`` its data group is kept on purpose."""
         super().__init__(
-            farewell_provider(),
+            report_provider(),
             "farewell",
             {
                 "stack": stack,
