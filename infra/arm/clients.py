@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from infra.arm.types import REMOVABLE, api_version, resource_id
 from launch.errors import InputError
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
 __all__ = [
     "CLOUD",
     "ENDPOINT",
-    "REMOVABLE",
     "TOKEN_FILE",
     "Clients",
     "clients",
@@ -32,7 +32,6 @@ __all__ = [
     "rehearsal_token",
     "remove",
     "resource_client",
-    "resource_id",
 ]
 
 ENDPOINT = "RANKLIFT_ARM_ENDPOINT"
@@ -46,111 +45,6 @@ _PROVIDERS = "PULUMI_DEBUG_PROVIDERS"
 
 CLOUD = "ARM_ENVIRONMENT"
 """Environment variable by which Pulumi's provider takes another cloud; its setting is ``environment``."""
-
-_NETWORK, _COMPUTE, _STORAGE, _DNS = "2024-05-01", "2024-11-01", "2024-01-01", "2024-06-01"
-
-REMOVABLE: Mapping[str, tuple[str, str, tuple[str, ...]]] = {
-    "azure-native:authorization:RoleAssignment": (
-        "Microsoft.Authorization/roleAssignments",
-        "2022-04-01",
-        ("scope", "roleAssignmentName"),
-    ),
-    "azure-native:authorization:RoleDefinition": (
-        "Microsoft.Authorization/roleDefinitions",
-        "2022-04-01",
-        ("scope", "roleDefinitionId"),
-    ),
-    "azure-native:compute:VirtualMachine": (
-        "Microsoft.Compute/virtualMachines",
-        _COMPUTE,
-        ("resourceGroupName", "vmName"),
-    ),
-    "azure-native:compute:VirtualMachineScaleSet": (
-        "Microsoft.Compute/virtualMachineScaleSets",
-        _COMPUTE,
-        ("resourceGroupName", "vmScaleSetName"),
-    ),
-    "azure-native:compute:Disk": ("Microsoft.Compute/disks", "2024-03-02", ("resourceGroupName", "diskName")),
-    "azure-native:managedidentity:UserAssignedIdentity": (
-        "Microsoft.ManagedIdentity/userAssignedIdentities",
-        "2023-01-31",
-        ("resourceGroupName", "resourceName"),
-    ),
-    "azure-native:network:LoadBalancer": (
-        "Microsoft.Network/loadBalancers",
-        _NETWORK,
-        ("resourceGroupName", "loadBalancerName"),
-    ),
-    "azure-native:network:NatGateway": (
-        "Microsoft.Network/natGateways",
-        _NETWORK,
-        ("resourceGroupName", "natGatewayName"),
-    ),
-    "azure-native:network:NetworkInterface": (
-        "Microsoft.Network/networkInterfaces",
-        _NETWORK,
-        ("resourceGroupName", "networkInterfaceName"),
-    ),
-    "azure-native:network:NetworkSecurityGroup": (
-        "Microsoft.Network/networkSecurityGroups",
-        _NETWORK,
-        ("resourceGroupName", "networkSecurityGroupName"),
-    ),
-    "azure-native:network:PrivateEndpoint": (
-        "Microsoft.Network/privateEndpoints",
-        _NETWORK,
-        ("resourceGroupName", "privateEndpointName"),
-    ),
-    "azure-native:network:PrivateDnsZoneGroup": (
-        "Microsoft.Network/privateEndpoints/privateDnsZoneGroups",
-        _NETWORK,
-        ("resourceGroupName", "privateEndpointName", "privateDnsZoneGroupName"),
-    ),
-    "azure-native:network:PublicIPAddress": (
-        "Microsoft.Network/publicIPAddresses",
-        _NETWORK,
-        ("resourceGroupName", "publicIpAddressName"),
-    ),
-    "azure-native:network:Subnet": (
-        "Microsoft.Network/virtualNetworks/subnets",
-        _NETWORK,
-        ("resourceGroupName", "virtualNetworkName", "subnetName"),
-    ),
-    "azure-native:network:VirtualNetwork": (
-        "Microsoft.Network/virtualNetworks",
-        _NETWORK,
-        ("resourceGroupName", "virtualNetworkName"),
-    ),
-    "azure-native:privatedns:PrivateZone": (
-        "Microsoft.Network/privateDnsZones",
-        _DNS,
-        ("resourceGroupName", "privateZoneName"),
-    ),
-    "azure-native:privatedns:VirtualNetworkLink": (
-        "Microsoft.Network/privateDnsZones/virtualNetworkLinks",
-        _DNS,
-        ("resourceGroupName", "privateZoneName", "virtualNetworkLinkName"),
-    ),
-    "azure-native:storage:BlobContainer": (
-        "Microsoft.Storage/storageAccounts/blobServices/containers",
-        _STORAGE,
-        ("resourceGroupName", "accountName", "=default", "containerName"),
-    ),
-    "azure-native:storage:FileShare": (
-        "Microsoft.Storage/storageAccounts/fileServices/shares",
-        _STORAGE,
-        ("resourceGroupName", "accountName", "=default", "shareName"),
-    ),
-    "azure-native:storage:StorageAccount": (
-        "Microsoft.Storage/storageAccounts",
-        _STORAGE,
-        ("resourceGroupName", "accountName"),
-    ),
-}
-"""What :func:`remove` can: Pulumi's type to Azure's, a version of its API, and the inputs that name one:
-first the group, or the scope that it is an extension of; ``=name`` stands for itself.
-
-A resource group is none of them: others may have put something into it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,21 +140,6 @@ def resource_client(
     return ResourceManagementClient(credential, subscription_id, **options)
 
 
-def resource_id(subscription: str, kind: str, inputs: Mapping[str, Any]) -> str:
-    """The ARM id of the resource of one of the :data:`REMOVABLE` kinds that Pulumi's ``inputs`` name.
-
-    >>> resource_id("s", "azure-native:network:Subnet",
-    ...             {"resourceGroupName": "g", "virtualNetworkName": "v", "subnetName": "n"})
-    '/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/n'
-    """
-    kind_in_azure, _, names = REMOVABLE[kind]
-    namespace, *collections = kind_in_azure.split("/")
-    where, *given = [name[1:] if name.startswith("=") else str(inputs[name]) for name in names]
-    scope = where if names[0] == "scope" else f"/subscriptions/{subscription}/resourceGroups/{where}"
-    path = "/".join(f"{collection}/{name}" for collection, name in zip(collections, given, strict=True))
-    return f"{scope.rstrip('/')}/providers/{namespace}/{path}"
-
-
 def remove(
     resources: ResourceManagementClient, subscription: str, kind: str, inputs: Mapping[str, Any]
 ) -> None:
@@ -272,7 +151,9 @@ def remove(
 
     identifier = resource_id(subscription, kind, inputs)
     try:
-        resources.resources.begin_delete_by_id(identifier, api_version=REMOVABLE[kind][1]).result()
+        resources.resources.begin_delete_by_id(
+            identifier, api_version=api_version(REMOVABLE[kind].azure)
+        ).result()
     except ResourceNotFoundError:
         return  # some kinds answer so, others as if it had been there
 

@@ -9,13 +9,13 @@ from pathlib import Path
 
 from infra.arm import clients
 from infra.arm.rest import Send, management
+from infra.arm.types import api_version
 from launch.errors import InputError
 
 __all__ = ["KEY", "VARIABLE", "subscription_of"]
 
 KEY = "azure-native:subscriptionId"
 VARIABLE = "ARM_SUBSCRIPTION_ID"
-_API = "2022-12-01"
 _AZ_S = 20.0
 
 
@@ -35,7 +35,9 @@ def subscription_of(setting: object, environment: Mapping[str, str], send: Send 
 
 
 def _rehearsed(environment: Mapping[str, str], send: Send | None) -> str:
-    (found,) = management(environment, send).pages("/subscriptions", **{"api-version": _API})
+    (found,) = management(environment, send).pages(
+        "/subscriptions", **{"api-version": api_version("Microsoft.Resources/subscriptions")}
+    )
     return str(found["subscriptionId"])
 
 

@@ -14,6 +14,7 @@ from typing import Any
 
 from infra.arm.errors import AzureRefused
 from infra.arm.rest import Rest
+from infra.arm.types import api_version
 from infra.naming import OFFER_UNKNOWN
 
 __all__ = [
@@ -35,7 +36,8 @@ __all__ = [
 CORES, SPOT_CORES = "cores", "lowPriorityCores"
 """Azure's names for a region's vCPUs as a whole, and for those of spot VMs, which have one of their own."""
 
-_SKUS_API, _USAGES_API, _SETS_API = "2021-07-01", "2024-07-01", "2024-11-01"
+_SKUS_API = api_version("Microsoft.Compute/skus")
+_USAGES_API = api_version("Microsoft.Compute/locations/usages")
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,5 +253,7 @@ def machine_size(rest: Rest, subscription: str, group: str, name: str) -> str | 
 
 def _found(rest: Rest, subscription: str, group: str, what: str) -> Mapping[str, Any] | None:
     path = f"/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Compute/{what}"
-    found: Mapping[str, Any] | None = rest.find(path, **{"api-version": _SETS_API})
+    found: Mapping[str, Any] | None = rest.find(
+        path, **{"api-version": api_version(f"Microsoft.Compute/{what}")}
+    )
     return found

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from infra.arm.types import api_version
 from infra.preflight.meters import ADDRESS, ENDPOINT, NAT, NFS_SHARE, Meter, premium_disk
 from launch.errors import RankliftError
 
 __all__ = ["Charge", "charge_of", "details_path"]
 
-_COMPUTE, _DISKS, _STORAGE = "2024-11-01", "2024-03-02", "2024-01-01"
 _SET, _MACHINE = "microsoft.compute/virtualmachinescalesets", "microsoft.compute/virtualmachines"
 _DISK, _ACCOUNT = "microsoft.compute/disks", "microsoft.storage/storageaccounts"
 
@@ -55,12 +55,11 @@ class Charge:
 
 def details_path(identifier: str, kind: str) -> tuple[str, str] | None:
     """Where the API tells what :func:`charge_of` has to know, and its version; ``None`` when nothing."""
-    return {
-        _SET: (identifier, _COMPUTE),
-        _MACHINE: (identifier, _COMPUTE),
-        _DISK: (identifier, _DISKS),
-        _ACCOUNT: (f"{identifier}/fileServices/default/shares", _STORAGE),
-    }.get(kind.lower())
+    if kind.lower() in (_SET, _MACHINE, _DISK):
+        return identifier, api_version(kind)
+    if kind.lower() == _ACCOUNT:
+        return f"{identifier}/fileServices/default/shares", api_version(kind)
+    return None
 
 
 def charge_of(kind: str, details: Mapping[str, Any] | RankliftError | None) -> Charge:

@@ -8,13 +8,13 @@ from typing import Any
 
 from infra.arm.pulumi_state import begun_in, resources
 from infra.arm.rest import Rest
+from infra.arm.types import api_version
 from infra.naming import BLOBS, CONTAINERS, STACK_TAG, own_uuid, right_on, storage_name
 
 __all__ = ["Kept", "group_there", "is_remembered", "rights_there"]
 
-_API = "2021-04-01"
+_GROUPS_API, _RIGHTS_API = api_version("Microsoft.Resources"), api_version("Microsoft.Authorization")
 _NAMED_BY = {"ResourceGroup": "resourceGroupName", "RoleAssignment": "roleAssignmentName"}
-_RIGHTS_API = "2022-04-01"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -37,11 +37,11 @@ def group_there(rest: Rest, subscription: str, stack: str, name: str) -> Kept | 
     Raises :class:`~infra.arm.errors.AzureRefused` when Azure does not say.
     """
     base = f"/subscriptions/{subscription}"
-    group = rest.find(f"{base}/resourcegroups/{name}", **{"api-version": _API})
+    group = rest.find(f"{base}/resourcegroups/{name}", **{"api-version": _GROUPS_API})
     if group is None:
         return None
     tags = {str(key).lower(): value for key, value in (group.get("tags") or {}).items()}
-    listed = list(rest.pages(f"{base}/resourceGroups/{name}/resources", **{"api-version": _API}))
+    listed = list(rest.pages(f"{base}/resourceGroups/{name}/resources", **{"api-version": _GROUPS_API}))
     own = storage_name(stack, subscription, BLOBS)
     state = str((group.get("properties") or {}).get("provisioningState") or "")
     return Kept(

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from infra.arm.rest import Rest
+from infra.arm.types import api_version
 from infra.config.arm_ids import split
 from infra.config.cluster_config import ClusterConfig
 from infra.naming import cluster_name, network_name, subnet_name
@@ -18,7 +19,7 @@ from infra.preflight.refusal import Refusal
 
 __all__ = ["Firewall", "firewall_of", "nodes_subnet", "not_let_in"]
 
-_API = "2024-01-01"
+_API = api_version("Microsoft.Storage")
 _KEY = "ranklift:storageAccountId"
 _LOST = {"networksourcedeleted", "failed"}
 """States of a rule whose subnet is gone: one of the same name that comes later takes a new rule."""

@@ -14,6 +14,7 @@ from typing import Any
 from infra.arm.errors import NotSignedIn
 from infra.arm.pulumi_state import resources
 from infra.arm.rest import Rest
+from infra.arm.types import api_version
 from infra.naming import STACK_TAG
 from infra.preflight.availability import moment
 from infra.preflight.billing import Charge, charge_of, details_path
@@ -24,7 +25,7 @@ from launch.errors import RankliftError
 __all__ = ["GROUP", "Account", "Runner", "Thing", "account", "compared", "find", "one_by_one"]
 
 GROUP = "resource group"
-_API = "2021-04-01"
+_API = api_version("Microsoft.Resources")
 
 Runner = Callable[[Mapping[str, Callable[[], Any]]], Mapping[str, Any]]
 """Asks several questions, side by side if it can; an answer may be the error that says why there is none."""

@@ -96,6 +96,7 @@ def _questions(stack: Stack, known: Mapping[str, Mapping[str, Any]]) -> dict[str
     from azure.core.exceptions import ResourceNotFoundError
 
     from infra.arm import clients
+    from infra.arm.types import REMOVABLE, api_version
 
     subscription = next(iter(known)).split("/")[2]
     client = clients.resource_client(subscription, stack.environment)
@@ -131,8 +132,8 @@ def _questions(stack: Stack, known: Mapping[str, Mapping[str, Any]]) -> dict[str
     for identifier, one in known.items():
         if one["type"] == SCALE_SET:
             questions[""] = partial(capacity, identifier)
-        elif not _is_listed(identifier) and one["type"] in clients.REMOVABLE:
-            version = clients.REMOVABLE[one["type"]][1]
+        elif not _is_listed(identifier) and one["type"] in REMOVABLE:
+            version = api_version(REMOVABLE[one["type"]].azure)
             questions[identifier] = partial(is_there, identifier, version)
     return questions
 

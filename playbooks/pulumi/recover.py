@@ -83,10 +83,11 @@ def _remove(stack: Stack, state: Mapping[str, Any], begun: Sequence[Unfinished])
 
     from infra.arm import clients
     from infra.arm.errors import explained
+    from infra.arm.types import REMOVABLE
 
     known = (_SUBSCRIPTION.match(str(one.get("id"))) for one in resources(state))
     subscription = next(filter(None, known), None)
-    stuck = [one.name for one in begun if one.kind not in clients.REMOVABLE]
+    stuck = [one.name for one in begun if one.kind not in REMOVABLE]
     if stuck or subscription is None:
         raise RankliftError(
             f"stack {stack.name}: Pulumi was killed while it made {', '.join(stuck or [begun[0].name])}, and "

@@ -1,9 +1,7 @@
 """Whom the commands talk to."""
 
-import inspect
 import re
 from collections.abc import Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -12,15 +10,14 @@ import pytest
 from azure.core.exceptions import ResourceNotFoundError, ServiceRequestError
 
 from infra.arm.clients import (
-    REMOVABLE,
     clients,
     endpoint,
     rehearsal_token,
     remove,
     resource_client,
-    resource_id,
 )
 from infra.arm.rest import Answer
+from infra.arm.types import REMOVABLE
 from launch.errors import InputError
 from tests.infra.azure_answers import Azure, rehearsed, served
 
@@ -117,33 +114,10 @@ def test_what_a_shell_has_left_of_an_earlier_rehearsal_is_refused(
 
 
 @pytest.mark.parametrize("kind", REMOVABLE)
-def test_everything_removable_is_named_by_inputs_that_pulumi_has(kind: str) -> None:
-    _, module, name = kind.split(":")
-    leaf = re.sub(r"(?<=[a-z])([A-Z])", r"_\1", name.replace("IPA", "IpA")).lower()
-    made = getattr(import_module(f"pulumi_azure_native.{module}.{leaf}"), name)
-    inputs = {word.replace("_", "") for word in inspect.signature(made._internal_init).parameters}
-    given = [name for name in REMOVABLE[kind][2] if not name.startswith("=")]
-    assert {name.lower() for name in given} <= inputs
-
-
-@pytest.mark.parametrize("kind", REMOVABLE)
 def test_everything_removable_is_removed_by_its_id(kind: str, tmp_path: Path) -> None:
     client = resource_client("subscription", rehearsed("http://127.0.0.1:1", tmp_path))
     with pytest.raises(ServiceRequestError):
-        remove(client, "subscription", kind, dict.fromkeys(REMOVABLE[kind][2], "x"))
-
-
-def test_extensions_and_children_have_the_ids_that_azure_gives_them() -> None:
-    scope = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/virtualMachineScaleSets/set"
-    assignment = {"scope": scope, "roleAssignmentName": "a-1", "principalId": "-"}
-    assert resource_id("s", "azure-native:authorization:RoleAssignment", assignment) == (
-        f"{scope}/providers/Microsoft.Authorization/roleAssignments/a-1"
-    )
-    container = {"resourceGroupName": "g", "accountName": "acc", "containerName": "data"}
-    assert resource_id("s", "azure-native:storage:BlobContainer", container) == (
-        "/subscriptions/s/resourceGroups/g/providers/Microsoft.Storage/storageAccounts/acc"
-        "/blobServices/default/containers/data"
-    )
+        remove(client, "subscription", kind, dict.fromkeys(REMOVABLE[kind].names, "x"))
 
 
 @pytest.mark.parametrize("answer", [None, ResourceNotFoundError("gone")])

@@ -17,7 +17,7 @@ from invoke.exceptions import Exit
 from infra.arm.errors import NotSignedIn
 from infra.arm.rest import Answer
 from infra.naming import own_uuid
-from infra.preflight.inputs import NotGranted
+from infra.preflight.refusal import NotGranted
 from playbooks.project import Stack
 from playbooks.stack import cost_tables, lifecycle
 from playbooks.stack.plan import plan, preflight

@@ -62,9 +62,7 @@ def test_its_settings_are_read_and_checked() -> None:
     assert chosen.other_addresses == 2
     with pytest.raises(InputError, match="ranklift:scratchServer: is not set"):
         config(nfs="scratch")
-    with pytest.raises(
-        InputError, match=r"scratchServer = .*, but ranklift:nfs is vm; .* to scratch"
-    ):
+    with pytest.raises(InputError, match=r"scratchServer = .*, but ranklift:nfs is vm; .* to scratch"):
         config(nfs="vm", scratchServer="10.0.9.9")
 
 
