@@ -91,7 +91,7 @@ class NodeSetup:
     shared: SharedMount | None = None
     """Mounted on every node, if given."""
     nvme: bool = False
-    """Join the local NVMe disks to one at ``/mnt/resource_nvme`` (:func:`catalogue.hardware.has_nvme`)."""
+    """Join the local NVMe disks to one at ``/mnt/resource_nvme`` (:class:`catalogue.size.Size`)."""
     steps: tuple[Step, ...] = ()
     """What a node that boots plain Ubuntu runs besides (:func:`images.steps.steps`); it then starts anew."""
 

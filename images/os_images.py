@@ -15,8 +15,9 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any, Literal
+from typing import Any
 
+from catalogue.size import GpuDriver, Size
 from launch.errors import InputError
 
 __all__ = [
@@ -112,11 +113,6 @@ class GalleryImage:
 
 Image = MarketplaceImage | GalleryImage
 
-Gpus = Literal["nvidia-open", "nvidia-proprietary", "rocm"]
-_FITTING: dict[str, Gpus] = {"V100": "nvidia-proprietary", "MI300X": "rocm"}
-"""Whose driver a GPU needs. A V100 shows nothing to NVIDIA's open kernel modules (azhpc-images
-install_nvidiagpudriver.sh); every later GPU of NVIDIA's takes them."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Contents:
@@ -144,7 +140,7 @@ class KnownImage:
     sku: str
     version: str | None
     """``None``: no source names one; who wants the image has to."""
-    gpus: Gpus
+    gpus: GpuDriver
     rule: str | None = None
     """The ``image`` rule of sizes that take it without being told."""
     release: str | None = None
@@ -171,10 +167,11 @@ def contents(image: Image) -> Contents | None:
     return None
 
 
-def unfit(image: Image, gpu: str | None) -> str | None:
-    """Why ``image`` makes no node with this GPU: too old, or without a driver; ``None`` if not known to.
+def unfit(image: Image, size: Size | None) -> str | None:
+    """Return why ``image`` makes no node of ``size``: too old, or without a driver; ``None`` if not known to.
 
-    >>> unfit(parse_image("microsoft-dsvm:ubuntu-hpc:2204:22.04.2026080501"), "V100")
+    >>> from catalogue.sizes import lookup
+    >>> unfit(parse_image("microsoft-dsvm:ubuntu-hpc:2204:22.04.2026080501"), lookup("Standard_ND40rs_v2"))
     'has nvidia-open drivers, and a V100 needs nvidia-proprietary: take microsoft-dsvm:ubuntu-hpc:2204-v100, \
 azure-hpc:azurelinux-hpc:3-v100 or azure-hpc:azurelinux-hpc:3-v100-fips'
     >>> unfit(parse_image("almalinux:almalinux-hpc:8_10-hpc-gen2:8.10.2025061201"), None)
@@ -191,16 +188,17 @@ release 9 or newer, or leave image out for the one of the size'
             f"is release {release} of {image.publisher}, which is older than the Python 3.8 and OpenSSH "
             f"8.2 that nodes need: take release {oldest} or newer, or leave image out for the one of the size"
         )
-    if gpu is None:
+    if size is None or size.gpu_driver is None:
         return None
-    wanted = _FITTING.get(gpu, "nvidia-open")
+    wanted = size.gpu_driver
     names = {(known.publisher, known.offer, known.sku): known.gpus for known in known_images()}
     held = names.get((image.publisher.lower(), image.offer.lower(), image.sku.lower()))
     # An older image with proprietary modules drives a newer GPU as well; what it lacks is seen on the nodes.
     if held in (None, wanted) or (held == "nvidia-proprietary" and wanted == "nvidia-open"):
         return None
     fitting = [f"{p}:{o}:{s}" for (p, o, s), gpus in names.items() if gpus == wanted]
-    return f"has {held} drivers, and a {gpu} needs {wanted}: take {', '.join(fitting[:-1])} or {fitting[-1]}"
+    listed = f"{', '.join(fitting[:-1])} or {fitting[-1]}"
+    return f"has {held} drivers, and a {size.gpu} needs {wanted}: take {listed}"
 
 
 def _release(image: MarketplaceImage) -> int | None:

@@ -18,7 +18,8 @@ from functools import cache
 from importlib import resources
 from typing import Any, Literal
 
-from catalogue.hardware import CpuArch, Hardware, hardware
+from catalogue.size import CpuArch, GpuDriver, Size
+from catalogue.sizes import catalogue, lookup
 from launch.errors import InputError
 
 __all__ = ["Download", "Mpi", "Ofed", "Recipe", "Ubuntu", "recipe_for"]
@@ -27,8 +28,14 @@ Ubuntu = Literal["22.04", "24.04"]
 Ofed = Literal["doca", "mlnx"]
 Mpi = Literal["hpcx", "openmpi"]
 
-_OLD_CUDA, _CUDA = "12.9", "13.0"
-"""CUDA 13 dropped Volta; Azure's V100 images hold 12.9 (azhpc-images versions.json)."""
+NvidiaPackage = Literal["cuda-drivers", "nvidia-open"]
+_CUDA = "13.0"
+_NVIDIA: dict[GpuDriver, tuple[NvidiaPackage, str]] = {
+    "nvidia-proprietary": ("cuda-drivers", "12.9"),
+    "nvidia-open": ("nvidia-open", _CUDA),
+}
+"""Package and CUDA by kernel modules. CUDA 13 dropped Volta, which the open modules do not drive;
+Azure's V100 images hold 12.9 (azhpc-images versions.json)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,8 +66,8 @@ class Recipe:
     gpu: str | None
     driver: str | None
     """Version; ``None`` on a size without GPUs, as ``keyring``, ``cuda`` and ``nccl``."""
-    driver_package: Literal["cuda-drivers", "nvidia-open"] | None
-    """NVIDIA's kernel modules: proprietary for Volta, which the open ones do not drive, open otherwise."""
+    driver_package: NvidiaPackage | None
+    """NVIDIA's kernel modules: ``cuda-drivers`` are the proprietary ones."""
     keyring: Download | None
     cuda: str | None
     nccl: str | None
@@ -96,14 +103,14 @@ def recipe_for(
     Raises :class:`~launch.errors.InputError` for a size that no recipe fits and for a combination of which
     no source gives a version: nothing is guessed.
     """
-    node = hardware(size, "size")
+    node = lookup(size, "size")
     _refuse(node)
     release: Ubuntu = ubuntu or ("24.04" if node.cpu_arch == "Arm64" else "22.04")
     platform = f"{release}/{node.cpu_arch}"
     chosen_ofed = (ofed or "doca") if node.infiniband else None
     if ofed and not node.infiniband:
         raise InputError("ofed", ofed, f"{node.name} has no InfiniBand", "leave it out")
-    cuda = None if node.gpu is None else _OLD_CUDA if node.gpu == "V100" else _CUDA
+    package, cuda = _NVIDIA[node.gpu_driver] if node.gpu_driver else (None, None)
     chosen_mpi: Mpi = mpi or ("hpcx" if node.infiniband else "openmpi")
     if chosen_mpi == "hpcx":
         if not node.infiniband:
@@ -121,21 +128,24 @@ def recipe_for(
         ofed_file=_file(chosen_ofed, platform, "ofed", arm) if chosen_ofed else None,
         gpu=node.gpu,
         driver=_versions()["driver"]["version"] if node.gpu else None,
-        driver_package=None if node.gpu is None else "cuda-drivers" if node.gpu == "V100" else "nvidia-open",
+        driver_package=package,
         keyring=_file("keyring", platform, "ubuntu", "take 24.04") if node.gpu else None,
         cuda=cuda,
         nccl=f"{_versions()['nccl']['version']}+cuda{cuda}" if node.gpu else None,
-        fabric_manager=node.fabric_manager,
+        fabric_manager=bool(node.fabric_manager),
         topology_name=node.topology,
         topology=_file("topology", node.topology, "size", "") if node.topology else None,
         mpi=chosen_mpi,
         mpi_file=mpi_file,
-        nvme=node.nvme,
+        nvme=bool(node.nvme),
     )
 
 
-def _refuse(node: Hardware) -> None:
-    if node.gpu == "MI300X":
+def _refuse(node: Size) -> None:
+    if not node.drivers_known:
+        known = ", ".join(one.name for one in catalogue() if one.drivers_known)
+        raise InputError("size", node.name, "is not a size whose drivers are known", f"take one of {known}")
+    if node.gpu_driver == "rocm":
         raise InputError(
             "size",
             node.name,

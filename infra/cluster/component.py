@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pulumi
 
-from catalogue.hardware import has_nvme
 from images.cloud_init import NodeSetup, cloud_config
 from infra.cluster.groups import build_data_place, build_place
 from infra.cluster.keys import KeyPair, secret
@@ -127,7 +126,7 @@ def _cloud_config(
                 host_private_key=host_private,
                 cluster_private_key=cluster_private,
                 shared=kind.mount(source) if kind and source else None,
-                nvme=has_nvme(config.size.name),
+                nvme=bool(config.size.nvme),
                 steps=boot_steps(config),
             )
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from typing import Literal
 
-from catalogue.sizes import Size
+from catalogue.size import Size
 from images.os_images import Image
 from infra.config.readers import Access, Partial
 

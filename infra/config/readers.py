@@ -8,7 +8,8 @@ from collections.abc import Mapping
 from datetime import date
 from typing import Literal, TypeVar
 
-from catalogue.sizes import Size, lookup, refusal
+from catalogue.size import Size
+from catalogue.sizes import lookup, refusal
 from images.os_images import Image, default_image, parse_image, unfit
 from infra.naming import OWN_TAGS
 from launch.errors import InputError
@@ -205,7 +206,7 @@ def location(key: str, value: object) -> str:
 def image(key: str, value: object, size: Size | None = None) -> Image:
     """The image that ``value`` names, if it is not known to lack the drivers of ``size``."""
     named = parse_image(text(key, value), key)
-    lacking = unfit(named, size.gpu) if size else None
+    lacking = unfit(named, size) if size else None
     if lacking:
         raise InputError(key, str(value), *lacking.split(": ", 1))
     return named

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import PurePosixPath
 
-from catalogue.fabric_settings import fabric_settings
+from catalogue.sizes import fabric_settings
 from launch.errors import InputError
 from launch.job.hostfile import hostfile_text, machinefile_text
 from launch.job.placement import NodePlan, RankPlan, place

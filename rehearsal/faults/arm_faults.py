@@ -145,7 +145,7 @@ class Faulting:
         if self._strikes("sku"):
             raise arm_errors.not_available(resource, location)
         if self._strikes("quota"):
-            family, used, each = market.standing(subscription, size, location)
+            family, used, each = market.family_use(subscription, size, location)
             raise arm_errors.over_quota(family, location, used, each * more)
 
     def granted(self, wanted: int) -> tuple[int, ArmError | None]:

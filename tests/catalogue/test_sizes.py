@@ -1,10 +1,12 @@
 """The size catalogue."""
 
+from dataclasses import fields
 from datetime import date
 
 import pytest
 
-from catalogue.sizes import Size, catalogue, lookup, refusal
+from catalogue.size import Size
+from catalogue.sizes import catalogue, lookup, refusal
 from launch.errors import InputError
 
 TODAY = date(2026, 9, 1)
@@ -143,8 +145,13 @@ def test_a_fit_size_has_slots(name: str) -> None:
     assert size.slots
 
 
-def test_every_row_has_its_source() -> None:
-    assert all(size.source for size in catalogue())
+def test_every_figure_has_its_source() -> None:
+    own = {"name", "image", "instead", "note", "sources"}
+    for size in catalogue():
+        blank = Size(name=size.name, rdma=False)
+        figures = {one.name for one in fields(Size) if getattr(size, one.name) != getattr(blank, one.name)}
+        assert figures - own <= set(size.sources), size.name
+        assert all(size.sources.values())
 
 
 def test_names_are_unique() -> None:

@@ -2,6 +2,7 @@
 
 import pytest
 
+from catalogue.sizes import lookup
 from images.os_images import (
     GalleryImage,
     MarketplaceImage,
@@ -13,6 +14,13 @@ from images.os_images import (
 )
 from launch.errors import InputError
 
+SIZES = {
+    "V100": lookup("Standard_ND40rs_v2"),
+    "A100": lookup("Standard_ND96asr_v4"),
+    "H100": lookup("Standard_ND96isr_H100_v5"),
+    "MI300X": lookup("Standard_ND96isr_MI300X_v5"),
+    None: lookup("Standard_HB120rs_v3"),
+}
 GALLERY = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/mine/images/hpc"
 
 
@@ -104,7 +112,7 @@ def test_no_image_for_arm_is_known_so_that_none_is_made_up() -> None:
     ],
 )
 def test_an_image_without_a_driver_for_the_gpus_is_told_apart(urn: str, gpu: str | None, fits: bool) -> None:
-    assert (unfit(parse_image(urn), gpu) is None) is fits
+    assert (unfit(parse_image(urn), SIZES[gpu]) is None) is fits
 
 
 @pytest.mark.parametrize(
@@ -131,13 +139,13 @@ def test_an_image_without_a_driver_for_the_gpus_is_told_apart(urn: str, gpu: str
 )
 @pytest.mark.parametrize("gpu", [None, "A100"])
 def test_an_image_too_old_for_the_watch_and_sshd_is_told_apart(urn: str, gpu: str | None, fits: bool) -> None:
-    told = unfit(parse_image(urn), gpu)
+    told = unfit(parse_image(urn), SIZES[gpu])
     assert (told is None) is fits
     assert fits or "older than the Python 3.8 and OpenSSH 8.2 that nodes need: take release" in str(told)
 
 
 def test_nobody_knows_what_an_own_image_holds() -> None:
-    assert unfit(GalleryImage(GALLERY), "V100") is None
+    assert unfit(GalleryImage(GALLERY), SIZES["V100"]) is None
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from catalogue.hardware import all_hardware
+from catalogue.sizes import catalogue
 from images.recipe import Mpi, Ofed, Recipe, Ubuntu, recipe_for
 from images.steps import steps
 from images.templates import render
@@ -23,7 +23,7 @@ def possible() -> list[Recipe]:
     ubuntus: tuple[Ubuntu, ...] = ("22.04", "24.04")
     ofeds: tuple[Ofed | None, ...] = (None, "doca", "mlnx")
     mpis: tuple[Mpi, ...] = ("hpcx", "openmpi")
-    for one in all_hardware():
+    for one in catalogue():
         for ubuntu in ubuntus:
             for ofed in ofeds:
                 for mpi in mpis:

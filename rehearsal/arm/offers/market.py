@@ -1,20 +1,20 @@
-"""What the emulated Azure sells: quota by family, sizes by region, list prices. Questions only.
+"""What the emulated Azure sells: quota by family, sizes by region, list prices. Read only.
 
 Shapes are those of ``usages`` and ``skus`` of the compute API and of the Azure Retail Prices API
-(learn.microsoft.com). Prices and limits are round figures of the rehearsal's own and nobody's real ones; what
-is used is counted from the VMs that are there.
+(learn.microsoft.com). Sizes and families are the catalogue's; prices and limits are
+round figures of the rehearsal's own, not Azure's; use is counted from the VMs that are there.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
-from catalogue.sizes import Size, catalogue
+from catalogue.size import Size
+from catalogue.sizes import catalogue, find
 from infra.naming import OFFER_UNKNOWN
 from rehearsal.arm.core.errors import no_provider_in, not_available, over_quota
 from rehearsal.arm.offers.figures import Figures
@@ -23,7 +23,7 @@ from rehearsal.arm.offers.regions import REGIONS, is_offered
 if TYPE_CHECKING:
     from rehearsal.arm.core.subscription import Subscription
 
-__all__ = ["FAMILY_LIMIT", "answer", "check", "prices", "skus", "standing", "usages"]
+__all__ = ["FAMILY_LIMIT", "answer", "check", "family_use", "prices", "skus", "usages"]
 
 FAMILY_LIMIT, REGION_LIMIT, SPOT_LIMIT = 60_000, 120_000, 60_000
 """vCPUs: room for 300 nodes of the largest size."""
@@ -31,20 +31,6 @@ PAGE = 100
 """Entries of one page of prices."""
 _GPU_H, _VCPU_H, _SPOT = 3.0, 0.03, 0.2
 """USD per hour of a GPU, of a vCPU where there is none, and a spot VM's share of that."""
-_SERVERS = {"Standard_E8s_v5": 8}
-"""Sizes without a row in the catalogue that the program makes VMs of: vCPUs."""
-_FAMILIES = {
-    "Standard_ND40rs_v2": "standardNDSv2Family",
-    "Standard_ND96asr_v4": "standard NDASv4_A100Family",
-    "Standard_ND96amsr_A100_v4": "standard NDAMSv4_A100Family",
-    "Standard_ND96isr_H100_v5": "standardNDSH100v5Family",
-    "Standard_ND96isr_H200_v5": "standardNDISRH200V5Family",
-    "Standard_ND128isr_NDR_GB200_v6": "standardNDISRGB200V6NDRFamily",
-    "Standard_E8s_v5": "standardESv5Family",
-}
-"""As Azure's list of sizes spells them (reference: the enum of the SKU API that aspire.dev generates)."""
-_SPELT_OTHERWISE = {"standard NDASv4_A100Family": "Standard NDASv4_A100 Family"}
-"""As its quotas do."""
 
 _USAGES = re.compile(
     r"/subscriptions/[^/]+/providers/microsoft\.compute/locations/([^/]+)/usages", re.IGNORECASE
@@ -57,7 +43,7 @@ _VNET = "Virtual Network"
 
 
 def answer(request: web.Request, subscription: Subscription) -> web.Response | None:
-    """The answer to a question of this kind, ``None`` to any other request."""
+    """Return the answer to a request for usages, SKUs or prices; ``None`` to any other."""
     if request.method != "GET":
         return None
     path = request.path.rstrip("/")
@@ -76,7 +62,7 @@ def answer(request: web.Request, subscription: Subscription) -> web.Response | N
 
 
 def _holds(subscription: Subscription, kind: str) -> bool:
-    """Whether a fault of that kind would strike the next VM: one that lets some pass cannot be foreseen."""
+    """Return whether a fault of that kind will strike the next VM; one that lets some pass does not show."""
     listed = getattr(subscription.faults, "listed", None)
     return listed is not None and any(one.kind == kind and not one.after for one in listed())
 
@@ -85,7 +71,7 @@ def _holds(subscription: Subscription, kind: str) -> bool:
 
 
 def usages(subscription: Subscription, location: str) -> list[dict[str, Any]]:
-    """Every quota of the region; with the fault ``quota`` none has anything left."""
+    """Return every quota of the region; with the fault ``quota`` none has anything left."""
     full = _holds(subscription, "quota")
     return [
         _usage(name, used, used if full else limit)
@@ -94,41 +80,37 @@ def usages(subscription: Subscription, location: str) -> list[dict[str, Any]]:
 
 
 def _quotas(subscription: Subscription, location: str) -> dict[str, tuple[int, int]]:
-    """Limit and use of each quota of the region, in vCPUs."""
+    """Return limit and use of each quota of the region, in vCPUs."""
     used: dict[str, int] = {}
     for size, count, spot in _machines(subscription, location):
-        vcpus = _vcpus().get(size.lower(), 0) * count
         for name in _counts(size, spot=spot):
-            used[name] = used.get(name, 0) + vcpus
+            used[name] = used.get(name, 0) + _vcpus(size) * count
     limits = {"cores": REGION_LIMIT, "lowPriorityCores": SPOT_LIMIT}
-    limits |= {_family(size): FAMILY_LIMIT for size in _sizes()}
+    limits |= {_quota(size.name): FAMILY_LIMIT for size in _sold()}
     given = subscription.figures.limits
-    return {
-        name: (given.get(_SPELT_OTHERWISE.get(name, name), most), used.get(name, 0))
-        for name, most in limits.items()
-    }
+    return {name: (given.get(name, most), used.get(name, 0)) for name, most in limits.items()}
 
 
 def _counts(size: str, *, spot: bool) -> tuple[str, ...]:
-    return ("lowPriorityCores",) if spot else (_family(size), "cores")
+    return ("lowPriorityCores",) if spot else (_quota(size), "cores")
 
 
-def standing(subscription: Subscription, size: str, location: str) -> tuple[str, int, int]:
-    """A size's family as quotas spell it, the vCPUs of it in use in the region, and those of one more VM."""
-    name, one = _family(size), _vcpus().get(size.lower(), 0)
+def family_use(subscription: Subscription, size: str, location: str) -> tuple[str, int, int]:
+    """Return a size's quota, the vCPUs in use of it in the region, and those of one more VM."""
+    name = _quota(size)
     used = sum(
-        count * _vcpus().get(other.lower(), 0)
+        count * _vcpus(other)
         for other, count, spot in _machines(subscription, location)
-        if _family(other) == name and not spot
+        if _quota(other) == name and not spot
     )
-    return _SPELT_OTHERWISE.get(name, name), used, one
+    return name, used, _vcpus(size)
 
 
 def check(
     subscription: Subscription, resource: object, size: str, location: str, more: int, *, spot: bool
 ) -> None:
-    """Raises Azure's refusal of ``more`` VMs: of a size that is closed, or beyond a quota."""
-    region, each = location.lower().replace(" ", ""), _vcpus().get(size.lower(), 0)
+    """Raise Azure's refusal of ``more`` VMs: of a size that is closed, or beyond a quota."""
+    region, each = location.lower().replace(" ", ""), _vcpus(size)
     closed = {name.lower() for name in subscription.figures.closed}
     if more > 0 and (size.lower() in closed or is_offered(size, region) is False):
         raise not_available(resource, subscription.id, region)
@@ -136,23 +118,22 @@ def check(
     for name in _counts(size, spot=spot):
         limit, used = quotas.get(name, (0, 0))
         if name in quotas and used + more * each > limit:
-            raise over_quota(_SPELT_OTHERWISE.get(name, name), region, limit, used, more * each)
+            raise over_quota(name, region, limit, used, more * each)
 
 
 def _usage(name: str, used: int, limit: int) -> dict[str, Any]:
-    told = {"cores": "Total Regional vCPUs", "lowPriorityCores": "Total Regional Low-priority vCPUs"}
-    spelt = _SPELT_OTHERWISE.get(name, name)
-    label = told.get(name) or f"{spelt[0].upper()}{spelt[1:]} vCPUs"
+    labels = {"cores": "Total Regional vCPUs", "lowPriorityCores": "Total Regional Low-priority vCPUs"}
+    label = labels.get(name) or f"{name[0].upper()}{name[1:]} vCPUs"
     return {
         "limit": limit,
         "unit": "Count",
         "currentValue": used,
-        "name": {"value": spelt, "localizedValue": label},
+        "name": {"value": name, "localizedValue": label},
     }
 
 
 def _machines(subscription: Subscription, location: str) -> Iterator[tuple[str, int, bool]]:
-    """Size, number and whether they are spot of all VMs in the region."""
+    """Yield size, number and whether they are spot of the VMs in the region."""
     for record in subscription.of_type("Microsoft.Compute/virtualMachineScaleSets"):
         if _place(record.body) == location:
             scale_set = subscription.scale_sets.get(record.id.key)
@@ -177,23 +158,23 @@ def _place(body: Mapping[str, Any]) -> str:
 def skus(
     places: Iterable[str], *, closed: bool = False, figures: Figures | None = None
 ) -> Iterator[dict[str, Any]]:
-    """An entry for each size in each region that has it, or of which that is not known.
+    """Yield an entry for each size in each region that has it, or of which that is not known.
 
-    ``closed`` to this subscription with the fault ``sku``.
+    With the fault ``sku`` every size is ``closed`` to this subscription.
     """
     reasons = figures.closed if figures is not None else {}
-    known = {size.name: size for size in _rows()}
     for place in places:
-        for name in _sizes():
-            size, offered = known.get(name), is_offered(name, place)
+        for size in _sold():
+            name, offered = size.name, is_offered(size.name, place)
             if offered is False:
                 continue
-            told = {
-                "vCPUs": str(_vcpus()[name.lower()]),
-                "RdmaEnabled": str(size is not None and size.rdma),
-                **_also(size),
+            capabilities = {
+                "vCPUs": str(size.vcpus),
+                "RdmaEnabled": str(size.rdma),
+                **({"GPUs": str(size.gpus)} if size.gpus else {}),
+                **({"MemoryGB": str(size.memory_gib)} if size.memory_gib else {}),
                 "LowPriorityCapable": "True",
-                "HyperVGenerations": "V2" if size is not None and size.hyperv == "Gen2" else "V1,V2",
+                "HyperVGenerations": "V2" if size.hyperv == "Gen2" else "V1,V2",
                 **({} if offered else {OFFER_UNKNOWN: "True"}),
             }
             yield {
@@ -204,15 +185,9 @@ def skus(
                 "family": _family(name),
                 "locations": [place],
                 "locationInfo": [{"location": place, "zones": ["1", "2"], "zoneDetails": []}],
-                "capabilities": [{"name": key, "value": value} for key, value in told.items()],
+                "capabilities": [{"name": key, "value": value} for key, value in capabilities.items()],
                 "restrictions": [_closed(place, reasons.get(name))] if closed or name in reasons else [],
             }
-
-
-def _also(size: Size | None) -> dict[str, str]:
-    """Capabilities whose figures are known."""
-    told = {"GPUs": size.gpus, "MemoryGB": size.memory_gib} if size is not None else {}
-    return {name: str(value) for name, value in told.items() if value}
 
 
 def _closed(place: str, reason: str | None = None) -> dict[str, Any]:
@@ -224,32 +199,33 @@ def _closed(place: str, reason: str | None = None) -> dict[str, Any]:
     }
 
 
-@cache
-def _rows() -> tuple[Size, ...]:
-    return tuple(size for size in catalogue() if "*" not in size.name and size.vcpus and not size.retired)
+def _sold() -> list[Size]:
+    """Return the sizes that the emulated Azure has."""
+    return [size for size in catalogue() if size.vcpus and not size.is_family and not size.retired]
 
 
-@cache
-def _sizes() -> tuple[str, ...]:
-    return (*(size.name for size in _rows()), *_SERVERS)
+def _vcpus(name: str) -> int:
+    size = find(name)
+    return (size and size.vcpus) or 0
 
 
-@cache
-def _vcpus() -> Mapping[str, int]:
-    found = {size.name.lower(): size.vcpus or 0 for size in _rows()}
-    return found | {name.lower(): vcpus for name, vcpus in _SERVERS.items()}
+def _family(name: str) -> str:
+    """Return the family of a size as SKUs spell it; an unknown one is a family of its own."""
+    size = find(name)
+    spelt = size.name if size else name
+    return (size and size.family) or f"standard{spelt.removeprefix('Standard_').replace('_', '')}Family"
 
 
-def _family(size: str) -> str:
-    spelt = next((name for name in _sizes() if name.lower() == size.lower()), size)
-    return _FAMILIES.get(spelt) or f"standard{spelt.removeprefix('Standard_').replace('_', '')}Family"
+def _quota(name: str) -> str:
+    size = find(name)
+    return (size and size.quota) or _family(name)
 
 
 # -- prices -----------------------------------------------------------------------------------------------
 
 
 def prices(asked: Mapping[str, str], figures: Figures | None = None) -> list[dict[str, Any]]:
-    """The items of the price list whose fields are as ``asked``, in any region of Azure's that is named."""
+    """Return the items of the price list whose fields are as ``asked``; none for an unknown region."""
     place = asked.get("armRegionName", "")
     if place and place not in (*REGIONS, _GLOBAL):
         return []
@@ -259,10 +235,8 @@ def prices(asked: Mapping[str, str], figures: Figures | None = None) -> list[dic
 
 
 def _vm_items(place: str, figures: Figures) -> Iterator[dict[str, Any]]:
-    known = {size.name: size for size in _rows()}
-    for name in _sizes():
-        size, vcpus = known.get(name), _vcpus()[name.lower()]
-        usd = _GPU_H * size.gpus if size is not None and size.gpus else _VCPU_H * vcpus
+    for size in _sold():
+        name, usd = size.name, _GPU_H * size.gpus if size.gpus else _VCPU_H * (size.vcpus or 0)
         short = name.removeprefix("Standard_").replace("_", " ")
         product = f"Virtual Machines {short} Series"
         same: dict[str, Any] = {"armSkuName": name, "armRegionName": place, "serviceName": "Virtual Machines"}

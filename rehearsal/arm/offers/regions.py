@@ -1,18 +1,15 @@
-"""Azure's regions, and which of them have which sizes: what is known, with its source, and nothing else.
+"""Azure's regions, and whether they have a size: what is known, with its source.
 
 ``REGIONS``: the regions in which Azure makes resource groups, as its own refusals list them
 (``LocationNotAvailableForResourceGroup`` of 2024-05-30 in MicrosoftDocs/executable-docs#75, without the two
 early-access ones; those that were added until 2025-10-28 in microsoft/aspire#12303). Looked up on 2026-11-22.
 
-``_OFFERED``: the sizes and regions of the list that SkyPilot takes from Azure's Resource SKUs
-(skypilot-org/skypilot-catalog, ``catalogs/v6/azure/vms.csv`` at commit 098741e, which has the regions of the
-United States alone). Looked up on 2026-11-22; Azure may have added regions since.
+``SURVEYED``: those of them of which the catalogue's source of ``regions`` says which sizes they have.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
+from catalogue.sizes import find
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.ids import ResourceId
 
@@ -31,24 +28,8 @@ REGIONS = (
 )
 
 SURVEYED = frozenset(name for name in REGIONS if name.rstrip("23").endswith("us"))
-"""Regions of which it is known that they have no other of the sizes in the list."""
+"""A size with ``regions`` in the catalogue is in no other of these."""
 
-_A100_PCIE = SURVEYED - {"northcentralus", "westcentralus"}
-_H100_PCIE = frozenset(("eastus", "eastus2", "southcentralus", "westus3"))
-_OFFERED: Mapping[str, frozenset[str]] = {
-    "Standard_NC24ads_A100_v4": _A100_PCIE,
-    "Standard_NC24rs_v3": _A100_PCIE,
-    "Standard_NC24s_v3": _A100_PCIE,
-    "Standard_NC40ads_H100_v5": _H100_PCIE,
-    "Standard_NC48ads_A100_v4": _A100_PCIE,
-    "Standard_NC80adis_H100_v5": _H100_PCIE,
-    "Standard_NC96ads_A100_v4": _A100_PCIE,
-    "Standard_ND40rs_v2": frozenset(("eastus", "southcentralus", "westus2")),
-    "Standard_ND96amsr_A100_v4": frozenset(("eastus", "eastus2", "southcentralus")),
-    "Standard_ND96asr_v4": frozenset(("eastus", "southcentralus", "westus2")),
-    "Standard_ND96isr_H100_v5": frozenset(("eastus", "eastus2", "westus")),
-}
-_BY_NAME = {size.lower(): regions for size, regions in _OFFERED.items()}
 _EVERYWHERE = "global"
 _GLOBAL_TYPES = ("microsoft.network/privatednszones",)
 
@@ -61,8 +42,10 @@ def is_offered(size: str, region: str) -> bool | None:
     """
     if region not in REGIONS:
         return False
-    offered = _BY_NAME.get(size.lower())
-    return None if offered is None or region not in SURVEYED else region in offered
+    known = find(size)
+    if known is None or known.regions is None:
+        return None
+    return region in known.regions or (False if region in SURVEYED else None)
 
 
 def check_region(rid: ResourceId, location: object) -> None:

@@ -61,7 +61,7 @@ def test_another_cloud_is_refused_with_everything_else_that_is_wrong() -> None:
     [
         ("vmSize", None, "is not set", "Standard_ND40rs_v2"),
         ("vmSize", "", "is not set", "Standard_ND40rs_v2"),
-        ("vmSize", "Standard_ND40_v2", "no size known", "Standard_ND40rs_v2"),
+        ("vmSize", "Standard_ND40_v2", "not a size known", "Standard_ND40rs_v2"),
         ("vmSize", "Standard_NC24r", "SR-IOV", "Standard_ND40rs_v2"),
         ("vmSize", "Standard_ND96is_H100_v5", "no InfiniBand", "ranklift:allowWithoutInfiniBand"),
         ("vmSize", "Standard_NC24rs_v3", "retired since 2025-09-30", "Standard_ND40rs_v2"),

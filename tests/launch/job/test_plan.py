@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from catalogue.fabric_settings import fabric_settings
+from catalogue.sizes import fabric_settings
 from launch.errors import InputError
 from launch.job.plan import JobPlan, plan
 from launch.job.spec import JobNode, JobSpec, Kind

@@ -21,9 +21,11 @@ from infra.preflight.refusal import NotGranted
 from playbooks.project import Stack
 from playbooks.stack import cost_tables, lifecycle
 from playbooks.stack.plan import plan, preflight
+from rehearsal.arm.offers import market
 from tests.infra import azure_answers
 from tests.infra.azure_answers import (
     FAMILY,
+    PLACE,
     SUBSCRIPTION,
     Azure,
     closed,
@@ -143,6 +145,26 @@ def test_json_is_the_same_plan(stack: Stack, capsys: pytest.CaptureFixture[str])
     assert found["regular_per_hour"] == pytest.approx(88.175)
     assert found["refusals"] == []
     assert [line["needed"] for line in found["quotas"]] == [160, 160]
+
+
+def test_a_toy_size_from_outside_passes_fab_plan(
+    azure: Azure, stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    stack.configuration.write_text(SETTINGS.replace("Standard_ND40rs_v2", "Standard_TOY6r_v1"))
+    assert ended(json=True) == 2
+    assert "vmSize = 'Standard_TOY6r_v1': is not a size known here" in capsys.readouterr().err
+    monkeypatch.setenv("RANKLIFT_SIZES", str(Path(__file__).parents[2] / "catalogue/toy.toml"))
+    azure.skus = list(market.skus([PLACE]))
+    azure.prices = market.prices({"armRegionName": PLACE})
+    azure.usages = [usage("cores", 400), usage("standardTOYFamily", 400)]
+    assert ended(json=True) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["refusals"] == []
+    assert [(line["name"], line["needed"]) for line in found["quotas"]] == [
+        ("standardTOYFamily", 24),
+        ("cores", 24),
+    ]
+    assert found["regular_per_hour"] == pytest.approx(4 * 2 * 3.0, rel=0.1)
 
 
 def test_nobody_is_asked_where_there_is_no_terminal(stack: Stack, made: list[str | None]) -> None:
