@@ -111,7 +111,7 @@ class TestWaiting:
             while len(seen) < len(("QUEUED", "RUNNING")[: 1 + (state != "RUNNING")]):
                 assert time.monotonic() < until
                 time.sleep(0.01)
-            folder.write_state(sample_state(**{**folder.state(), "state": state}))
+            folder.write_state(sample_state("a", supervisor=alive, state=state))
         thread.join(10)
         assert seen == ["QUEUED", "RUNNING", "SUCCEEDED"]
 
