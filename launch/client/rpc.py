@@ -5,14 +5,15 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import PurePosixPath
 from typing import Any
 
 from launch.errors import GiveUpError, InputError, NoSuchJob, NotPushed
 from launch.host import Completed, Host
-from launch.remote.base import frames
+from launch.remote.base import frames, job_dir
 from launch.remote.cli import NO_RECORDS, REFUSED, UNPUSHED
 
-__all__ = ["STEP_S", "ask", "asked", "check", "node_code", "readable", "version_there"]
+__all__ = ["STEP_S", "ask", "asked", "check", "code_of", "node_code", "readable", "version_there"]
 
 STEP_S = 60.0
 """Limit for one question, in seconds."""
@@ -28,6 +29,20 @@ def node_code(remote: str) -> str:
     '.ranklift/remote/0123456789ab'
     """
     return f".ranklift/remote/{remote}"
+
+
+def code_of(plan: bytes, node: str) -> str:
+    """Return the id of the node code that runs the job whose job.json ``node`` has.
+
+    Raises :class:`~launch.errors.GiveUpError` for a plan that is torn or that another version made.
+    """
+    try:
+        return PurePosixPath(job_dir.parse_plan(plan)["remote"]).name
+    except job_dir.OtherVersion as error:
+        remedy = "repeat the command with the version of Ranklift that launched the job"
+        raise GiveUpError(f"{node}: {error}: {remedy}") from error
+    except job_dir.Torn as error:
+        raise GiveUpError(f"{node}: {error}: the head went down while it was written") from error
 
 
 def version_there(

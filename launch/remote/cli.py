@@ -18,7 +18,9 @@ from launch.remote.base import answers, frames, job_dir
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["NO_RECORDS", "REFUSED", "TORN", "UNPUSHED", "main"]
+    from launch.remote.base.records import Plan
+
+__all__ = ["NO_RECORDS", "OTHER_VERSION", "REFUSED", "TORN", "UNPUSHED", "main"]
 
 REFUSED = 3
 """Exit status when the request itself is at fault; stderr holds one line for the user."""
@@ -28,8 +30,20 @@ NO_RECORDS = 5
 """Exit status when this head has no records of the job, or no longer."""
 TORN = 6
 """Exit status when a record of the job is torn, as :class:`launch.remote.base.job_dir.Torn` says."""
+OTHER_VERSION = 7
+"""Exit status when another version of the code made the job's plan."""
 
-_POLL = 0.03
+_UNREADABLE = {
+    job_dir.Torn: (
+        TORN,
+        "the head went down while it was written; `fab collect` brings what the nodes have of the job, "
+        "`fab cancel` ends what runs of it, and its folder can go then",
+    ),
+    job_dir.OtherVersion: (
+        OTHER_VERSION,
+        "repeat the command with the version of Ranklift that launched the job",
+    ),
+}
 _KEEPALIVE = 5.0
 
 
@@ -50,12 +64,10 @@ def main(arguments: list[str]) -> int:
             f"there is no job {job} on this head: it never was, or its records were removed ({folder})\n"
         )
         return NO_RECORDS
-    except job_dir.Torn as error:
-        sys.stderr.write(
-            f"{error}: the head went down while it was written; `fab collect` brings what the nodes have of "
-            "the job, `fab cancel` ends what runs of it, and its folder can go then\n"
-        )
-        return TORN
+    except job_dir.Unreadable as error:
+        status, remedy = _UNREADABLE[type(error)]
+        sys.stderr.write(f"{error}: {remedy}\n")
+        return status
     except BrokenPipeError:
         return 0  # whoever followed has gone; the job goes on
 
@@ -103,8 +115,8 @@ def _submit(*words: str) -> int:
     from launch.remote.head import supervisor
 
     try:
-        plan = json.loads(_read_exactly(int(_read_exactly(10))))
-    except EOFError:
+        plan = job_dir.parse_plan(_read_exactly(int(_read_exactly(10))), "the request")
+    except (EOFError, job_dir.Torn):
         return _refuse("the plan was cut short, so no job was made")
     lacking = _unpushed(plan, [word for word in words if word != "--follow"])
     if lacking:
@@ -127,7 +139,7 @@ def _submit(*words: str) -> int:
     return _watch(folder, {}) if "--follow" in words else 0
 
 
-def _unpushed(plan: dict[str, Any], snapshots: list[str]) -> list[str]:
+def _unpushed(plan: Plan, snapshots: list[str]) -> list[str]:
     from launch.remote.store.store import Store
 
     store, names = Store(), {node["name"] for node in plan["nodes"][1:]}

@@ -12,7 +12,7 @@ from launch.client.rpc import asked, check, node_code, version_there
 from launch.errors import GiveUpError, InputError, NodeUnreachable, RankliftError, ReplaceNodeError
 from launch.host import Host
 from launch.nodeset import fold
-from launch.remote.base import frames
+from launch.remote.base import frames, job_dir
 from launch.remote.collect import relay
 from launch.results.download import CollectReport, NodeFetch, NodeFiles, Progress
 from launch.results.folder import Results
@@ -238,11 +238,11 @@ class _Run:
         check(host.stream(command, fetch.take, stdin=requests, timeout=limit), host)
 
     def _remembered(self) -> list[str]:
-        """The job's nodes as an earlier collect brought their names."""
+        """Return the job's nodes by the plan that an earlier collect brought; none without one."""
         try:
-            told = json.loads((self._results.folder / "job.json").read_bytes())
-            return _checked(str(self._head), [node["name"] for node in told["nodes"]])
-        except (OSError, GiveUpError, *_NONSENSE):
+            plan = job_dir.parse_plan((self._results.folder / "job.json").read_bytes())
+            return _checked(str(self._head), [node["name"] for node in plan["nodes"]])
+        except (OSError, GiveUpError, job_dir.Unreadable, *_NONSENSE):
             return []
 
 

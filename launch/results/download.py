@@ -305,15 +305,14 @@ class _File:
         They are secrets. Node code sends none, but that of earlier versions did, and jobs keep theirs.
         """
         part.seek(0)
+        sent = part.read()
         try:
-            plan = json.loads(part.read())
-            shown = job_dir.without_values(plan)
-        except (ValueError, AttributeError):
+            data = job_dir.shown_plan(sent)
+        except job_dir.Unreadable as error:
             self._results.drop_part(self.wanted.name)
-            raise CannotKeep("is not a job's plan") from None
-        if shown == plan:
+            raise CannotKeep(error.problem) from None
+        if data == sent:
             return ""
-        data = json.dumps(shown).encode()
         part.seek(0)
         part.truncate()
         try:

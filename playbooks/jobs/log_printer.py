@@ -7,11 +7,12 @@ import re
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from infra.inventory import Inventory, Node
 from launch.client.events import Event, JobState, LogLine, StateChange, StreamName
 from launch.client.log_display import Bars, Merge, matches
+from launch.client.rpc import code_of
 from launch.errors import InputError, ManyNodesError, NoSuchJob, RankliftError
 from playbooks.cli import output
 from playbooks.project import Stack
@@ -148,7 +149,7 @@ def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
         answers = fan_out(ask, by_name, what="looking for the job", timeout=STEP_S + 1)
     for name, answer in answers.items():
         if isinstance(answer, bytes) and answer:
-            remote = PurePosixPath(json.loads(answer)["remote"]).name
+            remote = code_of(answer, name)
             remember(stack, job, name, remote)
             return Place(by_name[name], remote)
     if any(isinstance(answer, Exception) for answer in answers.values()):

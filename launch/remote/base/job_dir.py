@@ -32,13 +32,16 @@ __all__ = [
     "ROOT",
     "TERMINAL",
     "Folder",
+    "OtherVersion",
     "StateWatch",
     "Torn",
+    "Unreadable",
     "all_jobs",
     "first_state",
     "identity",
     "is_alive",
-    "read_record",
+    "parse_plan",
+    "shown_plan",
     "without_values",
 ]
 
@@ -91,20 +94,54 @@ def without_values(plan: Plan) -> Plan | ShownPlan:
     return {**plan, "user_env": dict.fromkeys(plan["user_env"])} if plan.get("user_env") else plan
 
 
-class Torn(Exception):
+class Unreadable(Exception):
+    """A record, by its path, and the ``problem`` for which it cannot be used."""
+
+    def __init__(self, path: str, problem: str) -> None:
+        super().__init__(f"{path} {problem}")
+        self.problem = problem
+
+
+class Torn(Unreadable):
     """A record that is not what was written: a machine that goes down may leave it empty or in part."""
 
 
-def read_record(path: str, fields: Iterable[str]) -> Any:
-    """Return the record in a file, which has these fields. Raises FileNotFoundError and :class:`Torn`."""
+class OtherVersion(Unreadable):
+    """A plan that another version of the code made: what its fields mean is not known."""
+
+
+def parse_plan(data: bytes, path: str = "job.json") -> Plan:
+    """Return the plan that the bytes of a job.json hold. Raises :class:`Torn` and :class:`OtherVersion`."""
+    plan: Plan = _parse_record(data, ("nodes",), path)
+    if plan.get("version") != PLAN_VERSION:
+        its = f"of version {plan['version']!r}" if "version" in plan else "without a version"
+        raise OtherVersion(path, f"is a plan {its}; this code knows version {PLAN_VERSION}")
+    return plan
+
+
+def shown_plan(data: bytes) -> bytes:
+    """Return a job.json as it may leave the head: unchanged where it holds no value of a user's variable.
+
+    Raises :class:`Unreadable`: what is not understood may hold values anywhere.
+    """
+    plan = parse_plan(data)
+    shown = without_values(plan)
+    return data if shown is plan else json.dumps(shown).encode()
+
+
+def _read(path: str) -> bytes:
     with open(path, "rb") as file:
-        data = file.read()
+        return file.read()
+
+
+def _parse_record(data: bytes, fields: Iterable[str], path: str) -> Any:
+    """Return the record that the bytes of a file hold, which has these fields. Raises :class:`Torn`."""
     try:
         record = json.loads(data)
     except (ValueError, RecursionError):
         record = None
     if not isinstance(record, dict) or not record.keys() >= set(fields):
-        raise Torn(f"{path} is torn")
+        raise Torn(path, "is torn")
     return record
 
 
@@ -164,9 +201,9 @@ class Folder:
             raise
 
     def plan(self) -> Plan:
-        """The plan. Raises FileNotFoundError when there is no such job, and :class:`Torn`."""
-        plan: Plan = read_record(self.file("job.json"), ("nodes",))
-        return plan
+        """Return the plan. Raises FileNotFoundError when there is no such job, and as :func:`parse_plan`."""
+        path = self.file("job.json")
+        return parse_plan(_read(path), path)
 
     def state(self) -> State:
         """Where the job is; LOST when its supervisor is gone without having written an end.
@@ -188,7 +225,7 @@ class Folder:
         """What a supervisor clears at the end of a job that may be restarted, and nobody did."""
         try:
             restarts = self.plan().get("max_restarts")
-        except (OSError, Torn):
+        except (OSError, Unreadable):
             return ""
         return f"; its working folders stay on its nodes until `fab cancel {self.job}`" if restarts else ""
 
@@ -206,18 +243,20 @@ class Folder:
         return self.write_state(lost)
 
     def _state(self) -> State:
+        path = self.file("state.json")
         try:
-            state: State = read_record(self.file("state.json"), ("state",))
+            data = _read(path)
         except PermissionError:
             self.permit()
-            state = read_record(self.file("state.json"), ("state",))
+            data = _read(path)
+        state: State = _parse_record(data, ("state",), path)
         return state
 
     def _made_again(self) -> State:
         """A state by what else is known, where state.json is torn."""
         try:
             plan = self.plan()
-        except (FileNotFoundError, Torn):
+        except (FileNotFoundError, Unreadable):
             plan = {"nodes": []}  # type: ignore[typeddict-item]  # what is known of a torn one
         state = first_state(self.job, plan, os.stat(self.path).st_mtime, self._find_supervisor())
         return {**state, "state": "RUNNING", "reason": "state.json is torn"}

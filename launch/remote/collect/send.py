@@ -90,18 +90,13 @@ def _entries(base: bytes) -> Iterator[list[Any]]:
 
 
 def _plan(path: bytes) -> bytes:
-    """Return job.json as it leaves the head; raises OSError when it cannot be read as one.
-
-    What holds no value is sent as it is, byte for byte.
-    """
+    """Return job.json as it leaves the head; raises OSError when it is not a plan that this code knows."""
     with open(path, "rb") as file:
         data = file.read()
     try:
-        plan = json.loads(data)
-        shown = job_dir.without_values(plan)
-    except (ValueError, AttributeError):  # half of one, or another thing altogether: it may hold values
-        raise OSError(errno.EINVAL, "is not a job's plan") from None
-    return data if shown is plan else json.dumps(shown).encode()
+        return job_dir.shown_plan(data)
+    except job_dir.Unreadable as error:
+        raise OSError(errno.EINVAL, error.problem) from None
 
 
 def _in_memory(data: bytes) -> int:

@@ -25,7 +25,7 @@ _PATIENCE = 20.0
 _SLACK = 30.0
 """Seconds beside the grace that a supervisor needs at most: its last looks at mpirun and at silent nodes."""
 _GRACE = 10.0
-"""Seconds that a job is taken to give its processes where its plan is torn."""
+"""Seconds that a job is taken to give its processes where its plan cannot be read."""
 _POLL = 0.05
 _REMOVED = "its records on the head were removed"
 _DIE_WITHIN = 4.0
@@ -44,7 +44,7 @@ def cancel(job: str, grace: float | None) -> CancelAnswer:
     state = folder.state()
     try:
         own = folder.plan().get("grace_s", _GRACE)
-    except job_dir.Torn:
+    except job_dir.Unreadable:
         own = _GRACE
     before = state["state"]
     if before not in job_dir.TERMINAL:

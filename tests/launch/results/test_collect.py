@@ -19,6 +19,7 @@ from launch.results.collect import collect
 from launch.results.download import CollectReport, NodeFetch, NodeFiles, Progress
 from launch.results.folder import SUMS, Results
 from tests.launch.collected import HEAD, NAMES, SECOND, THIRD, Cluster, bytes_sent, noise, of
+from tests.launch.remote.sample_records import sample_plan
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -83,7 +84,7 @@ class TestWhatComes:
     def test_values_that_node_code_of_an_earlier_version_sends_are_not_kept(
         self, tmp_path: Path, times: int
     ) -> None:
-        plan = {"id": "t-1", "nodes": [], "user_env": {"KEY": "s3cret", "LR": ""}}
+        plan = sample_plan(user_env={"KEY": "s3cret", "LR": ""})
         for _ in range(times):
             found = from_a_node(tmp_path, "job.json", json.dumps(plan).encode())
             assert (dict(found.left_out), dict(found.renamed)) == ({}, {})
@@ -95,7 +96,7 @@ class TestWhatComes:
 
     def test_what_such_code_sends_in_the_place_of_a_plan_is_not_kept(self, tmp_path: Path) -> None:
         found = from_a_node(tmp_path, "job.json", b'{"user_env": {"KEY": "s3cret"')
-        assert found.left_out == {"job.json": "is not a job's plan"}
+        assert found.left_out == {"job.json": "is torn"}
         assert [
             path for path in tmp_path.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()
         ] == []
@@ -103,7 +104,7 @@ class TestWhatComes:
     def test_a_plan_that_cannot_be_read_is_not_sent_since_it_may_hold_values(self, cluster: Cluster) -> None:
         cluster.write(HEAD, "job.json", b'{"user_env": {"KEY": "s3cret"')
         report = cluster.collect(others=True)
-        assert report.files[HEAD].left_out == {"job.json": "is not a job's plan"}
+        assert report.files[HEAD].left_out == {"job.json": "is torn"}
         assert not (cluster.folder / "job.json").exists()
 
     def test_what_came_is_for_the_operator_alone(self, cluster: Cluster) -> None:

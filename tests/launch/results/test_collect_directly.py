@@ -13,6 +13,7 @@ from launch.errors import GiveUpError
 from launch.host import Completed
 from launch.results.collect import Others, collect
 from tests.launch.collected import HEAD, JOB, NAMES, SECOND, THIRD, Cluster, noise, of
+from tests.launch.remote.sample_records import sample_plan
 
 pytestmark = pytest.mark.timeout(300)
 
@@ -159,7 +160,7 @@ class TestWhatMakesNoSense:
         assert cluster.files() == cluster.expected(HEAD, THIRD)
 
     def test_a_head_that_names_impossible_nodes(self, cluster: Cluster) -> None:
-        plan = {"id": JOB, "remote": ".ranklift/remote/hash", "nodes": [{"name": "../x"}]}
+        plan = sample_plan(JOB, nodes=[{"name": "../x"}])
         cluster.write(HEAD, "job.json", json.dumps(plan).encode())
         with pytest.raises(GiveUpError, match="it names nodes that cannot be"):
             cluster.collect()

@@ -12,6 +12,7 @@ import pytest
 from launch.remote import cli
 from launch.remote.cli import REFUSED
 from launch.remote.head import supervisor
+from tests.launch.remote.sample_records import sample_plan
 from tests.launch.standin import Nodes, left_of, shell, until
 
 pytestmark = pytest.mark.timeout(120)
@@ -103,7 +104,7 @@ def test_why_a_supervisor_did_not_come_up_is_told_in_words(
 
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(supervisor, "detach", dies)
-    parts = iter((b"73", json.dumps({"id": "t-1", "nodes": [{"name": "a"}], "remote": "x"}).encode()))
+    parts = iter((b"73", json.dumps(sample_plan(nodes=[{"name": "a"}])).encode()))
     monkeypatch.setattr(cli, "_read_exactly", lambda _: next(parts))
     assert cli.main(["submit"]) == 1
     assert capsys.readouterr().err == "the supervisor did not come up\n"

@@ -144,7 +144,7 @@ def test_a_note_that_a_full_disk_cut_short_is_none(desk: Desk, text: str) -> Non
     desk.submits(lambda *_: None)
     desk.launch()
     (desk.stack.jobs / "t-1.json").write_text(text)
-    desk.head_has(b'{"remote": ".ranklift/remote/abc"}')
+    desk.head_has(b'{"version": 1, "nodes": [], "remote": ".ranklift/remote/abc"}')
     assert desk.find() == Place(desk.inventory.nodes[0], "abc")
     assert desk.note() == {"head": "node000000", "remote": "abc"}
 
