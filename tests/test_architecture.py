@@ -125,14 +125,13 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote": _NODE_CODE,
     "launch.remote.base": set(),
     "launch.remote.agent": {"launch.remote.base"},
-    "launch.remote.collect": {"launch.remote.base", "launch.remote.head.runners"},
+    "launch.remote.collect": {"launch.remote.base"},
     "launch.remote.head": {
         *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
         "launch.remote.node",
     },
     "launch.remote.head.runners": {
-        *("launch.remote.base", "launch.remote.head", "launch.remote.log", "launch.remote.mpi"),
-        "launch.remote.node",
+        *("launch.remote.base", "launch.remote.log", "launch.remote.mpi", "launch.remote.node"),
     },
     "launch.remote.log": {"launch.remote.base"},
     "launch.remote.mpi": {"launch.remote.base"},

@@ -85,13 +85,13 @@ def _answer(value: Any) -> int:
 def _list(last: str = "") -> int:
     from launch.remote.head import query
 
-    return _answer(query.listing(int(last) if last else None))
+    return _answer(query.list_jobs(int(last) if last else None))
 
 
 def _show(job: str) -> int:
     from launch.remote.head import query
 
-    return _answer(query.report(job))
+    return _answer(query.job_report(job))
 
 
 def _wait(job: str) -> int:
@@ -99,7 +99,7 @@ def _wait(job: str) -> int:
     from launch.remote.head import query
 
     spoken = time.monotonic()
-    for state in query.states_to_the_end(job):
+    for state in query.state_changes(job):
         if state is not None:
             _answer(state)
         elif time.monotonic() - spoken > _KEEPALIVE:

@@ -13,7 +13,7 @@ import time
 from typing import TYPE_CHECKING
 
 from launch.remote.base import answers, job_dir
-from launch.remote.head.runners import ssh_start
+from launch.remote.base.node_command import start_on_node
 
 if TYPE_CHECKING:
     from launch.remote.base.records import Plan
@@ -90,7 +90,8 @@ class _Asked:
             with os.fdopen(os.dup(handle), "wb") as file:
                 file.write(requests)
             os.lseek(handle, 0, os.SEEK_SET)
-            self._process: subprocess.Popen[bytes] = ssh_start.collect(plan, index, what, handle)
+            command = f"{what} {plan['id']}"
+            self._process = start_on_node(plan, index, command, stdin=handle, stderr=subprocess.PIPE)
         finally:
             os.close(handle)
         assert self._process.stdout is not None  # noqa: S101  a pipe by construction

@@ -1,4 +1,13 @@
-"""One launch of a job: starts its runners, merges their output, ends them all when one fails."""
+"""One launch of a job: the loop that reads its channels, asks what follows, and does that.
+
+The state of a launch lies with plain objects, whose methods are given events and return decisions:
+:class:`~launch.remote.head.rank_states.RankStates` (the ranks),
+:class:`~launch.remote.head.start_barrier.StartBarrier` (what is missing before the first rank),
+:class:`~launch.remote.head.node_loss.NodeLoss` (nodes that cannot take part, or no longer) and
+:class:`~launch.remote.head.shutdown.Shutdown` (the first outcome, and the grace). Events come from runners
+(:mod:`~launch.remote.head.runner_events`), launchers' pipes, the clock and the job's folder. Decisions are
+:class:`~launch.remote.head.shutdown.Stop` and :class:`~launch.remote.head.node_loss.GoOn`.
+"""
 
 from __future__ import annotations
 
@@ -7,249 +16,339 @@ from typing import TYPE_CHECKING
 
 from launch.remote.base import frames
 from launch.remote.base.paths import temporary_folder, unwritable
+from launch.remote.base.processes import SIGTERM
 from launch.remote.head import outcome
-from launch.remote.head.cancel import asked
-from launch.remote.head.launcher_output import Words
+from launch.remote.head.cancel import cancel_request
+from launch.remote.head.node_loss import GoOn, NodeLoss
 from launch.remote.head.outcome import Outcome
-from launch.remote.head.runners import ssh_start
-from launch.remote.head.runners.channel import GOING, READY
+from launch.remote.head.rank_states import RankStates
+from launch.remote.head.runner_events import RunnerEvents
+from launch.remote.head.runners.channel import Channel
+from launch.remote.head.runners.launcher_output import LauncherOutput
 from launch.remote.head.runners.mpirun import Mpirun
 from launch.remote.head.runners.pending_connections import PendingConnections
-from launch.remote.head.runners.runner_events import Hearing
-from launch.remote.head.runners.runner_pool import Crew
-from launch.remote.head.runners.start_barrier import Muster
-from launch.remote.head.shutdown import Stopping
-from launch.remote.head.sweep import sweep
+from launch.remote.head.runners.runner_pool import RunnerPool
+from launch.remote.head.shutdown import (
+    CUT_OFF,
+    DROP_RUNNERS,
+    END_MPIRUN,
+    SILENT_CONNECT_S,
+    Shutdown,
+    Stop,
+    start_sweep,
+    sweep_nodes,
+)
+from launch.remote.head.start_barrier import StartBarrier
+from launch.remote.log.writer import LAUNCHER, last_lines
 from launch.remote.mpi.detect import CannotLaunch
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import selectors
+    import subprocess
 
-    from launch.remote.base.records import Taken
-    from launch.remote.head.runners.runner_pool import Order
+    from launch.remote.head.job_state import JobState
+    from launch.remote.head.launch_order import LaunchOrder
+    from launch.remote.head.queue import Taken
 
 __all__ = ["Attempt"]
 
 _TICK = 0.2
-_MOMENT = 0.005
-"""Seconds between looks at an mpirun that has closed its output: nothing but looking tells of its exit."""
+"""Seconds between looks at the clock, the job's folder and mpirun."""
+_EXIT_POLL = 0.005
+"""Seconds between looks at an mpirun that has closed its output: its exit makes no descriptor ready."""
 _WITHOUT_MPIRUN = 2.0
-"""Seconds that runners get to tell of their ranks' ends once mpirun is gone."""
+"""Seconds that runners get to report their ranks' ends once mpirun is gone."""
+_GATHER = 0.02
+"""Seconds in which more output comes together when only a little came: hundreds of ranks that print now and
+then are read in one turn."""
+_MUCH = 16 * 1024
+"""Bytes at once that show that a runner has more to send than it could."""
+_LAST_OUTPUT_S = 0.2
+"""Seconds that an ssh client gets to print why it ends."""
+_OUTPUT = (frames.OUT, frames.NOTE, frames.TAIL, frames.BEAT)
+"""Types of frames that can wait for more to come."""
 
 
 class Attempt:
-    """Runs what is ordered once. ``on_held`` and ``on_running`` are as in
-    :class:`~launch.remote.head.runners.runner_events.Hearing`."""
+    """Launches once what is ordered."""
 
-    def __init__(self, order: Order, on_held: Callable[[], None], on_running: Callable[[str], None]) -> None:
-        self._order, self._plan = order, order.plan
-        self._crew = Crew(order)
-        self._words = Words(self._crew.selector, order.stream)
-        self._words.hushed = self._is_over_but_for_mpirun
-        self._muster = Muster(order.plan)
-        self._stopping = Stopping(self._crew, order.plan["grace_s"])
-        self._hearing = Hearing(
-            order, self._crew, self._stopping, self._muster, self._words, on_held, on_running
-        )
-        self._crew.hear = self._hearing.hear
+    def __init__(self, order: LaunchOrder, job_state: JobState) -> None:
+        plan = order.plan
+        self._order, self._plan = order, plan
+        self._begun = self._last_beat = self._last_tick = time.monotonic()
+        self._ranks = RankStates(plan["nodes"])
+        self._barrier = StartBarrier(plan, self._begun)
+        self._shutdown = Shutdown(plan["grace_s"])
+        self._losses = NodeLoss(plan, order.folder, self._ranks, self._barrier, self._shutdown)
+        self._pool = RunnerPool(plan, order.slots, order.port, order.restarts)
+        self._output = LauncherOutput(self._pool.selector, order.stream)
         self._pending: PendingConnections | None = None
+        self._events = RunnerEvents(
+            order, job_state, self._pool, self._ranks, self._barrier, self._shutdown, self._losses
+        )
+        self._sweeps: list[subprocess.Popen[bytes]] = []
         self._overdue: list[int] = []
+        """Nodes that were not ready, or did not start their ranks, in time."""
         self._mpirun_gone: float | None = None
-        self._begun = self._beaten = self._looked = time.monotonic()
+        self._has_input = self._is_urgent = self._is_cut_off = False
 
-    @property
-    def taken(self) -> Taken:
-        """By node, the slots for which nodes refused the job, each with its holder."""
-        return self._hearing.taken
-
-    def run(self) -> Outcome | None:
-        """How it ended; None when nodes refused it slots that others hold: :attr:`taken`."""
-        crew, mpirun_status = self._crew, None
+    def run(self) -> Outcome | Taken:
+        """Return how it ended or, where nodes refused it slots, which slots other jobs hold by node."""
+        mpirun_status = None
         try:
             self._launch()
-            while not self._over():
-                self._turn_once()
-            if crew.mpirun is not None and not crew.mpirun.runs:
-                mpirun_status = crew.mpirun.status
+            while not self._is_over():
+                self._run_turn()
+            mpirun = self._pool.mpirun
+            if mpirun is not None and not mpirun.is_running:
+                mpirun_status = mpirun.status
         except CannotLaunch as error:
-            return Outcome("FAILED", ssh_start.NOT_FOUND, str(error))
+            return Outcome("FAILED", outcome.NOT_FOUND, str(error))
         finally:
-            if self._pending is not None:
-                self._pending.close()
-            crew.close()
-            self._hearing.close()
-        decided = self._stopping.verdict
-        if self.taken and (decided is None or decided.state != "CANCELLED"):
-            return None
-        if decided is None and mpirun_status and self._ended_by_itself:
-            decided = self._hearing.blame(mpirun_status)
-        sweep(self._plan, sorted(self._hearing.unswept), crew.silent)
-        if decided is None and self._muster.went is None:
-            decided = self._unfit()
+            self._close()
+        decided, taken = self._shutdown.outcome, self._events.taken
+        if taken and (decided is None or decided.state != "CANCELLED"):
+            return taken
+        return self._conclude(decided, mpirun_status)
+
+    # -- start and end ------------------------------------------------------------------------------
+
+    def _launch(self) -> None:
+        pool = self._pool
+        if self._plan["kind"] != "mpi":
+            pool.to_start = list(range(len(self._plan["nodes"])))
+            self._start_runners()
+            return
+        reasons = unwritable(self._order.folder.path, temporary_folder())
+        if reasons:  # mpirun's message would not have them
+            self._barrier.reject(0, reasons, self._begun)
+            return
+        mpirun = pool.mpirun = Mpirun(self._order.folder, self._plan)
+        self._pending = PendingConnections(mpirun.listener, mpirun.token, pool.selector)
+        self._output.add(mpirun.process.stdout, 0, 1)
+        self._output.add(mpirun.process.stderr, 0, 2)
+
+    def _start_runners(self) -> None:
+        for channel in self._pool.start_runners():
+            if channel.process is not None:
+                self._output.add(channel.process.stderr, channel.node, 2)
+
+    def _is_over(self) -> bool:
+        pool, mpirun = self._pool, self._pool.mpirun
+        if self._is_cut_off or pool.to_start or pool.open_channels:
+            return self._is_cut_off
+        # mpirun would wait for its daemon on a silent node
+        return mpirun is None or bool(self._losses.silent) or not (mpirun.is_running or self._output.is_open)
+
+    def _close(self) -> None:
+        if self._pending is not None:
+            self._pending.close()
+        self._losses.lost |= self._pool.close()
+        for process in self._sweeps:
+            process.kill()
+            process.communicate()
+
+    def _conclude(self, decided: Outcome | None, mpirun_status: int | None) -> Outcome:
+        ranks, losses, mpirun = self._ranks, self._losses, self._pool.mpirun
+        killed_by = 0 if mpirun is None or mpirun_status is None else mpirun.killed_by
+        has_failed = self._shutdown.failures.first is not None
+        if decided is None and mpirun_status and self._barrier.has_opened and not (has_failed or killed_by):
+            decided = losses.blame(self._order.stream, mpirun_status)
+        finished = {node for node in range(len(ranks.names)) if self._pool.is_finished(node)}
+        sweep_nodes(self._plan, losses.to_sweep(finished), losses.silent)
+        if decided is None and not self._barrier.has_opened:
+            decided = self._find_unfit()
         if decided is None:
-            decided = self._stopping.failures.first or self._judge(mpirun_status)
-        decided.ran = bool(crew.started)
-        if crew.missed:
-            without = f"without {', '.join(crew.missed_nodes)}, lost before"
+            decided = self._shutdown.failures.first or outcome.judge(
+                self._order.stream, ranks.expected, ranks.ended, mpirun_status, killed_by
+            )
+        decided.ran = bool(ranks.started)
+        if ranks.dispensed:
+            without = f"without {', '.join(ranks.dispensed_nodes)}, lost before"
             decided.reason = f"{decided.reason} ({without})" if decided.reason else without
         return decided
 
-    @property
-    def _ended_by_itself(self) -> bool:
-        """Whether mpirun ended while ranks ran, of which none has failed, and nobody killed it."""
-        was_killed = self._crew.mpirun is not None and self._crew.mpirun.was_killed
-        return self._muster.went is not None and self._stopping.failures.first is None and not was_killed
+    def _find_unfit(self) -> Outcome | None:
+        """Return the outcome of a launch that started no rank; None where no node is found unfit."""
+        mpirun, barrier, now = self._pool.mpirun, self._barrier, time.monotonic()
+        if mpirun is not None and not barrier.has_rejected:
+            reasons = sweep_nodes(self._plan, barrier.pending) or mpirun.unfit_nodes()
+            for index, reason in reasons.items():
+                barrier.reject(index, [reason], now)
+        if not barrier.has_rejected:
+            for index in self._overdue:
+                barrier.reject(index, [f"did not answer within {self._plan['start_limit_s']:g} s"], now)
+        return barrier.outcome(self._order.stream) if barrier.has_rejected else None
 
-    def _judge(self, mpirun_status: int | None) -> Outcome:
-        crew = self._crew
-        counted = {rank: crew.names[i] for rank, i in crew.node_of.items() if rank not in crew.missed}
-        number = 0 if crew.mpirun is None or mpirun_status is None else crew.mpirun.was_killed
-        return outcome.judge(self._order.stream, counted, crew.ended, mpirun_status, number)
+    # -- the loop -----------------------------------------------------------------------------------
 
-    # -- starting ---------------------------------------------------------------------------------
-
-    def _launch(self) -> None:
-        crew = self._crew
-        if self._plan["kind"] != "mpi":
-            crew.to_start = list(range(len(crew.nodes)))
-            self._start_some()
-            return
-        reasons = unwritable(self._order.folder.path, temporary_folder())
-        if reasons:  # of which mpirun would say less
-            self._muster.unfit(0, reasons)
-            return
-        crew.mpirun = Mpirun(self._order.folder, self._plan)
-        self._pending = PendingConnections(
-            crew.mpirun.listener, crew.mpirun.token, crew.selector, self._hearing.take_in
+    def _run_turn(self) -> None:
+        if self._has_input and not self._is_urgent:
+            time.sleep(_GATHER)
+        self._has_input = self._is_urgent = False
+        mpirun_exits = self._pool.mpirun is not None and not (
+            self._pool.open_channels or self._output.is_open
         )
-        self._words.listen(crew.mpirun.process.stdout, 0, 1)
-        self._words.listen(crew.mpirun.process.stderr, 0, 2)
+        for key, _ in self._pool.selector.select(_EXIT_POLL if mpirun_exits else _TICK):
+            self._on_readable(key)
+        self._pool.flush()
+        self._start_runners()
+        now = time.monotonic()
+        failure = self._shutdown.failures.settled(now)
+        if failure is not None and self._shutdown.outcome is None:
+            self._apply(Stop(failure))
+        self._open_barrier(now)
+        if self._shutdown.has_begun or self._ranks.all_ended:
+            self._pool.release_finished()
+        if now - self._last_beat >= frames.BEAT_PERIOD:
+            self._last_beat = now
+            self._pool.send_beat()
+        if now - self._last_tick >= _TICK:
+            self._last_tick = now
+            self._on_tick(now)
 
-    def _start_some(self) -> None:
-        link = self._crew.start_some()
-        while link is not None:
-            if link.process is not None:
-                self._words.listen(link.process.stderr, link.node, 2)
-            link = self._crew.start_some()
+    def _apply(self, decision: Stop | GoOn | None) -> None:
+        if isinstance(decision, Stop):
+            is_first = not self._shutdown.has_begun
+            grace = self._shutdown.begin(decision, time.monotonic())
+            if grace is None:
+                return
+            has_runners = self._pool.send_stop(grace)
+            if is_first and not has_runners and self._pool.mpirun is not None:
+                self._pool.mpirun.signal(SIGTERM)
+        elif isinstance(decision, GoOn):
+            node, grace = decision.node, decision.grace
+            if grace is not None:
+                for channel in self._pool.channels_of(node):
+                    channel.send_stop(grace)
+            self._order.stream.write(LAUNCHER, node, 2, decision.message.encode() + b"\n")
+            self._events.report_running()
+            if grace is None:  # its runner ends what is there unless the runner itself was killed
+                self._sweeps.append(start_sweep(self._plan, node, SILENT_CONNECT_S))
 
-    def _is_over_but_for_mpirun(self) -> bool:
-        # what it says then is a guess: it blames whichever runner left first
-        return self._stopping.verdict is not None and not self._crew.open_links
+    def _open_barrier(self, now: float) -> None:
+        """Let the ranks start once every runner is ready; give up once all unfit nodes are known."""
+        if self._barrier.has_opened or self._shutdown.has_begun:
+            return
+        if self._barrier.is_complete:
+            self._pool.send_go(self._barrier.open(now))
+        elif self._barrier.is_hopeless(now):
+            self._apply(Stop())
+
+    # -- events -------------------------------------------------------------------------------------
+
+    def _on_readable(self, key: selectors.SelectorKey) -> None:
+        source = key.data
+        if isinstance(source, Channel):
+            self._on_channel(source)
+        elif isinstance(source, LauncherOutput):
+            source.on_readable(key.fd, self._is_output_wanted)
+        elif isinstance(source, PendingConnections):
+            for connection, hello in source.on_readable(key.fd):
+                self._apply(self._events.on_hello(connection, hello, time.monotonic()))
 
     @property
-    def _is_exiting(self) -> bool:
-        return self._crew.mpirun is not None and not (self._crew.open_links or self._words.are_coming)
+    def _is_output_wanted(self) -> bool:
+        # once all runners are gone, mpirun blames whichever left first
+        return self._shutdown.outcome is None or bool(self._pool.open_channels)
 
-    # -- the loop ---------------------------------------------------------------------------------
+    def _on_channel(self, channel: Channel) -> None:
+        if not channel.is_open:
+            return  # dropped earlier in the same turn
+        try:
+            received = channel.receive()
+            self._has_input = True
+            self._is_urgent |= not channel.is_open or channel.received >= _MUCH
+            for kind, payload in received:
+                self._is_urgent |= kind not in _OUTPUT
+                self._apply(self._events.on_frame(channel, kind, payload, time.monotonic()))
+        except frames.ProtocolError as error:
+            self._lose(channel, str(error))
+            return
+        if not channel.is_open:
+            self._pool.forget(channel)
+            self._on_channel_end(channel)
 
-    def _turn_once(self) -> None:
-        self._hearing.let_gather()
-        for key, _ in self._crew.selector.select(_MOMENT if self._is_exiting else _TICK):
-            key.data()
-        self._crew.flush()
-        self._start_some()
-        failure = self._stopping.failures.settled
-        if failure is not None and self._stopping.verdict is None:
-            self._stopping.fail(failure)
-        self._go_or_give_up()
-        self._release()
-        now = time.monotonic()
-        if now - self._beaten >= frames.BEAT_PERIOD:
-            self._beaten = now
-            self._crew.tell(frames.BEAT)
-        if now - self._looked >= _TICK:
-            self._looked = now
-            if self._pending is not None:
-                self._pending.expire(now)
-            wish = asked(self._order.folder, self._plan["grace_s"])
-            if wish is not None:
-                grace, reason = wish
-                self._stopping.fail(Outcome("CANCELLED", outcome.CANCELLED, reason), grace)
-            self._hearing.heed(now)
-            if self._stopping.has_begun:
-                self._stopping.press(now, self._hearing.lose)
-            else:
-                self._look_around(now)
+    def _on_channel_end(self, channel: Channel) -> None:
+        """Count the node as lost unless all its ranks' ends are known."""
+        is_expected = channel.is_greeted and not channel.unended
+        if channel.is_done or self._events.taken or is_expected:
+            return
+        why = "its runner was killed, or the node went away"
+        if channel.process is not None:
+            channel.wait(_LAST_OUTPUT_S)
+            self._output.read_all(self._is_output_wanted)
+            lines = last_lines(self._order.stream.tail(LAUNCHER, channel.node), 3)
+            why = "; ".join(lines) or why
+        self._apply(self._losses.on_lost(channel.node, why, time.monotonic()))
 
-    def _look_around(self, now: float) -> None:
-        crew, stopping = self._crew, self._stopping
-        limit = self._plan["timeout_s"]
-        if limit is not None and self._order.until is not None and now > self._order.until:
-            stopping.fail(self._timed_out(limit))
-        self._watch_the_start(now)
-        for link in crew.fallen_silent():
-            crew.silent.add(link.node)
-            self._hearing.lose(link, f"no sign of life for {frames.NODE_SILENT:g} s")
-        if crew.mpirun is not None and not crew.mpirun.runs:
-            self._go_without_mpirun(now)
+    def _lose(self, channel: Channel, why: str) -> None:
+        """Drop a runner that has not reported everything, and count its node as lost."""
+        self._pool.drop(channel)
+        self._apply(self._losses.on_lost(channel.node, why, time.monotonic()))
 
-    def _go_without_mpirun(self, now: float) -> None:
-        """mpirun is gone although ranks are missing: they end by its order, or else by ours."""
+    # -- what only a look finds ---------------------------------------------------------------------
+
+    def _on_tick(self, now: float) -> None:
+        if self._pending is not None:
+            self._pending.expire(now)
+        request = cancel_request(self._order.folder, self._plan["grace_s"])
+        if request is not None:
+            grace, reason = request
+            self._apply(Stop(Outcome("CANCELLED", outcome.CANCELLED, reason), grace))
+        for node in self._losses.due_nodes(now):
+            self._apply(self._losses.on_due(node, now))
+        if self._shutdown.has_begun:
+            self._enforce_grace(now)
+            return
+        if self._order.deadline is not None and now > self._order.deadline:
+            self._apply(Stop(self._timed_out()))
+        self._on_late_start(now)
+        for channel in self._pool.silent_channels(now):
+            self._losses.silent.add(channel.node)
+            self._lose(channel, f"no sign of life for {frames.NODE_SILENT:g} s")
+        if self._pool.mpirun is not None and not self._pool.mpirun.is_running:
+            self._on_mpirun_end(now)
+
+    def _enforce_grace(self, now: float) -> None:
+        """Give up, step by step, what outlived the grace."""
+        step = self._shutdown.escalation(now)
+        if step >= DROP_RUNNERS:
+            for channel in self._pool.open_channels:
+                if not channel.is_done:
+                    self._lose(channel, "its processes did not end")
+        if step >= END_MPIRUN and self._pool.mpirun is not None:
+            self._pool.mpirun.signal(SIGTERM)
+        self._is_cut_off = step >= CUT_OFF
+
+    def _on_late_start(self, now: float) -> None:
+        if not self._barrier.is_late(now):
+            return
+        ranks, at_work = self._ranks, set()
+        if self._plan["setup"] or self._plan["snapshot"]:  # there may be much code to copy
+            at_work = ranks.nodes_covered_by(self._pool.greeted_ranks)
+        missing = self._barrier.overdue(now, at_work, ranks.started | ranks.dispensed)
+        if not missing:
+            return
+        self._overdue = missing
+        self._losses.lost.update(missing)
+        if self._barrier.has_opened:
+            names = ", ".join(ranks.names[index] for index in missing)
+            reason = f"not started within {self._plan['start_limit_s']:g} s: {names}"
+            self._apply(Stop(Outcome("FAILED", outcome.LOST_RANK, reason)))
+        else:
+            self._apply(Stop())
+
+    def _on_mpirun_end(self, now: float) -> None:
+        """End the ranks that mpirun has left behind, once its own order to end had its time to arrive."""
         if self._mpirun_gone is None:
             self._mpirun_gone = now
-        was_killed = self._crew.mpirun is not None and self._crew.mpirun.was_killed
-        if was_killed or not self._crew.is_at_work or now - self._mpirun_gone > _WITHOUT_MPIRUN:
-            self._stopping.stop()
+        was_killed = self._pool.mpirun is not None and self._pool.mpirun.killed_by
+        if was_killed or not self._pool.is_at_work or now - self._mpirun_gone > _WITHOUT_MPIRUN:
+            self._apply(Stop())
 
-    def _timed_out(self, limit: float) -> Outcome:
-        crew = self._crew
-        where = {rank: (crew.node_of[rank], crew.names[crew.node_of[rank]]) for rank in crew.running}
-        return outcome.timed_out(limit, self._order.stream, where if crew.ended else None)
-
-    def _watch_the_start(self, now: float) -> None:
-        if not self._muster.is_late(now, self._begun):
-            return
-        crew = self._crew
-        takes_long = self._plan["setup"] or self._plan["snapshot"]  # there may be much code to copy
-        at_work = crew.greeted_nodes if takes_long and self._muster.went is None else set()
-        missing = self._muster.overdue(now, self._begun, at_work, crew.started | crew.missed)
-        if missing:
-            self._overdue = missing
-            crew.lost.update(missing)
-            if self._muster.went is None:
-                self._stopping.stop()
-            else:
-                names = ", ".join(crew.names[index] for index in missing)
-                words = f"not started within {self._plan['start_limit_s']:g} s: {names}"
-                self._stopping.fail(Outcome("FAILED", outcome.LOST_RANK, words))
-
-    def _go_or_give_up(self) -> None:
-        """Starts the ranks once every runner is ready, or none once it is known which nodes are unfit."""
-        if self._muster.went is not None or self._stopping.has_begun:
-            return
-        if self._muster.is_complete:
-            self._muster.went = time.monotonic()
-            late = self._muster.late()
-            for link in self._crew.links:
-                link.stage = GOING if link.stage == READY else link.stage
-                link.send(frames.GO, {str(rank): late[rank] for rank in link.ranks if rank in late})
-        elif self._muster.is_hopeless:
-            self._stopping.stop()
-
-    def _unfit(self) -> Outcome | None:
-        """No rank was started: says which nodes are why; of those that it lacks, mpirun knows no more."""
-        mpirun, muster = self._crew.mpirun, self._muster
-        if mpirun is not None and not muster.is_known:
-            reasons = sweep(self._plan, muster.pending) or mpirun.unfit()
-            for index, words in reasons.items():
-                muster.unfit(index, [words])
-        if not muster.is_known:
-            for index in self._overdue:
-                muster.unfit(index, [f"did not answer within {self._plan['start_limit_s']:g} s"])
-        return muster.outcome(self._order.stream) if muster.is_known else None
-
-    def _release(self) -> None:
-        """Lets runners go once no process of the job is left: closing their channel is the sign."""
-        if not (self._stopping.has_begun or self._crew.all_ended):
-            return
-        still = self._crew.open_links
-        if all(link.done for link in still):
-            for link in still:
-                self._crew.drop(link)
-
-    def _over(self) -> bool:
-        crew, mpirun = self._crew, self._crew.mpirun
-        if self._stopping.cut_off or crew.to_start or crew.open_links:
-            return self._stopping.cut_off
-        # mpirun would wait for its daemon on a node that says nothing
-        return mpirun is None or bool(crew.silent) or not (mpirun.runs or self._words.are_coming)
+    def _timed_out(self) -> Outcome:
+        ranks = self._ranks
+        running = {rank: (ranks.node_of[rank], ranks.names[ranks.node_of[rank]]) for rank in ranks.running}
+        limit = self._plan["timeout_s"]
+        return outcome.timed_out(limit, self._order.stream, running if ranks.ended else None)

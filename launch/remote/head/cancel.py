@@ -1,7 +1,7 @@
-"""Ending a job on request: the word to its supervisor, and the job's processes on one node without any.
+"""Cancelling a job: the request to its supervisor, and the end of its processes on one node without one.
 
-The word is the file ``cancel`` in the job's folder. It may hold the grace in seconds that whoever asks wants,
-the job's own counts where it is empty; and in a second line why the job is to end.
+The request is the file ``cancel`` in the job's folder. Its first line may hold the grace in seconds that the
+request wants, the job's own counts where it is empty; its second line why the job is to end.
 """
 
 from __future__ import annotations
@@ -15,30 +15,27 @@ from launch.remote.base import job_dir, processes
 from launch.remote.base.whole_file import replace_file
 from launch.remote.head.query import lost_nodes
 
-if TYPE_CHECKING:
-    from launch.remote.base.payloads import CancelAnswer, ReleaseAnswer, SweepAnswer
-
-__all__ = ["asked", "cancel", "release", "sweep"]
+__all__ = ["cancel", "cancel_request", "release", "sweep"]
 
 _PATIENCE = 20.0
-"""Seconds one question takes at most: who asks asks again, also when the connection broke in between."""
+"""Seconds one call takes at most: the client calls again, also when the connection broke in between."""
 _SLACK = 30.0
-"""Seconds beside the grace that a supervisor needs at most: its last looks at mpirun and at silent nodes."""
+"""Seconds beside the grace that a supervisor needs at most, to wait for mpirun and sweep silent nodes."""
 _GRACE = 10.0
-"""Seconds that a job is taken to give its processes where its plan cannot be read."""
+"""Seconds of grace of a job whose plan is torn."""
 _POLL = 0.05
 _REMOVED = "its records on the head were removed"
 _DIE_WITHIN = 4.0
 _LEAVE_WITHIN = 1.0
-"""Seconds that a runner gets to see that its ranks have ended."""
+"""Seconds that a runner gets to exit after its ranks."""
 
 
-def cancel(job: str, grace: float | None) -> CancelAnswer:
-    """Asks for the job's end and tells its state once it has ended, or after 20 s; may be repeated.
+def cancel(job: str, grace: float | None) -> dict[str, Any]:
+    """Request the job's end; return its state once it has ended, or after 20 s. May be repeated.
 
     ``before`` is the state it was in, ``grace`` what its processes get, ``within`` how many seconds its end
-    may take from now, ``lost`` the nodes that its supervisor could not reach. One that has ended
-    stays as it is. Raises FileNotFoundError when there is no such job.
+    may take from now, ``lost`` the nodes that its supervisor could not reach. An ended job stays as it is.
+    Raise FileNotFoundError when there is no such job.
     """
     folder = job_dir.Folder(job)
     state = folder.state()
@@ -48,7 +45,7 @@ def cancel(job: str, grace: float | None) -> CancelAnswer:
         own = _GRACE
     before = state["state"]
     if before not in job_dir.TERMINAL:
-        _ask(folder, grace)
+        _request(folder, grace)
         until = time.monotonic() + _PATIENCE
         while state["state"] not in job_dir.TERMINAL and time.monotonic() < until:
             time.sleep(_POLL)
@@ -58,12 +55,11 @@ def cancel(job: str, grace: float | None) -> CancelAnswer:
     return {"state": state, "before": before, "grace": given, "within": given + _SLACK, "lost": lost}
 
 
-def release(job: str) -> ReleaseAnswer:
-    """Ends a supervisor that did not heed the wish that its job end: the job is LOST then and holds nothing.
+def release(job: str) -> dict[str, Any]:
+    """Kill a supervisor that did not obey the cancel request; return the job's ``state``, which is LOST then.
 
-    For when no node has anything of the job any more. ``state`` is the job's; where nobody has asked for its
-    end, or another process has the supervisor's number by now, nothing is done. Raises FileNotFoundError when
-    there is no such job.
+    For when no node has anything of the job any more. Without a cancel request, or where another process has
+    the supervisor's number by now, do nothing. Raise FileNotFoundError when there is no such job.
     """
     folder = job_dir.Folder(job)
     state = folder.state()
@@ -79,20 +75,20 @@ def release(job: str) -> ReleaseAnswer:
     return {"state": folder.lose(state, "the job's supervisor did not react to the cancel and was ended")}
 
 
-def _ask(folder: job_dir.Folder, grace: float | None) -> None:
-    asked = folder.file("cancel")
+def _request(folder: job_dir.Folder, grace: float | None) -> None:
+    path = folder.file("cancel")
     if grace is not None:
         with suppress(OSError):  # a full disk still takes a file without contents
-            replace_file(asked, f"{grace:g}".encode())
-    with open(asked, "a", encoding="utf-8"):
+            replace_file(path, f"{grace:g}".encode())
+    with open(path, "a", encoding="utf-8"):
         return
 
 
-def asked(folder: job_dir.Folder, own: float) -> tuple[float, str] | None:
-    """None until somebody asks for the job's end; then the seconds between SIGTERM and SIGKILL, ``own`` being
-    the job's, and why, if that is said.
+def cancel_request(folder: job_dir.Folder, own: float) -> tuple[float, str] | None:
+    """Return the grace of the job's cancel request, by default the job's ``own``, and its reason, which may
+    be empty; None without a request.
 
-    Whoever removes the job's records asks for its end too: nobody could find and end it otherwise.
+    The removal of the job's records is a request, too: nobody could find and end the job otherwise.
     """
     try:
         with open(folder.file("cancel"), encoding="utf-8") as file:
@@ -101,18 +97,18 @@ def asked(folder: job_dir.Folder, own: float) -> tuple[float, str] | None:
         return None if os.path.exists(folder.file("job.json")) else (own, _REMOVED)
     except PermissionError:
         folder.permit()
-        return None  # it is looked for again
+        return None  # the caller looks again
     try:
         return float(grace or own), reason
     except ValueError:
-        return own, reason  # torn: the wish itself counts
+        return own, reason  # torn, but a request
 
 
-def sweep(job: str, grace: float) -> SweepAnswer:
-    """Ends whatever carries the job's id on this node: SIGTERM, SIGKILL after ``grace`` seconds.
+def sweep(job: str, grace: float) -> dict[str, Any]:
+    """End every process of the job on this node: SIGTERM, SIGKILL after ``grace`` seconds.
 
-    Then its runners, which hold its slots and would hold them for ever where they are stopped: one that works
-    leaves by itself. ``ended`` counts what is gone, ``left`` has the pids that even SIGKILL did not end.
+    Then kill its runners, which would hold its slots for ever where they are stopped; a runner that works
+    exits by itself. ``ended`` counts what has ended, ``left`` has the pids that SIGKILL did not end.
     """
     seen: set[int] = set()
     busy = time.monotonic()

@@ -1,4 +1,4 @@
-"""Where a job is between its queue and its end, and how state.json and the events tell of it."""
+"""A job's state between its queue and its end, as state.json and the events record it."""
 
 from __future__ import annotations
 
@@ -12,24 +12,23 @@ from launch.remote.head import queue
 if TYPE_CHECKING:
     from launch.remote.base.records import Plan
     from launch.remote.head.outcome import Outcome
-    from launch.remote.head.queue import Turn
 
-__all__ = ["Course"]
+__all__ = ["JobState"]
 
 
-class Course:
+class JobState:
     """The records of one job, changed by its supervisor alone."""
 
     def __init__(self, folder: job_dir.Folder, plan: Plan) -> None:
         self._folder, self._plan = folder, plan
         self._begun: float | None = None
         self._first: Outcome | None = None
-        """How the first launch failed, where there was another."""
+        """The outcome of the first launch, where another followed."""
         self._state = job_dir.first_state(plan["id"], plan, time.time(), job_dir.identity(os.getpid()))
 
     @property
     def restarts(self) -> int:
-        """How often the job was launched anew."""
+        """The number of restarts so far."""
         return int(self._state["restarts"])
 
     @property
@@ -38,9 +37,9 @@ class Course:
         return self._begun is not None
 
     @property
-    def until(self) -> float | None:
-        """When the job's time is over, by the monotonic clock; None when it has no limit. It runs from the
-        first look at this on."""
+    def deadline(self) -> float | None:
+        """The end of the job's time by the monotonic clock, None without a limit. The time runs from the
+        first use of this on."""
         limit = self._plan["timeout_s"]
         if limit is None:
             return None
@@ -48,59 +47,61 @@ class Course:
             self._begun = time.monotonic()
         return float(self._begun + limit)
 
-    def queued(self) -> None:
-        """Says what the job waits for, once for as long as that is the same."""
+    def set_queued(self) -> None:
+        """Record what the job waits for, if that has changed."""
         if not self.restarts:
             self._begun = None
             self._state["started"] = None
         wait = queue.waiting_for(self._plan["id"])
         reason = "waits for " + (", ".join(wait.words) or "its turn")
-        before = dict(self._state)
-        self._state.update({"state": "QUEUED", "reason": reason, "place": wait.place, "waits_for": wait.jobs})
-        if self._state != before:
-            self._write()
+        fields = {"place": wait.place, "waits_for": wait.jobs, "reason": reason}
+        if self._state["state"] != "QUEUED" or fields != {key: self._state[key] for key in fields}:
+            self._change(fields, state="QUEUED")
 
-    def starting(self, turn: Turn) -> None:
-        """Its turn has come."""
-        self._state.update({"state": "STARTING", "reason": "", "place": None, "waits_for": []})
-        self._state.update({"port": turn.port, "started": self._state["started"] or time.time()})
-        self._write()
+    def set_starting(self, port: int) -> None:
+        """Record that the queue gave the job its slots and port."""
+        started = self._state["started"] or time.time()
+        self._change(_OUT_OF_QUEUE, state="STARTING", reason="", port=port, started=started)
 
-    def held(self, turn: Turn) -> None:
-        """The runners hold what it was given."""
-        if self._state["state"] != "STARTING":  # it has waited for another head's job: only now is that over
-            self.starting(turn)
+    def set_held(self, port: int) -> None:
+        """Record, for the queue too, that the runners hold all slots."""
+        queue.confirm(self._plan["id"])
+        if self._state["state"] != "STARTING":  # it has waited for another head's job until now
+            self.set_starting(port)
 
-    def running(self, turn: Turn, reason: str) -> None:
-        """Every rank runs that the job goes on with."""
-        self._state.update({"state": "RUNNING", "reason": reason, "port": turn.port})
-        self._write()
+    def set_running(self, port: int, reason: str) -> None:
+        """Record that every expected rank runs."""
+        self._change({}, state="RUNNING", reason=reason, port=port)
 
-    def restarting(self, outcome: Outcome) -> str:
-        """A launch failed and there is to be another; gives the words for it."""
+    def set_restarting(self, outcome: Outcome) -> str:
+        """Record that a launch failed and another follows; return the reason for it."""
         count = self.restarts + 1
         self._first = self._first or outcome
-        self._note_failure(outcome)
+        self._record_failure(outcome)
         self._folder.event("restart", count=count, reason=outcome.reason)
-        words = f"restart {count} of {self._plan['max_restarts']}: {outcome.reason}"
-        self._state.update({"state": "STARTING", "reason": words, "restarts": count})
-        self._write()
-        return words
+        reason = f"restart {count} of {self._plan['max_restarts']}: {outcome.reason}"
+        self._change({}, state="STARTING", reason=reason, restarts=count)
+        return reason
 
-    def end(self, outcome: Outcome) -> None:
-        """Writes the terminal state."""
-        self._note_failure(outcome)
+    def set_ended(self, outcome: Outcome) -> None:
+        """Record the terminal state."""
+        self._record_failure(outcome)
         reason, failure = outcome.reason, outcome.failure
-        if self._first is not None and not outcome.ran:  # the launch that was to come after it is no failure
+        if self._first is not None and not outcome.ran:  # the launch that was to follow is not a failure
             failure = self._first.failure or failure
         if self._first is not None and outcome.state == "FAILED":
-            often = f"restart {self.restarts} of {self._plan['max_restarts']}"
-            reason = f"{reason} (in {often}; the first failure was: {self._first.reason})"
-        self._state.update({"state": outcome.state, "reason": reason, "place": None, "waits_for": []})
-        self._state.update({"exit_status": outcome.exit_status, "failure": failure, "ended": time.time()})
-        self._write()
+            restart = f"restart {self.restarts} of {self._plan['max_restarts']}"
+            reason = f"{reason} (in {restart}; the first failure was: {self._first.reason})"
+        self._change(
+            _OUT_OF_QUEUE,
+            state=outcome.state,
+            exit_status=outcome.exit_status,
+            reason=reason,
+            failure=failure,
+            ended=time.time(),
+        )
 
-    def _note_failure(self, outcome: Outcome) -> None:
+    def _record_failure(self, outcome: Outcome) -> None:
         if outcome.failure is not None:
             self._folder.event("failure", **outcome.failure)
 

@@ -1,4 +1,4 @@
-"""How a job ended, in the words the user reads."""
+"""How a launch ended, as the user reads it, and which rank failed first."""
 
 from __future__ import annotations
 
@@ -16,33 +16,41 @@ if TYPE_CHECKING:
 __all__ = [
     "CANCELLED",
     "LOST_RANK",
+    "NOT_FOUND",
     "TIMED_OUT",
+    "Failures",
     "Outcome",
     "blamed_node",
+    "evicted_node",
+    "format_exit",
     "judge",
     "lost_node",
     "misplaced_rank",
     "not_started",
     "rank_failed",
     "signal_name",
-    "taken_node",
     "timed_out",
-    "way_of_ending",
 ]
 
 LOST_RANK = 255
-"""The exit status of a rank of which nobody knows how it ended, as ssh gives it."""
+"""Exit status of a rank whose end is not known, as ssh gives it."""
+NOT_FOUND = 127
+"""Exit status where the head has no launcher, as a shell gives it."""
 TIMED_OUT = 124
-"""As timeout(1) gives it."""
+"""Exit status, as timeout(1) gives it."""
 CANCELLED = 130
-"""As a shell gives it after Ctrl-C."""
+"""Exit status, as a shell gives it after Ctrl-C."""
 _SIGNALLED = 128
 _SHOWN = 8
 """Ranks that one line names."""
+_SETTLED_AFTER = 0.2
+"""Seconds after the first report of a failure in which an earlier failure may be reported."""
+_ERROR_CLASSES = (14, 15, 16, 17)
+"""MPI_ERR_UNKNOWN to MPI_ERR_INTERN: exit statuses of a rank that Open MPI ends because it lost its peer."""
+_GIVES_UP = re.compile(rb"Fatal error in (internal|PMPI)_")
+"""What MPICH and Intel MPI write then."""
 _ABORTED = re.compile(rb"Abort\(\d+\) on node \d+ \(rank ")
 """What MPICH and Intel MPI write when a rank calls MPI_Abort, or the library does on an error."""
-
-
 _LOST_TOUCH = (
     re.compile(r"Remote daemon: .* on node (\S+)"),
     re.compile(r"connection to proxy \d+ at host (\S+) failed"),
@@ -52,9 +60,9 @@ _LOST_TOUCH = (
 
 
 class Outcome:
-    """How a job ended; ``failure`` names the first failing rank, its node and its last lines.
+    """How a launch ended; ``failure`` has the first failed rank, its node and its last lines.
 
-    ``ran`` says whether any rank of it ever did, ``was_timed_out`` whether its time was over.
+    ``ran`` is whether any rank was started, ``was_timed_out`` whether the job's time was over.
     """
 
     def __init__(
@@ -70,7 +78,7 @@ def _failed(status: int, reason: str, rank: int | None, node: str | None, words:
 
 
 def signal_name(number: int) -> str:
-    """A signal for people.
+    """Return a signal's number and name.
 
     >>> signal_name(9), signal_name(99)
     ('signal 9 (SIGKILL)', 'signal 99')
@@ -81,12 +89,12 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
-def way_of_ending(status: int, number: int) -> str:
-    """How a process ended, for people; ``number`` is the signal's that ended it, 0 without one.
+def format_exit(status: int, number: int) -> str:
+    """Return how a process ended, as a verb phrase; ``number`` is the signal that ended it, 0 without one.
 
-    >>> way_of_ending(137, 9), way_of_ending(3, 0)
+    >>> format_exit(137, 9), format_exit(3, 0)
     ('was ended by signal 9 (SIGKILL)', 'ended with exit status 3')
-    >>> way_of_ending(137, 0)
+    >>> format_exit(137, 0)
     'ended with exit status 137, as a shell does after signal 9 (SIGKILL)'
     """
     if number:
@@ -98,32 +106,33 @@ def way_of_ending(status: int, number: int) -> str:
 
 
 def rank_failed(stream: StreamWriter, rank: int, index: int, name: str, status: int, number: int) -> Outcome:
-    """A rank ended badly by itself: its status is the job's; ``number`` is the signal's, 0 without one."""
-    what = way_of_ending(status, number)
+    """Return the outcome of a rank that failed by itself: the rank's status is the job's. ``number`` is the
+    signal that ended it, 0 without one."""
+    what = format_exit(status, number)
     words = last_lines(stream.tail(rank, index))
     return _failed(status, f"rank {rank} on {name} {what}", rank, name, words)
 
 
 def not_started(node: str, reason: str, words: list[str]) -> Outcome:
-    """Some nodes cannot run the job, so no rank was started on any; ``node`` is the first of them."""
+    """Return the outcome where unfit nodes kept every rank from starting; ``node`` is the first."""
     return _failed(LOST_RANK, f"no rank was started: {reason}", None, node, words)
 
 
 def lost_node(ranks: list[int], name: str, why: str) -> Outcome:
-    """A runner fell silent or went away before the ends of these ranks were known: none of them failed."""
+    """Return the outcome where a node was lost before the ends of these ranks were known: no rank failed."""
     numbers = ", ".join(map(str, ranks))
     which = f" (rank{'s' * (len(ranks) > 1)} {numbers})" if ranks else ""
     return _failed(LOST_RANK, f"{name}{which} is lost: {why}", None, name, [why])
 
 
-def taken_node(name: str, why: str) -> Outcome:
-    """Azure takes a node: its ranks and all others end before, none of them failed. ``why`` names the node,
-    when it goes and for what."""
+def evicted_node(name: str, why: str) -> Outcome:
+    """Return the outcome where Azure takes a node and all ranks end before: no rank failed. ``why`` has the
+    node, the time and the kind of the event."""
     return _failed(LOST_RANK, why, None, name, [why])
 
 
 def blamed_node(stream: StreamWriter, names: Collection[str]) -> str | None:
-    """The first node of these that mpirun or its ssh has lost touch with by its own words."""
+    """Return the first of these nodes to which mpirun or its ssh reports a lost connection, None without."""
     said = b"".join(tail for (rank, _), tail in stream.tails.items() if rank == LAUNCHER)
     text = [line.decode("utf-8", "replace") for line in said.splitlines()]
     found = (match[1] for pattern in _LOST_TOUCH for match in map(pattern.search, text) if match)
@@ -133,8 +142,8 @@ def blamed_node(stream: StreamWriter, names: Collection[str]) -> str | None:
 def timed_out(
     limit: float, stream: StreamWriter | None = None, running: Mapping[int, tuple[int, str]] | None = None
 ) -> Outcome:
-    """The job's time of ``limit`` seconds is over. ``running`` are the ranks, each with its node's index and
-    name, that went on when others had ended."""
+    """Return the outcome where the job's time of ``limit`` seconds is over. ``running`` has the ranks that
+    still ran after others had ended, each with its node's index and name."""
     reason = f"its time limit of {limit:g} s was over"
     if not running or stream is None:
         outcome = Outcome("FAILED", TIMED_OUT, reason)
@@ -150,7 +159,7 @@ def timed_out(
 
 
 def misplaced_rank(rank: int, where: str, local_there: int, planned: str, local: int) -> Outcome:
-    """mpirun numbered ranks otherwise than the plan: everything that was told to ranks would be wrong."""
+    """Return the outcome where mpirun numbers ranks unlike the plan: their variables would be wrong."""
     reason = f"mpirun put rank {rank} on {where} as its local rank {local_there}, "
     reason += f"the plan has it on {planned} as local rank {local}"
     return _failed(LOST_RANK, reason, rank, where, [])
@@ -163,11 +172,11 @@ def judge(
     mpirun_status: int | None,
     mpirun_signal: int = 0,
 ) -> Outcome:
-    """The outcome when no rank failed by itself: good only if every rank ended with 0, and mpirun too.
+    """Return the outcome where no rank failed by itself: success only if every rank and mpirun ended with 0.
 
-    ``ranks`` says which node each rank is on, ``mpirun_signal`` which signal ended mpirun, if one did. After
-    MPI_Abort all ranks were stopped, and the status it was given is mpirun's; under hydra the rank which
-    called it does not even end, but has said so.
+    ``ranks`` has each rank's node, ``mpirun_signal`` is the signal that ended mpirun, 0 without one. After
+    MPI_Abort all ranks were stopped, and mpirun's status is the one that MPI_Abort was given; under hydra the
+    rank that called it has no end of its own, but has printed a message.
     """
     if mpirun_status:
         for (rank, _), tail in stream.tails.items():
@@ -178,10 +187,39 @@ def judge(
     missing = [rank for rank in ranks if rank not in ended]
     if not (mpirun_status or worst or missing):
         return Outcome("SUCCEEDED", 0, "")
-    reason = "" if mpirun_status is None else f"mpirun {way_of_ending(mpirun_status, mpirun_signal)}"
+    reason = "" if mpirun_status is None else f"mpirun {format_exit(mpirun_status, mpirun_signal)}"
     if missing:
         reason += " and " if reason else ""
         where = ", ".join(dict.fromkeys(ranks[rank] for rank in missing))
         reason += f"{len(missing)} of {len(ranks)} ranks never reported their end: {where}"
     words = last_lines(b"".join(tail for (rank, _), tail in stream.tails.items() if rank == LAUNCHER))
     return _failed(mpirun_status or worst or LOST_RANK, reason, None, None, words)
+
+
+class Failures:
+    """Failed ranks, by the time at which they ended by their node's clock.
+
+    Peers notice within milliseconds that a rank is gone, and their MPI ends them as well: the order of the
+    reports means little, above all when several are read together. A rank's connections close before its
+    runner can see its end, so that a peer may even end earlier: ranks that ended as a peer does come last.
+    """
+
+    def __init__(self) -> None:
+        self._known: list[tuple[bool, int, Outcome]] = []
+        self._since = 0.0
+
+    def add(self, ended_us: int, outcome: Outcome, output: bytes, now: float) -> None:
+        """Add a failed rank, its ``outcome``, the launch's if no rank failed earlier, and last ``output``."""
+        if not self._known:
+            self._since = now
+        ended_as_peer = outcome.exit_status in _ERROR_CLASSES or bool(_GIVES_UP.search(output))
+        self._known.append((ended_as_peer, ended_us, outcome))
+
+    @property
+    def first(self) -> Outcome | None:
+        """The outcome of the earliest failure that is known."""
+        return min(self._known, key=lambda one: one[:2])[2] if self._known else None
+
+    def settled(self, now: float) -> Outcome | None:
+        """Return :attr:`first` once an earlier failure has had its time to be reported."""
+        return self.first if self._known and now - self._since > _SETTLED_AFTER else None

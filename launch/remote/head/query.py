@@ -1,7 +1,6 @@
-"""What the head tells of its jobs: all of them, one in full, and when one ends.
+"""Queries about the head's jobs: the list, one in full, and each change of one's state.
 
-There is no index of them: five hundred ``state.json`` are read in some ten milliseconds, and what is read is
-what is so.
+There is no index: five hundred ``state.json`` are read in some ten milliseconds, and they are never stale.
 """
 
 from __future__ import annotations
@@ -16,39 +15,40 @@ from launch.remote.base import job_dir
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from launch.remote.base.payloads import JobListing, JobReport
-    from launch.remote.base.records import Event, ExitEvent, State
-
-__all__ = ["listing", "lost_nodes", "report", "states_to_the_end"]
+__all__ = ["job_report", "list_jobs", "lost_nodes", "state_changes"]
 
 _POLL = 0.05
-_OF_AN_END = {"rank", "node", "status", "signal", "stopped", "attempt"}
+_PLAN_FIELDS = ("command", "grace_s", "max_restarts", "snapshot", "timeout_s")
+"""What is shown of the plan; variables may hold secrets."""
+_EXIT_FIELDS = {"rank", "node", "status", "signal", "stopped", "attempt"}
 
 
-def listing(last: int | None) -> JobListing:
-    """Every job that has not ended, and the ``last`` of those that have (None: all), oldest first.
+def list_jobs(last: int | None) -> dict[str, Any]:
+    """Return every job that has not ended, and the ``last`` of those that have (None: all), oldest first.
 
-    ``left_out`` counts the ended ones that are not among them.
+    ``left_out`` counts the ended jobs that are not among them.
     """
     states = job_dir.all_jobs()
     ended = [state for state in states if state["state"] in job_dir.TERMINAL]
     left_out = 0 if last is None else max(0, len(ended) - last)
     old = {id(state) for state in ended[:left_out]}
-    shown = [_with_wish(job_dir.Folder(state["job"]), state) for state in states if id(state) not in old]
+    shown = [
+        _with_cancelling(job_dir.Folder(state["job"]), state) for state in states if id(state) not in old
+    ]
     return {"jobs": shown, "left_out": left_out}
 
 
-def _with_wish(folder: job_dir.Folder, state: State) -> State:
-    """The state, and in ``cancelling`` whether somebody asked for the job's end, which has not come."""
-    asked = state["state"] not in job_dir.TERMINAL and os.path.exists(folder.file("cancel"))
-    return {**state, "cancelling": asked}
+def _with_cancelling(folder: job_dir.Folder, state: dict[str, Any]) -> dict[str, Any]:
+    """Return the state with ``cancelling``: whether there is a cancel request and the job has not ended."""
+    cancelling = state["state"] not in job_dir.TERMINAL and os.path.exists(folder.file("cancel"))
+    return dict(state, cancelling=cancelling)
 
 
-def report(job: str) -> JobReport:
-    """Everything that is kept of one job but its output.
+def job_report(job: str) -> dict[str, Any]:
+    """Return all records of one job but its output.
 
-    ``ends`` has each rank's newest end, ``events`` what else happened, in order. Raises FileNotFoundError
-    when there is no such job.
+    ``ends`` has each rank's newest end, ``events`` the other events, in order. Raise FileNotFoundError when
+    there is no such job.
     """
     folder = job_dir.Folder(job)
     plan = folder.plan()
@@ -57,17 +57,11 @@ def report(job: str) -> JobReport:
     for event in _lines(folder.file("events.jsonl")):
         if event["event"] != "exit":
             events.append(event)
-        elif event.keys() >= _OF_AN_END:
+        elif event.keys() >= _EXIT_FIELDS:
             ends[event["rank"]] = event
     return {
-        "state": _with_wish(folder, folder.state()),
-        "plan": {
-            "command": plan["command"],
-            "grace_s": plan["grace_s"],
-            "max_restarts": plan.get("max_restarts", 0),
-            "snapshot": plan["snapshot"],
-            "timeout_s": plan["timeout_s"],
-        },
+        "state": _with_cancelling(folder, folder.state()),
+        "plan": {key: plan[key] for key in _PLAN_FIELDS if key in plan},
         "ranks": {node["name"]: [given["rank"] for given in node["ranks"]] for node in plan["nodes"]},
         "ends": [ends[rank] for rank in sorted(ends)],
         "events": events,
@@ -76,17 +70,15 @@ def report(job: str) -> JobReport:
 
 
 def lost_nodes(folder: job_dir.Folder) -> list[str]:
-    """The nodes that went away from the job or fell silent, in that order."""
+    """Return the nodes that the job lost, in that order."""
     lines = _lines(folder.file("events.jsonl"))
     lost = (line.get("node") for line in lines if line["event"] == "lost-node")
     return list(dict.fromkeys(node for node in lost if isinstance(node, str)))
 
 
-def states_to_the_end(job: str) -> Iterator[State | None]:
-    """The job's state whenever it is another, to the last; None when there is nothing new, several times
-    a second.
-
-    Raises FileNotFoundError when there is no such job.
+def state_changes(job: str) -> Iterator[dict[str, Any] | None]:
+    """Yield the job's state after each change, to the last; None when there is no change, several times a
+    second. Raise FileNotFoundError when there is no such job.
     """
     watch = job_dir.StateWatch(job_dir.Folder(job))
     shown: State | None = None
@@ -101,8 +93,8 @@ def states_to_the_end(job: str) -> Iterator[State | None]:
         time.sleep(_POLL)
 
 
-def _lines(path: str) -> Iterator[Event]:
-    """The events of a file; one that is being written, or was cut short, is passed over."""
+def _lines(path: str) -> Iterator[dict[str, Any]]:
+    """Yield the events of a file, without any that is being written or was cut short."""
     try:
         with open(path, "rb") as file:
             for line in file:

@@ -1,13 +1,14 @@
-"""Whose turn it is on this head: first in, first out, as far as slots are shared.
+"""The queue of a head's jobs: first in, first out, as far as jobs share slots.
 
 ``~/.ranklift/queue.json`` holds an entry for each job that waits or runs. It is read and replaced under
 a lock; entries whose supervisor is gone are dropped on sight. Jobs with other heads are not in it: the
-runners' own locks on the slots keep those apart (:func:`launch.remote.node.slots.take_slots`). Which slots
-they hold a job learns when a node refuses it: it keeps its place and avoids those from then on.
+runners' own locks on the slots keep those apart (:func:`launch.remote.node.slots.take_slots`). A job learns
+which slots they hold when a node refuses it: it keeps its place and avoids those slots from then on, and asks
+the nodes again from time to time (:class:`SlotQuery`).
 
 A torn queue.json, which a crash or a hand leaves behind, counts as empty but for the entries that are whole.
-Jobs that wait enter it again when they next look, at its end; those that run keep their slots by the runners'
-locks, as jobs of other heads do, and whoever comes learns of them from the nodes.
+Jobs that wait enter it again at their next look, at its end; those that run keep their slots by the runners'
+locks, as jobs of other heads do, and later jobs learn of them from the nodes.
 """
 
 from __future__ import annotations
@@ -15,34 +16,40 @@ from __future__ import annotations
 import fcntl
 import json
 import os
+import subprocess
+import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from launch.remote.base.job_dir import Folder, identity, is_alive
+from launch.remote.base.node_command import start_on_node
 from launch.remote.base.ports import LAST_PORT, is_free
 from launch.remote.base.whole_file import replace_file
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Collection, Iterator
 
     from launch.remote.base.records import Plan, QueueEntry, Reservation, Taken
 
 __all__ = [
-    "Turn",
+    "Allocation",
+    "SlotQuery",
     "Wait",
     "admit",
-    "again",
     "confirm",
     "enter",
     "leave",
-    "refused_by",
+    "readmit",
+    "refusing_nodes",
     "requeue",
-    "told",
+    "set_taken",
     "waiting_for",
 ]
 
 _FOLDER = "~/.ranklift"
 _PORTS_TRIED = 1000
+_QUERY_LIMIT_S = 12.0
+"""Seconds for the answers of all nodes together: an ssh client gives up on a silent one after 10."""
 _FIELDS: dict[str, Any] = {
     "job": str,
     "process": dict,
@@ -54,8 +61,8 @@ _FIELDS: dict[str, Any] = {
 }
 
 
-class Turn:
-    """What a job was given when its turn came: slot numbers by node, and MASTER_PORT."""
+class Allocation:
+    """What the queue gave a job: slot numbers by node, and MASTER_PORT."""
 
     def __init__(self, slots: dict[str, list[int]], port: int) -> None:
         self.slots, self.port = slots, port
@@ -73,8 +80,8 @@ def _entries() -> Iterator[list[QueueEntry]]:
         replace_file(path, json.dumps(entries).encode(), outlives_machine=False)  # no process does
 
 
-def _read(path: str) -> list[QueueEntry]:
-    """The entries that are whole; none where the file is not."""
+def _read(path: str) -> list[dict[str, Any]]:
+    """Return the entries that are whole, none where the file is not JSON."""
     try:
         with open(path, "rb") as file:
             entries = json.loads(file.read())
@@ -102,59 +109,59 @@ def _is_pair(taken: Any) -> bool:
     return isinstance(taken, list) and len(taken) == 2  # noqa: PLR2004
 
 
-def enter(plan: Plan) -> None:
-    """Puts the calling supervisor's job at the end of the queue."""
+def enter(plan: dict[str, Any]) -> None:
+    """Put the calling supervisor's job at the end of the queue."""
     with _entries() as entries:
         entries.append(_entry(plan))
 
 
 def leave(job: str) -> None:
-    """Takes the job out of the queue and frees what it held; its supervisor's end does that, too."""
+    """Take the job out of the queue and free what it held, as its supervisor's end does, too."""
     with suppress(OSError), _entries() as entries:
         entries[:] = [entry for entry in entries if entry["job"] != job]
 
 
 def requeue(job: str, taken: Taken) -> None:
-    """Gives back what the job was given, as nodes refused it; it keeps its place."""
+    """Give back what the job was given, because nodes refused it; it keeps its place."""
     with _entries() as entries:
-        mine = entries[_place(entries, job)]
+        mine = entries[_position(entries, job)]
         mine["slots"] = mine["port"] = None
         mine["holds"] = False
         mine["foreign"].update(taken)
 
 
-def told(job: str, taken: Taken) -> None:
-    """What the nodes that refused the job say now."""
+def set_taken(job: str, taken: Taken) -> None:
+    """Record which slots jobs with other heads hold, as the nodes that refused the job report now."""
     with _entries() as entries:
-        entries[_place(entries, job)]["foreign"] = taken
+        entries[_position(entries, job)]["foreign"] = taken
 
 
-def refused_by(job: str) -> list[str]:
-    """The nodes some of whose slots jobs with other heads held when last heard of."""
+def refusing_nodes(job: str) -> list[str]:
+    """Return the nodes some of whose slots jobs with other heads held by the last report."""
     with _entries() as entries:
-        return list(entries[_place(entries, job)]["foreign"])
+        return list(entries[_position(entries, job)]["foreign"])
 
 
 def confirm(job: str) -> None:
-    """The job's runners hold all that it was given; until then nobody behind it is given their nodes.
+    """Record that the job's runners hold all that it was given; until then no job behind it gets their nodes.
 
-    On a full disk those behind it wait longer.
+    On a full disk the jobs behind it wait longer.
     """
     with suppress(OSError), _entries() as entries:
-        entries[_place(entries, job)]["holds"] = True
+        entries[_position(entries, job)]["holds"] = True
 
 
-def admit(job: str, port: int) -> Turn | None:
-    """The job's slots and port if it may start now; ``port`` or the next one free on this head."""
+def admit(job: str, port: int) -> Allocation | None:
+    """Return the job's slots and port if it may start now; the port is ``port`` or the next free one."""
     with _entries() as entries:
-        place = _place(entries, job)
-        mine = entries[place]
-        slots = _free_slots(mine, entries[:place], entries[place + 1 :])
+        position = _position(entries, job)
+        mine = entries[position]
+        slots = _free_slots(mine, entries[:position], entries[position + 1 :])
         if slots is None:
             return None
         mine["slots"] = slots
-        mine["port"] = given = _free_port(port, {entry["port"] for entry in entries})
-        return Turn(slots, given)
+        mine["port"] = _free_port(port, {entry["port"] for entry in entries})
+        return Allocation(slots, mine["port"])
 
 
 class Wait:
@@ -165,24 +172,24 @@ class Wait:
         self.place, self.jobs, self.words = place, jobs, words
 
 
-def again(job: str, port: int) -> Turn | None:
-    """The turn that the job has, for one more launch: its slots, and ``port`` or the next one that is free by
+def readmit(job: str, port: int) -> Allocation | None:
+    """Return the slots that the job has, for one more launch, and ``port`` or the next port that is free by
     now. None when it gave them back."""
     with _entries() as entries:
-        mine = entries[_place(entries, job)]
+        mine = entries[_position(entries, job)]
         if mine["slots"] is None:
             return None
         others = {entry["port"] for entry in entries if entry is not mine}
-        mine["port"] = given = _free_port(port, others)
-        return Turn(mine["slots"], given)
+        mine["port"] = _free_port(port, others)
+        return Allocation(mine["slots"], mine["port"])
 
 
 def waiting_for(job: str) -> Wait:
-    """What the job waits for: those that come before it, or run, on a node of its."""
+    """Return why the job waits: the jobs that come before it, or run, on one of its nodes."""
     with _entries() as entries:
-        place = _place(entries, job)
-        mine = entries[place]
-        ahead = entries[:place] + [entry for entry in entries[place + 1 :] if entry["slots"] is not None]
+        position = _position(entries, job)
+        mine = entries[position]
+        ahead = entries[:position] + [e for e in entries[position + 1 :] if e["slots"] is not None]
         jobs = [entry["job"] for entry in ahead if set(mine["nodes"]) & set(entry["nodes"])]
         words = list(jobs)
         own = {entry["job"] for entry in entries}
@@ -191,7 +198,7 @@ def waiting_for(job: str) -> Wait:
             if holders:
                 words.append(f"{', '.join(holders)} on {name}")
                 jobs += [holder for holder in holders if holder not in jobs]
-        waiting = 1 + sum(1 for entry in entries[:place] if entry["slots"] is None)
+        waiting = 1 + sum(1 for entry in entries[:position] if entry["slots"] is None)
         return Wait(waiting, jobs, words)
 
 
@@ -210,11 +217,11 @@ def _entry(plan: Plan) -> QueueEntry:
     }
 
 
-def _place(entries: list[QueueEntry], job: str) -> int:
-    """Where the job is; at the end again where the queue was torn."""
-    for place, entry in enumerate(entries):
+def _position(entries: list[dict[str, Any]], job: str) -> int:
+    """Return the job's index; where the queue was torn, put it at the end again."""
+    for position, entry in enumerate(entries):
         if entry["job"] == job:
-            return place
+            return position
     entries.append(_entry(Folder(job).plan()))
     return len(entries) - 1
 
@@ -241,3 +248,40 @@ def _free_port(wanted: int, reserved: set[int | None]) -> int:
         if port not in reserved and is_free(port):
             return port
     raise OSError(f"no free port from {wanted} to {last}")
+
+
+class SlotQuery:
+    """One query to the nodes of these ``names``, all at once, which of their slots are held, while the
+    supervisor goes on."""
+
+    def __init__(self, plan: dict[str, Any], names: Collection[str]) -> None:
+        null = subprocess.DEVNULL
+        self._asked = {
+            node["name"]: start_on_node(plan, index, f"slots {int(node['slots'])}", stdin=null, stderr=null)
+            for index, node in enumerate(plan["nodes"])
+            if node["name"] in names
+        }
+        self._until = time.monotonic() + _QUERY_LIMIT_S
+
+    @property
+    def is_over(self) -> bool:
+        """Whether all nodes have answered, or had their time to."""
+        return time.monotonic() > self._until or all(
+            process.poll() is not None for process in self._asked.values()
+        )
+
+    def result(self) -> Taken:
+        """End the query; return the held slots. A node that did not answer is left out: the next launch finds
+        the reason."""
+        taken: Taken = {}
+        for name, process in self._asked.items():
+            if process.poll() is None:
+                process.kill()
+            output, _ = process.communicate()
+            try:
+                found = json.loads(output)
+            except ValueError:
+                continue
+            if found:
+                taken[name] = found
+        return taken

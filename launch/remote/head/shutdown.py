@@ -1,74 +1,131 @@
-"""Ending a launch: the first outcome counts, and everything that still runs is told to end."""
+"""Ending a launch: the first outcome, the grace, what follows it, and the sweep of nodes for what is left."""
 
 from __future__ import annotations
 
+import subprocess
 import time
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from launch.remote.base import frames
-from launch.remote.base.processes import SIGTERM
-from launch.remote.head.first_failure import Failures
+from launch.remote.base.node_command import CONNECT_S, start_on_node
+from launch.remote.head.outcome import Failures
+from launch.remote.log.writer import last_lines
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Collection, Iterable
 
     from launch.remote.head.outcome import Outcome
-    from launch.remote.head.runners.channel import Link
-    from launch.remote.head.runners.runner_pool import Crew
 
-__all__ = ["Stopping"]
+__all__ = [
+    "CUT_OFF",
+    "DROP_RUNNERS",
+    "END_MPIRUN",
+    "SILENT_CONNECT_S",
+    "WAIT",
+    "Shutdown",
+    "Stop",
+    "clear_work_dirs",
+    "start_sweep",
+    "sweep_nodes",
+]
 
-_SLACK = 4.0
-"""Seconds after the grace until runners that have not reported their end are cut off."""
-_MPIRUN_SLACK = 4.0
-"""Seconds mpirun gets to end after the last runner; it takes its time after an MPI_Abort."""
+WAIT, DROP_RUNNERS, END_MPIRUN, CUT_OFF = range(4)
+"""Steps of :meth:`Shutdown.escalation`; each includes those before it."""
+_STEPS_AFTER = (4.0, 8.0, 12.0)
+"""Seconds after the grace: runners that have not reported their end are dropped, mpirun, which takes its time
+after an MPI_Abort, gets SIGTERM, and nothing is waited for any more."""
+_SWEEP_LIMIT_S = 12.0
+"""Seconds for the sweep of all nodes together."""
+SILENT_CONNECT_S = 3
+"""Seconds after which ssh gives up on a node that was silent before."""
+_AT_ONCE = 48
+_NOT_REACHED = 255
+"""ssh's exit status when it could not reach the other side."""
 
 
-class Stopping:
-    """``grace`` is the job's time between SIGTERM and SIGKILL, in seconds."""
+class Stop(NamedTuple):
+    """Decision: end every rank. ``outcome`` is the launch's unless it has one, ``grace`` the seconds between
+    SIGTERM and SIGKILL, None for the job's."""
 
-    def __init__(self, crew: Crew, grace: float) -> None:
-        self.verdict: Outcome | None = None
+    outcome: Outcome | None = None
+    grace: float | None = None
+
+
+class Shutdown:
+    """The end of one launch; ``grace`` is the job's, in seconds."""
+
+    def __init__(self, grace: float) -> None:
+        self.outcome: Outcome | None = None
         self.failures = Failures()
-        self.cut_off = False
-        """Whether what is still there is waited for no longer."""
-        self._crew, self._grace = crew, grace
+        self._grace = grace
         self._since: float | None = None
 
     @property
     def has_begun(self) -> bool:
-        """Whether the ranks have been told to end."""
+        """Whether the ranks were ordered to end."""
         return self._since is not None
 
-    def fail(self, outcome: Outcome, grace: float | None = None) -> None:
-        """The first outcome is the launch's; everything still running is told to end."""
-        if self.verdict is None:
-            self.verdict = self.failures.first or outcome
-        self.stop(grace)
-
-    def stop(self, grace: float | None = None) -> None:
-        """Tells everything to end; asked again, a shorter ``grace`` than the one before counts."""
-        wanted = self._grace if grace is None else grace
-        if self._since is not None and (grace is None or wanted >= self._grace):
-            return
-        self._grace = wanted
-        first = self._since is None
-        if first:
-            self._since = time.monotonic()
-        self._crew.to_start.clear()
-        told = self._crew.tell(frames.STOP, {"grace_ms": int(wanted * 1000)})
-        if first and not told and self._crew.mpirun is not None:
-            self._crew.mpirun.signal(SIGTERM)
-
-    def press(self, now: float, lose: Callable[[Link, str], None]) -> None:
-        """Once the grace is over: whatever is still there goes."""
+    def begin(self, stop: Stop, now: float) -> float | None:
+        """Keep the first outcome; return the grace with which runners must be ordered to end, None where they
+        have that order already. Of several graces the shortest counts."""
+        if self.outcome is None and stop.outcome is not None:
+            self.outcome = self.failures.first or stop.outcome
+        grace = self._grace if stop.grace is None else stop.grace
+        if self._since is not None and grace >= self._grace:
+            return None
         if self._since is None:
-            return
+            self._since = now
+        self._grace = grace
+        return grace
+
+    def escalation(self, now: float) -> int:
+        """Return which of the steps after the grace is due."""
+        if self._since is None:
+            return WAIT
         over = now - self._since - self._grace
-        if over > _SLACK:
-            for link in self._crew.open_links:
-                if not link.done:
-                    lose(link, "its processes did not end")
-        if over > _SLACK + _MPIRUN_SLACK and self._crew.mpirun is not None:
-            self._crew.mpirun.signal(SIGTERM)
-        self.cut_off = over > _SLACK + 2 * _MPIRUN_SLACK
+        return sum(over > after for after in _STEPS_AFTER)
+
+
+def start_sweep(
+    plan: dict[str, Any], index: int, connect_s: int = CONNECT_S, is_last: bool = False
+) -> subprocess.Popen[bytes]:
+    """Start to end what a job has left on a node; return the process. The job's working folder stays for a
+    restart unless ``is_last``."""
+    keeps = plan["max_restarts"] and not is_last
+    command = f"sweep {plan['id']} 0 keep" if keeps else f"sweep {plan['id']}"
+    return start_on_node(
+        plan, index, command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE, connect_s=connect_s
+    )
+
+
+def sweep_nodes(
+    plan: dict[str, Any], indexes: Iterable[int], silent: Collection[int] = (), is_last: bool = False
+) -> dict[int, str]:
+    """End what a job has left on these nodes, all at once; return ssh's errors by node not reached.
+
+    On ``silent`` nodes the ranks end by themselves, so ssh gives up earlier there.
+    """
+    running = {
+        index: start_sweep(plan, index, SILENT_CONNECT_S if index in silent else CONNECT_S, is_last)
+        for index in indexes
+    }
+    until = time.monotonic() + _SWEEP_LIMIT_S
+    unreached = {}
+    for index, process in running.items():
+        try:
+            _, errors = process.communicate(timeout=max(0.1, until - time.monotonic()))
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.communicate()
+            unreached[index] = "does not answer ssh"
+            continue
+        if process.returncode == _NOT_REACHED:
+            lines = last_lines(errors, 1)
+            unreached[index] = lines[0] if lines else "ssh does not reach it"
+    return unreached
+
+
+def clear_work_dirs(plan: dict[str, Any]) -> None:
+    """Clear the working folders of a job that has ended and could have been restarted, on all its nodes."""
+    nodes = range(len(plan["nodes"]))
+    for start in nodes[::_AT_ONCE]:
+        sweep_nodes(plan, nodes[start : start + _AT_ONCE], is_last=True)

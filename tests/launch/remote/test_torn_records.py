@@ -55,12 +55,12 @@ class TestState:
         self, folder: job_dir.Folder, data: bytes
     ) -> None:
         tear(folder, "state.json", data)
-        (listed,) = query.listing(None)["jobs"]
+        (listed,) = query.list_jobs(None)["jobs"]
         state = JobState.from_dict(listed)
         assert (state.state, state.exit_status, state.nodes, state.ranks) == ("LOST", 255, ("node000000",), 2)
         assert state.reason.startswith("the head went down while it kept the job's records: ")
         tear(folder, "state.json", data)
-        assert query.report("t-1")["state"]["state"] == "LOST"
+        assert query.job_report("t-1")["state"]["state"] == "LOST"
         tear(folder, "state.json", data)
         assert cancel.cancel("t-1", None)["state"]["state"] == "LOST"
 
@@ -69,15 +69,15 @@ class TestState:
     ) -> None:
         tear(folder, "state.json", data)
         found = folder.state()
-        assert (found["state"], found["supervisor"]) == ("RUNNING", job_dir.identity(supervisor.pid))
-        assert JobState.from_dict(query.listing(None)["jobs"][0]).state == "RUNNING"
-        job_state.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
+        assert (found["state"], found["supervisor"]["pid"]) == ("RUNNING", supervisor.pid)
+        assert JobState.from_dict(query.list_jobs(None)["jobs"][0]).state == "RUNNING"
+        job_state.JobState(folder, PLAN).set_ended(Outcome("SUCCEEDED", 0, ""))
         assert folder.state()["state"] == "SUCCEEDED"
 
     def test_with_its_plan_torn_too_it_is_still_listed(self, folder: job_dir.Folder, data: bytes) -> None:
         tear(folder, "state.json", data)
         tear(folder, "job.json", data)
-        (listed,) = query.listing(None)["jobs"]
+        (listed,) = query.list_jobs(None)["jobs"]
         assert (listed["job"], listed["state"], listed["nodes"]) == ("t-1", "LOST", [])
 
 
@@ -86,7 +86,7 @@ class TestPlan:
     def test_it_is_named_by_who_needs_it(
         self, folder: job_dir.Folder, data: bytes, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        job_state.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
+        job_state.JobState(folder, PLAN).set_ended(Outcome("SUCCEEDED", 0, ""))
         tear(folder, "job.json", data)
         for command in (["show", "t-1"], ["follow", "t-1"]):
             assert cli.main(command) == cli.TORN
@@ -97,16 +97,16 @@ class TestPlan:
             )
 
     def test_the_job_is_listed_and_can_be_ended(self, folder: job_dir.Folder, data: bytes) -> None:
-        job_state.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
+        job_state.JobState(folder, PLAN).set_ended(Outcome("SUCCEEDED", 0, ""))
         tear(folder, "job.json", data)
-        assert query.listing(None)["jobs"][0]["state"] == "SUCCEEDED"
+        assert query.list_jobs(None)["jobs"][0]["state"] == "SUCCEEDED"
         told = cancel.cancel("t-1", None)
         assert (told["state"]["state"], told["grace"]) == ("SUCCEEDED", 10.0)
 
 
 class TestEvents:
     def test_what_is_torn_is_passed_over_and_takes_nothing_with_it(self, folder: job_dir.Folder) -> None:
-        job_state.Course(folder, PLAN).end(Outcome("SUCCEEDED", 0, ""))
+        job_state.JobState(folder, PLAN).set_ended(Outcome("SUCCEEDED", 0, ""))
         end = {"rank": 0, "node": "node000000", "status": 0, "signal": None, "stopped": False, "attempt": 0}
         with Path(folder.file("events.jsonl")).open("ab") as file:
             file.write(
@@ -114,7 +114,7 @@ class TestEvents:
             )
             file.write(b"\xff\n" + b"[" * 100_000 + b'\n{"event": "exit", "ra')
         folder.event("exit", **end)
-        told = query.report("t-1")
+        told = query.job_report("t-1")
         assert [(one["rank"], one["status"]) for one in told["ends"]] == [(0, 0)]
         assert [event["event"] for event in told["events"]] == ["state", "lost-node"]
         assert query.lost_nodes(folder) == []
@@ -125,9 +125,9 @@ class TestEvents:
         assert Path(folder.file("exits.jsonl")).read_bytes().splitlines()[1:] == [b'{"rank": 1}']
 
 
-def test_a_torn_wish_is_a_wish(folder: job_dir.Folder) -> None:
+def test_a_torn_cancel_request_is_a_request(folder: job_dir.Folder) -> None:
     tear(folder, "cancel", b"1\x00")
-    assert cancel.asked(folder, 7.0) == (7.0, "")
+    assert cancel.cancel_request(folder, 7.0) == (7.0, "")
 
 
 def test_a_file_has_its_name_only_when_its_contents_are_on_the_disk(

@@ -13,17 +13,16 @@ from launch.remote.base import frames
 if TYPE_CHECKING:
     import socket
 
-__all__ = ["DONE", "GOING", "GREETED", "NEW", "READY", "STARTED", "Link"]
+__all__ = ["DONE", "GOING", "GREETED", "NEW", "READY", "STARTED", "Channel"]
 
 _CHUNK = 262144
 _LONGEST = 1 << 20
 """Bytes of a frame from a runner at most: output comes in pieces of 128 KiB."""
 
 NEW, GREETED, READY, GOING, STARTED, DONE = range(6)
-"""How far a runner is: its HELLO came, it is ready, it was told to start, its ranks run, it has nothing more
-to do."""
+"""A runner's stage: connected, HELLO received, READY received, GO sent, its ranks run, nothing left to do."""
 _ONCE_GREETED = (GREETED, READY, GOING, STARTED, DONE)
-_WHEN = {
+_ALLOWED = {
     frames.HELLO: (NEW,),
     frames.HELD: (GREETED,),
     frames.READY: (GREETED,),
@@ -38,31 +37,40 @@ _WHEN = {
     frames.TAIL: _ONCE_GREETED,
     frames.BEAT: _ONCE_GREETED,
 }
-"""When a runner may send what."""
+"""Stages in which a runner may send each type of frame."""
+_NEXT = {
+    frames.HELLO: GREETED,
+    frames.READY: READY,
+    frames.STARTED: STARTED,
+    frames.BUSY: DONE,
+    frames.FAILED: DONE,
+    frames.DONE: DONE,
+}
+"""Stage after a frame of each type; the other types leave it as it is."""
 
 
-class Link:
-    """One runner: its channel, and what is known of it.
+class Channel:
+    """One runner's channel, its ranks and its stage.
 
-    ``process`` is the ssh client (or, on the head, the runner itself) behind the channel; links that
-    mpirun's runners opened have ``connection`` instead.
+    ``process`` is the ssh client (or, on the head, the runner itself) behind the channel; runners that
+    mpirun started have ``connection`` instead.
     """
 
     def __init__(
         self,
         node: int,
+        ranks: list[int],
         process: subprocess.Popen[bytes] | None = None,
         connection: socket.socket | None = None,
     ) -> None:
-        self.node = node
+        self.node, self.ranks = node, ranks
         self.process, self.connection = process, connection
-        self.ranks: list[int] = []
         self.ended: set[int] = set()
         self.stage = NEW
-        self.open = True
-        self.heard = time.monotonic()
-        self.took = 0
-        """Bytes that the last :meth:`receive` brought."""
+        self.is_open = True
+        self.last_heard = time.monotonic()
+        self.received = 0
+        """Bytes of the last :meth:`receive`."""
         self._decoder = frames.Decoder(_LONGEST)
         self._outgoing = bytearray()
         if process is not None:
@@ -76,40 +84,46 @@ class Link:
         os.set_blocking(self.writing, False)
 
     @property
-    def greeted(self) -> bool:
-        """Whether it has introduced itself."""
+    def is_greeted(self) -> bool:
+        """Whether the runner's HELLO has come."""
         return self.stage != NEW
 
     @property
-    def done(self) -> bool:
-        """Whether it has nothing more to do."""
+    def is_done(self) -> bool:
+        """Whether the runner has nothing left to do."""
         return self.stage == DONE
 
-    def check(self, kind: bytes, rank: int | None = None) -> None:
-        """Whether a frame of that type may come now, about that rank; -1 is its node, None no rank at all.
-
-        Raises :class:`~launch.remote.base.frames.ProtocolError`.
-        """
-        if self.stage not in _WHEN.get(kind, ()):
-            raise frames.ProtocolError(f"a frame of type {kind!r} at the wrong time")
-        if rank is not None and rank not in (-1, *self.ranks):
-            raise frames.ProtocolError(f"a frame of type {kind!r} for rank {rank}, which is another runner's")
-
     @property
-    def missing(self) -> list[int]:
-        """Ranks given to this runner of which no end is known."""
+    def unended(self) -> list[int]:
+        """Ranks of this runner whose end is not known."""
         return [rank for rank in self.ranks if rank not in self.ended]
 
     @property
-    def is_waiting(self) -> bool:
-        """Whether something came that has not been read."""
+    def has_unread_input(self) -> bool:
+        """Whether bytes have come that were not read."""
         poll = select.poll()
         poll.register(self.reading, select.POLLIN)
         return bool(poll.poll(0))
 
+    def accept(self, kind: bytes, rank: int | None = None) -> None:
+        """Check that a frame of this type, about this rank, may come now, and advance the stage.
+
+        ``rank`` is -1 for the node, None where the frame has no rank. Raise
+        :class:`~launch.remote.base.frames.ProtocolError`.
+        """
+        if self.stage not in _ALLOWED.get(kind, ()):
+            raise frames.ProtocolError(f"a frame of type {kind!r} at the wrong time")
+        if rank is not None and rank not in (-1, *self.ranks):
+            raise frames.ProtocolError(f"a frame of type {kind!r} for rank {rank}, which is another runner's")
+        self.stage = _NEXT.get(kind, self.stage)
+
     def send(self, kind: bytes, fields: dict[str, Any] | None = None) -> None:
-        """Sends one frame, or as much of it as the channel takes now; :meth:`flush` sends the rest."""
+        """Send one frame, or as much of it as the channel takes now; :meth:`flush` sends the rest."""
         self.send_payload(kind, frames.pack(fields) if fields is not None else b"")
+
+    def send_stop(self, grace: float) -> None:
+        """Order the runner to end its ranks within ``grace`` seconds."""
+        self.send(frames.STOP, {"grace_ms": int(grace * 1000)})
 
     def send_payload(self, kind: bytes, payload: bytes) -> None:
         """Send one frame whose payload is packed, or encrypted, already."""
@@ -117,21 +131,21 @@ class Link:
         self.flush()
 
     def flush(self) -> None:
-        """Sends what is waiting."""
-        while self._outgoing and self.open:
+        """Send as much of the queued frames as the channel takes."""
+        while self._outgoing and self.is_open:
             try:
                 sent = os.write(self.writing, self._outgoing[:_CHUNK])
             except BlockingIOError:
                 return
             except OSError:
-                self._outgoing.clear()  # its end shows when reading
+                self._outgoing.clear()  # the next receive() finds the channel's end
                 return
             del self._outgoing[:sent]
 
     def receive(self) -> list[tuple[bytes, bytes]]:
-        """The frames that came; at the channel's end :attr:`open` becomes False.
+        """Return the frames that came; set :attr:`is_open` to False at the channel's end.
 
-        Raises :class:`~launch.remote.base.frames.ProtocolError`.
+        Raise :class:`~launch.remote.base.frames.ProtocolError`.
         """
         try:
             data = os.read(self.reading, _CHUNK)
@@ -139,16 +153,16 @@ class Link:
             return []
         except OSError:
             data = b""
-        self.took = len(data)
+        self.received = len(data)
         if not data:
-            self.open = False
+            self.is_open = False
             return []
-        self.heard = time.monotonic()
+        self.last_heard = time.monotonic()
         return self._decoder.feed(data)
 
     def close(self) -> None:
-        """Lets go of the channel; a runner that is still there takes that as the order to end everything."""
-        self.open = False
+        """Close the channel; a runner that still runs takes that as the order to end everything."""
+        self.is_open = False
         if self.connection is not None:
             self.connection.close()
         if self.process is not None:
@@ -160,12 +174,12 @@ class Link:
                         continue
 
     def kill(self) -> None:
-        """Ends the ssh client; its runner notices that its tether is gone."""
+        """Kill the ssh client; its runner notices that its connection is gone."""
         if self.process is not None and self.process.poll() is None:
             self.process.kill()
 
     def wait(self, seconds: float) -> None:
-        """Waits for the ssh client's end, which is made to come after ``seconds``."""
+        """Wait for the ssh client's end; kill the client after ``seconds``."""
         if self.process is None:
             return
         try:

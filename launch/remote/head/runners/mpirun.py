@@ -1,32 +1,40 @@
-"""mpirun while it runs on the head, and the port to which its runners connect."""
+"""mpirun while it runs on the head, the port to which its runners connect, and which MPI the nodes have."""
 
 from __future__ import annotations
 
+import contextlib
+import json
 import os
 import socket
 import subprocess
-from typing import TYPE_CHECKING
+import time
+from typing import TYPE_CHECKING, Any
 
 from launch.remote.base.encryption import CLUSTER_KEY, SharedKey
+from launch.remote.base.node_command import start_on_node
 from launch.remote.base.paths import python_folder
-from launch.remote.base.processes import RUNNER_OF, SIGKILL
-from launch.remote.head.runners import ssh_start
+from launch.remote.base.processes import RUNNER_OF, SIGKILL, SIGTERM, die_with_parent
 from launch.remote.mpi.detect import CannotLaunch, find_mpi
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from launch.remote.base.job_dir import Folder
-    from launch.remote.base.records import Plan
+    from launch.remote.mpi.detect import Mpi
 
 __all__ = ["Mpirun", "exporting"]
 
 _BACKLOG = 1024
+_ASKED_AT_ONCE = 48
+_ANSWER_S = 20.0
+"""Seconds a node gets to report its MPI."""
 _FOR_MPIRUN = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "HYDRA_", "MPIEXEC_", "I_MPI_")
-"""Beginnings of variables that mean something to mpirun itself. It gets the user's, in its environment."""
+"""Prefixes of variables that mpirun itself reads. The user's are set in its environment."""
 
 
 class Mpirun:
     """Starts mpirun for a plan; every rank's runner connects to :attr:`listener` and shows :attr:`token`.
-    What it is sent is encrypted with :attr:`key`.
+    Each SPEC is encrypted with :attr:`key`.
 
     Raises :class:`~launch.remote.mpi.detect.CannotLaunch` when the head has no MPI that the job can use, or
     no key.
@@ -74,48 +82,110 @@ class Mpirun:
         given.update((key, value) for key, value in plan["user_env"].items() if key.startswith(_FOR_MPIRUN))
         given.update(RANKLIFT_TOKEN=self.token, RANKLIFT_SUPERVISOR=f"{host}:{port}")
         given.update({"RANKLIFT_LIBRARY_PATH": self._mpi.library_path, RUNNER_OF: plan["id"]})
-        self.process: subprocess.Popen[bytes] = ssh_start.start_mpirun(argv, self._mpi, given)
+        self.process = _start(argv, self._mpi, given)
 
-    def unfit(self) -> dict[int, str]:
-        """Why nodes cannot start ranks for this mpirun, by node; for when it ended before every rank began.
+    def unfit_nodes(self) -> dict[int, str]:
+        """Return by node why it cannot start ranks for this mpirun; for when mpirun ended before every rank
+        ran. Empty when every node can.
 
-        Asks them all, which takes as long as ssh to them does. Empty when the reason is another one.
+        All nodes are asked over ssh, at once.
         """
-        return ssh_start.other_mpis(self._plan, self._known, self._first, self._mpi)
+        request = json.dumps({"known": self._known, "first": self._first}).encode() + b"\n"
+        reasons: dict[int, str] = {}
+        others = range(1, len(self._plan["nodes"]))
+        for start in range(0, len(others), _ASKED_AT_ONCE):
+            indexes = others[start : start + _ASKED_AT_ONCE]
+            asked = [(index, _ask_for_mpi(self._plan, index, request)) for index in indexes]
+            until = time.monotonic() + _ANSWER_S
+            for index, process in asked:
+                reason = _unfit_for(self._mpi, process, until)
+                if reason:
+                    reasons[index] = reason
+        return reasons
 
     @property
-    def runs(self) -> bool:
-        """Whether it has not ended yet."""
+    def is_running(self) -> bool:
+        """Whether mpirun has not ended yet."""
         return self.process.poll() is None
 
     @property
     def status(self) -> int:
-        """Its exit status, 128+n for signal n."""
+        """mpirun's exit status, 128+n for signal n."""
         code = self.process.wait()
         return 128 - code if code < 0 else code
 
     @property
-    def was_killed(self) -> int:
-        """The signal that ended it, when that was how it ended; else 0."""
+    def killed_by(self) -> int:
+        """The signal that ended mpirun, 0 where none did."""
         code = self.process.poll()
         return -code if code is not None and code < 0 else 0
 
     def signal(self, number: int) -> None:
-        """Sends a signal to mpirun itself, which with Intel MPI is what the script of that name started."""
-        if self.runs:
+        """Send a signal to mpirun itself, which with Intel MPI is what the script of that name started."""
+        if self.is_running:
             send = os.killpg if self._mpi.name == "intelmpi" else os.kill
             send(self.process.pid, number)
 
     def close(self) -> None:
-        """Ends it if it still runs, and closes the port."""
-        if self.runs:
+        """Kill mpirun if it still runs, and close the port."""
+        if self.is_running:
             os.killpg(self.process.pid, SIGKILL)
         self.process.wait()
         self.listener.close()
 
 
+def _start(argv: list[str], mpi: Mpi, more: Mapping[str, str]) -> subprocess.Popen[bytes]:
+    """Start mpirun in the home folder, which every node has; secrets in ``more`` reach it by that alone.
+
+    It leads a session of its own, for Intel MPI's is a script that runs the real one.
+    """
+    return subprocess.Popen(
+        [mpi.command, *argv[1:]],
+        env=dict(mpi.env, **more),
+        cwd=os.path.expanduser("~"),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+        preexec_fn=lambda: die_with_parent(SIGTERM),  # noqa: PLW1509  the supervisor has no threads
+    )
+
+
+def _ask_for_mpi(plan: dict[str, Any], index: int, request: bytes) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    process = start_on_node(plan, index, "mpi", stdin=pipe, stderr=pipe)
+    if process.stdin is not None:
+        with contextlib.suppress(BrokenPipeError):  # its stderr holds the reason
+            process.stdin.write(request)
+            process.stdin.flush()
+    return process
+
+
+def _unfit_for(mpi: Mpi, process: subprocess.Popen[bytes], until: float) -> str:
+    """Return why the node that ``process`` asks cannot start ranks for the head's ``mpi``, if so."""
+    try:
+        out, err = process.communicate(timeout=max(0.1, until - time.monotonic()))
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.communicate()
+        return f"no answer within {_ANSWER_S:g} s"
+    try:
+        found = json.loads(out)
+    except ValueError:
+        lines = err.strip().splitlines()
+        if lines:
+            return lines[-1].decode("utf-8", "replace")
+        return f"no answer, exit status {process.returncode}"
+    if found["unwritable"]:
+        return "; ".join(found["unwritable"])
+    if "error" in found:
+        return f"{found['error']}; the head has {mpi.title}"
+    same = (found["title"], found["command"]) == (mpi.title, mpi.command)
+    return "" if same else f"mpirun is {found['title']} ({found['command']}); the head has {mpi.title}"
+
+
 def exporting(argv: list[str], names: list[str]) -> list[str]:
-    """The command line with further variables to pass on beside our own.
+    """Return the command line with further variables to pass on beside our own.
 
     >>> exporting(["mpirun", "-x", "RANKLIFT_TOKEN", "sh"], ["A"])
     ['mpirun', '-x', 'RANKLIFT_TOKEN', '-x', 'A', 'sh']

@@ -1,10 +1,10 @@
-"""Connections to the supervisor's port whose peer has not shown yet that it is one of the job's runners.
+"""Connections to the supervisor's port whose peer has not proved yet that it is one of the job's runners.
 
-Anybody who reaches the head's private address may connect. Until a valid HELLO has come over a connection it
-is not the job's: it is read only as far as a HELLO goes, nothing waits for it, and it is closed after
-:data:`HELLO_WITHIN`, or earlier when others come: at the bound the oldest goes of the address that most of
-them are from, so that idle connections in any number from elsewhere do not crowd out a node's runners. A
-runner that was crowded out all the same, from its own node, connects again.
+Anybody who reaches the head's private address may connect. Until a valid HELLO has come, a connection does
+not belong to the job: it is read only as far as a HELLO goes, nothing waits for it, and it is closed after
+:data:`HELLO_WITHIN`, or earlier when more than :data:`MOST` wait: then the address with the most connections
+loses its oldest one, so that idle connections in any number from elsewhere do not crowd out a node's runners.
+A runner that was crowded out all the same, from its own node, connects again.
 """
 
 from __future__ import annotations
@@ -12,13 +12,10 @@ from __future__ import annotations
 import selectors
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from launch.remote.base import frame_fields, frames
 from launch.remote.base.encryption import is_equal
-
-if TYPE_CHECKING:
-    from collections.abc import Callable
 
 __all__ = ["HELLO_WITHIN", "MOST", "PendingConnections"]
 
@@ -29,7 +26,7 @@ MOST = 256
 _LONGEST = 1024
 """Bytes of a HELLO at most."""
 _AT_ONCE = 64
-"""Connections taken in at a time: the ranks' runners are heard in between."""
+"""Connections accepted at a time: the frames of the ranks' runners are read in between."""
 
 
 class _Pending:
@@ -40,7 +37,7 @@ class _Pending:
 
     @property
     def wanted(self) -> int:
-        """Bytes still to come of the frame; never one of the next. Raises ProtocolError."""
+        """Bytes still to come of the frame, none of the next. Raises ProtocolError."""
         if len(self.data) < frames.HEADER.size:
             return frames.HEADER.size - len(self.data)
         kind, length = frames.HEADER.unpack_from(self.data)
@@ -49,8 +46,8 @@ class _Pending:
         return frames.HEADER.size + int(length) - len(self.data)
 
     def hello(self) -> dict[str, Any]:
-        """Return the fields of its HELLO. Raises BlockingIOError until it is there, OSError and ProtocolError
-        when none will come."""
+        """Return the fields of its HELLO. Raise BlockingIOError until it is complete, OSError and
+        ProtocolError when none will come."""
         while self.wanted:
             data = self.connection.recv(self.wanted)
             if not data:
@@ -60,27 +57,23 @@ class _Pending:
 
 
 class PendingConnections:
-    """Accepts at ``listener``, and hands ``on_hello`` each connection over which a HELLO with ``token`` came,
-    with the HELLO's fields; the connection is the receiver's from then on."""
+    """Accepts connections at ``listener`` until each has shown a HELLO with ``token``.
 
-    def __init__(
-        self,
-        listener: socket.socket,
-        token: str,
-        selector: selectors.BaseSelector,
-        on_hello: Callable[[socket.socket, dict[str, Any]], None],
-    ) -> None:
-        self._listener, self._token, self._selector, self._on_hello = listener, token, selector, on_hello
+    The listener and the connections are registered with ``selector``, this object as the keys' data.
+    """
+
+    def __init__(self, listener: socket.socket, token: str, selector: selectors.BaseSelector) -> None:
+        self._listener, self._token, self._selector = listener, token, selector
         self._pending: dict[int, _Pending] = {}
         """By descriptor, the oldest first."""
-        selector.register(listener, selectors.EVENT_READ, self._accept)
+        selector.register(listener, selectors.EVENT_READ, self)
 
     def __len__(self) -> int:
-        """How many wait."""
+        """Number of connections that wait for their HELLO."""
         return len(self._pending)
 
     def expire(self, now: float) -> None:
-        """Close what has taken too long."""
+        """Close the connections whose time for a HELLO is over."""
         for pending in list(self._pending.values()):
             if now < pending.until:
                 return
@@ -93,19 +86,28 @@ class PendingConnections:
         for pending in list(self._pending.values()):
             self._close(pending)
 
-    def _accept(self) -> None:
+    def on_readable(self, fd: int) -> list[tuple[socket.socket, dict[str, Any]]]:
+        """Read at a descriptor that is ready; return the connections whose HELLO is complete, each with the
+        HELLO's fields. They belong to the caller."""
+        if fd == self._listener.fileno():
+            return self._accept()
+        return self._read(self._pending[fd]) if fd in self._pending else []  # closed in the same turn
+
+    def _accept(self) -> list[tuple[socket.socket, dict[str, Any]]]:
+        greeted = []
         for _ in range(_AT_ONCE):
             try:
                 connection, (address, _port) = self._listener.accept()
             except OSError:
-                return
+                break
             connection.setblocking(False)
             pending = _Pending(connection, address)
             self._pending[connection.fileno()] = pending
-            self._selector.register(connection, selectors.EVENT_READ, lambda it=pending: self._read(it))
-            self._read(pending)  # a runner's HELLO is there already
+            self._selector.register(connection, selectors.EVENT_READ, self)
+            greeted += self._read(pending)  # a runner sends its HELLO at once
             if len(self._pending) > MOST:
                 self._close(self._to_evict())
+        return greeted
 
     def _to_evict(self) -> _Pending:
         """Return the oldest connection of the address that has the most."""
@@ -113,22 +115,20 @@ class PendingConnections:
         crowd = max(dict.fromkeys(addresses), key=addresses.count)
         return next(pending for pending in self._pending.values() if pending.address == crowd)
 
-    def _read(self, pending: _Pending) -> None:
-        if pending.connection.fileno() not in self._pending:
-            return  # closed earlier in this very turn
+    def _read(self, pending: _Pending) -> list[tuple[socket.socket, dict[str, Any]]]:
         try:
             hello = pending.hello()
         except BlockingIOError:
-            return
+            return []
         except (OSError, frames.ProtocolError):
             self._close(pending)
-            return
+            return []
         if not is_equal(hello["token"], self._token):
             self._close(pending)
-            return
+            return []
         self._forget(pending)
         pending.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        self._on_hello(pending.connection, hello)
+        return [(pending.connection, hello)]
 
     def _forget(self, pending: _Pending) -> None:
         self._selector.unregister(pending.connection)

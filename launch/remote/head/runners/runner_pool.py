@@ -1,201 +1,173 @@
-"""The runners of one launch: their channels, the nodes and ranks behind them, and how these have fared."""
+"""The runners of one launch: starting them over ssh, their channels, and what is sent to all of them."""
 
 from __future__ import annotations
 
 import selectors
-import time
+import subprocess
 from typing import TYPE_CHECKING, Any
 
 from launch.remote.base import frames
-from launch.remote.head.runners import ssh_start
+from launch.remote.base.node_command import start_on_node
+from launch.remote.head.runners.channel import GOING, GREETED, READY, Channel
 from launch.remote.head.runners.runner_spec import runner_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    import socket
+    from collections.abc import Iterator, Mapping
 
-    from launch.remote.base import job_dir
-    from launch.remote.base.records import Plan, PlannedNode
-    from launch.remote.head.queue import Turn
-    from launch.remote.head.runners.channel import Link
     from launch.remote.head.runners.mpirun import Mpirun
-    from launch.remote.log.writer import StreamWriter
 
-__all__ = ["Crew", "Order"]
+__all__ = ["RunnerPool"]
 
 _AT_ONCE = 48
-"""ssh connections in the making at a time: more only make each other wait for the head's processor."""
+"""Runners that start over ssh at a time: more only make each other wait for the head's processor."""
 _CLOSE_WITHIN = 4.0
 """Seconds that an ssh client gets to end by itself."""
 
 
-class Order:
-    """What is to be launched: a job's plan with the slots and the port of its turn.
+class RunnerPool:
+    """Channels to the runners; ``slots`` and ``port`` are what the queue gave the job.
 
-    ``restarts`` says how often it was launched before; ``until``, by the monotonic clock, is the end of the
-    job's time, None when it has no limit.
+    Each channel is registered with :attr:`selector`, itself as the key's data.
     """
 
-    def __init__(
-        self,
-        folder: job_dir.Folder,
-        plan: Plan,
-        turn: Turn,
-        stream: StreamWriter,
-        restarts: int = 0,
-        until: float | None = None,
-    ) -> None:
-        self.folder, self.plan, self.turn, self.stream = folder, plan, turn, stream
-        self.restarts, self.until = restarts, until
-
-
-class Crew:
-    """Starts the runners over ssh, takes in those that mpirun starts, and speaks to all of them."""
-
-    def __init__(self, order: Order) -> None:
-        self._order = order
-        self.hear: Callable[[Link], None] = self.drop
-        """Called with a link whenever something came over it."""
-        self.nodes: list[PlannedNode] = order.plan["nodes"]
-        self.names: list[str] = [node["name"] for node in self.nodes]
-        self.node_of: dict[int, int] = {
-            given["rank"]: i for i, node in enumerate(self.nodes) for given in node["ranks"]
-        }
+    def __init__(self, plan: dict[str, Any], slots: dict[str, list[int]], port: int, restarts: int) -> None:
+        self._plan, self._slots, self._port, self._restarts = plan, slots, port, restarts
         self.selector = selectors.DefaultSelector()
-        self.links: list[Link] = []
+        self.channels: list[Channel] = []
         self.to_start: list[int] = []
-        """Nodes whose runner has not been started yet."""
+        """Nodes whose runner has not been started over ssh yet."""
         self.mpirun: Mpirun | None = None
-        self.started: set[int] = set()
-        self.ended: dict[int, int] = {}
-        """Exit statuses by rank."""
-        self.lost: set[int] = set()
-        """Nodes whose runner went away or fell silent before it had told everything."""
-        self.silent: set[int] = set()
-        self.missed: set[int] = set()
-        """Ranks of lost nodes that the others go on without."""
 
     @property
-    def open_links(self) -> list[Link]:
-        """Those that may still tell something."""
-        return [link for link in self.links if link.open]
+    def open_channels(self) -> list[Channel]:
+        """Channels that are not at their end."""
+        return [channel for channel in self.channels if channel.is_open]
 
     @property
     def is_at_work(self) -> bool:
-        """Whether any runner still has something to tell."""
-        return any(not link.done for link in self.open_links)
+        """Whether any runner has something left to do."""
+        return any(not channel.is_done for channel in self.open_channels)
 
     @property
-    def running(self) -> list[int]:
-        """Ranks that were started and of which no end is known."""
-        return sorted(self.started.difference(self.ended, self.missed))
+    def greeted_ranks(self) -> set[int]:
+        """Ranks whose runner's HELLO has come."""
+        return {rank for channel in self.channels if channel.is_greeted for rank in channel.ranks}
 
-    @property
-    def all_started(self) -> bool:
-        """Whether every rank that is still counted on has been started."""
-        return len(self.started | self.missed) == len(self.node_of)
+    def channels_of(self, node: int) -> list[Channel]:
+        """Return the channels to a node's runners, closed ones included."""
+        return [channel for channel in self.channels if channel.node == node]
 
-    @property
-    def all_ended(self) -> bool:
-        """Likewise, has ended."""
-        return len(self.missed.union(self.ended)) == len(self.node_of)
+    def is_finished(self, node: int) -> bool:
+        """Return whether no runner of a node has anything left to do."""
+        return all(channel.is_done for channel in self.channels_of(node))
 
-    @property
-    def greeted_nodes(self) -> set[int]:
-        """Nodes on which every rank has a runner that has introduced itself."""
-        ranks = {rank for link in self.links if link.greeted for rank in link.ranks}
-        return {self.node_of[rank] for rank in ranks}.difference(
-            index for rank, index in self.node_of.items() if rank not in ranks
-        )
+    def has_channel(self, rank: int) -> bool:
+        """Return whether a runner of the rank has ever connected: another one is not the job's."""
+        return any(rank in channel.ranks for channel in self.channels)
 
-    @property
-    def missed_nodes(self) -> list[str]:
-        """Lost nodes that the others go on without."""
-        return [self.names[index] for index in sorted({self.node_of[rank] for rank in self.missed})]
+    def start_runners(self) -> Iterator[Channel]:
+        """Start the runners of the next nodes over ssh, as many as may start now; yield their channels."""
+        while self.to_start:
+            if sum(not channel.is_greeted for channel in self.open_channels) >= _AT_ONCE:
+                return
+            index = self.to_start.pop(0)
+            command = f"node {self._plan['id']}"
+            pipe = subprocess.PIPE
+            process = start_on_node(self._plan, index, command, stdin=pipe, stderr=pipe)
+            ranks = [given["rank"] for given in self._plan["nodes"][index]["ranks"]]
+            channel = Channel(index, ranks, process=process)
+            self._add(channel)
+            self.send_spec(channel)
+            yield channel
 
-    def unended(self, node: int) -> list[int]:
-        """Ranks of a node of which no end is known."""
-        return [rank for rank, index in self.node_of.items() if index == node and rank not in self.ended]
+    def add_connection(self, node: int, rank: int, connection: socket.socket) -> Channel:
+        """Return a channel over the connection of a runner that mpirun started, whose HELLO was read."""
+        channel = Channel(node, [rank], connection=connection)
+        channel.stage = GREETED
+        self._add(channel)
+        return channel
 
-    def name(self, link: Link) -> str:
-        """The node behind a link."""
-        return self.names[link.node]
+    def _add(self, channel: Channel) -> None:
+        self.channels.append(channel)
+        self.selector.register(channel.reading, selectors.EVENT_READ, channel)
 
-    def start_some(self) -> Link | None:
-        """Starts the runner of the next node over ssh, if it may start now."""
-        starting = sum(1 for link in self.open_links if not link.greeted)
-        if not self.to_start or starting >= _AT_ONCE:
-            return None
-        index = self.to_start.pop(0)
-        link = ssh_start.node_link(self._order.plan, index)
-        link.ranks = [given["rank"] for given in self.nodes[index]["ranks"]]
-        self.add(link)
-        self.send_spec(link, index, None)
-        return link
-
-    def tasks_of(self, link: Link) -> int:
-        """How many of its ranks are tasks of TensorFlow's, which get a port each."""
-        given = self.nodes[link.node]["ranks"]
-        return sum(1 for one in given if one["rank"] in link.ranks and one["task"])
-
-    def has_link(self, rank: int) -> bool:
-        """Whether there is, or was, a runner for the rank: another one is not the job's."""
-        return any(rank in link.ranks for link in self.links)
-
-    def add(self, link: Link) -> None:
-        """From now on listens to it."""
-        self.links.append(link)
-        self.selector.register(link.reading, selectors.EVENT_READ, lambda: self.hear(link))
-
-    def send_spec(self, link: Link, index: int, rank: int | None) -> None:
-        """Tells a runner what to run."""
-        order = self._order
-        slots = order.turn.slots[self.names[index]]
-        spec = frames.pack(runner_spec(order.plan, index, rank, order.turn.port, slots, order.restarts))
+    def send_spec(self, channel: Channel) -> None:
+        """Send a runner its SPEC, encrypted where mpirun started the runner."""
+        node = self._plan["nodes"][channel.node]
+        rank = channel.ranks[0] if channel.connection is not None else None
+        slots = self._slots[node["name"]]
+        spec = frames.pack(runner_spec(self._plan, channel.node, rank, self._port, slots, self._restarts))
         if rank is not None and self.mpirun is not None:
             spec = self.mpirun.key.encrypt(spec, b"SPEC of rank %d" % rank)
-        link.send_payload(frames.SPEC, spec)
+        channel.send_payload(frames.SPEC, spec)
 
-    def tell(self, kind: bytes, fields: dict[str, Any] | None = None) -> bool:
-        """Sends a frame to every runner; whether there was one."""
-        links = self.open_links
-        for link in links:
-            link.send(kind, fields)
-        return bool(links)
+    def send_go(self, variables: Mapping[int, dict[str, str]]) -> None:
+        """Let every runner start its ranks, with further ``variables`` by rank."""
+        for channel in self.channels:
+            channel.stage = GOING if channel.stage == READY else channel.stage
+            given = {str(rank): variables[rank] for rank in channel.ranks if rank in variables}
+            channel.send(frames.GO, given)
+
+    def send_beat(self) -> None:
+        """Send every runner a sign of life."""
+        for channel in self.open_channels:
+            channel.send(frames.BEAT)
+
+    def send_stop(self, grace: float) -> bool:
+        """Order every runner to end its ranks within ``grace`` seconds, and start no further runner; return
+        whether there was a runner to order."""
+        self.to_start.clear()
+        runners = self.open_channels
+        for channel in runners:
+            channel.send_stop(grace)
+        return bool(runners)
 
     def flush(self) -> None:
-        """Sends what is waiting."""
-        for link in self.open_links:
-            link.flush()
+        """Send the queued frames of every channel."""
+        for channel in self.open_channels:
+            channel.flush()
 
-    def fallen_silent(self) -> list[Link]:
-        """Runners that gave no sign of life for as long as a node may.
+    def silent_channels(self, now: float) -> list[Channel]:
+        """Return the channels over which nothing came for :data:`~launch.remote.base.frames.NODE_SILENT`.
 
-        One whose words only wait to be read is none: the head itself may have been held up.
+        A runner whose bytes only wait to be read is not silent: the head itself may have been held up.
         """
-        now = time.monotonic()
-        late = [link for link in self.open_links if link.greeted and now - link.heard > frames.NODE_SILENT]
-        return [link for link in late if not link.is_waiting]
+        return [
+            channel
+            for channel in self.open_channels
+            if channel.is_greeted
+            and now - channel.last_heard > frames.NODE_SILENT
+            and not channel.has_unread_input
+        ]
 
-    def forget(self, link: Link) -> None:
-        """Its channel is at its end."""
-        self.selector.unregister(link.reading)
-        link.close()
+    def forget(self, channel: Channel) -> None:
+        """Close a channel that is at its end."""
+        self.selector.unregister(channel.reading)
+        channel.close()
 
-    def drop(self, link: Link) -> None:
-        """Closes its channel: the runner takes that as the order to end whatever it still has."""
-        if link.open:
-            self.forget(link)
-        if not link.done:
-            link.kill()
+    def drop(self, channel: Channel) -> None:
+        """Close a channel; its runner takes that as the order to end whatever it still has."""
+        if channel.is_open:
+            self.forget(channel)
+        if not channel.is_done:
+            channel.kill()
 
-    def close(self) -> None:
-        """Lets go of everything."""
-        for link in self.links:
-            if link.open and link.missing:
-                self.lost.add(link.node)
-            self.drop(link)
-        for link in self.links:
-            link.wait(_CLOSE_WITHIN)
+    def release_finished(self) -> None:
+        """Close all channels once every runner has nothing left to do: until then no runner may leave."""
+        runners = self.open_channels
+        if all(channel.is_done for channel in runners):
+            for channel in runners:
+                self.drop(channel)
+
+    def close(self) -> set[int]:
+        """Close everything; return the nodes of which a runner was open and had unended ranks."""
+        unfinished = {channel.node for channel in self.open_channels if channel.unended}
+        for channel in self.channels:
+            self.drop(channel)
+        for channel in self.channels:
+            channel.wait(_CLOSE_WITHIN)
         if self.mpirun is not None:
             self.mpirun.close()
         self.selector.close()
+        return unfinished

@@ -1,4 +1,4 @@
-"""What the runner of a node is told to run, cut from the plan."""
+"""A runner's SPEC, cut from the plan: its ranks, their environment and limits."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["runner_spec"]
 
 _SNAPSHOTS = "~/.ranklift/snapshots"
 _RATE, _SLOWEST = 8 << 20, 16 << 10
-"""Bytes of output a second that the ranks of a job together, and each of them at least, may send to the head:
-what is more stays in the rank's own log."""
+"""Bytes of output a second that all ranks of a job together, and each rank at least, may send to the head;
+the rest stays in the rank's own log."""
 _BURST = 1 << 20
 """Bytes that a rank may send at once after a silence."""
 
 
 def runner_spec(
-    plan: Plan, index: int, rank: int | None, port: int, slots: list[int], restarts: int = 0
-) -> RunnerSpec:
-    """What the runner of node ``index`` is told; with ``rank`` only that rank's part of it.
+    plan: dict[str, Any], index: int, rank: int | None, port: int, slots: list[int], restarts: int = 0
+) -> dict[str, Any]:
+    """Return the SPEC for the runner of node ``index``; with ``rank``, for the runner of that rank alone.
 
-    ``port`` and ``slots`` are known on the head alone, when the job's turn has come.
+    ``port`` and ``slots`` come from the head's queue: the plan does not have them.
     """
     node = plan["nodes"][index]
     given = {
@@ -71,8 +71,9 @@ def runner_spec(
     }
 
 
-def _with_devices(ranks: list[PlannedRank], slots: list[int]) -> list[PlannedRank]:
-    """The ranks, TensorFlow tasks that share a node with a share of its devices: each would take all."""
+def _with_devices(ranks: list[dict[str, Any]], slots: list[int]) -> list[dict[str, Any]]:
+    """Return the ranks, with a share of the node's devices for each TensorFlow task of several: by itself,
+    each would take all of them."""
     needy = [one["rank"] for one in ranks if one["task"] not in ("", "ps")]
     if len(ranks) == 1 or not any(one["task"] for one in ranks):
         return ranks

@@ -16,8 +16,7 @@ import pytest
 from launch.remote.agent import activity
 from launch.remote.agent.activity import Activity, end_jobs
 from launch.remote.base import job_dir
-from launch.remote.head import cancel
-from launch.remote.head import queue as turns
+from launch.remote.head import cancel, queue
 from launch.remote.node import slots
 from tests.launch.remote.sample_records import sample_plan
 from tests.launch.standin import until
@@ -35,7 +34,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / ".ranklift"
 
 
-def queue(folder: Path, **other: Any) -> None:
+def write_queue(folder: Path, **other: Any) -> None:
     entry = {"job": "a-1", "process": ME, "slots": None, **other}
     (folder / "queue.json").write_text(json.dumps([entry]))
 
@@ -88,17 +87,17 @@ class TestLooking:
             assert (one.look(), one.is_busy) == (0.0, True)
 
     def test_a_supervisor_here_whose_job_runs(self, folder: Path) -> None:
-        turns.enter(plan())
-        assert turns.admit("a-1", 6105)
+        queue.enter(plan())
+        assert queue.admit("a-1", 6105)
         one = Activity(str(folder))
         assert (one.look(), one.is_busy, one.jobs()) == (0.0, True, ["a-1"])
-        turns.leave("a-1")
+        queue.leave("a-1")
         assert one.look() == 0.0  # it was here a moment ago
         time.sleep(0.02)
         assert (one.look() > 0, one.is_busy, one.jobs()) == (True, False, [])
 
     def test_one_whose_job_waits_does_not_need_the_node(self, folder: Path) -> None:
-        queue(folder)
+        write_queue(folder)
         one = Activity(str(folder))
         assert (one.look(), one.is_busy) == (0.0, False)
 
@@ -106,14 +105,14 @@ class TestLooking:
         ended = subprocess.Popen(["sleep", "60"])
         gone = job_dir.identity(ended.pid)
         ended.kill()
-        queue(folder, process=gone)
+        write_queue(folder, process=gone)
         one = Activity(str(folder))
         until(lambda: one.jobs() == [])  # a zombie until it is waited for
         ended.wait()
         one.look()
         time.sleep(0.02)
         assert one.look() > 0
-        queue(folder, process={**ME, "started": ME["started"] + 1})
+        write_queue(folder, process={**ME, "started": ME["started"] + 1})
         assert one.jobs() == []
 
     def test_a_job_that_came_and_went_between_two_looks(self, folder: Path) -> None:
@@ -167,7 +166,7 @@ class TestLooking:
         self, folder: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         (folder / "active").write_text("0.0")
-        queue(folder)
+        write_queue(folder)
 
         def opened(path: str, mode: str = "r", **other: Any) -> Any:
             if mode in ("w", "r+"):
@@ -182,28 +181,28 @@ class TestLooking:
 class TestEndingJobs:
     def job(self, grace_s: float = 30.0) -> job_dir.Folder:
         folder = job_dir.Folder("a-1")
-        folder.create(plan(grace_s=grace_s))
-        turns.enter(plan())
+        folder.create({**plan(), "grace_s": grace_s})
+        queue.enter(plan())
         return folder
 
     def test_each_is_asked_in_its_own_grace_but_in_time(self, folder: Path) -> None:
         of_job = self.job()
         assert end_jobs(str(folder), 55.0, "time is over") == 1
-        assert cancel.asked(of_job, 1.0) == (30.0, "time is over")
+        assert cancel.cancel_request(of_job, 1.0) == (30.0, "time is over")
 
     def test_a_long_grace_is_cut(self, folder: Path) -> None:
         of_job = self.job(300.0)
         end_jobs(str(folder), 55.0, "time is over")
-        assert cancel.asked(of_job, 1.0) == (55.0, "time is over")
+        assert cancel.cancel_request(of_job, 1.0) == (55.0, "time is over")
 
     def test_one_that_is_ending_is_left_to_it(self, folder: Path) -> None:
         of_job = self.job()
         Path(of_job.file("cancel")).write_text("3")
         assert end_jobs(str(folder), 55.0, "time is over") == 0
-        assert cancel.asked(of_job, 1.0) == (3.0, "")
+        assert cancel.cancel_request(of_job, 1.0) == (3.0, "")
 
     def test_one_that_has_ended_is_left_alone(self, folder: Path) -> None:
         of_job = self.job()
-        turns.leave("a-1")
+        queue.leave("a-1")
         assert end_jobs(str(folder), 55.0, "time is over") == 0
-        assert cancel.asked(of_job, 1.0) is None
+        assert cancel.cancel_request(of_job, 1.0) is None

@@ -26,11 +26,11 @@ APART = ("unshare", "--user", "--map-root-user", "--mount")
 """What is mounted then is seen by nobody else."""
 FULL = """
 import json, os, sys
-from launch.remote.base import job_dir as jobs
-from launch.remote.head import cancel as ending
+from launch.remote.base import job_dir
+from launch.remote.head import cancel
 
 def fill():
-    with open(jobs.Folder("job").file("filler"), "ab", buffering=0) as file:
+    with open(job_dir.Folder("job").file("filler"), "ab", buffering=0) as file:
         size = 65536
         while size:
             try:
@@ -38,17 +38,17 @@ def fill():
             except OSError:
                 size //= 2
 
-folder = jobs.Folder("job")
+folder = job_dir.Folder("job")
 folder.create({"id": "job"})
 state = {"job": "job", "state": "RUNNING", "reason": "", "created": 1.0, "failure": None}
-state["supervisor"] = jobs.identity(os.getpid()) if sys.argv[1] != "lost" else None
+state["supervisor"] = job_dir.identity(os.getpid()) if sys.argv[1] != "lost" else None
 folder.write_state(state)
 fill()
 if sys.argv[1] == "cancel":
-    ending._PATIENCE = 0
-    print(json.dumps([ending.cancel("job", 5.0)["before"], ending.asked(folder, 3.0)[0]]))
+    cancel._PATIENCE = 0
+    print(json.dumps([cancel.cancel("job", 5.0)["before"], cancel.cancel_request(folder, 3.0)[0]]))
 elif sys.argv[1] == "lost":
-    print(json.dumps([jobs.all_jobs()[0]["state"], folder.state()["state"]]))
+    print(json.dumps([job_dir.all_jobs()[0]["state"], folder.state()["state"]]))
 else:
     folder.write_state(dict(state, state=sys.argv[1], reason="x" * 3000))
     folder.event("exit", rank=0, words="y" * 100000)
@@ -207,21 +207,21 @@ def test_only_the_user_may_read_the_plan_which_holds_values_of_variables(
 def test_a_job_that_took_the_mode_of_its_folder_away_hides_no_job() -> None:
     program = """
 import os, sys
-from launch.remote.base import job_dir as jobs
-from launch.remote.head import cancel as ending
+from launch.remote.base import job_dir
+from launch.remote.head import cancel
 if os.getuid() == 0:
     os.setuid(65534)  # root may read whatever the mode is
 os.environ["HOME"] = os.getcwd()
 for name in ("a", "b"):
-    folder = jobs.Folder(name)
+    folder = job_dir.Folder(name)
     folder.create({"id": name, "nodes": []})
-    supervisor = jobs.identity(os.getpid())
+    supervisor = job_dir.identity(os.getpid())
     state = {"job": name, "state": "RUNNING", "reason": "", "created": 1.0, "supervisor": supervisor}
     folder.write_state(state)
     os.chmod(folder.path, 0)
-    print(ending.asked(folder, 1.0))
+    print(cancel.cancel_request(folder, 1.0))
     os.chmod(folder.path, 0)
-print([state["job"] for state in jobs.all_jobs()])
+print([state["job"] for state in job_dir.all_jobs()])
 os.chmod(folder.path, 0)
 print(folder.write_state(dict(state, state="FAILED"))["state"])
 """

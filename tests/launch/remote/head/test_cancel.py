@@ -50,16 +50,16 @@ def begun(made: list[subprocess.Popen[bytes]], script: str, job: str = JOB) -> s
 class TestGrace:
     def test_nobody_has_asked(self) -> None:
         folder = job_dir.Folder(JOB)
-        folder.create(sample_plan(JOB))
-        assert cancel.asked(folder, 3.0) is None
+        folder.create({})
+        assert cancel.cancel_request(folder, 3.0) is None
 
     def test_the_jobs_own_the_one_asked_for_and_the_last_one_counts(self) -> None:
         folder = job_dir.Folder(JOB)
         folder.create(sample_plan(JOB, grace_s=3.0))
         folder.write_state(sample_state(JOB, supervisor=job_dir.identity(os.getpid())))
         for grace, expected in ((None, 3.0), (60.0, 60.0), (None, 60.0), (0.0, 0.0)):
-            cancel._ask(folder, grace)
-            assert cancel.asked(folder, 3.0) == (expected, "")
+            cancel._request(folder, grace)
+            assert cancel.cancel_request(folder, 3.0) == (expected, "")
 
     def test_a_job_that_has_ended_is_not_asked(self) -> None:
         folder = job_dir.Folder(JOB)
@@ -67,7 +67,7 @@ class TestGrace:
         folder.write_state(sample_state(JOB, state="FAILED"))
         told = cancel.cancel(JOB, None)
         assert (told["before"], told["state"]["state"], told["lost"]) == ("FAILED", "FAILED", [])
-        assert cancel.asked(folder, 3.0) is None
+        assert cancel.cancel_request(folder, 3.0) is None
 
 
 class TestASupervisorThatDoesNotReact:
@@ -81,7 +81,7 @@ class TestASupervisorThatDoesNotReact:
         stopped = begun(processes, "")
         stopped.send_signal(signal.SIGSTOP)
         folder = self.made(stopped.pid)
-        cancel._ask(folder, None)
+        cancel._request(folder, None)
         told = cancel.release(JOB)["state"]
         assert stopped.wait(5) == -signal.SIGKILL
         assert (told["state"], told["exit_status"]) == ("LOST", 255)
@@ -97,9 +97,9 @@ class TestASupervisorThatDoesNotReact:
     def test_so_is_a_process_that_has_only_its_number(self, processes: list[subprocess.Popen[bytes]]) -> None:
         other = begun(processes, "")
         folder = self.made(other.pid)
-        gone = dict(job_dir.identity(other.pid), started=1)
-        folder.write_state(sample_state(JOB, supervisor=gone))
-        cancel._ask(folder, None)
+        state = dict(folder.state(), supervisor=dict(job_dir.identity(other.pid), started=1))
+        folder.write_state(state)
+        cancel._request(folder, None)
         assert cancel.release(JOB)["state"]["state"] == "LOST"
         assert other.poll() is None
 

@@ -39,15 +39,15 @@ class TestListing:
         for number in range(5):
             made(f"a{4 - number}", "SUCCEEDED", 10.0 + number)
         made("c", "QUEUED", 2.0, supervisor=alive)
-        found = query.listing(2)
+        found = query.list_jobs(2)
         assert [state["job"] for state in found["jobs"]] == ["b", "c", "a1", "a0"]
         assert found["left_out"] == 3
-        assert len(query.listing(None)["jobs"]) == 7
-        assert [state["job"] for state in query.listing(0)["jobs"]] == ["b", "c"]
+        assert len(query.list_jobs(None)["jobs"]) == 7
+        assert [state["job"] for state in query.list_jobs(0)["jobs"]] == ["b", "c"]
 
     def test_one_whose_supervisor_is_gone_counts_as_ended(self) -> None:
         made("a", "RUNNING", 1.0)
-        found = query.listing(1)
+        found = query.list_jobs(1)
         assert [state["state"] for state in found["jobs"]] == ["LOST"]
 
     def test_one_that_somebody_wants_to_end_is_told_from_the_others_until_it_has(self) -> None:
@@ -56,23 +56,23 @@ class TestListing:
             made(name, state, 1.0, supervisor=alive)
         for name in ("b", "c"):
             Path(job_dir.Folder(name).file("cancel")).touch()
-        found = {state["job"]: state["cancelling"] for state in query.listing(None)["jobs"]}
+        found = {state["job"]: state["cancelling"] for state in query.list_jobs(None)["jobs"]}
         assert found == {"a": False, "b": True, "c": False}
-        assert [query.report(name)["state"]["cancelling"] for name in "abc"] == [False, True, False]
+        assert [query.job_report(name)["state"]["cancelling"] for name in "abc"] == [False, True, False]
 
     def test_half_made_jobs_are_passed_over(self) -> None:
-        job_dir.Folder("half").create(sample_plan("half"))
-        assert query.listing(None) == {"jobs": [], "left_out": 0}
+        job_dir.Folder("half").create({"id": "half"})
+        assert query.list_jobs(None) == {"jobs": [], "left_out": 0}
 
     def test_five_hundred_ended_jobs_are_read_in_a_fraction_of_a_second(self) -> None:
         for number in range(500):
             made(f"a{number:03}", "SUCCEEDED", float(number), nodes=["node000000"] * 64, failure=None)
         begin = time.process_time()  # not the clock: the machine may be doing much else
-        assert query.listing(20)["left_out"] == 480
+        assert query.list_jobs(20)["left_out"] == 480
         assert time.process_time() - begin < 0.3
 
     def test_no_job_at_all(self) -> None:
-        assert query.listing(5) == {"jobs": [], "left_out": 0}
+        assert query.list_jobs(5) == {"jobs": [], "left_out": 0}
 
 
 class TestReport:
@@ -84,7 +84,7 @@ class TestReport:
         folder.event("restart", count=1, reason="rank 1")
         with Path(folder.file("events.jsonl")).open("a", encoding="utf-8") as file:
             file.write('{"event": "exit", "ra')
-        told = query.report("a")
+        told = query.job_report("a")
         assert [(end["rank"], end["status"]) for end in told["ends"]] == [(1, 0)]
         assert [event["event"] for event in told["events"]] == ["state", "restart"]
         assert told["ranks"] == {"node000000": [0, 1]}
@@ -92,7 +92,7 @@ class TestReport:
 
     def test_there_is_none_of_a_job_that_is_not_there(self) -> None:
         with pytest.raises(FileNotFoundError):
-            query.report("nope")
+            query.job_report("nope")
 
 
 class TestWaiting:
@@ -102,7 +102,7 @@ class TestWaiting:
         seen: list[str] = []
 
         def wait() -> None:
-            seen.extend(state["state"] for state in query.states_to_the_end("a") if state)
+            seen.extend(state["state"] for state in query.state_changes("a") if state)
 
         thread = threading.Thread(target=wait, daemon=True)
         thread.start()
@@ -117,4 +117,4 @@ class TestWaiting:
 
     def test_a_supervisor_that_dies_is_noticed_although_nothing_is_written(self) -> None:
         made("a", "RUNNING", 1.0)
-        assert [state["state"] for state in query.states_to_the_end("a") if state] == ["LOST"]
+        assert [state["state"] for state in query.state_changes("a") if state] == ["LOST"]

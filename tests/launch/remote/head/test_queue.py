@@ -11,8 +11,7 @@ from typing import Any
 import pytest
 
 from launch.remote.base import job_dir
-from launch.remote.head import queue as turns
-from tests.launch.remote.sample_records import sample_plan
+from launch.remote.head import queue
 
 
 @pytest.fixture(autouse=True)
@@ -31,23 +30,23 @@ def job(name: str, **need: int) -> str:
     nodes: list[dict[str, Any]] = [
         {"name": node, "reserve": count, "slots": 4} for node, count in need.items()
     ]
-    turns.enter(sample_plan(name, nodes=nodes))
+    queue.enter({"id": name, "nodes": nodes})
     return name
 
 
 def slots(name: str) -> dict[str, list[int]] | None:
-    turn = turns.admit(name, free_port())
-    if turn is None:
+    given = queue.admit(name, free_port())
+    if given is None:
         return None
-    turns.confirm(name)
-    return turn.slots
+    queue.confirm(name)
+    return given.slots
 
 
 def test_jobs_share_a_node_as_long_as_its_slots_last() -> None:
     assert slots(job("a", n=2)) == {"n": [0, 1]}
     assert slots(job("b", n=2)) == {"n": [2, 3]}
     assert slots(job("c", n=1)) is None
-    turns.leave("a")
+    queue.leave("a")
     assert slots("c") == {"n": [0]}
 
 
@@ -56,14 +55,14 @@ def test_a_small_job_does_not_overtake_one_that_waits_for_the_same_node() -> Non
     assert slots(job("big", n=4, m=4)) is None
     assert slots(job("small", n=1)) is None
     assert slots(job("elsewhere", k=1)) == {"k": [0]}
-    assert turns.waiting_for("small").words == ["a", "big"]
+    assert queue.waiting_for("small").words == ["a", "big"]
 
 
 def test_jobs_that_run_at_once_get_ports_of_their_own() -> None:
     port = free_port()
-    first = turns.admit(job("a", n=1), port)
-    turns.confirm("a")
-    second = turns.admit(job("b", n=1), port)
+    first = queue.admit(job("a", n=1), port)
+    queue.confirm("a")
+    second = queue.admit(job("b", n=1), port)
     assert first is not None
     assert second is not None
     assert first.port == port
@@ -73,7 +72,7 @@ def test_jobs_that_run_at_once_get_ports_of_their_own() -> None:
 def test_a_job_given_back_keeps_its_place() -> None:
     assert slots(job("a", n=4)) is not None
     assert slots(job("b", n=4)) is None
-    turns.requeue("a", {})
+    queue.requeue("a", {})
     assert slots("b") is None
     assert slots("a") is not None
 
@@ -81,23 +80,23 @@ def test_a_job_given_back_keeps_its_place() -> None:
 def test_slots_that_a_node_said_are_taken_are_avoided_and_waited_for_only_when_needed() -> None:
     job("a", n=2, m=1)
     assert slots("a") == {"n": [0, 1], "m": [0]}
-    turns.requeue("a", {"n": [(1, "x")]})
+    queue.requeue("a", {"n": [[1, "x"]]})
     assert slots("a") == {"n": [0, 2], "m": [0]}
-    turns.requeue("a", {"n": [(0, "y"), (1, "x"), (3, "x")]})
+    queue.requeue("a", {"n": [[0, "y"], [1, "x"], [3, "x"]]})
     assert slots("a") is None
-    assert turns.waiting_for("a").words == ["y, x on n"]
-    assert turns.refused_by("a") == ["n"]
-    turns.told("a", {"n": [(0, "y")]})
+    assert queue.waiting_for("a").words == ["y, x on n"]
+    assert queue.refusing_nodes("a") == ["n"]
+    queue.set_taken("a", {"n": [[0, "y"]]})
     assert slots("a") == {"n": [1, 2], "m": [0]}
 
 
 def test_nobody_overtakes_a_job_that_is_not_yet_known_to_hold_its_slots() -> None:
     port = free_port()
-    assert turns.admit(job("a", n=2), port) is not None
-    assert turns.admit(job("b", n=2), port) is None
-    assert turns.admit(job("elsewhere", m=2), port) is not None
-    turns.requeue("a", {"n": [(0, "x"), (1, "x")]})
-    assert turns.admit("b", port) is None
+    assert queue.admit(job("a", n=2), port) is not None
+    assert queue.admit(job("b", n=2), port) is None
+    assert queue.admit(job("elsewhere", m=2), port) is not None
+    queue.requeue("a", {"n": [[0, "x"], [1, "x"]]})
+    assert queue.admit("b", port) is None
     assert slots("a") == {"n": [2, 3]}
     assert slots("b") == {"n": [0, 1]}  # what is wrong with those its own try will tell
 
@@ -105,17 +104,17 @@ def test_nobody_overtakes_a_job_that_is_not_yet_known_to_hold_its_slots() -> Non
 def test_a_job_names_later_ones_that_it_waits_for_and_its_heads_own_once() -> None:
     assert slots(job("a", n=1, m=1)) is not None
     assert slots(job("b", n=3)) is not None
-    turns.requeue("a", {"n": [(0, "x"), (1, "b")]})
+    queue.requeue("a", {"n": [[0, "x"], [1, "b"]]})
     assert slots("a") is None
-    assert turns.waiting_for("a").words == ["b", "x on n"]
+    assert queue.waiting_for("a").words == ["b", "x on n"]
 
 
 def test_jobs_whose_supervisor_is_gone_hold_nothing(home: Path) -> None:
     job("dead", n=4)
-    queue = home / ".ranklift/queue.json"
-    entries = json.loads(queue.read_text())
+    path = home / ".ranklift/queue.json"
+    entries = json.loads(path.read_text())
     entries[0]["process"]["started"] += 1  # another process has that number now
-    queue.write_text(json.dumps(entries))
+    path.write_text(json.dumps(entries))
     assert slots(job("a", n=4)) is not None
 
 
@@ -123,10 +122,10 @@ def test_a_job_knows_its_place_and_the_jobs_it_waits_for() -> None:
     assert slots(job("a", n=4)) is not None
     assert slots(job("b", n=2)) is None
     assert slots(job("c", n=1)) is None
-    waits = turns.waiting_for("c")
+    waits = queue.waiting_for("c")
     assert (waits.place, waits.jobs) == (2, ["a", "b"])
-    turns.requeue("a", {"n": [(0, "x")]})
-    assert (turns.waiting_for("b").place, turns.waiting_for("a").jobs) == (2, ["x"])
+    queue.requeue("a", {"n": [[0, "x"]]})
+    assert (queue.waiting_for("b").place, queue.waiting_for("a").jobs) == (2, ["x"])
 
 
 TORN = ["", "[", "null", "{}", "7", "[" * 100_000, '[{"job": "a"}]', '[null, 7, "x"]', "\udcff"]
@@ -141,7 +140,7 @@ def kept(name: str, **need: int) -> str:
     nodes = [{"name": node, "reserve": count, "slots": 4, "ranks": []} for node, count in need.items()]
     plan = sample_plan(name, nodes=nodes)
     job_dir.Folder(name).create(plan)
-    turns.enter(plan)
+    queue.enter(plan)
     return name
 
 
@@ -154,7 +153,7 @@ class TestATornQueue:
         tear(home, text)
         assert slots(job("a", n=2)) == {"n": [0, 1]}
         tear(home, text)
-        turns.leave("a")
+        queue.leave("a")
         assert json.loads((home / ".ranklift/queue.json").read_text()) == []
 
     @pytest.mark.parametrize("text", TORN)
@@ -162,20 +161,20 @@ class TestATornQueue:
         slots(kept("a", n=4))
         assert slots(kept("b", n=4)) is None
         tear(home, text)
-        assert turns.waiting_for("b").words == []
+        assert queue.waiting_for("b").words == []
         assert slots("b") == {"n": [0, 1, 2, 3]}  # as far as the queue goes: the nodes know of a
 
     @pytest.mark.parametrize(
         "look",
         [
-            lambda name: turns.requeue(name, {"n": [(0, "other")]}),
-            lambda name: turns.told(name, {}),
-            turns.refused_by,
-            turns.confirm,
-            lambda name: turns.again(name, free_port()),
-            turns.waiting_for,
+            lambda name: queue.requeue(name, {"n": [[0, "other"]]}),
+            lambda name: queue.set_taken(name, {}),
+            queue.refusing_nodes,
+            queue.confirm,
+            lambda name: queue.readmit(name, free_port()),
+            queue.waiting_for,
         ],
-        ids=["requeue", "told", "refused_by", "confirm", "again", "waiting_for"],
+        ids=["requeue", "set_taken", "refusing_nodes", "confirm", "readmit", "waiting_for"],
     )
     def test_it_may_be_torn_at_any_moment(self, home: Path, look: Callable[[str], object]) -> None:
         slots(kept("a", n=4))
@@ -192,4 +191,4 @@ class TestATornQueue:
         broken += [dict(entry, nodes={"n": 1}), dict(entry, slots={"n": 1}), dict(entry, foreign={"n": [0]})]
         tear(home, json.dumps([*broken, entry]))
         assert slots(job("b", n=1)) is None
-        assert turns.waiting_for("b").jobs == ["a"]
+        assert queue.waiting_for("b").jobs == ["a"]

@@ -1,125 +1,65 @@
-"""Ending a launch: the first outcome counts, everything is told to end, and nothing is waited for forever."""
+"""Ending a launch: the first outcome counts, the shortest grace, and nothing is waited for forever."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any, cast
-
 import pytest
 
-from launch.remote.base import frames
-from launch.remote.base.processes import SIGTERM
-from launch.remote.head import shutdown
 from launch.remote.head.outcome import Outcome
-from launch.remote.head.runners.runner_pool import Crew
-from launch.remote.head.shutdown import Stopping
+from launch.remote.head.shutdown import CUT_OFF, DROP_RUNNERS, END_MPIRUN, WAIT, Shutdown, Stop
 
 GRACE_S = 60.0
 FIRST, SECOND = Outcome("FAILED", 3, "rank 2 ended with exit status 3"), Outcome("FAILED", 1, "its peer")
 
 
-class Runners:
-    """What a crew is to the end of a launch: it keeps what it was told."""
-
-    def __init__(self, links: int = 2) -> None:
-        self.to_start = ["a rank that has not been started"]
-        self.mpirun: Any = None
-        self.told: list[tuple[bytes, int]] = []
-        self.hear = True
-        self.open_links = [SimpleNamespace(node=number, done=False) for number in range(links)]
-
-    def tell(self, kind: bytes, body: dict[str, int]) -> bool:
-        self.told.append((kind, body["grace_ms"]))
-        return self.hear
-
-
-class Mpirun:
-    def __init__(self) -> None:
-        self.signals: list[int] = []
-
-    def signal(self, number: int) -> None:
-        self.signals.append(number)
-
-
 @pytest.fixture
-def clock(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
-    made = SimpleNamespace(now=100.0)
-    monkeypatch.setattr(shutdown, "time", SimpleNamespace(monotonic=lambda: made.now))
-    return made
+def shutdown() -> Shutdown:
+    return Shutdown(GRACE_S)
 
 
-@pytest.fixture
-def crew(clock: SimpleNamespace) -> Runners:
-    return Runners()
+def test_the_first_outcome_is_the_launchs(shutdown: Shutdown) -> None:
+    assert shutdown.begin(Stop(FIRST), now=1.0) == GRACE_S
+    assert shutdown.begin(Stop(SECOND), now=2.0) is None, "runners are ordered once"
+    assert shutdown.outcome is FIRST
 
 
-@pytest.fixture
-def ending(crew: Runners) -> Stopping:
-    return Stopping(cast(Crew, crew), GRACE_S)
+def test_unless_a_rank_failed_before_it(shutdown: Shutdown) -> None:
+    shutdown.failures.add(1_000, FIRST, b"", now=0.9)
+    shutdown.begin(Stop(SECOND), now=1.0)
+    assert shutdown.outcome is FIRST
 
 
-def test_the_first_outcome_is_the_launchs(ending: Stopping, crew: Runners) -> None:
-    ending.fail(FIRST)
-    ending.fail(SECOND)
-    assert ending.verdict is FIRST
-    assert crew.told == [(frames.STOP, 60_000)], "told once"
-    assert crew.to_start == [], "no further rank begins"
+def test_an_end_without_an_outcome_leaves_it_open(shutdown: Shutdown) -> None:
+    shutdown.begin(Stop(), now=1.0)
+    assert (shutdown.has_begun, shutdown.outcome) == (True, None)
+    shutdown.begin(Stop(SECOND), now=2.0)
+    assert shutdown.outcome is SECOND
 
 
-def test_unless_a_rank_failed_before_it(ending: Stopping) -> None:
-    ending.failures.add(1_000, FIRST, b"")
-    ending.fail(SECOND)
-    assert ending.verdict is FIRST
+def test_a_shorter_grace_counts_a_longer_one_does_not(shutdown: Shutdown) -> None:
+    stops = (Stop(), Stop(grace=10.0), Stop(grace=30.0), Stop())
+    assert [shutdown.begin(stop, now=1.0) for stop in stops] == [GRACE_S, 10.0, None, None]
 
 
-def test_asked_again_with_less_less_counts(ending: Stopping, crew: Runners) -> None:
-    ending.stop()
-    ending.stop(10.0)
-    ending.stop(30.0)
-    ending.stop()
-    assert [grace for _, grace in crew.told] == [60_000, 10_000]
+def test_the_first_grace_may_be_longer_than_the_jobs(shutdown: Shutdown) -> None:
+    assert shutdown.begin(Stop(grace=100.0), now=1.0) == 100.0
 
 
-def test_mpirun_is_told_itself_where_no_runner_hears(ending: Stopping, crew: Runners) -> None:
-    crew.mpirun, crew.hear = Mpirun(), False
-    ending.stop()
-    assert crew.mpirun.signals == [SIGTERM]
+def test_nothing_is_given_up_before_the_ranks_were_ordered_to_end(shutdown: Shutdown) -> None:
+    assert (shutdown.has_begun, shutdown.escalation(now=1e9)) == (False, WAIT)
 
 
-def test_where_one_hears_mpirun_ends_with_its_ranks(ending: Stopping, crew: Runners) -> None:
-    crew.mpirun = Mpirun()
-    ending.stop()
-    assert crew.mpirun.signals == []
+def test_after_the_grace_runners_mpirun_and_the_wait_are_given_up_in_turn(shutdown: Shutdown) -> None:
+    shutdown.begin(Stop(), now=100.0)
+    over = 100.0 + GRACE_S
+    assert shutdown.escalation(over + 4.0) == WAIT
+    assert shutdown.escalation(over + 4.1) == DROP_RUNNERS
+    assert shutdown.escalation(over + 8.0) == DROP_RUNNERS
+    assert shutdown.escalation(over + 8.1) == END_MPIRUN
+    assert shutdown.escalation(over + 12.0) == END_MPIRUN
+    assert shutdown.escalation(over + 12.1) == CUT_OFF
 
 
-def test_nothing_is_pressed_that_was_not_told_to_end(ending: Stopping) -> None:
-    ending.press(1e9, lambda link, why: pytest.fail(f"{link}: {why}"))
-    assert (ending.has_begun, ending.cut_off) == (False, False)
-
-
-def test_runners_that_do_not_report_their_end_are_lost_soon_after_the_grace(
-    ending: Stopping, crew: Runners, clock: SimpleNamespace
-) -> None:
-    lost: list[tuple[int | None, str]] = []
-
-    def press(seconds: float) -> None:
-        ending.press(clock.now + seconds, lambda link, why: lost.append((link.node, why)))
-
-    crew.open_links[0].done = True
-    ending.stop()
-    press(GRACE_S + 4.0)
-    assert lost == []
-    press(GRACE_S + 4.1)
-    assert lost == [(1, "its processes did not end")]
-
-
-def test_then_mpirun_is_told_and_then_nothing_is_waited_for_any_more(
-    ending: Stopping, crew: Runners, clock: SimpleNamespace
-) -> None:
-    crew.mpirun, crew.open_links = Mpirun(), []
-    ending.stop(1.0)
-    seen = []
-    for seconds in (9.0, 9.1, 13.0, 13.1):
-        ending.press(clock.now + seconds, lambda link, why: None)
-        seen.append((len(crew.mpirun.signals), ending.cut_off))
-    assert seen == [(0, False), (1, False), (2, False), (3, True)]
+def test_a_shorter_grace_brings_the_steps_forward(shutdown: Shutdown) -> None:
+    shutdown.begin(Stop(), now=100.0)
+    shutdown.begin(Stop(grace=1.0), now=102.0)
+    assert shutdown.escalation(now=105.1) == DROP_RUNNERS

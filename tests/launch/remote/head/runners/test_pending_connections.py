@@ -36,7 +36,7 @@ class Port:
         self.address = listener.getsockname()
         self.clients: list[socket.socket] = []
         self._answered = 0
-        self.pending = PendingConnections(listener, TOKEN, self.selector, lambda *it: self.taken.append(it))
+        self.pending = PendingConnections(listener, TOKEN, self.selector)
 
     def connect(self, data: bytes = b"") -> socket.socket:
         client = socket.create_connection(self.address)
@@ -50,13 +50,13 @@ class Port:
         until = time.monotonic() + 5
         while ready := self.selector.select(seconds):
             for key, _ in ready:
-                key.data()
+                self.taken += key.data.on_readable(key.fd)
             assert time.monotonic() < until
 
     def answer(self) -> None:
         """Let happen what is to happen now, and answer the runners."""
         for key, _ in self.selector.select(0.01):
-            key.data()
+            self.taken += key.data.on_readable(key.fd)
         for connection, _ in self.taken[self._answered :]:
             connection.sendall(frames.frame(frames.BEAT))
         self._answered = len(self.taken)
@@ -219,7 +219,7 @@ def test_the_port_is_closed_with_all_who_wait(port: Port) -> None:
     client = port.connect()
     port.turn()
     pending = port.pending
-    port.pending = PendingConnections(socket.create_server(("127.0.0.1", 0)), TOKEN, port.selector, print)
+    port.pending = PendingConnections(socket.create_server(("127.0.0.1", 0)), TOKEN, port.selector)
     pending.close()
     assert is_closed(client)
     with pytest.raises(ConnectionRefusedError):

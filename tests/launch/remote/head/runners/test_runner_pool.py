@@ -1,4 +1,4 @@
-"""The runners of a launch, as the supervisor knows them."""
+"""The runners of a launch: which are silent, what all are sent, and when they may leave."""
 
 from __future__ import annotations
 
@@ -8,39 +8,95 @@ from collections.abc import Iterator
 
 import pytest
 
-from launch.remote.base import frames, job_dir
-from launch.remote.head.queue import Turn
-from launch.remote.head.runners.channel import GREETED, Link
-from launch.remote.head.runners.runner_pool import Crew, Order
-from launch.remote.log.writer import StreamWriter
-from tests.launch.remote.sample_records import sample_plan
+from launch.remote.base import frames
+from launch.remote.head.runners.channel import DONE, GOING, READY, Channel
+from launch.remote.head.runners.runner_pool import RunnerPool
 
-PLAN = sample_plan(nodes=[{"name": "node000000", "ranks": [{"rank": 0}]}])
+NODES = [{"name": f"node{number:06}", "ranks": [{"rank": number}]} for number in range(2)]
 
 
 @pytest.fixture
-def crew() -> Iterator[Crew]:
-    made = Crew(Order(job_dir.Folder("none"), PLAN, Turn({}, 0), StreamWriter("")))
+def pool() -> Iterator[RunnerPool]:
+    made = RunnerPool({"id": "none", "nodes": NODES}, slots={}, port=0, restarts=0)
     yield made
     made.close()
 
 
 @pytest.fixture
-def runner(crew: Crew) -> Iterator[socket.socket]:
-    """A runner's end of its channel, over which nothing has come for too long."""
-    ours, theirs = socket.socketpair()
-    link = Link(0, connection=ours)
-    link.stage = GREETED
-    link.heard = time.monotonic() - frames.NODE_SILENT - 1
-    crew.add(link)
-    with theirs:
-        yield theirs
+def runners(pool: RunnerPool) -> Iterator[list[socket.socket]]:
+    """The runners' ends of two channels, over which nothing has come yet."""
+    ends = []
+    for rank in range(2):
+        ours, theirs = socket.socketpair()
+        pool.add_connection(rank, rank, ours)
+        theirs.settimeout(5)
+        ends.append(theirs)
+    yield ends
+    for end in ends:
+        end.close()
 
 
-def test_a_runner_that_says_nothing_for_too_long_has_fallen_silent(crew: Crew, runner: socket.socket) -> None:
-    assert crew.fallen_silent() == crew.links
+def received(runner: socket.socket) -> list[tuple[bytes, bytes]]:
+    runner.setblocking(False)
+    try:
+        return frames.Decoder().feed(runner.recv(1 << 16))
+    except BlockingIOError:
+        return []
 
 
-def test_one_whose_words_wait_for_a_head_that_was_held_up_has_not(crew: Crew, runner: socket.socket) -> None:
-    runner.sendall(frames.frame(frames.BEAT))
-    assert crew.fallen_silent() == []
+def long_ago(channel: Channel) -> None:
+    channel.last_heard = time.monotonic() - frames.NODE_SILENT - 1
+
+
+def test_a_runner_that_sends_nothing_for_too_long_is_silent(
+    pool: RunnerPool, runners: list[socket.socket]
+) -> None:
+    long_ago(pool.channels[1])
+    assert pool.silent_channels(time.monotonic()) == [pool.channels[1]]
+
+
+def test_one_whose_bytes_wait_for_a_head_that_was_held_up_is_not(
+    pool: RunnerPool, runners: list[socket.socket]
+) -> None:
+    long_ago(pool.channels[1])
+    runners[1].sendall(frames.frame(frames.BEAT))
+    assert pool.silent_channels(time.monotonic()) == []
+
+
+def test_go_reaches_every_runner_with_its_own_variables(
+    pool: RunnerPool, runners: list[socket.socket]
+) -> None:
+    pool.channels[0].stage = pool.channels[1].stage = READY
+    pool.send_go({1: {"TF_CONFIG": "{}"}})
+    assert [channel.stage for channel in pool.channels] == [GOING, GOING]
+    sent = [[(kind, frames.unpack(payload)) for kind, payload in received(runner)] for runner in runners]
+    assert sent == [[(frames.GO, {})], [(frames.GO, {"1": {"TF_CONFIG": "{}"}})]]
+
+
+def test_stop_reaches_every_open_runner_and_no_further_one_is_started(
+    pool: RunnerPool, runners: list[socket.socket]
+) -> None:
+    pool.to_start = [0, 1]
+    pool.drop(pool.channels[0])
+    assert pool.send_stop(1.5)
+    assert received(runners[1]) == [(frames.STOP, frames.pack({"grace_ms": 1500}))]
+    assert pool.to_start == []
+    pool.drop(pool.channels[1])
+    assert not pool.send_stop(1.0), "nobody is left"
+
+
+def test_runners_may_leave_once_all_have_finished(pool: RunnerPool, runners: list[socket.socket]) -> None:
+    pool.channels[0].stage = DONE
+    pool.release_finished()
+    assert len(pool.open_channels) == 2
+    pool.channels[1].stage = DONE
+    pool.release_finished()
+    assert pool.open_channels == []
+    assert [runner.recv(1) for runner in runners] == [b"", b""]
+
+
+def test_nodes_whose_runner_was_open_with_ranks_left_are_known_at_the_end(
+    pool: RunnerPool, runners: list[socket.socket]
+) -> None:
+    pool.channels[0].ended.add(0)
+    assert pool.close() == {1}

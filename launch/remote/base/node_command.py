@@ -1,0 +1,28 @@
+"""Commands that the head starts on a job's nodes: by a shell on itself, over ssh on the others."""
+
+from __future__ import annotations
+
+import subprocess
+from typing import Any
+
+__all__ = ["CONNECT_S", "start_on_node"]
+
+CONNECT_S = 10
+"""Seconds after which an ssh client gives up on a node that does not answer."""
+
+
+def start_on_node(
+    plan: dict[str, Any], index: int, command: str, *, stdin: int, stderr: int, connect_s: int = CONNECT_S
+) -> subprocess.Popen[bytes]:
+    """Start ``command`` of :mod:`launch.remote.cli` on node ``index`` of the plan; return the process, whose
+    stdout is a pipe.
+
+    It leads a session of its own, so that no signal to the supervisor's group reaches it.
+    """
+    # A shell line, because only the node's own shell knows its home folder. Nothing of the user's is in it.
+    line = f'exec python3 -I -S "$HOME/{plan["remote"]}/__main__.py" {command}'
+    argv = ["sh", "-c", line]
+    if index != 0:
+        argv = ["ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={connect_s}"]
+        argv += ["-o", "ServerAliveInterval=5", "-T", plan["nodes"][index]["name"], line]
+    return subprocess.Popen(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True)

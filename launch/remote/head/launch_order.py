@@ -1,0 +1,30 @@
+"""What one launch of a job is given: its plan, its slots and port, and where its records and output go."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from launch.remote.base import job_dir
+    from launch.remote.log.writer import StreamWriter
+
+__all__ = ["LaunchOrder"]
+
+
+class LaunchOrder:
+    """``restarts`` is the number of launches before; ``deadline``, by the monotonic clock, the end of the
+    job's time, None without a limit."""
+
+    def __init__(
+        self,
+        folder: job_dir.Folder,
+        plan: dict[str, Any],
+        slots: dict[str, list[int]],
+        port: int,
+        stream: StreamWriter,
+        restarts: int,
+        deadline: float | None,
+    ) -> None:
+        self.folder, self.plan, self.stream = folder, plan, stream
+        self.slots, self.port = slots, port
+        self.restarts, self.deadline = restarts, deadline

@@ -1,0 +1,159 @@
+"""Nodes that cannot take part in a launch, or no longer: unfit, lost, or taken by Azure; and what follows.
+
+A job ends with the first node it loses, unless its launcher goes on with fewer, down to ``min_nodes``: then
+the ranks of the lost node are dispensed with.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from launch.remote.base import eviction
+from launch.remote.base.eviction import Eviction
+from launch.remote.head import outcome
+from launch.remote.head.outcome import Outcome
+from launch.remote.head.shutdown import Stop
+
+if TYPE_CHECKING:
+    from launch.remote.base.job_dir import Folder
+    from launch.remote.head.rank_states import RankStates
+    from launch.remote.head.shutdown import Shutdown
+    from launch.remote.head.start_barrier import StartBarrier
+    from launch.remote.log.writer import StreamWriter
+
+__all__ = ["GoOn", "NodeLoss"]
+
+
+class GoOn(NamedTuple):
+    """Decision: go on without a node. ``grace`` is what its ranks get, None where it is lost already."""
+
+    node: int
+    message: str
+    grace: float | None = None
+
+
+class NodeLoss:
+    """Decides on nodes, which go by their place in the plan, and writes what happened to the job's events."""
+
+    def __init__(
+        self,
+        plan: dict[str, Any],
+        folder: Folder,
+        ranks: RankStates,
+        barrier: StartBarrier,
+        shutdown: Shutdown,
+    ) -> None:
+        self._plan, self._folder = plan, folder
+        self._ranks, self._barrier, self._shutdown = ranks, barrier, shutdown
+        self.lost: set[int] = set()
+        """Nodes whose runner was lost before it had reported everything, and nodes that were given up."""
+        self.silent: set[int] = set()
+        self._recorded: set[int] = set()
+        self._notices: dict[int, Eviction] = {}
+        """Azure's notices by node."""
+        self._leaving: list[int] = []
+        """Nodes whose notice was due."""
+        self._evicted: Outcome | None = None
+
+    # -- before the first rank ----------------------------------------------------------------------
+
+    def on_unfit(self, node: int, reasons: list[str], now: float) -> Stop | None:
+        """Reject a node that cannot run its ranks; end the launch at once if other ranks run already."""
+        if self._barrier.has_opened:
+            reason = f"{self._ranks.names[node]}: {'; '.join(reasons)}"
+            return Stop(Outcome("FAILED", outcome.LOST_RANK, reason))
+        if not self._shutdown.has_begun:
+            self._barrier.reject(node, reasons, now)
+        return None
+
+    # -- lost nodes ---------------------------------------------------------------------------------
+
+    def on_lost(self, node: int, why: str, now: float) -> Stop | GoOn | None:
+        """Decide what follows from the loss of a node's runner before it had reported everything."""
+        if node in self.lost and node in self._leaving:
+            return None  # it was expected to go
+        self.lost.add(node)
+        if not self._barrier.has_opened:
+            return self.on_unfit(node, [why], now)
+        name = self._ranks.names[node]
+        if node not in self._recorded:
+            self._recorded.add(node)
+            self._folder.event("lost-node", node=name, reason=why)
+        if self._is_dispensable(node):
+            return self._go_on(node, f"{name} is lost: {why}")
+        return Stop(outcome.lost_node(self._ranks.unended_on(node), name, why))
+
+    def blame(self, stream: StreamWriter, mpirun_status: int) -> Outcome | None:
+        """Return the outcome of an mpirun that, by its own output, ended because it lost a node."""
+        name = outcome.blamed_node(stream, self._ranks.names)
+        if name is None:
+            return None
+        node = self._ranks.names.index(name)
+        why = (
+            f"mpirun {outcome.format_exit(mpirun_status, 0)} when it lost the connection to its daemon there"
+        )
+        self.lost.add(node)
+        self._folder.event("lost-node", node=name, reason=why)
+        return outcome.lost_node(self._ranks.unended_on(node) or self._ranks.ranks_on(node), name, why)
+
+    def to_sweep(self, finished: set[int]) -> list[int]:
+        """Return the lost nodes on which something of the job may be left: all but ``finished`` ones that
+        Azure takes."""
+        return sorted(self.lost.difference(finished.intersection(self._leaving)))
+
+    # -- nodes that Azure takes ---------------------------------------------------------------------
+
+    def on_notice(self, node: int, fields: dict[str, Any], now: float) -> None:
+        """Keep Azure's notice for a node, or its withdrawal; every runner of the node reports it."""
+        if node in self._leaving:
+            return
+        name = self._ranks.names[node]
+        if not fields["type"]:
+            if self._notices.pop(node, None) is not None:
+                why = "will not be taken by Azure after all"
+                self._folder.event("eviction", node=name, reason=why)
+            return
+        notice = Eviction(name, fields, now)
+        if node not in self._notices:
+            self._folder.event("eviction", node=name, reason=notice.words)
+        self._notices[node] = notice
+
+    def due_nodes(self, now: float) -> list[int]:
+        """Return the nodes whose ranks must end now to be gone in time."""
+        own = self._plan["grace_s"]
+        due = (node for node, notice in self._notices.items() if notice.due(own, now))
+        return [node for node in due if node not in self._leaving]
+
+    def on_due(self, node: int, now: float) -> Stop | GoOn | None:
+        """Decide what ends because Azure takes a node: its ranks, or the job."""
+        self._leaving.append(node)
+        notice = self._notices[node]
+        grace = notice.grace(self._plan["grace_s"], now)
+        if not self._barrier.has_opened:
+            return self.on_unfit(node, [notice.words], now)
+        if self._plan["kind"] != "mpi" and node != 0 and not self._ranks.unended_on(node):
+            return None  # its part is done
+        if self._evicted is not None:
+            self._evicted.reason = self._evictions()
+            return Stop(grace=grace)
+        if self._is_dispensable(node):
+            self.lost.add(node)
+            return self._go_on(node, f"{notice.node} {notice.words}", grace)
+        self._evicted = outcome.evicted_node(notice.node, self._evictions([node]))
+        return Stop(self._evicted, grace)
+
+    def _evictions(self, nodes: list[int] | None = None) -> str:
+        return eviction.told(self._notices[node] for node in nodes or self._leaving)
+
+    # -- going on without a node --------------------------------------------------------------------
+
+    def _is_dispensable(self, node: int) -> bool:
+        """Return whether the job's own launcher, whose processes meet at the head, goes on without a node."""
+        fewest = self._plan.get("min_nodes")
+        left = len(self._plan["nodes"]) - len(self.lost | {node})
+        return fewest is not None and left >= fewest and node != 0 and not self._shutdown.has_begun
+
+    def _go_on(self, node: int, why: str, grace: float | None = None) -> GoOn:
+        self._ranks.dispense_with(node)
+        left, fewest = len(self._plan["nodes"]) - len(self.lost), self._plan["min_nodes"]
+        return GoOn(node, f"{why}; going on with {left} nodes, at least {fewest} are needed", grace)

@@ -1,0 +1,173 @@
+"""What runners' frames change: the output, the ranks' states, the slots; and what follows.
+
+A frame may bring anything: every field is checked by :mod:`~launch.remote.base.frame_fields`, and its time by
+the channel, before a handler sees it.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from launch.remote.base import encryption, frame_fields, frames
+from launch.remote.head import outcome
+from launch.remote.head.outcome import Outcome
+from launch.remote.head.runners.channel import DONE
+from launch.remote.head.shutdown import Stop
+from launch.remote.log.writer import LAUNCHER
+
+if TYPE_CHECKING:
+    import socket
+
+    from launch.remote.head.job_state import JobState
+    from launch.remote.head.launch_order import LaunchOrder
+    from launch.remote.head.node_loss import NodeLoss
+    from launch.remote.head.queue import Taken
+    from launch.remote.head.rank_states import RankStates
+    from launch.remote.head.runners.channel import Channel
+    from launch.remote.head.runners.runner_pool import RunnerPool
+    from launch.remote.head.shutdown import Shutdown
+    from launch.remote.head.start_barrier import StartBarrier
+
+__all__ = ["RunnerEvents"]
+
+_MEND_KEY = "copy the head's there, with mode 0600, or `fab replace` the node"
+_NO_KEY = (
+    f"has no cluster key {encryption.CLUSTER_KEY}, with which MPI jobs encrypt what they send: {_MEND_KEY}"
+)
+_OTHER_KEY = (
+    f"its cluster key {encryption.CLUSTER_KEY} is not the head's, so nothing was sent to it: {_MEND_KEY}"
+)
+
+
+class RunnerEvents:
+    """Applies frames to a launch's state, and records in ``job_state`` that slots are held and ranks run."""
+
+    def __init__(
+        self,
+        order: LaunchOrder,
+        job_state: JobState,
+        pool: RunnerPool,
+        ranks: RankStates,
+        barrier: StartBarrier,
+        shutdown: Shutdown,
+        losses: NodeLoss,
+    ) -> None:
+        self._order, self._job_state, self._pool = order, job_state, pool
+        self._ranks, self._barrier, self._shutdown, self._losses = ranks, barrier, shutdown, losses
+        self.taken: Taken = {}
+        """By node, the slots for which it refused the job, each with its holder."""
+        self._users = set(ranks.node_of).difference(order.plan["services"])
+
+    def on_frame(self, channel: Channel, kind: bytes, payload: bytes, now: float) -> Stop | None:
+        """Apply one frame. Raise :class:`~launch.remote.base.frames.ProtocolError` where it may not come."""
+        fields: dict[str, Any] = {}
+        rank = None
+        if frame_fields.is_output(kind):
+            rank = frame_fields.output(kind, payload)
+        elif kind != frames.BEAT:
+            fields = frame_fields.read(kind, payload)
+            rank = fields["rank"] if kind == frames.NOTE else None
+        channel.accept(kind, rank)
+        self._order.stream.hear(kind, payload, channel.node, self._name(channel))
+        if kind == frames.EXIT:
+            return self._on_exit(channel, fields, now)
+        if kind == frames.FAILED:
+            return self._losses.on_unfit(channel.node, fields["reasons"], now)
+        if kind == frames.BUSY:
+            self.taken[self._name(channel)] = fields["taken"]
+            return Stop()
+        if kind == frames.HELD:
+            self._on_held(channel)
+        elif kind == frames.READY:
+            self._on_ready(channel, fields)
+        elif kind == frames.STARTED:
+            self._ranks.started.update(channel.ranks)
+            self.report_running()
+        elif kind == frames.EVICTION:
+            self._losses.on_notice(channel.node, fields, now)
+        elif kind == frames.DONE and fields["left"]:
+            line = f"{self._name(channel)}: processes {fields['left']} do not die: restart this node\n"
+            self._order.stream.write(LAUNCHER, channel.node, 2, line.encode())
+        return None
+
+    def report_running(self) -> None:
+        """Set the job's state to RUNNING once every expected rank has started."""
+        if self._ranks.all_started:
+            names = self._ranks.dispensed_nodes
+            reason = f"goes on without {', '.join(names)}" if names else ""
+            self._job_state.set_running(self._order.port, reason)
+
+    def _name(self, channel: Channel) -> str:
+        return self._ranks.names[channel.node]
+
+    def _on_held(self, channel: Channel) -> None:
+        if not self._shutdown.has_begun and self._barrier.on_held(channel.ranks):
+            self._job_state.set_held(self._order.port)
+
+    def _on_ready(self, channel: Channel, fields: dict[str, Any]) -> None:
+        given = self._order.plan["nodes"][channel.node]["ranks"]
+        tasks = sum(1 for one in given if one["rank"] in channel.ranks and one["task"])
+        if len(fields["ports"]) != tasks:
+            raise frames.ProtocolError(f"{len(fields['ports'])} ports")
+        self._barrier.on_ready(channel.ranks, fields["ports"])
+        self._on_held(channel)
+
+    def _on_exit(self, channel: Channel, fields: dict[str, Any], now: float) -> Stop | None:
+        order, name = self._order, self._name(channel)
+        rank, status, stopped = fields["rank"], fields["status"], bool(fields["stopped"])
+        if rank not in channel.unended:
+            raise frames.ProtocolError(f"the end of rank {rank}, which has ended or is another runner's")
+        channel.ended.add(rank)
+        self._ranks.ended[rank] = status
+        record = {"rank": rank, "node": name, "status": status, "signal": fields["signal"] or None}
+        record.update(stopped=stopped, attempt=order.restarts)
+        order.folder.append("exits.jsonl", dict(record, time=time.time()))
+        order.folder.event("exit", **record)
+        if status and not stopped:
+            failed = outcome.rank_failed(order.stream, rank, channel.node, name, status, fields["signal"])
+            output = order.stream.tail(rank, channel.node)
+            self._shutdown.failures.add(fields["time_us"], failed, output, now)
+        if order.plan["services"] and all(self._ranks.ended.get(user) == 0 for user in self._users):
+            # parameter servers serve until they are ended
+            return Stop(Outcome("SUCCEEDED", 0, ""))
+        return None
+
+    # -- runners that mpirun started ------------------------------------------------------------------
+
+    def on_hello(self, connection: socket.socket, hello: dict[str, Any], now: float) -> Stop | None:
+        """Make a channel of a connection whose HELLO had the job's token, unless its rank has one."""
+        pool, ranks, rank = self._pool, self._ranks, hello["rank"]
+        if pool.mpirun is None or rank not in ranks.node_of or pool.has_channel(rank):
+            connection.close()
+            return None
+        if self._shutdown.has_begun:
+            with suppress(OSError):  # without STOP it would connect again
+                connection.send(frames.frame(frames.STOP, frames.pack({"grace_ms": 0})))
+            connection.close()
+            return None
+        planned = ranks.node_of[rank]
+        where = ranks.names.index(hello["node"]) if hello["node"] in ranks.names else planned
+        proof = pool.mpirun.key.proof(frames.hello_words(hello))
+        is_proved = encryption.is_equal(hello["proof"], proof)
+        if not is_proved and not self._is_from(connection, where):
+            connection.close()  # the token alone, which crosses the network, proves no node's identity
+            return None
+        channel = pool.add_connection(planned, rank, connection)
+        if not is_proved:
+            channel.stage = DONE
+            return self._losses.on_unfit(where, [_OTHER_KEY if hello["proof"] else _NO_KEY], now)
+        local = ranks.ranks_on(planned).index(rank)
+        if (where, hello["local_rank"]) != (planned, local):
+            channel.stage = DONE
+            names = ranks.names[where], ranks.names[planned]
+            return Stop(outcome.misplaced_rank(rank, names[0], hello["local_rank"], names[1], local))
+        pool.send_spec(channel)
+        return None
+
+    def _is_from(self, connection: socket.socket, node: int) -> bool:
+        try:
+            return bool(connection.getpeername()[0] == self._order.plan["nodes"][node]["private_ip"])
+        except OSError:
+            return False  # it was reset
