@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory, Node
 from infra.scale_plan import DEAD, Use
-from launch.remote.node.slots import is_removal
+from launch.remote.base.names import is_removal
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out
 

@@ -82,7 +82,7 @@ class Activity:
     def _slots_are_held(self) -> bool:
         """Whether jobs hold slots: takes each lock for a moment, under the guard that runners take as well.
 
-        A command that removes this node may hold them, too (:func:`launch.remote.node.slots.is_removal`);
+        A command that removes this node may hold them, too (:func:`launch.remote.base.names.is_removal`);
         Azure waits for no job then.
         """
         folder = f"{self._folder}/slots"

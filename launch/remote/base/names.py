@@ -1,4 +1,4 @@
-"""Names of nodes, as the supervisor and the operator's side both read and print them."""
+"""Names of nodes and of what holds their slots, as the head and the operator's side both read them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["base36", "fold", "instance_id"]
+__all__ = ["base36", "fold", "instance_id", "is_removal"]
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NAME = re.compile(r"(?P<prefix>.*?)(?P<id>[0-9a-z]{6})")
@@ -72,3 +72,12 @@ def _runs(numbers: list[int]) -> list[tuple[int, int]]:
         else:
             runs.append((number, number))
     return runs
+
+
+def is_removal(holder: str) -> bool:
+    """Return whether a slot's holder is a command that removes the node; the id of a job has no blank.
+
+    >>> is_removal("`fab scale 3` of ann on desk"), is_removal("train-20260301-090507-0f3a")
+    (True, False)
+    """
+    return " " in holder

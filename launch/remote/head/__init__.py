@@ -1,1 +1,1 @@
-"""A job on its head: its turn in the queue, its supervisor, its end."""
+"""A job on its head: its place in the queue, its supervisor, its launches and its end."""

@@ -22,6 +22,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from launch.remote.base.job_dir import Folder, identity, is_alive
+from launch.remote.base.names import is_removal
 from launch.remote.base.node_command import start_on_node
 from launch.remote.base.ports import LAST_PORT, is_free
 from launch.remote.base.whole_file import replace_file
@@ -41,6 +42,7 @@ __all__ = [
     "leave",
     "readmit",
     "refusing_nodes",
+    "removal_among",
     "requeue",
     "set_taken",
     "waiting_for",
@@ -248,6 +250,20 @@ def _free_port(wanted: int, reserved: set[int | None]) -> int:
         if port not in reserved and is_free(port):
             return port
     raise OSError(f"no free port from {wanted} to {last}")
+
+
+def removal_among(taken: Taken) -> tuple[str, str] | None:
+    """Return a node that a command removes, and the reason with the command; None where there is none.
+
+    >>> removal_among({"node000003": [[0, "train-1"]]})
+    >>> removal_among({"node000003": [[0, "`fab scale 3` of ann on desk"]]})
+    ('node000003', 'node000003 is being removed by `fab scale 3` of ann on desk')
+    """
+    for name, slots in taken.items():
+        for _, holder in slots:
+            if is_removal(holder):
+                return name, f"{name} is being removed by {holder}"
+    return None
 
 
 class SlotQuery:

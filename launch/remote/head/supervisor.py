@@ -17,7 +17,6 @@ from launch.remote.head.outcome import Outcome
 from launch.remote.head.queue import SlotQuery
 from launch.remote.head.shutdown import clear_work_dirs
 from launch.remote.log.writer import LAUNCHER, StreamWriter
-from launch.remote.node import slots
 
 if TYPE_CHECKING:
     from launch.remote.base import job_dir
@@ -51,7 +50,7 @@ def detach(folder: job_dir.Folder, plan: dict[str, Any]) -> None:
     os.waitpid(child, 0)
     answer = os.read(ready_read, 1)
     os.close(ready_read)
-    if answer != b"+" and not os.path.exists(folder.file("state.json")):  # whose reason is the answer
+    if answer != b"+" and not os.path.exists(folder.file("state.json")):  # which has the reason
         log = folder.file("supervisor.log")
         raise OSError(f"the supervisor of job {folder.job} did not start: see {log} on the head")
 
@@ -134,7 +133,7 @@ class _Supervisor:
             )
             result = Attempt(order, state).run()
             if not isinstance(result, Outcome):
-                removal = slots.removal_among(result)
+                removal = queue.removal_among(result)
                 if removal is not None:
                     return outcome.not_started(*removal, [])
                 was_refused = True
@@ -205,7 +204,7 @@ class _Supervisor:
                     query = SlotQuery(self._plan, queue.refusing_nodes(self._job))
                 elif query is not None and query.is_over:
                     taken = query.result()
-                    removal = slots.removal_among(taken)
+                    removal = queue.removal_among(taken)
                     if removal is not None:
                         return outcome.not_started(*removal, [])
                     queue.set_taken(self._job, taken)

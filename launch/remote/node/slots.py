@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-    from launch.remote.base.records import Taken
-
-__all__ = ["HOLDER_BYTES", "SlotsTaken", "hold", "is_removal", "removal_among", "take_slots", "taken_slots"]
+__all__ = ["HOLDER_BYTES", "SlotsTaken", "hold", "take_slots", "taken_slots"]
 
 _TAKEN = -1
 HOLDER_BYTES = 200
@@ -79,29 +77,6 @@ def hold(count: int, holder: str) -> list[int]:
         return [fd for fd in locked if fd != _TAKEN]
     finally:
         os.close(guard)
-
-
-def is_removal(holder: str) -> bool:
-    """Whether a slot's holder is a command that removes the node; the id of a job has no blank.
-
-    >>> is_removal("`fab scale 3` of ann on desk"), is_removal("train-20260301-090507-0f3a")
-    (True, False)
-    """
-    return " " in holder
-
-
-def removal_among(taken: Taken) -> tuple[str, str] | None:
-    """A node that a command removes, and that in words; None when there is none. ``taken`` is by node.
-
-    >>> removal_among({"node000003": [[0, "train-1"]]})
-    >>> removal_among({"node000003": [[0, "`fab scale 3` of ann on desk"]]})
-    ('node000003', 'node000003 is being removed by `fab scale 3` of ann on desk')
-    """
-    for name, slots in taken.items():
-        for _, holder in slots:
-            if is_removal(holder):
-                return name, f"{name} is being removed by {holder}"
-    return None
 
 
 def _guard_slots() -> tuple[str, int]:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from infra.inventory import Inventory
+from launch.remote.base.names import is_removal
 from launch.remote.node import slots
 from playbooks.project import Stack
 from playbooks.stack.removal import holder_name, kept_free
@@ -78,4 +79,4 @@ def test_a_node_whose_slots_cannot_be_held_is_named(
 def test_the_name_says_which_command_of_whom() -> None:
     assert NAME.startswith("`fab scale 3` of ")
     assert NAME.endswith(f"(process {os.getpid()})")
-    assert slots.is_removal(NAME)
+    assert is_removal(NAME)

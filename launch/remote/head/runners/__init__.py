@@ -1,1 +1,1 @@
-"""The head's side of the runners: how they start, their channels, what they report."""
+"""The runners of one launch: how they start, their channels, mpirun, and what launchers print."""
