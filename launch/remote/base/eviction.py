@@ -12,6 +12,8 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
     from typing import Any
 
+    from launch.remote.base.payloads import EvictionNotice
+
 __all__ = ["Eviction", "notice", "stamp", "told", "words"]
 
 _PATH = "~/.ranklift/notice.json"
@@ -64,7 +66,7 @@ def words(kind: str, at: float, now: float) -> str:
 class Eviction:
     """A node's notice as its runner told it; times are those of the monotonic clock here."""
 
-    def __init__(self, node: str, fields: dict[str, Any], now: float) -> None:
+    def __init__(self, node: str, fields: EvictionNotice, now: float) -> None:
         self.node = node
         self.words = words(fields["type"], fields["at"], time.time())
         self._deadline: float = now + fields["left_ms"] / 1000

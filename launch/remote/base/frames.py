@@ -11,6 +11,7 @@ import struct
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
     from typing import Any
 
 __all__ = [
@@ -243,6 +244,6 @@ def _number(data: bytes, at: int, closing: bytes) -> tuple[int, int]:
     return int(data[at:end]), end + 1
 
 
-def hello_words(hello: dict[str, Any]) -> bytes:
+def hello_words(hello: Mapping[str, object]) -> bytes:
     """Return what a HELLO's proof is made of: who says that it is which rank, and where."""
     return pack({name: hello[name] for name in ("rank", "local_rank", "node", "pid")})

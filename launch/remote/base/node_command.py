@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import subprocess
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from launch.remote.base.records import Plan
 
 __all__ = ["CONNECT_S", "start_on_node"]
 
@@ -12,7 +15,7 @@ CONNECT_S = 10
 
 
 def start_on_node(
-    plan: dict[str, Any], index: int, command: str, *, stdin: int, stderr: int, connect_s: int = CONNECT_S
+    plan: Plan, index: int, command: str, *, stdin: int, stderr: int, connect_s: int = CONNECT_S
 ) -> subprocess.Popen[bytes]:
     """Start ``command`` of :mod:`launch.remote.cli` on node ``index`` of the plan; return the process, whose
     stdout is a pipe.

@@ -46,9 +46,9 @@ if TYPE_CHECKING:
     import selectors
     import subprocess
 
+    from launch.remote.base.records import Taken
     from launch.remote.head.job_state import JobState
     from launch.remote.head.launch_order import LaunchOrder
-    from launch.remote.head.queue import Taken
 
 __all__ = ["Attempt"]
 
@@ -301,8 +301,9 @@ class Attempt:
         if self._shutdown.has_begun:
             self._enforce_grace(now)
             return
-        if self._order.deadline is not None and now > self._order.deadline:
-            self._apply(Stop(self._timed_out()))
+        limit = self._plan["timeout_s"]
+        if limit is not None and self._order.deadline is not None and now > self._order.deadline:
+            self._apply(Stop(self._timed_out(limit)))
         self._on_late_start(now)
         for channel in self._pool.silent_channels(now):
             self._losses.silent.add(channel.node)
@@ -347,8 +348,7 @@ class Attempt:
         if was_killed or not self._pool.is_at_work or now - self._mpirun_gone > _WITHOUT_MPIRUN:
             self._apply(Stop())
 
-    def _timed_out(self) -> Outcome:
+    def _timed_out(self, limit: float) -> Outcome:
         ranks = self._ranks
         running = {rank: (ranks.node_of[rank], ranks.names[ranks.node_of[rank]]) for rank in ranks.running}
-        limit = self._plan["timeout_s"]
         return outcome.timed_out(limit, self._order.stream, running if ranks.ended else None)

@@ -15,6 +15,9 @@ from launch.remote.base import job_dir, processes
 from launch.remote.base.whole_file import replace_file
 from launch.remote.head.query import lost_nodes
 
+if TYPE_CHECKING:
+    from launch.remote.base.payloads import CancelAnswer, ReleaseAnswer, SweepAnswer
+
 __all__ = ["cancel", "cancel_request", "release", "sweep"]
 
 _PATIENCE = 20.0
@@ -22,7 +25,7 @@ _PATIENCE = 20.0
 _SLACK = 30.0
 """Seconds beside the grace that a supervisor needs at most, to wait for mpirun and sweep silent nodes."""
 _GRACE = 10.0
-"""Seconds of grace of a job whose plan is torn."""
+"""Seconds of grace of a job whose plan cannot be read."""
 _POLL = 0.05
 _REMOVED = "its records on the head were removed"
 _DIE_WITHIN = 4.0
@@ -30,7 +33,7 @@ _LEAVE_WITHIN = 1.0
 """Seconds that a runner gets to exit after its ranks."""
 
 
-def cancel(job: str, grace: float | None) -> dict[str, Any]:
+def cancel(job: str, grace: float | None) -> CancelAnswer:
     """Request the job's end; return its state once it has ended, or after 20 s. May be repeated.
 
     ``before`` is the state it was in, ``grace`` what its processes get, ``within`` how many seconds its end
@@ -55,7 +58,7 @@ def cancel(job: str, grace: float | None) -> dict[str, Any]:
     return {"state": state, "before": before, "grace": given, "within": given + _SLACK, "lost": lost}
 
 
-def release(job: str) -> dict[str, Any]:
+def release(job: str) -> ReleaseAnswer:
     """Kill a supervisor that did not obey the cancel request; return the job's ``state``, which is LOST then.
 
     For when no node has anything of the job any more. Without a cancel request, or where another process has
@@ -104,7 +107,7 @@ def cancel_request(folder: job_dir.Folder, own: float) -> tuple[float, str] | No
         return own, reason  # torn, but a request
 
 
-def sweep(job: str, grace: float) -> dict[str, Any]:
+def sweep(job: str, grace: float) -> SweepAnswer:
     """End every process of the job on this node: SIGTERM, SIGKILL after ``grace`` seconds.
 
     Then kill its runners, which would hold its slots for ever where they are stopped; a runner that works

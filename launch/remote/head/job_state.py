@@ -54,14 +54,16 @@ class JobState:
             self._state["started"] = None
         wait = queue.waiting_for(self._plan["id"])
         reason = "waits for " + (", ".join(wait.words) or "its turn")
-        fields = {"place": wait.place, "waits_for": wait.jobs, "reason": reason}
-        if self._state["state"] != "QUEUED" or fields != {key: self._state[key] for key in fields}:
-            self._change(fields, state="QUEUED")
+        before = dict(self._state)
+        self._state.update({"state": "QUEUED", "reason": reason, "place": wait.place, "waits_for": wait.jobs})
+        if self._state != before:
+            self._write()
 
     def set_starting(self, port: int) -> None:
         """Record that the queue gave the job its slots and port."""
-        started = self._state["started"] or time.time()
-        self._change(_OUT_OF_QUEUE, state="STARTING", reason="", port=port, started=started)
+        self._state.update({"state": "STARTING", "reason": "", "place": None, "waits_for": []})
+        self._state.update({"port": port, "started": self._state["started"] or time.time()})
+        self._write()
 
     def set_held(self, port: int) -> None:
         """Record, for the queue too, that the runners hold all slots."""
@@ -71,7 +73,8 @@ class JobState:
 
     def set_running(self, port: int, reason: str) -> None:
         """Record that every expected rank runs."""
-        self._change({}, state="RUNNING", reason=reason, port=port)
+        self._state.update({"state": "RUNNING", "reason": reason, "port": port})
+        self._write()
 
     def set_restarting(self, outcome: Outcome) -> str:
         """Record that a launch failed and another follows; return the reason for it."""
@@ -80,7 +83,8 @@ class JobState:
         self._record_failure(outcome)
         self._folder.event("restart", count=count, reason=outcome.reason)
         reason = f"restart {count} of {self._plan['max_restarts']}: {outcome.reason}"
-        self._change({}, state="STARTING", reason=reason, restarts=count)
+        self._state.update({"state": "STARTING", "reason": reason, "restarts": count})
+        self._write()
         return reason
 
     def set_ended(self, outcome: Outcome) -> None:
@@ -92,14 +96,9 @@ class JobState:
         if self._first is not None and outcome.state == "FAILED":
             restart = f"restart {self.restarts} of {self._plan['max_restarts']}"
             reason = f"{reason} (in {restart}; the first failure was: {self._first.reason})"
-        self._change(
-            _OUT_OF_QUEUE,
-            state=outcome.state,
-            exit_status=outcome.exit_status,
-            reason=reason,
-            failure=failure,
-            ended=time.time(),
-        )
+        self._state.update({"state": outcome.state, "reason": reason, "place": None, "waits_for": []})
+        self._state.update({"exit_status": outcome.exit_status, "failure": failure, "ended": time.time()})
+        self._write()
 
     def _record_failure(self, outcome: Outcome) -> None:
         if outcome.failure is not None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from launch.remote.base import job_dir
+    from launch.remote.base.records import Plan
     from launch.remote.log.writer import StreamWriter
 
 __all__ = ["LaunchOrder"]
@@ -18,7 +19,7 @@ class LaunchOrder:
     def __init__(
         self,
         folder: job_dir.Folder,
-        plan: dict[str, Any],
+        plan: Plan,
         slots: dict[str, list[int]],
         port: int,
         stream: StreamWriter,

@@ -6,7 +6,7 @@ the ranks of the lost node are dispensed with.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from launch.remote.base import eviction
 from launch.remote.base.eviction import Eviction
@@ -16,6 +16,8 @@ from launch.remote.head.shutdown import Stop
 
 if TYPE_CHECKING:
     from launch.remote.base.job_dir import Folder
+    from launch.remote.base.payloads import EvictionNotice
+    from launch.remote.base.records import Plan
     from launch.remote.head.rank_states import RankStates
     from launch.remote.head.shutdown import Shutdown
     from launch.remote.head.start_barrier import StartBarrier
@@ -37,7 +39,7 @@ class NodeLoss:
 
     def __init__(
         self,
-        plan: dict[str, Any],
+        plan: Plan,
         folder: Folder,
         ranks: RankStates,
         barrier: StartBarrier,
@@ -103,7 +105,7 @@ class NodeLoss:
 
     # -- nodes that Azure takes ---------------------------------------------------------------------
 
-    def on_notice(self, node: int, fields: dict[str, Any], now: float) -> None:
+    def on_notice(self, node: int, fields: EvictionNotice, now: float) -> None:
         """Keep Azure's notice for a node, or its withdrawal; every runner of the node reports it."""
         if node in self._leaving:
             return

@@ -15,15 +15,16 @@ from launch.remote.base import job_dir
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from launch.remote.base.payloads import JobListing, JobReport
+    from launch.remote.base.records import Event, ExitEvent, State
+
 __all__ = ["job_report", "list_jobs", "lost_nodes", "state_changes"]
 
 _POLL = 0.05
-_PLAN_FIELDS = ("command", "grace_s", "max_restarts", "snapshot", "timeout_s")
-"""What is shown of the plan; variables may hold secrets."""
 _EXIT_FIELDS = {"rank", "node", "status", "signal", "stopped", "attempt"}
 
 
-def list_jobs(last: int | None) -> dict[str, Any]:
+def list_jobs(last: int | None) -> JobListing:
     """Return every job that has not ended, and the ``last`` of those that have (None: all), oldest first.
 
     ``left_out`` counts the ended jobs that are not among them.
@@ -38,13 +39,13 @@ def list_jobs(last: int | None) -> dict[str, Any]:
     return {"jobs": shown, "left_out": left_out}
 
 
-def _with_cancelling(folder: job_dir.Folder, state: dict[str, Any]) -> dict[str, Any]:
+def _with_cancelling(folder: job_dir.Folder, state: State) -> State:
     """Return the state with ``cancelling``: whether there is a cancel request and the job has not ended."""
     cancelling = state["state"] not in job_dir.TERMINAL and os.path.exists(folder.file("cancel"))
-    return dict(state, cancelling=cancelling)
+    return {**state, "cancelling": cancelling}
 
 
-def job_report(job: str) -> dict[str, Any]:
+def job_report(job: str) -> JobReport:
     """Return all records of one job but its output.
 
     ``ends`` has each rank's newest end, ``events`` the other events, in order. Raise FileNotFoundError when
@@ -61,7 +62,13 @@ def job_report(job: str) -> dict[str, Any]:
             ends[event["rank"]] = event
     return {
         "state": _with_cancelling(folder, folder.state()),
-        "plan": {key: plan[key] for key in _PLAN_FIELDS if key in plan},
+        "plan": {
+            "command": plan["command"],
+            "grace_s": plan["grace_s"],
+            "max_restarts": plan.get("max_restarts", 0),
+            "snapshot": plan["snapshot"],
+            "timeout_s": plan["timeout_s"],
+        },
         "ranks": {node["name"]: [given["rank"] for given in node["ranks"]] for node in plan["nodes"]},
         "ends": [ends[rank] for rank in sorted(ends)],
         "events": events,
@@ -76,7 +83,7 @@ def lost_nodes(folder: job_dir.Folder) -> list[str]:
     return list(dict.fromkeys(node for node in lost if isinstance(node, str)))
 
 
-def state_changes(job: str) -> Iterator[dict[str, Any] | None]:
+def state_changes(job: str) -> Iterator[State | None]:
     """Yield the job's state after each change, to the last; None when there is no change, several times a
     second. Raise FileNotFoundError when there is no such job.
     """
@@ -93,7 +100,7 @@ def state_changes(job: str) -> Iterator[dict[str, Any] | None]:
         time.sleep(_POLL)
 
 
-def _lines(path: str) -> Iterator[dict[str, Any]]:
+def _lines(path: str) -> Iterator[Event]:
     """Yield the events of a file, without any that is being written or was cut short."""
     try:
         with open(path, "rb") as file:
@@ -112,5 +119,5 @@ def _event(line: bytes) -> Event | None:
         return None
     if not (isinstance(event, dict) and isinstance(event.get("time"), float) and "event" in event):
         return None
-    found: Event = event  # type: ignore[assignment]  # as far as it is asked for
+    found: Event = event  # type: ignore[assignment]  # readers check the fields they use
     return found

@@ -82,7 +82,7 @@ def _entries() -> Iterator[list[QueueEntry]]:
         replace_file(path, json.dumps(entries).encode(), outlives_machine=False)  # no process does
 
 
-def _read(path: str) -> list[dict[str, Any]]:
+def _read(path: str) -> list[QueueEntry]:
     """Return the entries that are whole, none where the file is not JSON."""
     try:
         with open(path, "rb") as file:
@@ -111,7 +111,7 @@ def _is_pair(taken: Any) -> bool:
     return isinstance(taken, list) and len(taken) == 2  # noqa: PLR2004
 
 
-def enter(plan: dict[str, Any]) -> None:
+def enter(plan: Plan) -> None:
     """Put the calling supervisor's job at the end of the queue."""
     with _entries() as entries:
         entries.append(_entry(plan))
@@ -162,8 +162,8 @@ def admit(job: str, port: int) -> Allocation | None:
         if slots is None:
             return None
         mine["slots"] = slots
-        mine["port"] = _free_port(port, {entry["port"] for entry in entries})
-        return Allocation(slots, mine["port"])
+        mine["port"] = given = _free_port(port, {entry["port"] for entry in entries})
+        return Allocation(slots, given)
 
 
 class Wait:
@@ -182,8 +182,8 @@ def readmit(job: str, port: int) -> Allocation | None:
         if mine["slots"] is None:
             return None
         others = {entry["port"] for entry in entries if entry is not mine}
-        mine["port"] = _free_port(port, others)
-        return Allocation(mine["slots"], mine["port"])
+        mine["port"] = given = _free_port(port, others)
+        return Allocation(mine["slots"], given)
 
 
 def waiting_for(job: str) -> Wait:
@@ -219,7 +219,7 @@ def _entry(plan: Plan) -> QueueEntry:
     }
 
 
-def _position(entries: list[dict[str, Any]], job: str) -> int:
+def _position(entries: list[QueueEntry], job: str) -> int:
     """Return the job's index; where the queue was torn, put it at the end again."""
     for position, entry in enumerate(entries):
         if entry["job"] == job:
@@ -255,8 +255,8 @@ def _free_port(wanted: int, reserved: set[int | None]) -> int:
 def removal_among(taken: Taken) -> tuple[str, str] | None:
     """Return a node that a command removes, and the reason with the command; None where there is none.
 
-    >>> removal_among({"node000003": [[0, "train-1"]]})
-    >>> removal_among({"node000003": [[0, "`fab scale 3` of ann on desk"]]})
+    >>> removal_among({"node000003": [(0, "train-1")]})
+    >>> removal_among({"node000003": [(0, "`fab scale 3` of ann on desk")]})
     ('node000003', 'node000003 is being removed by `fab scale 3` of ann on desk')
     """
     for name, slots in taken.items():
@@ -270,7 +270,7 @@ class SlotQuery:
     """One query to the nodes of these ``names``, all at once, which of their slots are held, while the
     supervisor goes on."""
 
-    def __init__(self, plan: dict[str, Any], names: Collection[str]) -> None:
+    def __init__(self, plan: Plan, names: Collection[str]) -> None:
         null = subprocess.DEVNULL
         self._asked = {
             node["name"]: start_on_node(plan, index, f"slots {int(node['slots'])}", stdin=null, stderr=null)

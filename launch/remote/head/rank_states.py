@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from launch.remote.base.records import PlannedNode
 
 __all__ = ["RankStates"]
 
@@ -10,7 +13,7 @@ __all__ = ["RankStates"]
 class RankStates:
     """The states of all ranks of a plan's nodes; nodes go by their place in the plan."""
 
-    def __init__(self, nodes: list[dict[str, Any]]) -> None:
+    def __init__(self, nodes: list[PlannedNode]) -> None:
         self.names: list[str] = [node["name"] for node in nodes]
         self.node_of: dict[int, int] = {
             given["rank"]: index for index, node in enumerate(nodes) for given in node["ranks"]

@@ -20,10 +20,11 @@ from launch.remote.log.writer import LAUNCHER
 if TYPE_CHECKING:
     import socket
 
+    from launch.remote.base.payloads import Hello, RankExit, Ready
+    from launch.remote.base.records import RankEnd, Taken
     from launch.remote.head.job_state import JobState
     from launch.remote.head.launch_order import LaunchOrder
     from launch.remote.head.node_loss import NodeLoss
-    from launch.remote.head.queue import Taken
     from launch.remote.head.rank_states import RankStates
     from launch.remote.head.runners.channel import Channel
     from launch.remote.head.runners.runner_pool import RunnerPool
@@ -62,7 +63,7 @@ class RunnerEvents:
 
     def on_frame(self, channel: Channel, kind: bytes, payload: bytes, now: float) -> Stop | None:
         """Apply one frame. Raise :class:`~launch.remote.base.frames.ProtocolError` where it may not come."""
-        fields: dict[str, Any] = {}
+        fields: Any = {}
         rank = None
         if frame_fields.is_output(kind):
             rank = frame_fields.output(kind, payload)
@@ -106,7 +107,7 @@ class RunnerEvents:
         if not self._shutdown.has_begun and self._barrier.on_held(channel.ranks):
             self._job_state.set_held(self._order.port)
 
-    def _on_ready(self, channel: Channel, fields: dict[str, Any]) -> None:
+    def _on_ready(self, channel: Channel, fields: Ready) -> None:
         given = self._order.plan["nodes"][channel.node]["ranks"]
         tasks = sum(1 for one in given if one["rank"] in channel.ranks and one["task"])
         if len(fields["ports"]) != tasks:
@@ -114,16 +115,22 @@ class RunnerEvents:
         self._barrier.on_ready(channel.ranks, fields["ports"])
         self._on_held(channel)
 
-    def _on_exit(self, channel: Channel, fields: dict[str, Any], now: float) -> Stop | None:
+    def _on_exit(self, channel: Channel, fields: RankExit, now: float) -> Stop | None:
         order, name = self._order, self._name(channel)
         rank, status, stopped = fields["rank"], fields["status"], bool(fields["stopped"])
         if rank not in channel.unended:
             raise frames.ProtocolError(f"the end of rank {rank}, which has ended or is another runner's")
         channel.ended.add(rank)
         self._ranks.ended[rank] = status
-        record = {"rank": rank, "node": name, "status": status, "signal": fields["signal"] or None}
-        record.update(stopped=stopped, attempt=order.restarts)
-        order.folder.append("exits.jsonl", dict(record, time=time.time()))
+        record: RankEnd = {
+            "rank": rank,
+            "node": name,
+            "status": status,
+            "signal": fields["signal"] or None,
+            "stopped": stopped,
+            "attempt": order.restarts,
+        }
+        order.folder.append("exits.jsonl", {**record, "time": time.time()})
         order.folder.event("exit", **record)
         if status and not stopped:
             failed = outcome.rank_failed(order.stream, rank, channel.node, name, status, fields["signal"])
@@ -136,7 +143,7 @@ class RunnerEvents:
 
     # -- runners that mpirun started ------------------------------------------------------------------
 
-    def on_hello(self, connection: socket.socket, hello: dict[str, Any], now: float) -> Stop | None:
+    def on_hello(self, connection: socket.socket, hello: Hello, now: float) -> Stop | None:
         """Make a channel of a connection whose HELLO had the job's token, unless its rank has one."""
         pool, ranks, rank = self._pool, self._ranks, hello["rank"]
         if pool.mpirun is None or rank not in ranks.node_of or pool.has_channel(rank):

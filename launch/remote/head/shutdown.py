@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from launch.remote.base.node_command import CONNECT_S, start_on_node
 from launch.remote.head.outcome import Failures
@@ -13,6 +13,7 @@ from launch.remote.log.writer import last_lines
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterable
 
+    from launch.remote.base.records import Plan
     from launch.remote.head.outcome import Outcome
 
 __all__ = [
@@ -86,7 +87,7 @@ class Shutdown:
 
 
 def start_sweep(
-    plan: dict[str, Any], index: int, connect_s: int = CONNECT_S, is_last: bool = False
+    plan: Plan, index: int, connect_s: int = CONNECT_S, is_last: bool = False
 ) -> subprocess.Popen[bytes]:
     """Start to end what a job has left on a node; return the process. The job's working folder stays for a
     restart unless ``is_last``."""
@@ -98,7 +99,7 @@ def start_sweep(
 
 
 def sweep_nodes(
-    plan: dict[str, Any], indexes: Iterable[int], silent: Collection[int] = (), is_last: bool = False
+    plan: Plan, indexes: Iterable[int], silent: Collection[int] = (), is_last: bool = False
 ) -> dict[int, str]:
     """End what a job has left on these nodes, all at once; return ssh's errors by node not reached.
 
@@ -124,7 +125,7 @@ def sweep_nodes(
     return unreached
 
 
-def clear_work_dirs(plan: dict[str, Any]) -> None:
+def clear_work_dirs(plan: Plan) -> None:
     """Clear the working folders of a job that has ended and could have been restarted, on all its nodes."""
     nodes = range(len(plan["nodes"]))
     for start in nodes[::_AT_ONCE]:

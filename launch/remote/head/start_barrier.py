@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base import names, tf_config
 from launch.remote.head.outcome import not_started
@@ -11,6 +11,7 @@ from launch.remote.log.writer import LAUNCHER, StreamWriter, last_lines
 if TYPE_CHECKING:
     from collections.abc import Container, Iterable
 
+    from launch.remote.base.records import Plan
     from launch.remote.head.outcome import Outcome
 
 __all__ = ["StartBarrier"]
@@ -24,7 +25,7 @@ class StartBarrier:
     """Holds every rank of a plan back until the last runner is ready; ``begun`` is when the launch began.
     Times are those of the monotonic clock."""
 
-    def __init__(self, plan: dict[str, Any], begun: float) -> None:
+    def __init__(self, plan: Plan, begun: float) -> None:
         self._limit = float(plan["start_limit_s"])
         self._nodes = plan["nodes"]
         self._begun = begun

@@ -20,7 +20,7 @@ from launch.remote.log.writer import LAUNCHER, StreamWriter
 
 if TYPE_CHECKING:
     from launch.remote.base import job_dir
-    from launch.remote.base.records import Plan, Taken
+    from launch.remote.base.records import Plan
 
 __all__ = ["detach", "supervise"]
 
@@ -31,7 +31,7 @@ _QUERY_PAUSE = 2.0
 """Seconds, about, between queries to nodes whose slots another head's job holds."""
 
 
-def detach(folder: job_dir.Folder, plan: dict[str, Any]) -> None:
+def detach(folder: job_dir.Folder, plan: Plan) -> None:
     """Start a supervisor for the job in the background; return once its state.json is there.
 
     Raise OSError when it does not start.
@@ -68,7 +68,7 @@ def _become_daemon(folder: job_dir.Folder, keep: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def supervise(folder: job_dir.Folder, plan: dict[str, Any], ready: int) -> None:
+def supervise(folder: job_dir.Folder, plan: Plan, ready: int) -> None:
     """Queue, launch and restart the job to its end; write a terminal state whatever happens."""
     state = JobState(folder, plan)
     supervisor = _Supervisor(folder, plan, state)
@@ -92,7 +92,7 @@ def supervise(folder: job_dir.Folder, plan: dict[str, Any], ready: int) -> None:
 
 
 class _Supervisor:
-    def __init__(self, folder: job_dir.Folder, plan: dict[str, Any], state: JobState) -> None:
+    def __init__(self, folder: job_dir.Folder, plan: Plan, state: JobState) -> None:
         self._folder, self._plan, self._state = folder, plan, state
         self._job = plan["id"]
         self.has_launched = False
@@ -180,9 +180,10 @@ class _Supervisor:
         request = cancel_request(self._folder, self._plan["grace_s"])
         if request is not None:
             return Outcome("CANCELLED", outcome.CANCELLED, request[1])
+        limit = self._plan["timeout_s"]
         deadline = self._state.deadline if self._state.has_begun else None
-        if deadline is not None and time.monotonic() > deadline:
-            return outcome.timed_out(self._plan["timeout_s"])
+        if limit is not None and deadline is not None and time.monotonic() > deadline:
+            return outcome.timed_out(limit)
         return None
 
     def _wait(self) -> queue.Allocation | Outcome:

@@ -54,7 +54,7 @@ class TestOnTheHead:
 
     def test_the_job_is_listed_and_can_be_cancelled(self, version: object) -> None:
         made(version, supervisor=job_dir.identity(os.getpid()))
-        assert query.listing(None)["jobs"][0]["state"] == "RUNNING"
+        assert query.list_jobs(None)["jobs"][0]["state"] == "RUNNING"
         Path(job_dir.Folder("t-1").file("state.json")).write_text(json.dumps(sample_state(state="CANCELLED")))
         assert cancel.cancel("t-1", None)["state"]["state"] == "CANCELLED"
 
@@ -65,7 +65,7 @@ class TestOnTheHead:
 
     def test_it_is_listed_although_its_state_is_torn(self, version: object) -> None:
         Path(made(version).file("state.json")).write_text("")
-        assert query.listing(None)["jobs"][0]["state"] == "LOST"
+        assert query.list_jobs(None)["jobs"][0]["state"] == "LOST"
 
     def test_no_job_is_made_of_one(
         self, version: object, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch

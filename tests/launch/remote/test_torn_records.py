@@ -69,7 +69,7 @@ class TestState:
     ) -> None:
         tear(folder, "state.json", data)
         found = folder.state()
-        assert (found["state"], found["supervisor"]["pid"]) == ("RUNNING", supervisor.pid)
+        assert (found["state"], found["supervisor"]) == ("RUNNING", job_dir.identity(supervisor.pid))
         assert JobState.from_dict(query.list_jobs(None)["jobs"][0]).state == "RUNNING"
         job_state.JobState(folder, PLAN).set_ended(Outcome("SUCCEEDED", 0, ""))
         assert folder.state()["state"] == "SUCCEEDED"

@@ -8,7 +8,7 @@ import os
 import socket
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base.encryption import CLUSTER_KEY, SharedKey
 from launch.remote.base.node_command import start_on_node
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from launch.remote.base.job_dir import Folder
+    from launch.remote.base.records import Plan
     from launch.remote.mpi.detect import Mpi
 
 __all__ = ["Mpirun", "exporting"]
@@ -151,7 +152,7 @@ def _start(argv: list[str], mpi: Mpi, more: Mapping[str, str]) -> subprocess.Pop
     )
 
 
-def _ask_for_mpi(plan: dict[str, Any], index: int, request: bytes) -> subprocess.Popen[bytes]:
+def _ask_for_mpi(plan: Plan, index: int, request: bytes) -> subprocess.Popen[bytes]:
     pipe = subprocess.PIPE
     process = start_on_node(plan, index, "mpi", stdin=pipe, stderr=pipe)
     if process.stdin is not None:

@@ -12,10 +12,13 @@ from __future__ import annotations
 import selectors
 import socket
 import time
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from launch.remote.base import frame_fields, frames
 from launch.remote.base.encryption import is_equal
+
+if TYPE_CHECKING:
+    from launch.remote.base.payloads import Hello
 
 __all__ = ["HELLO_WITHIN", "MOST", "PendingConnections"]
 
@@ -45,7 +48,7 @@ class _Pending:
             raise frames.ProtocolError(f"a frame of type {kind!r} and {length} bytes before HELLO")
         return frames.HEADER.size + int(length) - len(self.data)
 
-    def hello(self) -> dict[str, Any]:
+    def hello(self) -> Hello:
         """Return the fields of its HELLO. Raise BlockingIOError until it is complete, OSError and
         ProtocolError when none will come."""
         while self.wanted:
@@ -53,7 +56,9 @@ class _Pending:
             if not data:
                 raise frames.ProtocolError("closed before HELLO")
             self.data += data
-        return frame_fields.read(frames.HELLO, self.data[frames.HEADER.size :])
+        fields: Any = frame_fields.read(frames.HELLO, self.data[frames.HEADER.size :])
+        hello: Hello = fields
+        return hello
 
 
 class PendingConnections:
@@ -86,14 +91,14 @@ class PendingConnections:
         for pending in list(self._pending.values()):
             self._close(pending)
 
-    def on_readable(self, fd: int) -> list[tuple[socket.socket, dict[str, Any]]]:
+    def on_readable(self, fd: int) -> list[tuple[socket.socket, Hello]]:
         """Read at a descriptor that is ready; return the connections whose HELLO is complete, each with the
         HELLO's fields. They belong to the caller."""
         if fd == self._listener.fileno():
             return self._accept()
         return self._read(self._pending[fd]) if fd in self._pending else []  # closed in the same turn
 
-    def _accept(self) -> list[tuple[socket.socket, dict[str, Any]]]:
+    def _accept(self) -> list[tuple[socket.socket, Hello]]:
         greeted = []
         for _ in range(_AT_ONCE):
             try:
@@ -115,7 +120,7 @@ class PendingConnections:
         crowd = max(dict.fromkeys(addresses), key=addresses.count)
         return next(pending for pending in self._pending.values() if pending.address == crowd)
 
-    def _read(self, pending: _Pending) -> list[tuple[socket.socket, dict[str, Any]]]:
+    def _read(self, pending: _Pending) -> list[tuple[socket.socket, Hello]]:
         try:
             hello = pending.hello()
         except BlockingIOError:

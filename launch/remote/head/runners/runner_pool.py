@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import selectors
 import subprocess
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base import frames
 from launch.remote.base.node_command import start_on_node
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Iterator, Mapping
 
+    from launch.remote.base.records import Plan
     from launch.remote.head.runners.mpirun import Mpirun
 
 __all__ = ["RunnerPool"]
@@ -31,7 +32,7 @@ class RunnerPool:
     Each channel is registered with :attr:`selector`, itself as the key's data.
     """
 
-    def __init__(self, plan: dict[str, Any], slots: dict[str, list[int]], port: int, restarts: int) -> None:
+    def __init__(self, plan: Plan, slots: dict[str, list[int]], port: int, restarts: int) -> None:
         self._plan, self._slots, self._port, self._restarts = plan, slots, port, restarts
         self.selector = selectors.DefaultSelector()
         self.channels: list[Channel] = []

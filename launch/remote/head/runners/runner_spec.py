@@ -21,8 +21,8 @@ _BURST = 1 << 20
 
 
 def runner_spec(
-    plan: dict[str, Any], index: int, rank: int | None, port: int, slots: list[int], restarts: int = 0
-) -> dict[str, Any]:
+    plan: Plan, index: int, rank: int | None, port: int, slots: list[int], restarts: int = 0
+) -> RunnerSpec:
     """Return the SPEC for the runner of node ``index``; with ``rank``, for the runner of that rank alone.
 
     ``port`` and ``slots`` come from the head's queue: the plan does not have them.
@@ -71,7 +71,7 @@ def runner_spec(
     }
 
 
-def _with_devices(ranks: list[dict[str, Any]], slots: list[int]) -> list[dict[str, Any]]:
+def _with_devices(ranks: list[PlannedRank], slots: list[int]) -> list[PlannedRank]:
     """Return the ranks, with a share of the node's devices for each TensorFlow task of several: by itself,
     each would take all of them."""
     needy = [one["rank"] for one in ranks if one["task"] not in ("", "ps")]

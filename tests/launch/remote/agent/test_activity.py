@@ -181,7 +181,7 @@ class TestLooking:
 class TestEndingJobs:
     def job(self, grace_s: float = 30.0) -> job_dir.Folder:
         folder = job_dir.Folder("a-1")
-        folder.create({**plan(), "grace_s": grace_s})
+        folder.create(plan(grace_s=grace_s))
         queue.enter(plan())
         return folder
 

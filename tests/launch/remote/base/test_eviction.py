@@ -14,8 +14,8 @@ from launch.remote.base.eviction import Eviction
 
 def coming(left_s: float, at_once: bool = True, node: str = "node000001", kind: str = "Preempt") -> Eviction:
     """One that a runner told of at 100 by the clock of the head."""
-    fields = {"type": kind, "at": 1474309787, "left_ms": int(left_s * 1000), "at_once": int(at_once)}
-    return Eviction(node, fields, 100.0)
+    left_ms, now = int(left_s * 1000), 100.0
+    return Eviction(node, {"type": kind, "at": 1474309787, "left_ms": left_ms, "at_once": int(at_once)}, now)
 
 
 class TestWhenRanksAreTold:

@@ -50,7 +50,7 @@ def begun(made: list[subprocess.Popen[bytes]], script: str, job: str = JOB) -> s
 class TestGrace:
     def test_nobody_has_asked(self) -> None:
         folder = job_dir.Folder(JOB)
-        folder.create({})
+        folder.create(sample_plan(JOB))
         assert cancel.cancel_request(folder, 3.0) is None
 
     def test_the_jobs_own_the_one_asked_for_and_the_last_one_counts(self) -> None:
@@ -97,8 +97,8 @@ class TestASupervisorThatDoesNotReact:
     def test_so_is_a_process_that_has_only_its_number(self, processes: list[subprocess.Popen[bytes]]) -> None:
         other = begun(processes, "")
         folder = self.made(other.pid)
-        state = dict(folder.state(), supervisor=dict(job_dir.identity(other.pid), started=1))
-        folder.write_state(state)
+        gone = dict(job_dir.identity(other.pid), started=1)
+        folder.write_state(sample_state(JOB, supervisor=gone))
         cancel._request(folder, None)
         assert cancel.release(JOB)["state"]["state"] == "LOST"
         assert other.poll() is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -15,6 +15,10 @@ from launch.remote.head.rank_states import RankStates
 from launch.remote.head.shutdown import Shutdown, Stop
 from launch.remote.head.start_barrier import StartBarrier
 from launch.remote.log.writer import LAUNCHER, StreamWriter
+from tests.launch.remote.sample_records import sample_plan
+
+if TYPE_CHECKING:
+    from launch.remote.base.payloads import EvictionNotice
 
 GRACE_S = 3.0
 WHY = "its runner was killed, or the node went away"
@@ -32,8 +36,7 @@ class Launch:
             }
             for number in range(4)
         ]
-        plan: dict[str, Any] = {"nodes": nodes, "kind": kind, "min_nodes": min_nodes}
-        plan |= {"grace_s": GRACE_S, "start_limit_s": 60.0}
+        plan = sample_plan(nodes=nodes, kind=kind, min_nodes=min_nodes, grace_s=GRACE_S)
         self.folder = job_dir.Folder("t-1")
         Path(self.folder.path).mkdir(parents=True)
         self.ranks = RankStates(plan["nodes"])
@@ -51,8 +54,8 @@ class Launch:
         return [(one["event"], one["node"], one["reason"]) for one in found]
 
 
-def notice(left_s: float, kind: str = "Preempt") -> dict[str, Any]:
-    return {"type": kind, "at": 1474309787, "left_ms": int(left_s * 1000), "at_once": 1}
+def notice(left_s: float, kind: str = "Preempt", at_once: int = 1) -> EvictionNotice:
+    return {"type": kind, "at": 1474309787, "left_ms": int(left_s * 1000), "at_once": at_once}
 
 
 def outcome_of(decision: Stop | GoOn | None) -> tuple[str, int, str]:
@@ -130,7 +133,7 @@ class TestANodeThatAzureTakes:
 
     def test_its_notice_is_recorded_once_and_due_in_time_for_the_grace(self) -> None:
         launch = Launch()
-        late = dict(notice(100.0), at_once=0)
+        late = notice(100.0, at_once=0)
         launch.losses.on_notice(2, late, now=10.0)
         launch.losses.on_notice(2, late, now=10.1)
         assert launch.events == [("eviction", "node000002", self.WORDS)]

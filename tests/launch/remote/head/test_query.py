@@ -61,7 +61,7 @@ class TestListing:
         assert [query.job_report(name)["state"]["cancelling"] for name in "abc"] == [False, True, False]
 
     def test_half_made_jobs_are_passed_over(self) -> None:
-        job_dir.Folder("half").create({"id": "half"})
+        job_dir.Folder("half").create(sample_plan("half"))
         assert query.list_jobs(None) == {"jobs": [], "left_out": 0}
 
     def test_five_hundred_ended_jobs_are_read_in_a_fraction_of_a_second(self) -> None:

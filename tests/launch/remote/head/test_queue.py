@@ -12,6 +12,7 @@ import pytest
 
 from launch.remote.base import job_dir
 from launch.remote.head import queue
+from tests.launch.remote.sample_records import sample_plan
 
 
 @pytest.fixture(autouse=True)
@@ -30,7 +31,7 @@ def job(name: str, **need: int) -> str:
     nodes: list[dict[str, Any]] = [
         {"name": node, "reserve": count, "slots": 4} for node, count in need.items()
     ]
-    queue.enter({"id": name, "nodes": nodes})
+    queue.enter(sample_plan(name, nodes=nodes))
     return name
 
 
@@ -80,13 +81,13 @@ def test_a_job_given_back_keeps_its_place() -> None:
 def test_slots_that_a_node_said_are_taken_are_avoided_and_waited_for_only_when_needed() -> None:
     job("a", n=2, m=1)
     assert slots("a") == {"n": [0, 1], "m": [0]}
-    queue.requeue("a", {"n": [[1, "x"]]})
+    queue.requeue("a", {"n": [(1, "x")]})
     assert slots("a") == {"n": [0, 2], "m": [0]}
-    queue.requeue("a", {"n": [[0, "y"], [1, "x"], [3, "x"]]})
+    queue.requeue("a", {"n": [(0, "y"), (1, "x"), (3, "x")]})
     assert slots("a") is None
     assert queue.waiting_for("a").words == ["y, x on n"]
     assert queue.refusing_nodes("a") == ["n"]
-    queue.set_taken("a", {"n": [[0, "y"]]})
+    queue.set_taken("a", {"n": [(0, "y")]})
     assert slots("a") == {"n": [1, 2], "m": [0]}
 
 
@@ -95,7 +96,7 @@ def test_nobody_overtakes_a_job_that_is_not_yet_known_to_hold_its_slots() -> Non
     assert queue.admit(job("a", n=2), port) is not None
     assert queue.admit(job("b", n=2), port) is None
     assert queue.admit(job("elsewhere", m=2), port) is not None
-    queue.requeue("a", {"n": [[0, "x"], [1, "x"]]})
+    queue.requeue("a", {"n": [(0, "x"), (1, "x")]})
     assert queue.admit("b", port) is None
     assert slots("a") == {"n": [2, 3]}
     assert slots("b") == {"n": [0, 1]}  # what is wrong with those its own try will tell
@@ -104,7 +105,7 @@ def test_nobody_overtakes_a_job_that_is_not_yet_known_to_hold_its_slots() -> Non
 def test_a_job_names_later_ones_that_it_waits_for_and_its_heads_own_once() -> None:
     assert slots(job("a", n=1, m=1)) is not None
     assert slots(job("b", n=3)) is not None
-    queue.requeue("a", {"n": [[0, "x"], [1, "b"]]})
+    queue.requeue("a", {"n": [(0, "x"), (1, "b")]})
     assert slots("a") is None
     assert queue.waiting_for("a").words == ["b", "x on n"]
 
@@ -124,7 +125,7 @@ def test_a_job_knows_its_place_and_the_jobs_it_waits_for() -> None:
     assert slots(job("c", n=1)) is None
     waits = queue.waiting_for("c")
     assert (waits.place, waits.jobs) == (2, ["a", "b"])
-    queue.requeue("a", {"n": [[0, "x"]]})
+    queue.requeue("a", {"n": [(0, "x")]})
     assert (queue.waiting_for("b").place, queue.waiting_for("a").jobs) == (2, ["x"])
 
 
@@ -167,7 +168,7 @@ class TestATornQueue:
     @pytest.mark.parametrize(
         "look",
         [
-            lambda name: queue.requeue(name, {"n": [[0, "other"]]}),
+            lambda name: queue.requeue(name, {"n": [(0, "other")]}),
             lambda name: queue.set_taken(name, {}),
             queue.refusing_nodes,
             queue.confirm,

@@ -6,7 +6,7 @@ import json
 import socket
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -22,16 +22,19 @@ from launch.remote.head.runners.runner_pool import RunnerPool
 from launch.remote.head.shutdown import Shutdown, Stop
 from launch.remote.head.start_barrier import StartBarrier
 from launch.remote.log.writer import StreamWriter
+from tests.launch.remote.sample_records import sample_plan
+
+if TYPE_CHECKING:
+    from launch.remote.base.records import Plan
 
 JOB = "t-20260301-090507-0f3a"
 
 
-def plan(services: tuple[int, ...] = ()) -> dict[str, Any]:
+def plan(services: tuple[int, ...] = ()) -> Plan:
     """One node with two ranks."""
     node = {"name": "node000000", "private_ip": "10.0.0.4", "reserve": 2, "slots": 2}
     ranks = [{"rank": rank, "task": ""} for rank in (0, 1)]
-    made: dict[str, Any] = {"id": JOB, "kind": "pytorch", "nodes": [{**node, "ranks": ranks}]}
-    return {**made, "grace_s": 3.0, "start_limit_s": 60.0, "timeout_s": None, "services": list(services)}
+    return sample_plan(JOB, nodes=[{**node, "ranks": ranks}], services=list(services))
 
 
 class Launch:
@@ -105,7 +108,7 @@ def test_the_slots_are_held_and_the_ranks_run_as_soon_as_the_last_runner_says_so
 
 def test_refused_slots_end_the_launch_without_an_outcome(launch: Launch) -> None:
     assert launch.on(frames.BUSY, taken=[[0, "other"]]) == Stop()
-    assert launch.events.taken == {"node000000": [[0, "other"]]}
+    assert [list(slot) for slot in launch.events.taken["node000000"]] == [[0, "other"]]
 
 
 def test_an_unfit_node_is_rejected(launch: Launch) -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING
 
 import pytest
 
 from launch.remote.head import outcome
 from launch.remote.head.start_barrier import StartBarrier
 from launch.remote.log.writer import LAUNCHER, StreamWriter
+from tests.launch.remote.sample_records import sample_plan
+
+if TYPE_CHECKING:
+    from launch.remote.base.records import Plan
 
 LIMIT_S = 60.0
 
 
-def plan(*tasks: str) -> dict[str, Any]:
+def plan(*tasks: str) -> Plan:
     """Three nodes with two ranks each; ``tasks`` are the TensorFlow types of the ranks."""
     kinds = tasks or ("",) * 6
     nodes = [
@@ -26,7 +30,7 @@ def plan(*tasks: str) -> dict[str, Any]:
         }
         for number in range(3)
     ]
-    return {"nodes": nodes, "start_limit_s": LIMIT_S}
+    return sample_plan(nodes=nodes, start_limit_s=LIMIT_S)
 
 
 @pytest.fixture

@@ -11,13 +11,14 @@ import pytest
 from launch.remote.base import frames
 from launch.remote.head.runners.channel import DONE, GOING, READY, Channel
 from launch.remote.head.runners.runner_pool import RunnerPool
+from tests.launch.remote.sample_records import sample_plan
 
 NODES = [{"name": f"node{number:06}", "ranks": [{"rank": number}]} for number in range(2)]
 
 
 @pytest.fixture
 def pool() -> Iterator[RunnerPool]:
-    made = RunnerPool({"id": "none", "nodes": NODES}, slots={}, port=0, restarts=0)
+    made = RunnerPool(sample_plan(nodes=NODES), slots={}, port=0, restarts=0)
     yield made
     made.close()
 
