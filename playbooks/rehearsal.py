@@ -1,4 +1,4 @@
-"""Azure on this machine: ``rehearsal.start``, ``stop``, ``status``, ``env``, ``fault``."""
+"""Tasks of Azure on this machine: ``rehearsal.start``, ``stop``, ``status``, ``env``, ``fault``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from playbooks.cli import output
 from playbooks.cli.options import number
 from playbooks.cli.task import choose_nodes, command, open_from, project_of
 from playbooks.cli.task import seconds as spans_of
-from rehearsal.faults.fault_kinds import KINDS, order
+from rehearsal.faults.fault_kinds import KINDS, fault_spec
 
 __all__ = ["env", "fault", "start", "status", "stop"]
 
@@ -25,7 +25,7 @@ __all__ = ["env", "fault", "start", "status", "stop"]
     help={"nodes-limit": "most nodes at a time (default: what this machine's memory holds, at most 300)"},
 )
 def start(context: Context, nodes_limit: str | None = None) -> None:
-    """Starts Azure on this machine; stacks named rehearsal or rehearsal-… then live here."""
+    """Start Azure on this machine, for stacks named rehearsal or rehearsal-…."""
     from rehearsal import control
 
     project = project_of(context)
@@ -36,7 +36,7 @@ def start(context: Context, nodes_limit: str | None = None) -> None:
     )
     started = control.start(project, limit)
     for line in started.cleaned:
-        output.progress(f"removed, left by a rehearsal that was killed: {line}")
+        output.progress(f"removed, left by a killed rehearsal: {line}")
     record = started.record
     output.result(
         f"rehearsal runs as process {record.pid}: up to {counted(record.nodes_limit, 'node')}, ARM on port "
@@ -46,17 +46,17 @@ def start(context: Context, nodes_limit: str | None = None) -> None:
 
 @command("stop", example="fab rehearsal.stop")
 def stop(context: Context) -> None:
-    """Ends the rehearsal with everything in it, and proves that nothing is left."""
+    """Stop the rehearsal with everything in it, and prove that nothing is left."""
     from rehearsal import control
 
     report = control.stop(project_of(context))
     if not report.ran:
         for line in report.cleaned:
-            output.progress(f"removed, left by a rehearsal that was killed: {line}")
+            output.progress(f"removed, left by a killed rehearsal: {line}")
         output.result("no rehearsal runs here")
         return
     for stack in report.lost_stacks:
-        output.progress(f"gone with the rehearsal: stack {stack}")
+        output.progress(f"removed with the rehearsal: stack {stack}")
     output.result(
         f"rehearsal stopped; gone and checked: {counted(report.processes, 'process')}, "
         f"{counted(report.networks, 'network')} with their namespaces, "
@@ -66,7 +66,7 @@ def stop(context: Context) -> None:
 
 @command("status", example="fab rehearsal.status --json")
 def status(context: Context, json: bool = False) -> None:
-    """Shows what the rehearsal runs: networks, nodes, cut-off nodes. Exit status 1 when none runs."""
+    """Show the networks and nodes of the rehearsal. Exit status 1 when none runs."""
     from invoke.exceptions import Exit
 
     from rehearsal import control
@@ -77,7 +77,7 @@ def status(context: Context, json: bool = False) -> None:
     elif not found.running or found.record is None:
         output.result("no rehearsal runs here")
         for line in found.leftovers:
-            output.result(f"left by one that was killed: {line}")
+            output.result(f"left by a killed rehearsal: {line}")
     else:
         output.result(f"rehearsal runs as process {found.record.pid}, up to {found.record.nodes_limit} nodes")
         for network, its in (found.networks or {}).items():
@@ -91,7 +91,7 @@ def status(context: Context, json: bool = False) -> None:
 
 @command("env", example='eval "$(fab rehearsal.env)"; pulumi up')
 def env(context: Context) -> None:
-    """Prints the exports with which a plain pulumi works on the rehearsal."""
+    """Print the exports that make plain pulumi use the rehearsal."""
     from rehearsal.run_dir import Folder
 
     for key, value in Folder(project_of(context)).environment().items():
@@ -103,11 +103,11 @@ def env(context: Context) -> None:
     example="fab rehearsal.fault evict --nodes 2",
     help={
         "kind": "; ".join(f"{kind.name}: {kind.does}" for kind in KINDS.values())
-        + "; clear: ends all that are set; without a kind: lists them",
+        + "; clear: clear all; without a kind: list them",
         "nodes": "which nodes, by instance id: 0-3,7",
-        "after": "let so many requests, operations or nodes pass first",
-        "count": "strike so many times (default: as the kind has it, else until it is cleared)",
-        "seconds": "how long: a notice, a pause, an outage; of a clock, by how much it is wrong",
+        "after": "number of requests, operations or nodes that pass first",
+        "count": "number of hits (default: the kind's, else until it is cleared)",
+        "seconds": "length of a notice, a pause or an outage; for clock, how far it is off",
     },
     positional=["kind"],
     iterable=["kind"],
@@ -121,17 +121,17 @@ def fault(
     seconds: str | None = None,
     stack: str | None = None,
 ) -> None:
-    """Brings a bad day to the rehearsed Azure or to nodes, mends links, and says what is set."""
+    """Inject, list or clear faults of the rehearsed Azure and its nodes."""
     from rehearsal import control
-    from rehearsal.vms.api import Fault
+    from rehearsal.vms.api import VmFault
 
     if not kind or kind == ["clear"]:
         _set_or_cleared(context, cleared=bool(kind))
         return
     if len(kind) > 1:
-        raise InputError("kind", " ".join(kind), "is more than one", "give one kind at a time")
+        raise InputError("kind", " ".join(kind), "more than one kind", "give one kind at a time")
     (name,) = kind
-    wanted = order(
+    wanted = fault_spec(
         name,
         nodes=parse_ranges(nodes) if nodes is not None else (),
         after=number("--after", after, "times") if after is not None else None,
@@ -139,12 +139,12 @@ def fault(
         seconds=_seconds(seconds) if seconds is not None else None,
     )
     chosen = open_from(context, stack)
-    if name in get_args(Fault):
+    if name in get_args(VmFault):
         names = [node.name for node in choose_nodes(chosen.saved(), nodes)]
-        link: dict[str, Fault] = {one: one for one in get_args(Fault)}
-        control.fault(chosen.project, chosen.name, names, link[name])
+        link: dict[str, VmFault] = {one: one for one in get_args(VmFault)}
+        control.inject_vm_fault(chosen.project, chosen.name, names, link[name])
     else:
-        names = control.disturb(chosen.project, chosen.name, wanted)
+        names = control.inject(chosen.project, chosen.name, wanted)
     output.result(f"{name}: {', '.join(names)}" if names else f"set: {KINDS[name].does}")
 
 
@@ -153,15 +153,15 @@ def _set_or_cleared(context: Context, *, cleared: bool) -> None:
 
     project = project_of(context)
     if cleared:
-        found = control.clear(project)
+        found = control.clear_faults(project)
         output.result(f"cleared: {', '.join(found)}" if found else "nothing was set")
         return
-    for line in control.faults(project) or ["no fault is set"]:
+    for line in control.list_faults(project) or ["no fault is set"]:
         output.result(line)
 
 
 def _seconds(text: str) -> float:
-    """A span of time that may lie in the past.
+    """Return a span of time in seconds, which may be negative.
 
     >>> _seconds("-2m")
     -120.0

@@ -1,4 +1,4 @@
-"""Start, stop and state of the rehearsal of one project folder.
+"""Start, stop, state and faults of the rehearsal of one project folder.
 
 started = start(Path("."))
 os.environ.update(Folder(Path(".")).environment())    # now `pulumi up` builds on this machine
@@ -21,19 +21,19 @@ import rehearsal
 from infra.naming import cluster_name
 from launch.errors import GiveUpError, InputError
 from rehearsal import leftovers, requirements
-from rehearsal.faults.fault_kinds import Order
+from rehearsal.faults.fault_kinds import FaultSpec
 from rehearsal.run_dir import Folder, Record, sweep
-from rehearsal.vms.api import Fault
+from rehearsal.vms.api import VmFault
 from rehearsal.vms.disks import remove_tree
 
 __all__ = [
     "Started",
     "Status",
     "Stopped",
-    "clear",
-    "disturb",
-    "fault",
-    "faults",
+    "clear_faults",
+    "inject",
+    "inject_vm_fault",
+    "list_faults",
     "start",
     "status",
     "stop",
@@ -46,41 +46,41 @@ _PROOF_LIMIT = 10.0
 
 @dataclass(frozen=True, slots=True)
 class Started:
-    """What :func:`start` did."""
+    """Result of :func:`start`."""
 
     record: Record
     cleaned: tuple[str, ...]
-    """What a rehearsal that was killed had left here, and is gone now."""
+    """Leftovers of a killed rehearsal that were removed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """What :func:`stop` ended; every count is what the kernel showed before, and shows no more."""
+    """Result of :func:`stop`; counts are of what the kernel showed before and shows no more."""
 
     ran: bool
     processes: int = 0
     networks: int = 0
     ports: int = 0
     lost_stacks: tuple[str, ...] = ()
-    """Stacks that still had resources; these went with the emulated subscription."""
+    """Stacks that still had resources, which were removed with the emulated subscription."""
     cleaned: tuple[str, ...] = ()
-    """Leftovers of a rehearsal that was killed, when none ran."""
+    """Removed leftovers of a killed rehearsal, when none ran."""
 
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """What runs."""
+    """State of a rehearsal."""
 
     running: bool
     record: Record | None = None
     networks: dict[str, Any] | None = None
     """By ARM id of the virtual network: ``nodes`` (address by name), ``running``, ``cut``, ``listening``."""
     leftovers: tuple[str, ...] = ()
-    """Of a rehearsal that was killed; the next start removes them."""
+    """Leftovers of a killed rehearsal; the next start removes them."""
 
 
 def start(project: Path, nodes_limit: int | None = None) -> Started:
-    """Starts the rehearsal and returns when it can be used.
+    """Start the rehearsal; return when it can be used.
 
     ``nodes_limit`` is the most nodes at a time (default: what this machine's memory holds, at most 300).
     Raises :class:`~launch.errors.InputError` when one runs already (nothing is changed) or the machine
@@ -137,26 +137,26 @@ def _until_ready(folder: Folder, process: subprocess.Popen[bytes]) -> Record:
     while process.poll() is None and time.monotonic() < deadline:
         record = folder.record()
         if record is not None:
-            process.returncode = 0  # it lives on by itself: no warning when this handle goes
+            process.returncode = 0  # it outlives this handle, which is dropped without a warning
             return record
         time.sleep(0.02)
-    words = _last_words(folder)
+    tail = _log_tail(folder)
     if process.poll() is None:
         process.kill()
         process.wait()
-        raise GiveUpError(f"the rehearsal was not ready after {_READY_LIMIT:g} s{words}")
-    raise GiveUpError(f"the rehearsal ended while it started (exit status {process.returncode}){words}")
+        raise GiveUpError(f"the rehearsal was not ready after {_READY_LIMIT:g} s{tail}")
+    raise GiveUpError(f"the rehearsal ended while it started (exit status {process.returncode}){tail}")
 
 
-def _last_words(folder: Folder) -> str:
+def _log_tail(folder: Folder) -> str:
     lines = folder.log.read_text(errors="replace").splitlines()[-8:] if folder.log.exists() else []
     return "".join(f"\n    {line}" for line in lines)
 
 
 def stop(project: Path) -> Stopped:
-    """Ends the rehearsal with everything in it, and proves it; fine when none runs.
+    """Stop the rehearsal with everything in it, and prove it; do nothing when none runs.
 
-    Raises :class:`~launch.errors.GiveUpError` naming what is left, should anything be.
+    Raises :class:`~launch.errors.GiveUpError` naming what is left, if anything is.
     """
     folder = _folder(project)
     record = _running(folder)
@@ -215,7 +215,7 @@ def _clean_locked(folder: Folder) -> tuple[str, ...]:
 
 
 def _clean(folder: Folder) -> tuple[str, ...]:
-    """Removes what an ended rehearsal left, with the inventories of its stacks; tells what it was."""
+    """Remove what an ended rehearsal left, with the inventories of its stacks; return what it was."""
     sweep(folder.project)
     found = leftovers.traces(folder) if folder.root.exists() else ()
     if folder.root.exists():
@@ -227,14 +227,14 @@ def _clean(folder: Folder) -> tuple[str, ...]:
 
 
 def _stacks(folder: Folder) -> set[str]:
-    """Names of all stacks that the rehearsal's backend knows or knew."""
+    """Names of all stacks in the rehearsal's backend, now or before."""
     names = {path.stem for path in folder.backend.glob(".pulumi/stacks/**/*.json")}
     names |= {path.name for path in folder.backend.glob(".pulumi/history/*/*")}
     return {name for name in names if name.startswith("rehearsal-")}
 
 
 def status(project: Path) -> Status:
-    """What runs in the project, and what a killed rehearsal left."""
+    """Return what runs in the project, and what a killed rehearsal left."""
     folder = _folder(project)
     record = folder.record()
     if record is not None and record.alive and folder.locked():
@@ -242,8 +242,8 @@ def status(project: Path) -> Status:
     return Status(False, leftovers=leftovers.traces(folder) if folder.root.exists() else ())
 
 
-def fault(project: Path, stack: str, names: Sequence[str], kind: Fault) -> None:
-    """Breaks or mends nodes of a rehearsed stack, by computer name.
+def inject_vm_fault(project: Path, stack: str, names: Sequence[str], kind: VmFault) -> None:
+    """Stop nodes of a rehearsed stack, or cut or restore their links, by computer name.
 
     Raises :class:`~launch.errors.InputError` when none runs or the stack has no network in it.
     """
@@ -259,25 +259,25 @@ def fault(project: Path, stack: str, names: Sequence[str], kind: Fault) -> None:
     raise InputError("--stack", stack, "has no nodes in the rehearsal that runs here", "run fab up")
 
 
-def disturb(project: Path, stack: str, order: Order) -> list[str]:
-    """Sets or does what was ordered; names of the nodes that it befalls at once.
+def inject(project: Path, stack: str, spec: FaultSpec) -> list[str]:
+    """Set or inject a fault; return the names of the nodes that it hits at once.
 
     Raises :class:`~launch.errors.InputError` when no rehearsal runs, :class:`~launch.errors.GiveUpError` with
     what is wrong with the nodes.
     """
-    asked = {name: value for name, value in asdict(order).items() if name != "struck"}
+    asked = {name: value for name, value in asdict(spec).items() if name != "hits"}
     found: list[str] = _ask(project, "disturb", group=cluster_name(stack), **asked)
     return found
 
 
-def faults(project: Path) -> list[str]:
-    """The faults that are set, a line each."""
+def list_faults(project: Path) -> list[str]:
+    """Return the faults that are set, a line each."""
     found: list[str] = _ask(project, "faults")
     return found
 
 
-def clear(project: Path) -> list[str]:
-    """Ends all faults that are set; their kinds."""
+def clear_faults(project: Path) -> list[str]:
+    """Clear all faults that are set; return their kinds."""
     found: list[str] = _ask(project, "clear")
     return found
 

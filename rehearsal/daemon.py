@@ -1,6 +1,6 @@
-"""The rehearsal's own process: ARM endpoint, provider, hardware. :mod:`rehearsal.control` starts it.
+"""Daemon of a rehearsal: ARM endpoint, provider, VMs. :mod:`rehearsal.control` starts it.
 
-SIGTERM ends it in good order. Whatever else ends it, the kernel ends with it everything it started.
+SIGTERM shuts it down. However it ends, the kernel ends everything that it started with it.
 """
 
 from __future__ import annotations
@@ -22,12 +22,16 @@ from typing import Any
 from aiohttp import web
 
 from launch.errors import RankliftError
-from rehearsal.arm import SUBSCRIPTION, listen, make_app
+from rehearsal.arm.app import SERVICES, listen, make_app
+from rehearsal.arm.core.subscription import Subscription
+from rehearsal.arm.resource_types import RESOURCE_TYPES
+from rehearsal.arm.services import SharedState
 from rehearsal.azurite import Azurite, installed
-from rehearsal.faults.arm_faults import Faulting
-from rehearsal.faults.fault_kinds import order
-from rehearsal.faults.node_faults import Breaking
+from rehearsal.faults.arm_faults import ArmFaults
+from rehearsal.faults.fault_kinds import fault_spec
+from rehearsal.faults.node_faults import NodeFaults
 from rehearsal.imds.server import Metadata
+from rehearsal.listener import loopback_port
 from rehearsal.provider import SUBSCRIPTION_ID, serve
 from rehearsal.run_dir import Folder, Record, short_path, start_time
 from rehearsal.vms.local import LocalMachines, Settings
@@ -35,42 +39,50 @@ from rehearsal.vms.visible_paths import environments, visible_paths
 
 __all__ = ["machine_settings", "main", "run"]
 
-_LOOK_S = 2.0
-"""How often it is looked whether the project is still there: nobody could stop a rehearsal without one."""
+_PROJECT_CHECK_S = 2.0
+"""Seconds between two checks that the project folder exists: without it no command could stop the daemon."""
 
 _log = logging.getLogger("rehearsal")
 
 
 async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> None:
-    """Serves until SIGTERM, SIGINT or the end of its folder; afterwards nothing of it is left but files."""
+    """Serve until SIGTERM, SIGINT or the removal of the folder; only files remain afterwards."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
     settings = machine_settings(folder, node_python, nodes_limit, os.environ)
     async with contextlib.AsyncExitStack() as stack:
-        machines = LocalMachines(settings)
+        shared, arm_faults = SharedState(Subscription(SUBSCRIPTION_ID, RESOURCE_TYPES)), ArmFaults()
+        # The metadata service passes requests on to the endpoint, whose port must be known before its nodes.
+        own = loopback_port()
+        arm = f"http://127.0.0.1:{own.getsockname()[1]}"
+        metadata = Metadata(shared, arm)
+        machines = LocalMachines(settings, metadata, arm_faults)
         stack.push_async_callback(machines.close)
-        machines.faults = faulting = Faulting()
-        blobs = Azurite(folder.root / "storage") if installed() else None
         token = secrets.token_urlsafe(32)
-        app = make_app(machines, SUBSCRIPTION_ID, token, faulting, blobs)
-        app.middlewares.append(faulting.door)
-        breaking = Breaking(app[SUBSCRIPTION], machines, faulting)
+        app = make_app(
+            shared,
+            machines,
+            token,
+            faults=arm_faults,
+            scarcity=arm_faults,
+            middlewares=[arm_faults.middleware],
+            blobs=Azurite(folder.root / "storage") if installed() else None,
+        )
+        node_faults = NodeFaults(app[SERVICES], machines, arm_faults)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
         await runner.setup()
         stack.push_async_callback(runner.cleanup)
-        listener = listen(runner, app)
+        listener = listen(runner, app, own)
         stack.push_async_callback(listener.close)
-        arm = f"http://127.0.0.1:{listener.port}"
-        machines.metadata = metadata = Metadata(app[SUBSCRIPTION], arm)
         stack.push_async_callback(metadata.close_all)
-        stack.push_async_callback(breaking.close)
-        provider = await serve(arm, token, folder.root)
+        stack.push_async_callback(node_faults.close)
+        provider = await serve(arm, token, folder.root, RESOURCE_TYPES)
         stack.push_async_callback(provider.stop)
         stack.callback(folder.record_file.unlink, missing_ok=True)
         with short_path(folder.control) as path:
-            server = await asyncio.start_unix_server(_Control(machines, breaking).serve, path)
+            server = await asyncio.start_unix_server(_Control(machines, node_faults).serve, path)
         stack.callback(server.close)
         pid = os.getpid()
         folder.write_record(
@@ -79,7 +91,7 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
         _log.info("ready: ARM on port %d, provider on port %d", listener.port, provider.port)
         while not stopped.is_set():
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(stopped.wait(), _LOOK_S)
+                await asyncio.wait_for(stopped.wait(), _PROJECT_CHECK_S)
             if not folder.record_file.exists():
                 _log.warning("the project folder was removed")
                 break
@@ -90,7 +102,7 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
 def machine_settings(
     folder: Folder, node_python: Path | None, nodes_limit: int, environment: Mapping[str, str]
 ) -> Settings:
-    """Return how the nodes of a rehearsal are set up, and what of this machine they see."""
+    """Return the settings of a rehearsal's nodes, with the paths of this machine that they see."""
     # Besides the nodes' own Python, this one: a network's first process goes on in it.
     needed = (*(environments(node_python) if node_python else ()), Path(sys.base_prefix))
     view = visible_paths(environment, folder.project, needed)
@@ -98,19 +110,19 @@ def machine_settings(
 
 
 class _Control:
-    """Answers the tasks: one line of JSON each way."""
+    """Server of the control socket: one line of JSON each way."""
 
-    def __init__(self, machines: LocalMachines, breaking: Breaking) -> None:
-        self._machines, self._breaking = machines, breaking
+    def __init__(self, machines: LocalMachines, node_faults: NodeFaults) -> None:
+        self._machines, self._node_faults = machines, node_faults
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """One connection, one question."""
+        """Answer the one request of a connection."""
         try:
-            question = json.loads(await reader.readline())
-            answer = {"result": await self._answer(**question)}
+            request = json.loads(await reader.readline())
+            answer = {"result": await self._answer(**request)}
         except (RankliftError, ValueError, TypeError) as error:
             answer = {"error": str(error)}
-        except Exception as error:  # noqa: BLE001 - told to whoever asked; the rehearsal goes on
+        except Exception as error:  # noqa: BLE001 - sent to the caller; the daemon goes on
             _log.exception("control")
             answer = {"error": f"{type(error).__name__}: {error}"}
         writer.write(json.dumps(answer).encode() + b"\n")
@@ -128,11 +140,11 @@ class _Control:
         if op == "disturb":
             numbers = arguments.pop("nodes", ())
             group = arguments.pop("group")
-            return await self._breaking.carry_out(order(nodes=tuple(numbers), **arguments), group)
+            return await self._node_faults.inject(fault_spec(nodes=tuple(numbers), **arguments), group)
         if op == "faults":
-            return self._breaking.listed()
+            return self._node_faults.listed()
         if op == "clear":
-            return await self._breaking.clear()
+            return await self._node_faults.clear()
         raise ValueError(f"{op}: the rehearsal knows status, fault, disturb, faults and clear")
 
 

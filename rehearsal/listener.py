@@ -1,7 +1,7 @@
-"""Loopback ports of a rehearsal that serve the user who rehearses, and nobody else on the machine.
+"""Loopback ports that serve the user who rehearses, and nobody else on the machine.
 
-Who calls is settled at ``accept``, before a byte is read: another user's connection is reset at once, so that
-it holds no memory, no time and no place in a queue, whatever it sends or does not send.
+The caller is identified at ``accept``, before a byte is read: another user's connection is reset at once, so
+that it holds no memory, no time and no place in a queue, whatever it sends or does not send.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from launch.errors import RetryError
 from rehearsal.peer_check import is_own
 from rehearsal.run_dir import short_path
 
-__all__ = ["Listener", "bound", "relay_to"]
+__all__ = ["Listener", "bound", "loopback_port", "relay_to"]
 
 _BACKLOG = 1024
 _AT_ONCE = 16
@@ -57,14 +57,19 @@ def bound(address: tuple[str, int], purpose: str) -> socket.socket:
     return listener
 
 
-class Listener:
-    """A free port of 127.0.0.1, or the one given, whose connections ``serve`` takes over."""
+def loopback_port(port: int = 0) -> socket.socket:
+    """Return a socket that listens at a port of 127.0.0.1, by default a free one."""
+    return bound(("127.0.0.1", port), "the port that the rehearsal was given")
 
-    def __init__(self, serve: Serve, port: int = 0) -> None:
+
+class Listener:
+    """A port of 127.0.0.1 whose connections ``serve`` takes over: that of ``own``, or a free one."""
+
+    def __init__(self, serve: Serve, own: socket.socket | None = None) -> None:
         self._serve = serve
         self._tasks: set[asyncio.Task[None]] = set()
         self._reported = -math.inf
-        self._socket = bound(("127.0.0.1", port), "the port that the rehearsal was given")
+        self._socket = own or loopback_port()
         self._socket.setblocking(False)
         self.port = int(self._socket.getsockname()[1])
 

@@ -35,7 +35,10 @@ _NODE_CODE = {
     "launch.remote.store",
 }
 _STACK = {"infra", "infra.arm", "infra.config", "infra.preflight"}
-_REHEARSAL = {"catalogue", "infra.naming", "rehearsal.arm.core", "rehearsal.vms"}
+_ARM_ROOMS = {
+    *("rehearsal.arm.auth", "rehearsal.arm.compute", "rehearsal.arm.network", "rehearsal.arm.offers"),
+    "rehearsal.arm.storage",
+}
 ARROWS: dict[str, set[str]] = {
     "fabfile": {"playbooks"},
     "playbooks": {
@@ -63,40 +66,38 @@ ARROWS: dict[str, set[str]] = {
         *_STACK,
     },
     "rehearsal": {
-        *(
-            "rehearsal.arm",
-            "rehearsal.arm.storage",
-            "rehearsal.faults",
-            "rehearsal.imds",
-            "rehearsal.provider",
-        ),
-        *_REHEARSAL,
+        *("rehearsal.arm", "rehearsal.arm.core", "rehearsal.arm.resource_types", "rehearsal.arm.services"),
+        *("rehearsal.arm.storage", "rehearsal.faults", "rehearsal.imds", "rehearsal.provider"),
+        *("infra.naming", "rehearsal.vms"),
     },
     "rehearsal.arm": {
-        *("rehearsal", "rehearsal.arm.auth", "rehearsal.arm.compute", "rehearsal.arm.network"),
-        *("rehearsal.arm.offers", "rehearsal.arm.storage"),
-        *_REHEARSAL,
+        *("rehearsal", *_ARM_ROOMS, "rehearsal.arm.core", "rehearsal.arm.resource_types"),
+        *("rehearsal.arm.services", "rehearsal.imds.tokens", "rehearsal.vms.api"),
     },
     "rehearsal.arm.core": {"catalogue", "infra.naming", "rehearsal.vms.api"},
-    "rehearsal.arm.auth": {"rehearsal.imds.tokens", *_REHEARSAL},
-    "rehearsal.arm.network": _REHEARSAL,
-    "rehearsal.arm.offers": _REHEARSAL,
-    "rehearsal.arm.storage": _REHEARSAL,
+    "rehearsal.arm.resource_types": {*_ARM_ROOMS, "rehearsal.arm.core"},
+    "rehearsal.arm.services": {
+        *("rehearsal.arm.core", "rehearsal.arm.network.nat_rules", "rehearsal.arm.offers"),
+        *("rehearsal.arm.storage.blobs", "rehearsal.imds", "rehearsal.vms.api"),
+    },
+    "rehearsal.arm.auth": {"rehearsal.arm.core", "rehearsal.arm.services", "rehearsal.imds.tokens"},
+    "rehearsal.arm.network": {"rehearsal.arm.core", "rehearsal.arm.services", "rehearsal.vms.api"},
+    "rehearsal.arm.offers": {"catalogue", "infra.naming", "rehearsal.arm.core"},
+    "rehearsal.arm.storage": {"rehearsal.arm.core", "rehearsal.arm.services"},
     "rehearsal.arm.compute": {
-        *(
-            "rehearsal.arm.auth",
-            "rehearsal.arm.network",
-            "rehearsal.arm.offers",
-            "rehearsal.imds.termination",
-        ),
-        *_REHEARSAL,
+        *("rehearsal.arm.auth", "rehearsal.arm.core", "rehearsal.arm.network", "rehearsal.arm.services"),
+        *("rehearsal.imds.termination", "rehearsal.vms.api"),
     },
     "rehearsal.faults": {
-        *("rehearsal.arm", "rehearsal.arm.auth", "rehearsal.arm.compute", "rehearsal.arm.offers"),
-        *_REHEARSAL,
+        *("rehearsal.arm.auth", "rehearsal.arm.compute.scale_set_vms", "rehearsal.arm.core"),
+        *("rehearsal.arm.resource_types", "rehearsal.arm.services"),
     },
-    "rehearsal.imds": {"rehearsal.arm", *_REHEARSAL},
-    "rehearsal.provider": {"rehearsal", *_REHEARSAL},
+    "rehearsal.imds": {
+        *("rehearsal.arm.auth.identities", "rehearsal.arm.core", "rehearsal.arm.services", "rehearsal.vms"),
+    },
+    "rehearsal.provider": {
+        *("rehearsal.arm.core", "rehearsal.arm.resource_types", "rehearsal.listener", "rehearsal.run_dir"),
+    },
     "rehearsal.vms": {"catalogue", "infra.naming", "rehearsal"},
     "infra": {"catalogue", "images", "infra.arm", "infra.cluster", "infra.config", "infra.preflight"},
     "infra.arm": {"infra.config"},

@@ -1,59 +1,83 @@
-"""The HTTP face of the emulated Azure Resource Manager: who asks, and for what."""
+"""HTTP endpoint of the emulated Azure Resource Manager: construction and routes."""
 
 from __future__ import annotations
 
 import asyncio
 import re
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 
 from aiohttp import web
+from aiohttp.typedefs import Middleware
 
-from rehearsal.arm import actions, listings, resource_api
+from rehearsal.arm import listings, resource_api
 from rehearsal.arm.auth.authentication import SENDER, Unproven, asks_for_token
 from rehearsal.arm.auth.authorization import check_right
-from rehearsal.arm.compute import scale_set_api
+from rehearsal.arm.auth.identities import AssignedIdentities
+from rehearsal.arm.compute.scale_set_api import ScaleSetApi
 from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.hooks import Work
 from rehearsal.arm.core.ids import ResourceId
-from rehearsal.arm.core.operations import Faults, Operation
-from rehearsal.arm.core.registry import KINDS, kind_of
+from rehearsal.arm.core.operations import Faults
+from rehearsal.arm.core.resource_manager import ResourceManager
 from rehearsal.arm.core.subscription import Subscription
+from rehearsal.arm.network.nat_rules import NatRules
 from rehearsal.arm.offers import market
-from rehearsal.arm.storage.blobs import Blobs
+from rehearsal.arm.offers.figures import Figures
+from rehearsal.arm.services import Services, SharedState
+from rehearsal.arm.storage.blobs import Blobs, NoBlobs
 from rehearsal.listener import Listener
 from rehearsal.vms.api import Machines
 
-__all__ = ["SUBSCRIPTION", "UNPROVEN", "listen", "make_app"]
+__all__ = ["MANAGER", "SERVICES", "UNPROVEN", "listen", "make_app"]
 
-SUBSCRIPTION = web.AppKey("subscription", Subscription)
+MANAGER = web.AppKey("manager", ResourceManager)
+SERVICES = web.AppKey("services", Services)
 UNPROVEN = web.AppKey("unproven", Unproven)
+_SCALE_SETS = web.AppKey("scale_sets", ScaleSetApi)
 _API_VERSION = re.compile(r"\d{4}-\d{2}-\d{2}(-\w+)?")
 _PROVIDERS = "/providers/"
 _WHO = 401
 
 
 def make_app(
+    shared: SharedState,
     machines: Machines,
-    subscription_id: str,
     token: str,
+    *,
     faults: Faults | None = None,
+    scarcity: market.Scarcity | None = None,
+    middlewares: Sequence[Middleware] = (),
     blobs: Blobs | None = None,
 ) -> web.Application:
-    """Return the endpoint over an empty subscription, whose operator has this token.
+    """Return the endpoint over a subscription, whose operator has this ``token``.
 
-    Its state is ``app[SUBSCRIPTION]``.
+    ``middlewares`` see requests after their authentication; ``faults`` hit writes, ``scarcity`` hits VMs.
     """
-    subscription, unproven = Subscription(subscription_id, machines, faults, blobs), Unproven()
-    app = web.Application(middlewares=[_answers, asks_for_token(token, subscription, unproven)])
-    app[SUBSCRIPTION], app[UNPROVEN] = subscription, unproven
+    subscription, unproven = shared.subscription, Unproven()
+    services = Services(
+        subscription,
+        machines,
+        NatRules(subscription, machines),
+        market.Market(subscription, scarcity, Figures()),
+        shared.events,
+        blobs or NoBlobs(),
+    )
+    hooks = subscription.types.hooks(services)
+    manager = ResourceManager(subscription, hooks, (AssignedIdentities(services),), faults)
+    app = web.Application(
+        middlewares=[_answers, asks_for_token(token, shared.tokens, unproven), *middlewares]
+    )
+    app[MANAGER], app[SERVICES], app[UNPROVEN] = manager, services, unproven
+    app[_SCALE_SETS] = ScaleSetApi(manager, services)
     app.router.add_route("*", "/{tail:.*}", _dispatch)
     app.cleanup_ctx.append(_warm)
     app.on_cleanup.append(_close)
     return app
 
 
-def listen(runner: web.AppRunner, app: web.Application, port: int = 0) -> Listener:
-    """Serve the app, whose runner is set up, at a port that this user alone can reach."""
+def listen(runner: web.AppRunner, app: web.Application, own: socket.socket) -> Listener:
+    """Serve the app, whose runner is set up, at a bound socket whose port this user alone can reach."""
     server, unproven = runner.server, app[UNPROVEN]
     assert server is not None  # noqa: S101 - it is set up
 
@@ -62,20 +86,22 @@ def listen(runner: web.AppRunner, app: web.Application, port: int = 0) -> Listen
         transport, _ = await loop.connect_accepted_socket(server, client)
         unproven.add(transport)
 
-    listener = Listener(serve, port)
+    listener = Listener(serve, own)
     listener.start()
     return listener
 
 
-async def _warm(_: web.Application) -> AsyncIterator[None]:
+async def _warm(app: web.Application) -> AsyncIterator[None]:
     # Microsoft's models take seconds to import; the first request must not wait for them, nor the start.
-    imported = asyncio.gather(*(asyncio.to_thread(lambda kind: kind.model, kind) for kind in KINDS.values()))
+    types = app[MANAGER].subscription.types
+    imported = asyncio.gather(*(asyncio.to_thread(lambda kind: kind.model, kind) for kind in types))
     yield
     await imported
 
 
 async def _close(app: web.Application) -> None:
-    await app[SUBSCRIPTION].close()
+    await app[MANAGER].close()
+    await app[SERVICES].blobs.close()
 
 
 @web.middleware
@@ -91,12 +117,12 @@ async def _answers(
 
 
 async def _dispatch(request: web.Request) -> web.StreamResponse:
-    subscription = request.app[SUBSCRIPTION]
+    subscription = request.app[MANAGER].subscription
     _check_version(request)
     check_right(request, subscription, request[SENDER].identity)
-    sold = market.answer(request, subscription)
-    if sold is not None:
-        return sold
+    offer = market.answer(request, request.app[SERVICES].market)
+    if offer is not None:
+        return offer
     path = request.path.rstrip("/")
     parts = [p for p in path.split("/") if p]
     if [p.lower() for p in parts] == ["subscriptions"]:
@@ -106,26 +132,25 @@ async def _dispatch(request: web.Request) -> web.StreamResponse:
     if parts[1].lower() != subscription.id.lower():
         problem = f"The subscription '{parts[1]}' could not be found."
         raise ArmError(404, "SubscriptionNotFound", problem)
-    return await _in_subscription(request, subscription, path, parts[2:])
+    return await _in_subscription(request, path, parts[2:])
 
 
-async def _in_subscription(
-    request: web.Request, subscription: Subscription, path: str, parts: list[str]
-) -> web.StreamResponse:
+async def _in_subscription(request: web.Request, path: str, parts: list[str]) -> web.StreamResponse:
+    manager = request.app[MANAGER]
     lower = [p.lower() for p in parts]
     if not lower:
-        return web.json_response(_shown(subscription))
+        return web.json_response(_shown(manager.subscription))
     if lower[-2:-1] in (["operations"], ["operationresults"]):
         result = lower[-2] == "operationresults"
-        return await resource_api.operation_status(request, subscription, parts[-1], result)
+        return await resource_api.operation_status(request, manager, parts[-1], result)
     if lower == ["resourcegroups"]:
-        return listings.groups(subscription, request)
+        return listings.groups(manager, request)
     if lower == ["resources"]:
-        return listings.resources(subscription, request)
+        return listings.resources(manager, request)
     if lower[0] == "resourcegroups" and lower[2:] == ["resources"]:
-        subscription.group(ResourceId(subscription.id, parts[1]))
-        return listings.resources(subscription, request, parts[1])
-    return await _by_id(request, subscription, path)
+        manager.subscription.group(ResourceId(manager.subscription.id, parts[1]))
+        return listings.resources(manager, request, parts[1])
+    return await _by_id(request, manager, path)
 
 
 def _shown(subscription: Subscription) -> dict[str, str]:
@@ -146,71 +171,83 @@ def _check_version(request: web.Request) -> None:
         raise ArmError(400, "InvalidApiVersionParameter", problem)
 
 
-async def _by_id(request: web.Request, subscription: Subscription, path: str) -> web.StreamResponse:
+async def _by_id(request: web.Request, manager: ResourceManager, path: str) -> web.StreamResponse:
     cut = path.lower().rfind(_PROVIDERS)
     if cut < 0:
         group = ResourceId.parse(path)
         if group is None:
             raise ArmError(404, "NotFound", f"No such path: {request.path}")
-        return await resource_api.answer(request, subscription, group)
+        return await resource_api.answer(request, manager, group)
     scope = ResourceId.parse(path[:cut])
     namespace, *rest = path[cut + len(_PROVIDERS) :].split("/")
     if scope is None or not rest:
         raise ArmError(404, "NotFound", f"No such path: {request.path}")
     parts = tuple(rest)
-    special = await _special(request, subscription, scope.extended(namespace, parts))
+    special = await _special(request, manager, scope.extended(namespace, parts))
     if special is not None:
         return special
-    if not any(k.startswith(f"{namespace.lower()}/") for k in KINDS):
+    types = manager.subscription.types
+    if namespace.lower() not in types.namespaces:
         raise ArmError(404, "InvalidResourceNamespace", f"The resource namespace '{namespace}' is invalid.")
     if len(parts) % 2:
-        return _list(request, subscription, scope, namespace, parts)
+        return _list(request, manager, scope, namespace, parts)
     rid = scope.extended(namespace, parts)
-    if kind_of(rid.type) is None:
+    if types.find(rid.type) is None:
         problem = f"The resource type '{rid.type.partition('/')[2]}' could not be found in the namespace "
         raise ArmError(400, "InvalidResourceType", f"{problem}'{namespace}' for the emulated api versions.")
-    return await resource_api.answer(request, subscription, rid)
+    return await resource_api.answer(request, manager, rid)
 
 
 async def _special(
-    request: web.Request, subscription: Subscription, rid: ResourceId
+    request: web.Request, manager: ResourceManager, rid: ResourceId
 ) -> web.StreamResponse | None:
     if not rid.group:
         return None
-    answer = await scale_set_api.answer(
-        request, subscription, ResourceId(rid.subscription, rid.group), rid.parts
+    answer = await request.app[_SCALE_SETS].answer(
+        request, ResourceId(rid.subscription, rid.group), rid.parts
     )
     if answer is None:
-        return await _action(request, subscription, rid)
+        return await _action(request, manager, rid)
     if answer.operation is None:
         return answer.response()
-    return resource_api.accepted(request, subscription, answer.operation)
+    return resource_api.accepted(request, manager, answer.operation)
 
 
 async def _action(
-    request: web.Request, subscription: Subscription, rid: ResourceId
+    request: web.Request, manager: ResourceManager, rid: ResourceId
 ) -> web.StreamResponse | None:
+    """Answer a POST of an action, or a GET of a part that is not a resource."""
     if len(rid.parts) % 2 == 0:
         return None
-    of, last = rid.base.extended(rid.namespace, rid.parts[:-1]), rid.parts[-1]
-    if request.method == "POST":
-        done = await actions.act(subscription, of, last)
-        return resource_api.accepted(request, subscription, done) if isinstance(done, Operation) else done
-    return await actions.look(subscription, of, last) if request.method == "GET" else None
+    of, name = rid.base.extended(rid.namespace, rid.parts[:-1]), rid.parts[-1]
+    kind = manager.subscription.types.find(of.type)
+    if request.method == "GET" and kind is not None and name.lower() in manager.hooks(kind).parts:
+        return web.json_response(await manager.hooks(kind).part(manager.subscription.find(of), name.lower()))
+    if request.method != "POST":
+        return None
+    record = manager.subscription.find(of)
+    hooks = manager.hooks(kind if kind is not None else record.kind)
+    done = hooks.act(of, record, name.lower(), await resource_api.json_body(request))
+    if done is None:
+        raise ArmError(404, "NotFound", f"The action '{name}' of {of.type} is not emulated.")
+    if not isinstance(done, Work):
+        return web.json_response(done)
+    operation = manager.begin(record, "post", done.run, "Updating" if done.is_change else None)
+    return resource_api.accepted(request, manager, operation)
 
 
 def _list(
     request: web.Request,
-    subscription: Subscription,
+    manager: ResourceManager,
     scope: ResourceId,
     namespace: str,
     parts: tuple[str, ...],
 ) -> web.StreamResponse:
-    kind = kind_of("/".join((namespace, *parts[::2])))
+    kind = manager.subscription.types.find("/".join((namespace, *parts[::2])))
     if kind is not None and kind.extends:
-        return listings.extensions(subscription, scope, kind.type, request)
+        return listings.extensions(manager, scope, kind, request)
     if len(parts) > 1:
-        return listings.children(subscription, scope.extended(namespace, parts[:-1]), parts[-1])
+        return listings.children(manager, scope.extended(namespace, parts[:-1]), parts[-1])
     if scope.group:
-        subscription.group(scope)
-    return listings.of_type(subscription, f"{namespace}/{parts[0]}", scope.group)
+        manager.subscription.group(scope)
+    return listings.of_type(manager, f"{namespace}/{parts[0]}", scope.group)

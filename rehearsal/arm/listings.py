@@ -8,14 +8,11 @@ from typing import Any
 
 from aiohttp import web
 
-from rehearsal.arm.auth.identity_types import DEFINITIONS
-from rehearsal.arm.auth.roles import BUILT_IN, built_in
-from rehearsal.arm.core import views
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
-from rehearsal.arm.core.registry import kind_of
-from rehearsal.arm.core.subscription import Subscription
+from rehearsal.arm.core.resource_manager import ResourceManager
+from rehearsal.arm.core.resource_type import ResourceType
 
 __all__ = ["children", "extensions", "filtered", "groups", "of_type", "resources"]
 
@@ -26,7 +23,7 @@ _FIELD = re.compile(r"(?P<field>\w+) eq '(?P<value>[^']*)'", re.IGNORECASE)
 
 
 def filtered(text: str) -> Test:
-    """Which resources a ``$filter`` means: by tag, or by type; raises :class:`ArmError` for any other.
+    """Return the test of a ``$filter``, by tag or by type; refuse any other filter.
 
     The two forms that learn.microsoft.com resources/list gives for tags, and the one for types.
     """
@@ -53,18 +50,18 @@ def _page(values: Iterable[Any]) -> web.Response:
     return web.json_response({"value": list(values)})
 
 
-def groups(subscription: Subscription, request: web.Request) -> web.Response:
-    """Every resource group that the filter means."""
+def groups(manager: ResourceManager, request: web.Request) -> web.Response:
+    """Return every resource group that passes the filter."""
     wanted = filtered(request.query.get("$filter", ""))
-    return _page(views.resource(subscription, g.id) for g in subscription.groups.values() if wanted(g))
+    return _page(manager.view(g.id) for g in manager.subscription.groups.values() if wanted(g))
 
 
-def resources(subscription: Subscription, request: web.Request, group: str = "") -> web.Response:
-    """Everything with a location of its own, in all groups or in one, in the short form of such lists."""
+def resources(manager: ResourceManager, request: web.Request, group: str = "") -> web.Response:
+    """Return the tracked resources, in all groups or in one, in the short form of such lists."""
     wanted = filtered(request.query.get("$filter", ""))
     found = [
         r
-        for r in subscription.resources.values()
+        for r in manager.subscription.resources.values()
         if r.kind.tracked and wanted(r) and (not group or r.id.group.lower() == group.lower())
     ]
     expanded = [name.strip() for name in request.query.get("$expand", "").split(",")]
@@ -80,53 +77,51 @@ def _brief(record: Record, expanded: Collection[str]) -> dict[str, Any]:
     return {**shown, **more, **{n: v for n, v in asked.items() if n in expanded}}
 
 
-def of_type(subscription: Subscription, resource_type: str, group: str = "") -> web.Response:
-    """Every resource of a type, in all groups or in one."""
-    if kind_of(resource_type) is None:
+def of_type(manager: ResourceManager, resource_type: str, group: str = "") -> web.Response:
+    """Return every resource of a type, in all groups or in one."""
+    if manager.subscription.types.find(resource_type) is None:
         namespace, _, name = resource_type.partition("/")
         problem = f"The resource type '{name}' could not be found in the namespace '{namespace}'."
         raise ArmError(400, "InvalidResourceType", problem)
     return _page(
-        views.resource(subscription, r.id)
-        for r in list(subscription.resources.values())
+        manager.view(r.id)
+        for r in list(manager.subscription.resources.values())
         if r.kind.type.lower() == resource_type.lower() and (not group or r.id.group.lower() == group.lower())
     )
 
 
-def children(subscription: Subscription, parent: ResourceId, collection: str) -> web.Response:
-    """What lies in a resource."""
-    kind = kind_of(f"{parent.type}/{collection}")
-    record = subscription.find(parent)
+def children(manager: ResourceManager, parent: ResourceId, collection: str) -> web.Response:
+    """Return the children of a resource."""
+    kind = manager.subscription.types.find(f"{parent.type}/{collection}")
+    record = manager.subscription.find(parent)
     if kind is None:
         raise ArmError(400, "InvalidResourceType", f"The resource type '{collection}' could not be found.")
     if kind.singleton:
-        return _page([views.resource(subscription, parent.child(kind.collection, "default"))])
+        return _page([manager.view(parent.child(kind.collection, "default"))])
     if kind.embedded:
         ids = [parent.child(kind.collection, e["name"]) for e in record.children(kind.collection)]
     else:
-        ids = [r.id for r in subscription.of_type(kind.type) if r.id.parent.key == parent.key]
-    return _page(views.resource(subscription, rid) for rid in ids)
+        ids = [r.id for r in manager.subscription.of_type(kind.type) if r.id.parent.key == parent.key]
+    return _page(manager.view(rid) for rid in ids)
 
 
 def extensions(
-    subscription: Subscription, scope: ResourceId, resource_type: str, request: web.Request
+    manager: ResourceManager, scope: ResourceId, kind: ResourceType, request: web.Request
 ) -> web.Response:
-    """Role assignments or definitions that matter at ``scope``: there, around it and, unless the filter
-    says ``atScope()``, below it.
+    """Return the role assignments or definitions at ``scope``, around it and below it.
+
+    Those below are left out when the filter is ``atScope()``.
     """
     text = request.query.get("$filter", "")
     only_at = "atscope()" in text.lower()
-    told = {m["field"].lower(): m["value"].lower() for m in _FIELD.finditer(text)}
-    kind = kind_of(resource_type)
-    assert kind is not None  # noqa: S101  (checked by the caller)
+    given = {m["field"].lower(): m["value"].lower() for m in _FIELD.finditer(text)}
     found = [
-        views.resource(subscription, r.id)
-        for r in subscription.of_type(kind.type)
+        manager.view(r.id)
+        for r in manager.subscription.of_type(kind.type)
         if r.id.base.contains(scope) or (scope.contains(r.id.base) and not only_at)
     ]
-    if kind.type == DEFINITIONS:
-        found += [known for role in BUILT_IN if (known := built_in(subscription.id, role)) is not None]
-    return _page(f for f in found if all(_value(f["properties"], n) == v for n, v in told.items()))
+    found += manager.hooks(kind).built_in().values()
+    return _page(f for f in found if all(_value(f["properties"], n) == v for n, v in given.items()))
 
 
 def _value(properties: dict[str, Any], name: str) -> str:

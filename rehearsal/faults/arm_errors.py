@@ -1,4 +1,4 @@
-"""What Azure says on bad days: its codes, its HTTP statuses, its sentences.
+"""Azure's errors for the faults: codes, HTTP statuses, messages.
 
 Sources: learn.microsoft.com "Troubleshoot common Azure deployment errors", "Resolve errors for SKU not
 available", "Resolve errors for resource quotas", "Troubleshoot allocation failures", "Understand how Azure
@@ -12,6 +12,7 @@ from rehearsal.arm.auth.roles import refused
 from rehearsal.arm.core import errors
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.ids import ResourceId
+from rehearsal.arm.core.registry import ResourceTypes
 
 __all__ = [
     "allocation_failed",
@@ -29,7 +30,7 @@ _OPERATOR = "00000000-0000-4000-8000-00000000cafe"
 
 
 def throttled(path: str, method: str, seconds: int) -> ArmError:
-    """Too many requests."""
+    """Return the refusal of too many requests."""
     subscription = [*path.split("/"), "", "", ""][2]
     kind = {"GET": "read", "HEAD": "read", "DELETE": "delete"}.get(method, "write")
     return ArmError(
@@ -42,7 +43,7 @@ def throttled(path: str, method: str, seconds: int) -> ArmError:
 
 
 def expired() -> ArmError:
-    """A login that holds no more."""
+    """Return the refusal of an expired login."""
     return ArmError(
         401,
         "ExpiredAuthenticationToken",
@@ -51,13 +52,13 @@ def expired() -> ArmError:
     )
 
 
-def forbidden(method: str, path: str) -> ArmError:
-    """A principal without the right."""
-    return refused("operator@example.com", _OPERATOR, *action_of(method, path.rstrip("/")))
+def forbidden(method: str, path: str, types: ResourceTypes) -> ArmError:
+    """Return the refusal of an action that the principal has no right to."""
+    return refused("operator@example.com", _OPERATOR, *action_of(method, path.rstrip("/"), types))
 
 
 def being_deleted(group: str) -> ArmError:
-    """The name of a group that is not gone yet."""
+    """Return the refusal of the name of a group that is being deleted."""
     return ArmError(
         409,
         "ResourceGroupBeingDeleted",
@@ -66,7 +67,7 @@ def being_deleted(group: str) -> ArmError:
 
 
 def subnet_in_use(network: ResourceId) -> ArmError:
-    """Something that nobody sees holds on to a subnet."""
+    """Return the refusal to delete a subnet that an invisible resource holds."""
     holder = (
         f"/subscriptions/{network.subscription}/resourceGroups/{network.group}/providers/Microsoft.Compute/"
         "virtualMachineScaleSets/nodes/virtualMachines/0/networkInterfaces/eth0/ipConfigurations/ip"
@@ -80,17 +81,17 @@ def subnet_in_use(network: ResourceId) -> ArmError:
 
 
 def not_available(resource: ResourceId, location: str) -> ArmError:
-    """A size that the subscription may not have there."""
+    """Return the refusal of a size that the subscription may not have there."""
     return errors.not_available(resource, resource.subscription, location)
 
 
 def over_quota(family: str, location: str, used: int, more: int) -> ArmError:
-    """``more`` vCPUs than the family's quota has left, which is none."""
+    """Return the refusal of ``more`` vCPUs by a quota that is used up."""
     return errors.over_quota(family, location, used, used, more)
 
 
 def allocation_failed() -> ArmError:
-    """The region has no more of these machines."""
+    """Return the error of a region without capacity."""
     return ArmError(
         409,
         "AllocationFailed",
@@ -100,7 +101,7 @@ def allocation_failed() -> ArmError:
 
 
 def overconstrained() -> ArmError:
-    """No machine fits all that is asked for at once."""
+    """Return the error of constraints that no machine fulfils."""
     return ArmError(
         409,
         "OverconstrainedAllocationRequest",

@@ -5,21 +5,21 @@ from __future__ import annotations
 import ipaddress
 from typing import Any
 
-from rehearsal.imds.vm_registry import Occupant
+from rehearsal.imds.vm_registry import RegisteredVm
 from rehearsal.vms.boot import mac
 
 __all__ = ["ENVIRONMENT", "as_text", "below", "document"]
 
 ENVIRONMENT = "RankliftRehearsal"
-"""``azEnvironment``: no cloud of Microsoft's, so that nobody takes a rehearsal for one."""
+"""``azEnvironment``: not one of Microsoft's clouds, so that a rehearsal is not taken for one."""
 
 
-def document(of: Occupant, prefix: str) -> dict[str, Any]:
-    """Everything about the VM; ``prefix`` is its subnet in CIDR notation."""
+def document(of: RegisteredVm, prefix: str) -> dict[str, Any]:
+    """Return the whole document; ``prefix`` is the VM's subnet in CIDR notation."""
     return {"compute": _compute(of), "network": {"interface": [_interface(of, prefix)]}}
 
 
-def _compute(of: Occupant) -> dict[str, Any]:
+def _compute(of: RegisteredVm) -> dict[str, Any]:
     storage = of.profile.get("storageProfile") or {}
     image = storage.get("imageReference") or {}
     plan = image if "plan" in of.profile else {}
@@ -69,7 +69,7 @@ def _compute(of: Occupant) -> dict[str, Any]:
     }
 
 
-def _interface(of: Occupant, prefix: str) -> dict[str, Any]:
+def _interface(of: RegisteredVm, prefix: str) -> dict[str, Any]:
     subnet = ipaddress.IPv4Network(prefix)
     return {
         "ipv4": {
@@ -82,7 +82,7 @@ def _interface(of: Occupant, prefix: str) -> dict[str, Any]:
 
 
 def below(found: Any, path: tuple[str, ...]) -> Any:
-    """The part of a document at a path; list elements go by number.
+    """Return the part of a document at a path; list elements go by number.
 
     >>> below({"network": {"interface": [{"macAddress": "00"}]}}, ("network", "interface", "0", "macAddress"))
     '00'
@@ -102,7 +102,7 @@ def below(found: Any, path: tuple[str, ...]) -> Any:
 
 
 def as_text(found: Any) -> str:
-    """What ``format=text`` shows: a value as it is, of anything else the names in it.
+    """Return the form ``format=text``: a value as it is, of anything else the names in it.
 
     >>> as_text({"compute": {}, "name": "a"})
     'compute/\\nname'

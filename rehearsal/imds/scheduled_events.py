@@ -1,9 +1,9 @@
-"""Scheduled events: what Azure tells VMs before it takes them, and what they may say to it.
+"""Scheduled Events: Azure's notices to VMs before they end, and the VMs' approvals.
 
 Shape and rules as learn.microsoft.com has them ("Scheduled Events for Linux VMs", "Terminate notification for
 scale set instances", "Azure Spot Virtual Machines"). Every VM has an event of its own, so that each approves
-only its own end. The service is on for a VM from its first question; Azure turns it off after a day without
-one, the rehearsal after :data:`FORGOTTEN_S`: a deletion waits only for VMs on which somebody listens.
+only its own end. The service is on for a VM from its first request; Azure turns it off after a day without
+one, the rehearsal after :data:`FORGOTTEN_S`: a deletion waits only for VMs that poll.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ __all__ = ["FORGOTTEN_S", "Event", "EventType", "ScheduledEvents"]
 EventType = Literal["Preempt", "Terminate", "Reboot", "Redeploy", "Freeze"]
 
 FORGOTTEN_S = 15.0
-"""A watcher asks every second or so; a rehearsal cannot wait a day, as Azure does, to see that none does."""
+"""Seconds without a request after which the service is off for a VM; a watcher polls about every second."""
 
 _DURATIONS = {"Preempt": -1, "Terminate": -1, "Reboot": -1, "Redeploy": -1, "Freeze": 5}
-"""``DurationInSeconds``; -1 is Azure's word for unknown."""
+"""``DurationInSeconds``; -1 means unknown."""
 
 
 @dataclass(slots=True)
 class Event:
-    """What will befall one VM."""
+    """Event of one VM."""
 
     type: EventType
     resource: str
@@ -42,7 +42,7 @@ class Event:
     approved: asyncio.Event = field(default_factory=asyncio.Event)
 
     def body(self) -> dict[str, Any]:
-        """As the document shows it; an event that has begun has no time any more."""
+        """Return the event as the document shows it; one that has started has no time any more."""
         return {
             "EventId": self.id,
             "EventType": self.type,
@@ -57,7 +57,7 @@ class Event:
 
 
 class ScheduledEvents:
-    """The documents of all scale sets; a ``scope`` is what shares one."""
+    """Documents of all scopes: a scale set, or a VM outside scale sets."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -66,7 +66,7 @@ class ScheduledEvents:
         self._asked: dict[str, float] = {}
 
     def document(self, scope: str, vm_id: str) -> dict[str, Any]:
-        """What a VM reads; from now on the service is on for it."""
+        """Return the document for a VM, and turn the service on for it."""
         self._asked[vm_id] = self._clock()
         events = self._events.get(scope, [])
         return {
@@ -75,11 +75,11 @@ class ScheduledEvents:
         }
 
     def listens(self, vm_id: str) -> bool:
-        """Whether somebody on the VM has asked lately."""
+        """Whether the VM has polled within :data:`FORGOTTEN_S`."""
         return self._clock() - self._asked.get(vm_id, float("-inf")) < FORGOTTEN_S
 
     def approve(self, scope: str, event_id: str) -> bool:
-        """A VM says that an event may begin; False when there is no such event."""
+        """Start an event that a VM approved; False when there is no such event."""
         for event in self._events.get(scope, ()):
             if event.id.lower() == event_id.lower():
                 self._begin(scope, event)
@@ -95,7 +95,7 @@ class ScheduledEvents:
         description: str,
         source: Literal["Platform", "User"] = "Platform",
     ) -> list[Event]:
-        """New events, one a VM, none to begin before ``seconds`` have passed unless it is approved."""
+        """Add an event for each VM, which starts after ``seconds`` unless it is approved before."""
         due = self._clock() + seconds
         events = [Event(kind, name, due, description, source) for name in resources]
         self._events.setdefault(scope, []).extend(events)
@@ -104,7 +104,7 @@ class ScheduledEvents:
         return events
 
     async def until_due(self, scope: str, events: Sequence[Event]) -> None:
-        """Returns when each event was approved or its time has come; all have begun then."""
+        """Return when each event was approved or its time has come; all have started then."""
         left = max((event.not_before for event in events), default=0.0) - self._clock()
         waits = [event.approved.wait() for event in events]
         try:
@@ -114,7 +114,7 @@ class ScheduledEvents:
                 self._begin(scope, event)
 
     def end(self, scope: str, events: Sequence[Event]) -> None:
-        """What was announced has happened: the events leave the document."""
+        """Remove the events from the document."""
         self._events[scope] = [event for event in self._events.get(scope, ()) if event not in events]
         if events:
             self._change(scope)

@@ -1,9 +1,9 @@
 """The Instance Metadata Service inside every emulated network: ``http://169.254.169.254``.
 
-A node is known by the address its connection comes from, which nothing that runs on it can change. The
+A node is identified by the address its connection comes from, which nothing that runs on it can change. The
 listening socket is bound within the network's namespaces and served here, where the subscription is.
-Behind ``/subscriptions`` is the emulated Resource Manager itself, for tokens that were issued here: that is
-how a node of a rehearsal reaches it.
+Requests below ``/subscriptions`` with a token that was issued here are passed on to the emulated Resource
+Manager: nodes reach it in no other way.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from typing import Any
 import aiohttp
 from aiohttp import web
 
-from rehearsal.arm import Subscription
 from rehearsal.arm.core.ids import ResourceId
+from rehearsal.arm.services import SharedState
 from rehearsal.imds.instance import as_text, below, document
 from rehearsal.imds.token import TokenError, token_body
-from rehearsal.imds.vm_registry import Occupant, occupant
+from rehearsal.imds.vm_registry import RegisteredVm, find_vm
 
 __all__ = ["Metadata"]
 
@@ -38,28 +38,28 @@ _log = logging.getLogger("rehearsal.metadata")
 
 
 class Metadata:
-    """The service of all networks of a subscription; ``arm`` is the Resource Manager's address."""
+    """Service of all networks of a subscription; ``arm`` is the Resource Manager's address."""
 
-    def __init__(self, subscription: Subscription, arm: str) -> None:
-        self._subscription, self._arm = subscription, arm
+    def __init__(self, shared: SharedState, arm: str) -> None:
+        self._shared, self._subscription, self._arm = shared, shared.subscription, arm
         self._servers: dict[str, tuple[asyncio.Server, web.Server]] = {}
         self._session: aiohttp.ClientSession | None = None
 
     async def open(self, network: str, listener: socket.socket) -> None:
-        """Serves a network at a bound socket, which is this object's from now on."""
+        """Serve a network at a bound socket, which this object then owns."""
         server = web.Server(partial(self._answer, network), access_log=None)
         loop = asyncio.get_running_loop()
         self._servers[network] = await loop.create_server(server, sock=listener, backlog=_BACKLOG), server
 
     async def close(self, network: str) -> None:
-        """Ends the service of a network."""
+        """End the service of a network."""
         found = self._servers.pop(network, None)
         if found is not None:
             found[0].close()
             await found[1].shutdown(0.1)
 
     async def close_all(self) -> None:
-        """Ends the service everywhere."""
+        """End the service everywhere."""
         for network in tuple(self._servers):
             await self.close(network)
         if self._session is not None:
@@ -68,7 +68,7 @@ class Metadata:
     async def _answer(self, network: str, request: web.BaseRequest) -> web.StreamResponse:
         try:
             peer = request.transport.get_extra_info("peername") if request.transport else None
-            found = occupant(self._subscription, network, peer[0]) if peer else None
+            found = find_vm(self._subscription, network, peer[0]) if peer else None
             if found is None:
                 return _error(404, "Not found. No virtual machine has this address")
             if request.path.lower().startswith("/subscriptions/"):
@@ -80,7 +80,7 @@ class Metadata:
             _log.exception("%s %s", request.method, request.path)
             raise
 
-    async def _of_node(self, request: web.BaseRequest, of: Occupant) -> web.StreamResponse:
+    async def _of_node(self, request: web.BaseRequest, of: RegisteredVm) -> web.StreamResponse:
         parts = tuple(part for part in request.path.split("/") if part)
         place = "/".join(parts).lower()
         refusal = _refusal(request, place == _TOKEN) if place.startswith("metadata/") else None
@@ -94,7 +94,7 @@ class Metadata:
             return self._instance(request, of, parts[2:])
         return _error(404, "Not found")
 
-    def _instance(self, request: web.BaseRequest, of: Occupant, path: tuple[str, ...]) -> web.Response:
+    def _instance(self, request: web.BaseRequest, of: RegisteredVm, path: tuple[str, ...]) -> web.Response:
         if request.method != "GET":
             return _error(405, "Method not allowed. Only GET requests are supported")
         try:
@@ -110,13 +110,13 @@ class Metadata:
             )
         return web.json_response(found)
 
-    def _prefix(self, of: Occupant) -> str:
+    def _prefix(self, of: RegisteredVm) -> str:
         rid = ResourceId.parse(of.subnet)
         properties = self._subscription.element(rid).get("properties") if rid is not None else None
         return str((properties or {}).get("addressPrefix") or f"{of.machine.private_ip}/32")
 
-    async def _events(self, request: web.BaseRequest, of: Occupant) -> web.Response:
-        events = self._subscription.events
+    async def _events(self, request: web.BaseRequest, of: RegisteredVm) -> web.Response:
+        events = self._shared.events
         if request.method == "GET":
             return web.json_response(events.document(of.scope, of.vm_id))
         if request.method != "POST":
@@ -130,11 +130,11 @@ class Metadata:
             return _error(400, "Bad request. There is no event with this EventId")
         return web.Response(status=200)
 
-    def _token(self, request: web.BaseRequest, of: Occupant) -> web.Response:
+    def _token(self, request: web.BaseRequest, of: RegisteredVm) -> web.Response:
         if request.method != "GET":
             return _error(405, "Method not allowed. Only GET requests are supported")
         try:
-            return web.json_response(token_body(self._subscription, of, request.query))
+            return web.json_response(token_body(self._subscription, self._shared.tokens, of, request.query))
         except TokenError as error:
             return web.json_response(error.body(), status=400)
 
@@ -144,7 +144,7 @@ class Metadata:
             return _refused(
                 "AuthenticationFailed", "Authentication failed. The 'Authorization' header is missing."
             )
-        if self._subscription.tokens.bearer(authorization) is None:
+        if self._shared.tokens.bearer(authorization) is None:
             return _refused("InvalidAuthenticationToken", "The access token is invalid.")
         if self._session is None:
             self._session = aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60))
@@ -152,7 +152,7 @@ class Metadata:
         body = await request.read()
         url = f"{self._arm}{request.path_qs}"
         async with self._session.request(request.method, url, headers=headers, data=body) as answer:
-            # Operations are asked about by way of here, too: the endpoint itself is out of a node's reach.
+            # Operations are polled through here, too: the endpoint itself is out of a node's reach.
             kept = {
                 name: answer.headers[name].replace(self._arm, f"http://{request.host}")
                 for name in _HANDED_BACK

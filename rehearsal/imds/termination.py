@@ -1,27 +1,25 @@
-"""VMs that Azure takes: with a notice before a deletion that was asked for, or because it wants them back."""
+"""Notices before VMs end: of a deletion that was requested, and of an eviction."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Sequence
+from typing import Literal
 
 from rehearsal.arm.core.records import Instance, Record
-
-if TYPE_CHECKING:
-    from rehearsal.arm.core.subscription import Subscription
+from rehearsal.imds.scheduled_events import EventType, ScheduledEvents
 
 __all__ = ["EVICTION_NOTICE_S", "before_end", "eviction_notice", "notice_seconds"]
 
 EVICTION_NOTICE_S = 30.0
-"""What Azure gives at the least before it evicts a spot VM (learn.microsoft.com, Scheduled Events)."""
+"""Shortest notice that Azure gives before it evicts a spot VM (learn.microsoft.com, Scheduled Events)."""
 
 _MINUTES = re.compile(r"PT(?P<minutes>[0-9]{1,3})M")
 _DEFAULT_MINUTES = 5
 
 
 def notice_seconds(record: Record) -> float | None:
-    """How long a deletion waits for the VMs of a scale set at most; None when they are not told of one.
+    """Return the longest wait of a deletion for the VMs of a scale set; None without a notification.
 
     A spot VM gets no terminate notification (learn.microsoft.com, terminate notification).
     """
@@ -33,29 +31,38 @@ def notice_seconds(record: Record) -> float | None:
     return 60.0 * (int(match["minutes"]) if match else _DEFAULT_MINUTES)
 
 
-async def before_end(subscription: Subscription, record: Record, instances: Sequence[Instance]) -> None:
-    """Returns when the VMs may be deleted: each has said so, or its time is over, or nobody listens there."""
+async def before_end(
+    events: ScheduledEvents, record: Record, instances: Sequence[Instance], alive: Collection[str]
+) -> None:
+    """Return when the VMs may be deleted: each has approved, its time is over, or no program polls there.
+
+    ``alive`` are the names of the VMs that run.
+    """
     seconds = notice_seconds(record)
-    told = [instance for instance in instances if subscription.events.listens(instance.vm_id)]
-    if seconds is None or not told:
+    if seconds is None:
         return
-    alive = await subscription.machines.running(subscription.scale_sets[record.id.key].network)
-    names = [f"{record.id.name}_{one.id}" for one in told if one.machine.name in alive]
-    scope, events = record.id.key, subscription.events
-    announced = events.announce(scope, names, "Terminate", seconds, "", "User")
-    try:
-        await events.until_due(scope, announced)
-    finally:
-        events.end(scope, announced)
+    polling = [one for one in instances if events.listens(one.vm_id) and one.machine.name in alive]
+    if polling:
+        await _announce(events, record, polling, "Terminate", seconds, "User")
 
 
 async def eviction_notice(
-    subscription: Subscription, record: Record, instances: Sequence[Instance], seconds: float
+    events: ScheduledEvents, record: Record, instances: Sequence[Instance], seconds: float
 ) -> None:
-    """Tells VMs that they will be evicted, and returns when their time is over or each has agreed."""
-    scope, events = record.id.key, subscription.events
-    names = [f"{record.id.name}_{one.id}" for one in instances]
-    announced = events.announce(scope, names, "Preempt", seconds, "")
+    """Announce the eviction of VMs; return when their time is over or each has approved it."""
+    await _announce(events, record, instances, "Preempt", seconds, "Platform")
+
+
+async def _announce(
+    events: ScheduledEvents,
+    record: Record,
+    instances: Sequence[Instance],
+    kind: EventType,
+    seconds: float,
+    source: Literal["Platform", "User"],
+) -> None:
+    scope, names = record.id.key, [f"{record.id.name}_{one.id}" for one in instances]
+    announced = events.announce(scope, names, kind, seconds, "", source)
     try:
         await events.until_due(scope, announced)
     finally:

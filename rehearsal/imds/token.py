@@ -1,4 +1,4 @@
-"""``/metadata/identity/oauth2/token``: tokens of the identities that a VM has, and of no others."""
+"""``/metadata/identity/oauth2/token``: tokens of a VM's own identities only."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from rehearsal.arm import Subscription
-from rehearsal.imds.tokens import TENANT_ID, Identity
-from rehearsal.imds.vm_registry import Occupant, identities
+from rehearsal.arm.core.subscription import Subscription
+from rehearsal.imds.tokens import TENANT_ID, Identity, Tokens
+from rehearsal.imds.vm_registry import RegisteredVm, identities
 
 __all__ = ["TokenError", "token_body"]
 
@@ -16,7 +16,7 @@ _RESOURCES = re.compile(
     r"https://(management\.azure\.com|management\.core\.windows\.net|storage\.azure\.com|vault\.azure\.net"
     r"|[a-z0-9]{3,24}\.(blob|file|queue|table)\.core\.windows\.net)/?"
 )
-"""Audiences that a rehearsed node may ask for."""
+"""Audiences of the tokens that a rehearsed node may request."""
 
 
 class TokenError(Exception):
@@ -27,14 +27,16 @@ class TokenError(Exception):
         super().__init__(f"{error}: {description}")
 
     def body(self) -> dict[str, str]:
-        """The answer's JSON."""
+        """Return the answer's JSON."""
         return {"error": self.error, "error_description": self.description}
 
 
-def token_body(subscription: Subscription, of: Occupant, query: Mapping[str, str]) -> dict[str, Any]:
-    """A token as the service answers it: all numbers as text.
+def token_body(
+    subscription: Subscription, tokens: Tokens, of: RegisteredVm, query: Mapping[str, str]
+) -> dict[str, Any]:
+    """Return a token as the service does: all numbers as text.
 
-    Raises :class:`TokenError` when no audience is asked for, or the VM has no such identity.
+    Raises :class:`TokenError` without an audience, or when the VM has no such identity.
     """
     audience = query.get("resource", "")
     if not audience:
@@ -43,11 +45,11 @@ def token_body(subscription: Subscription, of: Occupant, query: Mapping[str, str
         problem = f"The resource principal named {audience} was not found in the tenant named {TENANT_ID}."
         raise TokenError("invalid_resource", f"AADSTS500011: {problem}")
     identity = _chosen(identities(subscription, of), query)
-    token = subscription.tokens.issue(identity, audience)
+    token = tokens.issue(identity, audience)
     return {
         "access_token": token.text,
         "client_id": identity.client_id,
-        "expires_in": str(int(token.expires_on - subscription.tokens.now())),
+        "expires_in": str(int(token.expires_on - tokens.now())),
         "expires_on": str(token.expires_on),
         "ext_expires_in": str(token.expires_on - token.not_before),
         "not_before": str(token.not_before),

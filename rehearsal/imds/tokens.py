@@ -1,7 +1,7 @@
-"""Access tokens of managed identities: handed out by the metadata service, known again by the endpoint.
+"""Access tokens of managed identities: issued by the metadata service, checked by the endpoint.
 
-They look like those of Microsoft Entra (three base64url parts, claims in the middle), so that whoever only
-reads the claims, as Azurite does, takes them; nobody signs them, and what is not on the list is no token.
+They look like those of Microsoft Entra (three base64url parts, claims in the middle), so that software that
+only reads the claims, as Azurite does, accepts them. They are not signed: only tokens on the list are valid.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from dataclasses import dataclass
 __all__ = ["TENANT_ID", "Identity", "Token", "Tokens"]
 
 TENANT_ID = "00000000-0000-4000-8000-000000007e57"
-"""The emulated subscription's directory."""
+"""Directory (tenant) of the emulated subscription."""
 
 _LIFE_S = 86400.0
-"""A managed identity's token for Resource Manager holds a day (learn.microsoft.com, managed identities)."""
+"""Lifetime of a managed identity's token for Resource Manager (learn.microsoft.com, managed identities)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Token:
 
 
 class Tokens:
-    """All tokens that hold; ``clock`` gives the time in Unix seconds."""
+    """Valid tokens; ``clock`` returns the time in Unix seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.time) -> None:
         self._clock = clock
@@ -51,11 +51,11 @@ class Tokens:
         self._current: dict[tuple[str, str], Token] = {}
 
     def now(self) -> float:
-        """Unix seconds."""
+        """Return the time in Unix seconds."""
         return self._clock()
 
     def issue(self, identity: Identity, audience: str) -> Token:
-        """A token of the identity; the same one again for most of its life, as the real service's cache."""
+        """Return a token of the identity: the same one for half of its lifetime, as the real service."""
         now = int(self._clock())
         held = self._current.get((identity.principal_id, audience))
         if held is not None and held.expires_on - now > _LIFE_S / 2:
@@ -66,12 +66,12 @@ class Tokens:
         return token
 
     def find(self, text: str) -> Token | None:
-        """The token, while it holds; None for any other text."""
+        """Return the token while it is valid; None for any other text."""
         token = self._known.get(text)
         return token if token is not None and token.expires_on > self._clock() else None
 
     def bearer(self, authorization: str) -> Token | None:
-        """The token in an ``Authorization`` header.
+        """Return the token in an ``Authorization`` header.
 
         >>> Tokens().bearer("Bearer made-up") is None
         True

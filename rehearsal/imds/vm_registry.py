@@ -1,7 +1,7 @@
-"""Which VM has an address, and what the metadata service may tell it of itself.
+"""Registry of the VMs by their private address, with what the metadata service shows them.
 
-The one place where that service looks into the emulated subscription: nothing is copied, every question is
-answered from the records as they are.
+This is the only view of that service into the emulated subscription. Nothing is copied: every request reads
+the records as they are.
 """
 
 from __future__ import annotations
@@ -10,28 +10,27 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rehearsal.arm.core import views
-from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.auth.identities import client_id
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Instance, Record
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.imds.tokens import Identity
 from rehearsal.vms.api import Machine
 
-__all__ = ["Occupant", "identities", "occupant"]
+__all__ = ["RegisteredVm", "find_vm", "identities"]
 
 
 @dataclass(frozen=True, slots=True)
-class Occupant:
-    """One VM that asks."""
+class RegisteredVm:
+    """One VM, as its metadata show it."""
 
     scope: str
-    """What it shares its scheduled events with: its scale set, or itself."""
+    """Key of its scheduled events: its scale set's, or its own."""
     resource_id: ResourceId
     name: str
     """As in scheduled events: ``<set>_<id>``."""
     scale_set: str
-    """Empty for a VM that is in none."""
+    """Empty for a VM outside scale sets."""
     vm_id: str
     machine: Machine
     subnet: str
@@ -45,8 +44,8 @@ class Occupant:
     """The resource's ``identity``."""
 
 
-def occupant(subscription: Subscription, network: str, address: str) -> Occupant | None:
-    """The VM that has the private address in a network; None when there is none."""
+def find_vm(subscription: Subscription, network: str, address: str) -> RegisteredVm | None:
+    """Return the VM with a private address in a network; None when no VM has it."""
     for key, scale_set in subscription.scale_sets.items():
         if scale_set.network == network:
             for instance in scale_set.instances.values():
@@ -61,8 +60,8 @@ def occupant(subscription: Subscription, network: str, address: str) -> Occupant
     return None
 
 
-def _of_scale_set(record: Record, instance: Instance) -> Occupant:
-    return Occupant(
+def _of_scale_set(record: Record, instance: Instance) -> RegisteredVm:
+    return RegisteredVm(
         scope=record.id.key,
         resource_id=record.id.child("virtualMachines", str(instance.id)),
         name=f"{record.id.name}_{instance.id}",
@@ -79,8 +78,8 @@ def _of_scale_set(record: Record, instance: Instance) -> Occupant:
     )
 
 
-def _alone(record: Record, instance: Instance) -> Occupant:
-    return Occupant(
+def _alone(record: Record, instance: Instance) -> RegisteredVm:
+    return RegisteredVm(
         scope=record.id.key,
         resource_id=record.id,
         name=record.id.name,
@@ -97,16 +96,12 @@ def _alone(record: Record, instance: Instance) -> Occupant:
     )
 
 
-def identities(subscription: Subscription, of: Occupant) -> list[Identity]:
-    """The user-assigned identities that the VM has; one that is gone is none."""
+def identities(subscription: Subscription, of: RegisteredVm) -> list[Identity]:
+    """Return the user-assigned identities of the VM that still exist."""
     found = []
     for text in of.identity.get("userAssignedIdentities") or {}:
         rid = ResourceId.parse(text)
-        try:
-            shown = views.resource(subscription, rid) if rid is not None else None
-        except ArmError:
-            shown = None
-        if shown is not None:
-            properties = shown.get("properties") or {}
-            found.append(Identity(shown["id"], properties["principalId"], properties["clientId"]))
+        if rid is not None and subscription.exists(rid):
+            record = subscription.find(rid)
+            found.append(Identity(str(record.id), record.guid, client_id(record)))
     return found

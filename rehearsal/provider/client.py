@@ -1,4 +1,4 @@
-"""The provider's way to the resource manager: one request, then its operation to the end."""
+"""Client of the resource manager: sends a request, then polls its operation to the end."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import aiohttp
 
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.ids import ResourceId
-from rehearsal.arm.core.registry import kind_of
+from rehearsal.arm.core.registry import ResourceTypes
 
 __all__ = ["ArmClient", "Interrupted"]
 
@@ -18,24 +18,24 @@ _NOT_FOUND = 404
 _BAD = 400
 _THROTTLED = 429
 _TRIES = 4
-"""azcore, with which the real provider asks, tries a throttled request three times more."""
+"""azcore, the real provider's client, repeats a throttled request three times."""
 _AGAIN = ("AnotherOperationInProgress", "Conflict")
 _WAIT = 0.1
 
 
 class Interrupted(Exception):
-    """The engine cancelled; what Azure was told goes on there."""
+    """The engine cancelled; operations that Azure has started go on there."""
 
 
 class ArmClient:
-    """Asks the endpoint at ``url`` with the operator's token; ``cancelled`` tells whether to stop waiting."""
+    """Requests to the endpoint at ``url`` with the operator's token; ``cancelled`` ends their waits."""
 
-    def __init__(self, url: str, token: str) -> None:
-        self._url, self._token = url, token
+    def __init__(self, url: str, token: str, types: ResourceTypes) -> None:
+        self._url, self._token, self._types = url, token, types
         self._session: aiohttp.ClientSession | None = None
 
     async def close(self) -> None:
-        """Closes the connections."""
+        """Close the connections."""
         if self._session is not None:
             await self._session.close()
 
@@ -46,41 +46,41 @@ class ArmClient:
             )
         for _ in range(_TRIES):
             async with self._session.request(method, url, json=body) as answer:
-                said = await answer.json() if answer.content_type == "application/json" else None
+                parsed = await answer.json() if answer.content_type == "application/json" else None
             if answer.status != _THROTTLED:
                 break
             await asyncio.sleep(float(answer.headers.get("Retry-After", 1)))
         if answer.status >= _BAD:
-            error = (said or {}).get("error") or {}
+            error = (parsed or {}).get("error") or {}
             raise ArmError(
                 answer.status,
                 error.get("code", str(answer.status)),
                 error.get("message", ""),
                 error.get("target"),
             )
-        return said, answer
+        return parsed, answer
 
     def _address(self, rid: ResourceId) -> str:
-        kind = kind_of(rid.type)
+        kind = self._types.find(rid.type)
         if kind is None:
             raise ArmError(400, "InvalidResourceType", f"{rid}: the rehearsal does not emulate {rid.type}.")
         return f"{self._url}{rid}?api-version={kind.api_version}"
 
     async def get(self, rid: ResourceId) -> dict[str, Any] | None:
-        """The resource, or None when there is none."""
+        """Return the resource; None when it does not exist."""
         try:
-            said, _ = await self._send("GET", self._address(rid))
+            parsed, _ = await self._send("GET", self._address(rid))
         except ArmError as error:
             if error.status == _NOT_FOUND:
                 return None
             raise
-        found: dict[str, Any] = said
+        found: dict[str, Any] = parsed
         return found
 
     async def start(
         self, method: str, rid: ResourceId, body: Any, cancelled: Callable[[], bool]
     ) -> aiohttp.ClientResponse:
-        """Sends a write, again and again while another operation holds the resource.
+        """Send a write; repeat it while another operation is under way on the resource.
 
         Raises :class:`ArmError` with Azure's refusal, :class:`Interrupted` when cancelled before it is sent.
         """
@@ -97,7 +97,7 @@ class ArmClient:
                 return answer
 
     async def wait(self, answer: aiohttp.ClientResponse, cancelled: Callable[[], bool]) -> None:
-        """Asks for the operation that a write started until it has ended.
+        """Poll the operation that a write started until it has ended.
 
         Raises :class:`ArmError` with what failed there, :class:`Interrupted` when cancelled.
         """
@@ -106,11 +106,11 @@ class ArmClient:
             if cancelled():
                 raise Interrupted
             if operation:
-                said, _ = await self._send("GET", operation)
-                if said["status"] in ("Failed", "Canceled"):
-                    error = said.get("error") or {}
-                    raise ArmError(409, error.get("code", said["status"]), error.get("message", ""))
-                if said["status"] == "Succeeded":
+                parsed, _ = await self._send("GET", operation)
+                if parsed["status"] in ("Failed", "Canceled"):
+                    error = parsed.get("error") or {}
+                    raise ArmError(409, error.get("code", parsed["status"]), error.get("message", ""))
+                if parsed["status"] == "Succeeded":
                     return
             elif location:
                 _, polled = await self._send("GET", location)

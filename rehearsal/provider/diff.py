@@ -1,4 +1,4 @@
-"""What changed between two sets of inputs, path by path, and what of it takes a new resource."""
+"""Differences between two sets of inputs, path by path, and whether each needs a new resource."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rehearsal.arm.core.records import place
-from rehearsal.arm.core.registry import Kind
+from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.provider.values import plain
 
 __all__ = ["Change", "changes"]
@@ -23,11 +23,11 @@ class Change:
 
 
 def changes(
-    kind: Kind, before: dict[str, Any], after: dict[str, Any], ignore: Sequence[str] = ()
+    kind: ResourceType, before: dict[str, Any], after: dict[str, Any], ignore: Sequence[str] = ()
 ) -> list[Change]:
-    """The differences, in the order of ``after``; those under a path in ``ignore`` are left out.
+    """Return the differences, in the order of ``after``, without those under a path in ``ignore``.
 
-    A name, the location and what Azure never changes on a resource that exists take a new resource.
+    A name, the location and the immutable properties need a new resource.
     """
     fixed = (*kind.inputs, "location", *kind.immutable)
     found = []

@@ -1,4 +1,4 @@
-"""The gRPC resource provider ``azure-native``, as the engine talks to it."""
+"""gRPC service of the resource provider ``azure-native``."""
 
 # ruff: noqa: ARG002  (gRPC gives every method the request and the context)
 
@@ -17,7 +17,8 @@ from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, st
 
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.ids import ResourceId
-from rehearsal.arm.core.registry import GROUP, Kind, kind_of_token, known_tokens
+from rehearsal.arm.core.registry import ResourceTypes
+from rehearsal.arm.core.resource_type import GROUP, ResourceType
 from rehearsal.provider import translate
 from rehearsal.provider.client import ArmClient, Interrupted
 from rehearsal.provider.diff import changes
@@ -42,56 +43,57 @@ _UNKNOWN, _INVALID = grpc.StatusCode.UNKNOWN, grpc.StatusCode.INVALID_ARGUMENT
 
 
 class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
-    """Turns the engine's calls into requests to the resource manager behind ``client``."""
+    """Translation of the engine's calls into requests to the resource manager behind ``client``."""
 
-    def __init__(self, client: ArmClient, subscription_id: str = SUBSCRIPTION_ID) -> None:
-        self._client, self._subscription = client, subscription_id
+    def __init__(self, client: ArmClient, types: ResourceTypes) -> None:
+        self._client, self._types = client, types
         # One provider serves the engines of all stacks: a Cancel is meant for its sender's own calls.
         self._cancelled: set[str] = set()
 
     # -- the provider itself ------------------------------------------------------------------------------
 
     async def Handshake(self, request: Any, context: Any) -> Any:
-        """Secrets are understood; resource references and output values come as plain values."""
+        """Accept secrets; resource references and output values come as plain values."""
         return provider_pb2.ProviderHandshakeResponse(accept_secrets=True)
 
     async def Attach(self, request: Any, context: Any) -> Any:
-        """Nothing is sent back to the engine."""
+        """Do nothing: no call goes back to the engine."""
         return empty_pb2.Empty()
 
     async def GetPluginInfo(self, request: Any, context: Any) -> Any:
-        """The version of the SDK whose types are served."""
+        """Return the version of the SDK whose types are served."""
         return plugin_pb2.PluginInfo(version=_VERSION)
 
     async def CheckConfig(self, request: Any, context: Any) -> Any:
-        """Any configuration will do: there is one subscription and no credential."""
+        """Accept any configuration: there is one subscription and no credential."""
         return provider_pb2.CheckResponse(inputs=request.news)
 
     async def DiffConfig(self, request: Any, context: Any) -> Any:
-        """No configuration matters."""
+        """Report no difference: no configuration matters."""
         return provider_pb2.DiffResponse(changes=provider_pb2.DiffResponse.DIFF_NONE)
 
     async def Configure(self, request: Any, context: Any) -> Any:
-        """What :meth:`Handshake` said, for engines that do not shake hands."""
+        """Repeat :meth:`Handshake` for engines that do not shake hands; forget a cancellation."""
         self._cancelled.discard(context.peer())  # an engine of long ago may have had the same port
         return provider_pb2.ConfigureResponse(acceptSecrets=True, supportsPreview=True)
 
     async def Cancel(self, request: Any, context: Any) -> Any:
-        """Stops waiting for what the same engine asked for; Azure goes on with it. What it asks for later,
-        and an engine may have calls on the way, is not begun.
+        """Stop the waits of this engine's calls, and refuse its later ones, which may be on their way.
+
+        Operations that Azure has started go on.
         """
         self._cancelled.add(context.peer())
         return empty_pb2.Empty()
 
     async def Invoke(self, request: Any, context: Any) -> Any:
-        """The client's configuration; every other function is refused."""
+        """Return the client's configuration; refuse every other function."""
         if request.tok != _CLIENT_CONFIG:
             await context.abort(_INVALID, f"{request.tok} is not emulated; known functions: {_CLIENT_CONFIG}")
         nobody = "00000000-0000-0000-0000-000000000000"
         known = {
             "clientId": nobody,
             "objectId": nobody,
-            "subscriptionId": self._subscription,
+            "subscriptionId": SUBSCRIPTION_ID,
             "tenantId": nobody,
         }
         return provider_pb2.InvokeResponse(**{"return": encode(known)})
@@ -99,8 +101,8 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
     # -- resources ----------------------------------------------------------------------------------------
 
     async def Check(self, request: Any, context: Any) -> Any:
-        """Inputs with the resource's name in them: the old one, or the Pulumi name and 8 hex digits."""
-        kind = await _kind(request, context)
+        """Return the inputs with the resource's name: the old one, or the Pulumi name and 8 hex digits."""
+        kind = await self._kind(request, context)
         before, after = decode(request.olds), decode(request.news)
         *parents, name = translate.path_names(kind)
         if after.get(name) is None:
@@ -113,8 +115,8 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         return provider_pb2.CheckResponse(inputs=encode(after), failures=failures)
 
     async def Diff(self, request: Any, context: Any) -> Any:
-        """Exactly the inputs that changed."""
-        kind = await _kind(request, context)
+        """Return exactly the inputs that changed."""
+        kind = await self._kind(request, context)
         before, after = decode(request.old_inputs), decode(request.news)
         found = changes(kind, before, after, list(request.ignoreChanges))
         detail = {c.path: _DIFF(kind=_KINDS[c.kind, c.replace], inputDiff=True) for c in found}
@@ -132,12 +134,12 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         )
 
     async def Create(self, request: Any, context: Any) -> Any:
-        """Makes the resource and waits until Azure has."""
-        kind, inputs = await _kind(request, context), decode(request.properties)
+        """Create the resource and wait for its operation."""
+        kind, inputs = await self._kind(request, context), decode(request.properties)
         if request.preview:
             return provider_pb2.CreateResponse(properties=encode(translate.predicted(kind, inputs)))
         try:
-            rid = translate.resource_id(kind, self._subscription, inputs)
+            rid = translate.resource_id(kind, SUBSCRIPTION_ID, inputs)
         except ValueError as error:
             await context.abort(_INVALID, str(error))
 
@@ -150,8 +152,8 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         return await self._guarded(work, request, context)
 
     async def Update(self, request: Any, context: Any) -> Any:
-        """Changes the resource in place and waits until Azure has."""
-        kind, inputs = await _kind(request, context), decode(request.news)
+        """Change the resource in place and wait for its operation."""
+        kind, inputs = await self._kind(request, context), decode(request.news)
         if request.preview:
             shown = translate.predicted(kind, inputs, decode(request.olds))
             return provider_pb2.UpdateResponse(properties=encode(shown))
@@ -164,8 +166,8 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         return await self._guarded(work, request, context)
 
     async def Read(self, request: Any, context: Any) -> Any:
-        """The resource as it is; an empty answer when it is gone."""
-        kind, rid = await _kind(request, context), _parsed(request.id)
+        """Return the resource as it is; an empty answer when it does not exist."""
+        kind, rid = await self._kind(request, context), _parsed(request.id)
         before = decode(request.inputs)
 
         async def work(_: Callable[[], bool]) -> Any:
@@ -179,10 +181,10 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         return await self._guarded(work, request, context)
 
     async def Delete(self, request: Any, context: Any) -> Any:
-        """Removes the resource; one that is gone already is fine."""
-        kind = await _kind(request, context)
+        """Delete the resource; one that does not exist is fine."""
+        kind = await self._kind(request, context)
         rid = _parsed(request.id)
-        # What is always there is put back to what it was.
+        # A singleton cannot be deleted: it is reset.
         verb, body = ("PUT", dict[str, Any]()) if kind.singleton else ("DELETE", None)
 
         async def work(cancelled: Callable[[], bool]) -> Any:
@@ -202,10 +204,24 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
 
         return await self._guarded(work, request, context)
 
-    # -- how ----------------------------------------------------------------------------------------------
+    # -- shared steps -------------------------------------------------------------------------------------
+
+    async def _kind(self, request: Any, context: Any) -> ResourceType:
+        token = str(request.type or request.urn.split("::")[2].rpartition("$")[2])
+        kind = self._types.by_token(token)
+        if kind is None:
+            known = ", ".join(self._types.tokens)
+            await context.abort(_INVALID, f"the rehearsal does not emulate {token}; it knows {known}")
+            raise AssertionError  # abort has raised
+        return kind
 
     async def _write(
-        self, kind: Kind, rid: ResourceId, inputs: dict[str, Any], cancelled: Callable[[], bool], context: Any
+        self,
+        kind: ResourceType,
+        rid: ResourceId,
+        inputs: dict[str, Any],
+        cancelled: Callable[[], bool],
+        context: Any,
     ) -> dict[str, Any]:
         if has_unknown(inputs):
             await context.abort(_INVALID, f"{rid}: some inputs are not known yet")
@@ -219,12 +235,14 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         try:
             await self._client.wait(answer, cancelled)
         except (ArmError, Interrupted) as error:
-            # Azure took the request, so the resource is there: the engine must know of it to mend it later.
+            # Azure took the request, so the resource exists: the engine must know it to repair it later.
             shown = translate.outputs(kind, inputs, await self._client.get(rid) or {})
-            await _half_made(context, rid, inputs, shown, str(error) or "cancelled; Azure goes on with it")
+            await _abort_partial(
+                context, rid, inputs, shown, str(error) or "cancelled; Azure goes on with it"
+            )
         return translate.outputs(kind, inputs, await self._client.get(rid) or {})
 
-    async def _keep_children(self, kind: Kind, rid: ResourceId, body: dict[str, Any]) -> None:
+    async def _keep_children(self, kind: ResourceType, rid: ResourceId, body: dict[str, Any]) -> None:
         # Children may be resources of their own in the program: a parent written without them keeps them.
         current = await self._client.get(rid)
         for collection in kind.children:
@@ -245,20 +263,10 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         except Interrupted:
             await context.abort(grpc.StatusCode.CANCELLED, "cancelled")
         except TimeoutError:
-            said = f"did not end within {limit:g} s" if limit is not None else "did not answer in time"
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"Azure {said}")
+            problem = f"did not end within {limit:g} s" if limit is not None else "did not answer in time"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"Azure {problem}")
         except OSError as error:
             await context.abort(grpc.StatusCode.UNAVAILABLE, f"the resource manager does not answer: {error}")
-
-
-async def _kind(request: Any, context: Any) -> Kind:
-    token = str(request.type or request.urn.split("::")[2].rpartition("$")[2])
-    kind = kind_of_token(token)
-    if kind is None:
-        problem = f"the rehearsal does not emulate {token}; it knows {', '.join(known_tokens())}"
-        await context.abort(_INVALID, problem)
-        raise AssertionError  # abort has raised
-    return kind
 
 
 def _parsed(text: str) -> ResourceId:
@@ -268,7 +276,7 @@ def _parsed(text: str) -> ResourceId:
     return rid
 
 
-def _automatic_name(request: Any, kind: Kind) -> str:
+def _automatic_name(request: Any, kind: ResourceType) -> str:
     name = str(request.name or request.urn.rpartition("::")[2])
     seed = bytes(request.randomSeed)
     if kind.singleton:
@@ -278,7 +286,7 @@ def _automatic_name(request: Any, kind: Kind) -> str:
     return name + (hashlib.sha256(seed).hexdigest()[:8] if seed else secrets.token_hex(4))
 
 
-async def _half_made(
+async def _abort_partial(
     context: Any, rid: ResourceId, inputs: dict[str, Any], shown: dict[str, Any], reason: str
 ) -> NoReturn:
     detail = any_pb2.Any()

@@ -1,4 +1,4 @@
-"""Between Pulumi's inputs and outputs and ARM's ids and bodies."""
+"""Translation between Pulumi's inputs and outputs and ARM's ids and bodies."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from typing import Any
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.models import Field, flatten, nest, shape
 from rehearsal.arm.core.records import place
-from rehearsal.arm.core.registry import GROUP, Kind
+from rehearsal.arm.core.resource_type import GROUP, ResourceType
 from rehearsal.arm.core.shapes import levels, variant
 from rehearsal.provider.values import UNKNOWN, Unknown, plain, weave
 
 __all__ = ["body", "inputs_of", "outputs", "path_names", "predicted", "resource_id"]
 
 
-def resource_id(kind: Kind, subscription: str, inputs: dict[str, Any]) -> ResourceId:
-    """The id that the names in ``inputs`` make; raises ValueError for a scope that is none."""
+def resource_id(kind: ResourceType, subscription: str, inputs: dict[str, Any]) -> ResourceId:
+    """Return the id that the names in ``inputs`` make; raise ValueError for a malformed scope."""
     known = plain(inputs)
     if kind is GROUP:
         return ResourceId(subscription, str(known["resourceGroupName"]))
@@ -30,13 +30,13 @@ def resource_id(kind: Kind, subscription: str, inputs: dict[str, Any]) -> Resour
     return scope.extended(namespace, parts)
 
 
-def path_names(kind: Kind) -> tuple[str, ...]:
-    """The inputs that stand in the id and not in the body."""
+def path_names(kind: ResourceType) -> tuple[str, ...]:
+    """Return the inputs that stand in the id and not in the body."""
     return kind.inputs
 
 
-def body(kind: Kind, rid: ResourceId, inputs: dict[str, Any]) -> dict[str, Any]:
-    """The ARM body for inputs without unknowns; ``$self/`` in ids stands for the resource's own id."""
+def body(kind: ResourceType, rid: ResourceId, inputs: dict[str, Any]) -> dict[str, Any]:
+    """Return the ARM body for inputs without unknowns; ``$self/`` in ids is the resource's own id."""
     names = path_names(kind)
     known = {n: v for n, v in plain(inputs).items() if n not in names and v is not None}
     made: dict[str, Any] = _own_ids(nest(kind.model, _identities(known)), str(rid))
@@ -63,16 +63,18 @@ def _own_ids(value: Any, own: str) -> Any:
     return value
 
 
-def outputs(kind: Kind, inputs: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
-    """Pulumi's outputs for a resource that ARM has answered with; secrets in the inputs stay secret."""
+def outputs(kind: ResourceType, inputs: dict[str, Any], answer: dict[str, Any]) -> dict[str, Any]:
+    """Return Pulumi's outputs for ARM's answer; secrets in the inputs stay secret."""
     shown = flatten(kind.shown, answer)
     shown["azureApiVersion"] = kind.api_version
     woven: dict[str, Any] = weave({n: v for n, v in inputs.items() if n not in path_names(kind)}, shown)
     return woven
 
 
-def predicted(kind: Kind, inputs: dict[str, Any], before: dict[str, Any] | None = None) -> dict[str, Any]:
-    """The outputs a preview can tell: the inputs, and unknowns for what Azure computes.
+def predicted(
+    kind: ResourceType, inputs: dict[str, Any], before: dict[str, Any] | None = None
+) -> dict[str, Any]:
+    """Return the outputs of a preview: the inputs, and unknowns for what Azure computes.
 
     ``before`` are the outputs of the resource that exists: what only Azure sets stays as it is.
     """
@@ -114,8 +116,10 @@ def _remembered(shown: Any, before: Any) -> Any:
     return shown
 
 
-def inputs_of(kind: Kind, rid: ResourceId, before: dict[str, Any], shown: dict[str, Any]) -> dict[str, Any]:
-    """The inputs that describe a resource as it is now: the old ones, with what drifted.
+def inputs_of(
+    kind: ResourceType, rid: ResourceId, before: dict[str, Any], shown: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the inputs that describe a resource as it is now: the old ones, with what drifted.
 
     Without old inputs (an import) they are everything that Azure lets one set.
     """

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
-__all__ = ["Fault", "Machine", "Machines"]
+__all__ = ["Machine", "Machines", "VmFault"]
 
-Fault = Literal["death", "partition", "heal"]
+VmFault = Literal["death", "partition", "heal"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class Machines(Protocol):
     async def running(self, network: str) -> frozenset[str]:
         """Names of the VMs that are alive."""
 
-    async def fault(self, network: str, name: str, fault: Fault) -> None:
+    async def fault(self, network: str, name: str, fault: VmFault) -> None:
         """``death``: the VM stops at once. ``partition``: its link goes down. ``heal``: it comes back."""
 
     async def close(self) -> None:

@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from launch.errors import InputError, RankliftError, ReplaceNodeError
 from rehearsal.listener import bound
 from rehearsal.run_dir import replace_file
-from rehearsal.vms.api import Fault, Machine
+from rehearsal.vms.api import Machine, VmFault
 from rehearsal.vms.boot import NodeSpec
 from rehearsal.vms.clock import CLOCK, make_clock
 from rehearsal.vms.cloud_init import CloudConfig, Mount, parse
@@ -29,7 +29,7 @@ from rehearsal.vms.disks import hosts_text, make_disk, make_image, place, remove
 from rehearsal.vms.netns_client import Line, dial
 from rehearsal.vms.visible_paths import VisiblePaths
 
-__all__ = ["NETWORK_FILE", "LocalMachines", "MetadataService", "NodeFaults", "Settings"]
+__all__ = ["NETWORK_FILE", "BootFaults", "LocalMachines", "MetadataService", "Settings"]
 
 NETWORK_FILE = "network.json"
 """In each network's disk folder: what ran there, for whoever finds the folder after a crash."""
@@ -70,31 +70,32 @@ class _Network:
 
 
 class MetadataService(Protocol):
-    """What answers the nodes of a network at 169.254.169.254."""
+    """Service at 169.254.169.254 of each network."""
 
     async def open(self, network: str, listener: socket.socket) -> None:
-        """Serves a network at a bound socket of its own."""
+        """Serve a network at a bound socket, which the service then owns."""
 
     async def close(self, network: str) -> None:
-        """Ends that."""
+        """End the service of a network."""
 
 
-class NodeFaults(Protocol):
-    """What befalls VMs that boot."""
+class BootFaults(Protocol):
+    """Faults of VMs that boot."""
 
-    def node(self, kind: str, name: str) -> bool:
-        """Whether ``no-boot`` or ``cloud-init`` befalls a VM that boots now."""
+    def hits_boot(self, kind: str, name: str) -> bool:
+        """Whether ``no-boot`` or ``cloud-init`` hits a VM that boots now."""
 
 
 class LocalMachines:
     """:class:`~rehearsal.vms.api.Machines` on this machine's kernel."""
 
-    def __init__(self, settings: Settings) -> None:
-        self._settings = settings
-        self.metadata: MetadataService | None = None
-        """Is told of each network made from now on."""
-        self.faults: NodeFaults | None = None
-        """Is asked about each VM that boots."""
+    def __init__(
+        self,
+        settings: Settings,
+        metadata: MetadataService | None = None,
+        faults: BootFaults | None = None,
+    ) -> None:
+        self._settings, self._metadata, self._faults = settings, metadata, faults
         self._networks: dict[str, _Network] = {}
         self._addresses: dict[str, socket.socket] = {}
         self._making = asyncio.Lock()
@@ -123,8 +124,8 @@ class LocalMachines:
             )
             self._networks[network] = _Network(folder, prefix, line)
             self._record(network)
-            if self.metadata is not None:
-                await self.metadata.open(network, socket.socket(fileno=await line.ask("metadata")))
+            if self._metadata is not None:
+                await self._metadata.open(network, socket.socket(fileno=await line.ask("metadata")))
 
     async def delete_network(self, network: str) -> None:
         """Removes the network with everything that still runs in it."""
@@ -134,8 +135,8 @@ class LocalMachines:
         async with found.lock:
             for name in tuple(found.fillers):
                 _drain(found, name)
-            if self.metadata is not None:
-                await self.metadata.close(network)
+            if self._metadata is not None:
+                await self._metadata.close(network)
             await found.line.hang_up()
             await asyncio.to_thread(remove_tree, found.folder)
 
@@ -155,10 +156,10 @@ class LocalMachines:
                 found.machines[machine.name] = machine
             self._write_hosts(found)
             for machine in wanted:
-                if self._strikes("cloud-init", machine):
+                if self._is_hit("cloud-init", machine):
                     configs[machine.name] = replace(configs[machine.name], runcmd=_BROKEN_RUNCMD)
             await asyncio.to_thread(self._make_disks, found, wanted, configs)
-            silent = {machine.name for machine in wanted if self._strikes("no-boot", machine)}
+            silent = {machine.name for machine in wanted if self._is_hit("no-boot", machine)}
             specs = [self._spec(found, one, configs[one.name]) for one in wanted if one.name not in silent]
             errors: dict[str, str] = await found.line.ask("boot", nodes=specs)
             errors |= dict.fromkeys(silent, "it never answered")
@@ -232,7 +233,7 @@ class LocalMachines:
         found = self._networks.get(network)
         return frozenset((await found.line.ask("status"))["running"]) if found is not None else frozenset()
 
-    async def fault(self, network: str, name: str, fault: Fault) -> None:
+    async def fault(self, network: str, name: str, fault: VmFault) -> None:
         """``death``: the VM stops at once. ``partition``: its link goes down. ``heal``: it comes back."""
         found = self._find(network)
         async with found.lock:
@@ -302,8 +303,8 @@ class LocalMachines:
                 "stop the rehearsal and start it with a higher limit",
             )
 
-    def _strikes(self, kind: str, machine: Machine) -> bool:
-        return self.faults is not None and self.faults.node(kind, machine.name)
+    def _is_hit(self, kind: str, machine: Machine) -> bool:
+        return self._faults is not None and self._faults.hits_boot(kind, machine.name)
 
     def _node_bin(self) -> str | None:
         return str(self._settings.node_python / "bin") if self._settings.node_python is not None else None

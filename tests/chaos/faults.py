@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from signal import SIGKILL, SIGSTOP
 
 from rehearsal import control
-from rehearsal.vms.api import Fault as NodeFault
+from rehearsal.vms.api import VmFault
 from tests.chaos.inside import Inside, Process
 from tests.e2e.workplace import Ran, Workplace
 
@@ -183,9 +183,11 @@ def seal_tmp(place: int) -> Fault:
     return lambda scene: scene.nodes[place].seal("/tmp")
 
 
-def node(kind: NodeFault, place: int) -> Fault:
+def node(kind: VmFault, place: int) -> Fault:
     """A node dies, is cut off, or comes back."""
-    return lambda scene: control.fault(scene.workplace.project, scene.stack, [scene.nodes[place].name], kind)
+    return lambda scene: control.inject_vm_fault(
+        scene.workplace.project, scene.stack, [scene.nodes[place].name], kind
+    )
 
 
 def until_gone(rank: int, place: int) -> Fault:

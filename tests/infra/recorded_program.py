@@ -15,7 +15,7 @@ from pulumi.runtime import mocks, rpc
 
 from infra.cluster.component import TrainingCluster
 from infra.config.schema import parse
-from rehearsal.arm.core.registry import kind_of_token
+from rehearsal.arm.resource_types import RESOURCE_TYPES
 from rehearsal.provider.translate import resource_id
 
 STACK = "dev"
@@ -80,7 +80,7 @@ class Engine(mocks.Mocks):
         if args.typ.endswith(":NetworkInterface"):
             made["ipConfigurations"] = [{"name": "primary", "privateIPAddress": "10.0.0.4"}]
         made["name"] = next((inputs[key] for key in NAMES if key in inputs), None)
-        kind = kind_of_token(args.typ)
+        kind = RESOURCE_TYPES.by_token(args.typ)
         return str(resource_id(kind, "s", inputs)) if kind is not None else args.name, made
 
     def call(self, args: mocks.MockCallArgs) -> NoReturn:

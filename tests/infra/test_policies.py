@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from infra.naming import OWN_TAGS
-from rehearsal.arm.core.registry import kind_of_token
+from rehearsal.arm.resource_types import RESOURCE_TYPES
 from tests.infra.programs import ACCOUNT, CONFIGURATIONS, SUBNET, VNET, Program, kind_of, programs, texts
 
 GIVEN = ("vnetId", "subnetId", "storageAccountId")
@@ -224,7 +224,7 @@ def test_everything_that_takes_tags_has_the_stacks_and_the_users(program: Progra
     if "tags" in program.settings:
         wanted |= {"team": "vision"}
     for token, inputs in program.azure:
-        kind = kind_of_token(token)
+        kind = RESOURCE_TYPES.by_token(token)
         assert kind is not None
         if kind.tracked:
             assert wanted.items() <= inputs["tags"].items(), token

@@ -15,7 +15,8 @@ import yaml
 
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.models import check
-from rehearsal.arm.core.registry import GROUP, Kind, kind_of_token
+from rehearsal.arm.core.resource_type import GROUP, ResourceType
+from rehearsal.arm.resource_types import RESOURCE_TYPES
 from rehearsal.provider.translate import body, resource_id
 from tests.infra.programs import CONFIGURATIONS, Program, masked, programs
 
@@ -27,8 +28,8 @@ def program(request: pytest.FixtureRequest) -> Program:
     return programs()[request.param]
 
 
-def kind(token: str) -> Kind:
-    found = kind_of_token(token)
+def kind(token: str) -> ResourceType:
+    found = RESOURCE_TYPES.by_token(token)
     assert found is not None, f"{token}: no model of it is known"
     return found
 

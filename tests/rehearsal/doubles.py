@@ -18,10 +18,16 @@ from azure.mgmt.network import NetworkManagementClient
 from azure.mgmt.resource.resources import ResourceManagementClient
 
 from launch.errors import ReplaceNodeError
-from rehearsal.arm import SUBSCRIPTION, Faults, listen, make_app
-from rehearsal.faults.arm_faults import Faulting
-from rehearsal.listener import Listener
-from rehearsal.vms.api import Fault, Machine
+from rehearsal.arm.app import MANAGER, SERVICES, listen, make_app
+from rehearsal.arm.core.operations import Faults
+from rehearsal.arm.core.registry import ResourceTypes
+from rehearsal.arm.core.subscription import Subscription
+from rehearsal.arm.resource_types import RESOURCE_TYPES
+from rehearsal.arm.services import Services, SharedState
+from rehearsal.arm.storage.blobs import Blobs
+from rehearsal.faults.arm_faults import ArmFaults
+from rehearsal.listener import Listener, loopback_port
+from rehearsal.vms.api import Machine, VmFault
 
 SUBSCRIPTION_ID = "00000000-0000-0000-0000-000000000001"
 TOKEN = "the operator's token"
@@ -84,7 +90,7 @@ class RecordingMachines:
     async def running(self, network: str) -> frozenset[str]:
         return frozenset(self.up.get(network, {})) - self.dead
 
-    async def fault(self, network: str, name: str, fault: Fault) -> None:
+    async def fault(self, network: str, name: str, fault: VmFault) -> None:
         self.dead.add(name)
 
     async def close(self) -> None:
@@ -98,12 +104,18 @@ class RecordingMachines:
 class Endpoint:
     """A running ARM endpoint, asked synchronously."""
 
-    def __init__(self, url: str, app: web.Application, loop: asyncio.AbstractEventLoop) -> None:
-        self.url, self.app, self.loop = url, app, loop
+    def __init__(
+        self, url: str, app: web.Application, shared: SharedState, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self.url, self.app, self.shared, self.loop = url, app, shared, loop
 
     @property
-    def subscription(self) -> Any:
-        return self.app[SUBSCRIPTION]
+    def subscription(self) -> Subscription:
+        return self.app[MANAGER].subscription
+
+    @property
+    def services(self) -> Services:
+        return self.app[SERVICES]
 
     def run(self, coroutine: Any) -> Any:
         """Runs a coroutine on the endpoint's loop."""
@@ -174,23 +186,31 @@ class Endpoint:
 
 
 @contextmanager
-def endpoint(machines: RecordingMachines, faults: Faults | None = None) -> Iterator[Endpoint]:
+def endpoint(
+    machines: RecordingMachines,
+    faults: Faults | None = None,
+    types: ResourceTypes = RESOURCE_TYPES,
+    blobs: Blobs | None = None,
+) -> Iterator[Endpoint]:
     """The endpoint on a free loopback port."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
+    shared = SharedState(Subscription(SUBSCRIPTION_ID, types))
 
     async def start() -> tuple[Listener, web.AppRunner, web.Application]:
-        app = make_app(machines, SUBSCRIPTION_ID, TOKEN, faults)
-        if isinstance(faults, Faulting):
-            app.middlewares.append(faults.door)
+        scarcity = faults if isinstance(faults, ArmFaults) else None
+        middlewares = [scarcity.middleware] if scarcity is not None else []
+        app = make_app(
+            shared, machines, TOKEN, faults=faults, scarcity=scarcity, middlewares=middlewares, blobs=blobs
+        )
         runner = web.AppRunner(app)
         await runner.setup()
-        return listen(runner, app), runner, app
+        return listen(runner, app, loopback_port()), runner, app
 
     listener, runner, app = asyncio.run_coroutine_threadsafe(start(), loop).result(30)
     try:
-        yield Endpoint(f"http://127.0.0.1:{listener.port}", app, loop)
+        yield Endpoint(f"http://127.0.0.1:{listener.port}", app, shared, loop)
     finally:
         asyncio.run_coroutine_threadsafe(listener.close(), loop).result(30)
         asyncio.run_coroutine_threadsafe(runner.cleanup(), loop).result(30)

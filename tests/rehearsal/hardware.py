@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rehearsal.vms.api import Machine
-from rehearsal.vms.local import LocalMachines, MetadataService, Settings
+from rehearsal.vms.local import BootFaults, LocalMachines, MetadataService, Settings
 from rehearsal.vms.visible_paths import VisiblePaths, environments, visible_paths
 
 NETWORK = "/subscriptions/0/resourceGroups/test/providers/Microsoft.Network/virtualNetworks/test"
@@ -104,6 +104,7 @@ async def lab(
     metadata: MetadataService | None = None,
     node_python: Path | None = None,
     view: VisiblePaths | None = None,
+    faults: BootFaults | None = None,
 ) -> AsyncIterator[Lab]:
     public, host = make_key(folder / "key"), make_key(folder / "host")
     (folder / "known_hosts").write_text(f"* {host}\n")
@@ -123,8 +124,7 @@ async def lab(
     if view is None:
         needed = environments(node_python) if node_python else ()
         view = visible_paths({}, folder, (*needed, Path(sys.base_prefix)))
-    machines = LocalMachines(Settings(folder / "nodes", node_python, nodes_limit, view))
-    machines.metadata = metadata
+    machines = LocalMachines(Settings(folder / "nodes", node_python, nodes_limit, view), metadata, faults)
     made = Lab(folder, machines, "#cloud-config\n" + json.dumps(document), public)
     try:
         await machines.create_network(NETWORK, "10.0.0.0/16")

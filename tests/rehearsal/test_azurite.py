@@ -35,8 +35,7 @@ def blobs(tmp_path: Path) -> Azurite:
 @pytest.fixture
 def azure(recorded: RecordingMachines, blobs: Azurite) -> Iterator[Endpoint]:
     """An endpoint whose storage accounts are real, with an empty resource group."""
-    with endpoint(recorded) as running:
-        running.subscription.blobs = blobs
+    with endpoint(recorded, blobs=blobs) as running:
         assert running.ask("PUT", BASE, {"location": "westeurope"})[0] == 201
         yield running
 
@@ -114,8 +113,7 @@ def test_another_user_reaches_no_blobs_by_any_way(azure: Endpoint, tmp_path: Pat
 
 @needs_azurite
 def test_the_end_of_the_endpoint_ends_what_it_started(recorded: RecordingMachines, tmp_path: Path) -> None:
-    with endpoint(recorded) as running:
-        running.subscription.blobs = Azurite(tmp_path / "storage")
+    with endpoint(recorded, blobs=Azurite(tmp_path / "storage")) as running:
         running.ask("PUT", BASE, {"location": "westeurope"})
         settled(running, ACCOUNT, account())
         assert len(pids(tmp_path / "storage" / "labstore1")) == 1
@@ -140,8 +138,7 @@ def test_one_that_does_not_start_fails_the_account_with_its_last_words(
     (home / "bin").mkdir()
     (home / "bin" / "azurite-blob.js").touch()
     assert azurite.installed(home)
-    with endpoint(recorded) as running:
-        running.subscription.blobs = Azurite(tmp_path / "storage", home)
+    with endpoint(recorded, blobs=Azurite(tmp_path / "storage", home)) as running:
         running.ask("PUT", BASE, {"location": "westeurope"})
         status, said = settled(running, ACCOUNT, account())
         assert (status, said["error"]["code"]) == (500, "InternalServerError")

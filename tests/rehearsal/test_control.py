@@ -50,7 +50,7 @@ def test_a_rehearsal_from_start_to_stop(tmp_path: Path) -> None:
         with urllib.request.urlopen(request) as answer:
             assert json.load(answer)["state"] == "Enabled"
         with pytest.raises(InputError, match="--stack = 'rehearsal': has no nodes"):
-            control.fault(tmp_path, "rehearsal", ["node000000"], "death")
+            control.inject_vm_fault(tmp_path, "rehearsal", ["node000000"], "death")
     finally:
         report = control.stop(tmp_path)
     assert (report.ran, report.processes, report.ports) == (True, 1, 2)

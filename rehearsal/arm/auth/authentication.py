@@ -1,8 +1,8 @@
-"""Who sends a request: the operator, an identity, or nobody that is known.
+"""Authentication of requests: by the operator's token or by a managed identity's.
 
 Azure asks for a token with every request, and so does a rehearsal: a random one that is in its record, which
-only whoever rehearses can read, or one that the metadata service gave to a node. Before that is settled
-nothing of a request is looked at but its headers.
+only whoever rehearses can read, or one that the metadata service issued to a node. Nothing but the headers of
+a request is read before it is authenticated.
 """
 
 from __future__ import annotations
@@ -15,26 +15,25 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.subscription import Subscription
-from rehearsal.imds.tokens import Token
+from rehearsal.imds.tokens import Token, Tokens
 
 __all__ = ["SENDER", "Sender", "Unproven", "asks_for_token", "sender_of"]
 
 
 @dataclass(frozen=True, slots=True)
 class Sender:
-    """Who has shown a token with a request."""
+    """Sender of a request, by its token."""
 
     identity: Token | None
-    """That of an identity; ``None``: the operator's."""
+    """Token of an identity; None: the operator's."""
 
 
 SENDER = web.RequestKey("sender", Sender)
-"""Under which every request that is served has its sender."""
+"""Key of the sender in every request that is served."""
 
 
-def sender_of(authorization: str, operator: str, subscription: Subscription) -> Sender:
-    """Return whose token is in an ``Authorization`` header; ``operator`` is the operator's.
+def sender_of(authorization: str, operator: str, tokens: Tokens) -> Sender:
+    """Return the sender by an ``Authorization`` header; ``operator`` is the operator's token.
 
     Raises :class:`ArmError`, as Azure answers it, where there is no token or one that is not known.
     """
@@ -44,7 +43,7 @@ def sender_of(authorization: str, operator: str, subscription: Subscription) -> 
         raise ArmError(401, "AuthenticationFailed", problem)
     if hmac.compare_digest(text.strip().encode("utf-8", "surrogateescape"), operator.encode()):
         return Sender(None)
-    token = subscription.tokens.find(text.strip())
+    token = tokens.find(text.strip())
     if token is None:
         # Also for one that has expired, which Azure would call ExpiredAuthenticationToken.
         raise ArmError(401, "InvalidAuthenticationToken", "The access token is invalid.")
@@ -52,9 +51,9 @@ def sender_of(authorization: str, operator: str, subscription: Subscription) -> 
 
 
 class Unproven:
-    """Connections over which no known token has come yet: few, and not for long.
+    """Connections without a known token yet: few, and not for long.
 
-    A new one beyond ``limit`` ends the oldest, and each ends after ``seconds``.
+    A new one beyond ``limit`` closes the oldest, and each is closed after ``seconds``.
     """
 
     def __init__(self, limit: int = 64, seconds: float = 10.0) -> None:
@@ -65,14 +64,14 @@ class Unproven:
         return len(self._open)
 
     def add(self, transport: asyncio.Transport) -> None:
-        """Take in a connection that was just accepted."""
+        """Add a connection that was just accepted."""
         if len(self._open) >= self._limit:
             self._end(next(iter(self._open)))
         timer = asyncio.get_running_loop().call_later(self._seconds, self._end, transport)
         self._open[transport] = timer
 
     def discard(self, transport: asyncio.BaseTransport | None) -> None:
-        """Let go of a connection that has shown a token, or has ended."""
+        """Drop a connection that has shown a token, or has ended."""
         timer = self._open.pop(transport, None) if transport is not None else None
         if timer is not None:
             timer.cancel()
@@ -83,8 +82,8 @@ class Unproven:
         transport.abort()
 
 
-def asks_for_token(operator: str, subscription: Subscription, unproven: Unproven) -> Middleware:
-    """Return the middleware that lets pass what shows a token and is meant for this endpoint.
+def asks_for_token(operator: str, tokens: Tokens, unproven: Unproven) -> Middleware:
+    """Return the middleware that refuses requests without a token, and those for another host.
 
     A web page that had its name resolved to 127.0.0.1 sends its own name as ``Host``, and is refused.
     """
@@ -96,7 +95,7 @@ def asks_for_token(operator: str, subscription: Subscription, unproven: Unproven
             problem = "The host of the request is not this endpoint's address on the loopback interface."
             raise ArmError(400, "InvalidHostName", problem)
         authorization = request.headers.get("Authorization", "")
-        request[SENDER] = sender_of(authorization, operator, subscription)
+        request[SENDER] = sender_of(authorization, operator, tokens)
         unproven.discard(request.transport)
         return await handler(request)
 

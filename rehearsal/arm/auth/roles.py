@@ -1,25 +1,38 @@
-"""Who may do what: role definitions, role assignments, and the question that every request asks of them."""
+"""Rights: what roles grant, and whether an assignment gives a principal a right."""
 
 from __future__ import annotations
 
 import re
+import uuid
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from rehearsal.arm.auth.identity_types import ASSIGNMENTS, DEFINITIONS
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.ids import ResourceId
+from rehearsal.arm.core.subscription import Subscription
 
-if TYPE_CHECKING:
-    from rehearsal.arm.core.subscription import Subscription
+__all__ = [
+    "ASSIGNMENTS",
+    "BUILT_IN",
+    "DEFINITIONS",
+    "Permission",
+    "Role",
+    "allows",
+    "built_in",
+    "check_guid",
+    "definition",
+    "refused",
+    "roles_of",
+]
 
-__all__ = ["BUILT_IN", "Permission", "Role", "allows", "built_in", "definition", "refused", "roles_of"]
+ASSIGNMENTS = "Microsoft.Authorization/roleAssignments"
+DEFINITIONS = "Microsoft.Authorization/roleDefinitions"
 
 
 @dataclass(frozen=True, slots=True)
 class Permission:
-    """What one block of a role grants, and what of that it does not."""
+    """One block of a role: what it grants, less what it excludes."""
 
     actions: tuple[str, ...] = ()
     not_actions: tuple[str, ...] = ()
@@ -27,7 +40,7 @@ class Permission:
     not_data_actions: tuple[str, ...] = ()
 
     def grants(self, action: str, data: bool = False) -> bool:
-        """Whether it allows ``action``; of the data inside a resource with ``data``.
+        """Whether it allows ``action``, with ``data`` on the data inside a resource.
 
         >>> Permission(("*",), ("Microsoft.Authorization/*/Write",)).grants("microsoft.compute/disks/write")
         True
@@ -40,7 +53,7 @@ class Permission:
 
 @dataclass(frozen=True, slots=True)
 class Role:
-    """A role definition as the check needs it."""
+    """Role definition as the check needs it."""
 
     name: str
     permissions: tuple[Permission, ...]
@@ -105,11 +118,9 @@ training cluster meets them; any other id is a role that does not exist here.
 """
 
 
-def built_in(subscription: str, role_id: str) -> dict[str, Any] | None:
-    """One of Azure's own roles as a GET shows it; None for any other id."""
-    role = BUILT_IN.get(role_id.lower())
-    if role is None:
-        return None
+def built_in(subscription: str, role_id: str) -> dict[str, Any]:
+    """Return one of Azure's own roles as a GET shows it."""
+    role = BUILT_IN[role_id]
     return {
         "id": f"/subscriptions/{subscription}/providers/{DEFINITIONS}/{role_id}",
         "name": role_id,
@@ -133,7 +144,7 @@ def built_in(subscription: str, role_id: str) -> dict[str, Any] | None:
 
 
 def definition(subscription: Subscription, role_id: str) -> Role | None:
-    """The role of this id (the last part will do), built in or made in the subscription."""
+    """Return the role of this id, or of an id's last part: a built-in or a custom one."""
     guid = role_id.rpartition("/")[2].lower()
     found = BUILT_IN.get(guid)
     if found is not None:
@@ -151,7 +162,7 @@ def _permission(block: Mapping[str, Any]) -> Permission:
 
 
 def roles_of(subscription: Subscription, principal: str, scope: ResourceId) -> Iterator[Role]:
-    """The roles that a principal has at ``scope``, from assignments there and on everything around it."""
+    """Yield the roles of a principal at ``scope``, by assignments there and on everything around it."""
     for record in subscription.of_type(ASSIGNMENTS):
         own = str(record.properties.get("principalId", "")).lower() == principal.lower()
         if own and record.state != "Deleting" and record.id.base.contains(scope):
@@ -169,7 +180,7 @@ def allows(
 
 
 def refused(client: str, principal: str, action: str, scope: ResourceId) -> ArmError:
-    """Azure's answer to who has no such right."""
+    """Return Azure's refusal of an action that no role allows."""
     return ArmError(
         403,
         "AuthorizationFailed",
@@ -177,3 +188,12 @@ def refused(client: str, principal: str, action: str, scope: ResourceId) -> ArmE
         f"'{action}' over scope '{scope}' or the scope is invalid. If access was recently granted, please "
         "refresh your credentials.",
     )
+
+
+def check_guid(what: str, rid: ResourceId, code: str) -> None:
+    """Refuse a name that is not a GUID."""
+    try:
+        uuid.UUID(rid.name)
+    except ValueError:
+        problem = f"The {what} ID '{rid.name}' is not valid. The {what} ID must be a GUID."
+        raise ArmError(400, code, problem) from None

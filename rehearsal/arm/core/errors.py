@@ -1,4 +1,4 @@
-"""Azure's refusals, with Azure's codes and words."""
+"""Azure's refusals, with Azure's codes and messages."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = [
 
 
 class ArmError(Exception):
-    """A request or an operation that Azure refuses; ``status`` is the HTTP status it answers with."""
+    """Refusal of a request or an operation; ``status`` is the HTTP status of the answer."""
 
     def __init__(self, status: int, code: str, message: str, target: str | None = None) -> None:
         self.status, self.code, self.message, self.target = status, code, message, target
         super().__init__(f"{code}: {message}")
 
     def body(self) -> dict[str, Any]:
-        """What stands under ``error`` in the answer.
+        """Return the content of ``error`` in the answer.
 
         >>> ArmError(404, "ResourceNotFound", "gone").body()
         {'code': 'ResourceNotFound', 'message': 'gone'}
@@ -35,12 +35,12 @@ class ArmError(Exception):
 
 
 def group_not_found(group: str) -> ArmError:
-    """No such resource group."""
+    """Return the refusal of a resource group that does not exist."""
     return ArmError(404, "ResourceGroupNotFound", f"Resource group '{group}' could not be found.")
 
 
 def not_found(type_and_name: str, group: str) -> ArmError:
-    """No such resource in a group that exists."""
+    """Return the refusal of a resource that does not exist, in a group that does."""
     return ArmError(
         404,
         "ResourceNotFound",
@@ -50,7 +50,10 @@ def not_found(type_and_name: str, group: str) -> ArmError:
 
 
 def over_quota(name: str, location: str, limit: int, used: int, more: int) -> ArmError:
-    """``more`` vCPUs than a quota has left (learn.microsoft.com "Resolve errors for resource quotas")."""
+    """Return the refusal of vCPUs beyond a quota.
+
+    Text: learn.microsoft.com "Resolve errors for resource quotas".
+    """
     return ArmError(
         409,
         "OperationNotAllowed",
@@ -64,7 +67,7 @@ def over_quota(name: str, location: str, limit: int, used: int, more: int) -> Ar
 
 
 def not_available(resource: object, subscription: str, location: str) -> ArmError:
-    """A size that the subscription may not have there: ``NotAvailableForSubscription`` among the SKUs."""
+    """Return the refusal of a size that the SKUs list as ``NotAvailableForSubscription``."""
     return ArmError(
         409,
         "SkuNotAvailable",
@@ -75,7 +78,7 @@ def not_available(resource: object, subscription: str, location: str) -> ArmErro
 
 
 def no_provider_in(location: str, kind: str, version: str) -> ArmError:
-    """Return the refusal of a question about a region that Azure does not have.
+    """Return the refusal of a request about a region that Azure does not have.
 
     Its sentence is known from issues (cloud-barista/cb-spider#527); the lists that follow it are left out.
     """
@@ -88,7 +91,7 @@ def no_provider_in(location: str, kind: str, version: str) -> ArmError:
 
 
 def conflict(provider: str, operation_url: str) -> ArmError:
-    """Another operation on the same resource has not ended: each provider says it in its own words."""
+    """Return the refusal of a change during another one, in the message of the provider."""
     if provider.lower() == "microsoft.network":
         return ArmError(
             409,

@@ -1,49 +1,68 @@
-"""What a resource type may do besides being kept: check, make real, take away, show."""
+"""Behaviour of a resource type besides being stored: checks, side effects, view, actions."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Coroutine, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, Generic, TypeVar
 
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 
-if TYPE_CHECKING:
-    from rehearsal.arm.core.subscription import Subscription
-
-__all__ = ["Hooks"]
+__all__ = ["Hooks", "Work"]
 
 Body = dict[str, Any]
-
-
-def _as_asked(_s: Subscription, _id: ResourceId, body: Body, _old: Body | None) -> Body:
-    return body
-
-
-async def _no_more(_s: Subscription, _r: Record, _old: Body | None = None) -> None:
-    return
-
-
-def _nothing_against(_s: Subscription, _id: ResourceId) -> None:
-    return
-
-
-def _as_kept(_s: Subscription, _r: Record, _shown: Body) -> None:
-    return
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
-class Hooks:
-    """The extra behaviour of one resource type."""
+class Work:
+    """A long-running action: what to run, and whether it changes the resource meanwhile."""
 
-    accept: Callable[[Subscription, ResourceId, Body, Body | None], Body] = _as_asked
-    """The body that will hold, or an :class:`ArmError` before anything has changed."""
-    apply: Callable[[Subscription, Record, Body | None], Awaitable[None]] = _no_more
-    """Makes the accepted body real; the old body is None for a new resource."""
-    release: Callable[[Subscription, ResourceId], None] = _nothing_against
-    """Raises Azure's refusal to delete it now."""
-    remove: Callable[[Subscription, Record], Awaitable[None]] = _no_more
-    """Takes away what ``apply`` made."""
-    show: Callable[[Subscription, Record, Body], None] = _as_kept
-    """Adds to what a GET shows, in place."""
+    run: Coroutine[Any, Any, Any]
+    is_change: bool = True
+
+
+class Hooks(Generic[S]):
+    """Behaviour of one resource type; a type overrides the methods in which it differs.
+
+    ``services`` is whatever the emulation gives to all types at construction. Methods that refuse raise
+    :class:`~rehearsal.arm.core.errors.ArmError`.
+    """
+
+    def __init__(self, services: S) -> None:
+        self.services = services
+
+    def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
+        """Return the body to store; refuse a wrong one before anything has changed."""
+        return body
+
+    async def apply(self, record: Record, old: Body | None) -> None:
+        """Make the stored body real; ``old`` is None for a new resource."""
+
+    def release(self, rid: ResourceId) -> None:
+        """Refuse the deletion of a resource that cannot be deleted now."""
+
+    async def remove(self, record: Record) -> None:
+        """Take away what :meth:`apply` made."""
+
+    def show(self, record: Record, shown: Body) -> None:
+        """Add to the body of a GET, in place."""
+
+    def show_child(self, rid: ResourceId, shown: Body, *, brief: bool) -> None:
+        """Add to the body of an embedded child, in place; ``brief``: as it stands in its parent's body."""
+
+    def act(self, rid: ResourceId, record: Record, action: str, body: Body) -> Work | Body | None:
+        """Return the work or the answer of a POST of ``action``, in lower case; None when not emulated."""
+        return None
+
+    parts: tuple[str, ...] = ()
+    """Names, in lower case, of what a GET shows below a resource although it is not a resource."""
+
+    async def part(self, record: Record, name: str) -> Body:
+        """Return the answer to a GET of one of :attr:`parts`."""
+        raise NotImplementedError(name)
+
+    def built_in(self) -> Mapping[str, Body]:
+        """Return the resources of the type that exist without being created, by name in lower case."""
+        return {}

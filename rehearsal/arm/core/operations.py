@@ -6,23 +6,20 @@ import asyncio
 import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from launch.errors import RankliftError
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.ids import ResourceId
 
-if TYPE_CHECKING:
-    from rehearsal.arm.core.subscription import Subscription
-
-__all__ = ["Fault", "Faults", "Operation", "Operations", "Scarcity"]
+__all__ = ["Fault", "Faults", "Operation", "Operations"]
 
 _HOLD = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What befalls one operation: ``delay`` seconds more, then ``error`` if there is one.
+    """Fault of one operation: ``delay`` seconds more, then ``error`` if there is one.
 
     With ``at_request`` the error answers the request itself, as quota and SKU refusals do: nothing starts.
     """
@@ -31,33 +28,20 @@ class Fault:
     error: ArmError | None = None
     at_request: bool = False
     held: bool = False
-    """Goes on only when ``free`` is set."""
+    """Whether the operation waits until ``free`` is set."""
     free: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
 
 
 class Faults(Protocol):
-    """Consulted once for every write; None lets it pass."""
+    """Source of faults, called once for every write; None lets the write pass."""
 
     def __call__(self, verb: str, resource: ResourceId) -> Fault | None:
         """``verb`` is ``put``, ``patch``, ``delete`` or ``post``."""
 
 
-@runtime_checkable
-class Scarcity(Protocol):
-    """Consulted when a scale set grows, by whoever is a fault besides."""
-
-    def refuse_growth(
-        self, subscription: Subscription, resource: ResourceId, size: str, location: str, more: int
-    ) -> None:
-        """Raises Azure's refusal of ``more`` VMs, before anything has changed."""
-
-    def granted(self, wanted: int) -> tuple[int, ArmError | None]:
-        """How many of the VMs wanted come, and what is said of the others."""
-
-
 @dataclass(slots=True)
 class Operation:
-    """One write under way. ``result`` is what a POST answers in the end."""
+    """One write under way. ``result`` is the final answer of a POST."""
 
     id: str
     namespace: str
@@ -66,34 +50,34 @@ class Operation:
     error: ArmError | None = None
     result: Any = None
     subject: ResourceId | None = None
-    """What it makes or changes."""
+    """Resource that it creates or changes."""
 
     @property
     def path(self) -> str:
-        """Where its status is asked, below the subscription."""
+        """Path of its status, below the subscription."""
         return f"/providers/{self.namespace}/locations/{self.location}/operations/{self.id}"
 
     @property
     def result_path(self) -> str:
-        """Where its result is asked."""
+        """Path of its result, below the subscription."""
         return f"/providers/{self.namespace}/locations/{self.location}/operationResults/{self.id}"
 
     @property
     def status(self) -> str:
-        """Azure's word."""
+        """Azure's name of its state."""
         if not self.done.is_set():
             return "InProgress"
         return "Failed" if self.error else "Succeeded"
 
     async def hold(self) -> None:
-        """Waits a moment for the end, so that asking again and again costs little and learns soon."""
+        """Wait up to :data:`_HOLD` seconds for the end: a poll then costs little and returns soon."""
         try:
             await asyncio.wait_for(self.done.wait(), _HOLD)
         except TimeoutError:
             return
 
     def body(self) -> dict[str, Any]:
-        """The answer to a question for its status."""
+        """Return the body of its status."""
         shown: dict[str, Any] = {"id": self.id, "name": self.id, "status": self.status}
         if self.error:
             shown["error"] = self.error.body()
@@ -108,7 +92,7 @@ class Operations:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def get(self, operation_id: str) -> Operation | None:
-        """The operation of this id."""
+        """Return the operation of this id."""
         return self._known.get(operation_id)
 
     def start(
@@ -119,7 +103,7 @@ class Operations:
         fault: Fault | None,
         ended: Callable[[Operation], None],
     ) -> Operation:
-        """Runs ``work`` in the background; ``ended`` is called before anyone learns of the end."""
+        """Run ``work`` in the background; call ``ended`` before the status shows the end."""
         operation = Operation(str(uuid.uuid4()), namespace, location)
         self._known[operation.id] = operation
         task = asyncio.create_task(self._run(operation, work, fault, ended))
@@ -154,7 +138,7 @@ class Operations:
             operation.done.set()
 
     async def close(self) -> None:
-        """Cancels what is still under way."""
+        """Cancel what is still under way."""
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,4 +1,4 @@
-"""What the emulated subscription is made of."""
+"""Records of the emulated subscription: resources, and the VMs behind them."""
 
 from __future__ import annotations
 
@@ -9,48 +9,48 @@ from typing import Any
 
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.operations import Operation
-from rehearsal.arm.core.resource_type import Kind
+from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.vms.api import Machine
 
 __all__ = ["Instance", "Record", "ScaleSet", "now", "place"]
 
 
 def now() -> str:
-    """The time as Azure writes it."""
+    """Return the time as Azure writes it."""
     return datetime.now(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
 
 
 @dataclass(slots=True)
 class Record:
-    """One resource: ``body`` as it was asked for, checked; the rest is what Azure adds."""
+    """One resource: ``body`` is the checked body of the last write, the rest what Azure adds."""
 
     id: ResourceId
-    kind: Kind
+    kind: ResourceType
     body: dict[str, Any]
     state: str = "Creating"
     etag: str = ""
     guid: str = field(default_factory=lambda: str(uuid.uuid4()))
     operation: Operation | None = None
     address: str | None = None
-    """A public IP's address, or the private one of an interface."""
+    """Address of a public IP, or private address of an interface."""
     created: str = field(default_factory=now)
     owner: str = ""
-    """The resource that made it along with itself."""
+    """Id of the resource that created it, e.g. the private endpoint of an interface."""
     status: dict[str, Any] = field(default_factory=dict)
-    """What an image template says of its last run."""
+    """State of an image template's last run."""
 
     @property
     def busy(self) -> bool:
-        """An operation on it has not ended."""
+        """Whether an operation on it has not ended."""
         return self.operation is not None and not self.operation.done.is_set()
 
     @property
     def properties(self) -> dict[str, Any]:
-        """What stands under ``properties``."""
+        """Content of ``properties``."""
         return self.body.get("properties") or {}
 
     def children(self, collection: str) -> list[dict[str, Any]]:
-        """One of the lists of child resources, empty when absent."""
+        """Return one of the lists of embedded children, empty when absent."""
         return self.properties.get(collection) or []
 
 
@@ -63,7 +63,7 @@ class Instance:
     subnet: str
     state: str = "Creating"
     deallocated: bool = False
-    """Stopped, and without hardware."""
+    """Whether it is stopped and holds no hardware."""
     vm_id: str = field(default_factory=lambda: str(uuid.uuid4()))
 
 
@@ -77,7 +77,7 @@ class ScaleSet:
 
 
 def place(location: str) -> str:
-    """A region's name as Azure compares it.
+    """Return a region's name as Azure compares it.
 
     >>> place("West Europe")
     'westeurope'

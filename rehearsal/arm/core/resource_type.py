@@ -1,14 +1,15 @@
-"""What one resource type is, as data: model, children, Pulumi's names, what cannot change."""
+"""Data of one resource type: model, children, Pulumi's names, what cannot change."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.models import model
 
-__all__ = ["API_VERSIONS", "Kind", "embedded"]
+__all__ = ["API_VERSIONS", "GROUP", "InUse", "ResourceType"]
 
 API_VERSIONS = {
     "Microsoft.Authorization": "2022-04-01",
@@ -19,11 +20,24 @@ API_VERSIONS = {
     "Microsoft.Storage": "2024-01-01",
     "Microsoft.VirtualMachineImages": "2024-02-01",
 }
-"""Default API version of each provider in pulumi-azure-native 3.29.0; a :class:`Kind` may have its own."""
+"""Default API version of each provider in pulumi-azure-native 3.29.0; a type may have its own."""
+
+
+def _change_not_allowed(path: str) -> ArmError:
+    return ArmError(409, "PropertyChangeNotAllowed", f"Changing property '{path}' is not allowed.", path)
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class InUse:
+    """Azure's refusal to delete a resource that another one refers to."""
+
+    code: str
+    message: str = "{rid.short} cannot be deleted because it is in use by the following resources: {holder}."
+    """Format of the resource's id, ``rid``, and the ``holder``'s."""
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceType:
     """One resource type, or a child type such as subnets, which lives in a list of its parent's body."""
 
     type: str
@@ -41,8 +55,12 @@ class Kind:
     """List under ``properties`` to the type of what it holds."""
     immutable: tuple[str, ...] = ()
     """Paths, as Pulumi's inputs have them, that Azure never changes on a resource that exists."""
-    in_use: str = ""
-    """Azure's code for deleting one that something else refers to."""
+    immutable_error: Callable[[str], ArmError] = _change_not_allowed
+    """Azure's refusal to change the immutable property at a path."""
+    keeps: tuple[str, ...] = ()
+    """Lists under ``properties`` that a PUT without them leaves as they are; other lists are replaced."""
+    in_use: InUse | None = None
+    """None: a reference from another resource does not stop a deletion."""
     tracked: bool = True
     """Has a location and tags of its own."""
     embedded: bool = False
@@ -62,7 +80,13 @@ class Kind:
     version: str = ""
     """Pulumi's default API version, where it is not the provider's."""
     before_parent: bool = False
-    """Must be gone before its parent can be deleted; others go with it."""
+    """Must be deleted before its parent; other types are deleted with their parent."""
+    group_rank: int = 0
+    """Order in which a group is emptied, the highest first: users before what they use."""
+    guid_name: str = ""
+    """Name under ``properties`` of the resource's GUID in a GET, e.g. ``resourceGuid``."""
+    referrers: str = ""
+    """List under ``properties``, in a GET, of the resources that refer to this one."""
 
     @property
     def model(self) -> Any:
@@ -92,20 +116,17 @@ class Kind:
     @property
     def inputs(self) -> tuple[str, ...]:
         """Pulumi's inputs that stand in the id and not in the body, the name of the resource last."""
-        if self.token == "azure-native:resources:ResourceGroup":  # noqa: S105  (Pulumi's word for a type)
+        if self.type == "Microsoft.Resources/resourceGroups":
             return self.names
         own = tuple(n for n in self.names if not n.startswith("="))
         return ("scope" if self.extends else "resourceGroupName", *own)
 
 
-def embedded(parent: str, collection: str, name: str, names: tuple[str, ...], in_use: str = "") -> Kind:
-    """A child type of ``Microsoft.Network`` that lives in its parent's body."""
-    return Kind(
-        type=f"Microsoft.Network/{parent}/{collection}",
-        model_name=f"network.{name}",
-        token=f"azure-native:network:{name}",
-        names=names,
-        in_use=in_use,
-        tracked=False,
-        embedded=True,
-    )
+GROUP = ResourceType(
+    "Microsoft.Resources/resourceGroups",
+    "resources.ResourceGroup",
+    "azure-native:resources:ResourceGroup",
+    ("resourceGroupName",),
+    patch_model="resources.ResourceGroupPatchable",
+    immutable=("managedBy",),
+)

@@ -1,4 +1,4 @@
-"""What the emulated Azure sells: quota by family, sizes by region, list prices. Read only.
+"""Quota by family, sizes by region and list prices of the emulated Azure.
 
 Shapes are those of ``usages`` and ``skus`` of the compute API and of the Azure Retail Prices API
 (learn.microsoft.com). Sizes and families are the catalogue's; prices and limits are
@@ -9,21 +9,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import Any, Protocol
 
 from aiohttp import web
 
 from catalogue.size import Size
 from catalogue.sizes import catalogue, find
 from infra.naming import OFFER_UNKNOWN
-from rehearsal.arm.core.errors import no_provider_in, not_available, over_quota
+from rehearsal.arm.core.errors import ArmError, no_provider_in, not_available, over_quota
+from rehearsal.arm.core.ids import ResourceId
+from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.offers.figures import Figures
 from rehearsal.arm.offers.regions import REGIONS, is_offered
 
-if TYPE_CHECKING:
-    from rehearsal.arm.core.subscription import Subscription
-
-__all__ = ["FAMILY_LIMIT", "answer", "check", "family_use", "prices", "skus", "usages"]
+__all__ = ["FAMILY_LIMIT", "Market", "Scarcity", "answer", "prices", "skus", "usages"]
 
 FAMILY_LIMIT, REGION_LIMIT, SPOT_LIMIT = 60_000, 120_000, 60_000
 """vCPUs: room for 300 nodes of the largest size."""
@@ -42,52 +42,95 @@ _GLOBAL = "Global"
 _VNET = "Virtual Network"
 
 
-def answer(request: web.Request, subscription: Subscription) -> web.Response | None:
+class Scarcity(Protocol):
+    """Source of shortages: asked when VMs are wanted, and when the offer is listed."""
+
+    def refuse_growth(self, resource: ResourceId, location: str, quota: str, used: int, more: int) -> None:
+        """Refuse ``more`` vCPUs of a ``quota`` of which ``used`` are in use, before anything has changed."""
+
+    def granted(self, wanted: int) -> tuple[int, ArmError | None]:
+        """Return how many of the VMs wanted come, and Azure's error about the others."""
+
+    def is_certain(self, kind: str) -> bool:
+        """Whether the fault ``quota`` or ``sku`` hits the next VM."""
+
+
+@dataclass(frozen=True, slots=True)
+class Market:
+    """Sizes, quotas and prices of one subscription."""
+
+    subscription: Subscription
+    scarcity: Scarcity | None = None
+    figures: Figures = field(default_factory=Figures)
+
+    def check(
+        self, resource: ResourceId, size: str, location: str, more: int, *, spot: bool, growth: bool = False
+    ) -> None:
+        """Refuse ``more`` VMs of a size that is closed, or beyond a quota; ``growth``: of a scale set."""
+        if more <= 0:
+            return
+        region, each = location.lower().replace(" ", ""), _vcpus(size)
+        if growth and self.scarcity is not None:
+            name, used = _family_use(self.subscription, size, location)
+            self.scarcity.refuse_growth(resource, location, name, used, more * each)
+        closed = {name.lower() for name in self.figures.closed}
+        if size.lower() in closed or is_offered(size, region) is False:
+            raise not_available(resource, self.subscription.id, region)
+        quotas = _quotas(self, region)
+        for name in _counts(size, spot=spot):
+            limit, used = quotas.get(name, (0, 0))
+            if name in quotas and used + more * each > limit:
+                raise over_quota(name, region, limit, used, more * each)
+
+    def granted(self, wanted: int) -> tuple[int, ArmError | None]:
+        """Return how many of the VMs wanted come, and Azure's error about the others."""
+        return self.scarcity.granted(wanted) if wanted and self.scarcity is not None else (wanted, None)
+
+    def is_certain(self, kind: str) -> bool:
+        """Whether the fault ``quota`` or ``sku`` hits the next VM."""
+        return self.scarcity is not None and self.scarcity.is_certain(kind)
+
+
+def answer(request: web.Request, market: Market) -> web.Response | None:
     """Return the answer to a request for usages, SKUs or prices; ``None`` to any other."""
     if request.method != "GET":
         return None
     path = request.path.rstrip("/")
     if path == _PRICES:
-        return _page(request, subscription.figures)
+        return _page(request, market.figures)
     if (found := _USAGES.fullmatch(path)) is not None:
         if found[1].lower() not in REGIONS:
             raise no_provider_in(found[1], "locations/usages", request.query["api-version"])
-        return web.json_response({"value": usages(subscription, found[1].lower())})
+        return web.json_response({"value": usages(market, found[1].lower())})
     if _SKUS.fullmatch(path) is not None:
         wanted = dict(_FILTER.findall(request.query.get("$filter", ""))).get("location")
         places = [wanted.lower()] if wanted else list(REGIONS)
-        closed = _holds(subscription, "sku")
-        return web.json_response({"value": list(skus(places, closed=closed, figures=subscription.figures))})
+        closed = market.is_certain("sku")
+        return web.json_response({"value": list(skus(places, closed=closed, figures=market.figures))})
     return None
-
-
-def _holds(subscription: Subscription, kind: str) -> bool:
-    """Return whether a fault of that kind will strike the next VM; one that lets some pass does not show."""
-    listed = getattr(subscription.faults, "listed", None)
-    return listed is not None and any(one.kind == kind and not one.after for one in listed())
 
 
 # -- quota ------------------------------------------------------------------------------------------------
 
 
-def usages(subscription: Subscription, location: str) -> list[dict[str, Any]]:
+def usages(market: Market, location: str) -> list[dict[str, Any]]:
     """Return every quota of the region; with the fault ``quota`` none has anything left."""
-    full = _holds(subscription, "quota")
+    full = market.is_certain("quota")
     return [
         _usage(name, used, used if full else limit)
-        for name, (limit, used) in _quotas(subscription, location).items()
+        for name, (limit, used) in _quotas(market, location).items()
     ]
 
 
-def _quotas(subscription: Subscription, location: str) -> dict[str, tuple[int, int]]:
+def _quotas(market: Market, location: str) -> dict[str, tuple[int, int]]:
     """Return limit and use of each quota of the region, in vCPUs."""
     used: dict[str, int] = {}
-    for size, count, spot in _machines(subscription, location):
+    for size, count, spot in _machines(market.subscription, location):
         for name in _counts(size, spot=spot):
             used[name] = used.get(name, 0) + _vcpus(size) * count
     limits = {"cores": REGION_LIMIT, "lowPriorityCores": SPOT_LIMIT}
     limits |= {_quota(size.name): FAMILY_LIMIT for size in _sold()}
-    given = subscription.figures.limits
+    given = market.figures.limits
     return {name: (given.get(name, most), used.get(name, 0)) for name, most in limits.items()}
 
 
@@ -95,30 +138,15 @@ def _counts(size: str, *, spot: bool) -> tuple[str, ...]:
     return ("lowPriorityCores",) if spot else (_quota(size), "cores")
 
 
-def family_use(subscription: Subscription, size: str, location: str) -> tuple[str, int, int]:
-    """Return a size's quota, the vCPUs in use of it in the region, and those of one more VM."""
+def _family_use(subscription: Subscription, size: str, location: str) -> tuple[str, int]:
+    """Return a size's quota and the vCPUs of it in use in the region."""
     name = _quota(size)
     used = sum(
         count * _vcpus(other)
         for other, count, spot in _machines(subscription, location)
         if _quota(other) == name and not spot
     )
-    return name, used, _vcpus(size)
-
-
-def check(
-    subscription: Subscription, resource: object, size: str, location: str, more: int, *, spot: bool
-) -> None:
-    """Raise Azure's refusal of ``more`` VMs: of a size that is closed, or beyond a quota."""
-    region, each = location.lower().replace(" ", ""), _vcpus(size)
-    closed = {name.lower() for name in subscription.figures.closed}
-    if more > 0 and (size.lower() in closed or is_offered(size, region) is False):
-        raise not_available(resource, subscription.id, region)
-    quotas = _quotas(subscription, region) if more > 0 else {}
-    for name in _counts(size, spot=spot):
-        limit, used = quotas.get(name, (0, 0))
-        if name in quotas and used + more * each > limit:
-            raise over_quota(name, region, limit, used, more * each)
+    return name, used
 
 
 def _usage(name: str, used: int, limit: int) -> dict[str, Any]:

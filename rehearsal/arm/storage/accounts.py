@@ -1,23 +1,41 @@
-"""Storage accounts, containers and shares: what Azure checks of them and adds."""
+"""Storage accounts: their names, firewall rules, keys and endpoints."""
 
 from __future__ import annotations
 
 import base64
 import hashlib
 import re
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.hooks import Hooks, Work
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
-from rehearsal.arm.storage.storage_types import ACCOUNTS, BLOB_SERVICES, CONTAINERS, FILE_SERVICES, SHARES
+from rehearsal.arm.core.resource_type import ResourceType
+from rehearsal.arm.core.subscription import Subscription
+from rehearsal.arm.services import Services
 
-if TYPE_CHECKING:
-    from rehearsal.arm.core.subscription import Subscription
+__all__ = ["ENTRIES", "AccountHooks", "account_key", "account_of", "check_child_name", "services_of"]
 
-__all__ = ["HOOKS", "account_key", "account_of"]
-
+Body = dict[str, Any]
+_ACCOUNTS = ResourceType(
+    "Microsoft.Storage/storageAccounts",
+    "storage.StorageAccountCreateParameters",
+    "azure-native:storage:StorageAccount",
+    ("accountName",),
+    patch_model="storage.StorageAccountUpdateParameters",
+    shown_model="storage.StorageAccount",
+    immutable=(
+        "kind",
+        "extendedLocation",
+        "isHnsEnabled",
+        "enableNfsV3",
+        "encryption.requireInfrastructureEncryption",
+    ),
+    loose=("networkAcls",),
+    sync_later=True,
+    created=202,
+)
 _NAME = re.compile(r"[a-z0-9]{3,24}")
 _CONTAINER = re.compile(r"(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*")
 _SERVICES = {"StorageV2": ("blob", "dfs", "file", "queue", "table", "web"), "FileStorage": ("file",)}
@@ -25,39 +43,104 @@ _PREMIUM_FILES = ("Premium_LRS", "Premium_ZRS", "PremiumV2_LRS", "PremiumV2_ZRS"
 
 
 def account_key(record: Record, name: str) -> str:
-    """The access key ``name`` of a storage account, the same for as long as the account is there."""
+    """Return the access key ``name`` of a storage account, the same for as long as the account exists."""
     seed = f"{record.guid} {name}".encode()
     return base64.b64encode(hashlib.sha512(seed).digest()).decode()
 
 
 def account_of(subscription: Subscription, rid: ResourceId) -> Record:
-    """The account that a container, share or service belongs to."""
+    """Return the account that a container, share or service belongs to."""
     return subscription.find(ResourceId(rid.subscription, rid.group, rid.namespace, rid.parts[:2]))
 
 
-def _accept_account(
-    subscription: Subscription, rid: ResourceId, body: dict[str, Any], old: dict[str, Any] | None
-) -> dict[str, Any]:
-    if not _NAME.fullmatch(rid.name):
-        raise ArmError(
-            400,
-            "AccountNameInvalid",
-            f"{rid.name} is not a valid storage account name. Storage account name must be between 3 and 24 "
-            "characters in length and use numbers and lower-case letters only.",
+def services_of(account: Record) -> tuple[str, ...]:
+    """Return the services of an account: ``blob``, ``file`` ..."""
+    return _SERVICES.get(account.body["kind"], ("blob",))
+
+
+def check_child_name(rid: ResourceId, what: str) -> None:
+    """Refuse a name that no container or share may have."""
+    if not _CONTAINER.fullmatch(rid.name) and rid.name not in ("$root", "$web", "$logs"):
+        problem = (
+            f"The specified {what} name length is not within the permissible limits, or it has characters "
+            f"that are not allowed: '{rid.name}'."
         )
-    elsewhere = [r for r in subscription.of_type(ACCOUNTS) if r.id.key != rid.key]
-    if rid.name in subscription.taken_names or any(r.id.name.lower() == rid.name.lower() for r in elsewhere):
-        problem = f"The storage account named {rid.name} is already taken."
-        raise ArmError(409, "StorageAccountAlreadyTaken", problem, "StorageAccount")
-    properties = body.get("properties") or {}
-    if body["kind"] == "FileStorage" and body["sku"]["name"] not in _PREMIUM_FILES:
-        # The refusal is Azure's; its exact words for this pair are not known here.
-        problem = f"The sku {body['sku']['name']} is not valid for kind FileStorage."
-        raise ArmError(400, "InvalidRequestPropertyValue", problem, "sku.name")
-    _check_rules(subscription, rid, properties.get("networkAcls") or {})
-    before = (old or {}).get("properties") or {}
-    # What a PUT leaves out stays as it was.
-    return {**body, "properties": {**before, **properties}}
+        raise ArmError(400, "InvalidResourceName", problem)
+
+
+class AccountHooks(Hooks[Services]):
+    """Blob services of accounts are processes of this machine, where Azurite is installed."""
+
+    def __init__(self, services: Services) -> None:
+        super().__init__(services)
+        self._endpoints: dict[str, dict[str, str]] = {}
+
+    def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
+        """Refuse a name that is taken or malformed, a wrong SKU and wrong firewall rules."""
+        if not _NAME.fullmatch(rid.name):
+            raise ArmError(
+                400,
+                "AccountNameInvalid",
+                f"{rid.name} is not a valid storage account name. Storage account name must be between 3 and "
+                "24 characters in length and use numbers and lower-case letters only.",
+            )
+        elsewhere = [r for r in self.services.subscription.of_type(_ACCOUNTS.type) if r.id.key != rid.key]
+        if rid.name in self.services.subscription.taken_names or any(
+            r.id.name.lower() == rid.name.lower() for r in elsewhere
+        ):
+            problem = f"The storage account named {rid.name} is already taken."
+            raise ArmError(409, "StorageAccountAlreadyTaken", problem, "StorageAccount")
+        properties = body.get("properties") or {}
+        if body["kind"] == "FileStorage" and body["sku"]["name"] not in _PREMIUM_FILES:
+            # The refusal is Azure's; its exact words for this pair are not known here.
+            problem = f"The sku {body['sku']['name']} is not valid for kind FileStorage."
+            raise ArmError(400, "InvalidRequestPropertyValue", problem, "sku.name")
+        _check_rules(self.services.subscription, rid, properties.get("networkAcls") or {})
+        before = (old or {}).get("properties") or {}
+        # What a PUT leaves out stays as it was.
+        return {**body, "properties": {**before, **properties}}
+
+    async def apply(self, record: Record, old: Body | None) -> None:
+        """Start the blob service."""
+        if old is None and record.body["kind"] in ("StorageV2", "BlobStorage", "BlockBlobStorage"):
+            self._endpoints[record.id.key] = await self.services.blobs.open(record)
+
+    async def remove(self, record: Record) -> None:
+        """Stop the blob service."""
+        self._endpoints.pop(record.id.key, None)
+        await self.services.blobs.close_account(record)
+
+    def show(self, record: Record, shown: Body) -> None:
+        """Add the endpoints and the defaults."""
+        services = services_of(record)
+        ends = {s: f"https://{record.id.name}.{s}.core.windows.net/" for s in services}
+        ends.update(self._endpoints.get(record.id.key, {}))
+        shown["sku"] = {**record.body["sku"], "tier": record.body["sku"]["name"].partition("_")[0]}
+        properties = shown["properties"]
+        properties.update(
+            primaryEndpoints=ends,
+            primaryLocation=record.body["location"],
+            statusOfPrimary="available",
+            creationTime=record.created,
+        )
+        properties.setdefault("supportsHttpsTrafficOnly", True)
+        properties.setdefault("accessTier", "Hot")
+
+    def act(self, rid: ResourceId, record: Record, action: str, body: Body) -> Work | Body | None:
+        """Return the access keys."""
+        if action != "listkeys":
+            return None
+        return {
+            "keys": [
+                {
+                    "keyName": name,
+                    "value": account_key(record, name),
+                    "permissions": "FULL",
+                    "creationTime": record.created,
+                }
+                for name in ("key1", "key2")
+            ]
+        }
 
 
 def _check_rules(subscription: Subscription, rid: ResourceId, rules: dict[str, Any]) -> None:
@@ -85,100 +168,4 @@ def _check_rules(subscription: Subscription, rid: ResourceId, rules: dict[str, A
             raise ArmError(400, "InvalidValuesForRequestedNetworkAcls", problem, rid.name)
 
 
-def _show_account(subscription: Subscription, record: Record, shown: dict[str, Any]) -> None:
-    services = _SERVICES.get(record.body["kind"], ("blob",))
-    ends = {s: f"https://{record.id.name}.{s}.core.windows.net/" for s in services}
-    ends.update(subscription.endpoints.get(record.id.key, {}))
-    shown["sku"] = {**record.body["sku"], "tier": record.body["sku"]["name"].partition("_")[0]}
-    properties = shown["properties"]
-    properties.update(
-        primaryEndpoints=ends,
-        primaryLocation=record.body["location"],
-        statusOfPrimary="available",
-        creationTime=record.created,
-    )
-    properties.setdefault("supportsHttpsTrafficOnly", True)
-    properties.setdefault("accessTier", "Hot")
-
-
-def _child_body(rid: ResourceId, body: dict[str, Any], what: str) -> dict[str, Any]:
-    if not _CONTAINER.fullmatch(rid.name) and rid.name not in ("$root", "$web", "$logs"):
-        problem = (
-            f"The specified {what} name length is not within the permissible limits, or it has characters "
-            f"that are not allowed: '{rid.name}'."
-        )
-        raise ArmError(400, "InvalidResourceName", problem)
-    return body
-
-
-def _accept_container(
-    subscription: Subscription, rid: ResourceId, body: dict[str, Any], _old: dict[str, Any] | None
-) -> dict[str, Any]:
-    account = account_of(subscription, rid)
-    level = (body.get("properties") or {}).get("publicAccess") or "None"
-    if level != "None" and not account.properties.get("allowBlobPublicAccess", False):
-        problem = "Public access is not permitted on this storage account."
-        raise ArmError(409, "PublicAccessNotPermitted", problem)
-    if "blob" not in _SERVICES.get(account.body["kind"], ("blob",)):
-        problem = f"Blob is not supported for the account {account.id.name}."
-        raise ArmError(400, "FeatureNotSupportedForAccount", problem)
-    return _child_body(rid, body, "container")
-
-
-async def _apply_container(subscription: Subscription, record: Record, old: dict[str, Any] | None) -> None:
-    if old is None:
-        await subscription.blobs.create_container(account_of(subscription, record.id), record.id.name)
-
-
-async def _remove_container(subscription: Subscription, record: Record) -> None:
-    account = subscription.resources.get(record.id.parent.parent.key)
-    if account is not None and account.state != "Deleting":
-        await subscription.blobs.delete_container(account, record.id.name)
-
-
-def _accept_share(
-    subscription: Subscription, rid: ResourceId, body: dict[str, Any], _old: dict[str, Any] | None
-) -> dict[str, Any]:
-    account = account_of(subscription, rid)
-    protocol = (body.get("properties") or {}).get("enabledProtocols", "SMB")
-    if protocol == "NFS" and account.body["kind"] != "FileStorage":
-        problem = f"NFS is not supported for the account {account.id.name}."
-        raise ArmError(400, "FeatureNotSupportedForAccount", problem)
-    return _child_body(rid, body, "share")
-
-
-def _show_share(_: Subscription, record: Record, shown: dict[str, Any]) -> None:
-    shown["properties"].setdefault("enabledProtocols", "SMB")
-    shown["properties"].setdefault("lastModifiedTime", record.created)
-    shown["properties"].pop("provisioningState", None)
-
-
-def _show_container(_: Subscription, record: Record, shown: dict[str, Any]) -> None:
-    shown["properties"].setdefault("publicAccess", "None")
-    shown["properties"].setdefault("lastModifiedTime", record.created)
-    shown["properties"].pop("provisioningState", None)
-
-
-def _show_service(_: Subscription, _r: Record, shown: dict[str, Any]) -> None:
-    shown["properties"].pop("provisioningState", None)
-
-
-async def _apply_account(subscription: Subscription, record: Record, old: dict[str, Any] | None) -> None:
-    if old is None and record.body["kind"] in ("StorageV2", "BlobStorage", "BlockBlobStorage"):
-        subscription.endpoints[record.id.key] = await subscription.blobs.open(record)
-
-
-async def _remove_account(subscription: Subscription, record: Record) -> None:
-    subscription.endpoints.pop(record.id.key, None)
-    await subscription.blobs.close_account(record)
-
-
-HOOKS = {
-    ACCOUNTS: Hooks(accept=_accept_account, apply=_apply_account, remove=_remove_account, show=_show_account),
-    BLOB_SERVICES: Hooks(show=_show_service),
-    CONTAINERS: Hooks(
-        accept=_accept_container, apply=_apply_container, remove=_remove_container, show=_show_container
-    ),
-    FILE_SERVICES: Hooks(show=_show_service),
-    SHARES: Hooks(accept=_accept_share, show=_show_share),
-}
+ENTRIES = ((_ACCOUNTS, AccountHooks),)

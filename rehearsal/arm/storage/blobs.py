@@ -1,7 +1,7 @@
-"""The data plane of storage accounts, as the resource manager asks for it.
+"""Protocol of the data plane of storage accounts.
 
-:class:`NoBlobs` is what there is without Azurite: accounts and containers exist, and that nothing can be
-put into them is said where somebody would look.
+Without Azurite it is :class:`NoBlobs`: accounts and containers exist, nothing can be put into them, and the
+log says so.
 """
 
 from __future__ import annotations
@@ -17,29 +17,29 @@ _log = logging.getLogger("rehearsal.storage")
 
 
 class Blobs(Protocol):
-    """Where the blobs of the accounts are."""
+    """Data plane of the storage accounts."""
 
     async def open(self, account: Record) -> dict[str, str]:
-        """Makes the account's blob service; its endpoints by service, empty when there is none."""
+        """Start the account's blob service; return its endpoints by service, empty when there is none."""
 
     async def close_account(self, account: Record) -> None:
-        """Ends the account's blob service and removes what is in it."""
+        """Stop the account's blob service and remove what is in it."""
 
     async def create_container(self, account: Record, name: str) -> None:
-        """Makes a container real; one that exists is fine."""
+        """Create a container; one that exists is fine."""
 
     async def delete_container(self, account: Record, name: str) -> None:
-        """Removes a container with what is in it."""
+        """Delete a container with what is in it."""
 
     async def close(self) -> None:
-        """Ends every blob service."""
+        """Stop every blob service."""
 
 
 class NoBlobs:
-    """No data plane: said once for each account."""
+    """No data plane; a warning for each account."""
 
     async def open(self, account: Record) -> dict[str, str]:
-        """Nothing is there to open."""
+        """Warn that the account has no data plane."""
         _log.warning(
             "storage account %s has no data plane here: Azurite is not installed (tools/setup --azure); "
             "its containers exist by name only",
@@ -48,13 +48,13 @@ class NoBlobs:
         return {}
 
     async def close_account(self, account: Record) -> None:
-        """Nothing was opened."""
+        """Do nothing: no service runs."""
 
     async def create_container(self, account: Record, name: str) -> None:
-        """It exists in the resource manager alone."""
+        """Do nothing: the container exists in the resource manager alone."""
 
     async def delete_container(self, account: Record, name: str) -> None:
-        """It existed in the resource manager alone."""
+        """Do nothing: the container existed in the resource manager alone."""
 
     async def close(self) -> None:
-        """Nothing was opened."""
+        """Do nothing: no service runs."""

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
-from rehearsal.arm import ArmError, Fault
+from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.operations import Fault
 from tests.rehearsal import bodies
 from tests.rehearsal.bodies import ADDRESS, BALANCER, SCALE_SET, VNET, build
 from tests.rehearsal.doubles import BASE, Endpoint, RecordingMachines, endpoint

@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from launch.errors import InputError, ReplaceNodeError
-from rehearsal.faults.arm_faults import Faulting
-from rehearsal.faults.fault_kinds import order
-from rehearsal.faults.node_faults import Breaking
+from rehearsal.faults.arm_faults import ArmFaults
+from rehearsal.faults.fault_kinds import fault_spec
+from rehearsal.faults.node_faults import NodeFaults
 from tests.rehearsal.bodies import SCALE_SET, build
 from tests.rehearsal.doubles import BASE, Endpoint, RecordingMachines
 from tests.rehearsal.hardware import NETWORK, lab
@@ -36,15 +36,15 @@ def clocks() -> Clocks:
 
 
 @pytest.fixture
-def breaking(azure: Endpoint, clocks: Clocks) -> Iterator[Breaking]:
+def node_faults(azure: Endpoint, clocks: Clocks) -> Iterator[NodeFaults]:
     build(azure)
-    made = Breaking(azure.subscription, clocks, Faulting())
+    made = NodeFaults(azure.services, clocks, ArmFaults())
     yield made
     azure.run(made.close())
 
 
 def events(azure: Endpoint) -> list[dict[str, object]]:
-    document = azure.subscription.events.document(f"{BASE}/{SCALE_SET}".lower(), "somebody")
+    document = azure.shared.events.document(f"{BASE}/{SCALE_SET}".lower(), "somebody")
     return list(document["Events"])
 
 
@@ -56,10 +56,10 @@ def until_capacity(azure: Endpoint, wanted: int) -> None:
 
 
 def test_an_evicted_vm_is_told_then_lost_then_gone(
-    azure: Endpoint, breaking: Breaking, recorded: RecordingMachines
+    azure: Endpoint, node_faults: NodeFaults, recorded: RecordingMachines
 ) -> None:
-    ordered = order("evict", nodes=(0, 2), seconds=0.5)
-    assert azure.run(breaking.carry_out(ordered, "LAB")) == ["node000000", "node000002"]
+    ordered = fault_spec("evict", nodes=(0, 2), seconds=0.5)
+    assert azure.run(node_faults.inject(ordered, "LAB")) == ["node000000", "node000002"]
     time.sleep(0.1)
     told = events(azure)
     assert [(one["EventType"], one["Resources"], one["EventSource"]) for one in told] == [
@@ -74,39 +74,41 @@ def test_an_evicted_vm_is_told_then_lost_then_gone(
     assert events(azure) == []
 
 
-def test_an_eviction_that_is_agreed_to_does_not_wait(azure: Endpoint, breaking: Breaking) -> None:
-    azure.run(breaking.carry_out(order("evict", nodes=(1,), seconds=600.0), "lab"))
+def test_an_eviction_that_is_agreed_to_does_not_wait(azure: Endpoint, node_faults: NodeFaults) -> None:
+    azure.run(node_faults.inject(fault_spec("evict", nodes=(1,), seconds=600.0), "lab"))
     time.sleep(0.1)
     (event,) = events(azure)
 
     async def approve() -> bool:
-        return bool(azure.subscription.events.approve(f"{BASE}/{SCALE_SET}".lower(), str(event["EventId"])))
+        return bool(azure.shared.events.approve(f"{BASE}/{SCALE_SET}".lower(), str(event["EventId"])))
 
     assert azure.run(approve())
     until_capacity(azure, 2)
 
 
-def test_all_may_be_evicted(azure: Endpoint, breaking: Breaking) -> None:
-    azure.run(breaking.carry_out(order("evict", nodes=(0, 1, 2), seconds=0.01), "lab"))
+def test_all_may_be_evicted(azure: Endpoint, node_faults: NodeFaults) -> None:
+    azure.run(node_faults.inject(fault_spec("evict", nodes=(0, 1, 2), seconds=0.01), "lab"))
     until_capacity(azure, 0)
 
 
-def test_clocks_are_wrong_until_all_is_cleared(azure: Endpoint, breaking: Breaking, clocks: Clocks) -> None:
-    azure.run(breaking.carry_out(order("clock", nodes=(1,), seconds=-90.0), "lab"))
-    azure.run(breaking.carry_out(order("quota"), "lab"))
+def test_clocks_are_wrong_until_all_is_cleared(
+    azure: Endpoint, node_faults: NodeFaults, clocks: Clocks
+) -> None:
+    azure.run(node_faults.inject(fault_spec("clock", nodes=(1,), seconds=-90.0), "lab"))
+    azure.run(node_faults.inject(fault_spec("quota"), "lab"))
     assert clocks.off == {"node000001": -90.0}
-    assert breaking.listed() == ["quota: struck 0 times", "clock: wrong on node000001"]
-    assert azure.run(breaking.clear()) == ["quota", "clock"]
+    assert node_faults.listed() == ["quota: hit 0 times", "clock: wrong on node000001"]
+    assert azure.run(node_faults.clear()) == ["quota", "clock"]
     assert clocks.off == {"node000001": 0.0}
-    assert breaking.listed() == []
+    assert node_faults.listed() == []
 
 
 @pytest.mark.parametrize(("nodes", "group", "named"), [((7,), "lab", "--nodes"), ((0,), "other", "--stack")])
 def test_who_is_not_there_cannot_be_broken(
-    azure: Endpoint, breaking: Breaking, nodes: tuple[int, ...], group: str, named: str
+    azure: Endpoint, node_faults: NodeFaults, nodes: tuple[int, ...], group: str, named: str
 ) -> None:
     with pytest.raises(InputError, match=f"^{named}"):
-        azure.run(breaking.carry_out(order("evict", nodes=nodes), group))
+        azure.run(node_faults.inject(fault_spec("evict", nodes=nodes), group))
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler, as the fault itself does")
@@ -131,13 +133,13 @@ def test_programs_that_start_on_a_node_see_its_wrong_clock(tmp_path: Path) -> No
 
 def test_a_node_that_never_boots_is_named_and_the_others_are_up(tmp_path: Path) -> None:
     async def story() -> None:
-        async with lab(tmp_path, 0) as it:
-            it.machines.faults = faulting = Faulting()
-            faulting.set(order("no-boot", nodes=(1,)))
+        arm_faults = ArmFaults()
+        async with lab(tmp_path, 0, faults=arm_faults) as it:
+            arm_faults.set(fault_spec("no-boot", nodes=(1,)))
             with pytest.raises(ReplaceNodeError, match=r"node000001.*it never answered"):
                 await it.grow([0, 1, 2])
             assert await it.machines.running(NETWORK) == {"node000000", "node000002"}
-            faulting.clear()
+            arm_faults.clear()
             await it.grow([0, 1, 2])
             assert await it.ssh(1, "hostname") == (0, "node000001\n")
 
@@ -146,9 +148,9 @@ def test_a_node_that_never_boots_is_named_and_the_others_are_up(tmp_path: Path) 
 
 def test_cloud_init_fails_on_one_node_only(tmp_path: Path) -> None:
     async def story() -> None:
-        async with lab(tmp_path, 0) as it:
-            it.machines.faults = faulting = Faulting()
-            faulting.set(order("cloud-init", nodes=(1,)))
+        arm_faults = ArmFaults()
+        async with lab(tmp_path, 0, faults=arm_faults) as it:
+            arm_faults.set(fault_spec("cloud-init", nodes=(1,)))
             await it.grow([0, 1])
             assert await it.ssh(0, "cloud-init status --wait") == (0, "status: done\n")
             assert await it.ssh(1, "cloud-init status --wait") == (1, "status: error\n")

@@ -14,7 +14,7 @@ from typing import Any
 import aiohttp
 import pytest
 
-from rehearsal.arm import Subscription
+from rehearsal.arm.core.subscription import Subscription
 from rehearsal.imds.server import Metadata
 from rehearsal.imds.tokens import Identity
 from rehearsal.vms.api import Machine
@@ -74,7 +74,7 @@ def inside(azure: Endpoint) -> Iterator[Inside]:
     held = azure.subscription.scale_sets[f"{BASE}/{SCALE_SET}".lower()]
     for instance in held.instances.values():
         instance.machine = replace(instance.machine, private_ip=f"127.0.0.{instance.id + 4}")
-    metadata = Metadata(azure.subscription, azure.url)
+    metadata = Metadata(azure.shared, azure.url)
     listener = socket.socket()
     listener.bind(("127.0.0.1", 0))
     port = listener.getsockname()[1]
@@ -185,7 +185,8 @@ def test_a_token_is_of_an_identity_that_the_vm_has(inside: Inside, monkeypatch: 
     assert status == 200
     assert told["token_type"] == "Bearer"
     assert int(told["expires_on"]) - int(told["not_before"]) == 86400
-    known = inside.azure.subscription.tokens.bearer(f"Bearer {told['access_token']}")
+    known = inside.azure.shared.tokens.bearer(f"Bearer {told['access_token']}")
+    assert known is not None
     assert (known.identity, known.audience) == (one, ARM)
     claims = told["access_token"].split(".")[1]
     assert json.loads(base64.urlsafe_b64decode(claims + "=="))["oid"] == "oid-one"
@@ -283,9 +284,9 @@ def test_a_node_reaches_the_service_of_its_network(tmp_path: Path) -> None:
 def test_who_asks_is_looked_for_in_his_own_network(azure: Endpoint) -> None:
     build(azure, 1)
     subscription: Subscription = azure.subscription
-    from rehearsal.imds.vm_registry import occupant
+    from rehearsal.imds.vm_registry import find_vm
 
     held = subscription.scale_sets[f"{BASE}/{SCALE_SET}".lower()]
     machine: Machine = held.instances[0].machine
-    assert occupant(subscription, f"{BASE}/{VNET}", machine.private_ip) is not None
-    assert occupant(subscription, f"{BASE}/{VNET}2", machine.private_ip) is None
+    assert find_vm(subscription, f"{BASE}/{VNET}", machine.private_ip) is not None
+    assert find_vm(subscription, f"{BASE}/{VNET}2", machine.private_ip) is None

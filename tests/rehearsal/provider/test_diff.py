@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.arm.core.registry import kind_of_token
+from rehearsal.arm.resource_types import RESOURCE_TYPES
 from rehearsal.provider.diff import changes
 from rehearsal.provider.values import UNKNOWN, Secret
 
@@ -26,13 +26,13 @@ from rehearsal.provider.values import UNKNOWN, Secret
     ],
 )
 def test_changes(before: dict[str, Any], after: dict[str, Any], found: list[tuple[str, str]]) -> None:
-    kind = kind_of_token("azure-native:network:VirtualNetwork")
+    kind = RESOURCE_TYPES.by_token("azure-native:network:VirtualNetwork")
     assert kind is not None
     assert [(c.path, c.kind) for c in changes(kind, before, after)] == found
 
 
 def test_a_placement_group_is_given_up_in_place_and_never_taken_back() -> None:
-    kind = kind_of_token("azure-native:compute:VirtualMachineScaleSet")
+    kind = RESOURCE_TYPES.by_token("azure-native:compute:VirtualMachineScaleSet")
     assert kind is not None
     one, many = {"singlePlacementGroup": True}, {"singlePlacementGroup": False}
     assert [c.replace for c in changes(kind, one, many)] == [False]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from rehearsal.arm.core.registry import known_tokens
+from rehearsal.arm.resource_types import RESOURCE_TYPES
 from rehearsal.provider.values import Unknown, decode
 from tests.rehearsal.doubles import BASE, SUBSCRIPTION_ID, Endpoint
 from tests.rehearsal.provider.engine import GROUP, SCALE_SET, SUBNET, VNET, Engine, Refused, with_engine
@@ -263,7 +263,7 @@ def test_what_was_made_is_found_as_it_was_wanted_and_can_be_taken_away(azure: En
 
 
 def test_every_kind_is_gone_through_with() -> None:
-    assert {name.partition("#")[0] for name, _ in CHAIN} | ELSEWHERE == set(known_tokens())
+    assert {name.partition("#")[0] for name, _ in CHAIN} | ELSEWHERE == set(RESOURCE_TYPES.tokens)
 
 
 def test_names_that_azure_needs_are_made_up_in_its_form(azure: Endpoint) -> None:

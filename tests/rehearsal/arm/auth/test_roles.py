@@ -11,6 +11,7 @@ from rehearsal.arm.auth.authorization import action_of
 from rehearsal.arm.auth.identities import client_id
 from rehearsal.arm.auth.roles import allows
 from rehearsal.arm.core.ids import ResourceId
+from rehearsal.arm.resource_types import RESOURCE_TYPES
 from rehearsal.imds.tokens import Identity
 from tests.rehearsal.bodies import SCALE_SET, SUBNET_ID, build
 from tests.rehearsal.doubles import BASE, SUBSCRIPTION_ID, Endpoint
@@ -46,7 +47,7 @@ def as_nodes(azure: Endpoint, method: str, path: str, body: Any = None) -> tuple
     """A request with a token of the identity."""
     record = azure.subscription.resources[f"{BASE}/{IDENTITY}".lower()]
     who = Identity(str(record.id), record.guid, client_id(record))
-    token = azure.subscription.tokens.issue(who, "https://management.azure.com/")
+    token = azure.shared.tokens.issue(who, "https://management.azure.com/")
     return azure.ask_as(token.text, method, path, body)
 
 
@@ -204,7 +205,7 @@ def test_who_has_a_token_that_is_none_gets_nowhere(azure: Endpoint) -> None:
     ],
 )
 def test_every_request_is_an_action(method: str, path: str, action: str) -> None:
-    assert action_of(method, path)[0] == action
+    assert action_of(method, path, RESOURCE_TYPES)[0] == action
 
 
 def test_what_an_identity_has_begun_it_may_ask_about(azure: Endpoint) -> None:

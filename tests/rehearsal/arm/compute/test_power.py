@@ -84,7 +84,7 @@ def test_a_spot_vm_that_is_evicted_has_a_notice_first(azure: Endpoint, recorded:
     compute = azure.clients().compute
     (_, last) = compute.virtual_machine_scale_set_vms.list("lab", "nodes")
     compute.virtual_machine_scale_set_vms.simulate_eviction("lab", "nodes", last.instance_id)
-    events = azure.subscription.events
+    events = azure.shared.events
     scope = f"{BASE}/{SCALE_SET}".lower()
     (event,) = azure.run(_until(lambda: events.document(scope, "x")["Events"]))
     assert (event["EventType"], event["Resources"]) == ("Preempt", [f"nodes_{last.instance_id}"])

@@ -11,7 +11,7 @@ import pytest
 
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.models import check, flatten, model, nest, shape
-from rehearsal.arm.core.registry import kind_of_token, known_tokens
+from rehearsal.arm.resource_types import RESOURCE_TYPES
 from rehearsal.provider.translate import path_names
 
 BALANCER = {
@@ -96,14 +96,14 @@ IN_THE_QUERY = {"expand"}
 """Of a file share: said in the request's query and not in the body; the emulation does not take it."""
 
 
-@pytest.mark.parametrize("token", known_tokens())
+@pytest.mark.parametrize("token", RESOURCE_TYPES.tokens)
 def test_every_input_of_pulumis_sdk_has_its_place(token: str) -> None:
     _, service, name = token.split(":")
     # By its own module: the package behind it may be one that Pulumi has not filled yet.
     own = re.sub(r"(?<=[a-z])(?=[A-Z])|(?<=[A-Z])(?=[A-Z][a-z])", "_", name).lower()
     module = importlib.import_module(f"pulumi_azure_native.{service}.{own}")
     arguments = inspect.signature(getattr(module, name)._internal_init).parameters
-    kind = kind_of_token(token)
+    kind = RESOURCE_TYPES.by_token(token)
     assert kind is not None
     known = set(path_names(kind))
     for cls in (kind.model, shape(kind.model).fields["properties"].model):

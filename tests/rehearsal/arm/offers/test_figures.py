@@ -12,7 +12,7 @@ SIZE, FAMILY = "Standard_ND40rs_v2", "standardNDSv2Family"
 
 
 def test_a_quota_is_shown_and_holds(azure: Endpoint, recorded: RecordingMachines) -> None:
-    azure.subscription.figures.limits[FAMILY] = 120
+    azure.services.market.figures.limits[FAMILY] = 120
     build(azure, 2)
     quotas = {one.name.value: one for one in azure.clients().compute.usage.list("westeurope")}
     assert (quotas[FAMILY].limit, quotas[FAMILY].current_value) == (120, 80)
@@ -32,7 +32,7 @@ def test_what_is_deallocated_counts_for_nothing(azure: Endpoint) -> None:
 
 
 def test_spot_vms_have_a_quota_of_their_own(azure: Endpoint) -> None:
-    azure.subscription.figures.limits["lowPriorityCores"] = 40
+    azure.services.market.figures.limits["lowPriorityCores"] = 40
     build(azure, 0)
     azure.settle("DELETE", SCALE_SET)
     body = scale_set(2)
@@ -43,14 +43,14 @@ def test_spot_vms_have_a_quota_of_their_own(azure: Endpoint) -> None:
 
 def test_a_size_may_be_closed_to_the_subscription(azure: Endpoint) -> None:
     build(azure, 0)
-    azure.subscription.figures.closed[SIZE] = "NotAvailableForSubscription"
+    azure.services.market.figures.closed[SIZE] = "NotAvailableForSubscription"
     told = offer_of(offers(Rest(azure.url, lambda: TOKEN), SUBSCRIPTION_ID, "westeurope"), SIZE, "westeurope")
     assert told.restricted == "NotAvailableForSubscription"
     assert azure.settle("PUT", SCALE_SET, scale_set(1))["error"]["code"] == "SkuNotAvailable"
 
 
 def test_a_price_may_be_any_or_none(azure: Endpoint) -> None:
-    azure.subscription.figures.prices |= {(SIZE, False): 22.5, (SIZE, True): None}
+    azure.services.market.figures.prices |= {(SIZE, False): 22.5, (SIZE, True): None}
     told = vm_prices(Rest(azure.url, lambda: TOKEN), SIZE, "westeurope")
     assert (told.regular, told.spot) == (22.5, None)
 

@@ -20,8 +20,8 @@ from infra.preflight.availability import (
 from infra.preflight.meters import ADDRESS, ENDPOINT, NAT, NFS_SHARE, premium_disk
 from infra.preflight.prices import meter_price, vm_prices
 from rehearsal.arm.offers import market
-from rehearsal.faults.arm_faults import Faulting
-from rehearsal.faults.fault_kinds import order
+from rehearsal.faults.arm_faults import ArmFaults
+from rehearsal.faults.fault_kinds import fault_spec
 from tests.rehearsal.bodies import build
 from tests.rehearsal.doubles import SUBSCRIPTION_ID, TOKEN, Endpoint, RecordingMachines, endpoint
 
@@ -98,13 +98,13 @@ def test_all_regions_are_listed_without_a_filter(azure: Endpoint) -> None:
 
 
 def test_faults_show_before_they_strike(recorded: RecordingMachines) -> None:
-    faults = Faulting()
+    faults = ArmFaults()
     with endpoint(recorded, faults) as azure:
-        faults.set(order("quota"))
-        faults.set(order("sku"))
+        faults.set(fault_spec("quota"))
+        faults.set(fault_spec("sku"))
         assert all(usage.left == 0 for usage in usages(rest(azure), SUBSCRIPTION_ID, "westeurope"))
         found = offer_of(offers(rest(azure), SUBSCRIPTION_ID, "westeurope"), SIZE, "westeurope")
         assert found.restricted == "NotAvailableForSubscription"
         # One that lets some pass comes as a surprise.
-        faults.set(order("quota", after=1))
+        faults.set(fault_spec("quota", after=1))
         assert all(usage.left > 0 for usage in usages(rest(azure), SUBSCRIPTION_ID, "westeurope"))

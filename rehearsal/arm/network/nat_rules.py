@@ -1,23 +1,21 @@
-"""Inbound NAT rules of version 2: which frontend port leads to which VM."""
+"""Inbound NAT rules of version 2: the frontend port of each VM, and the forwards that make it real."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Instance, Record
+from rehearsal.arm.core.subscription import Subscription
+from rehearsal.vms.api import Machines
 
-if TYPE_CHECKING:
-    from rehearsal.arm.core.subscription import Subscription
+__all__ = ["LOAD_BALANCERS", "Member", "NatRules", "configurations", "range_too_small"]
 
-__all__ = ["Balancer", "Member", "configurations", "pools_of", "range_too_small"]
-
-BALANCERS = "Microsoft.Network/loadBalancers"
-SCALE_SETS = "Microsoft.Compute/virtualMachineScaleSets"
+LOAD_BALANCERS = "Microsoft.Network/loadBalancers"
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,47 +29,47 @@ class Member:
 
     @property
     def nic_id(self) -> ResourceId:
-        """Its network interface."""
+        """Id of its network interface."""
         vm = self.scale_set.id.child("virtualMachines", str(self.instance.id))
         return vm.child("networkInterfaces", self.nic)
 
     @property
     def configuration_id(self) -> ResourceId:
-        """The IP configuration of the interface that is in the pool."""
+        """Id of the interface's IP configuration that is in the pool."""
         return self.nic_id.child("ipConfigurations", self.configuration)
 
 
-def pools_of(scale_set: Record) -> Iterator[tuple[str, str, str]]:
-    """Interface, IP configuration and backend pool (as a key) for each pool the scale set is in."""
+def _pools_of(scale_set: Record) -> Iterator[tuple[str, str, str]]:
+    """Yield interface, IP configuration and backend pool (as a key) of each pool that the scale set is in."""
     for nic, configuration in configurations(scale_set):
         for pool in configuration["properties"].get("loadBalancerBackendAddressPools") or ():
             yield nic["name"], configuration["name"], pool["id"].lower()
 
 
 def configurations(scale_set: Record) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
-    """Each network interface of the scale set's model with each IP configuration of it."""
+    """Yield each network interface of the scale set's model with each of its IP configurations."""
     profile = scale_set.properties.get("virtualMachineProfile") or {}
     for nic in (profile.get("networkProfile") or {}).get("networkInterfaceConfigurations") or ():
         for configuration in nic.get("properties", {}).get("ipConfigurations") or ():
             yield nic, {**configuration, "properties": configuration.get("properties") or {}}
 
 
-class Balancer:
-    """Hands out frontend ports and keeps the machines' forwards equal to what the rules say."""
+class NatRules:
+    """Frontend ports of a subscription's VMs, and the forwards of this machine that serve them."""
 
-    def __init__(self, subscription: Subscription) -> None:
-        self._subscription = subscription
+    def __init__(self, subscription: Subscription, machines: Machines) -> None:
+        self._subscription, self._machines = subscription, machines
         self._ports: dict[tuple[str, str, int], int] = {}
         self._forwards: dict[tuple[str, tuple[str, int]], tuple[str, int]] = {}
         self._lock = asyncio.Lock()
 
     def members(self, pool: ResourceId) -> list[Member]:
-        """The VMs in a backend pool, by scale set and instance id."""
+        """Return the VMs in a backend pool, ordered by scale set and instance id."""
         found = []
-        for record in self._subscription.of_type(SCALE_SETS):
-            scale_set = self._subscription.scale_sets.get(record.id.key)
-            for nic, configuration, target in pools_of(record):
-                if scale_set is not None and target == pool.key:
+        for key, scale_set in self._subscription.scale_sets.items():
+            record = self._subscription.resources.get(key)
+            for nic, configuration, target in _pools_of(record) if record is not None else ():
+                if record is not None and target == pool.key:
                     instances = scale_set.instances.values()
                     found += [
                         Member(record, i, nic, configuration) for i in instances if i.state != "Deleting"
@@ -79,15 +77,15 @@ class Balancer:
         return sorted(found, key=lambda m: (m.scale_set.id.key, m.instance.id))
 
     def rules(self, pool: ResourceId) -> Iterator[tuple[Record, dict[str, Any]]]:
-        """The version 2 rules whose backend is ``pool``, with their balancers."""
-        for balancer in self._subscription.of_type(BALANCERS):
+        """Yield the version 2 rules whose backend is ``pool``, with their load balancers."""
+        for balancer in self._subscription.of_type(LOAD_BALANCERS):
             for rule in balancer.children("inboundNatRules"):
                 target = (rule.get("properties") or {}).get("backendAddressPool") or {}
                 if balancer.state != "Deleting" and target.get("id", "").lower() == pool.key:
                     yield balancer, rule
 
     def mapping(self, member: Member, pool: ResourceId) -> list[dict[str, Any]]:
-        """The ports that lead to one VM: rule, protocol, frontend and backend port."""
+        """Return the ports that lead to one VM: rule, protocol, frontend and backend port."""
         shown = []
         for balancer, rule in self.rules(pool):
             port = self._ports.get(_slot(balancer, rule, member))
@@ -103,7 +101,7 @@ class Balancer:
         return shown
 
     def assign(self) -> None:
-        """Gives each VM in a pool its port of each rule and takes back the ports of those that left.
+        """Assign each VM in a pool its port of each rule, and free the ports of VMs that left.
 
         Raises :class:`ArmError` when a rule's range is too small.
         """
@@ -121,7 +119,7 @@ class Balancer:
                 self._ports[slot] = free
 
     async def reconcile(self) -> None:
-        """Makes the forwards what the rules and pools say now."""
+        """Make the forwards match the rules and pools."""
         async with self._lock:
             self.assign()
             wanted = {}
@@ -132,18 +130,17 @@ class Balancer:
                     listen = (address, self._ports[_slot(balancer, rule, member)])
                     target = (member.instance.machine.private_ip, rule["properties"]["backendPort"])
                     wanted[scale_set.network, listen] = target
-            machines = self._subscription.machines
             for key, target in list(self._forwards.items()):
                 if wanted.get(key) != target:
-                    await machines.unforward(*key)
+                    await self._machines.unforward(*key)
                     del self._forwards[key]
             for key, target in wanted.items():
                 if key not in self._forwards:
-                    await machines.forward(*key, target)
+                    await self._machines.forward(*key, target)
                     self._forwards[key] = target
 
     def _wanted(self) -> Iterator[tuple[Record, dict[str, Any], Member]]:
-        for balancer in self._subscription.of_type(BALANCERS):
+        for balancer in self._subscription.of_type(LOAD_BALANCERS):
             if balancer.state == "Deleting":
                 continue
             for rule in balancer.children("inboundNatRules"):
@@ -172,7 +169,7 @@ def _range(rule: dict[str, Any]) -> tuple[int, int]:
 
 
 def range_too_small(rule: str, low: int, high: int) -> ArmError:
-    """A rule has fewer ports than its pool has VMs."""
+    """Return the refusal of a rule with fewer ports than its pool has VMs."""
     return ArmError(
         400,
         "InboundNatRuleFrontendPortRangeTooSmall",

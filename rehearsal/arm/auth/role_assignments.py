@@ -1,0 +1,92 @@
+"""Role assignments, which extend any scope."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rehearsal.arm.auth import roles
+from rehearsal.arm.auth.identities import of_principal
+from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.ids import ResourceId
+from rehearsal.arm.core.records import Record
+from rehearsal.arm.core.resource_type import ResourceType
+from rehearsal.arm.services import Services
+from rehearsal.imds.tokens import TENANT_ID
+
+__all__ = ["ENTRIES", "RoleAssignmentHooks"]
+
+Body = dict[str, Any]
+
+
+def _not_permitted(_path: str) -> ArmError:
+    problem = "Tenant ID, application ID, principal ID, and scope are not allowed to be updated."
+    return ArmError(400, "RoleAssignmentUpdateNotPermitted", problem)
+
+
+_ASSIGNMENTS = ResourceType(
+    roles.ASSIGNMENTS,
+    "authorization.RoleAssignmentCreateParameters",
+    "azure-native:authorization:RoleAssignment",
+    ("roleAssignmentName",),
+    shown_model="authorization.RoleAssignment",
+    immutable=("principalId", "roleDefinitionId", "principalType"),
+    immutable_error=_not_permitted,
+    tracked=False,
+    extends=True,
+    sync=True,
+)
+
+
+class RoleAssignmentHooks(Hooks[Services]):
+    """Assignments are read by every request of an identity."""
+
+    def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
+        """Refuse an unknown role or principal, and an assignment that exists already."""
+        roles.check_guid("role assignment", rid, "InvalidRoleAssignmentId")
+        wanted = body["properties"]
+        role, principal = wanted["roleDefinitionId"].rpartition("/")[2], wanted["principalId"]
+        if roles.definition(self.services.subscription, role) is None:
+            problem = f"The specified role definition with ID '{role}' does not exist."
+            raise ArmError(400, "RoleDefinitionDoesNotExist", problem)
+        identity = of_principal(self.services.subscription, principal)
+        if identity is None and principal.lower() not in self.services.subscription.people:
+            raise ArmError(
+                400,
+                "PrincipalNotFound",
+                f"Principal {principal.replace('-', '')} does not exist in the directory {TENANT_ID}. Check "
+                "that you have the correct principal ID. If you are creating this principal and then "
+                "immediately assigning a role, this error might be related to a replication delay. In this case, "
+                "set the role assignment principalType property to a value, such as ServicePrincipal, User, or "
+                "Group. See https://aka.ms/docs-principaltype",
+            )
+        actual = "User" if identity is None else "ServicePrincipal"
+        said = wanted.get("principalType") or actual
+        if said != actual:
+            raise ArmError(
+                400,
+                "UnmatchedPrincipalType",
+                f"The PrincipalId '{principal.replace('-', '')}' has type '{actual}' , which is different "
+                f"from specified PrinciaplType '{said}'.",
+            )
+        for other in self.services.subscription.of_type(roles.ASSIGNMENTS):
+            same = (
+                other.id.key != rid.key
+                and other.id.base.key == rid.base.key
+                and other.properties["principalId"].lower() == principal.lower()
+                and other.properties["roleDefinitionId"].lower().endswith(f"/{role.lower()}")
+            )
+            if same:
+                known = f"The ID of the existing role assignment is {other.id.name.replace('-', '')}."
+                problem = f"The role assignment already exists. {known}"
+                raise ArmError(409, "RoleAssignmentExists", problem)
+        return {**body, "properties": {**wanted, "principalType": actual}}
+
+    def show(self, record: Record, shown: Body) -> None:
+        """Add scope and times."""
+        at = record.created
+        shown["properties"].update(scope=str(record.id.base), createdOn=at, updatedOn=at)
+        del shown["properties"]["provisioningState"]
+
+
+ENTRIES = ((_ASSIGNMENTS, RoleAssignmentHooks),)

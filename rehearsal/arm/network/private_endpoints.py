@@ -1,0 +1,162 @@
+"""Private endpoints with their DNS zone groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.ids import ResourceId
+from rehearsal.arm.core.records import Record
+from rehearsal.arm.core.resource_type import ResourceType
+from rehearsal.arm.network.network_interfaces import INTERFACES, assign_address
+from rehearsal.arm.network.private_dns import RECORDS
+from rehearsal.arm.network.virtual_networks import free_addresses
+from rehearsal.arm.services import Services
+
+__all__ = ["ENTRIES", "EndpointHooks", "ZoneGroupHooks"]
+
+Body = dict[str, Any]
+_OFFERS = {"StorageV2": ("blob", "dfs", "file", "queue", "table", "web"), "FileStorage": ("file",)}
+_TTL = 10
+_ENDPOINTS = ResourceType(
+    "Microsoft.Network/privateEndpoints",
+    "network.PrivateEndpoint",
+    "azure-native:network:PrivateEndpoint",
+    ("privateEndpointName",),
+    # Azure changes neither where an endpoint is nor what it leads to.
+    immutable=("subnet.id", "privateLinkServiceConnections", "customNetworkInterfaceName"),
+    loose=("privateLinkServiceConnections", "manualPrivateLinkServiceConnections"),
+    group_rank=4,
+    guid_name="resourceGuid",
+)
+_ZONE_GROUPS = ResourceType(
+    "Microsoft.Network/privateEndpoints/privateDnsZoneGroups",
+    "network.PrivateDnsZoneGroup",
+    "azure-native:network:PrivateDnsZoneGroup",
+    ("privateEndpointName", "privateDnsZoneGroupName"),
+    tracked=False,
+    guid_name="resourceGuid",
+)
+
+
+class EndpointHooks(Hooks[Services]):
+    """An endpoint makes an interface for itself in its subnet."""
+
+    def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
+        """Refuse a target that does not exist, and groups that it does not offer."""
+        subnet = ResourceId.parse(((body.get("properties") or {}).get("subnet") or {}).get("id", ""))
+        connections = list(_connections(body))
+        if subnet is None or len(connections) != 1:
+            problem = f"Private endpoint {rid} needs a subnet and one private link service connection."
+            raise ArmError(400, "InvalidRequestFormat", f"Cannot parse the request. {problem}")
+        own = connections[0].get("properties") or {}
+        target = ResourceId.parse(own.get("privateLinkServiceId", ""))
+        if target is None or not self.services.subscription.exists(target):
+            raise ArmError(
+                400,
+                "InvalidResourceReference",
+                f"Resource {own.get('privateLinkServiceId')} referenced by resource {rid} was not found. "
+                "Please make sure that the referenced resource exists, and that both resources are in the "
+                "same region.",
+            )
+        offered = _OFFERS.get(self.services.subscription.find(target).body.get("kind", ""), ())
+        wrong = [g for g in own.get("groupIds") or () if g not in offered]
+        if wrong or not own.get("groupIds"):
+            # That such a group is refused is Azure's; the code is not known here.
+            problem = (
+                f"Call to Microsoft.Storage/storageAccounts failed. Error message: The group id {wrong} is "
+            )
+            raise ArmError(400, "PrivateLinkServiceGroupIdInvalid", f"{problem}not one of {list(offered)}.")
+        if old is None and next(free_addresses(self.services.subscription, subnet), None) is None:
+            problem = f"Subnet {subnet.name} does not have enough capacity for 1 IP addresses."
+            raise ArmError(400, "SubnetIsFull", problem)
+        return body
+
+    async def apply(self, record: Record, old: Body | None) -> None:
+        """Create the interface."""
+        nic_id = _interface_id(record)
+        if nic_id.key in self.services.subscription.resources:
+            return
+        configuration = {
+            "name": "privateEndpointIpConfig",
+            "properties": {"subnet": record.properties["subnet"]},
+        }
+        body = {"location": record.body["location"], "properties": {"ipConfigurations": [configuration]}}
+        nic = Record(nic_id, INTERFACES, body, "Succeeded", owner=str(record.id))
+        assign_address(self.services.subscription, nic)
+        self.services.subscription.add(nic)
+
+    async def remove(self, record: Record) -> None:
+        """Delete the interface."""
+        self.services.subscription.resources.pop(_interface_id(record).key, None)
+
+    def show(self, record: Record, shown: Body) -> None:
+        """Add the interface, the DNS names and the state of the connection."""
+        nic = self.services.subscription.resources.get(_interface_id(record).key)
+        address = [nic.address] if nic is not None and nic.address else []
+        properties = shown["properties"]
+        properties["networkInterfaces"] = [{"id": str(nic.id)}] if nic is not None else []
+        properties["customDnsConfigs"] = [
+            {"fqdn": f"{account}.{group}.core.windows.net", "ipAddresses": address}
+            for account, group in _names(record)
+        ]
+        for connection in _connections(shown):
+            state = {"status": "Approved", "description": "Auto-Approved", "actionsRequired": "None"}
+            connection["properties"].setdefault("privateLinkServiceConnectionState", state)
+            connection["properties"]["provisioningState"] = record.state
+
+
+class ZoneGroupHooks(Hooks[Services]):
+    """A group puts the endpoint's address into private DNS zones."""
+
+    async def apply(self, record: Record, old: Body | None) -> None:
+        """Create a DNS record in each zone that fits the endpoint."""
+        endpoint = self.services.subscription.find(record.id.parent)
+        nic = self.services.subscription.resources.get(_interface_id(endpoint).key)
+        for zone in _zones(record):
+            for account, group in _names(endpoint):
+                if zone.name.lower() == f"privatelink.{group}.core.windows.net" and nic is not None:
+                    rid = zone.child("A", account)
+                    body = {"properties": {"ttl": _TTL, "aRecords": [{"ipv4Address": nic.address}]}}
+                    found = Record(rid, RECORDS, body, "Succeeded", owner=str(record.id))
+                    self.services.subscription.add(found)
+
+    async def remove(self, record: Record) -> None:
+        """Delete the DNS records."""
+        for found in list(self.services.subscription.of_type(RECORDS.type)):
+            if found.owner == str(record.id):
+                self.services.subscription.resources.pop(found.id.key, None)
+
+
+def _connections(body: Body) -> Iterator[Body]:
+    properties = body.get("properties") or {}
+    for name in ("privateLinkServiceConnections", "manualPrivateLinkServiceConnections"):
+        yield from properties.get(name) or ()
+
+
+def _interface_id(record: Record) -> ResourceId:
+    name = record.properties.get("customNetworkInterfaceName") or f"{record.id.name}.nic.{record.guid}"
+    base = ResourceId(record.id.subscription, record.id.group)
+    return base.extended("Microsoft.Network", ("networkInterfaces", name))
+
+
+def _names(record: Record) -> Iterator[tuple[str, str]]:
+    # Account and service of each group that the endpoint leads to.
+    for connection in _connections(record.body):
+        own = connection.get("properties") or {}
+        target = ResourceId.parse(own.get("privateLinkServiceId", ""))
+        for group in own.get("groupIds") or ():
+            if target is not None:
+                yield target.name, group
+
+
+def _zones(record: Record) -> Iterator[ResourceId]:
+    for configuration in record.properties.get("privateDnsZoneConfigs") or ():
+        zone = ResourceId.parse((configuration.get("properties") or {}).get("privateDnsZoneId", ""))
+        if zone is not None:
+            yield zone
+
+
+ENTRIES = ((_ENDPOINTS, EndpointHooks), (_ZONE_GROUPS, ZoneGroupHooks))

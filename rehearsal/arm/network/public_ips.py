@@ -1,0 +1,53 @@
+"""Public IP addresses: addresses of this machine's loopback interface."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.records import Record
+from rehearsal.arm.core.resource_type import InUse, ResourceType
+from rehearsal.arm.services import Services
+
+__all__ = ["ENTRIES", "PublicIpHooks"]
+
+_ADDRESSES = ResourceType(
+    "Microsoft.Network/publicIPAddresses",
+    "network.PublicIPAddress",
+    "azure-native:network:PublicIPAddress",
+    ("publicIpAddressName",),
+    immutable=("sku.name", "publicIPAddressVersion", "publicIPPrefix", "extendedLocation", "zones"),
+    in_use=InUse(
+        "PublicIPAddressCannotBeDeleted",
+        "Public IP address {rid} can not be deleted since it is still allocated to resource {holder}. "
+        "In order to delete the public IP, disassociate/detach the Public IP address from the resource. "
+        "To learn how to do this, see aka.ms/deletepublicip.",
+    ),
+    guid_name="resourceGuid",
+)
+
+
+class PublicIpHooks(Hooks[Services]):
+    """Each resource holds one address, from its creation to its deletion."""
+
+    async def apply(self, record: Record, old: dict[str, Any] | None) -> None:
+        """Reserve an address."""
+        if record.address is None:
+            record.address = await self.services.machines.public_address()
+
+    async def remove(self, record: Record) -> None:
+        """Release the address."""
+        if record.address is not None:
+            await self.services.machines.release_address(record.address)
+
+    def show(self, record: Record, shown: dict[str, Any]) -> None:
+        """Add the address and the frontend that has it."""
+        if record.address is None:
+            return
+        shown["properties"]["ipAddress"] = record.address
+        holder = next(self.services.subscription.holders(record.id), None)
+        if holder is not None and holder.type.endswith("/frontendIPConfigurations"):
+            shown["properties"]["ipConfiguration"] = {"id": str(holder)}
+
+
+ENTRIES = ((_ADDRESSES, PublicIpHooks),)

@@ -1,0 +1,60 @@
+"""Network security groups with their rules."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.ids import ResourceId
+from rehearsal.arm.core.resource_type import InUse, ResourceType
+from rehearsal.arm.services import Services
+
+__all__ = ["ENTRIES", "SecurityGroupHooks"]
+
+_GROUPS = ResourceType(
+    "Microsoft.Network/networkSecurityGroups",
+    "network.NetworkSecurityGroup",
+    "azure-native:network:NetworkSecurityGroup",
+    ("networkSecurityGroupName",),
+    children={"securityRules": "Microsoft.Network/networkSecurityGroups/securityRules"},
+    in_use=InUse("InUseNetworkSecurityGroupCannotBeDeleted"),
+    guid_name="resourceGuid",
+    referrers="subnets",
+)
+_RULES = ResourceType(
+    "Microsoft.Network/networkSecurityGroups/securityRules",
+    "network.SecurityRule",
+    "azure-native:network:SecurityRule",
+    ("networkSecurityGroupName", "securityRuleName"),
+    tracked=False,
+    embedded=True,
+)
+
+
+class SecurityGroupHooks(Hooks[Services]):
+    """Rules are checked; no traffic is filtered."""
+
+    def accept(self, rid: ResourceId, body: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
+        """Refuse rules that conflict."""
+        _check_rules(body)
+        return body
+
+
+def _check_rules(body: dict[str, Any]) -> None:
+    """Refuse two rules of one direction with the same priority."""
+    seen: dict[tuple[str, Any], str] = {}
+    for rule in (body.get("properties") or {}).get("securityRules") or ():
+        properties = rule.get("properties") or {}
+        key = (str(properties.get("direction")).lower(), properties.get("priority"))
+        if key in seen:
+            raise ArmError(
+                400,
+                "SecurityRuleConflict",
+                f"Security rule {rule['name']} conflicts with rule {seen[key]}. Rules cannot have the same "
+                "Priority and Direction.",
+            )
+        seen[key] = rule["name"]
+
+
+ENTRIES = ((_GROUPS, SecurityGroupHooks), (_RULES, Hooks))
