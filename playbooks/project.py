@@ -65,7 +65,7 @@ class Stack:
 
     def scratch(self) -> AbstractContextManager[Path]:
         """A folder for one command's own files, which goes with it, or with the next one if it is killed."""
-        from rehearsal.run_dir import scratch
+        from playbooks.pulumi.scratch import scratch
 
         return scratch(self.project)
 

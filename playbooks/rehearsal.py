@@ -14,6 +14,7 @@ from playbooks.cli import output
 from playbooks.cli.options import number
 from playbooks.cli.task import choose_nodes, command, open_from, project_of
 from playbooks.cli.task import seconds as spans_of
+from playbooks.pulumi.scratch import remove_abandoned
 from rehearsal.faults.fault_kinds import KINDS, fault_spec
 
 __all__ = ["env", "fault", "start", "status", "stop"]
@@ -29,6 +30,7 @@ def start(context: Context, nodes_limit: str | None = None) -> None:
     from rehearsal import control
 
     project = project_of(context)
+    remove_abandoned(project)
     limit = (
         None
         if nodes_limit is None
@@ -49,7 +51,9 @@ def stop(context: Context) -> None:
     """Stop the rehearsal with everything in it, and prove that nothing is left."""
     from rehearsal import control
 
-    report = control.stop(project_of(context))
+    project = project_of(context)
+    remove_abandoned(project)
+    report = control.stop(project)
     if not report.ran:
         for line in report.cleaned:
             output.progress(f"removed, left by a killed rehearsal: {line}")

@@ -22,7 +22,7 @@ from infra.naming import cluster_name
 from launch.errors import GiveUpError, InputError
 from rehearsal import leftovers, requirements
 from rehearsal.faults.fault_kinds import FaultSpec
-from rehearsal.run_dir import Folder, Record, sweep
+from rehearsal.run_dir import Folder, Record
 from rehearsal.vms.api import VmFault
 from rehearsal.vms.disks import remove_tree
 
@@ -216,7 +216,6 @@ def _clean_locked(folder: Folder) -> tuple[str, ...]:
 
 def _clean(folder: Folder) -> tuple[str, ...]:
     """Remove what an ended rehearsal left, with the inventories of its stacks; return what it was."""
-    sweep(folder.project)
     found = leftovers.traces(folder) if folder.root.exists() else ()
     if folder.root.exists():
         leftovers.end_strays(folder)

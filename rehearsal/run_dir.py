@@ -1,4 +1,4 @@
-"""The rehearsal's folder in a project, and the record that a running rehearsal keeps there."""
+"""Folder of a rehearsal in a project, and the record of the running daemon."""
 
 from __future__ import annotations
 
@@ -7,10 +7,8 @@ import fcntl
 import json
 import os
 import secrets
-import shutil
 import socket
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -20,17 +18,16 @@ from typing import Any
 
 from launch.errors import GiveUpError, InputError
 
-__all__ = ["Folder", "Record", "replace_file", "scratch", "short_path", "start_time", "sweep"]
+__all__ = ["Folder", "Record", "replace_file", "short_path", "start_time"]
 
 _LOCK_LIMIT = 1.0
-_SCRATCH = ".command-"
 _BACKEND = "backend-named-by-fab-rehearsal.env-"
 TOKEN_KEY = "token"  # noqa: S105 - a key's name
-"""Where the record has the operator's token."""
+"""Key of the operator's token in the record."""
 
 
 def start_time(pid: int) -> int:
-    """When a process started, in clock ticks after boot: with the pid its identity. 0 when there is none.
+    """Return a process's start in clock ticks after boot: with the pid its identity; 0 when it does not run.
 
     >>> start_time(os.getpid()) > 0, start_time(2**30)
     (True, 0)
@@ -44,11 +41,11 @@ def start_time(pid: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """What ``rehearsal.json`` says of the daemon."""
+    """Content of ``rehearsal.json``."""
 
     pid: int
     start_time: int
-    """As :func:`start_time` gives it: a pid alone may be another's by now."""
+    """By :func:`start_time`: a pid alone may be another process's by now."""
     arm_port: int
     provider_port: int
     subscription_id: str
@@ -62,18 +59,18 @@ class Record:
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """Where everything of a project's rehearsal lies."""
+    """Paths of a project's rehearsal."""
 
     project: Path
 
     @property
     def root(self) -> Path:
-        """Removed as a whole when the rehearsal stops."""
+        """Top folder, removed as a whole when the rehearsal stops."""
         return self.project / ".ranklift" / "rehearsal"
 
     @property
     def disks(self) -> Path:
-        """Of the nodes."""
+        """Folder of the nodes' disks."""
         return self.root / "nodes"
 
     @property
@@ -94,21 +91,21 @@ class Folder:
 
     @property
     def log(self) -> Path:
-        """What the daemon says."""
+        """Log of the daemon."""
         return self.root / "daemon.log"
 
     @property
     def control(self) -> Path:
-        """The daemon's socket."""
+        """Control socket of the daemon."""
         return self.root / "control"
 
     @property
     def record_file(self) -> Path:
-        """Exists while the daemon is ready."""
+        """File of the record, which exists while the daemon is ready."""
         return self.root / "rehearsal.json"
 
     def record(self) -> Record | None:
-        """What a daemon wrote, whether or not it still runs."""
+        """Return what a daemon wrote, whether or not it still runs."""
         try:
             found = json.loads(self.record_file.read_text())
             return Record(**{name: value for name, value in found.items() if name != TOKEN_KEY})
@@ -123,7 +120,7 @@ class Folder:
         replace_file(self.record_file, json.dumps({**asdict(record), TOKEN_KEY: token}), 0o600)
 
     def environment(self) -> dict[str, str]:
-        """The variables with which ``pulumi`` and the tasks work on the rehearsal.
+        """Return the variables that make ``pulumi`` and the tasks use the rehearsal.
 
         Raises :class:`~launch.errors.InputError` when none runs.
         """
@@ -147,15 +144,15 @@ class Folder:
         }
 
     def lock(self) -> int | None:
-        """Takes the project's rehearsal for this process and whoever inherits the descriptor.
+        """Lock the project's rehearsal for this process and those that inherit the descriptor.
 
-        ``None`` when another has it. The kernel gives it back when the last holder ends, however it ends.
+        Returns None when another has it. The kernel releases the lock when the last holder ends.
         """
         self.root.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(self.root.parent, os.O_RDONLY | os.O_DIRECTORY)
         # Whoever can open the folder can lock it, and so keep a rehearsal from starting.
         os.fchmod(descriptor, 0o700)
-        deadline = time.monotonic() + _LOCK_LIMIT  # a look by `locked` passes in no time
+        deadline = time.monotonic() + _LOCK_LIMIT  # `locked` holds it for a moment
         while True:
             try:
                 fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -182,9 +179,9 @@ class Folder:
         return False
 
     def ask(self, operation: str, **arguments: Any) -> Any:
-        """One question to the running daemon.
+        """Send one request to the running daemon and return its answer.
 
-        Raises :class:`~launch.errors.GiveUpError` with its refusal, or when nobody answers.
+        Raises :class:`~launch.errors.GiveUpError` with its refusal, or when it does not answer.
         """
         with socket.socket(socket.AF_UNIX) as line, short_path(self.control) as path:
             line.settimeout(60)
@@ -200,30 +197,8 @@ class Folder:
         return answer["result"]
 
 
-@contextmanager
-def scratch(project: Path) -> Iterator[Path]:
-    """A folder for one command's own files, below the project's ``.ranklift``.
-
-    It goes when the command ends; that of a command that was killed goes with the next one's :func:`sweep`.
-    """
-    sweep(project)
-    top = project / ".ranklift"
-    top.mkdir(mode=0o700, parents=True, exist_ok=True)
-    own = f"{_SCRATCH}{os.getpid()}-{start_time(os.getpid())}-"
-    with tempfile.TemporaryDirectory(prefix=own, dir=top) as name:
-        yield Path(name)
-
-
-def sweep(project: Path) -> None:
-    """Removes the scratch folders of commands that have ended without doing so."""
-    for path in (project / ".ranklift").glob(f"{_SCRATCH}*"):
-        pid, started, *_ = path.name.removeprefix(_SCRATCH).split("-")
-        if str(start_time(int(pid))) != started:
-            shutil.rmtree(path, ignore_errors=True)
-
-
 def replace_file(path: Path, text: str, mode: int = 0o644) -> None:
-    """Puts ``text`` in place of the file in one step: a reader sees the old or the new one, whole."""
+    """Replace the file in one step: a reader sees the old or the new one, whole."""
     new = path.with_name(f".{path.name}.new")
     new.unlink(missing_ok=True)
     # Made with its mode: what is for this user alone is not readable to others for a moment either.
@@ -235,7 +210,7 @@ def replace_file(path: Path, text: str, mode: int = 0o644) -> None:
 
 @contextmanager
 def short_path(path: Path) -> Iterator[str]:
-    """A name for ``path`` that fits into a socket's address, which holds 107 bytes, however deep it lies."""
+    """Return a name for ``path`` that fits into a socket's address of 107 bytes, however deep it lies."""
     try:
         descriptor = os.open(path.parent, os.O_PATH | os.O_DIRECTORY)
     except FileNotFoundError:

@@ -104,7 +104,7 @@ def fault_spec(kind: str, **given: Any) -> FaultSpec:
     """
     found = KINDS.get(kind)
     if found is None:
-        raise InputError("kind", kind, "is not a kind of fault", f"use one of {', '.join(KINDS)}")
+        raise InputError("kind", kind, "no such kind of fault", f"use one of {', '.join(KINDS)}")
     present = {name: value for name, value in given.items() if value not in (None, ())}
     for name, value in present.items():
         if name not in found.takes:

@@ -27,8 +27,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["flood"], "kind = 'flood': no fault; use one of death, partition, heal, evict, clock"),
-        (["quota", "sku"], "kind = 'quota sku': is more than one"),
+        (["flood"], "kind = 'flood': no such kind of fault; use one of death, partition, heal, evict, clock"),
+        (["quota", "sku"], "kind = 'quota sku': more than one kind"),
         (["quota", "--seconds", "5"], "--seconds = 5.0: means nothing with quota"),
         (["evict"], "--nodes: is missing"),
         (["evict", "--nodes", "a"], "--nodes = 'a': 'a' is no range"),

@@ -56,9 +56,9 @@ class RoleAssignmentHooks(Hooks[Services]):
                 "PrincipalNotFound",
                 f"Principal {principal.replace('-', '')} does not exist in the directory {TENANT_ID}. Check "
                 "that you have the correct principal ID. If you are creating this principal and then "
-                "immediately assigning a role, this error might be related to a replication delay. In this case, "
-                "set the role assignment principalType property to a value, such as ServicePrincipal, User, or "
-                "Group. See https://aka.ms/docs-principaltype",
+                "immediately assigning a role, this error might be related to a replication delay. In this "
+                "case, set the role assignment principalType property to a value, such as ServicePrincipal, "
+                "User, or Group. See https://aka.ms/docs-principaltype",
             )
         actual = "User" if identity is None else "ServicePrincipal"
         said = wanted.get("principalType") or actual

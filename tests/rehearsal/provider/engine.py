@@ -12,6 +12,8 @@ import grpc
 from pulumi.runtime.proto import provider_pb2 as p
 from pulumi.runtime.proto import provider_pb2_grpc, status_pb2
 
+from rehearsal.arm.core.registry import ResourceTypes
+from rehearsal.arm.resource_types import RESOURCE_TYPES
 from rehearsal.provider import serve
 from rehearsal.provider.values import decode, encode
 from tests.rehearsal.doubles import TOKEN
@@ -97,11 +99,13 @@ class Engine:
         await self._channel.close()
 
 
-def with_engine(url: str, scenario: Callable[[Engine], Awaitable[Any]]) -> Any:
+def with_engine(
+    url: str, scenario: Callable[[Engine], Awaitable[Any]], types: ResourceTypes = RESOURCE_TYPES
+) -> Any:
     """Runs ``scenario`` with an engine connected to a provider in front of ``url``."""
 
     async def run(folder: Path) -> Any:
-        provider = await serve(url, TOKEN, folder)
+        provider = await serve(url, TOKEN, folder, types)
         engine = Engine(provider.port)
         try:
             return await scenario(engine)

@@ -9,14 +9,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from invoke.context import Context
 
+from playbooks import rehearsal
+from playbooks.pulumi.scratch import scratch
 from rehearsal import control
-from rehearsal.run_dir import scratch
 
 COMMAND = """
 import sys, time
 from pathlib import Path
-from rehearsal.run_dir import scratch
+from playbooks.pulumi.scratch import scratch
 with scratch(Path(sys.argv[1])) as folder:
     (folder / "events").write_text("{}")
     print(folder, flush=True)
@@ -57,14 +59,18 @@ def test_the_next_command_removes_what_a_killed_one_left_and_nothing_of_a_live_o
             assert set(left(tmp_path)) == {of_live, own}
 
 
-@pytest.mark.parametrize("runs", [True, False])
-def test_so_does_the_end_of_a_rehearsal(tmp_path: Path, runs: bool) -> None:
-    if runs:
-        control.start(tmp_path)
-    try:
-        with at_work(tmp_path) as (_, process):
-            process.kill()
-            process.wait()
-    finally:
-        control.stop(tmp_path)
-    assert left(tmp_path) == []
+@pytest.mark.parametrize("task", ["start", "stop"])
+def test_so_do_the_start_and_the_end_of_a_rehearsal(
+    tmp_path: Path, task: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def during(*_: object) -> object:
+        assert left(tmp_path) == []
+        raise RuntimeError("far enough")
+
+    monkeypatch.setattr(rehearsal, "project_of", lambda _: tmp_path)
+    monkeypatch.setattr(control, task, during)
+    with at_work(tmp_path) as (_, process):
+        process.kill()
+        process.wait()
+    with pytest.raises(RuntimeError, match="far enough"):
+        getattr(rehearsal, task).body(Context())
