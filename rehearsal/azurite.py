@@ -39,7 +39,7 @@ from rehearsal.run_dir import replace_file
 __all__ = ["HOME", "Azurite", "installed"]
 
 HOME = Path(rehearsal.__file__).resolve().parent.parent / ".venv-azurite"
-"""Where ``tools/setup --azure`` puts it."""
+"""Folder in which ``tools/setup --azure`` installs it."""
 _START_LIMIT_S = 30.0
 _END_LIMIT_S = 5.0
 _SOCKET = "blobs.socket"
@@ -90,11 +90,14 @@ class Azurite:
 
     @property
     def certificate(self) -> Path:
-        """What clients have to trust: the ``connection_verify`` of Azure's Python clients."""
+        """Certificate that clients trust: the ``connection_verify`` of Azure's Python clients."""
         return self._folder / "certificate.pem"
 
     async def open(self, account: Record) -> dict[str, str]:
-        """Starts the account's blob service; its endpoint. Raises :class:`ArmError` when it does not come."""
+        """Start the account's blob service and return its endpoint.
+
+        Raises :class:`ArmError` when it does not start.
+        """
         name = account.id.name
         folder = self._folder / name
         self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the certificate's key is in it
@@ -150,23 +153,23 @@ class Azurite:
                     await asyncio.sleep(0.02)
         except TimeoutError:
             await _end(process)
-        said = log.read_text(errors="replace").strip().splitlines()
-        problem = f"Azurite did not start: {said[-1] if said else 'it said nothing'}"
+        lines = log.read_text(errors="replace").strip().splitlines()
+        problem = f"Azurite did not start: {lines[-1] if lines else 'its log is empty'}"
         raise ArmError(500, "InternalServerError", problem)
 
     async def close_account(self, account: Record) -> None:
-        """Ends the account's blob service and removes what is in it."""
+        """End the account's blob service and removes what is in it."""
         service = self._services.pop(account.id.key, None)
         if service is not None:
             await service.end()
             await asyncio.to_thread(shutil.rmtree, service.folder, ignore_errors=True)
 
     async def create_container(self, account: Record, name: str) -> None:
-        """Makes a container real; one that exists is fine."""
+        """Make a container real; one that exists is fine."""
         await self._container("PUT", account, name, (_CREATED, _EXISTS))
 
     async def delete_container(self, account: Record, name: str) -> None:
-        """Removes a container with what is in it."""
+        """Remove a container with what is in it."""
         await self._container("DELETE", account, name, (_ACCEPTED, _GONE))
 
     async def _container(self, method: str, account: Record, name: str, good: tuple[int, ...]) -> None:
@@ -186,7 +189,7 @@ class Azurite:
                 raise ArmError(500, "InternalServerError", problem)
 
     async def close(self) -> None:
-        """Ends every blob service; what is in them stays until the rehearsal's files are removed."""
+        """End every blob service; what is in them stays until the rehearsal's files are removed."""
         services, self._services = list(self._services.values()), {}
         await asyncio.gather(*(service.end() for service in services))
 

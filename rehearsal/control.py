@@ -226,7 +226,7 @@ def _clean(folder: Folder) -> tuple[str, ...]:
 
 
 def _stacks(folder: Folder) -> set[str]:
-    """Names of all stacks in the rehearsal's backend, now or before."""
+    """Return the names of all stacks in the rehearsal's backend, now or before."""
     names = {path.stem for path in folder.backend.glob(".pulumi/stacks/**/*.json")}
     names |= {path.name for path in folder.backend.glob(".pulumi/history/*/*")}
     return {name for name in names if name.startswith("rehearsal-")}

@@ -149,7 +149,7 @@ class _Control:
 
 
 def main(arguments: list[str]) -> None:
-    """``python -m rehearsal.daemon PROJECT --nodes-limit N [--node-python FOLDER] --lock FD``."""
+    """Run ``python -m rehearsal.daemon PROJECT --nodes-limit N [--node-python FOLDER] --lock FD``."""
     parser = argparse.ArgumentParser(prog="rehearsal")
     parser.add_argument("project", type=Path)
     parser.add_argument("--nodes-limit", type=int, required=True)

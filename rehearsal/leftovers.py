@@ -1,4 +1,4 @@
-"""What belongs to a rehearsal on this machine, before and after its end."""
+"""Processes, ports, mounts and files of a rehearsal on this machine, before and after its end."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LISTEN = "0A"
 
 @dataclass(frozen=True, slots=True)
 class Belongings:
-    """What the kernel holds for a rehearsal."""
+    """Kernel objects of a rehearsal."""
 
     processes: frozenset[tuple[int, int]]
     """Process ids with their start times."""
@@ -33,7 +33,7 @@ class Belongings:
 
 
 def belongings(folder: Folder) -> Belongings:
-    """What there is now, asked of the kernel."""
+    """Return what the kernel shows now."""
     record = folder.record()
     spaces: set[str] = set()
     addresses: set[str] = set()
@@ -53,7 +53,7 @@ def belongings(folder: Folder) -> Belongings:
 
 
 def left(before: Belongings, folder: Folder) -> tuple[str, ...]:
-    """What of ``before`` is still there, in words; empty is the proof that nothing is."""
+    """Return descriptions of what is left of ``before``; empty proves that nothing is."""
     found = [f"process {pid}" for pid, started in sorted(before.processes) if start_time(pid) == started != 0]
     found += [f"listening port {port}" for port in sorted(before.ports & _listening())]
     mounts = Path("/proc/self/mountinfo").read_text().replace("\\040", " ")
@@ -62,15 +62,14 @@ def left(before: Belongings, folder: Folder) -> tuple[str, ...]:
 
 
 def end_strays(folder: Folder, *, networks: bool = True) -> None:
-    """Ends what would outlive the rehearsal.
+    """Kill processes that would outlive the rehearsal.
 
-    That is Pulumi at work on the rehearsal's own backend, which would write its stack into the next one's,
-    with all that it has started, and the first process of a network, with which everything in it ends: of
-    those there can be none while the kernel keeps its word. Without ``networks`` those are left to their
-    daemon.
+    These are Pulumi processes with the rehearsal's backend, which would write their stack into the next
+    one's, with their descendants, and the first process of a network, which the kernel should have ended.
+    Without ``networks`` the latter are left to their daemon.
     """
     deadline = time.monotonic() + 5
-    # Again until there is none: what one of them had begun may have begun more.
+    # Repeated until there is none: a process may start another before it is killed.
     while (strays := _strays(folder, networks=networks)) and time.monotonic() < deadline:
         for pid in strays:
             with contextlib.suppress(ProcessLookupError):
@@ -112,12 +111,12 @@ def _is_pulumi(words: list[str]) -> bool:
 def _words(pid: int, file: str) -> list[str]:
     try:
         return Path(f"/proc/{pid}/{file}").read_bytes().decode(errors="replace").split("\0")
-    except OSError:  # it has ended, or is somebody else's
+    except OSError:  # it has ended, or is another user's
         return [""]
 
 
 def traces(folder: Folder) -> tuple[str, ...]:
-    """What an ended rehearsal left in its folder, in words."""
+    """Return descriptions of what an ended rehearsal left in its folder."""
     found = []
     record = folder.record()
     if record is not None:
@@ -133,7 +132,7 @@ def traces(folder: Folder) -> tuple[str, ...]:
 
 
 def lost_stacks(folder: Folder) -> dict[str, int]:
-    """Stacks in the rehearsal's Pulumi backend that still have resources, and how many."""
+    """Return the stacks in the rehearsal's Pulumi backend that have resources, with their number."""
     found = {}
     for path in sorted(folder.backend.glob(".pulumi/stacks/**/*.json")):
         try:
@@ -160,7 +159,7 @@ def _pids() -> list[int]:
 
 
 def _descendants(pid: int) -> list[int]:
-    """What a process started, and what that started: a storage service stands in no network."""
+    """Return a process's descendants, e.g. storage services, which are in no network."""
     parents: dict[int, list[int]] = {}
     for other in _pids():
         try:

@@ -1,9 +1,9 @@
-"""Whose program is at the other end of a loopback connection.
+"""User at the other end of a loopback connection.
 
-Loopback ports are open to everyone on the machine, and a caller that shows no secret, as Pulumi's engine
-does not, is known by nothing but the kernel's table of connections. That table says of a socket that its
-owner has closed already that it is root's: a program that sends a request and is gone at once would pass for
-root. So only an open end counts, and only while this end has not heard of its close.
+Loopback ports are open to everyone on the machine, and a caller without a secret, such as Pulumi's
+engine, can be identified by the kernel's table of connections only. That table shows a socket that its owner
+has closed as root's: a program that sends a request and exits at once would pass for root. So only an open
+end counts, and only while this end has not received its close.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["End", "find_end", "is_own"]
 
 _TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 _MAPPED = "0" * 16 + ("FFFF0000" if sys.byteorder == "little" else "0000FFFF")
-"""How an IPv6 socket, which gRPC opens, shows that it speaks IPv4: ``::ffff:0:0/96``."""
+"""Prefix of IPv4 addresses in IPv6 sockets, which gRPC opens: ``::ffff:0:0/96``."""
 _LOCAL, _REMOTE, _STATE, _UID, _INODE = 1, 2, 3, 7, 9
 _ESTABLISHED = 1
 
@@ -90,7 +90,7 @@ def _look_up(local: tuple[str, int], remote: tuple[str, int]) -> End | None:
 
 
 def _in_hex(end: tuple[str, int]) -> str:
-    """An address as the kernel's table has it: bytes as they lie in this machine's memory.
+    """Return an address as in the kernel's table, in this machine's byte order.
 
     >>> _in_hex(("127.0.0.1", 22)) in ("0100007F:0016", "7F000001:0016")
     True

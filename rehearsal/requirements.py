@@ -1,4 +1,4 @@
-"""Whether this machine can rehearse, found out before anything is started."""
+"""Requirements of a rehearsal on this machine, checked before anything is started."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NODE_KIB = 12 * 1024  # measured: 8 MiB an idle node with its watcher; the rest
 
 
 def check(proc: Path = Path("/")) -> None:
-    """Returns when everything needed is here.
+    """Check tools, kernel settings and namespaces.
 
     Raises :class:`~launch.errors.MissingTool` naming the Debian package, or
     :class:`~launch.errors.InputError` naming the kernel switch that forbids user namespaces.
@@ -61,7 +61,7 @@ def check(proc: Path = Path("/")) -> None:
 
 
 def default_nodes_limit(meminfo: str) -> int:
-    """Nodes that fit into the memory that ``/proc/meminfo`` says is available, at most 300.
+    """Return how many nodes fit into the available memory of ``/proc/meminfo``, at most 300.
 
     >>> default_nodes_limit("MemTotal: 9 kB\\nMemAvailable:  1048576 kB\\n")
     85

@@ -1,4 +1,4 @@
-"""What the behaviour of resource types works with: the state, and what makes it real on this machine."""
+"""Services for the behaviour of resource types: state, VMs, ports, offer, events, blobs."""
 
 from __future__ import annotations
 

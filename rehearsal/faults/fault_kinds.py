@@ -23,7 +23,7 @@ class FaultKind:
     needs: tuple[str, ...] = ()
     """Options that must be given."""
     count: int | None = None
-    """How often it hits by default; ``None``: until it is cleared."""
+    """Number of hits by default; ``None``: until it is cleared."""
     seconds: float | None = None
     lasts: bool = False
     """Whether ``seconds`` is how long it lasts."""
@@ -67,11 +67,11 @@ class FaultSpec:
     nodes: tuple[int, ...] = ()
     """Instance ids."""
     after: int | None = None
-    """How many requests, operations or nodes pass first."""
+    """Number of requests, operations or nodes that pass first."""
     count: int | None = None
     seconds: float | None = None
     hits: int = 0
-    """How often it has hit so far."""
+    """Number of hits so far."""
 
     def is_over(self, age: float, hits: int) -> bool:
         """Whether it has ended, ``age`` seconds after it was set.

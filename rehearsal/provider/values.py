@@ -1,4 +1,4 @@
-"""Property values as the engine sends them: secrets and unknowns have signatures of their own."""
+"""Property values in the engine's encoding, in which secrets and unknowns have signatures."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Unknown:
     """A value that only the real run will know; :data:`UNKNOWN` is the one instance."""
 
     def __repr__(self) -> str:
-        """As it stands in messages."""
+        """Return its form in messages."""
         return "UNKNOWN"
 
 
@@ -44,7 +44,7 @@ class Secret:
 
 
 def decode(struct: struct_pb2.Struct) -> dict[str, Any]:
-    """A message's properties as Python values."""
+    """Return a message's properties as Python values."""
     return {name: _decode(value) for name, value in struct.fields.items()}
 
 
@@ -66,7 +66,7 @@ def _decode(value: struct_pb2.Value) -> Any:
 
 
 def encode(values: Mapping[str, Any]) -> struct_pb2.Struct:
-    """The reverse of :func:`decode`.
+    """Return the message of Python values: the reverse of :func:`decode`.
 
     >>> decode(encode({"a": Secret("s"), "b": [1, UNKNOWN]}))["b"]
     [1, UNKNOWN]
@@ -94,7 +94,7 @@ def _encode(value: Any) -> struct_pb2.Value:  # noqa: PLR0911  (one return a typ
 
 
 def plain(value: Any) -> Any:
-    """The value without the secrets' wrapping.
+    """Return the value without the secrets' wrapping.
 
     >>> plain({"a": [Secret({"b": Secret(1)})]})
     {'a': [{'b': 1}]}
@@ -124,7 +124,7 @@ def _has(value: Any, wanted: type) -> bool:
 
 
 def weave(inputs: Any, outputs: Any) -> Any:
-    """The outputs, secret wherever the inputs are; what Azure never gives back is taken from there.
+    """Return the outputs, secret where the inputs are; what Azure never shows is taken from the inputs.
 
     >>> weave({"a": Secret("x"), "b": 1}, {"b": 2})["b"]
     2

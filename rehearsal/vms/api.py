@@ -1,7 +1,7 @@
-"""What the emulated Azure asks of this machine: networks, VMs and forwarded ports.
+"""Protocol between the emulated Azure and this machine: networks, VMs and forwarded ports.
 
-The ARM endpoint decides, through this protocol, what exists; :mod:`rehearsal.vms.local` makes it
-real with namespaces and sshd. Tests of the endpoint pass a recording double.
+The ARM endpoint decides what exists; :mod:`rehearsal.vms.local` makes it with namespaces and sshd. Tests of
+the endpoint pass a recording double.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ VmFault = Literal["death", "partition", "heal"]
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One VM to boot, as Azure would hand it to the hypervisor."""
+    """One VM to boot."""
 
     name: str
     """Computer name, e.g. ``node00000a``."""
@@ -30,44 +30,44 @@ class Machine:
 
 
 class Machines(Protocol):
-    """The hypervisor, the switch and the load balancer's data path.
+    """VMs, networks and the load balancer's data path.
 
     ``network`` is always the ARM id of a virtual network. Every call may be repeated: creating what
     exists and removing what is gone succeed.
     """
 
     async def create_network(self, network: str, address_prefix: str) -> None:
-        """An isolated network whose first usable address is the gateway."""
+        """Create an isolated network whose first usable address is the gateway."""
 
     async def delete_network(self, network: str) -> None:
-        """Removes the network with everything that still runs in it."""
+        """Remove the network with everything that still runs in it."""
 
     async def boot(self, network: str, machines: Sequence[Machine]) -> None:
-        """Starts VMs; returns when every sshd listens. All names resolve on all nodes of the network.
+        """Start VMs; returns when every sshd listens. All names resolve on all nodes of the network.
 
         Raises ``launch.errors.ReplaceNodeError`` naming the first VM that did not come up.
         """
 
     async def remove(self, network: str, names: Sequence[str]) -> None:
-        """Ends the VMs and every process in them, and removes their disks."""
+        """End the VMs and every process in them, and removes their disks."""
 
     async def public_address(self) -> str:
-        """A loopback address (127.x.y.z) that no other public IP of any rehearsal uses."""
+        """Return a loopback address (127.x.y.z) that no other public IP of any rehearsal uses."""
 
     async def release_address(self, address: str) -> None:
-        """Gives a public address back."""
+        """Release a public address."""
 
     async def forward(self, network: str, listen: tuple[str, int], target: tuple[str, int]) -> None:
-        """Passes TCP from ``listen`` on this machine to ``target`` inside the network."""
+        """Pass TCP from ``listen`` on this machine to ``target`` inside the network."""
 
     async def unforward(self, network: str, listen: tuple[str, int]) -> None:
-        """Stops a forward and closes its connections."""
+        """Stop a forward and closes its connections."""
 
     async def running(self, network: str) -> frozenset[str]:
-        """Names of the VMs that are alive."""
+        """Return the names of the VMs that run."""
 
     async def fault(self, network: str, name: str, fault: VmFault) -> None:
-        """``death``: the VM stops at once. ``partition``: its link goes down. ``heal``: it comes back."""
+        """Stop the VM at once (``death``), or set its link down (``partition``) or up (``heal``)."""
 
     async def close(self) -> None:
-        """Removes every network; afterwards no process, namespace, mount or port is left."""
+        """Remove every network; afterwards no process, namespace, mount or port is left."""

@@ -1,4 +1,4 @@
-"""What one node's first process does between fork and becoming ``sh``: the power-on of a rehearsed VM.
+"""Boot of a rehearsed VM: its first process from the fork until it becomes ``sh``.
 
 Runs in a child of :mod:`rehearsal.vms.netns`, so that 300 nodes cost 300 forks and not 300 interpreters.
 The working directory is the network's disk folder: its relative paths stay valid although every node hides
@@ -43,13 +43,13 @@ __all__ = [
 ]
 
 GATEWAY_MAC = "12:34:56:78:9a:bc"
-"""What every gateway of Azure answers with."""
+"""Hardware address of every gateway on Azure."""
 
 INNER_ID = 1000
 """The one user and group id that exists in a rehearsed network: the admin user's."""
 
 OWN_LIBRARY = ("/usr/local/lib", "ranklift")
-"""Where a node's image puts programs of its own: the one folder of ``/usr`` that is not this machine's."""
+"""Folder of an image's own programs: the only one of ``/usr`` that is not this machine's."""
 
 HIDDEN = {
     "/tmp": "tmp",  # noqa: S108
@@ -79,7 +79,7 @@ _LOCKED = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus", "/proc/
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A node as the fabric is told to start it; its disk is the folder ``name``."""
+    """Node to boot; its disk is the folder ``name``."""
 
     name: str
     private_ip: str
@@ -93,7 +93,7 @@ class NodeSpec:
 
     @property
     def link(self) -> str:
-        """The network's end of the node's cable.
+        """Name of the network's end of the node's link.
 
         >>> NodeSpec("node000000", "10.0.0.4", 16, "10.0.0.1", "azureuser", ()).link
         'v0a000004'
@@ -102,7 +102,7 @@ class NodeSpec:
 
 
 def mac(private_ip: str) -> str:
-    """A hardware address out of Microsoft's block, one for each private address.
+    """Return the hardware address, of Microsoft's block, for a private address.
 
     >>> mac("10.0.1.4")
     '00:0d:3a:00:01:04'
@@ -111,10 +111,10 @@ def mac(private_ip: str) -> str:
 
 
 def power_on(spec: NodeSpec, index: int, status: int, go: int, open_files: tuple[int, int]) -> None:
-    """Turns this forked process into the node; never returns.
+    """Turn this forked process into the node; never return.
 
     Writes ``<index> pid <n>`` and ``<index> ready`` to ``status``, then waits for end of file on ``go``: by
-    then the cable is plugged. A failure is ``<index> error <text>``.
+    then the link exists. A failure is ``<index> error <text>``.
     """
     try:
         signal.set_wakeup_fd(-1)
@@ -132,7 +132,7 @@ def power_on(spec: NodeSpec, index: int, status: int, go: int, open_files: tuple
         os.read(go, 1)
         _configure_network(spec)
         _become_init(open_files)
-    except BaseException as error:  # noqa: BLE001 - a forked copy of the fabric must not live on
+    except BaseException as error:  # noqa: BLE001 - a forked copy of the netns process must not live on
         text = str(error).replace("\n", " ")[:500]
         os.write(status, f"{index} error {text}\n".encode())
     os._exit(1)
@@ -186,7 +186,7 @@ def _set_sysctls() -> None:
         path = Path("/proc/sys", key)
         if path.exists():
             path.write_text(value)
-    # Whoever rehearses as root is root to the kernel in there too: a node must not reach its switches.
+    # For root the kernel's root is inside, too: a node must not reach the kernel's settings.
     for name in _LOCKED:
         if Path(name).exists():
             mount(name, name, flags=MS_BIND)

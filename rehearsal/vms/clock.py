@@ -1,4 +1,4 @@
-"""What makes a node's clock wrong: a small library that its programs load, see ``clock.c``."""
+"""Library that shifts a node's clock, preloaded by its programs: see ``clock.c``."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _PRELOAD, _OFFSET = "etc/ld.so.preload", "etc/rehearsal/clock"
 
 
 def make_clock(library: Path) -> None:
-    """Makes the library, unless it is there.
+    """Make the library, unless it is there.
 
-    Raises :class:`~launch.errors.MissingTool` without a C compiler: no other fault needs one.
+    Raises :class:`~launch.errors.MissingTool` without a C compiler: only this fault needs one.
     """
     if library.exists():
         return
@@ -38,9 +38,9 @@ def make_clock(library: Path) -> None:
 
 
 def set_clock(root: Path, seconds: int) -> None:
-    """Puts a node's clock wrong, or with 0 right; ``root`` is the node's root folder.
+    """Shift a node's clock, 0 for the right time; ``root`` is the node's root folder.
 
-    Programs that run go on with the time they know.
+    Running programs keep their time.
     """
     if not seconds:
         (root / _PRELOAD).unlink(missing_ok=True)

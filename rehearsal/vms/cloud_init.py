@@ -37,7 +37,7 @@ _MOUNT_FIELDS = 3
 _TEMPORARY_DISK = "ephemeral0"
 """cloud-init's name of it, in every version; its entry may leave the type and options to cloud-init."""
 _RECIPES_OWN = "power_state"
-"""Only a node that has made itself from plain Ubuntu starts anew."""
+"""Only a node that installs its drivers on plain Ubuntu reboots."""
 _SHARED_KINDS = ("nfs", "nfs4")
 _FILE_KEYS = {"path", "content", "owner", "permissions", "encoding", "append", "defer"}
 
@@ -62,7 +62,7 @@ class Mount:
 
 @dataclass(frozen=True, slots=True)
 class CloudConfig:
-    """What a document asks for; ``files`` in the order in which cloud-init would write them."""
+    """Content of a document; ``files`` in the order in which cloud-init writes them."""
 
     files: tuple[File, ...] = ()
     runcmd: str = field(default="", repr=False)
@@ -73,13 +73,13 @@ class CloudConfig:
 
     @property
     def has_host_key(self) -> bool:
-        """Whether the document brings the host key; without it the first boot makes one."""
+        """Whether the document has the host key; without it the first boot makes one."""
         return any(file.path == _HOST_KEYS["ed25519_private"][0] for file in self.files)
 
 
 @lru_cache(maxsize=8)
 def parse(user_data: str, admin_user: str) -> CloudConfig:
-    """Reads a document; the empty one asks for nothing.
+    """Read a document; the empty one asks for nothing.
 
     >>> parse("#cloud-config\\nwrite_files: [{path: /etc/motd, content: hi}]\\n", "azureuser").files
     (File(path='/etc/motd', mode=420, append=False),)
@@ -105,7 +105,7 @@ def parse(user_data: str, admin_user: str) -> CloudConfig:
         if module not in _MODULES:
             known = ", ".join(_MODULES)
             raise InputError(
-                f"cloud-config {module}", None, "no module of a rehearsed node", f"use one of {known}"
+                f"cloud-config {module}", None, "not a module of a rehearsed node", f"use one of {known}"
             )
     early: list[File] = []
     late: list[File] = []

@@ -37,7 +37,7 @@ _GUEST = Path(__file__).with_name("guest")
 
 
 def sshd_config_text(node_python_bin: str | None) -> str:
-    """The ``sshd_config`` of every node; what cloud-init adds comes first and so wins.
+    """Return the ``sshd_config`` of every node; what cloud-init adds comes first and so wins.
 
     ``PATH`` of sessions begins with ``node_python_bin``, as on an HPC image that has its own Python.
     """
@@ -63,7 +63,7 @@ Subsystem sftp internal-sftp
 
 
 def make_image(folder: Path, node_python_bin: str | None) -> None:
-    """Makes the ``/etc`` that all nodes start from; an image that is there is kept."""
+    """Make the ``/etc`` that all nodes start from; an image that is there is kept."""
     if folder.exists():
         return
     building = folder.with_name(folder.name + ".new")
@@ -114,7 +114,7 @@ def _copy_readable(source: Path, target: Path) -> None:
 
 
 def place(path: str, user: str) -> PurePosixPath:
-    """Where on a node's disk the file ``path`` lies.
+    """Return the place of the file ``path`` on a node's disk.
 
     >>> str(place("/home/azureuser/.ssh/config", "azureuser")), str(place("/etc/motd", "azureuser"))
     ('home/.ssh/config', 'etc/motd')
@@ -135,7 +135,7 @@ def place(path: str, user: str) -> PurePosixPath:
 
 
 def make_disk(disk: Path, image: Path, machine: Machine, config: CloudConfig) -> None:
-    """Makes a node's disk, or brings an existing one to what a first boot leaves."""
+    """Make a node's disk, or brings an existing one to what a first boot leaves."""
     user = machine.admin_user
     for name in ("home", "etc", "work", *HIDDEN.values()):
         (disk / name).mkdir(parents=True, exist_ok=True)
@@ -195,7 +195,7 @@ def _make_host_key(path: Path) -> None:
 
 
 def hosts_text(addresses: Mapping[str, str]) -> str:
-    """The network's names: ``/etc/hosts`` of all its nodes.
+    """Return ``/etc/hosts`` of all nodes of a network.
 
     >>> print(hosts_text({"node000000": "10.0.0.4"}), end="")
     127.0.0.1 localhost
@@ -206,7 +206,7 @@ def hosts_text(addresses: Mapping[str, str]) -> str:
 
 
 def remove_tree(folder: Path) -> None:
-    """Removes a folder with everything in it, whatever modes its users or the overlay left behind."""
+    """Remove a folder with everything in it, whatever modes its users or the overlay left behind."""
     try:
         mode = folder.lstat().st_mode
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""The load balancer's data path: TCP from a port of this machine to a node, inside the fabric process.
+"""Data path of the load balancer: TCP from a port of this machine to a node, inside the netns process.
 
 The listening sockets were bound outside the network's namespaces and keep listening there; connections to
-nodes are made from within, so that a cut cable cuts the operator's traffic too.
+nodes are made from within, so that a link that is down cuts the operator's traffic, too.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Forward:
     def __init__(self, listener: socket.socket, target: tuple[str, int], alive: Callable[[], bool]) -> None:
         self._listener, self._target, self._alive = listener, target, alive
         self._ends: set[_End] = set()
-        self._dials: set[asyncio.Task[None]] = set()
+        self._connecting: set[asyncio.Task[None]] = set()
         self._paused = False
         listener.setblocking(False)
 
@@ -35,29 +35,29 @@ class Forward:
         return self._target
 
     def open(self) -> None:
-        """Starts accepting."""
+        """Start accepting."""
         self._paused = False
         self._listener.listen(_BACKLOG)
         asyncio.get_running_loop().add_reader(self._listener, self._accept)
 
     def pause(self) -> None:
-        """Stops answering: with one connection waiting here, the kernel leaves further requests unanswered.
+        """Stop accepting: with one connection in the queue, the kernel does not answer further requests.
 
-        So a client's connect runs into its time limit, as it does when Azure's balancer sends to a lost VM.
+        A client's connect then times out, as when Azure's load balancer sends to a lost VM.
         """
         self._paused = True
         asyncio.get_running_loop().remove_reader(self._listener)
         self._listener.listen(0)
 
     def reset(self) -> None:
-        """Breaks the connections that are open; new ones may come."""
-        for dial in self._dials:
-            dial.cancel()
+        """Reset the open connections; new ones are accepted."""
+        for task in self._connecting:
+            task.cancel()
         for end in tuple(self._ends):
-            end.break_off()
+            end.reset()
 
     def close(self) -> None:
-        """Ends everything."""
+        """End everything."""
         asyncio.get_running_loop().remove_reader(self._listener)
         self._listener.close()
         self.reset()
@@ -72,11 +72,11 @@ class Forward:
             if not self._alive():
                 _reset_now(client)
                 continue
-            dial = asyncio.get_running_loop().create_task(self._dial(client))
-            self._dials.add(dial)
-            dial.add_done_callback(self._dials.discard)
+            task = asyncio.get_running_loop().create_task(self._connect(client))
+            self._connecting.add(task)
+            task.add_done_callback(self._connecting.discard)
 
-    async def _dial(self, client: socket.socket) -> None:
+    async def _connect(self, client: socket.socket) -> None:
         loop = asyncio.get_running_loop()
         inside, outside = _End(self._ends), _End(self._ends)
         inside.other, outside.other = outside, inside
@@ -86,7 +86,7 @@ class Forward:
             _reset_now(client)
             return
         await loop.connect_accepted_socket(lambda: outside, client)
-        if inside not in self._ends:  # the node hung up before the client's end was ready
+        if inside not in self._ends:  # the node closed before the client's end was ready
             outside.finish()
 
 
@@ -129,7 +129,7 @@ class _End(asyncio.Protocol):
         if transport is None or transport.is_closing():
             return
         if exc is not None:
-            self.other.break_off()
+            self.other.reset()
         else:
             transport.close()
 
@@ -142,21 +142,21 @@ class _End(asyncio.Protocol):
             self.other._transport.resume_reading()
 
     def send(self, data: bytes) -> None:
-        """Passes bytes on; kept while this end's connection is not made yet."""
+        """Pass bytes on; kept while this end's connection is not made yet."""
         if self._transport is None:
             self._early.append(data)
         else:
             self._transport.write(data)
 
     def finish(self) -> None:
-        """Half-closes: no more will be sent to this end."""
+        """Half-close: no more will be sent to this end."""
         if self._transport is None:
             self._early_eof = True
         elif self._transport.can_write_eof() and not self._transport.is_closing():
             self._transport.write_eof()
 
-    def break_off(self) -> None:
-        """A reset, as the peer's would be."""
+    def reset(self) -> None:
+        """Send a reset, as the peer's would be."""
         if self._transport is None:
             return
         found = self._transport.get_extra_info("socket")

@@ -26,7 +26,7 @@ from rehearsal.vms.boot import NodeSpec
 from rehearsal.vms.clock import CLOCK, make_clock
 from rehearsal.vms.cloud_init import CloudConfig, Mount, parse
 from rehearsal.vms.disks import hosts_text, make_disk, make_image, place, remove_tree
-from rehearsal.vms.netns_client import Line, dial
+from rehearsal.vms.netns_client import NetnsClient, start_netns
 from rehearsal.vms.visible_paths import VisiblePaths
 
 __all__ = ["NETWORK_FILE", "BootFaults", "LocalMachines", "MetadataService", "Settings"]
@@ -41,7 +41,7 @@ _PUBLIC = (int(ipaddress.IPv4Address("127.64.0.1")), int(ipaddress.IPv4Address("
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """How the emulated hardware is set up."""
+    """Settings of the emulated hardware."""
 
     disks: Path
     """Folder of all disks; nothing else may be in it."""
@@ -50,14 +50,14 @@ class Settings:
     nodes_limit: int = 300
     """Most nodes at a time in all networks together; 300 is the largest InfiniBand domain Azure sells."""
     view: VisiblePaths = field(default_factory=VisiblePaths)
-    """What nodes see of this machine."""
+    """Paths of this machine that nodes see."""
 
 
 @dataclass(slots=True)
 class _Network:
     folder: Path
     prefix: ipaddress.IPv4Network
-    line: Line
+    client: NetnsClient
     machines: dict[str, Machine] = field(default_factory=dict)
     listeners: set[tuple[str, int]] = field(default_factory=set)
     fillers: dict[str, list[socket.socket]] = field(default_factory=dict)
@@ -101,7 +101,7 @@ class LocalMachines:
         self._making = asyncio.Lock()
 
     async def create_network(self, network: str, address_prefix: str) -> None:
-        """An isolated network whose first usable address is the gateway."""
+        """Create an isolated network whose first usable address is the gateway."""
         async with self._making:
             if network in self._networks:
                 return
@@ -112,7 +112,7 @@ class LocalMachines:
             (folder / "vnet").mkdir(parents=True)
             replace_file(folder / "vnet" / "hosts", hosts_text({}))
             await asyncio.to_thread(make_image, disks / "image", self._node_bin())
-            line = await dial(
+            client = await start_netns(
                 disks,
                 {
                     "network": folder.name,
@@ -120,15 +120,15 @@ class LocalMachines:
                     "prefix_length": prefix.prefixlen,
                     "view": self._settings.view.as_json(),
                 },
-                folder / "fabric.log",
+                folder / "netns.log",
             )
-            self._networks[network] = _Network(folder, prefix, line)
+            self._networks[network] = _Network(folder, prefix, client)
             self._record(network)
             if self._metadata is not None:
-                await self._metadata.open(network, socket.socket(fileno=await line.ask("metadata")))
+                await self._metadata.open(network, socket.socket(fileno=await client.request("metadata")))
 
     async def delete_network(self, network: str) -> None:
-        """Removes the network with everything that still runs in it."""
+        """Remove the network with everything that still runs in it."""
         found = self._networks.pop(network, None)
         if found is None:
             return
@@ -137,11 +137,11 @@ class LocalMachines:
                 _drain(found, name)
             if self._metadata is not None:
                 await self._metadata.close(network)
-            await found.line.hang_up()
+            await found.client.close()
             await asyncio.to_thread(remove_tree, found.folder)
 
     async def boot(self, network: str, machines: Sequence[Machine]) -> None:
-        """Starts VMs; returns when every sshd listens.
+        """Start VMs; returns when every sshd listens.
 
         Raises :class:`~launch.errors.ReplaceNodeError` naming the first VM that did not come up, and
         :class:`~launch.errors.InputError` before anything is done when that would be more nodes than allowed.
@@ -150,7 +150,7 @@ class LocalMachines:
         async with found.lock:
             self._check_limit(found, machines)
             configs = {machine.name: _configure(machine) for machine in machines}
-            alive = frozenset((await found.line.ask("status"))["running"])
+            alive = frozenset((await found.client.request("status"))["running"])
             wanted = [machine for machine in machines if machine.name not in alive]
             for machine in wanted:
                 found.machines[machine.name] = machine
@@ -161,20 +161,20 @@ class LocalMachines:
             await asyncio.to_thread(self._make_disks, found, wanted, configs)
             silent = {machine.name for machine in wanted if self._is_hit("no-boot", machine)}
             specs = [self._spec(found, one, configs[one.name]) for one in wanted if one.name not in silent]
-            errors: dict[str, str] = await found.line.ask("boot", nodes=specs)
+            errors: dict[str, str] = await found.client.request("boot", nodes=specs)
             errors |= dict.fromkeys(silent, "it never answered")
             for machine in wanted:
                 if machine.name in errors:
                     raise ReplaceNodeError(machine.name, f"did not boot: {errors[machine.name]}")
 
     async def remove(self, network: str, names: Sequence[str]) -> None:
-        """Ends the VMs and every process in them, and removes their disks."""
+        """End the VMs and every process in them, and removes their disks."""
         found = self._networks.get(network)
         if found is None:
             return
         async with found.lock:
             known = [name for name in names if name in found.machines]
-            await found.line.ask("remove", names=known)
+            await found.client.request("remove", names=known)
             for name in known:
                 _drain(found, name)
                 del found.machines[name]
@@ -182,7 +182,7 @@ class LocalMachines:
             await asyncio.to_thread(_remove_disks, found, known)
 
     async def public_address(self) -> str:
-        """A loopback address (127.x.y.z) that no other public IP of any rehearsal uses."""
+        """Return a loopback address (127.x.y.z) that no other public IP of any rehearsal uses."""
         while True:
             address = str(ipaddress.IPv4Address(random.randint(*_PUBLIC)))  # noqa: S311 - any free one will do
             holder = socket.socket()
@@ -198,7 +198,7 @@ class LocalMachines:
             return address
 
     async def release_address(self, address: str) -> None:
-        """Gives a public address back: another rehearsal may have it."""
+        """Give a public address back: another rehearsal may have it."""
         holder = self._addresses.pop(address, None)
         if holder is not None:
             holder.close()
@@ -216,25 +216,27 @@ class LocalMachines:
             return
         await self.unforward(network, listen)
         with bound(listen, f"the load balancer's port for {target[0]}:{target[1]}") as listener:
-            await found.line.ask("forward", files=[listener.fileno()], listen=listen, target=target)
+            await found.client.request("forward", files=[listener.fileno()], listen=listen, target=target)
         found.targets[listen] = target[0]
         for name in tuple(found.fillers):
             if found.machines[name].private_ip == target[0]:
                 self._fill(found, name)
 
     async def unforward(self, network: str, listen: tuple[str, int]) -> None:
-        """Stops a forward and closes its connections."""
+        """Stop a forward and closes its connections."""
         found = self._networks.get(network)
         if found is not None and found.targets.pop(listen, None) is not None:
-            await found.line.ask("unforward", listen=listen)
+            await found.client.request("unforward", listen=listen)
 
     async def running(self, network: str) -> frozenset[str]:
-        """Names of the VMs that are alive."""
+        """Return the names of the VMs that run."""
         found = self._networks.get(network)
-        return frozenset((await found.line.ask("status"))["running"]) if found is not None else frozenset()
+        return (
+            frozenset((await found.client.request("status"))["running"]) if found is not None else frozenset()
+        )
 
     async def fault(self, network: str, name: str, fault: VmFault) -> None:
-        """``death``: the VM stops at once. ``partition``: its link goes down. ``heal``: it comes back."""
+        """Stop the VM at once (``death``), or set its link down (``partition``) or up (``heal``)."""
         found = self._find(network)
         async with found.lock:
             if name not in found.machines:
@@ -242,40 +244,40 @@ class LocalMachines:
                 raise InputError("node", name, "no such node", f"nodes of this network: {known}")
             if fault == "heal" and name not in await self.running(network):
                 raise InputError(
-                    "node", name, "is dead", "heal mends links only; `fab replace` makes the node anew"
+                    "node", name, "is dead", "heal mends links only; `fab replace` replaces the node"
                 )
             _drain(found, name)
-            await found.line.ask("fault", name=name, fault=fault)
+            await found.client.request("fault", name=name, fault=fault)
             if fault == "partition":
                 self._fill(found, name)
 
     async def clock(self, network: str, names: list[str], seconds: float) -> None:
-        """Programs that start on these nodes from now on see a time of day that is off; 0: the right one.
+        """Shift the time of day of programs that start on these nodes from now on; 0 is the right time.
 
-        Raises :class:`~launch.errors.MissingTool` when the machine cannot make what does that.
+        Raises :class:`~launch.errors.MissingTool` without a C compiler.
         """
         found = self._find(network)
         async with found.lock:
             if seconds:
                 await asyncio.to_thread(make_clock, found.folder / "vnet" / CLOCK)
-            await found.line.ask("clock", names=names, seconds=round(seconds))
+            await found.client.request("clock", names=names, seconds=round(seconds))
 
     async def close(self) -> None:
-        """Removes every network; afterwards no process, namespace, mount or port is left."""
+        """Remove every network; afterwards no process, namespace, mount or port is left."""
         await asyncio.gather(*(self.delete_network(network) for network in tuple(self._networks)))
         for holder in self._addresses.values():
             holder.close()
         self._addresses.clear()
 
     async def status(self) -> dict[str, Any]:
-        """Networks with their nodes, cut-off nodes and listening ports; public addresses; the node limit."""
+        """Return networks with their nodes and ports, public addresses and the node limit."""
         networks = {}
         for network, found in tuple(self._networks.items()):
-            answer = await found.line.ask("status")
+            answer = await found.client.request("status")
             networks[network] = {
                 "nodes": {name: machine.private_ip for name, machine in found.machines.items()},
                 **answer,
-                "user_namespace": found.line.user_namespace,
+                "user_namespace": found.client.user_namespace,
             }
         return {
             "networks": networks,
@@ -283,7 +285,7 @@ class LocalMachines:
             "nodes_limit": self._settings.nodes_limit,
         }
 
-    # What the above share.
+    # Shared steps.
 
     def _find(self, network: str) -> _Network:
         found = self._networks.get(network)
@@ -337,14 +339,14 @@ class LocalMachines:
         found = self._networks[network]
         text = {
             "network": network,
-            "user_namespace": found.line.user_namespace,
+            "user_namespace": found.client.user_namespace,
             "addresses": sorted(self._addresses),
         }
         replace_file(found.folder / NETWORK_FILE, json.dumps(text))
 
     def _fill(self, network: _Network, name: str) -> None:
-        # The fabric stopped accepting and shrank the queue to one: with that one taken, the kernel leaves
-        # further requests unanswered, and a client's connect runs into its time limit as on Azure.
+        # The netns process stopped accepting and shrank the queue to one: with that one taken, the kernel
+        # does not answer further requests, and a client's connect times out as on Azure.
         address = network.machines[name].private_ip
         fillers = network.fillers.setdefault(name, [])
         for listen, target in network.targets.items():
@@ -377,7 +379,7 @@ def _configure(machine: Machine) -> CloudConfig:
 
 
 def _share(network: _Network, mount: Mount) -> str:
-    """The folder, below the network's, that stands for an NFS share: everyone there sees the same."""
+    """Return the folder, below the network's, that is an NFS share: all nodes of the network see it."""
     name = f"shares/{hashlib.sha256(mount.source.encode()).hexdigest()[:12]}"
     (network.folder / name).mkdir(parents=True, exist_ok=True)
     return name

@@ -1,4 +1,4 @@
-"""What the inside of a rehearsed network sees of this machine: what is listed, and nothing writable.
+"""Mounts of a rehearsed network: what it sees of this machine is listed, and nothing of it is writable.
 
 The nodes run as this user (whose uid is the only one that exists inside), root included: without the
 read-only view a careless ``rm`` on a node would reach the machine under it.
@@ -15,13 +15,13 @@ from typing import Any
 from rehearsal.vms.boot import GATEWAY_MAC, OWN_LIBRARY
 from rehearsal.vms.syscalls import MS_BIND, MS_NODEV, MS_NOSUID, MS_REC, change_root, mount, set_readonly
 
-__all__ = ["METADATA_IP", "add_home", "ip", "plug_in", "prepare"]
+__all__ = ["METADATA_IP", "add_home", "ip", "make_bridge", "prepare"]
 
 METADATA_IP = "169.254.169.254"
-"""Where every VM of Azure finds the Instance Metadata Service."""
+"""Address of the Instance Metadata Service in every network of Azure."""
 
 _DISKS = "boot"
-"""Where all disks are mounted, with an empty folder over them: an empty ``/boot`` surprises nobody."""
+"""Mount point of all disks, with an empty folder over them: an empty ``/boot`` is harmless."""
 _EMPTY = (_DISKS, "home", "mnt", "opt", "root", "run", "srv", "tmp", "var/log", "var/tmp")
 _DEVICES = ("null", "zero", "full", "random", "urandom", "tty")
 _LINKS = {
@@ -136,15 +136,15 @@ def _rebuild(folder: str, staging: str, own: str) -> None:
 
 
 def add_home(user: str) -> None:
-    """Makes ``/home/<user>`` exist, for nodes to mount their own upon."""
+    """Make ``/home/<user>`` exist, for nodes to mount their own upon."""
     Path("homes", user).mkdir(exist_ok=True)
 
 
-def plug_in(gateway: str, prefix_length: int) -> None:
-    """Makes the network's bridge, with the gateway's address; the metadata service's is behind it."""
+def make_bridge(gateway: str, prefix_length: int) -> None:
+    """Make the network's bridge with the gateway's address, and the metadata service's address behind it."""
     for key, value in {
         "net/ipv4/ip_forward": "1",
-        # Nodes reach each other by way of the gateway on purpose: it must not tell them of a shorter way.
+        # Nodes reach each other by way of the gateway on purpose: it must not send them redirects.
         "net/ipv4/conf/all/send_redirects": "0",
         "net/ipv4/conf/default/send_redirects": "0",
         "net/ipv6/conf/all/disable_ipv6": "1",
@@ -165,7 +165,7 @@ addr add {gateway}/{prefix_length} dev br0
 
 
 def ip(batch: str, *, force: bool = False) -> None:
-    """Runs ``ip -batch``; with ``force`` lines that fail (what is gone already) are passed over."""
+    """Run ``ip -batch``; with ``force`` lines that fail (for what does not exist) are ignored."""
     argv = ["ip", "-force", "-batch", "-"] if force else ["ip", "-batch", "-"]
     done = subprocess.run(argv, input=batch.encode(), capture_output=True, check=False)
     if done.returncode and not force:

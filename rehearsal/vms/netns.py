@@ -1,7 +1,7 @@
-"""The process inside a virtual network's namespaces: switch, hypervisor and load balancer in one.
+"""Process of a virtual network, inside its namespaces: it boots nodes, links them and forwards ports.
 
 It is the first process (PID 1) of the network's PID namespace, so that the kernel ends every node with it.
-The rehearsal daemon talks to it over an inherited ``SOCK_SEQPACKET`` pair, a JSON object a packet:
+The rehearsal daemon sends it requests over an inherited ``SOCK_SEQPACKET`` pair, a JSON object a packet:
 ``{"id", "op", ...}`` is answered by ``{"id", "result"}`` or ``{"id", "error"}``; sockets come along, both
 ways, as file descriptors. End of file there is the end of the network. Standard library only, started by
 :mod:`rehearsal.vms.netns_client`.
@@ -25,19 +25,19 @@ from typing import Any
 from rehearsal.vms.boot import NodeSpec, mac, power_on
 from rehearsal.vms.clock import set_clock
 from rehearsal.vms.forward import Forward
-from rehearsal.vms.mounts import METADATA_IP, add_home, ip, plug_in, prepare
+from rehearsal.vms.mounts import METADATA_IP, add_home, ip, make_bridge, prepare
 
-__all__ = ["PACKET", "Fabric", "main"]
+__all__ = ["PACKET", "NetnsProcess", "main"]
 
 PACKET = 150_000
 """Largest packet of the control pair, bytes: below Linux's default socket buffer of 208 KiB."""
 
-_WAVE = 32  # nodes that boot at once: each is a forked interpreter of some MB until it becomes its init
+_BATCH = 32  # nodes that boot at once: each is a forked interpreter of some MB until it becomes its init
 _BOOT_LIMIT = 90.0
 _LISTENS = ":0016 00000000:0000 0A"  # a line of /proc/<pid>/net/tcp: port 22, state LISTEN
 
 
-class Fabric:
+class NetnsProcess:
     """One network: its nodes' first processes and the ports forwarded to them."""
 
     def __init__(self) -> None:
@@ -52,7 +52,7 @@ class Fabric:
     # Operations: one for each "op"; their keywords are the packet's keys.
 
     async def op_boot(self, nodes: list[dict[str, Any]]) -> dict[str, str]:
-        """Starts nodes; returns what went wrong, by name (empty: every sshd listens)."""
+        """Boot nodes; return the errors by name (none: every sshd listens)."""
         specs = [
             NodeSpec(
                 **{**node, "keep": tuple(node["keep"]), "shared": tuple(tuple(one) for one in node["shared"])}
@@ -63,22 +63,22 @@ class Fabric:
         errors: dict[str, str] = {}
         for user in {spec.admin_user for spec in specs}:
             add_home(user)
-        for start in range(0, len(specs), _WAVE):
-            errors |= await self._boot_wave(specs[start : start + _WAVE])
+        for start in range(0, len(specs), _BATCH):
+            errors |= await self._boot_batch(specs[start : start + _BATCH])
         return errors
 
     async def op_remove(self, names: list[str]) -> None:
-        """Ends nodes; returns when no process of theirs is left."""
-        await self._end(names, unplug_first=False)
+        """End nodes; return when none of their processes is left."""
+        await self._end(names, unlink_first=False)
         for name in names:
             self._specs.pop(name, None)
 
     async def op_fault(self, name: str, fault: str) -> None:
-        """Death, partition or heal of one node."""
+        """Inject death, partition or heal of one node."""
         spec = self._specs[name]
         if fault == "death":
-            # The cable goes first: peers of a lost VM get silence, not the goodbyes of its dying processes.
-            await self._end([name], unplug_first=True)
+            # The link goes down first: peers of a lost VM receive nothing, not even its processes' FINs.
+            await self._end([name], unlink_first=True)
             for forward in self._forwards_to(spec):
                 forward.reset()
         elif fault == "partition" and name in self._pids:
@@ -91,18 +91,18 @@ class Fabric:
             self._heal(spec)
 
     async def op_clock(self, names: list[str], seconds: int) -> None:
-        """Puts the clocks of nodes wrong, or right with 0."""
+        """Shift the clocks of nodes by ``seconds``; 0 is the right time."""
         for name in names:
             if name in self._pids:
                 set_clock(Path(f"/proc/{self._pids[name]}/root"), seconds)
 
     async def op_forward(self, listener: int, listen: list[Any], target: list[Any]) -> None:
-        """Begins to pass on what comes to the socket that came with this packet."""
+        """Start to forward connections of the socket in this packet."""
         address = (str(listen[0]), int(listen[1]))
         if address in self._forwards:
             self._forwards[address].close()
         private = (str(target[0]), int(target[1]))
-        forward = Forward(socket.socket(fileno=listener), private, lambda: self._answers(private[0]))
+        forward = Forward(socket.socket(fileno=listener), private, lambda: self._is_running(private[0]))
         self._forwards[address] = forward
         forward.open()
         for name in self._cut:
@@ -110,20 +110,20 @@ class Fabric:
                 forward.pause()
 
     async def op_unforward(self, listen: list[Any]) -> None:
-        """Closes a port and its connections."""
+        """Close a port and its connections."""
         forward = self._forwards.pop((str(listen[0]), int(listen[1])), None)
         if forward is not None:
             forward.close()
 
     async def op_metadata(self) -> socket.socket:
-        """A socket at the metadata service's address, for the daemon to listen at."""
+        """Return a socket at the metadata service's address, for the daemon to serve."""
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind((METADATA_IP, 80))
         return listener
 
     async def op_status(self) -> dict[str, Any]:
-        """Names of the nodes that run, of those cut off, and the listening addresses."""
+        """Return the names of the nodes that run and of those cut off, and the listening addresses."""
         return {
             "running": sorted(self._pids),
             "cut": sorted(self._cut),
@@ -132,7 +132,7 @@ class Fabric:
 
     # Nodes.
 
-    async def _boot_wave(self, specs: list[NodeSpec]) -> dict[str, str]:
+    async def _boot_batch(self, specs: list[NodeSpec]) -> dict[str, str]:
         status, their_status = os.pipe()
         their_go, go = os.pipe()
         for index, spec in enumerate(specs):
@@ -141,7 +141,7 @@ class Fabric:
                 power_on(spec, index, their_status, their_go, self._open_files)
         os.close(their_status)
         os.close(their_go)
-        wave = _Wave(specs)
+        batch = _BootBatch(specs)
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(status, "rb", buffering=0)
@@ -150,24 +150,24 @@ class Fabric:
             stack.callback(transport.close)
             release = stack.enter_context(contextlib.closing(os.fdopen(go, "wb", buffering=0)))
             async with asyncio.timeout(_BOOT_LIMIT):
-                while not wave.all_ready and (line := await reader.readline()):
-                    wave.hear(line.decode())
-                for spec, pid in wave.fit():
+                while not batch.all_ready and (line := await reader.readline()):
+                    batch.on_report(line.decode())
+                for spec, pid in batch.booted():
                     self._pids[spec.name], self._specs[spec.name] = pid, spec
                     self._gone[pid] = asyncio.Event()
-                _plug(wave.fit())
+                _link_nodes(batch.booted())
                 release.close()
                 while line := await reader.readline():  # until every child has become its init
-                    wave.hear(line.decode())
-                await wave.until_listening()
-        errors = wave.errors()
-        await self._end([name for name in errors if name in self._pids], unplug_first=False)
+                    batch.on_report(line.decode())
+                await batch.until_listening()
+        errors = batch.errors()
+        await self._end([name for name in errors if name in self._pids], unlink_first=False)
         return errors
 
-    async def _end(self, names: Iterable[str], *, unplug_first: bool) -> None:
+    async def _end(self, names: Iterable[str], *, unlink_first: bool) -> None:
         names = [name for name in names if name in self._specs]
         links = [self._specs[name].link for name in names]
-        if unplug_first:
+        if unlink_first:
             ip("".join(f"link set {link} down\n" for link in links), force=True)
         events = []
         for name in names:
@@ -192,11 +192,11 @@ class Fabric:
     def _forwards_to(self, spec: NodeSpec) -> list[Forward]:
         return [f for f in self._forwards.values() if f.target[0] == spec.private_ip]
 
-    def _answers(self, private_ip: str) -> bool:
+    def _is_running(self, private_ip: str) -> bool:
         return any(self._specs[name].private_ip == private_ip for name in self._pids)
 
     def reap(self) -> None:
-        """Collects ended children: nodes, their half-way parents, orphans."""
+        """Reap ended children: nodes, the parents that forked them, orphans."""
         while True:
             try:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
@@ -211,8 +211,8 @@ class Fabric:
                     del self._pids[name]
 
 
-class _Wave:
-    """What the children of one boot have reported so far."""
+class _BootBatch:
+    """Reports of the nodes that boot at once."""
 
     def __init__(self, specs: list[NodeSpec]) -> None:
         self._specs = specs
@@ -221,8 +221,8 @@ class _Wave:
         self._listening: set[int] = set()
         self._errors: dict[int, str] = {}
 
-    def hear(self, line: str) -> None:
-        """Takes one line that :func:`~rehearsal.vms.boot.power_on` wrote."""
+    def on_report(self, line: str) -> None:
+        """Add one line that :func:`~rehearsal.vms.boot.power_on` wrote."""
         index, word, *rest = line.split(maxsplit=2)
         if word == "pid":
             self._pids[int(index)] = int(rest[0])
@@ -235,13 +235,13 @@ class _Wave:
     def all_ready(self) -> bool:
         return len((self._ready & self._pids.keys()) | self._errors.keys()) == len(self._specs)
 
-    def fit(self) -> list[tuple[NodeSpec, int]]:
-        """Nodes without an error so far, with their first process."""
-        fit = sorted(self._ready & self._pids.keys() - self._errors.keys())
-        return [(self._specs[index], self._pids[index]) for index in fit]
+    def booted(self) -> list[tuple[NodeSpec, int]]:
+        """Return the nodes without an error so far, with their first process."""
+        indexes = sorted(self._ready & self._pids.keys() - self._errors.keys())
+        return [(self._specs[index], self._pids[index]) for index in indexes]
 
     async def until_listening(self) -> None:
-        """Returns when every fit node's sshd listens or its init has ended."""
+        """Return when every booted node's sshd listens or its init has ended."""
         pending = {index for index in self._ready if index not in self._errors}
         while pending:
             for index in tuple(pending):
@@ -258,23 +258,23 @@ class _Wave:
                 await asyncio.sleep(0.02)
 
     def errors(self) -> dict[str, str]:
-        """Why nodes did not come up, by name."""
+        """Return why nodes did not come up, by name."""
         found: dict[str, str] = {}
         for index, spec in enumerate(self._specs):
             if index in self._errors:
                 found[spec.name] = self._errors[index]
             elif index not in self._listening:
-                found[spec.name] = f"no sshd after {_BOOT_LIMIT:g} s{_last_words(spec.name)}"
+                found[spec.name] = f"no sshd after {_BOOT_LIMIT:g} s{_log_tail(spec.name)}"
         return found
 
 
-def _last_words(name: str) -> str:
+def _log_tail(name: str) -> str:
     log = Path(name, "log", "auth.log")
     lines = log.read_text(errors="replace").splitlines()[-3:] if log.exists() else []
     return "".join(f"; {line.strip()}" for line in lines)
 
 
-def _plug(nodes: list[tuple[NodeSpec, int]]) -> None:
+def _link_nodes(nodes: list[tuple[NodeSpec, int]]) -> None:
     lines = []
     for spec, pid in nodes:
         hardware = mac(spec.private_ip)
@@ -288,8 +288,8 @@ def _plug(nodes: list[tuple[NodeSpec, int]]) -> None:
 
 async def _serve(control: socket.socket) -> None:
     loop = asyncio.get_running_loop()
-    fabric = Fabric()
-    loop.add_signal_handler(signal.SIGCHLD, fabric.reap)
+    process = NetnsProcess()
+    loop.add_signal_handler(signal.SIGCHLD, process.reap)
     ended = asyncio.Event()
     tasks: set[asyncio.Task[None]] = set()
 
@@ -309,7 +309,7 @@ async def _serve(control: socket.socket) -> None:
         request = json.loads(packet)
         if files:
             request["listener"] = files[0]
-        task = loop.create_task(_answer(fabric, control, request))
+        task = loop.create_task(_answer(process, control, request))
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
@@ -318,16 +318,16 @@ async def _serve(control: socket.socket) -> None:
     await ended.wait()
 
 
-async def _answer(fabric: Fabric, control: socket.socket, request: dict[str, Any]) -> None:
+async def _answer(process: NetnsProcess, control: socket.socket, request: dict[str, Any]) -> None:
     identity, operation = request.pop("id"), request.pop("op")
     try:
-        result = await getattr(fabric, f"op_{operation}")(**request)
+        result = await getattr(process, f"op_{operation}")(**request)
         if isinstance(result, socket.socket):
             with result:
                 socket.send_fds(control, [json.dumps({"id": identity}).encode()], [result.fileno()])
         else:
             _reply(control, {"id": identity, "result": result})
-    except Exception as error:  # noqa: BLE001 - the daemon raises it where it was asked for
+    except Exception as error:  # noqa: BLE001 - the daemon raises it in the caller
         _reply(control, {"id": identity, "error": f"{type(error).__name__}: {error}"})
 
 
@@ -336,16 +336,16 @@ def _reply(control: socket.socket, packet: dict[str, Any]) -> None:
 
 
 def main(argv: list[str]) -> None:
-    """``fabric.py <control fd> <disks>``; ends, and the network with it, at end of file.
+    """Run ``netns.py <control fd> <disks>``; end, and the network with it, at end of file.
 
-    The first packet is the settings: what nodes do not see is not shown to everyone by a command line. The
-    folder of the disks is there to know the process by (:mod:`rehearsal.leftovers`).
+    The first packet is the settings: a command line would show to everyone what nodes do not see. The
+    folder of the disks identifies the process (:mod:`rehearsal.leftovers`).
     """
     control = socket.socket(fileno=int(argv[0]))
     settings = json.loads(control.recv(PACKET))
     control.setblocking(False)
     prepare(argv[1], settings["network"], settings["view"])
-    plug_in(settings["gateway"], settings["prefix_length"])
+    make_bridge(settings["gateway"], settings["prefix_length"])
     gc.freeze()  # children share these pages for as long as they run as Python
     asyncio.run(_serve(control))
 

@@ -1,4 +1,4 @@
-"""The daemon's line to a network's :mod:`~rehearsal.vms.netns` process: start it, ask it, hang up."""
+"""Client of a network's :mod:`~rehearsal.vms.netns` process: starts it and sends it requests."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from launch.errors import GiveUpError
 from rehearsal.vms.boot import INNER_ID
 from rehearsal.vms.netns import PACKET
 
-__all__ = ["UNSHARE", "Line", "dial"]
+__all__ = ["UNSHARE", "NetnsClient", "start_netns"]
 
 _START_LIMIT = 60.0
 _END_LIMIT = 30.0
@@ -37,11 +37,11 @@ UNSHARE = (
     "--kill-child",
     "--mount-proc",
 )
-"""How a network's namespaces are made: as root and as an ordinary user alike."""
+"""Command that makes a network's namespaces, as root and as an ordinary user alike."""
 
 
-class Line:
-    """Questions to one fabric process; answers come in any order. Made by :func:`dial`."""
+class NetnsClient:
+    """Requests to one netns process; answers come in any order. :func:`start_netns` makes it."""
 
     def __init__(self, control: socket.socket, process: asyncio.subprocess.Process, log: Path) -> None:
         self._control, self._process, self._log = control, process, log
@@ -51,17 +51,17 @@ class Line:
         self.user_namespace = ""
         """The network's user namespace as ``/proc/<pid>/ns/user`` names it."""
         self.started: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        """Done when the network is there; carries a failure to make it."""
+        """Done when the network exists, or with the error that prevented it."""
         self._waiting[0] = self.started
         asyncio.get_running_loop().add_reader(control, self._receive)
 
-    async def ask(self, operation: str, *, files: Sequence[int] = (), **arguments: Any) -> Any:
-        """The result of one operation: where that is an open file, its number. ``files`` are passed along.
+    async def request(self, operation: str, *, files: Sequence[int] = (), **arguments: Any) -> Any:
+        """Send a request and return its result, an open file as its number; ``files`` are sent along.
 
         Raises :class:`~launch.errors.GiveUpError` when the operation failed or the network is gone.
         """
         if not self._open:
-            raise GiveUpError(f"the virtual network ended: {self._last_words()}")
+            raise GiveUpError(f"the virtual network ended: {self._last_log_line()}")
         self._last += 1
         future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._waiting[self._last] = future
@@ -80,8 +80,8 @@ class Line:
                 break
         return await future
 
-    async def hang_up(self) -> None:
-        """Ends the network; returns when the kernel has ended every process in it."""
+    async def close(self) -> None:
+        """End the network; return when the kernel has ended every process in it."""
         if self._open:
             self._fail("closed")
         self._control.close()
@@ -101,7 +101,7 @@ class Line:
         except OSError:
             packet, files = b"", []
         if not packet:
-            self._fail(self._last_words())
+            self._fail(self._last_log_line())
             return
         answer = json.loads(packet)
         future = self._waiting.pop(answer["id"], None)
@@ -122,15 +122,16 @@ class Line:
                 future.set_exception(GiveUpError(f"the virtual network ended: {reason}"))
         self._waiting.clear()
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         lines = self._log.read_text(errors="replace").splitlines() if self._log.exists() else []
-        return lines[-1] if lines else "it said nothing"
+        return lines[-1] if lines else "its log is empty"
 
 
-async def dial(disks: Path, settings: Mapping[str, Any], log: Path) -> Line:
-    """Starts a fabric process with its namespaces and waits until its network is there.
+async def start_netns(disks: Path, settings: Mapping[str, Any], log: Path) -> NetnsClient:
+    """Start a netns process with its namespaces and wait until its network exists.
 
-    It dies with this process's main thread. Raises :class:`~launch.errors.GiveUpError` with its last words.
+    It dies with this process's main thread. Raises :class:`~launch.errors.GiveUpError`
+    with its last log line.
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
@@ -154,15 +155,15 @@ async def dial(disks: Path, settings: Mapping[str, Any], log: Path) -> Line:
             cwd=code_root,
             env={**os.environ, "PYTHONPATH": code_root, "PYTHONDONTWRITEBYTECODE": "1"},
         )
-    line = Line(ours, process, log)
+    client = NetnsClient(ours, process, log)
     try:
         async with asyncio.timeout(_START_LIMIT):
-            await line.started
-        line.user_namespace = str(Path(f"/proc/{_first_child(process.pid)}/ns/user").readlink())
+            await client.started
+        client.user_namespace = str(Path(f"/proc/{_first_child(process.pid)}/ns/user").readlink())
     except BaseException:
-        await line.hang_up()
+        await client.close()
         raise
-    return line
+    return client
 
 
 def _first_child(pid: int) -> int:

@@ -73,12 +73,12 @@ def _check(result: int, what: str) -> None:
 
 
 def unshare(namespaces: int) -> None:
-    """Moves this process into new namespaces; new PIDs begin with its next child."""
+    """Move this process into new namespaces; new PIDs begin with its next child."""
     _check(_libc.unshare(ctypes.c_int(namespaces)), "unshare")
 
 
 def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
-    """Mounts ``source`` on ``target``; relative paths count from the working directory, hidden or not."""
+    """Mount ``source`` on ``target``; relative paths count from the working directory, hidden or not."""
     _check(
         _libc.mount(
             os.fsencode(source),
@@ -92,7 +92,7 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str
 
 
 def set_readonly(path: str, readonly: bool, *, recursive: bool = False) -> None:
-    """Makes the mount at ``path``, or with ``recursive`` all mounts below too, read-only or writable."""
+    """Make the mount at ``path``, or with ``recursive`` all mounts below too, read-only or writable."""
     attr = _MountAttr()
     if readonly:
         attr.attr_set = _ATTR_RDONLY
@@ -119,7 +119,7 @@ def change_root(folder: str) -> None:
 
 
 def drop_capabilities() -> None:
-    """Leaves nothing for the next ``exec`` to inherit: what runs after it is an ordinary process."""
+    """Leave nothing for the next ``exec`` to inherit: what runs after it is an ordinary process."""
     _check(_libc.prctl(_PR_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "clear ambient capabilities")
     header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
     words = (_CapabilityWord * 2)()

@@ -1,8 +1,8 @@
-"""What of this machine nodes see: its software and the Python environments they run, and nothing else.
+"""Paths of this machine that nodes see: its software and their Python environments, nothing else.
 
-Nodes are meant to be other machines, and what runs on them runs as this user: a job that reads ``~/.ssh``,
-another project's keys or a file below ``/srv`` finds nothing on Azure, and must find nothing here. So what is
-seen is listed, not what is hidden: a folder that nobody thought of is not there, today or later.
+Nodes stand for other machines, but their processes run as this user: a job that reads ``~/.ssh``, another
+project's keys or a file below ``/srv`` finds nothing on Azure, and must find nothing here. So the visible
+paths are listed, not the hidden ones: a folder that is not considered is not visible.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ _SYSTEM = ("usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32")
 _PACKAGES = "var/lib/dpkg"
 """By which ``dpkg`` on a node knows what is installed."""
 _SOURCES = ("usr/src", "usr/local/src")
-"""Where people check out code in the midst of the system's software."""
+"""Folders among the system's software into which people check out code."""
 _ADDED = "opt"
-"""Where software is installed a folder each."""
+"""Folder with one folder for each installed software."""
 _PARTS = ("bin", "lib", "lib64", "include", "share")
 """Of an interpreter that is installed in a home folder or in a project itself."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisiblePaths:
-    """What of this machine's files a node has, all read-only."""
+    """Paths of this machine on a node, all read-only."""
 
     shown: tuple[Path, ...] = ()
     """Files and folders that are there under their own path, with everything in them."""
@@ -143,7 +143,7 @@ def _homes(environment: Mapping[str, str]) -> Iterator[Path]:
 
 
 def _prefixes(python: Path) -> Iterator[Path]:
-    """An environment's folder and those of the interpreters that it leads to, link by link.
+    """Yield an environment's folder and those of the interpreters that it leads to, link by link.
 
     Each of them may be named by a link that has to lead somewhere on a node, too.
     """

@@ -1,1 +1,1 @@
-"""Who sends a request to the emulated Azure, and what they may do."""
+"""Authentication and authorization of requests, identities and roles."""

@@ -61,13 +61,13 @@ class RoleAssignmentHooks(Hooks[Services]):
                 "User, or Group. See https://aka.ms/docs-principaltype",
             )
         actual = "User" if identity is None else "ServicePrincipal"
-        said = wanted.get("principalType") or actual
-        if said != actual:
+        given = wanted.get("principalType") or actual
+        if given != actual:
             raise ArmError(
                 400,
                 "UnmatchedPrincipalType",
                 f"The PrincipalId '{principal.replace('-', '')}' has type '{actual}' , which is different "
-                f"from specified PrinciaplType '{said}'.",
+                f"from specified PrinciaplType '{given}'.",
             )
         for other in self.services.subscription.of_type(roles.ASSIGNMENTS):
             same = (

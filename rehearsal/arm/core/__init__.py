@@ -1,1 +1,1 @@
-"""What all emulated resource types share: the subscription, ids, models, operations."""
+"""Resource manager and state for any resource types: no type is imported here, they are registered."""

@@ -29,7 +29,7 @@ class ResourceId:
 
     @classmethod
     def parse(cls, text: str) -> ResourceId | None:
-        """The id in ``text``, or None when it is none.
+        """Return the id in ``text``; None when it is not an id.
 
         >>> text = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v"
         >>> ResourceId.parse(text).type
@@ -50,12 +50,12 @@ class ResourceId:
         return extended.extended(namespace, tuple(rest))
 
     def extended(self, namespace: str, parts: tuple[str, ...]) -> ResourceId:
-        """What follows ``/providers/`` after this id: a resource in this group, or one that extends this."""
+        """Return a resource in this group, or an extension of this resource."""
         scope = self if self.parts else None
         return ResourceId(self.subscription, self.group, namespace, parts, scope)
 
     def __str__(self) -> str:
-        """The id as Azure shows it."""
+        """Return the id as Azure shows it."""
         base = str(self.base) if self.parts else f"/subscriptions/{self.subscription}"
         if not self.parts:
             return f"{base}/resourceGroups/{self.group}" if self.group else base
@@ -63,12 +63,12 @@ class ResourceId:
 
     @property
     def base(self) -> ResourceId:
-        """What stands before the last ``/providers/``: a resource, a group or the subscription."""
+        """What precedes the last ``/providers/``: a resource, a group or the subscription."""
         return self.scope or ResourceId(self.subscription, self.group)
 
     @property
     def key(self) -> str:
-        """What ids are compared by."""
+        """Form in which ids are compared."""
         return str(self).lower()
 
     @property
@@ -85,7 +85,7 @@ class ResourceId:
 
     @property
     def short(self) -> str:
-        """``<type>/<name>`` as Azure's messages put it."""
+        """``<type>/<name>`` as in Azure's messages."""
         return f"{self.namespace}/{'/'.join(self.parts)}" if self.parts else self.name
 
     @property
@@ -95,7 +95,7 @@ class ResourceId:
         return self.base.extended(self.namespace, rest) if rest else self.base
 
     def child(self, collection: str, name: str) -> ResourceId:
-        """A resource inside this one."""
+        """Return a resource inside this one."""
         return ResourceId(
             self.subscription, self.group, self.namespace, (*self.parts, collection, name), self.scope
         )

@@ -1,4 +1,4 @@
-"""Bodies against Microsoft's own models: what they may hold, and where Pulumi's flattened names belong.
+"""Checks of bodies against Microsoft's own models, and conversion from and to Pulumi's flattened names.
 
 One description, :func:`~rehearsal.arm.core.shapes.shape`, serves checking and both directions of
 conversion.
@@ -18,10 +18,10 @@ _ANY = "any"
 
 
 def check(cls: type, body: Any) -> dict[str, Any]:
-    """``body`` less what only Azure sets.
+    """Return ``body`` without what only Azure sets.
 
     Raises :class:`ArmError` (400) for a property the model lacks, a value of another type, a value that
-    an enumeration lacks and a required property that is missing, in the words of the model's service.
+    an enumeration lacks and a required property that is missing, in the text of the model's service.
     """
     checked = _check(Field("model", model=cls), body, "", service_of(cls))
     return typing.cast(dict[str, Any], checked)
@@ -101,7 +101,7 @@ def _join(path: str, name: str) -> str:
 
 
 def nest(cls: type, value: Any) -> Any:
-    """Pulumi's flattened inputs as the ARM body: what the model keeps under ``properties`` moves there.
+    """Return the ARM body of Pulumi's flattened inputs: what the model has under ``properties`` moves there.
 
     >>> nest(model("network.Subnet"), {"name": "s", "addressPrefix": "10.0.0.0/20"})
     {'name': 's', 'properties': {'addressPrefix': '10.0.0.0/20'}}
@@ -148,7 +148,7 @@ def _named(known: Shape | None, fields: typing.Mapping[str, Field], shown: str) 
 
 
 def flatten(cls: type, body: Any) -> Any:
-    """An ARM body as Pulumi's outputs: the reverse of :func:`nest`."""
+    """Return an ARM body as Pulumi's outputs: the reverse of :func:`nest`."""
     return _flatten(Field("model", model=cls), body, root=True)
 
 

@@ -36,7 +36,7 @@ class Faults(Protocol):
     """Source of faults, called once for every write; None lets the write pass."""
 
     def __call__(self, verb: str, resource: ResourceId) -> Fault | None:
-        """``verb`` is ``put``, ``patch``, ``delete`` or ``post``."""
+        """Return the fault of a write; ``verb`` is ``put``, ``patch``, ``delete`` or ``post``."""
 
 
 @dataclass(slots=True)

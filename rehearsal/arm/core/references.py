@@ -1,4 +1,4 @@
-"""Who refers to whom: the resource ids inside bodies."""
+"""References between resources: the resource ids inside bodies."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _REFERENCES = ("id", "privateLinkServiceId", "privateDnsZoneId", "galleryImageId
 def references(
     owner: ResourceId, body: dict[str, Any], children: Collection[str], loose: Collection[str] = ()
 ) -> Iterator[tuple[ResourceId, ResourceId]]:
-    """Each resource id in ``body``, after the id of what holds it: ``owner``, or the child of it.
+    """Yield each resource id in ``body``, after the id of its holder: ``owner``, or a child of it.
 
-    What stands under a name in ``loose`` is left out.
+    Properties named in ``loose`` are left out.
 
     >>> lb = ResourceId("s", "g", "N", ("loadBalancers", "lb"))
     >>> ip = "/subscriptions/s/resourceGroups/g/providers/N/publicIPAddresses/ip"

@@ -43,16 +43,16 @@ class ResourceType:
     type: str
     """E.g. ``Microsoft.Network/virtualNetworks``."""
     model_name: str
-    """For :func:`~rehearsal.arm.core.models.model`: what a PUT holds."""
+    """For :func:`~rehearsal.arm.core.models.model`: the body of a PUT."""
     token: str
     """Pulumi's type token; empty when the emulation offers none."""
     names: tuple[str, ...]
-    """Pulumi's input for each name in the id, outermost first; ``=default`` for a name that is fixed."""
+    """Pulumi's input for each name in the id, outermost first; ``=default`` for a fixed name."""
     patch_model: str = "network.TagsObject"
     shown_model: str = ""
-    """What a GET holds, where that is another model."""
+    """Model of a GET, where it is another one."""
     children: Mapping[str, str] = field(default_factory=dict)
-    """List under ``properties`` to the type of what it holds."""
+    """Type of the embedded children in each list under ``properties``."""
     immutable: tuple[str, ...] = ()
     """Paths, as Pulumi's inputs have them, that Azure never changes on a resource that exists."""
     immutable_error: Callable[[str], ArmError] = _change_not_allowed
@@ -66,17 +66,17 @@ class ResourceType:
     embedded: bool = False
     """Lives in its parent's body."""
     loose: tuple[str, ...] = ()
-    """Names under ``properties`` whose references do not hold what they name."""
+    """Names under ``properties`` whose references do not protect their target from deletion."""
     extends: bool = False
-    """Stands below any scope: a subscription, a group or a resource."""
+    """Exists below any scope: a subscription, a group or a resource."""
     singleton: bool = False
-    """There whenever its parent is, and never made or deleted on its own."""
+    """Exists with its parent, and is never created or deleted by itself."""
     sync: bool = False
-    """Done when the request is answered."""
+    """Complete when the request is answered."""
     sync_later: bool = False
-    """Only its making takes time: changes and the deletion are done when the request is answered."""
+    """Creation is long-running; changes and deletion are complete when the request is answered."""
     created: int = 201
-    """HTTP status of the answer to the first PUT; 202 is asked about through ``Location`` alone."""
+    """HTTP status of the answer to the first PUT; 202 is polled through ``Location`` only."""
     version: str = ""
     """Pulumi's default API version, where it is not the provider's."""
     before_parent: bool = False

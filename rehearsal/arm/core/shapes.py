@@ -1,4 +1,4 @@
-"""Microsoft's own models, read once: what a body may hold.
+"""Shapes of Microsoft's own models: what a body may hold.
 
 The management SDKs come in two generations. The newer declare each model as annotated ``rest_field``
 attributes: the annotation is the type, ``_rest_name`` the JSON name, a ``_visibility`` of ``["read"]``
@@ -47,7 +47,7 @@ _RENAMED: Mapping[tuple[str, str], Mapping[str, str]] = {
     ("storage", "IPRule"): {"value": "iPAddressOrRange"},
     ("authorization", "RoleDefinitionProperties"): {"type": "roleType"},
 }
-"""Where Pulumi's name (Azure's x-ms-client-name) is not the JSON name; compared with the SDK 3.29.0."""
+"""Pulumi's names (Azure's x-ms-client-name) that are not the JSON names; compared with the SDK 3.29.0."""
 _OPEN = frozenset({"VirtualMachineSizeTypes"})
 """Enumerations that Azure no longer adds to: it takes sizes that are not in them (its own description)."""
 _ANY = "any"
@@ -80,14 +80,14 @@ class Shape:
 
 @cache
 def model(name: str) -> type:
-    """The class for ``namespace.Name``, e.g. ``compute.Sku``; imported when first asked for."""
+    """Return the class for ``namespace.Name``, e.g. ``compute.Sku``; imported on first use."""
     namespace, _, cls = name.partition(".")
     found: type = getattr(importlib.import_module(_MODELS[namespace]), cls)
     return found
 
 
 def service_of(cls: type) -> str:
-    """Which service a model belongs to: ``compute``, ``storage`` ..."""
+    """Return the service of a model: ``compute``, ``storage`` ..."""
     return next((s for s, m in _MODELS.items() if cls.__module__.startswith(m)), _other(cls))
 
 
@@ -97,7 +97,7 @@ def _other(cls: type) -> str:
 
 @cache
 def shape(cls: type) -> Shape:
-    """What a body of this model looks like.
+    """Return the shape of a model's bodies.
 
     >>> shape(model("compute.VirtualMachineScaleSet")).fields["sku"].kind
     'model'
@@ -119,17 +119,17 @@ def shape(cls: type) -> Shape:
 
 
 def variant(cls: type, value: Mapping[str, Any]) -> type:
-    """The subclass that ``value`` names in the property that tells them apart, else ``cls`` itself."""
+    """Return the subclass that ``value`` names in the discriminator property, else ``cls`` itself."""
     known: Mapping[str, type] = getattr(cls, "__mapping__", {})
-    for told in ("type", "kind", "name"):
-        found = known.get(str(value.get(told)))
+    for name in ("type", "kind", "name"):
+        found = known.get(str(value.get(name)))
         if found is not None and issubclass(found, cls):
             return found
     return cls
 
 
 def levels(known: Shape, root: bool) -> tuple[Mapping[str, Field], Mapping[str, Field]]:
-    """The fields of the level itself and of its flattened ``properties``; a resource's are always so."""
+    """Return the fields of a level and of its flattened ``properties``; a resource's are always flattened."""
     properties = known.fields.get("properties")
     if properties is None or properties.model is None or not (known.flattened or root):
         return known.fields, {}
@@ -201,17 +201,17 @@ def _described(cls: Any) -> dict[str, Field]:
     return fields
 
 
-def _old_field(cls: type, said: str, rules: Mapping[str, Any]) -> Field:
-    known = _old_type(cls, said)
+def _old_field(cls: type, text: str, rules: Mapping[str, Any]) -> Field:
+    known = _old_type(cls, text)
     return replace(known, read_only=bool(rules.get("readonly")), required=bool(rules.get("required")))
 
 
-def _old_type(cls: type, said: str) -> Field:
-    if listed := re.fullmatch(r"\[(.+)\]", said):
+def _old_type(cls: type, text: str) -> Field:
+    if listed := re.fullmatch(r"\[(.+)\]", text):
         return Field("list", _old_type(cls, listed[1]))
-    if mapped := re.fullmatch(r"\{(.+)\}", said):
+    if mapped := re.fullmatch(r"\{(.+)\}", text):
         return Field("map", _old_type(cls, mapped[1]))
-    found = getattr(importlib.import_module(cls.__module__.rpartition(".")[0]), said, None)
+    found = getattr(importlib.import_module(cls.__module__.rpartition(".")[0]), text, None)
     if isinstance(found, type) and hasattr(found, "_attribute_map"):
         return Field("model", model=found)
-    return Field(_SIMPLE.get(said, "string"))
+    return Field(_SIMPLE.get(text, "string"))

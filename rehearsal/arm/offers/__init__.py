@@ -1,1 +1,1 @@
-"""What the emulated Azure sells: sizes by region, quota, prices."""
+"""Offer of the emulated Azure: sizes by region, quotas, prices."""

@@ -29,7 +29,7 @@ class RouteTableHooks(Hooks[Services]):
     """Tables are noted, and their size is shown."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
-        routes = body["properties"].get("routes") or ()
+        routes = (body.get("properties") or {}).get("routes") or ()
         names = [route["name"] for route in routes]
         if len(names) != len(set(names)):
             raise ArmError(400, "DuplicateRoute", f"Two routes of {rid.name} have the same name.")
