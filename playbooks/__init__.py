@@ -20,9 +20,9 @@ __all__ = ["ns"]
 def __getattr__(name: str) -> object:
     # Made on demand: whoever wants playbooks.ssh.connection alone need not pay for every task.
     if name == "ns":
-        from playbooks.cli import interrupts
+        from playbooks.cli import signals
 
-        interrupts.heed()
+        signals.exit_on_interrupt_of_fab()
         from playbooks.tasks import make_collection
 
         globals()["ns"] = made = make_collection()

@@ -1,6 +1,6 @@
-"""Which project folder, which stack, and what Pulumi and Azure are asked about them.
+"""The project folder and its stacks: their files here, and what Pulumi knows of them.
 
-The project folder is the checkout with ``Pulumi.yaml``; ``.ranklift/`` lies in it. It is found through
+The project folder is the checkout with ``Pulumi.yaml`` and ``.ranklift/``. It is found through
 ``ns.configure({"ranklift": {"project": …}})`` in the fabfile, else ``RANKLIFT_PROJECT``, else the folders
 above the current one. The stack is ``--stack``, else ``RANKLIFT_STACK``, else the one ``pulumi stack select``
 chose.
@@ -16,7 +16,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,14 +25,14 @@ from launch.errors import InputError, MissingTool, RankliftError, StepTimeout
 
 __all__ = ["PulumiError", "Stack", "find_project", "is_project", "open_stack", "pulumi_program"]
 
-PULUMI_QUESTION_S = 60.0
-"""How long a question to Pulumi (not an update) may take."""
+QUERY_S = 60.0
+"""Limit of one query to Pulumi, which is not an update."""
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _NAME = re.compile(rf"{_PART}(?:/{_PART}){{0,2}}")
 
 
 class PulumiError(RankliftError):
-    """Pulumi said no; the text is its own."""
+    """Pulumi failed; the text is its own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +42,25 @@ class Stack:
     name: str
     project: Path
     environment: Mapping[str, str]
-    """All of it: this process's, and the rehearsal's on top when the stack is rehearsed."""
+    """Every variable: this process's, and the rehearsal's on top when the stack is rehearsed."""
+
+    @property
+    def short_name(self) -> str:
+        """The name without organization and project."""
+        return self.name.rpartition("/")[2]
 
     @property
     def folder(self) -> Path:
-        """Where its inventory and keys are: ``.ranklift/<stack>/``."""
-        return self.project / ".ranklift" / self.name.rpartition("/")[2]
+        """The folder of its inventory and keys: ``.ranklift/<stack>/``."""
+        return self.project / ".ranklift" / self.short_name
 
     @property
     def lock_note(self) -> Path:
-        """Where it is noted which lock of Pulumi's a command here has."""
+        """The file that names the lock of Pulumi's that a command here holds."""
         return self.folder / "lock.json"
 
     def saved(self) -> inventory.Inventory:
-        """The nodes as they were last saved; asks nobody.
+        """Return the nodes as they were last saved, without any query.
 
         Raises :class:`~launch.errors.InputError` when none are saved.
         """
@@ -64,27 +69,27 @@ class Stack:
         return inventory.load(self.folder)
 
     def scratch(self) -> AbstractContextManager[Path]:
-        """A folder for one command's own files, which goes with it, or with the next one if it is killed."""
+        """Return a folder for one command's files, removed at its end or, if it is killed, by the next."""
         from playbooks.pulumi.scratch import scratch
 
         return scratch(self.project)
 
     @property
     def configuration(self) -> Path:
-        """The file that says what the stack is to be."""
-        return self.project / f"Pulumi.{self.name.rpartition('/')[2]}.yaml"
+        """The stack's configuration file."""
+        return self.project / f"Pulumi.{self.short_name}.yaml"
 
     def settings(self) -> dict[str, Any]:
-        """The stack's configuration as its file has it, by keys like ``ranklift:nodeCount``.
+        """Return the values in the configuration file, by keys like ``ranklift:nodeCount``.
 
-        Raises :class:`~launch.errors.InputError` when there is no such file, or it is no configuration.
+        Raises :class:`~launch.errors.InputError` when the file does not exist or is not YAML.
         """
         import yaml
 
         try:
             found = yaml.safe_load(self.configuration.read_text())
         except FileNotFoundError:
-            # Pulumi would make the stack all the same, and a file for it that holds nothing but a salt.
+            # Pulumi would create the stack, with a configuration file that holds nothing but a salt.
             raise InputError(
                 "stack",
                 self.name,
@@ -92,13 +97,13 @@ class Stack:
                 "check the name, or write that file first: docs/azure.md says what goes into it",
             ) from None
         except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
-            problem = f"is no YAML ({' '.join(str(error).split())})"
-            raise InputError("configuration", str(self.configuration), problem, "mend it") from None
+            problem = f"is not YAML ({' '.join(str(error).split())})"
+            raise InputError("configuration", str(self.configuration), problem, "correct it") from None
         settings = found.get("config") if isinstance(found, dict) else None
         return dict(settings) if isinstance(settings, dict) else {}
 
     def _remedy(self) -> str:
-        """What to do about a stack that nothing is known of: a misspelt name is likelier than a new stack."""
+        """Return the remedy for an unknown stack: a misspelt name is likelier than a new stack."""
         if self.configuration.exists():
             return f"run `fab up --stack {self.name}`, or `fab status --stack {self.name}` if it is up"
         saved = sorted(
@@ -109,28 +114,21 @@ class Stack:
 
     @property
     def hashes(self) -> Path:
-        """Where a push of code remembers what it has hashed."""
+        """The cache of file hashes for pushes of code."""
         return self.folder / "hashes.json"
 
     def hashes_of(self, data: Path) -> Path:
-        """The same for one job's input, which may be large and stays as it is for long."""
+        """Return the cache of file hashes for one job input, which may be large and rarely changes."""
         digest = hashlib.sha256(os.fsencode(data.absolute())).hexdigest()[:12]
         return self.folder / f"hashes-{digest}.json"
 
-    def key_numbers(self) -> frozenset[bytes]:
-        """Return the numbers of the private key of every stack of the project, by which a copy is known."""
-        from launch.code.private_keys import key_numbers
-
-        keys = self.folder.parent.glob(f"*/{inventory.KEY_FILE}")
-        return frozenset().union(*(key_numbers(key.read_bytes()) for key in keys if key.is_file()))
-
     @property
     def jobs(self) -> Path:
-        """Where it is noted which node has which job."""
+        """The folder of notes on which node keeps which job."""
         return self.folder / "jobs"
 
     def forget(self) -> None:
-        """Removes all that is kept of the stack here, keys included; what others put beside it stays."""
+        """Remove the stack's files here, keys included; other files in its folder stay."""
         shutil.rmtree(self.jobs, ignore_errors=True)
         self.lock_note.unlink(missing_ok=True)
         for remembered in self.folder.glob("hashes*.json"):
@@ -138,58 +136,38 @@ class Stack:
         inventory.remove(self.folder)
 
     def exists(self) -> bool:
-        """Whether Pulumi knows the stack."""
+        """Return whether Pulumi knows the stack."""
         return any(self.name in (name, name.rpartition("/")[2]) for name in self.siblings())
 
     def siblings(self) -> list[str]:
-        """Names of all stacks of the project that Pulumi knows where it is logged in, as it spells them."""
-        answer = _ask(["stack", "ls", "--json"], self.project, self.environment)
+        """Return the names of all stacks of the project in Pulumi's backend, as Pulumi spells them."""
+        answer = _query(["stack", "ls", "--json"], self.project, self.environment)
         return [str(entry["name"]) for entry in json.loads(answer)]
 
     def outputs(self) -> inventory.StackOutputs:
-        """What the stack exports, secrets in the clear.
+        """Return the stack's outputs, secrets in the clear.
 
-        Raises :class:`~launch.errors.InputError` when there is no such stack or it is not up,
-        :class:`~launch.errors.MissingTool` without Pulumi, :class:`PulumiError` with Pulumi's own words.
+        Raises :class:`~launch.errors.InputError` when the stack does not exist or is not up,
+        :class:`~launch.errors.MissingTool` without Pulumi, :class:`PulumiError` with Pulumi's own message.
         """
-        return inventory.StackOutputs.from_json(self._asked("output", "--json", "--show-secrets"))
+        return inventory.StackOutputs.from_json(self._query("output", "--json", "--show-secrets"))
 
-    def _asked(self, *arguments: str) -> Any:
+    def _query(self, *arguments: str) -> Any:
         try:
-            answer = _ask(["stack", *arguments, "--stack", self.name], self.project, self.environment)
+            answer = _query(["stack", *arguments, "--stack", self.name], self.project, self.environment)
         except PulumiError as error:
             if "no stack named" in str(error):
                 raise InputError("stack", self.name, "Pulumi has none of that name", self._remedy()) from None
             raise
         return json.loads(answer)
 
-    def refresh(self, outputs: inventory.StackOutputs) -> inventory.Inventory:
-        """Asks Azure which nodes there are now, and saves that; raises RankliftError in Azure's words."""
-        from azure.core.exceptions import AzureError
-
-        from infra.arm import clients as azure
-
-        subscription = outputs.scale_set_id.strip("/").split("/")[1]
-        clients = azure.clients(subscription, self.environment)
-        try:
-            found = inventory.read_azure(outputs, clients)
-        except AzureError as error:
-            from infra.arm.update_errors import AzureFailed
-            from playbooks.pulumi.drift import tell_end
-
-            failed = AzureFailed(f"Azure did not say what stack {self.name} has", self.name, error)
-            tell_end(self, failed)
-            raise failed from error
-        inventory.save(found, outputs, self.folder)
-        return found
-
     def state(self) -> Any:
-        """What Pulumi remembers of it: the deployment, secrets encrypted. Raises as :meth:`outputs`."""
-        return self._asked("export")
+        """Return Pulumi's state of the stack, secrets encrypted. Raises as :meth:`outputs`."""
+        return self._query("export")
 
 
 def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:
-    """The project folder.
+    """Return the project folder.
 
     Raises :class:`~launch.errors.InputError` when none is found or the one named has no Pulumi.yaml.
     """
@@ -212,7 +190,7 @@ def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:
 
 
 def is_project(folder: Path) -> bool:
-    """Whether ``folder`` is a checkout of the Pulumi project."""
+    """Return whether ``folder`` is a checkout of the Pulumi project."""
     try:
         text = (folder / "Pulumi.yaml").read_text()
     except OSError:
@@ -221,11 +199,11 @@ def is_project(folder: Path) -> bool:
 
 
 def open_stack(project: Path, flag: str | None) -> Stack:
-    """The stack to work on.
+    """Return the stack to work on.
 
     A name that is ``rehearsal`` or begins with ``rehearsal-`` belongs to the rehearsal and never to Azure.
-    Raises :class:`~launch.errors.InputError` when no stack is chosen, the name cannot be one, or it is a
-    rehearsed one and no rehearsal runs.
+    Raises :class:`~launch.errors.InputError` when no stack is chosen, the name is not valid, or the stack
+    is rehearsed and no rehearsal runs.
     """
     own = dict(os.environ)
     name = flag or os.environ.get("RANKLIFT_STACK") or _selected(project, own)
@@ -239,11 +217,11 @@ def open_stack(project: Path, flag: str | None) -> Stack:
             remedy = "give --stack NAME, set RANKLIFT_STACK or `pulumi stack select`"
             raise InputError("--stack", None, "no stack is chosen", remedy)
     if _NAME.fullmatch(name) is None:
-        raise InputError("--stack", name, "is no name of a stack", "see `pulumi stack ls`")
-    last = name.rpartition("/")[2]
-    if last == "rehearsal" or last.startswith("rehearsal-"):
-        return Stack(name, project, own | _rehearsal(project))
-    return Stack(name, project, own)
+        raise InputError("--stack", name, "is not a valid stack name", "see `pulumi stack ls`")
+    stack = Stack(name, project, own)
+    if stack.short_name == "rehearsal" or stack.short_name.startswith("rehearsal-"):
+        return replace(stack, environment=own | _rehearsal(project))
+    return stack
 
 
 def _rehearsal(project: Path) -> dict[str, str]:
@@ -253,10 +231,10 @@ def _rehearsal(project: Path) -> dict[str, str]:
 
 
 def _selected(project: Path, environment: Mapping[str, str]) -> str | None:
-    """What ``pulumi stack select`` chose.
+    """Return the stack that ``pulumi stack select`` chose.
 
-    Pulumi's own note of it is read first: asking the command calls the backend, which a dry run must not,
-    and costs every command a tenth of a second.
+    Reads Pulumi's own note of it first: the command calls the backend, which a dry run must not, and takes a
+    tenth of a second.
     """
     home = Path(environment.get("PULUMI_HOME") or Path.home() / ".pulumi")
     digest = hashlib.sha1(str(project / "Pulumi.yaml").encode(), usedforsecurity=False).hexdigest()
@@ -268,7 +246,7 @@ def _selected(project: Path, environment: Mapping[str, str]) -> str | None:
     if chosen:
         return str(chosen).removeprefix("organization/ranklift/")
     try:
-        return _ask(["stack", "--show-name"], project, environment).strip() or None
+        return _query(["stack", "--show-name"], project, environment).strip() or None
     except (PulumiError, MissingTool):
         return None
 
@@ -282,14 +260,14 @@ def _checked(key: str, value: str, folder: Path) -> Path:
 
 
 def pulumi_program(environment: Mapping[str, str]) -> str:
-    """Where Pulumi is; raises :class:`~launch.errors.MissingTool` when it is nowhere on PATH."""
+    """Return the path of Pulumi; raise :class:`~launch.errors.MissingTool` when it is not on PATH."""
     found = shutil.which("pulumi", path=environment.get("PATH"))
     if found is None:
         raise MissingTool("pulumi", "put it on PATH, or run `make setup` in the project")
     return found
 
 
-def _ask(arguments: list[str], project: Path, environment: Mapping[str, str]) -> str:
+def _query(arguments: list[str], project: Path, environment: Mapping[str, str]) -> str:
     command = [pulumi_program(environment), *arguments, "--non-interactive"]
     try:
         answer = subprocess.run(
@@ -299,11 +277,11 @@ def _ask(arguments: list[str], project: Path, environment: Mapping[str, str]) ->
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
-            timeout=PULUMI_QUESTION_S,
+            timeout=QUERY_S,
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise StepTimeout("pulumi", " ".join(arguments[:2]), PULUMI_QUESTION_S) from None
+        raise StepTimeout("pulumi", " ".join(arguments[:2]), QUERY_S) from None
     if answer.returncode != 0:
         text = answer.stderr.strip() or answer.stdout.strip()
         raise PulumiError(f"pulumi {' '.join(arguments[:2])}: {text.removeprefix('error: ')}")

@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import IO
 
-from playbooks.cli import interrupts
+from playbooks.cli import signals
 
 __all__ = ["OutputFailed", "Program", "program"]
 
@@ -59,7 +59,7 @@ class Program:
 
         Exit statuses are those of :mod:`playbooks.cli.task`; 141 when whoever read stdout has gone.
         """
-        interrupts.begin()
+        signals.exit_on_interrupt()
         _open_streams()
         try:
             Path.cwd()
@@ -75,7 +75,7 @@ class Program:
                 _fabric()
             finally:
                 sys.stdout.flush()
-                interrupts.begin()  # what is left to do is Python's own end
+                signals.exit_on_interrupt()  # what is left to do is Python's own end
         except OutputFailed as failure:
             if not failure.is_closed_pipe:
                 from playbooks.cli import output
@@ -94,7 +94,7 @@ def _fabric() -> None:
     execute = fabric.execute
 
     def begin_tasks() -> None:
-        interrupts.give_back()
+        signals.raise_on_interrupt()
         execute()
 
     fabric.execute = begin_tasks

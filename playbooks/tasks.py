@@ -8,29 +8,21 @@ from playbooks import rehearsal
 from playbooks.cli.invoke_patches import improve_command_line
 from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs import launch as launching
-from playbooks.nodes import tasks
-from playbooks.stack import account, lifecycle, plan, replace, scale
+from playbooks.nodes import exec, push, ssh_task
+from playbooks.stack import account, down, plan, replace, scale, status, up, wait_nodes
 
 __all__ = ["make_collection"]
 
 
 def make_collection() -> Collection:
-    """A new collection; a user's fabfile may configure it and add to it."""
+    """Return a new collection; a user's fabfile may configure it and add tasks."""
     ns = Collection()
-    for task in (plan.plan, account.account):
-        ns.add_task(task)
     for task in (
-        lifecycle.up,
-        lifecycle.down,
-        lifecycle.status,
-        lifecycle.wait,
-        scale.scale,
-        replace.replace,
+        *(plan.plan, account.account, up.up, down.down, status.status, wait_nodes.wait),
+        *(scale.scale, replace.replace),
+        *(exec.execute, ssh_task.ssh, push.push),
+        *(show.jobs, show.job, logs.logs, cancel.cancel, collect.collect),
     ):
-        ns.add_task(task)
-    for task in (tasks.execute, tasks.ssh, tasks.push):
-        ns.add_task(task)
-    for task in (show.jobs, show.job, logs.logs, cancel.cancel, collect.collect):
         ns.add_task(task)
     launch = Collection("launch", launching.mpi, launching.torch, launching.tensorflow)
     launch.add_task(launch_file.launch_file, default=True)

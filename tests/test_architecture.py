@@ -49,7 +49,8 @@ ARROWS: dict[str, set[str]] = {
     "playbooks.ssh": {"launch", "infra.inventory", "playbooks.project"},
     "playbooks.nodes": {
         *("launch", "launch.client", "launch.code", "launch.remote.agent", "launch.remote.base"),
-        *("launch.remote.node", "infra", "infra.arm", "playbooks", "playbooks.cli", "playbooks.ssh"),
+        *("launch.remote.node", "infra", "infra.arm", "infra.preflight.stale"),
+        *("playbooks", "playbooks.cli", "playbooks.ssh"),
     },
     "playbooks.pulumi": {
         *("launch", "launch.remote.base", "playbooks", "playbooks.cli", "playbooks.nodes", "playbooks.ssh"),

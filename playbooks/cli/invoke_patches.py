@@ -22,7 +22,7 @@ from invoke.exceptions import Exit, ParseError
 from invoke.parser.context import ParserContext
 
 from launch.errors import InputError
-from playbooks.cli import interrupts, output
+from playbooks.cli import output, signals
 
 __all__ = ["explained", "improve_command_line", "parse_repeated", "with_flag"]
 
@@ -67,7 +67,7 @@ def improve_command_line() -> None:
 
     def execute() -> None:
         try:
-            interrupts.give_back()
+            signals.raise_on_interrupt()
             # Python looks through all that was imported for garbage before it exits: 40 ms of every command
             atexit.register(gc.freeze)
             run()

@@ -1,7 +1,8 @@
-"""Everything that is shown: results to stdout, progress and errors to stderr, colours on terminals alone.
+"""All output: results to stdout, progress and errors to stderr, colours on terminals alone.
 
-Names, reasons and lines come from nodes, and whoever runs there chose them: nothing of them commands a
-terminal, because all text goes through :func:`launch.printable.for_stream` in the one function that writes.
+Names, reasons and lines come from nodes, and whoever runs there chose them: no escape sequence of theirs
+reaches a terminal, because the one function that writes passes all text through
+:func:`launch.printable.for_stream`. No other module imports rich.
 """
 
 from __future__ import annotations
@@ -13,7 +14,8 @@ import os
 import shlex
 import sys
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
@@ -26,31 +28,33 @@ from launch.remote.base.messages import size
 
 __all__ = [
     "age",
-    "amount",
     "as_json",
     "ask",
     "command",
     "error",
+    "grouped",
     "log",
     "merged",
     "merged_text",
     "plain",
     "progress",
+    "progress_bar",
     "result",
     "table",
 ]
 
 _WIDE = 240
-"""Columns where there is no terminal: what reads the table there can wrap for itself."""
+"""Columns where there is no terminal: the reader there can wrap lines."""
+_REDRAW_S = 0.1
 
 
 def result(text: str) -> None:
-    """One line of result."""
+    """Print one line of result."""
     _write(sys.stdout, text + "\n")
 
 
 def ask(question: str) -> bool | None:
-    """Whether whoever sits at the terminal says yes; None where there is no terminal."""
+    """Return whether the user at the terminal answers yes; None where there is no terminal."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         return None
     try:
@@ -61,29 +65,29 @@ def ask(question: str) -> bool | None:
 
 
 def progress(text: str) -> None:
-    """One line about what goes on."""
+    """Print one line of progress."""
     _write(sys.stderr, text + "\n")
 
 
 def error(failure: BaseException) -> None:
-    """The one style of error: what failed, on which nodes, what to do."""
+    """Print an error: what failed, on which nodes, the remedy."""
     paint = _painter(sys.stderr)
     _write(sys.stderr, f"{paint('error:', '1;31')} {failure}\n")
 
 
 def as_json(value: object) -> None:
-    """The same records as the tables, for programs."""
+    """Print the records of the tables for programs."""
     _write(sys.stdout, escaped_json(json.dumps(plain(value), indent=2, ensure_ascii=False)) + "\n")
 
 
 def command(argv: Sequence[str]) -> None:
-    """A command that is about to be run here."""
+    """Print a command that is about to be run here."""
     paint = _painter(sys.stderr)
     _write(sys.stderr, paint(f"$ {shlex.join(argv)}", "1") + "\n")
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table on stdout; nothing is cut off."""
+    """Print a table on stdout, without truncating any cell."""
     from rich import box
     from rich.console import Console
     from rich.table import Table
@@ -93,15 +97,60 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     for column in columns:
         drawn.add_column(column, overflow="fold")
     for row in rows:
-        # Text, since rich reads [red] or [link=...] in a string as an order.
+        # Text, since rich takes [red] or [link=...] in a string as markup.
         cells = [for_terminal(str(cell)) for cell in row]
         drawn.add_row(*(Text(cell, _style(cell)) for cell in cells))
     console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDE)
-    # Spaces at the ends of lines are of use to nobody.
+    # rich pads lines with spaces.
     with console.capture() as captured:
         console.print(drawn)
     lines = (line.rstrip() for line in captured.get().splitlines())
     _write(sys.stdout, "".join(f"{line}\n" for line in lines if line))
+
+
+@contextmanager
+def progress_bar(what: str) -> Iterator[Callable[[str, int, int | None], None]]:
+    """Show a progress bar in bytes on a terminal while the block runs.
+
+    Gives a function that updates it: what is done, bytes done, all bytes if known.
+    """
+    if not sys.stderr.isatty():
+        yield lambda *_: None
+        return
+    from rich import progress
+    from rich.console import Console
+
+    columns = (
+        progress.TextColumn("{task.description}"),
+        progress.BarColumn(),
+        progress.DownloadColumn(),
+        progress.TransferSpeedColumn(),
+        progress.TimeRemainingColumn(),
+    )
+    console = Console(stderr=True)
+    with progress.Progress(*columns, console=console, auto_refresh=False, transient=True) as bar:
+        task = bar.add_task(what, total=None)
+        drawn = 0.0
+
+        def update(doing: str, done: int, total: int | None) -> None:
+            nonlocal drawn
+            if time.monotonic() - drawn > _REDRAW_S:
+                drawn = time.monotonic()
+                bar.update(task, description=doing, completed=done, total=total, refresh=True)
+
+        yield update
+
+
+def grouped(texts: Mapping[str, str]) -> list[str]:
+    """Return a line for each text with the nodes that have it; ``texts`` are by node.
+
+    >>> grouped({"node000000": "idle", "node000001": "idle", "node000002": "off"})
+    ['node[000000-000001]: idle', 'node000002: off']
+    """
+    alike: dict[str, list[str]] = {}
+    for node, text in texts.items():
+        alike.setdefault(text, []).append(node)
+    return [f"{fold(nodes)}: {text}" for text, nodes in alike.items()]
 
 
 def log(
@@ -112,10 +161,10 @@ def log(
     *,
     to_stderr: bool = False,
 ) -> None:
-    """A line that these ranks on these nodes have said; of the launcher where a rank is ``None``.
+    """Print a line of these ranks on these nodes; of the launcher where a rank is ``None``.
 
-    On a terminal with its colours, and with nothing else that a terminal would obey. Elsewhere without
-    colours and other escape sequences, and otherwise byte for byte.
+    On a terminal keep its colours, but no other escape sequence. Elsewhere remove all escape sequences and
+    keep every other byte.
     """
     to = sys.stderr if to_stderr else sys.stdout
     is_terminal = to.isatty()
@@ -141,15 +190,15 @@ def _front(ranks: tuple[int | None, ...], nodes: tuple[str, ...], in_colour: boo
 
 
 def merged(results: Mapping[str, Completed | Exception]) -> None:
-    """What a command gave on many nodes: nodes that gave the same are shown once."""
-    # Piece by piece: all of it at once would be in memory several times.
+    """Print a command's output on many nodes, identical output once."""
+    # Piece by piece, since joined it would be in memory several times.
     for stream, pieces in zip((sys.stdout, sys.stderr), _merged(results), strict=True):
         for piece in pieces:
             _write(stream, piece)
 
 
 def merged_text(results: Mapping[str, Completed | Exception]) -> tuple[str, str]:
-    """The texts for stdout and stderr; a single node's output stands alone, as if it had run here.
+    """Return the texts for stdout and stderr; a single node's output alone, as if it had run here.
 
     >>> same, other = Completed(0, b"5.15\\n", b""), Completed(3, b"", b"no")
     >>> print(merged_text({"node000000": same, "node000001": same, "node000002": other})[0])
@@ -184,7 +233,7 @@ def _merged(results: Mapping[str, Completed | Exception]) -> tuple[Iterable[str]
 
 
 def _alone(alike: Iterable[Completed]) -> tuple[list[str], list[str]]:
-    """Its stdout may be a script's input, so that what is said of it goes to stderr."""
+    """Return a single node's output. Remarks go to stderr, since stdout may be a script's input."""
     out = [_text(one.stdout) for one in alike]
     err = [
         f"({size(one.stdout_left_out)} of stdout left out before its end)\n"
@@ -203,7 +252,7 @@ def _group(nodes: Iterable[str], what: str, data: bytes, left_out: int) -> str:
 
 
 def age(read_at: float, now: float | None = None) -> str:
-    """How old something is, in words.
+    """Return an age as text.
 
     >>> age(1000.0, 1030.0), age(1000.0, 1000.0 + 7300), age(0.0, 1000000.0)
     ('30 s', '2 h', '12 days')
@@ -215,17 +264,8 @@ def age(read_at: float, now: float | None = None) -> str:
     return f"{seconds:.0f} s"
 
 
-def amount(count: float) -> str:
-    """Bytes in decimal units.
-
-    >>> amount(12), amount(1234567)
-    ('12 B', '1.2 MB')
-    """
-    return size(count)
-
-
 def plain(value: Any) -> Any:  # noqa: PLR0911
-    """Records as JSON's own kinds: dataclasses by field, bytes as text, errors as ``{"error": …}``.
+    """Return records as JSON's own types: dataclasses by field, bytes as text, errors as ``{"error": …}``.
 
     >>> plain({"node000000": InputError("--x", 1, "is odd", "leave it out"), "found": (b"hi", Path("/x"))})
     {'node000000': {'error': '--x = 1: is odd; leave it out', 'kind': 'input'}, 'found': ['hi', '/x']}
@@ -280,7 +320,7 @@ def _write_bytes(stream: IO[str], data: bytes) -> None:
 
 def _write(stream: IO[str], text: str) -> None:
     text = for_stream(text, stream)
-    # A locale that lacks a letter of a rank's output must not end the command.
+    # A locale that lacks a character of a rank's output must not end the command.
     try:
         stream.write(text)
     except UnicodeEncodeError:

@@ -1,16 +1,14 @@
-"""What signals mean to a command that only watches: they end the command, never the job."""
+"""What signals do to a command: they end it at once while no task runs, and detach one that follows a job."""
 
 from __future__ import annotations
 
+import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-from invoke.exceptions import Exit
-
-from playbooks.cli import output
-
-__all__ = ["attached"]
+__all__ = ["attached", "exit_on_interrupt", "exit_on_interrupt_of_fab", "raise_on_interrupt"]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -21,12 +19,16 @@ class _Interrupted(BaseException):
 
 
 @contextmanager
-def attached(parting: Callable[[int], str]) -> Iterator[None]:
-    """Inside, Ctrl-C, SIGTERM and SIGHUP end the command with 128+n, after ``parting(n)`` is said.
+def attached(on_signal: Callable[[int], str]) -> Iterator[None]:
+    """While the block runs, let Ctrl-C, SIGTERM and SIGHUP end the command with 128+n, never the job.
 
-    It is called when the signal comes and may take its time. A second signal ends the command at once,
-    whatever it is doing. Signals that were being ignored (nohup, a shell's background) still are.
+    Call ``on_signal(n)`` when the signal comes, which may take its time, and print what it returns. A second
+    signal ends the command at once. Signals that were ignored (nohup, a shell's background) stay ignored.
     """
+    from invoke.exceptions import Exit
+
+    from playbooks.cli import output
+
     handled = [number for number in _SIGNALS if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.getsignal(number) for number in handled}
 
@@ -40,12 +42,44 @@ def attached(parting: Callable[[int], str]) -> Iterator[None]:
     try:
         yield
     except _Interrupted as caught:
-        with suppress(OSError):  # a terminal that was closed takes no words
+        with suppress(OSError):  # the terminal may be closed
             if caught.number == signal.SIGINT:
                 output.progress("")  # the terminal shows ^C there
-            output.progress(parting(caught.number))
+            output.progress(on_signal(caught.number))
         raise Exit(code=128 + caught.number) from None
     finally:
         for number, handler in before.items():
             if signal.getsignal(number) is interrupt:
                 signal.signal(number, handler)
+
+
+def exit_on_interrupt() -> None:
+    """Let Ctrl-C end this process with 130 and one word, until :func:`raise_on_interrupt`.
+
+    For the time in which no task runs. An exception would have to pass through whatever is being imported,
+    and Invoke would end with 1 and without a word. An ignored Ctrl-C stays ignored.
+    """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Another thread than the main one may make the tasks, and may not do this.
+        with suppress(ValueError):
+            signal.signal(signal.SIGINT, _exit)
+    # The script that tools/setup writes blocks it until here, since Python alone would end in a traceback.
+    # What fab runs would have it blocked too.
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
+
+
+def exit_on_interrupt_of_fab() -> None:
+    """Do :func:`exit_on_interrupt` where this process is a ``fab``."""
+    if "fabric.main" in sys.modules:
+        exit_on_interrupt()
+
+
+def raise_on_interrupt() -> None:
+    """Let Ctrl-C raise KeyboardInterrupt again."""
+    if signal.getsignal(signal.SIGINT) is _exit:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+def _exit(_number: int, _frame: object) -> None:
+    os.write(2, b"interrupted\n")
+    os._exit(130)

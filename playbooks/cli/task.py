@@ -1,7 +1,7 @@
-"""What every task shares: its help, its errors, its exit status, the project and stack it works on.
+"""What every task shares: help, errors, exit status, project and stack.
 
-Exit statuses: 0 done, 1 failed, 2 wrong input, 130 Ctrl-C, 141 nobody reads stdout any more (as of what
-SIGPIPE ends); a job's or a remote command's own where one ran.
+Exit statuses: 0 done, 1 failed, 2 wrong input, 130 Ctrl-C, 141 the reader of stdout has gone (as of a program
+that SIGPIPE ends); a job's or a remote command's own where one ran.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import functools
 import inspect
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,29 +21,45 @@ from invoke.tasks import Task
 
 from infra.inventory import Inventory, Node
 from launch import durations
-from launch.errors import InputError, JobFailed, RankliftError
+from launch.errors import InputError, JobFailed, ManyNodesError, NodeUnreachable, RankliftError
 from launch.nodeset import fold, parse_ranges, ranges
 from playbooks.cli import output
 from playbooks.project import Stack, find_project, open_stack
 
-__all__ = ["HELP", "choose_nodes", "command", "open_from", "project_of", "seconds"]
+__all__ = [
+    "HELP",
+    "choose_nodes",
+    "command",
+    "limit_help",
+    "open_from",
+    "project_of",
+    "seconds",
+    "seconds_left",
+    "with_address_age",
+]
 
 HELP = {
-    "stack": "the stack to work on (default: RANKLIFT_STACK, else the one `pulumi stack select` chose)",
-    "nodes": "which nodes, by instance id: 0-3,7 (default: all)",
+    "stack": "stack to work on (default: RANKLIFT_STACK, else the one `pulumi stack select` chose)",
+    "nodes": "nodes by instance id: 0-3,7 (default: all)",
+    "job": "job id, as launch and `fab jobs` print it",
     "json": "print the result as JSON",
-    "dry-run": "print what would be done: no connection, no cloud call",
-    "timeout": "give up after this many seconds; 90s, 10m and 2h are understood too",
+    "dry-run": "print what would be done, without any connection or cloud call",
 }
+"""Help of arguments that mean the same in every task, by name; a task may override it."""
+
+
+def limit_help(default: str) -> str:
+    """Return the help of a ``--timeout`` with that default."""
+    return f"give up after this many seconds (default: {default}); 90s, 10m and 2h are accepted too"
 
 
 def command(
     name: str, *, example: str, help: dict[str, str] | None = None, called: str | None = None, **options: Any
 ) -> Callable[[Callable[..., None]], Task[Any]]:
-    """Makes a function a task that shows ``example`` in its help and ends as the module says.
+    """Return a decorator that makes a task with ``example`` in its help and the module's exit statuses.
 
-    ``called`` is what users type when that is not the task's name: its collection's, when the task is the
-    default there.
+    ``called`` is what users type when that is not the task's name: the name of a collection whose default
+    task it is.
     """
 
     def decorate(function: Callable[..., None]) -> Task[Any]:
@@ -62,7 +79,7 @@ def command(
                 output.progress("interrupted")
                 raise Exit(code=130) from None
             except BrokenPipeError:
-                # `fab logs | head`: whoever read has seen enough. Python would complain again at its end.
+                # `fab logs | head`: the reader has gone. Python would complain again at its end.
                 os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
                 raise Exit(code=141) from None
 
@@ -77,7 +94,7 @@ def command(
 
 
 def _refuse_option(names: tuple[str, str], argument: str, value: str) -> None:
-    """Invoke takes whatever stands where an argument is due, ``--help`` and misspelt options included."""
+    """Refuse an option in an argument's place, where Invoke takes any word; for ``--help`` print the help."""
     if value in ("--help", "-h"):
         from fabric.main import program
 
@@ -85,41 +102,40 @@ def _refuse_option(names: tuple[str, str], argument: str, value: str) -> None:
         program.run([*sys.argv[:called], "--help", sys.argv[called]])
     if value.startswith("-"):
         remedy = f"give {argument} first, and see `fab {names[1]} --help`"
-        raise InputError(argument, value, "looks like an option, and the task has none of that name", remedy)
+        raise InputError(argument, value, "looks like an option, but the task has none of that name", remedy)
 
 
 def open_from(context: Context, stack: str | None) -> Stack:
-    """The stack that a task's ``--stack`` and the fabfile's settings name.
+    """Return the stack that a task's ``--stack`` and the fabfile's settings name.
 
-    Raises :class:`~launch.errors.InputError` when there is no such thing.
+    Raises :class:`~launch.errors.InputError` when it does not exist.
     """
     return open_stack(project_of(context), stack)
 
 
 def project_of(context: Context) -> Path:
-    """The project folder that the fabfile's settings name, else the one around the current folder.
+    """Return the project folder that the fabfile's settings name, else the one around the current folder.
 
     Raises :class:`~launch.errors.InputError` when there is none.
     """
     settings = context.config.get("ranklift") or {}
-    # Invoke keeps the fabfile's folder here, and nowhere else.
+    # The only place where Invoke keeps the fabfile's folder.
     prefix = getattr(context.config, "_project_prefix", None)
     return find_project(settings.get("project"), Path(prefix) if prefix else None)
 
 
 def seconds(key: str, text: str, *, none: bool = False) -> float:
-    """A span of time as users write it.
+    """Return the seconds of a duration as users write it.
 
     >>> seconds("--timeout", "90"), seconds("--timeout", "10m"), seconds("--timeout", "1.5h")
     (90.0, 600.0, 5400.0)
 
-    Raises :class:`~launch.errors.InputError` naming ``key`` for anything else, and for nothing at all unless
-    that too is a choice (``none``).
+    Raises :class:`~launch.errors.InputError` naming ``key`` for anything else, and for 0 unless ``none``.
     """
     remedy = "write it like 0, 10s or 2m" if none else "write it like 90, 90s, 10m or 2h"
     span = durations.seconds(text)
     if span is None:
-        raise InputError(key, text, "is no span of time", remedy)
+        raise InputError(key, text, "is not a duration", remedy)
     if span > durations.LONGEST_S:
         raise InputError(key, text, "is more than 365 days", remedy)
     if span < 0 or (span == 0 and not none):
@@ -128,9 +144,9 @@ def seconds(key: str, text: str, *, none: bool = False) -> float:
 
 
 def choose_nodes(inventory: Inventory, given: str | None) -> Sequence[Node]:
-    """The nodes that ``--nodes`` names, all when it is not given.
+    """Return the nodes that ``--nodes`` names, all when it is not given.
 
-    Raises :class:`~launch.errors.InputError` naming the ids there are.
+    Raises :class:`~launch.errors.InputError` naming the ids that exist.
     """
     if not inventory.nodes:
         raise InputError("stack", inventory.stack, "it has no nodes", "run `fab status`, or `fab up`")
@@ -146,9 +162,24 @@ def choose_nodes(inventory: Inventory, given: str | None) -> Sequence[Node]:
             given,
             f"stack {inventory.stack} has no instance {shown}",
             f"it had {ranges(by_id)} ({fold(n.name for n in inventory.nodes)}) "
-            f"{output.age(inventory.read_at)} ago; `fab status` asks Azure again",
+            f"{output.age(inventory.read_at)} ago; `fab status` reads them from Azure again",
         )
     return [by_id[number] for number in wanted]
+
+
+def seconds_left(deadline: float) -> float:
+    """Return the seconds until ``deadline``, a :func:`time.monotonic` time; 1 at least."""
+    return max(1.0, deadline - time.monotonic())
+
+
+def with_address_age(inventory: Inventory, error: ManyNodesError) -> ManyNodesError:
+    """Add the age of the saved addresses to an error that wrong addresses may have caused."""
+    if any(isinstance(failure, NodeUnreachable) for failure in error.errors.values()):
+        hint = (
+            f"\naddresses are {output.age(inventory.read_at)} old; `fab status` reads them from Azure again"
+        )
+        error.args = (f"{error}{hint}",)
+    return error
 
 
 def _ended(error: RankliftError, status: int) -> Exit:

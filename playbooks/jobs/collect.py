@@ -1,10 +1,8 @@
-"""Bringing home what a job has made: ``collect``."""
+"""A job's logs and outputs on this machine: ``collect``."""
 
 from __future__ import annotations
 
 import os
-import sys
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
@@ -17,54 +15,52 @@ from invoke.exceptions import Exit
 from infra.inventory import Inventory
 from launch.errors import GiveUpError, InputError, ManyNodesError, RankliftError
 from launch.numbers import counted
+from launch.remote.base.messages import size
 from playbooks.cli import output
-from playbooks.cli.task import command, open_from
-from playbooks.jobs.log_printer import Place, find_job, note_of
-from playbooks.nodes.tasks import explained
+from playbooks.cli.task import command, open_from, with_address_age
+from playbooks.jobs.location import Place, find_job, note_of
 from playbooks.project import Stack
-from playbooks.ssh.fanout import fan_out
+from playbooks.ssh.fanout import fan_out_hosts
 
 if TYPE_CHECKING:
     from launch.host import Host
     from launch.results.download import CollectReport, Progress
     from playbooks.ssh.connection import Cluster
 
-__all__ = ["COLLECTED", "collect", "noted", "remarks", "showing", "told"]
+__all__ = ["COLLECTED", "collect", "format_report", "noted", "progress_bar", "remarks"]
 
 COLLECTED = ".ranklift/collected"
-"""The folder on a head with a file for each job of which all was brought, as old as the beginning of that."""
+"""Folder on a head with a file for each job that was collected whole, dated at the start of the collect."""
 _NOTE_S = 20.0
 _OWN = f"begun-{os.getpid()}"
-"""What a note is called until all has come."""
+"""Suffix of a note until everything has been copied."""
 _AT_ONCE = 16
-"""Nodes that send at once: more only share the operator's line."""
+"""Nodes that send at once: more would only share the operator's line."""
 _SHOWN = 20
 """Files named one by one; ``--json`` has them all."""
-_REDRAW_S = 0.1
 
 
 @command(
     "collect",
     example="fab collect train-20260301-090507-0f3a --into results",
     help={
-        "job": "the job's id, as launch and `fab jobs` show it",
-        "into": "the folder in which <job>/ is made (default: results)",
+        "into": "folder in which <job>/ is created (default: results)",
     },
     positional=["job"],
 )
 def collect(
     context: Context, job: str, into: str = "results", stack: str | None = None, json: bool = False
 ) -> None:
-    """Brings a job's logs and outputs from all its nodes into <into>/<job>/.
+    """Copy a job's logs and outputs from all its nodes into <into>/<job>/.
 
-    Repeat it to go on after an interruption, or to bring what has been added since. Nothing is overwritten.
+    Repeat it to continue after an interruption, or to copy what has been added since. Nothing is overwritten.
     """
     from launch.results.collect import Others
     from launch.results.collect import collect as fetch
     from playbooks.ssh.connection import Cluster
 
     if not into.strip():
-        raise InputError("--into", into, "names no folder", "leave it out for results")
+        raise InputError("--into", into, "is not the name of a folder", "leave it out for results")
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     place, unknown = _place(chosen, inventory, job)
@@ -75,34 +71,34 @@ def collect(
         names = [node.name for node in inventory.nodes]
         others = Others(names, _visitor(inventory, cluster), output.progress)
         try:
-            with showing() as show:
+            with progress_bar() as show:
                 work = partial(fetch, job, head, folder, remote=remote, others=others, show=show)
                 report = noted(job, head, work)
         except KeyboardInterrupt:
-            output.progress(f"\nwhat has come is in {folder / job}; the same command goes on from there")
+            output.progress(f"\nwhat was copied is in {folder / job}; the same command continues from there")
             raise Exit(code=130) from None
     if unknown is not None and not report.files:
         raise unknown
     if json:
         output.as_json(report)
     else:
-        output.result(told(report))
+        output.result(format_report(report))
     for line in remarks(report):
         output.progress(line)
     missing = list(_missing(report))
     if report.errors:
         for line in missing:
             output.progress(line)
-        raise explained(inventory, ManyNodesError("collecting", report.results))
+        raise with_address_age(inventory, ManyNodesError("collecting", report.results))
     if missing:
-        raise GiveUpError("\n".join(["some files did not come", *missing]))
+        raise GiveUpError("\n".join(["some files were not copied", *missing]))
 
 
 def noted(job: str, head: Host | None, work: Callable[[], CollectReport]) -> CollectReport:
-    """The report of ``work``, which collects the job; its head notes that if all has come.
+    """Return the report of ``work``, which collects the job; note on its head if all was copied.
 
-    The note is as old as the beginning: what a job adds later is newer. A head that does not answer, or whose
-    disk is full, knows of no collect: `fab down` asks once more then.
+    The note is dated at the start of the collect: what a job adds later is newer. A silent head, or
+    one with a full disk, has no note: `fab down` then asks before it removes the job.
     """
     is_begun = head is not None and _run(head, f'mkdir -p "$1" && : > "$1/$2.{_OWN}"', job)
     report = work()
@@ -120,7 +116,7 @@ def _run(head: Host, script: str, job: str) -> bool:
 
 
 def _place(stack: Stack, inventory: Inventory, job: str) -> tuple[Place | None, Exception | None]:
-    """Where the job is kept; else why nobody knows, when its other nodes may still have their part."""
+    """Return where the job is, else why that is unknown when other nodes may still have their part."""
     try:
         return find_job(stack, inventory, job), None
     except ManyNodesError as error:
@@ -134,20 +130,16 @@ def _place(stack: Stack, inventory: Inventory, job: str) -> tuple[Place | None, 
 def _visitor(
     inventory: Inventory, cluster: Cluster
 ) -> Callable[[Callable[[Host], None], Iterable[str]], Mapping[str, Exception | None]]:
-    by_name = {node.name: node for node in inventory.nodes}
-
     def visit(work: Callable[[Host], None], names: Iterable[str]) -> Mapping[str, Exception | None]:
-        def one(name: str) -> None:
-            with cluster.host(by_name[name]) as host:
-                work(host)
-
-        return fan_out(one, names, what="collecting", limit=_AT_ONCE)
+        wanted = {*names}
+        nodes = [node for node in inventory.nodes if node.name in wanted]
+        return fan_out_hosts(cluster.host, nodes, work, what="collecting", limit=_AT_ONCE)
 
     return visit
 
 
-def told(report: CollectReport) -> str:
-    """What came, in one line."""
+def format_report(report: CollectReport) -> str:
+    """Return a report as one line."""
     files = report.files.values()
     written, sent = sum(one.written for one in files), sum(one.bytes for one in files)
     more = [
@@ -159,12 +151,12 @@ def told(report: CollectReport) -> str:
         if count
     ]
     return f"{report.folder}: " + ", ".join(
-        [counted(written, "file"), f"{output.amount(sent)} from {counted(len(files), 'node')}", *more]
+        [counted(written, "file"), f"{size(sent)} from {counted(len(files), 'node')}", *more]
     )
 
 
 def remarks(report: CollectReport) -> Iterator[str]:
-    """What the user may not expect."""
+    """Yield what the user may not expect."""
     for node, files in report.files.items():
         yield from _some(files.renamed.items(), "{} is not what {node} has: that is {} now", node)
         yield from _some(((path, "") for path in files.vanished), "{} was removed on {node} meanwhile", node)
@@ -185,7 +177,7 @@ def _some(found: Iterable[tuple[str, str]], text: str, node: str) -> Iterator[st
 
 
 def _printable(name: str) -> str:
-    """A name that cannot move the cursor.
+    """Return a name that cannot move the cursor.
 
     >>> _printable("a b"), _printable("a\\nb")
     ('a b', "'a\\\\nb'")
@@ -194,32 +186,14 @@ def _printable(name: str) -> str:
 
 
 @contextmanager
-def showing() -> Iterator[Callable[[Progress], object]]:
-    """Shows how far it is, on a terminal."""
-    if not sys.stderr.isatty():
-        yield lambda _: None
-        return
-    from rich import progress
-    from rich.console import Console
-
-    columns = (
-        progress.TextColumn("{task.description}"),
-        progress.BarColumn(),
-        progress.DownloadColumn(),
-        progress.TransferSpeedColumn(),
-        progress.TimeRemainingColumn(),
-    )
-    console = Console(stderr=True)
-    with progress.Progress(*columns, console=console, auto_refresh=False, transient=True) as bar:
-        task = bar.add_task("collecting", total=None)
-        drawn = 0.0
+def progress_bar() -> Iterator[Callable[[Progress], object]]:
+    """Return a function that displays how far a collect is, on a terminal."""
+    with output.progress_bar("collecting") as update:
 
         def show(now: Progress) -> None:
-            nonlocal drawn
-            if time.monotonic() - drawn > _REDRAW_S:
-                drawn = time.monotonic()
-                what = "collecting" if now.come or not now.checked else "looking at what is here"
-                done = (now.come, now.total) if what == "collecting" else (now.checked, None)
-                bar.update(task, description=what, completed=done[0], total=done[1], refresh=True)
+            if now.come or not now.checked:
+                update("collecting", now.come, now.total)
+            else:
+                update("checking local files", now.checked, None)
 
         yield show

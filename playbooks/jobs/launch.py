@@ -10,7 +10,7 @@ from playbooks.cli.options import number, restarts_flag, words
 from playbooks.cli.task import choose_nodes, command, open_from
 from playbooks.jobs.job_options import Kind, Request, job_spec
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as
-from playbooks.nodes.tasks import source_folder
+from playbooks.nodes.push import key_numbers, source_folder
 
 __all__ = ["mpi", "tensorflow", "torch"]
 
@@ -231,7 +231,7 @@ def _launch(context: Context, request: Request, kind: Kind) -> None:
     stack = open_from(context, request.stack)
     inventory = stack.saved()
     nodes = choose_nodes(inventory, request.nodes)
-    snapshot = plan_snapshot(source_folder(request.source), stack.hashes, stack.key_numbers())
+    snapshot = plan_snapshot(source_folder(request.source), stack.hashes, key_numbers(stack))
     files = {entry.path for entry in snapshot.entries}
     spec, notices = job_spec(request, kind, nodes, snapshot.id, snapshot.root, home_of(inventory.user))
     identity = Identity()

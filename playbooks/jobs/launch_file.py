@@ -15,6 +15,7 @@ from launch.numbers import counted
 from playbooks.cli.options import processes_flag, restarts_flag, variables
 from playbooks.cli.task import choose_nodes, command, open_from, seconds
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
+from playbooks.nodes.push import key_numbers
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
@@ -174,7 +175,7 @@ def _load(stack: Stack, job: JobFile) -> Load:
     from launch.code.snapshot import EMPTY, plan_data, plan_snapshot
     from launch.jobfile import Data
 
-    code, keys = EMPTY, stack.key_numbers()
+    code, keys = EMPTY, key_numbers(stack)
     if job.code is not None:
         try:
             plan_code = plan_snapshot if job.code.is_dir() else plan_data

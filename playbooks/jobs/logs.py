@@ -1,4 +1,4 @@
-"""What a job's ranks say: ``logs``."""
+"""The output of a job's ranks: ``logs``."""
 
 from __future__ import annotations
 
@@ -12,25 +12,23 @@ from launch.nodeset import parse_ranges
 from playbooks.cli.options import number
 from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from, seconds
-from playbooks.jobs.log_printer import Shown, end, find_job, how_to_go_on
+from playbooks.jobs.location import find_job
+from playbooks.jobs.printer import EventPrinter, detached_job_commands, end_as
 
 __all__ = ["logs"]
-
-_HELP = {"job": "the job's id, as launch and `fab jobs` show it"}
 
 
 @command(
     "logs",
     example="fab logs -f train-20260301-090507-0f3a --tail 100 --rank 0-3,7",
     help={
-        **_HELP,
-        "follow": "go on until the job ends; the exit status is then the job's",
-        "tail": "only so many of the last lines, and with -f those that follow (default: all)",
-        "since": "only what was said in the last 90, 90s, 10m or 2h",
+        "follow": "continue until the job ends; the exit status is then the job's",
+        "tail": "only this many of the last lines, and with -f those that follow (default: all)",
+        "since": "only lines of the last 90, 90s, 10m or 2h",
         "rank": "only these ranks' lines: 0-3,7",
         "node": "only lines from these nodes, by name or instance id: node000001,4-7",
-        "grep": "only lines in which this regular expression matches, of those the others leave",
-        "merge": "show a line that many ranks say within a second once, with all of them in front",
+        "grep": "of the lines that the other options select, only those that match this regular expression",
+        "merge": "print a line that many ranks print within a second once, with all ranks in front",
     },
     positional=["job"],
     auto_shortflags=True,
@@ -47,30 +45,30 @@ def logs(  # noqa: PLR0913, PLR0917
     merge: bool = False,
     stack: str | None = None,
 ) -> None:
-    """Shows what a job's ranks have said, each line with its rank and node.
+    """Print the output of a job's ranks, each line with its rank and node.
 
-    Ctrl-C leaves the job running and says how to follow and end it.
+    Ctrl-C leaves the job running and prints how to follow and end it.
     """
     from launch.client.submit import follow as watch
     from launch.client.submit import so_far
     from playbooks.ssh.connection import Cluster
 
     selection = _selection(tail, since, rank, node)
-    shown = Shown(pattern=_pattern(grep), merge=merge, lines_only=not follow)
+    printer = EventPrinter(pattern=_pattern(grep), merge=merge, lines_only=not follow)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     place = find_job(chosen, inventory, job)
 
-    def parting(_: int) -> str:
-        shown.finish()
-        return f"job {job} goes on without you\n{how_to_go_on(chosen, job)}" if follow else "interrupted"
+    def on_signal(_: int) -> str:
+        printer.finish()
+        return f"job {job} keeps running\n{detached_job_commands(chosen, job)}" if follow else "interrupted"
 
-    with Cluster(inventory, chosen.folder) as cluster, attached(parting):
-        look = watch if follow else so_far
-        state = look(job, cluster.host(place.head), shown, remote=place.remote, selection=selection)
-    shown.finish()
+    with Cluster(inventory, chosen.folder) as cluster, attached(on_signal):
+        read = watch if follow else so_far
+        state = read(job, cluster.host(place.head), printer, remote=place.remote, selection=selection)
+    printer.finish()
     if follow:
-        end(state)
+        end_as(state)
 
 
 def _selection(tail: str | None, since: str | None, rank: str | None, node: str | None) -> Selection:
@@ -89,5 +87,5 @@ def _pattern(text: str | None) -> re.Pattern[str] | None:
         return None if text is None else re.compile(text)
     except re.error as error:
         raise InputError(
-            "--grep", text, f"is no regular expression: {error}", "write \\. for a dot"
+            "--grep", text, f"is not a regular expression: {error}", "write \\. for a dot"
         ) from None

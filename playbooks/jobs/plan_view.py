@@ -1,4 +1,4 @@
-"""A job's plan for people: all that will be run, on which nodes and with which variables."""
+"""A job's plan as text: every command, on which nodes and with which variables."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from launch.job.spec import GRACE_S
-from launch.nodeset import fold
+from launch.nodeset import fold, ranges
 from launch.numbers import counted
-from playbooks.cli import output
+from launch.remote.base.messages import size
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -30,12 +30,11 @@ def plan_text(
     notices: Sequence[str] = (),
     kind: str | None = None,
 ) -> str:
-    """Everything that ``launch`` would do, one fact a line; ``--json`` has the same for programs.
+    """Return what ``launch`` would do, one fact a line; ``--json`` prints the same for programs.
 
-    ``data`` are the snapshots of the job's inputs by the path they come from, ``kind`` stands in for the
-    plan's own word. MASTER_PORT, TensorFlow's ports and the MPI are settled on the head in the job's turn:
-    what stands here holds if the first port is free, and shows the command line of every MPI the head may
-    have.
+    ``data`` are the snapshots of the job's inputs by their path, ``kind`` replaces the plan's own word. The
+    head chooses MASTER_PORT, TensorFlow's ports and the MPI when the job starts: the ports here hold if the
+    first one is free, and the command lines are those of every MPI that the head may have.
     """
     lines = [
         *_facts(planned, snapshot, data or {}, kind),
@@ -117,7 +116,7 @@ def _environment(planned: JobPlan) -> list[str]:
 
 
 def _from_mpi(planned: JobPlan, node: NodePlan, given: RankPlan) -> dict[str, str]:
-    """What every MPI's ranks find under Open MPI's names (guide G4)."""
+    """Return variables under Open MPI's names that ranks of every MPI get (guide G4)."""
     if planned.spec.kind != "mpi":
         return {}
     return {
@@ -129,7 +128,7 @@ def _from_mpi(planned: JobPlan, node: NodePlan, given: RankPlan) -> dict[str, st
 
 
 def _pairs(variables: Mapping[str, str | None]) -> Iterable[str]:
-    """A line for each; a variable of the user's, whose value is None here, by name: it may be a secret."""
+    """Return a line for each variable; without the value of a user's (None here), which may be secret."""
     return (
         f"  {key}={_HIDDEN if value is None else shlex.quote(value)}"
         for key, value in sorted(variables.items())
@@ -145,21 +144,11 @@ def _at_home(path: str, planned: JobPlan) -> str:
 
 
 def _amount(snapshot: Snapshot) -> str:
-    count = len(snapshot.entries)
-    return f"{count} file{'' if count == 1 else 's'}, {output.amount(snapshot.size)}"
+    return f"{counted(len(snapshot.entries), 'file')}, {size(snapshot.size)}"
 
 
 def _ranks_text(planned: JobPlan) -> str:
     parts = []
     for node in planned.nodes[:4]:
-        ranks = [given.rank for given in node.ranks]
-        shown = _run(ranks) if ranks else "none"
-        parts.append(f"{shown} on {node.node.name}")
+        parts.append(f"{ranges(given.rank for given in node.ranks) or 'none'} on {node.node.name}")
     return ", ".join(parts) + (", …" if len(planned.nodes) > len(parts) else "")
-
-
-def _run(ranks: Sequence[int]) -> str:
-    first, last = ranks[0], ranks[-1]
-    if len(ranks) > 1 and last - first + 1 == len(ranks):
-        return f"{first}-{last}"
-    return ", ".join(map(str, ranks))

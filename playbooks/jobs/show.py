@@ -1,4 +1,4 @@
-"""What is known of jobs without their output: ``jobs``, ``job``."""
+"""Jobs without their output: ``jobs``, ``job``."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from datetime import UTC, datetime
 from invoke.context import Context
 
 from launch.errors import ManyNodesError, NodeUnreachable
+from launch.host import Host
 from playbooks.cli import output
 from playbooks.cli.options import number
-from playbooks.cli.task import choose_nodes, command, open_from
-from playbooks.jobs.log_printer import STEP_S, find_job
-from playbooks.nodes.tasks import explained
-from playbooks.ssh.fanout import fan_out
+from playbooks.cli.task import choose_nodes, command, open_from, with_address_age
+from playbooks.jobs.location import STEP_S, find_job
+from playbooks.ssh.fanout import fan_out_hosts
 
 __all__ = ["job", "jobs"]
 
@@ -23,8 +23,8 @@ _LAST = 20
     "jobs",
     example="fab jobs --stack dev",
     help={
-        "last": f"how many of those that have ended (default: {_LAST})",
-        "all": "every job there is",
+        "last": f"number of ended jobs to list (default: {_LAST})",
+        "all": "list every job",
     },
 )
 def jobs(
@@ -35,9 +35,9 @@ def jobs(
     all: bool = False,
     json: bool = False,
 ) -> None:
-    """Shows every job that waits or runs, and the newest that have ended; newest last.
+    """List every job that waits or runs, and the newest that have ended; newest last.
 
-    How many older ones are left out is told on stderr, also with --json.
+    The number of older jobs that are left out is printed on stderr, also with --json.
     """
     from launch.client.query import Listing, list_some
     from launch.client.rpc import version_there
@@ -48,22 +48,21 @@ def jobs(
     wanted = None if all else newest
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    by_name = {node.name: node for node in choose_nodes(inventory, nodes)}
+    asked = choose_nodes(inventory, nodes)
     current = remote_id()
     with Cluster(inventory, chosen.folder) as cluster:
         seen: dict[str, datetime] = {}
 
-        def ask(name: str) -> Listing:
-            with cluster.host(by_name[name]) as host:
-                remote = version_there(host, current, STEP_S, with_jobs=True)
-                if remote is None:  # nothing was ever launched there
-                    return Listing((), 0)
-                found = list_some(host, remote=remote, last=wanted)
-                # A silent node takes much longer, and that is no time that any job ran.
-                seen.update(dict.fromkeys((state.job for state in found.jobs), datetime.now(UTC)))
-                return found
+        def query(host: Host) -> Listing:
+            remote = version_there(host, current, STEP_S, with_jobs=True)
+            if remote is None:  # no job was ever launched there
+                return Listing((), 0)
+            found = list_some(host, remote=remote, last=wanted)
+            # A silent node takes much longer; that time must not count as a job's run time.
+            seen.update(dict.fromkeys((state.job for state in found.jobs), datetime.now(UTC)))
+            return found
 
-        answers = fan_out(ask, by_name, what="listing its jobs", timeout=2 * STEP_S)
+        answers = fan_out_hosts(cluster.host, asked, query, what="listing its jobs", timeout=2 * STEP_S)
     listings = [answer for answer in answers.values() if isinstance(answer, Listing)]
     rows = sorted((state for found in listings for state in found.jobs), key=lambda state: state.created)
     ended = [state for state in rows if state.is_terminal]
@@ -77,19 +76,18 @@ def jobs(
         output.table(*job_rows(rows, seen=seen))
     left_out = len(old) + sum(found.left_out for found in listings)
     if left_out:
-        output.progress(f"{left_out} older ones have ended; --last {2 * newest or _LAST} or --all shows more")
+        output.progress(f"{left_out} older jobs have ended; --last {2 * newest or _LAST} or --all lists more")
     if any(isinstance(answer, Exception) for answer in answers.values()):
-        raise explained(inventory, ManyNodesError("listing jobs", answers))
+        raise with_address_age(inventory, ManyNodesError("listing jobs", answers))
 
 
 @command(
     "job",
     example="fab job train-20260301-090507-0f3a",
-    help={"job": "the job's id, as launch and `fab jobs` show it"},
     positional=["job"],
 )
 def job(context: Context, job: str, stack: str | None = None, json: bool = False) -> None:
-    """Shows all that is known of one job: how it stands, when and where it ran, how its ranks ended."""
+    """Show one job in full: its state, when and where it ran, how its ranks ended."""
     from launch.client.query import show_job
     from playbooks.ssh.connection import Cluster
 
@@ -103,7 +101,7 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
             raise NodeUnreachable(
                 error.node,
                 f"the head of job {job} does not answer ({error.reason}); if it is gone, `fab collect {job}` "
-                f"brings what the other nodes have, `fab cancel {job}` ends what still runs there",
+                f"copies what the other nodes have, `fab cancel {job}` ends what still runs there",
             ) from None
     if json:
         output.as_json(report)

@@ -1,4 +1,4 @@
-"""From a plan to a job on the cluster: pushes, hands over, shows what the ranks say."""
+"""From a plan to a job on the cluster: push, submit, follow."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ from launch.errors import (
     RankliftError,
     StepTimeout,
 )
+from launch.remote.base.messages import size
 from playbooks.cli import output
 from playbooks.cli.signals import attached
-from playbooks.jobs.cancel import ended, told
-from playbooks.jobs.log_printer import Shown, end, forget, how_to_go_on, remember
+from playbooks.cli.task import with_address_age
+from playbooks.jobs.cancel import cancel_job, format_cancelled
+from playbooks.jobs.location import forget, remember
 from playbooks.jobs.plan_view import plan_text
-from playbooks.nodes.tasks import explained
+from playbooks.jobs.printer import EventPrinter, detached_job_commands, end_as
 from playbooks.project import Stack
 from playbooks.start import OutputFailed
 
@@ -40,7 +42,7 @@ __all__ = ["Handling", "Identity", "Load", "hand_over", "home_of", "planned_as",
 
 @dataclass(frozen=True, slots=True)
 class Handling:
-    """What is to happen with a job once it is planned."""
+    """Options for what happens once a job is planned."""
 
     detach: bool
     json: bool
@@ -48,25 +50,25 @@ class Handling:
     cancel_on_interrupt: bool = False
 
     def __post_init__(self) -> None:
-        """Raises :class:`~launch.errors.InputError` for what contradicts itself."""
+        """Raise :class:`~launch.errors.InputError` for options that exclude each other."""
         if self.detach and self.cancel_on_interrupt:
-            problem = "does not go with --detach, which leaves before anybody can interrupt"
+            problem = "does not go with --detach, which returns before anybody can interrupt"
             raise InputError("--cancel-on-interrupt", None, problem, "give one of the two")
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """What makes a job's id its own, settled before the plan: paths in a command may hold the id."""
+    """Time and random part of a job's id, fixed before the plan: paths in a command may hold the id."""
 
     now: datetime = field(default_factory=datetime.now)
     token: str = field(default_factory=lambda: secrets.token_hex(2))
 
     def random(self, _: int) -> str:
-        """For :func:`launch.job.plan.job_id`."""
+        """Return the random part, for :func:`launch.job.plan.job_id`."""
         return self.token
 
     def of(self, name: str) -> str:
-        """The id of a job of that name."""
+        """Return the id of a job of that name."""
         from launch.job.plan import job_id
 
         return job_id(name, self.now, self.random)
@@ -74,25 +76,25 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """What goes to the nodes before the job."""
+    """Snapshots that go to the nodes before the job."""
 
     code: Snapshot
     data: Mapping[Path, Snapshot] = field(default_factory=dict)
 
     @property
     def notices(self) -> list[str]:
-        """What of it stays here, though a user could take it for content."""
+        """Parts that are not sent, though a user could expect them to be."""
         code = [self.code.notice] if self.code.notice else []
         return code + [f"{path}: {one.notice}" for path, one in self.data.items() if one.notice]
 
 
 def home_of(user: str) -> str:
-    """Where the nodes' user is at home."""
+    """Return the home folder of the nodes' user."""
     return "/root" if user == "root" else f"/home/{user}"
 
 
 def source_text(script: Path) -> str | None:
-    """A script's text; None when there is none that can be read."""
+    """Return a script's text; None when it cannot be read."""
     try:
         return script.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError):
@@ -102,7 +104,7 @@ def source_text(script: Path) -> str | None:
 def planned_as(
     identity: Identity, spec: JobSpec, size: str, nodes: Sequence[Node], files: Collection[str] | None = None
 ) -> JobPlan:
-    """The job's plan on these nodes; with ``files``, its script has to be one of them."""
+    """Return the job's plan on these nodes; with ``files``, its script has to be one of them."""
     from launch.code.push import remote_id
     from launch.job.plan import plan
     from launch.job.spec import JobNode
@@ -128,8 +130,10 @@ def hand_over(
     notices: Sequence[str] = (),
     kind: str | None = None,
 ) -> None:
-    """Ends as the job ends; with ``detach``, once the head has it; with ``dry_run`` the plan is shown, as
-    of that ``kind`` where the plan's own word would mislead."""
+    """Submit the job and end as it ends; with ``detach``, once the head has it.
+
+    With ``dry_run`` print the plan instead, with ``kind`` in place of the plan's own word.
+    """
     notices = [*notices, *load.notices]
     if handling.dry_run and not handling.json:
         output.result(plan_text(planned, load.code, load.data, notices, kind))
@@ -139,11 +143,11 @@ def hand_over(
     if handling.dry_run:
         output.as_json(planned.shown())
         return
-    parting = _Parting(stack, inventory, planned.id, handling.cancel_on_interrupt)
+    detach = _OnSignal(stack, inventory, planned.id, handling.cancel_on_interrupt)
     try:
-        _run(stack, inventory, nodes, planned, load, handling, parting)
+        _run(stack, inventory, nodes, planned, load, handling, detach)
     except OutputFailed:
-        output.progress(parting(signal.SIGPIPE))  # which ends other programs then, and a job as little
+        output.progress(detach(signal.SIGPIPE))  # the signal that other programs get then
         raise
 
 
@@ -154,7 +158,7 @@ def _run(
     planned: JobPlan,
     load: Load,
     handling: Handling,
-    parting: _Parting,
+    detach: _OnSignal,
 ) -> None:
     from launch.client.events import StateChange
     from launch.client.submit import submit, submit_and_follow
@@ -164,24 +168,24 @@ def _run(
     remote = PurePosixPath(planned.remote).name
     snapshots = (load.code, *load.data.values())
     wanted = [snapshot.id for snapshot in snapshots]
-    with Cluster(inventory, stack.folder) as cluster, attached(parting):
+    with Cluster(inventory, stack.folder) as cluster, attached(detach):
         host = cluster.host(head)
-        shown = Shown(to_stderr=handling.json)
+        printer = EventPrinter(to_stderr=handling.json)
 
         def on_event(event: Event) -> None:
-            if parting.phase == "sent":
+            if detach.phase == "sent":
                 remember(stack, job, head.name, remote)
             is_over = isinstance(event, StateChange) and event.state.is_terminal
-            parting.phase = "over" if is_over else "taken"
-            shown(event)
+            detach.phase = "over" if is_over else "taken"
+            printer(event)
 
         def start() -> JobState | None:
             remember(stack, job, head.name, remote, taken=False)
-            parting.phase = "sent"
+            detach.phase = "sent"
             if handling.detach:
                 submit(planned, host, wanted)
                 remember(stack, job, head.name, remote)
-                parting.phase = "taken"
+                detach.phase = "taken"
                 return None
             return submit_and_follow(planned, host, on_event, wanted)
 
@@ -189,59 +193,59 @@ def _run(
             try:
                 state = start()
             except NotPushed:
-                parting.phase = "push"
+                detach.phase = "push"
                 forget(stack, job)
                 for snapshot in snapshots:
                     _push(inventory, snapshot, host, nodes)
                 state = start()
         except (NodeUnreachable, StepTimeout):
-            if parting.phase == "sent":
+            if detach.phase == "sent":
                 output.progress(
-                    f"job {job} was being handed over: `fab job {job}` shows whether its head has it"
+                    f"job {job} was being submitted: `fab job {job}` shows whether its head has it"
                 )
             raise
     if state is not None:
         if handling.json:
             output.as_json(state)
-        end(state)
+        end_as(state)
         return
     if handling.json:
         output.as_json({"job": job, "head": head.name})
     else:
         output.result(job)
-    output.progress(how_to_go_on(stack, job))
+    output.progress(detached_job_commands(stack, job))
 
 
 @dataclass(slots=True)
-class _Parting:
-    """What whoever started a job reads when a signal, or a stdout that cannot be written, ends the command,
-    by how far the job has come."""
+class _OnSignal:
+    """Returns the last message of a command that a signal, or a stdout that cannot be written, ends.
+
+    It depends on how far the job has come.
+    """
 
     stack: Stack
     inventory: Inventory
     job: str
     cancels: bool
-    """Whether Ctrl-C ends the job too. Other signals never do: a terminal that closes is no wish."""
+    """Whether Ctrl-C ends the job too. Other signals never do: a closed terminal is not a request."""
     phase: Literal["push", "sent", "taken", "over"] = "push"
 
     def __call__(self, number: int) -> str:
-        """For :func:`playbooks.cli.signals.attached`."""
+        """Return the message for :func:`playbooks.cli.signals.attached`; cancel the job where asked for."""
         if self.phase == "push":
-            return "interrupted while the code was pushed: no job was made"
+            return "interrupted while the code was pushed: no job was created"
         if self.phase == "over":
             return f"job {self.job} has ended: see `fab job {self.job}`"
         if self.cancels and number == signal.SIGINT:
             output.progress(f"cancelling job {self.job}")
             try:
-                done = ended(self.stack, self.inventory, self.job, None)
-                return "\n".join(filter(None, (told(done), done.problem)))
+                done = cancel_job(self.stack, self.inventory, self.job, None)
+                return "\n".join(filter(None, (format_cancelled(done), done.problem)))
             except RankliftError as error:
                 return f"job {self.job} could not be cancelled: {error}"
         if self.phase == "sent":
-            return (
-                f"interrupted while job {self.job} was handed over: `fab jobs` shows whether its head has it"
-            )
-        return f"job {self.job} goes on without you\n{how_to_go_on(self.stack, self.job)}"
+            return f"interrupted while job {self.job} was submitted: `fab jobs` shows whether its head has it"
+        return f"job {self.job} keeps running\n{detached_job_commands(self.stack, self.job)}"
 
 
 def _push(inventory: Inventory, snapshot: Snapshot, head: Host, nodes: Sequence[Node]) -> None:
@@ -250,7 +254,7 @@ def _push(inventory: Inventory, snapshot: Snapshot, head: Host, nodes: Sequence[
     try:
         report = push(snapshot, head, nodes)
     except ManyNodesError as error:
-        raise explained(inventory, ManyNodesError("the push before the job", error.results)) from None
+        raise with_address_age(inventory, ManyNodesError("the push before the job", error.results)) from None
     if snapshot.entries:
-        sent = output.amount(report.bytes_sent)
+        sent = size(report.bytes_sent)
         output.progress(f"snapshot {report.snapshot}: {sent} sent in {report.seconds:.1f} s")

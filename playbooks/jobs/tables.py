@@ -1,4 +1,4 @@
-"""Jobs as text: the rows of ``fab jobs``, and all that ``fab job`` tells of one."""
+"""Jobs as text: the rows of ``fab jobs``, the full record of ``fab job``."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from launch.remote.head.outcome import signal_name
 __all__ = ["ends_text", "job_rows", "job_text", "moment", "span", "took", "waiting"]
 
 _MINUTES = 600
-"""Seconds from which on a span is told in hours, minutes and seconds."""
+"""Seconds from which a duration is printed in hours, minutes and seconds."""
 _AHEAD = 2
-"""How many of the jobs that one waits for the list names."""
+"""Number of jobs that the list names of those that one waits for."""
 
 
 def job_rows(
     jobs: Iterable[JobState], now: datetime | None = None, seen: Mapping[str, datetime] | None = None
 ) -> tuple[Sequence[str], list[Sequence[object]]]:
-    """Columns and rows of the list of jobs; columns that would be empty are left out.
+    """Return columns and rows of the list of jobs, without empty columns.
 
-    ``seen`` says when each job was as it is told, where that is not ``now``.
+    ``seen`` is when each job's state was read, where that is not ``now``.
     """
     columns = ("job", "state", "nodes", "ranks", "restarts", "started", "took", "exit", "waits for")
     rows = [
@@ -50,7 +50,7 @@ def job_rows(
 
 
 def waiting(state: JobState) -> str:
-    """What a queued job waits for, the first of them, and its place in the queue; nothing for any other."""
+    """Return the first jobs that a queued job waits for and its place in the queue; empty for any other."""
     if state.state != "QUEUED":
         return ""
     ahead = (state.reason.removeprefix("waits for ") or ", ".join(state.waits_for)).split(", ")
@@ -60,7 +60,7 @@ def waiting(state: JobState) -> str:
 
 
 def job_text(report: JobReport, now: datetime | None = None) -> str:
-    """Everything that is known of a job, a line for each thing that is."""
+    """Return the full record of a job, one known fact a line."""
     state = report.state
     processes = counted(state.ranks, "rank")
     port = f", port {state.port}" if state.port else ""
@@ -90,7 +90,7 @@ def job_text(report: JobReport, now: datetime | None = None) -> str:
 
 
 def ends_text(report: JobReport) -> str:
-    """How the ranks ended, those that ended alike together; all of the last launch.
+    """Return how the ranks of the last attempt ended, grouped by how they ended.
 
     ``0-6 ended with 0; 7 on node000001 ended by signal 9 (SIGKILL)``
     """
@@ -107,13 +107,13 @@ def ends_text(report: JobReport) -> str:
     known = {end.rank for end in ends}
     unknown = [rank for ranks in report.ranks.values() for rank in ranks if rank not in known]
     if ends and unknown:
-        parts.append(f"{ranges(unknown)} {'not heard of' if report.state.is_terminal else 'running'}")
+        parts.append(f"{ranges(unknown)} {'not reported' if report.state.is_terminal else 'running'}")
     return "; ".join(parts)
 
 
 def _how(end: RankEnd) -> str:
     how = f"ended with {end.status}" if end.signal is None else f"ended by {signal_name(end.signal)}"
-    return f"{how} when told to end" if end.stopped else how
+    return f"{how} when asked to end" if end.stopped else how
 
 
 def _started(state: JobState) -> str:
@@ -132,7 +132,7 @@ def _with_reason(state: str, reason: str) -> str:
 
 
 def _history(events: Iterable[Happening]) -> str:
-    """States, of which one says that the job was restarted, failures and lost nodes, in order."""
+    """Return states (one of which marks a restart), failures and lost nodes, in order."""
     lines = []
     for event in events:
         fields = event.fields
@@ -152,25 +152,25 @@ def _history(events: Iterable[Happening]) -> str:
 
 def _failure(report: JobReport) -> str:
     failure = report.state.failure
-    assert failure is not None  # noqa: S101  its only caller asks
+    assert failure is not None  # noqa: S101  its only caller checks
     lines = "".join(f"  {line}\n" for line in failure.last_lines)
     return f"first failure: {failure.who}, exit status {failure.status}\n{lines}"
 
 
 def moment(when: datetime | None) -> str:
-    """A point in time on this machine's clock; nothing for none."""
+    """Return a time on this machine's clock; empty for None."""
     return "" if when is None else f"{when.astimezone():%Y-%m-%d %H:%M:%S}"
 
 
 def took(state: JobState, now: datetime | None = None) -> str:
-    """How long the job has run, to its end or until now; nothing when it has not begun."""
+    """Return how long the job has run, to its end or until now; empty when it has not started."""
     if state.started is None:
         return ""
     return span(((state.ended or now or datetime.now(UTC)) - state.started).total_seconds())
 
 
 def span(seconds: float) -> str:
-    """A span of time.
+    """Return a duration as text.
 
     >>> span(19.26), span(7384)
     ('19.3 s', '2:03:04')

@@ -1,4 +1,4 @@
-"""Waiting for jobs to end, without their output."""
+"""Wait for jobs to end, without their output."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from invoke.exceptions import Exit
 from launch.errors import JobFailed, StepTimeout
 from playbooks.cli import output
 from playbooks.cli.signals import attached
-from playbooks.jobs.log_printer import end, find_job
+from playbooks.jobs.location import find_job
+from playbooks.jobs.printer import end_as
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
@@ -20,14 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["TOO_LATE", "wait_for_jobs"]
 
 TOO_LATE = 124
-"""Exit status when the time was over first, as timeout(1) has it."""
+"""Exit status when the time limit comes first, as of timeout(1)."""
 
 
 def wait_for_jobs(stack: Stack, jobs: Sequence[str], limit: float | None, *, json: bool) -> None:
-    """Ends as the first of the jobs that failed, once all have ended, or with 124 after ``limit`` seconds.
+    """Wait until all jobs have ended and end as the first that failed, or with 124 after ``limit`` seconds.
 
-    One after the other is as good as at once: the last to end decides. Raises
-    :class:`~launch.errors.InputError` when there is no such job, and
+    Waits for one job after the other: the last to end decides anyway. Raises
+    :class:`~launch.errors.InputError` for a job that does not exist, and
     :class:`~launch.errors.NodeUnreachable` when a head is given up.
     """
     from launch.client.wait import PATIENCE_S, wait_for_end
@@ -39,17 +40,17 @@ def wait_for_jobs(stack: Stack, jobs: Sequence[str], limit: float | None, *, jso
     deadline = None if limit is None else time.monotonic() + limit
     states: list[JobState] = []
     with (
-        attached(lambda _: f"{'jobs' * (len(jobs) > 1) or 'job'} {', '.join(jobs)}: not waited for any more"),
+        attached(lambda _: f"{'jobs' * (len(jobs) > 1) or 'job'} {', '.join(jobs)}: no longer waited for"),
         Cluster(inventory, stack.folder) as cluster,
     ):
         for job, place in places.items():
             head = cluster.host(place.head)
 
-            def broke(reason: str, name: str = head.name) -> None:
-                output.progress(f"{name} is lost ({reason}); asking again for up to {PATIENCE_S:g} s")
+            def on_break(reason: str, name: str = head.name) -> None:
+                output.progress(f"{name} is lost ({reason}); retrying for up to {PATIENCE_S:g} s")
 
             left = None if deadline is None else max(0.1, deadline - time.monotonic())
-            states.append(wait_for_end(job, head, remote=place.remote, timeout=left, on_break=broke))
+            states.append(wait_for_end(job, head, remote=place.remote, timeout=left, on_break=on_break))
     if json:
         output.as_json(states if len(states) > 1 else states[0])
     status = 0
@@ -62,7 +63,7 @@ def wait_for_jobs(stack: Stack, jobs: Sequence[str], limit: float | None, *, jso
             status = status or TOO_LATE
             continue
         try:
-            end(state)
+            end_as(state)
         except JobFailed as error:
             output.error(error)
             status = status or error.exit_status or 1

@@ -1,4 +1,4 @@
-"""Which jobs a cluster's nodes are busy with, asked of the nodes themselves."""
+"""What a cluster's nodes are doing: jobs, records, removals."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from infra.inventory import Inventory, Node
+from infra.inventory import Inventory
 from infra.scale_plan import DEAD, Use
 from launch.remote.base.names import is_removal
 from playbooks.project import Stack
-from playbooks.ssh.fanout import fan_out
+from playbooks.ssh.fanout import fan_out_hosts
 
 if TYPE_CHECKING:
     from launch.client.events import JobState
@@ -19,27 +19,28 @@ if TYPE_CHECKING:
 __all__ = ["uses"]
 
 STEP_S = 20.0
-"""How long one node may take over one question."""
+"""Limit of one node's answer to one query."""
 
 
 def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]:
-    """What every node of the inventory is doing.
+    """Return what every node of the inventory is doing, by name.
 
-    A job is counted for its head and for all nodes that its head says it is, or will be, on; a node that does
-    not answer is ``unknown`` unless Azure says that it does not run. Slots that ``holder`` has count as free:
-    it is the caller.
+    A job counts for its head and for all nodes that it occupies or waits for; a node that does not answer is
+    ``unknown`` unless Azure reports that it does not run. Slots that ``holder``, the caller, has count as
+    free.
     """
     from playbooks.ssh.connection import Cluster
 
     by_name = {node.name: node for node in inventory.nodes}
-    alive = [name for name, node in by_name.items() if node.state not in DEAD]
+    alive = [node for node in inventory.nodes if node.state not in DEAD]
     with Cluster(inventory, stack.folder) as cluster:
-
-        def ask(name: str) -> tuple[tuple[JobState, ...], int, tuple[str, ...]]:
-            with cluster.host(by_name[name]) as host:
-                return _asked(host, by_name[name])
-
-        answers = fan_out(ask, alive, what="telling its jobs", timeout=3 * STEP_S)
+        answers = fan_out_hosts(
+            cluster.host,
+            alive,
+            lambda host: _query(host, by_name[host.name].slots),
+            what="listing its jobs",
+            timeout=3 * STEP_S,
+        )
     jobs: dict[str, list[str]] = {name: [] for name in by_name}
     records: dict[str, int] = {}
     unknown: dict[str, str] = {}
@@ -68,16 +69,16 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
     }
 
 
-def _asked(host: Host, node: Node) -> tuple[tuple[JobState, ...], int, tuple[str, ...]]:
-    """The jobs with this head that have not ended, how many have, and who holds the node's slots."""
+def _query(host: Host, slots: int) -> tuple[tuple[JobState, ...], int, tuple[str, ...]]:
+    """Return the jobs with this head that have not ended, how many have, and who holds the node's slots."""
     from launch.client.query import list_some
     from launch.client.rpc import asked, node_code, version_there
     from launch.code.push import remote_id
 
     remote = version_there(host, remote_id(), STEP_S)
-    if remote is None:  # nothing was ever launched there
+    if remote is None:  # no job was ever launched there
         return (), 0, ()
     found = list_some(host, remote=remote, last=0)
-    done = host.run(asked(node_code(remote), "slots", str(node.slots)), timeout=STEP_S)
+    done = host.run(asked(node_code(remote), "slots", str(slots)), timeout=STEP_S)
     taken: Sequence[tuple[int, str]] = json.loads(done.stdout)
     return found.jobs, found.left_out, tuple(holder for _, holder in taken)

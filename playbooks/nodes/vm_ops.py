@@ -1,31 +1,34 @@
-"""What is done to single nodes of a scale set: taking them away, and installing them anew."""
+"""The nodes of a scale set in Azure: read, removed and installed again."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from typing import Any
 
+from infra import inventory
 from infra.arm.update_errors import AzureFailed
-from infra.inventory import Inventory, Node
-from launch.errors import RetryError
+from infra.inventory import Inventory, Node, StackOutputs
+from launch.errors import RankliftError, RetryError
 from launch.nodeset import fold
 from launch.remote.agent.autostop import STOPPED
 from playbooks.cli import output
 from playbooks.project import Stack
-from playbooks.ssh.fanout import fan_out
 
-__all__ = ["delete", "distrust_copies", "reimage", "scale_set_of", "stopped"]
+__all__ = ["GONE", "delete", "refresh", "reimage", "scale_set_of", "scale_sets", "stopped"]
 
+GONE = ("ResourceNotFound", "ResourceGroupNotFound")
+"""Azure's error codes for a scale set that does not exist any more."""
 OPERATION_S = 900.0
-"""How long Azure may take over one operation on nodes unless the user says."""
-TELL_S = 60.0
+"""How long Azure may take over one operation on nodes unless the user sets a limit."""
+REPORT_S = 60.0
+"""Interval of reports on an operation that still runs."""
 _POLL_S = 1.0
-_ASIDE = 'for f in .ranklift/snapshots/*.nodes; do if [ -e "$f" ]; then echo "{}" > "$f"; fi; done'
 
 
 def scale_set_of(scale_set_id: str) -> tuple[str, str, str]:
-    """Subscription, resource group and name.
+    """Return subscription, resource group and name.
 
     >>> scale_set_of("/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/…/n")
     ('s', 'g', 'n')
@@ -34,29 +37,71 @@ def scale_set_of(scale_set_id: str) -> tuple[str, str, str]:
     return parts[1], parts[3], parts[-1]
 
 
-def stopped(stack: Stack, scale_set_id: str) -> str:
-    """When and why the cluster made its own capacity 0, in brackets behind a blank; empty when it did not.
+def scale_sets(stack: Stack, subscription: str) -> Any:
+    """Return Azure's client for the scale sets of a subscription."""
+    from infra.arm import clients
 
-    Raises :class:`AzureFailed` when Azure does not tell.
+    return clients.clients(subscription, stack.environment).compute.virtual_machine_scale_sets
+
+
+def refresh(stack: Stack, outputs: StackOutputs) -> Inventory:
+    """Read from Azure which nodes exist now, and save that as the stack's inventory.
+
+    Raises :class:`AzureFailed`, which names the end of the cluster's time where that is the reason.
     """
     from azure.core.exceptions import AzureError
 
     from infra.arm import clients
 
-    subscription, group, name = scale_set_of(scale_set_id)
-    sets = clients.clients(subscription, stack.environment).compute.virtual_machine_scale_sets
+    subscription, _, _ = scale_set_of(outputs.scale_set_id)
     try:
-        told = (sets.get(group, name).tags or {}).get(STOPPED)
+        found = inventory.read_azure(outputs, clients.clients(subscription, stack.environment))
+    except AzureError as error:
+        failed = AzureFailed(f"Azure did not list the nodes of stack {stack.name}", stack.name, error)
+        _explain_expiry(stack, failed)
+        raise failed from error
+    inventory.save(found, outputs, stack.folder)
+    return found
+
+
+def _explain_expiry(stack: Stack, failed: AzureFailed) -> None:
+    """Change the message of ``failed`` where the scale set is gone because its time was over."""
+    if failed.trouble.code not in GONE:
+        return
+    from infra.preflight.stale import end_remembered
+
+    try:
+        end = end_remembered(stack.state())
+    except RankliftError:
+        return  # Azure's own message is shown then
+    if end is not None and end.at <= datetime.now(UTC):
+        failed.args = (
+            f"stack {stack.name} has no nodes any more: their time was over at {end}, when they delete their "
+            f"scale set\n`fab up --stack {stack.name}` makes it again, with a new time; "
+            f"`fab down --stack {stack.name}` removes the rest, which still costs",
+        )
+
+
+def stopped(stack: Stack, scale_set_id: str) -> str:
+    """Return when and why the cluster set its own capacity to 0, in brackets after a blank; else nothing.
+
+    Raises :class:`AzureFailed` when Azure does not answer.
+    """
+    from azure.core.exceptions import AzureError
+
+    subscription, group, name = scale_set_of(scale_set_id)
+    try:
+        when = (scale_sets(stack, subscription).get(group, name).tags or {}).get(STOPPED)
     except AzureError as error:
         raise AzureFailed("the scale set did not show", stack.name, error) from error
-    return f" (stopped at {told})" if told else ""
+    return f" (stopped at {when})" if when else ""
 
 
 def delete(stack: Stack, scale_set_id: str, nodes: Sequence[Node], limit: float = OPERATION_S) -> None:
-    """Takes these nodes out of the scale set, each by its id: Azure chooses nothing.
+    """Remove these nodes from the scale set, each by its id, so that Azure chooses none.
 
     Raises :class:`AzureFailed` when Azure refuses or fails, and :class:`~launch.errors.RetryError` when it
-    has not ended within ``limit`` seconds; it goes on then.
+    has not finished within ``limit`` seconds; Azure continues then.
     """
 
     def begin(sets: Any, group: str, name: str) -> Any:
@@ -66,36 +111,12 @@ def delete(stack: Stack, scale_set_id: str, nodes: Sequence[Node], limit: float 
 
 
 def reimage(stack: Stack, scale_set_id: str, nodes: Sequence[Node], limit: float = OPERATION_S) -> None:
-    """Installs these nodes anew from the image; names and addresses stay. Raises as :func:`delete`."""
+    """Install these nodes from the image again; names and addresses stay. Raises as :func:`delete`."""
 
     def begin(sets: Any, group: str, name: str) -> Any:
         return sets.begin_reimage(group, name, {"instanceIds": _ids(nodes)})
 
     _operate(stack, scale_set_id, nodes, "reimaging", begin, limit)
-
-
-def distrust_copies(stack: Stack, inventory: Inventory, fresh: Sequence[Node]) -> None:
-    """Lets the other nodes forget who holds which pushed code: ``fresh`` ones have none of it any more.
-
-    The next push asks every node again. A node that does not answer cannot be the head of that push either;
-    it is named all the same.
-    """
-    from playbooks.ssh.connection import Cluster
-
-    names = {node.name for node in fresh}
-    by_name = {node.name: node for node in inventory.nodes if node.name not in names}
-    with Cluster(inventory, stack.folder) as cluster:
-
-        def forget(name: str) -> None:
-            with cluster.host(by_name[name]) as host:
-                host.run(["sh", "-c", _ASIDE], timeout=20)
-
-        answers = fan_out(forget, by_name, what="forgetting", timeout=21)
-    silent = [name for name, answer in answers.items() if isinstance(answer, Exception)]
-    if silent:
-        output.progress(
-            f"{fold(silent)} did not hear that {fold(names)} lost the pushed code: use `fab push --verify`"
-        )
 
 
 def _ids(nodes: Sequence[Node]) -> list[str]:
@@ -112,27 +133,21 @@ def _operate(
 ) -> None:
     from azure.core.exceptions import AzureError
 
-    from infra.arm import clients
-
     subscription, group, name = scale_set_of(scale_set_id)
     what = f"{verb} {fold(node.name for node in nodes)}"
     output.progress(what)
-    began = time.monotonic()
-    told = began
+    began = reported = time.monotonic()
     try:
-        poller = begin(
-            clients.clients(subscription, stack.environment).compute.virtual_machine_scale_sets, group, name
-        )
+        poller = begin(scale_sets(stack, subscription), group, name)
         while not poller.done():
             poller.wait(_POLL_S)
             now = time.monotonic()
+            doing = f"{what}: Azure has been working on it for {now - began:.0f} s"
             if now - began > limit:
-                raise RetryError(
-                    f"{what}: Azure has been at it for {now - began:.0f} s and goes on; repeat this later"
-                )
-            if now - told > TELL_S:
-                told = now
-                output.progress(f"{what}: Azure has been at it for {now - began:.0f} s")
+                raise RetryError(f"{doing} and continues; repeat the command later")
+            if now - reported > REPORT_S:
+                reported = now
+                output.progress(doing)
         poller.result()
     except AzureError as error:
         raise AzureFailed(what, stack.name, error) from error

@@ -1,39 +1,36 @@
-"""A cheap look at whether Azure still has what Pulumi remembers of a stack.
+"""Whether Azure still has what Pulumi's state of a stack lists, without a ``pulumi refresh``.
 
-``pulumi refresh`` reads every resource through the engine, which takes as long as an update; this asks once
-for each group's resources, once for each child resource, and for the scale set's capacity, all at once.
+A refresh reads every resource through the engine, which takes as long as an update; this sends one query for
+each group's resources, one for each child resource, and one for the scale set's capacity, all at once.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from infra.arm.pulumi_state import SCALE_SET, resources
 from infra.arm.update_errors import AzureFailed
 from infra.scale_plan import Drift
-from launch.errors import RankliftError
-from playbooks.nodes.vm_ops import scale_set_of
+from playbooks.nodes import vm_ops
 from playbooks.project import Stack
-from playbooks.ssh.fanout import fan_out
+from playbooks.ssh.fanout import ask_all
 
-__all__ = ["look", "tell_end"]
+__all__ = ["find_drift"]
 
-GROUP = "azure-native:resources:ResourceGroup"
-GONE = ("ResourceNotFound", "ResourceGroupNotFound")
-LOOK_S = 60.0
+LIMIT_S = 60.0
+"""Limit of all queries together."""
 _TOP = 9
-"""Parts of the id of a resource that lies directly in its group."""
+"""Number of parts in the id of a resource directly in its group."""
 
 
-def look(stack: Stack, wanted: int | None, state: Mapping[str, Any] | None = None) -> Drift | None:
-    """Where Azure differs from what Pulumi remembers; None when Pulumi knows of nothing there.
+def find_drift(stack: Stack, wanted: int | None, state: Mapping[str, Any] | None = None) -> Drift | None:
+    """Return how Azure differs from Pulumi's state; None when the state has nothing in Azure.
 
-    ``state`` is what Pulumi remembers, where that is known already.
+    ``state`` is Pulumi's state, where the caller has it.
 
-    Raises :class:`~playbooks.nodes.vm_ops.AzureFailed` when Azure does not tell.
+    Raises :class:`~infra.arm.update_errors.AzureFailed` when Azure does not answer.
     """
     state = stack.state() if state is None else state
     known = {
@@ -45,10 +42,10 @@ def look(stack: Stack, wanted: int | None, state: Mapping[str, Any] | None = Non
     if not known:
         return None
     questions = _questions(stack, known)
-    answers = fan_out(lambda name: questions[name](), questions, what="the look", timeout=LOOK_S)
+    answers = ask_all(questions, what="the comparison with Azure", timeout=LIMIT_S)
     for answer in answers.values():
         if isinstance(answer, Exception):
-            raise AzureFailed(f"stack {stack.name}: Azure did not say what it has", stack.name, answer)
+            raise AzureFailed(f"stack {stack.name}: Azure did not list its resources", stack.name, answer)
     there: set[str] = set()
     capacity: int | None = None
     for name, found in answers.items():
@@ -59,8 +56,8 @@ def look(stack: Stack, wanted: int | None, state: Mapping[str, Any] | None = Non
         elif found:
             there.add(name.lower())
     remembered = next((one for one in known.values() if one["type"] == SCALE_SET), None)
-    asked = {name for name in known if _is_listed(name) or name in questions}
-    gone = sorted(_kind(known[name]) for name in asked if name.lower() not in there)
+    queried = {name for name in known if _is_listed(name) or name in questions}
+    gone = sorted(_kind(known[name]) for name in queried if name.lower() not in there)
     before = None if remembered is None else int(remembered["inputs"]["sku"]["capacity"])
     return Drift(
         wanted=(before or 0) if wanted is None else wanted,
@@ -70,29 +67,8 @@ def look(stack: Stack, wanted: int | None, state: Mapping[str, Any] | None = Non
     )
 
 
-def tell_end(stack: Stack, failed: AzureFailed) -> None:
-    """Says so when Azure has no scale set any more because its own time was over.
-
-    What else is known of ``failed`` stays as it is, and so does an error for which that is not the reason.
-    """
-    if failed.trouble.code not in GONE:
-        return
-    from infra.preflight.stale import end_remembered
-
-    try:
-        end = end_remembered(stack.state())
-    except RankliftError:
-        return  # what Azure said is said all the same
-    if end is not None and end.at <= datetime.now(UTC):
-        failed.args = (
-            f"stack {stack.name} has no nodes any more: their time was over at {end}, when they delete their "
-            f"scale set\n`fab up --stack {stack.name}` makes it anew, with a new time; "
-            f"`fab down --stack {stack.name}` removes the rest, which still costs",
-        )
-
-
 def _questions(stack: Stack, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Callable[[], Any]]:
-    """By what is asked after: a group's name gives ids, a resource's whether it is there, "" the capacity."""
+    """Return the queries: a group's name gives ids, a resource's whether it exists, "" the capacity."""
     from azure.core.exceptions import ResourceNotFoundError
 
     from infra.arm import clients
@@ -117,12 +93,12 @@ def _questions(stack: Stack, known: Mapping[str, Mapping[str, Any]]) -> dict[str
         return listed
 
     def is_there(identifier: str, version: str) -> bool:
-        asked = client.resources.get_by_id
-        return or_none(lambda: asked(identifier, api_version=version), None) is not None
+        get = client.resources.get_by_id
+        return or_none(lambda: get(identifier, api_version=version), None) is not None
 
     def capacity(identifier: str) -> int | None:
-        _, group, name = scale_set_of(identifier)
-        sets = clients.clients(subscription, stack.environment).compute.virtual_machine_scale_sets
+        _, group, name = vm_ops.scale_set_of(identifier)
+        sets = vm_ops.scale_sets(stack, subscription)
         found = or_none(lambda: sets.get(group, name), None)
         return None if found is None else int(found.sku.capacity)
 
@@ -139,12 +115,12 @@ def _questions(stack: Stack, known: Mapping[str, Mapping[str, Any]]) -> dict[str
 
 
 def _is_listed(identifier: str) -> bool:
-    """Whether its group's list of resources has it. Roles are in none."""
+    """Return whether the group's list of resources has it. No list has roles."""
     return len(identifier.split("/")) <= _TOP and "/microsoft.authorization/" not in identifier.lower()
 
 
 def _kind(resource: Mapping[str, Any]) -> str:
-    """A resource as people know it.
+    """Return a resource's type and name in the program.
 
     >>> _kind({"type": "azure-native:network:NatGateway", "urn": "urn:pulumi:dev::ranklift::a$b::way-out"})
     'NatGateway way-out'

@@ -1,9 +1,10 @@
-"""Who works on a stack: Pulumi's locks, read where its backend keeps them, or from what Pulumi says of them.
+"""Which commands work on a stack: Pulumi's locks, read from its backend, or from its refusals.
 
 A lock in a folder names a process, a host and a time, and outlives a process that was killed. That no process
-of that number runs here proves nothing: two containers may have one host name and one backend. So a lock is
-called left only where a note says that a command here started the process and saw it take this very lock.
-A lock of Pulumi's own service is known to that service alone, and ends by itself with whoever holds it.
+of that number runs here proves nothing: two containers may have one host name and one backend. So a lock
+counts as left behind only where a note says that a command here started the process and saw it take this
+lock.
+A lock of Pulumi's own service is known to that service alone, and ends with the process that holds it.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from launch.errors import RetryError
 from launch.remote.base.job_dir import identity, is_alive
 from playbooks.project import Stack
 
-__all__ = ["REFUSALS", "InUse", "Lock", "LockNote", "locks", "told"]
+__all__ = ["REFUSALS", "InUse", "Lock", "LockNote", "in_use_from", "locks"]
 
 REFUSALS = (
     b"the stack is currently locked by",
@@ -31,39 +32,39 @@ REFUSALS = (
     b"' already exists",
 )
 """How Pulumi's file backends and its service refuse a second command, and `stack init` a slower one."""
-_SAID = re.compile(r"created by (?P<who>\S+)@(?P<host>\S+) \(pid (?P<process>\d+)\) at (?P<since>\S+)")
+_HOLDER = re.compile(r"created by (?P<who>\S+)@(?P<host>\S+) \(pid (?P<process>\d+)\) at (?P<since>\S+)")
 _CLOCK_S = 5.0
-"""How far a process's start, counted from boot, and the clock that a lock's time is from may be apart."""
+"""Tolerated seconds between a process's start, counted from boot, and the clock of a lock's time."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """One lock, and who made it."""
+    """A lock, and the process that holds it."""
 
     process: int
     host: str
     who: str
     since: str
-    """As Pulumi writes it, e.g. ``2026-11-22T00:31:05.123Z``; empty when it does not say."""
+    """Time as Pulumi writes it, e.g. ``2026-11-22T00:31:05.123Z``; empty when it is not known."""
     path: Path | None = None
     """Its file, where the backend is a folder."""
     is_left: bool = False
-    """Whether it is proved that whoever held it is gone."""
+    """Whether it is proved that the process that held it has ended."""
 
     @property
     def holder(self) -> Literal["runs", "elsewhere", "not here"]:
-        """Whether the process runs on this machine, as far as its number and start say."""
+        """Whether the process runs on this machine, by its number and start."""
         if self.host != socket.gethostname():
             return "elsewhere"
         begun = _begun(self.process)
         if begun is None:
             return "not here"
         taken = _moment(self.since)
-        # A process that is younger than the lock only has its number.
+        # A process younger than the lock has only the same number.
         return "runs" if taken is None or begun <= taken + _CLOCK_S else "not here"
 
     def __str__(self) -> str:
-        """Who and since when.
+        """Return holder and time.
 
         >>> str(Lock(123, "desk", "ann", "2026-11-22T00:31:05.123Z"))
         'process 123 of ann on desk, since 2026-11-22 00:31:05 UTC'
@@ -74,7 +75,7 @@ class Lock:
 
 
 class InUse(RetryError):
-    """Another command works on the stack; ``holders`` are its locks, none where the backend names nobody."""
+    """Another command works on the stack; ``holders`` are its locks, empty where the backend names none."""
 
     def __init__(self, stack: str, holders: tuple[Lock, ...]) -> None:
         self.holders = holders
@@ -85,7 +86,7 @@ class InUse(RetryError):
         ]
         away = dict.fromkeys(one.host for one in holders if one.holder == "elsewhere")
         if away:
-            # Nobody here can tell whether it lives, and nothing else would ever take such a lock away.
+            # Whether it lives cannot be known here, and nothing else would ever remove such a lock.
             lines.append(
                 f"only if {' and '.join(away)} was switched off meanwhile: `pulumi cancel --stack {stack}`"
             )
@@ -93,24 +94,24 @@ class InUse(RetryError):
         if unseen:
             lines.append(
                 f"no process {' or '.join(unseen)} that is as old as the lock runs here: it was killed, or "
-                "runs in another container with this host name; only if nobody works on the stack any more: "
-                f"`pulumi cancel --stack {stack}`"
+                "runs in another container with this host name; only if no command works on the stack any "
+                f"more: `pulumi cancel --stack {stack}`"
             )
         super().__init__("\n".join(lines))
 
 
 class LockNote:
-    """Notes which lock the Pulumi that a command here has started takes, for whoever finds it left."""
+    """Records which lock a Pulumi started here takes, for the command that finds it left behind."""
 
     def __init__(self, stack: Stack, process: int) -> None:
         self._stack, self._process = stack, process
         self._path = stack.lock_note
         self._lock: Path | None = None
 
-    def look(self) -> None:
-        """Writes the note once the process has the lock.
+    def update(self) -> None:
+        """Write the note once the process has the lock.
 
-        Where it cannot be written, the lock would have to be taken away by hand.
+        Without the note, a lock left behind has to be removed by hand.
         """
         if self._lock is not None:
             return
@@ -123,7 +124,7 @@ class LockNote:
                     self._lock = lock.path
 
     def remove(self) -> None:
-        """Removes the note of a process that has ended, unless it was killed and its lock is there still."""
+        """Remove the note of a process that has ended, unless its lock still exists: then it was killed."""
         if self._lock is not None and not self._lock.exists():
             with suppress(OSError):
                 self._path.unlink()
@@ -131,12 +132,11 @@ class LockNote:
 
 
 def locks(stack: Stack) -> tuple[Lock, ...]:
-    """The locks on the stack; none are known where Pulumi's backend is not a folder."""
+    """Return the locks on the stack; none where Pulumi's backend is not a folder."""
     backend = urlsplit(stack.environment.get("PULUMI_BACKEND_URL", ""))
     if backend.scheme != "file":
         return ()
-    name = stack.name.rpartition("/")[2]
-    folder = Path(unquote(backend.path), ".pulumi", "locks", "organization", "ranklift", name)
+    folder = Path(unquote(backend.path), ".pulumi", "locks", "organization", "ranklift", stack.short_name)
     found = []
     for path in sorted(folder.glob("*.json")):
         try:
@@ -144,15 +144,15 @@ def locks(stack: Stack) -> tuple[Lock, ...]:
             since = str(lock.get("timestamp") or "")
             read = Lock(int(lock["pid"]), str(lock["hostname"]), str(lock.get("username")), since, path)
         except (OSError, ValueError, KeyError):
-            continue  # given back meanwhile, or not ours to judge
+            continue  # released meanwhile, or of an unknown form
         found.append(replace(read, is_left=_is_left(stack, read)))
     return tuple(found)
 
 
-def told(stack: str, refusal: str) -> InUse:
-    """The error for what Pulumi says when it refuses.
+def in_use_from(stack: str, refusal: str) -> InUse:
+    """Return the error for Pulumi's refusal.
 
-    >>> print(told("dev", "error: the stack is currently locked by 1 lock(s). Either … `pulumi cancel`.\\n"
+    >>> print(in_use_from("dev", "error: the stack is currently locked by 1 lock(s). Either …\\n"
     ...            "file:///be/1.json: created by ann@desk (pid 7) at 2026-11-22T00:30:00Z").holders[0])
     process 7 of ann on desk, since 2026-11-22 00:30:00 UTC
     """
@@ -160,7 +160,7 @@ def told(stack: str, refusal: str) -> InUse:
         stack,
         tuple(
             Lock(int(one["process"]), one["host"], one["who"], one["since"])
-            for one in _SAID.finditer(refusal)
+            for one in _HOLDER.finditer(refusal)
         ),
     )
 
@@ -174,22 +174,24 @@ def _is_left(stack: Stack, lock: Lock) -> bool:
         is_here = all(process.pop(key) == own[key] for key in ("namespace", "host"))
         is_here = is_here and process["boot"] == own["boot"] and own["host"] == lock.host
     except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return False  # no note, or half of one, or a system that does not tell
+        return False  # no note, or half of one, or a system without this information
     return is_its and is_here and not is_alive(process)
 
 
 def _identity(process: int) -> dict[str, Any]:
-    """What tells the process from every other one, those of other containers and machines among them.
+    """Return what identifies the process among all, those of other containers and machines included.
 
-    Raises OSError where the system does not tell.
+    Raises OSError where the system does not provide it.
     """
     namespace = str(Path("/proc/self/ns/pid").readlink())
     return {**identity(process), "namespace": namespace, "host": socket.gethostname()}
 
 
 def _begun(process: int) -> float | None:
-    """When the process began, in seconds since 1970; None when none of that number runs, one that was killed
-    and not yet waited for among those; 0 where the system does not tell."""
+    """Return when the process began, in seconds since 1970.
+
+    None when no process of that number runs (a zombie does not run); 0 where the system does not provide it.
+    """
     try:
         os.kill(process, 0)
     except ProcessLookupError:

@@ -1,4 +1,4 @@
-"""What becomes of the nodes that came when Azure could not give all of them: ``ranklift:partial``."""
+"""Nodes that Azure created when it could not create all: kept or removed, by ``ranklift:partial``."""
 
 from __future__ import annotations
 
@@ -23,13 +23,12 @@ __all__ = ["COUNT", "NotAllCame", "asking_for", "nodes_before", "settle"]
 COUNT = "ranklift:nodeCount"
 KEY = "ranklift:partial"
 _KINDS = ("partial", "no-boot")
-_GONE = ("ResourceNotFound", "ResourceGroupNotFound")
 
 
 class NotAllCame(RetryError):
-    """Azure could not give all nodes; ``kept`` says whether those that came are still there.
+    """Azure could not create all nodes; ``kept`` is whether those that it created still exist.
 
-    ``again`` is the command that tries once more.
+    ``again`` is the command that retries.
     """
 
     def __init__(self, stack: str, outcome: Outcome, kept: bool, why: UpdateFailed, again: str) -> None:
@@ -39,34 +38,34 @@ class NotAllCame(RetryError):
         if kept and outcome.stay:
             lines.append(f"{fold(node.name for node in outcome.stay)} kept")
         elif outcome.there_before:
-            removed = "those that came were removed again; " if outcome.came else ""
+            removed = "the new ones were removed again; " if outcome.came else ""
             lines.append(f"{removed}the {outcome.there_before} from before stay")
         elif not kept:
-            lines.append("what this try made is removed again")
+            lines.append("what this try created is removed again")
         if any(kind_of(trouble) == "partial" for trouble in why.troubles):
             other = "remove" if kept else "keep"
             lines.append(
-                f"`{again}` tries again; fewer nodes, another zone or region may be had "
-                f"sooner; with {KEY} {other} it would {other} those that come"
+                f"`{again}` tries again; fewer nodes, another zone or region may be available "
+                f"sooner; with {KEY} {other} it would {other} those that are created"
             )
         else:
-            lines.append(f"`{again}` makes others in place of those that did not boot")
+            lines.append(f"`{again}` creates others in place of those that did not boot")
         self.args = ("\n".join(lines),)
 
 
 def nodes_before(stack: Stack) -> Inventory | None:
-    """The nodes before a try, of which there are none where the scale set is gone.
+    """Return the nodes before a try; without any node where the scale set is gone.
 
-    None when the stack was never wholly up: then nothing of it can be of use, and all of it may be removed.
+    None when the stack was never wholly up: then nothing of it is in use, and all of it may be removed.
     """
     try:
         outputs = stack.outputs()
     except InputError:
         return None
     try:
-        return stack.refresh(outputs)
+        return vm_ops.refresh(stack, outputs)
     except AzureFailed as error:
-        if error.trouble.code not in _GONE:
+        if error.trouble.code not in vm_ops.GONE:
             raise
         return Inventory(outputs.stack, outputs.vm_size, outputs.location, outputs.admin_user, ())
 
@@ -74,32 +73,32 @@ def nodes_before(stack: Stack) -> Inventory | None:
 def settle(
     stack: Stack, error: UpdateFailed, before: Inventory | None, wanted: int, deadline: float, again: str
 ) -> NotAllCame | None:
-    """Keeps or removes the nodes that came in a try that failed, and gives the error that says so.
+    """Keep or remove the nodes that a failed try created, and return the error that reports it.
 
-    None when the failure is another, or no node of a new cluster boots: then nothing is done. Raises
-    :class:`~launch.errors.RankliftError` when Azure does not do it either.
+    None, and no change, when the failure is another, or no node of a new cluster boots. Raises
+    :class:`~launch.errors.RankliftError` when Azure fails in that too.
     """
     kinds = {kind_of(trouble) for trouble in error.troubles}
     if kinds.isdisjoint(_KINDS):
         return None
     identifier = _scale_set(stack)
-    # A node that does not boot is that node's fault: the others are what was asked for.
+    # A node that does not boot concerns that node alone: the others are as requested.
     keep = "partial" not in kinds or stack.settings().get(KEY, "remove") == "keep"
     nodes = () if identifier is None else _listed(stack, identifier)
     there = frozenset(node.instance_id for node in before.nodes) if before is not None else frozenset()
     outcome = sort_out(nodes, there, wanted, keep=keep)
     if "partial" not in kinds and before is None and not outcome.came:
-        return None  # not one boots: whoever looks for the reason needs them
+        return None  # none boots: they are needed to find the reason
     if before is None and not (keep and outcome.stay):
-        output.progress(f"{outcome.in_words()}: removing what this try made")
+        output.progress(f"{outcome.in_words()}: removing what this try created")
         pulumi(stack, ["destroy", "--yes", "--skip-preview", "--stack", stack.name])
         return NotAllCame(stack.name, outcome, False, error, again)
     limit = max(60.0, deadline - time.monotonic())
     if outcome.go and identifier is not None:
         vm_ops.delete(stack, identifier, outcome.go, limit)
     if outcome.stay:
-        _settled(stack, len(outcome.stay), limit)
-        stack.refresh(stack.outputs())
+        _update_state(stack, len(outcome.stay), limit)
+        vm_ops.refresh(stack, stack.outputs())
     return NotAllCame(stack.name, outcome, keep, error, again)
 
 
@@ -109,7 +108,7 @@ def _scale_set(stack: Stack) -> str | None:
 
 
 def _listed(stack: Stack, identifier: str) -> Sequence[Node]:
-    """The VMs of the scale set, without addresses: there may be no outputs yet to ask for those with."""
+    """Return the VMs of the scale set, without addresses: outputs to read those with may not exist yet."""
     from azure.core.exceptions import AzureError
 
     from infra.arm import clients
@@ -128,17 +127,17 @@ def _node(machine: Any) -> Node:
     return Node(name, int(machine.instance_id), "", "", 0, 0, state)
 
 
-def _settled(stack: Stack, count: int, limit: float) -> None:
-    """Lets Pulumi know of what is there: the program with ``count`` nodes; the configuration stays."""
+def _update_state(stack: Stack, count: int, limit: float) -> None:
+    """Update Pulumi's state to the nodes that exist: run the program with ``count`` nodes."""
     with asking_for(stack, count) as options:
         pulumi(stack, ["up", "--yes", "--skip-preview", *options, "--stack", stack.name], limit=limit)
 
 
 @contextmanager
 def asking_for(stack: Stack, count: int | None) -> Iterator[list[str]]:
-    """Options with which Pulumi makes ``count`` nodes, whatever the configuration says, which stays as it is.
+    """Give options with which Pulumi creates ``count`` nodes, without changing the configuration.
 
-    There are none when it says the same, or no count is given.
+    Empty when the configuration has that count, or none is given.
     """
     import yaml
 

@@ -1,14 +1,14 @@
-"""What a Pulumi that was killed leaves behind, mended before the next one works on the stack.
+"""Repair of what a killed Pulumi left behind, before the next one works on the stack.
 
-It leaves its lock, at which the next one stops; and resources of which it noted that it was making them, but
-not whether Azure has: `pulumi up` would stop because they exist, `pulumi destroy` because the subnet is in
-use by nodes that it knows nothing of. Nobody can have used those, so they are removed and made again.
+It leaves its lock, at which the next one stops; and resources noted as being created, but not whether Azure
+created them: `pulumi up` would stop because they exist, `pulumi destroy` because nodes unknown to it use the
+subnet. No job can have used those, so they are removed and created again.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,15 +17,16 @@ from launch.errors import RankliftError
 from playbooks.cli import output
 from playbooks.project import Stack
 from playbooks.pulumi.locks import InUse, locks
+from playbooks.pulumi.run import pulumi
 
-__all__ = ["Unfinished", "mend", "unfinished"]
+__all__ = ["Unfinished", "recover", "unfinished"]
 
 _SUBSCRIPTION = re.compile(r"/subscriptions/([^/]+)/")
 
 
 @dataclass(frozen=True, slots=True)
 class Unfinished:
-    """A resource that Pulumi was making when it was killed."""
+    """A resource that Pulumi was creating when it was killed."""
 
     urn: str
     kind: str
@@ -34,7 +35,7 @@ class Unfinished:
 
     @property
     def name(self) -> str:
-        """For people: type and name in the program.
+        """Type and name in the program.
 
         >>> Unfinished("urn:pulumi:dev::ranklift::a$azure-native:network:Subnet::nodes",
         ...            "azure-native:network:Subnet", {}).name
@@ -43,12 +44,12 @@ class Unfinished:
         return f"{self.kind.rpartition(':')[2].rpartition('/')[2]} {self.urn.rpartition('::')[2]}"
 
 
-def mend(stack: Stack, pulumi: Callable[[Sequence[str]], None]) -> None:
-    """Removes what a killed Pulumi left of ``stack``; ``pulumi`` runs and shows a command.
+def recover(stack: Stack) -> None:
+    """Remove what a killed Pulumi left of ``stack``.
 
-    A lock is removed only when it is proved that the process that took it is gone. Raises
-    :class:`~playbooks.pulumi.locks.InUse` when any other is there, before anything is changed, and
-    :class:`~launch.errors.RankliftError` with the remedy when what is unfinished cannot be removed from here.
+    Removes a lock only when it is proved that the process that took it has ended. Raises
+    :class:`~playbooks.pulumi.locks.InUse` for any other lock, before anything is changed, and
+    :class:`~launch.errors.RankliftError` with the remedy when a resource cannot be removed from here.
     """
     found = locks(stack)
     held = tuple(one for one in found if not one.is_left)
@@ -56,19 +57,19 @@ def mend(stack: Stack, pulumi: Callable[[Sequence[str]], None]) -> None:
         raise InUse(stack.name, held)
     for lock in found:
         output.progress(f"process {lock.process} was killed while it held the lock of stack {stack.name}")
-        if lock.path is not None:  # this very one: `pulumi cancel` would take another command's as well
+        if lock.path is not None:  # this one alone: `pulumi cancel` would remove another command's as well
             lock.path.unlink(missing_ok=True)
     state = stack.state()
     begun = unfinished(state)
     if not begun:
         return
     _remove(stack, state, [one for one in begun if one.kind.startswith("azure-native:")])
-    # Azure is asked for all that Pulumi remembers on this way: a crash is no time for believing.
-    pulumi(["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", stack.name])
+    # After a crash Pulumi's state may be wrong elsewhere too: compare all of it with Azure.
+    pulumi(stack, ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", stack.name])
 
 
 def unfinished(state: Mapping[str, Any]) -> list[Unfinished]:
-    """The creations under way in what ``pulumi stack export`` gives; updates and removals mend themselves."""
+    """Return unfinished creations in ``pulumi stack export``; other operations need no repair."""
     return [
         Unfinished(one["resource"]["urn"], one["resource"]["type"], one["resource"].get("inputs") or {})
         for one in begun_in(state)
@@ -90,13 +91,13 @@ def _remove(stack: Stack, state: Mapping[str, Any], begun: Sequence[Unfinished])
     stuck = [one.name for one in begun if one.kind not in REMOVABLE]
     if stuck or subscription is None:
         raise RankliftError(
-            f"stack {stack.name}: Pulumi was killed while it made {', '.join(stuck or [begun[0].name])}, and "
-            "whether Azure has it is not known; if the portal shows it, delete it there, then run "
+            f"stack {stack.name}: Pulumi was killed while it created {', '.join(stuck or [begun[0].name])}, "
+            "and whether it exists in Azure is not known; if the portal shows it, delete it there, then run "
             f"`pulumi refresh --clear-pending-creates --stack {stack.name}`"
         )
     client = clients.resource_client(subscription[1], stack.environment)
     for one in begun:
-        output.progress(f"{one.name}: Pulumi was killed while it was made; removing what Azure has of it")
+        output.progress(f"{one.name}: Pulumi was killed while it was being created; removing it from Azure")
         try:
             clients.remove(client, subscription[1], one.kind, one.inputs)
         except AzureError as error:

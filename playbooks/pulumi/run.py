@@ -1,4 +1,4 @@
-"""Running Pulumi: shown as typed, bounded in time, its failures known by Azure's codes."""
+"""Run Pulumi: with its output, a time limit, and failures classified by Azure's error codes."""
 
 from __future__ import annotations
 
@@ -20,17 +20,17 @@ from infra.gate import KEY, Gate
 from launch.errors import RankliftError
 from playbooks.cli import output
 from playbooks.project import Stack, pulumi_program
-from playbooks.pulumi.locks import REFUSALS, LockNote, told
+from playbooks.pulumi.locks import REFUSALS, LockNote, in_use_from
 
-__all__ = ["NEVER", "TookTooLong", "UpdateFailed", "again_and_again", "pulumi"]
+__all__ = ["NEVER", "TookTooLong", "UpdateFailed", "pulumi", "retry_while_busy"]
 
 NEVER = float("inf")
-TELL_S = 60.0
-"""After how long it is said, and said again, what an update still waits for."""
-LET_GO_S = 30.0
-"""How long Pulumi may take to end in good order once it was told to."""
+REPORT_S = 60.0
+"""Interval of reports on what an update still waits for."""
+SHUTDOWN_S = 30.0
+"""Limit of Pulumi's orderly shutdown after an interrupt."""
 _REST_S = 5.0
-"""How long after Pulumi its last words may take: what it has started may hold its stderr, too."""
+"""How long its stderr is read after Pulumi has ended: its children may hold it open."""
 _POLL_S = 0.2
 _FIRST_PAUSE_S = 2.0
 _PAUSE_S = 30.0
@@ -39,7 +39,7 @@ _LOGGED = ("up", "destroy", "refresh")
 
 
 class UpdateFailed(RankliftError):
-    """Pulumi could not do all that it was to; ``troubles`` are what went wrong, by resource."""
+    """An update of Pulumi failed; ``troubles`` are the failures by resource."""
 
     def __init__(self, stack: str, troubles: Sequence[Trouble]) -> None:
         self.stack, self.troubles = stack, tuple(troubles)
@@ -49,14 +49,14 @@ class UpdateFailed(RankliftError):
 
 
 class TookTooLong(UpdateFailed):
-    """Azure did not end in time; ``under_way`` is what it was doing, in words."""
+    """Azure did not finish in time; ``under_way`` describes what it was doing."""
 
     def __init__(self, stack: str, limit: float, under_way: Sequence[str]) -> None:
         super().__init__(stack, ())
-        doing = "; ".join(under_way) or "nothing that Pulumi tells of"
+        doing = "; ".join(under_way) or "nothing that Pulumi reports"
         self.args = (
             f"stack {stack}: not done within {limit:.0f} s: {doing}\n"
-            f"Azure may go on with it, and Pulumi knows of it: `fab up --stack {stack}` goes on from there, "
+            f"Azure may continue, and Pulumi's state has it: `fab up --stack {stack}` continues from there, "
             f"with a longer --timeout if it needs one; `fab down --stack {stack}` removes it",
         )
 
@@ -68,13 +68,13 @@ def pulumi(
     limit: float | None = None,
     before: Callable[[], object] | None = None,
 ) -> None:
-    """Runs and shows one Pulumi command, for ``limit`` seconds at most.
+    """Run one Pulumi command with its output, for ``limit`` seconds at most.
 
-    Of ``up``, ``before`` is called once the update has the stack for itself, and before it changes anything;
-    what that raises ends the update, and is raised here.
+    Of ``up``, ``before`` is called once the update holds the lock, and before it changes anything; what that
+    raises ends the update, and is raised here.
 
-    Ctrl-C ends the command with 130 once Pulumi has ended: the terminal sent it to Pulumi too, which ends in
-    good order. Killing it would leave its lock, and resources that nobody knows of.
+    Ctrl-C ends the command with 130 once Pulumi has ended: the terminal sent it to Pulumi too, which shuts
+    down in order. Killing it would leave its lock, and resources missing in its state.
 
     Raises :class:`UpdateFailed` when something in Azure failed, and :class:`~playbooks.pulumi.locks.InUse`
     when another command has the stack; when Pulumi itself or the program failed, the command ends with
@@ -84,7 +84,7 @@ def pulumi(
     with stack.scratch() as folder:
         log = folder / "events"
         logged = ["--event-log", str(log)] if arguments[0] in _LOGGED else []
-        # Pulumi has the option for its Automation API alone, and shows and takes it only so.
+        # Pulumi has the option for its Automation API, and accepts it only with this variable.
         environment = {**stack.environment, "PULUMI_DEBUG_COMMANDS": "1"} if logged else stack.environment
         command = [pulumi_program(stack.environment), *arguments, *logged]
         with ExitStack() as open_until_the_end:
@@ -99,7 +99,7 @@ def pulumi(
                 os.close(errors.into)
                 note = LockNote(stack, process.pid)
                 watch = _Watch(log, limit, gate, note)
-                exit_status = watch.to_the_end(process)
+                exit_status = watch.wait(process)
             note.remove()
             errors.join(_REST_S)
     if gate is not None and isinstance(gate.error, KeyboardInterrupt):
@@ -108,25 +108,25 @@ def pulumi(
         raise gate.error
     if watch.interrupted:
         output.progress(
-            f"interrupted; what Pulumi had begun is known to it: `fab up --stack {stack.name}` goes on from "
-            f"there, `fab down --stack {stack.name}` removes it"
+            f"interrupted; Pulumi's state has what it had begun: `fab up --stack {stack.name}` continues "
+            f"from there, `fab down --stack {stack.name}` removes it"
         )
         raise Exit(code=130)
-    if watch.told_to_end and limit is not None:
+    if watch.is_stopping and limit is not None:
         raise TookTooLong(stack.name, limit, watch.left)
     if exit_status != 0:
         if errors.refusal:
-            raise told(stack.name, errors.refusal.decode("utf-8", "replace"))
+            raise in_use_from(stack.name, errors.refusal.decode("utf-8", "replace"))
         failed = watch.progress.failed
         if not any(trouble.code or kind_of(trouble) != "other" for trouble in failed):
             raise Exit(code=exit_status if exit_status > 0 else 128 - exit_status)  # Pulumi has said why
         raise UpdateFailed(stack.name, failed)
 
 
-def again_and_again(update: Callable[[], None], deadline: float) -> None:
-    """Does ``update`` again while all that is wrong is that Azure is busy or throttles, until ``deadline``.
+def retry_while_busy(update: Callable[[], None], deadline: float) -> None:
+    """Repeat ``update`` while it fails only because Azure is busy or throttles, until ``deadline``.
 
-    The first is how Azure answers for minutes after a teardown: the old resource of that name is still going.
+    Azure is busy for minutes after a teardown: the old resource of that name is still being deleted.
     """
     pause = _FIRST_PAUSE_S
     before: UpdateFailed | None = None
@@ -135,7 +135,7 @@ def again_and_again(update: Callable[[], None], deadline: float) -> None:
             update()
         except TookTooLong as error:
             if before is not None:
-                error.args = (f"{error}\nthe try before failed: {before}",)
+                error.args = (f"{error}\nthe previous try failed: {before}",)
             raise
         except UpdateFailed as error:
             before = error
@@ -144,8 +144,8 @@ def again_and_again(update: Callable[[], None], deadline: float) -> None:
             now = max([pause, *(patience(trouble) or 0 for trouble in named)])
             if not named or kinds - {"again", "throttled"} or time.monotonic() + now > deadline:
                 raise
-            is_doing = "throttles" if "throttled" in kinds else "is still busy"
-            output.progress(f"{named[0].resource}: Azure {is_doing} ({named[0].code}); again in {now:g} s")
+            reason = "throttles" if "throttled" in kinds else "is still busy"
+            output.progress(f"{named[0].resource}: Azure {reason} ({named[0].code}); retrying in {now:g} s")
             time.sleep(now)
             pause = min(2 * pause, _PAUSE_S)
         else:
@@ -153,9 +153,9 @@ def again_and_again(update: Callable[[], None], deadline: float) -> None:
 
 
 class _Errors(threading.Thread):
-    """Passes on what a Pulumi writes to stderr, but for its refusal of a stack that another command has.
+    """Copies Pulumi's stderr, except its refusal of a stack that another command has locked.
 
-    That advises `pulumi cancel`, which would take the lock from under a command that lives.
+    The refusal advises `pulumi cancel`, which would remove the lock of a command that runs.
     """
 
     def __init__(self) -> None:
@@ -165,10 +165,10 @@ class _Errors(threading.Thread):
         self.start()
 
     def run(self) -> None:
-        # By chunks, not lines: it may ask for a passphrase. What it says at once comes at once: it is short.
+        # By chunks, not lines: it may ask for a passphrase. A message is short enough to come in one chunk.
         while data := os.read(self._from, 65536):
             if not self.refusal:
-                found = min((at for words in REFUSALS if (at := data.find(words)) >= 0), default=len(data))
+                found = min((at for text in REFUSALS if (at := data.find(text)) >= 0), default=len(data))
                 start = data.rfind(b"\n", 0, found) + 1 if found < len(data) else found
                 with suppress(OSError):
                     sys.stderr.buffer.write(data[:start])
@@ -179,70 +179,70 @@ class _Errors(threading.Thread):
 
 
 class _Watch:
-    """Follows one Pulumi to its end."""
+    """Waits for one Pulumi, with its time limit and event log."""
 
     def __init__(self, log: Path, limit: float | None, gate: Gate | None, note: LockNote) -> None:
         self._gate, self._note = gate, note
         self._log, self._position, self._rest = log, 0, b""
         self._began = time.monotonic()
         self._deadline = NEVER if limit is None else self._began + limit
-        self._tell = self._began + TELL_S
+        self._report_at = self._began + REPORT_S
         self.progress = Progress.begin()
-        self.interrupted = self.told_to_end = False
+        self.interrupted = self.is_stopping = False
         self.left: list[str] = []
-        """What was under way when the time was over."""
+        """What was under way when the time limit passed."""
 
-    def to_the_end(self, process: subprocess.Popen[bytes]) -> int:
+    def wait(self, process: subprocess.Popen[bytes]) -> int:
         while True:
             try:
                 try:
                     exit_status = process.wait(_POLL_S)
                 except subprocess.TimeoutExpired:
-                    self._note.look()
+                    self._note.update()
                     if self._gate is not None:
                         self._gate.attend()
                     self._read()
-                    self._heed_time(process)
+                    self._enforce_limit(process)
                     continue
             except KeyboardInterrupt:
                 self.interrupted = True
                 self._refuse("interrupted")
                 continue
-            self._read(anew=True)
+            self._read(from_start=True)
             return exit_status
 
-    def _heed_time(self, process: subprocess.Popen[bytes]) -> None:
+    def _enforce_limit(self, process: subprocess.Popen[bytes]) -> None:
         now = time.monotonic()
-        if now > self._tell:
-            self._tell = now + TELL_S
+        if now > self._report_at:
+            self._report_at = now + REPORT_S
             for line in self._under_way():
                 output.progress(line)
         if now > self._deadline:
-            if not self.told_to_end:
+            if not self.is_stopping:
                 self.left = self._under_way()
-            # The first asks Pulumi to end in good order, the second not to wait for anybody any more.
-            self._refuse("its time was over")
+            # The first interrupt asks Pulumi to shut down in order, the second to end at once.
+            self._refuse("its time limit has passed")
             process.send_signal(signal.SIGINT)
-            self.told_to_end, self._deadline = True, now + LET_GO_S
+            self.is_stopping, self._deadline = True, now + SHUTDOWN_S
 
     def _refuse(self, reason: str) -> None:
-        # The program may come to the gate before it ends: nothing may be removed for it any more.
+        # The program may reach the gate before it ends: nothing may be removed for it any more.
         if self._gate is not None:
             self._gate.refuse(reason)
 
     def _under_way(self) -> list[str]:
         now = time.time()
         return [
-            f"{_resource(urn)}: Azure has been at it ({op}) for {max(0.0, now - since):.0f} s"
+            f"{_resource(urn)}: Azure has been working on it ({op}) for {max(0.0, now - since):.0f} s"
             for urn, (op, since) in self.progress.under_way.items()
         ]
 
-    def _read(self, *, anew: bool = False) -> None:
-        """Takes what events have come; all of them ``anew`` once it has ended."""
+    def _read(self, *, from_start: bool = False) -> None:
+        """Process new events of the log; with ``from_start`` all of them, for when Pulumi has ended."""
         try:
             with self._log.open("rb") as stream:
-                # After its preview Pulumi begins the file again.
-                if anew or stream.seek(0, os.SEEK_END) < self._position:
+                # After its preview Pulumi truncates the file.
+                if from_start or stream.seek(0, os.SEEK_END) < self._position:
                     self._position, self._rest, self.progress = 0, b"", Progress.begin()
                 stream.seek(self._position)
                 data = stream.read()

@@ -1,21 +1,24 @@
-"""The one fan-out: many nodes, a bounded number at a time. Nobody else starts threads."""
+"""The one fan-out: work on many nodes, a bounded number at a time. No other module starts threads."""
 
 from __future__ import annotations
 
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from queue import Empty, SimpleQueue
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from infra.inventory import Node
 from launch.errors import ManyNodesError, StepTimeout
 
-__all__ = ["LIMIT", "fan_out", "raise_for_errors"]
+__all__ = ["LIMIT", "ask_all", "fan_out", "fan_out_hosts", "raise_for_errors"]
 
 LIMIT = 64
-"""Nodes worked on at once. Measured: more than this costs a small operator's machine time."""
+"""Nodes worked on at once. Measured: more slow down a small operator's machine."""
 
 Result = TypeVar("Result")
+Host = TypeVar("Host")
 
 
 def fan_out(
@@ -27,12 +30,12 @@ def fan_out(
     timeout: float | None = None,
     on_result: Callable[[str, Result | Exception], None] | None = None,
 ) -> dict[str, Result | Exception]:
-    """``work(node)`` for every node, ``limit`` at once; every node's result or error, in the order given.
+    """Call ``work(node)`` for every node, ``limit`` at once; return results or errors in the order given.
 
     ``timeout`` is each node's own, in seconds from its start; a node that takes longer gets
     :class:`~launch.errors.StepTimeout` and its turn passes to the next, whatever its thread still does.
-    ``on_result`` is called in the caller's thread, in the order of completion. Ctrl-C starts nothing more
-    and is raised at once. Exceptions of ``work`` are results; see :func:`raise_for_errors`.
+    ``on_result`` is called in the caller's thread, in the order of completion. Ctrl-C is raised at once, and
+    no further node is started. Exceptions of ``work`` are results; see :func:`raise_for_errors`.
 
     >>> fan_out(len, ["a", "bb"])
     {'a': 1, 'bb': 2}
@@ -95,8 +98,34 @@ def fan_out(
     return {node: results[node] for node in waiting}
 
 
+def fan_out_hosts(
+    connect: Callable[[Node], AbstractContextManager[Host]],
+    nodes: Iterable[Node],
+    work: Callable[[Host], Result],
+    *,
+    what: str,
+    limit: int = LIMIT,
+    timeout: float | None = None,
+) -> dict[str, Result | Exception]:
+    """Call ``work(host)`` for every node's host as :func:`fan_out` does; close each connection after it."""
+    by_name = {node.name: node for node in nodes}
+
+    def work_on(name: str) -> Result:
+        with connect(by_name[name]) as host:
+            return work(host)
+
+    return fan_out(work_on, by_name, what=what, limit=limit, timeout=timeout)
+
+
+def ask_all(
+    questions: Mapping[str, Callable[[], Any]], *, what: str = "the answer", timeout: float | None = None
+) -> dict[str, Any]:
+    """Ask all questions at once; return each one's answer or error as :func:`fan_out` does."""
+    return dict(fan_out(lambda name: questions[name](), questions, what=what, timeout=timeout))
+
+
 def raise_for_errors(what: str, results: Mapping[str, Result | Exception]) -> dict[str, Result]:
-    """The results, when every one is good.
+    """Return the results when none is an error.
 
     Raises :class:`~launch.errors.ManyNodesError`, which carries all of them, otherwise.
 

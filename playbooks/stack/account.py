@@ -1,4 +1,4 @@
-"""What there is in the subscription because of the stacks, and what is left of one: ``account``."""
+"""The stacks' resources in the subscription, and what is left of a stack: ``account``."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from playbooks.project import Stack
 if TYPE_CHECKING:
     from infra.preflight.usage import Account
 
-__all__ = ["account", "left", "tell_left"]
+__all__ = ["account", "report_left"]
 
 _RETAIN, _ACCOUNT = "ranklift:retainData", "ranklift:storageAccountId"
 
@@ -23,51 +23,47 @@ _RETAIN, _ACCOUNT = "ranklift:retainData", "ranklift:storageAccountId"
 @command(
     "account",
     example="fab account --stack dev",
-    help={"stack": "only what this stack has made (default: every stack's in the same subscription)"},
+    help={"stack": "only the resources of this stack (default: every stack in the same subscription)"},
 )
 def account(context: Context, stack: str | None = None, json: bool = False) -> None:
-    """Shows everything in the subscription that carries a stack's tag, since when, and what it costs.
+    """List everything in the subscription that carries a stack's tag, since when, and what it costs.
 
-    All resource groups are looked through, and what others have put into a stack's group is named apart.
-    What Pulumi does not know in this project is marked: it may be a colleague's, kept, or what a lost state
-    left. Prices are list prices; what is billed by use, and what the price list does not tell, is unknown.
+    Searches all resource groups, and names apart what others have put into a stack's group. Marks what Pulumi
+    does not know in this project: it may be a colleague's, kept, or left by a lost state. Prices are list
+    prices; what is billed by use, or is not in the price list, is unknown.
     """
-    from playbooks.stack.cost_tables import account_tables
+    from playbooks.stack.cost_tables import print_account
 
     chosen = open_from(context, stack)
-    found = _compared(chosen, _asked(chosen, None if stack is None else chosen.name.rpartition("/")[2]))
+    found = _compared(chosen, _query(chosen, None if stack is None else chosen.short_name))
     if json:
         output.as_json(found)
     else:
-        account_tables(found)
+        print_account(found)
 
 
-def left(stack: Stack) -> Account:
-    """What carries the stack's tag anywhere in its subscription; what ``retainData`` keeps is marked so.
+def report_left(stack: Stack) -> bool:
+    """Print what is left of the stack, and what it costs; return whether all of it is kept on purpose.
 
-    Raises :class:`~infra.arm.errors.AzureRefused` when Azure does not say.
+    Raises :class:`~infra.arm.errors.AzureRefused` when Azure does not answer.
     """
-    return _asked(stack, stack.name.rpartition("/")[2])
+    from playbooks.stack.cost_tables import print_left
 
-
-def tell_left(stack: Stack) -> bool:
-    """Says what is left of the stack, and what it costs; whether that is nothing but what is to be kept."""
-    from playbooks.stack.cost_tables import left_tables
-
-    found = left(stack)
-    left_tables(found)
+    found = _query(stack, stack.short_name)
+    print_left(found)
     return not found.left
 
 
-def _asked(stack: Stack, only: str | None) -> Account:
+def _query(stack: Stack, only: str | None) -> Account:
+    """Return what carries a stack's tag in the subscription; what ``retainData`` keeps is marked."""
     from infra.arm.rest import management, retail_prices
     from infra.arm.subscription import KEY, subscription_of
     from infra.naming import data_group_name, is_own_data
     from infra.preflight import usage as accounts
-    from playbooks.stack.plan_inputs import answers_to
+    from playbooks.stack.preflight import answers_to
 
     settings = _settings(stack)
-    name = stack.name.rpartition("/")[2]
+    name = stack.short_name
     group = data_group_name(name)
     kept = is_own_data(name, str(settings.get(_ACCOUNT, ""))) or (
         str(settings.get(_RETAIN, "")).lower() == "true"
@@ -83,9 +79,9 @@ def _asked(stack: Stack, only: str | None) -> Account:
 
 
 def _compared(stack: Stack, found: Account) -> Account:
-    """The account with what is not in the states of this project's stacks marked."""
+    """Return the account, with what is not in the states of this project's stacks marked."""
     from infra.preflight.usage import compared
-    from playbooks.stack.plan_inputs import answers_to
+    from playbooks.stack.preflight import answers_to
 
     named = {one.stack for one in found.things if one.stack is not None}
     if not named:
@@ -98,12 +94,12 @@ def _compared(stack: Stack, found: Account) -> Account:
         answers = {"": error}
     for state in answers.values():
         if isinstance(state, Exception):
-            output.progress(f"what of it is in Pulumi's state could not be asked: {state}")
+            output.progress(f"what of it is in Pulumi's state is not known: {state}")
     return compared(found, {name: s for name, s in answers.items() if not isinstance(s, Exception)})
 
 
 def _settings(stack: Stack) -> dict[str, object]:
-    """The stack's configuration; a stack that is gone may have none any more."""
+    """Return the stack's configuration; empty for a removed stack that has none any more."""
     try:
         return stack.settings()
     except InputError:

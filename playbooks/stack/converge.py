@@ -1,4 +1,4 @@
-"""Making a stack what its configuration says, whatever it is now: what ``up`` and ``scale`` share."""
+"""Bring a stack to what its configuration asks for: what ``up``, ``scale`` and ``replace`` share."""
 
 from __future__ import annotations
 
@@ -13,23 +13,25 @@ from launch.errors import InputError, RetryError
 from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
+from playbooks.cli.task import seconds_left
 from playbooks.nodes import vm_ops
 from playbooks.nodes.busy import uses
 from playbooks.project import Stack
-from playbooks.pulumi.drift import look
+from playbooks.pulumi.drift import find_drift
 from playbooks.pulumi.partial import COUNT, asking_for, nodes_before, settle
-from playbooks.pulumi.recover import mend
-from playbooks.pulumi.run import UpdateFailed, again_and_again, pulumi
+from playbooks.pulumi.recover import recover
+from playbooks.pulumi.run import UpdateFailed, pulumi, retry_while_busy
+from playbooks.stack.preflight import check_plan
 from playbooks.stack.removal import holder_name, kept_free
 
 __all__ = ["build", "leaving", "present", "shrink", "under_lock", "wanted_of"]
 
 _AFTER_LIMIT_S = 60.0
-"""How much longer than the command's own limit nodes are held whose command cannot let go of them."""
+"""How much longer than the command's own limit nodes are held for a command that cannot release them."""
 
 
 def wanted_of(stack: Stack) -> int | None:
-    """How many nodes the configuration asks for; None when there is none here, or it does not say it well."""
+    """Return how many nodes the configuration asks for; None when it is missing or not valid."""
     from infra.config.readers import node_count
 
     if not stack.configuration.exists():
@@ -41,12 +43,12 @@ def wanted_of(stack: Stack) -> int | None:
 
 
 def present(inventory: Inventory) -> tuple[Node, ...]:
-    """The nodes that are there to stay."""
+    """Return the nodes that are not being deleted."""
     return tuple(node for node in inventory.nodes if node.state != "deleting")
 
 
 def leaving(stack: Stack, inventory: Inventory, wanted: int, holder: str = "") -> tuple[Node, ...]:
-    """Which nodes go so that ``wanted`` remain, none of which has a job as far as they say.
+    """Return the nodes to remove so that ``wanted`` remain; none that reports a job.
 
     ``holder`` is as in :func:`~playbooks.nodes.busy.uses`. Raises as
     :func:`~infra.scale_plan.choose_leaving`.
@@ -58,22 +60,22 @@ def leaving(stack: Stack, inventory: Inventory, wanted: int, holder: str = "") -
 
 
 def shrink(stack: Stack, wanted: int, deadline: float, command: str) -> None:
-    """Removes idle nodes, each by its id, until ``wanted`` are left; never one with a job.
+    """Remove idle nodes, each by its id, until ``wanted`` are left; never one with a job.
 
-    The nodes chosen are given no job any more, in the ``command``'s name, and asked again what they do before
-    they go. Raises :class:`~launch.errors.RetryError` naming the jobs, before anything is removed. To be
-    called while Pulumi's lock on the stack is held: the update that follows is then sure to.
+    Holds the chosen nodes' slots in the ``command``'s name, so that no job starts there, and checks again
+    that they are idle. Raises :class:`~launch.errors.RetryError` naming the jobs, before anything is removed.
+    To be called while Pulumi's lock on the stack is held, so that the update is certain to follow.
     """
     outputs = stack.outputs()
-    inventory = stack.refresh(outputs)
+    inventory = vm_ops.refresh(stack, outputs)
     holder = holder_name(command)
-    limit = max(1.0, deadline - time.monotonic())
+    limit = seconds_left(deadline)
     chosen = leaving(stack, inventory, wanted)
     while chosen:
         with kept_free(stack, inventory, chosen, holder, limit + _AFTER_LIMIT_S) as failed:
-            doing = uses(stack, inventory, holder)
-            if not failed and all(doing[node.name].is_idle for node in chosen):
-                _tell_records(chosen, doing)
+            used = uses(stack, inventory, holder)
+            if not failed and all(used[node.name].is_idle for node in chosen):
+                _report_records(chosen, used)
                 vm_ops.delete(stack, outputs.scale_set_id, chosen, limit)
                 stay = "stays" if wanted == 1 else "stay"
                 gone = fold(node.name for node in chosen)
@@ -83,10 +85,10 @@ def shrink(stack: Stack, wanted: int, deadline: float, command: str) -> None:
             reasons = "; ".join(f"{name}: {why}" for name, why in failed.items())
             raise RetryError(f"jobs could not be kept off nodes; nothing was changed: {reasons}")
         if time.monotonic() > deadline:
-            raise RetryError(f"`{command}`: jobs came to the nodes that were to go; nothing was changed")
-        # A job was quicker: others are idle, or nothing is removed.
+            raise RetryError(f"`{command}`: jobs started on the nodes to be removed; nothing was changed")
+        # A job came first: choose others, or remove nothing.
         chosen = leaving(stack, inventory, wanted, holder)
-    stack.refresh(outputs)
+    vm_ops.refresh(stack, outputs)
 
 
 def under_lock(stack: Stack, count: int, deadline: float, work: Callable[[], object]) -> None:
@@ -97,16 +99,16 @@ def under_lock(stack: Stack, count: int, deadline: float, work: Callable[[], obj
     """
     with asking_for(stack, count) as options:
         words = ["up", "--yes", "--skip-preview", *options, "--stack", stack.name]
-        pulumi(stack, words, limit=max(1.0, deadline - time.monotonic()), before=work)
+        pulumi(stack, words, limit=seconds_left(deadline), before=work)
 
 
-def _tell_records(chosen: Sequence[Node], doing: Mapping[str, Use]) -> None:
+def _report_records(chosen: Sequence[Node], used: Mapping[str, Use]) -> None:
     for node in chosen:
-        count = doing[node.name].records
+        count = used[node.name].records
         if count:
             have = "has" if count == 1 else "have"
             output.progress(
-                f"{node.name} goes with what it keeps of {counted(count, 'job')} that {have} ended"
+                f"{node.name} is removed with its records of {counted(count, 'job')} that {have} ended"
             )
 
 
@@ -118,21 +120,19 @@ def build(
     there: Inventory | None = None,
     wanted: int | None = None,
 ) -> None:
-    """Mends what a killed Pulumi left, takes away surplus nodes that are idle, and runs ``pulumi up``.
+    """Repair what a killed Pulumi left, remove surplus nodes that are idle, and run ``pulumi up``.
 
-    Azure is asked first whether it will grant all of it, and at what price. Where it differs from what Pulumi
-    remembers, that is told to Pulumi, so that it is repaired, and is said. Surplus nodes go once Pulumi has
-    the stack for this update alone. A caller who has seen to all that says which nodes are ``there``, and one
-    who scales how many are ``wanted`` instead of the configuration's number. Raises
-    :class:`~launch.errors.RankliftError`; the same again goes on from there.
+    Checks first whether Azure will grant all of it, and at what price. Where Azure differs from Pulumi's
+    state, reports that and has Pulumi refresh. Surplus nodes are removed while Pulumi's lock is held. After
+    these checks a caller passes the nodes that are ``there``; one that scales passes how many are ``wanted``
+    instead of the configuration's number. Raises :class:`~launch.errors.RankliftError`; a repeated call
+    continues from there.
     """
-    from playbooks.stack.plan import preflight
-
     is_new = there is None and not stack.exists()
     if there is None:
         if not is_new:
-            mend(stack, lambda words: pulumi(stack, words))
-        preflight(stack)
+            recover(stack)
+        check_plan(stack)
     count = wanted_of(stack) if wanted is None else wanted
     command = "fab up" if wanted is None else f"fab scale {wanted}"
     again = f"{command} --stack {stack.name}"
@@ -141,7 +141,7 @@ def build(
     if is_new:
         pulumi(stack, ["stack", "init", stack.name])
     else:
-        drift = look(stack, count)
+        drift = find_drift(stack, count)
         if drift is not None:
             repairs = _repairing(drift, there)
             if drift.surplus and _may_have_jobs(stack, drift.wanted):
@@ -151,17 +151,17 @@ def build(
         words = ["up", "--yes", *arguments, *options, "--stack", stack.name, *repairs]
 
         def update() -> None:
-            pulumi(stack, words, limit=max(1.0, deadline - time.monotonic()), before=before)
+            pulumi(stack, words, limit=seconds_left(deadline), before=before)
 
         try:
-            again_and_again(update, deadline)
+            retry_while_busy(update, deadline)
         except UpdateFailed as error:
             settled = settle(stack, error, there, count or 0, deadline, again)
             raise (error if settled is None else settled) from None
 
 
 def _may_have_jobs(stack: Stack, wanted: int) -> bool:
-    """Whether nodes have to be chosen: of a cluster that was never wholly up none can have a job.
+    """Return whether nodes may have jobs, which none has in a cluster that was never wholly up.
 
     Raises :class:`~launch.errors.RetryError`, before Pulumi has begun, when too few are idle.
     """
@@ -169,13 +169,13 @@ def _may_have_jobs(stack: Stack, wanted: int) -> bool:
         outputs = stack.outputs()
     except InputError:
         return False
-    leaving(stack, stack.refresh(outputs), wanted)
+    leaving(stack, vm_ops.refresh(stack, outputs), wanted)
     return True
 
 
 def _repairing(drift: Drift, there: Inventory | None) -> list[str]:
     known = None if there is None else len(present(there))
-    told = replace(drift, remembered=known) if drift.present == known else drift
-    for line in told.lines():
+    shown = replace(drift, remembered=known) if drift.present == known else drift
+    for line in shown.lines():
         output.progress(f"drift: {line}")
     return ["--refresh"] if drift else []

@@ -1,4 +1,4 @@
-"""Plans and accounts for people: what is there or will be, what each part costs, what is not known."""
+"""Plans and accounts as tables: what exists or will, what each part costs, what is unknown."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
     from infra.preflight.decide import Cost, Plan
     from infra.preflight.usage import Account, Thing
 
-__all__ = ["account_tables", "left_tables", "plan_tables", "usd"]
+__all__ = ["print_account", "print_left", "print_plan", "usd"]
 
 _DAY_H = 24
 
 
 def usd(amount: float | None) -> str:
-    """An amount of money; small ones with as many digits as they need.
+    """Return an amount of money; small ones with as many digits as they need.
 
     >>> usd(88.116), usd(2114.784), usd(0.045), usd(0.0), usd(None)
     ('88.12', '2,114.78', '0.045', 'free', 'unknown')
@@ -30,8 +30,8 @@ def usd(amount: float | None) -> str:
     return f"{amount:,.2f}" if amount >= 1 or round(amount, 2) == amount else f"{amount:.4f}".rstrip("0")
 
 
-def plan_tables(plan: Plan) -> None:
-    """The plan on stdout: parts and prices, quota, what is offered, what is unknown."""
+def print_plan(plan: Plan) -> None:
+    """Print a plan: parts and prices, quota, what is offered, what is unknown."""
     kind = "spot" if plan.spot else "regular"
     output.result(
         f"stack {plan.stack}: {plan.nodes} x {plan.size}, {kind}, in {plan.location} "
@@ -98,8 +98,8 @@ def _offered(plan: Plan) -> str:
     return f"yes, in zones {', '.join(plan.zones)}" if plan.zones else "yes, without zones"
 
 
-def account_tables(found: Account) -> None:
-    """An account on stdout: what there is by stack, since when, and what it costs."""
+def print_account(found: Account) -> None:
+    """Print an account: what exists by stack, since when, and what it costs."""
     where = f"in subscription {found.subscription}"
     if not found.things:
         whose = "any stack" if found.stack is None else f"stack {found.stack}"
@@ -110,8 +110,8 @@ def account_tables(found: Account) -> None:
         output.result(f"in a stack's group, but not a stack's: {_kind(one)} {one.name} in {one.group}")
 
 
-def left_tables(found: Account) -> None:
-    """The end of a teardown, on stdout: that nothing is left, or what is and why."""
+def print_left(found: Account) -> None:
+    """Print what a teardown has left, and why."""
     whose, where = f"stack {found.stack}", f"in subscription {found.subscription}"
     if not found.left and not found.kept:
         output.result(f"nothing of {whose} is left {where}")
@@ -153,7 +153,7 @@ def _things(found: Account) -> None:
 
 
 def _kind(one: Thing) -> str:
-    """A type of Azure's as people say it.
+    """Return a type of Azure's in plain words.
 
     >>> from infra.preflight.usage import Thing
     >>> _kind(Thing(id="", type="Microsoft.Network/natGateways", name="", group=""))
@@ -165,7 +165,7 @@ def _kind(one: Thing) -> str:
 
 
 def _singular(words: str) -> str:
-    """One of what is named.
+    """Return the singular.
 
     >>> [_singular(one) for one in ("identities", "addresses", "caches", "IP prefixes", "databases", "redis")]
     ['identity', 'address', 'cache', 'IP prefix', 'database', 'redis']

@@ -1,9 +1,9 @@
-"""Keeps jobs off nodes that a command is about to remove: from before it asks what they do to their end.
+"""Keep jobs off nodes that a command is about to remove, from before it checks them until they are gone.
 
-Every free slot of such a node is held on the node itself, in the command's name: a job that is launched there
-meanwhile is refused by that name, and one that was quicker is seen when the node is asked what it does. Who
-holds them lives as long as the command's connection, so that nothing is left of a command that was killed; of
-one whose machine lost its power, nothing after the command's own time limit.
+Every free slot of such a node is held on the node itself, in the command's name: a job launched there
+meanwhile is refused with that name, and one that came first is found when the node is checked. The process
+that holds the slots lives as long as the command's connection, so that a killed command leaves nothing; where
+the operator's machine lost its power, it ends with the command's own time limit.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from playbooks.ssh.fanout import fan_out
 __all__ = ["holder_name", "kept_free"]
 
 MARK_S = 20.0
-"""How long one node may take to give its slots to the command."""
+"""Limit of one node's answer to the request for its slots."""
 _NO_PYTHON = 127
-"""A shell's exit status where there is no such command."""
+"""A shell's exit status for an unknown command."""
 
 
 def holder_name(command: str) -> str:
-    """Who removes nodes, for whoever is refused them; every call of a command has a name of its own."""
+    """Return the name under which slots are held, unique to each call of a command."""
     name = f"`{command}` of {getpass.getuser()} on {socket.gethostname()} (process {os.getpid()})"
     return name.encode()[:HOLDER_BYTES].decode("utf-8", "ignore")
 
@@ -41,10 +41,10 @@ def holder_name(command: str) -> str:
 def kept_free(
     stack: Stack, inventory: Inventory, nodes: Sequence[Node], holder: str, limit_s: float
 ) -> Iterator[dict[str, str]]:
-    """Holds what is free of the nodes' slots for ``holder`` while the block runs, ``limit_s`` at most.
+    """Hold the nodes' free slots for ``holder`` while the block runs, ``limit_s`` at most.
 
-    Gives why that was not possible, by node. Nodes that do not run, and those without the Python that every
-    job needs, can be given no job.
+    Gives the reason by node where that failed. Nodes that do not run, and those without the Python that every
+    job needs, are skipped: no job can start there.
     """
     from playbooks.ssh.connection import Cluster
 
@@ -56,8 +56,8 @@ def kept_free(
             words = ["python3", "-I", "-S", "-c", _program(), slots, holder, f"{limit_s:.0f}"]
             ended = cluster.host(by_name[name]).start(words, timeout=MARK_S)
             if ended is not None and ended.exit_status != _NO_PYTHON:
-                said = ended.stderr.strip().splitlines() or [b"its slots cannot be held"]
-                raise GiveUpError(f"{name}: {said[-1].decode('utf-8', 'replace')}")
+                lines = ended.stderr.strip().splitlines() or [b"its slots cannot be held"]
+                raise GiveUpError(f"{name}: {lines[-1].decode('utf-8', 'replace')}")
 
         answers = fan_out(mark, by_name, what="keeping jobs off", timeout=2 * MARK_S)
         yield {

@@ -1,4 +1,4 @@
-"""A sick node made anew: ``replace``."""
+"""Replace a faulty node: ``replace``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infra.inventory import INVENTORY_FILE, Inventory, Node
 from launch.errors import InputError, RankliftError, RetryError
 from launch.nodeset import fold
 from playbooks.cli import output
-from playbooks.cli.task import command, open_from, seconds
+from playbooks.cli.task import command, limit_help, open_from, seconds, seconds_left
 from playbooks.project import Stack
 
 __all__ = ["replace"]
@@ -26,10 +26,10 @@ _LIMIT = "30m"
     "replace",
     example="fab replace 3 --reimage",
     help={
-        "node": "the node, by instance id or name",
-        "reimage": "keep the machine, its name and its address, and install it anew from the image",
+        "node": "node, by instance id or name",
+        "reimage": "keep the machine, its name and its address, and install it from the image again",
         "cancel-jobs": "end the jobs on it first",
-        "timeout": f"give up after this long (default: {_LIMIT}); 90s, 10m and 2h are understood too",
+        "timeout": limit_help(_LIMIT),
     },
     positional=["node"],
 )
@@ -42,12 +42,12 @@ def replace(
     timeout: str = _LIMIT,
     dry_run: bool = False,
 ) -> None:
-    """Makes a sick node anew and waits until it answers; the others notice nothing.
+    """Replace a faulty node and wait until the new one answers; the others are not affected.
 
-    It is removed and a new one, with another name, takes its place; with --reimage it stays and is installed
-    anew, which needs no free capacity in Azure. Either way everything on it is lost; pushed code goes there
-    again with the next push. Refused while a job has ranks there, unless the node is dead, and while another
-    command changes the stack.
+    Removes the node and creates another with another name; with --reimage keeps the machine and installs it
+    again, which needs no free capacity in Azure. Either way everything on it is lost; the next push copies
+    code there again. Refused while a job has ranks there, unless the node is dead, and while another command
+    changes the stack.
     """
     limit = seconds("--timeout", timeout)
     chosen = open_from(context, stack)
@@ -56,21 +56,21 @@ def replace(
         what = "reimage it" if reimage else f"remove it, pulumi up --yes --refresh --stack {chosen.name}"
         output.result(f"{sick.name}: {what}, wait until it answers")
         return
+    from playbooks.nodes import vm_ops
     from playbooks.nodes.health import wait_for_nodes
-    from playbooks.pulumi.recover import mend
-    from playbooks.pulumi.run import pulumi
+    from playbooks.pulumi.recover import recover
     from playbooks.stack.converge import build
 
     deadline = time.monotonic() + limit
-    # A node that an earlier try has removed is known from then alone.
+    # A node that an earlier try has removed is only in the saved inventory.
     was = chosen.saved().nodes if (chosen.folder / INVENTORY_FILE).exists() else ()
-    mend(chosen, lambda words: pulumi(chosen, words))
+    recover(chosen)
     outputs = chosen.outputs()
-    inventory = chosen.refresh(outputs)
+    inventory = vm_ops.refresh(chosen, outputs)
     sick, is_there = _sick(chosen, inventory, was, node)
     rest = _without(inventory, sick)
     if not is_there:
-        output.progress(f"{sick.name} is removed already: making the one in its place")
+        output.progress(f"{sick.name} is removed already: creating the one in its place")
     elif reimage:
         _reimage(chosen, outputs.scale_set_id, inventory, sick, cancel_jobs, deadline)
     else:
@@ -78,8 +78,8 @@ def replace(
     if not (reimage and is_there):
         with _lacking(chosen, sick):
             build(chosen, deadline, ["--skip-preview"], there=rest)
-    with _half_done(f"the node is not fit for use yet: `fab wait --stack {chosen.name}` waits for it"):
-        after = wait_for_nodes(chosen, max(1.0, deadline - time.monotonic()))
+    with _half_done(f"the node is not ready yet: `fab wait --stack {chosen.name}` waits for it"):
+        after = wait_for_nodes(chosen, seconds_left(deadline))
     names = {one.name for one in rest.nodes}
     fresh = [one.name for one in after.nodes if one.name not in names]
     output.result(f"{sick.name} {'reimaged' if reimage else 'replaced by ' + fold(fresh)}")
@@ -89,22 +89,22 @@ def _reimage(
     stack: Stack, scale_set_id: str, inventory: Inventory, sick: Node, cancel_jobs: bool, deadline: float
 ) -> None:
     """Install the node from the image again. Pulumi remembers nothing that this changes: it needs no lock."""
-    from playbooks.nodes import vm_ops
+    from playbooks.nodes import push, vm_ops
 
-    again = f"`fab replace {sick.instance_id} --stack {stack.name} --reimage` begins anew"
+    again = f"`fab replace {sick.instance_id} --stack {stack.name} --reimage` starts again"
     with (
         _freed(stack, inventory, sick, cancel_jobs, deadline),
         _half_done(f"{sick.name} may be half installed: {again}"),
     ):
         vm_ops.reimage(stack, scale_set_id, [sick], deadline - time.monotonic())
-    vm_ops.distrust_copies(stack, inventory, [sick])
+    push.invalidate_copies(stack, inventory, [sick])
 
 
 def _remove(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, deadline: float) -> Inventory:
     """Remove the node in an update that changes nothing else; return the inventory without it.
 
     It is a separate update because Pulumi compares Azure with what it remembers before the program runs: the
-    update in which a node is removed does not see that it is missing, the next one does and makes another.
+    update in which a node is removed does not see that it is missing, the next one does and creates another.
     Raises :class:`~playbooks.pulumi.locks.InUse`, before a job is ended or the node is removed, when another
     command has the stack.
     """
@@ -118,7 +118,7 @@ def _remove(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, d
     def remove() -> None:
         nonlocal removed, rest
         outputs = stack.outputs()
-        current = stack.refresh(outputs)
+        current = vm_ops.refresh(stack, outputs)
         if len(present(current)) != count:  # the update would let Azure choose which nodes go
             raise RetryError(
                 f"{sick.name} is not replaced: another command changed the number of nodes meanwhile; "
@@ -129,7 +129,9 @@ def _remove(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, d
             going = node.state == "deleting"
             with (
                 nullcontext() if going else _freed(stack, current, node, cancel_jobs, deadline),
-                _half_done(f"{sick.name} may be going, and no other is made yet: {again} goes on"),
+                _half_done(
+                    f"{sick.name} may be half removed, and no other is created yet: {again} continues"
+                ),
             ):
                 vm_ops.delete(stack, outputs.scale_set_id, [node], deadline - time.monotonic())
         removed, rest = True, _without(current, sick)
@@ -149,8 +151,8 @@ def _lacking(stack: Stack, sick: Node) -> AbstractContextManager[None]:
 
 
 def _lacking_words(stack: Stack, sick: Node) -> str:
-    lacking = f"{sick.name} is removed, and the one in its place may not be made yet"
-    return f"{lacking}: `fab up --stack {stack.name}` makes it"
+    lacking = f"{sick.name} is removed, and the one in its place may not be created yet"
+    return f"{lacking}: `fab up --stack {stack.name}` creates it"
 
 
 def _without(inventory: Inventory, sick: Node) -> Inventory:
@@ -162,7 +164,7 @@ def _without(inventory: Inventory, sick: Node) -> Inventory:
 
 @contextmanager
 def _half_done(words: str, kinds: tuple[type[BaseException], ...] = (KeyboardInterrupt,)) -> Iterator[None]:
-    """Says how far it has come when it is interrupted, or ends in another of these ways."""
+    """Report ``words`` when the block is interrupted, or raises another of ``kinds``."""
     try:
         yield
     except kinds:
@@ -171,9 +173,9 @@ def _half_done(words: str, kinds: tuple[type[BaseException], ...] = (KeyboardInt
 
 
 def _sick(stack: Stack, inventory: Inventory, was: Sequence[Node], text: str) -> tuple[Node, bool]:
-    """The node meant, and whether it is still there: one that ``was`` may be removed and not yet made again.
+    """Return the node meant, and whether it still exists: one that ``was`` may be removed and not replaced.
 
-    Raises :class:`~launch.errors.InputError` when there is none, and was none whose place is empty.
+    Raises :class:`~launch.errors.InputError` when neither is so.
     """
     from playbooks.stack.converge import present, wanted_of
 
@@ -186,7 +188,7 @@ def _sick(stack: Stack, inventory: Inventory, was: Sequence[Node], text: str) ->
         for node in was:
             if text in (node.name, str(node.instance_id)):
                 return node, False
-        making = f"`fab up --stack {stack.name}` makes what is missing, also for one that was being replaced"
+        making = f"`fab up --stack {stack.name}` creates what is missing, also in place of a removed node"
         lacking = f"{error.remedy}: {there} of the {wanted} that are wanted; {making}"
         raise InputError(error.key, text, error.problem, lacking) from None
 
@@ -203,14 +205,14 @@ def _named(inventory: Inventory, text: str) -> Node:
 def _freed(
     stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, deadline: float
 ) -> Iterator[None]:
-    """Ends jobs on the node if that is wanted, and gives it no other while the block runs.
+    """End jobs on the node if that is wanted, and let no other start there while the block runs.
 
-    A node whose slots cannot be held does not answer: no job gets there either. Raises RetryError naming the
-    jobs that are there.
+    A node whose slots cannot be held does not answer: no job can start there either. Raises RetryError naming
+    the jobs on the node.
     """
     from playbooks.stack.removal import holder_name, kept_free
 
-    holder, limit = holder_name(f"fab replace {sick.instance_id}"), max(1.0, deadline - time.monotonic())
+    holder, limit = holder_name(f"fab replace {sick.instance_id}"), seconds_left(deadline)
     with kept_free(stack, inventory, [sick], holder, limit):
         if not _free(stack, inventory, sick, cancel_jobs, holder):
             yield
@@ -221,24 +223,24 @@ def _freed(
 
 
 def _free(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, holder: str) -> bool:
-    """Sees to it that no job is on the node; whether jobs were ended. Raises RetryError naming jobs there."""
+    """Cancel jobs on the node if wanted; return whether there were any. Raises RetryError naming them."""
     from infra.scale_plan import Use, in_the_way
     from playbooks.nodes.busy import uses
 
-    doing = uses(stack, inventory, holder)
-    use = doing[sick.name]
+    used = uses(stack, inventory, holder)
+    use = used[sick.name]
     if use.dead:
         return False
     if use.removal:
         raise RetryError(f"{sick.name} is not replaced: {use}")
     if use.jobs and cancel_jobs:
-        from playbooks.jobs.cancel import ended, told
+        from playbooks.jobs.cancel import cancel_job, format_cancelled
 
         for job in use.jobs:
-            output.progress(told(ended(stack, inventory, job, None)))
+            output.progress(format_cancelled(cancel_job(stack, inventory, job, None)))
         return True
-    # One silent node among others that answer is sick; where all are silent it is rather the way there.
-    silent_alone = bool(use.unknown) and any(not other.unknown for other in doing.values())
+    # One silent node among others that answer is faulty; where all are silent it is rather the network.
+    silent_alone = bool(use.unknown) and any(not other.unknown for other in used.values())
     if use.jobs or (use.unknown and not (silent_alone or cancel_jobs)):
         raise RetryError(
             f"{sick.name} is not replaced\n{in_the_way({sick.name: Use(use.jobs, unknown=use.unknown)})}\n"

@@ -1,4 +1,4 @@
-"""More nodes, fewer nodes: ``scale``."""
+"""Change the number of nodes: ``scale``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.options import number
-from playbooks.cli.task import command, open_from, seconds
+from playbooks.cli.task import command, limit_help, open_from, seconds, seconds_left
 from playbooks.project import Stack
 
 __all__ = ["scale"]
@@ -25,27 +25,28 @@ _INTERRUPTED = 130
     "scale",
     example="fab scale 8",
     help={
-        "number": "how many nodes the cluster is to have",
-        "timeout": f"give up after this long (default: {_LIMIT}); 90s, 10m and 2h are understood too",
+        "number": "number of nodes that the cluster is to have",
+        "timeout": limit_help(_LIMIT),
     },
     positional=["number"],
 )
 def scale(
     context: Context, number: str, stack: str | None = None, timeout: str = _LIMIT, dry_run: bool = False
 ) -> None:
-    """Gives the cluster more nodes or fewer; those that stay notice nothing.
+    """Add nodes to the cluster or remove some; the remaining nodes are not affected.
 
-    Fewer: idle nodes go, the newest first, never one with a job that runs or waits: rather nothing is changed
-    and the jobs are named. The stack's configuration says the new number afterwards; where it fails before
-    any node came, it stays as it was.
+    Removes idle nodes, the newest first, never one with a job that runs or waits: then nothing is changed and
+    the jobs are named. The stack's configuration has the new number afterwards; where the command fails
+    before any node was added, it stays as it was.
     """
     from infra.config.schema import parse
+    from playbooks.nodes import vm_ops
     from playbooks.nodes.health import wait_for_nodes
     from playbooks.pulumi.partial import COUNT
-    from playbooks.pulumi.recover import mend
+    from playbooks.pulumi.recover import recover
     from playbooks.pulumi.run import pulumi
     from playbooks.stack.converge import build, present, wanted_of
-    from playbooks.stack.plan import preflight
+    from playbooks.stack.preflight import check_plan
 
     wanted = _count(number)
     limit = seconds("--timeout", timeout)
@@ -56,70 +57,71 @@ def scale(
         output.result(_plan(chosen, wanted, setting))
         return
     deadline = time.monotonic() + limit
-    mend(chosen, lambda words: pulumi(chosen, words))
+    recover(chosen)
     if _is_there(chosen, wanted):
         return
-    there = chosen.refresh(chosen.outputs())
+    there = vm_ops.refresh(chosen, chosen.outputs())
     if len(present(there)) < wanted:
-        preflight(chosen, wanted)
+        check_plan(chosen, wanted)
     try:
         build(chosen, deadline, ["--skip-preview"], there=there, wanted=wanted)
     except (KeyboardInterrupt, Exit, RankliftError) as error:
-        _settle_on(chosen, wanted, len(present(there)), setting, error)
+        _set_count(chosen, wanted, len(present(there)), setting, error)
         raise
     if wanted_of(chosen) != wanted:
         pulumi(chosen, setting)
-    wait_for_nodes(chosen, max(1.0, deadline - time.monotonic()))
+    wait_for_nodes(chosen, seconds_left(deadline))
 
 
 def _is_there(stack: Stack, wanted: int) -> bool:
-    """Whether configuration, Pulumi and Azure have ``wanted`` nodes, and nothing is missing; then says so."""
+    """Return whether configuration, Pulumi and Azure agree on ``wanted`` nodes; report it if they do."""
     from infra.scale_plan import DEAD
-    from playbooks.pulumi.drift import look
+    from playbooks.nodes import vm_ops
+    from playbooks.pulumi.drift import find_drift
     from playbooks.stack.converge import wanted_of
 
     if wanted_of(stack) != wanted:
         return False
     outputs = stack.outputs()
-    drift = look(stack, wanted)
+    drift = find_drift(stack, wanted)
     if outputs.node_count != wanted or drift is None or drift or drift.present != wanted:
         return False
-    nodes = stack.refresh(outputs).nodes
+    nodes = vm_ops.refresh(stack, outputs).nodes
     if len(nodes) != wanted or not all(node.state != "deleting" for node in nodes):
         return False
-    there = f"there {'is' if wanted == 1 else 'are'} {counted(wanted, 'node')}"
-    output.result(f"stack {stack.name}: {there}, as many as its configuration asks for")
+    output.result(f"stack {stack.name}: it has {counted(wanted, 'node')}, as its configuration asks for")
     for node in nodes:
         if node.state in DEAD:
-            remedy = f"`fab replace {node.instance_id} --stack {stack.name}` makes it anew"
+            remedy = f"`fab replace {node.instance_id} --stack {stack.name}` replaces it"
             output.progress(f"{node.name} is {node.state}: {remedy}")
     return True
 
 
-def _settle_on(stack: Stack, wanted: int, before: int, setting: list[str], error: BaseException) -> None:
-    """After a change that failed: lets the configuration say what is to be, and says what that is.
+def _set_count(stack: Stack, wanted: int, before: int, setting: list[str], error: BaseException) -> None:
+    """After a failed change, set the configuration's number of nodes to what holds, and report it.
 
-    It stays as it was where Azure has as many nodes as ``before``; it says what was ``wanted`` where others
-    came or went, and where Azure may go on with it.
+    The number stays where Azure has as many nodes as ``before``; it becomes ``wanted`` where nodes were added
+    or removed, and where Azure may continue.
     """
+    from playbooks.nodes import vm_ops
     from playbooks.pulumi.locks import InUse
     from playbooks.pulumi.run import TookTooLong, pulumi
     from playbooks.stack.converge import present, wanted_of
 
     is_new, azure, others = before == wanted, "", ""
-    if isinstance(error, InUse):  # what another command makes is no outcome of this one
+    if isinstance(error, InUse):  # another command's changes are not a result of this one
         is_new = False
     elif isinstance(error, TookTooLong) or (isinstance(error, Exit) and error.code == _INTERRUPTED):
-        is_new, azure = True, f", and Azure may go on: `fab scale {wanted} --stack {stack.name}` does, too"
+        is_new, azure = True, f", and Azure may continue: so does `fab scale {wanted} --stack {stack.name}`"
     else:
         try:
-            there = len(present(stack.refresh(stack.outputs())))
+            there = len(present(vm_ops.refresh(stack, stack.outputs())))
         except RankliftError as unknown:
             azure = f"; how many Azure has is not known: {str(unknown).splitlines()[0]}"
         else:
             is_new, azure = is_new or there != before, f", Azure has {there}"
             if is_new and there != wanted:
-                others = f": `fab scale {wanted}` makes the others, `fab scale {there}` leaves it so"
+                others = f": `fab scale {wanted}` adds the others, `fab scale {there}` keeps that"
     had = wanted_of(stack)
     if is_new and had != wanted:
         pulumi(stack, setting)
@@ -136,7 +138,7 @@ def _count(text: str) -> int:
 
 
 def _plan(stack: Stack, wanted: int, setting: list[str]) -> str:
-    """The same by hand."""
+    """Return the equivalent commands."""
     from playbooks.stack.converge import present
 
     nodes = present(stack.saved())

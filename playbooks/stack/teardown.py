@@ -1,4 +1,4 @@
-"""Before a cluster is removed: what is lost with it is agreed to, and no job starts there any more."""
+"""Before a cluster is removed: consent to what is lost with it, and no further job there."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from playbooks.pulumi.partial import nodes_before
 from playbooks.stack.losses import Losses, agree_to_lose, find_losses
 from playbooks.stack.removal import holder_name, kept_free
 
-__all__ = ["given_up"]
+__all__ = ["prepared_teardown"]
 
 
 @contextmanager
-def given_up(stack: Stack, limit_s: float, *, yes: bool) -> Iterator[None]:
-    """Asks for all that would be lost unless ``yes``, and keeps jobs off the nodes while the block runs.
+def prepared_teardown(stack: Stack, limit_s: float, *, yes: bool) -> Iterator[None]:
+    """Ask for consent to all that would be lost unless ``yes``; keep jobs off the nodes while the block runs.
 
-    Raises :class:`~launch.errors.RankliftError` when that is not agreed to, or a job has come since. What
-    cannot be asked counts as lost, and hinders nobody who agrees: a cluster costs money while it stands.
+    Raises :class:`~launch.errors.RankliftError` without consent, or when a job has come since. Nodes that do
+    not answer count as lost, but do not prevent removal with consent: a cluster costs money while it exists.
     """
     nodes: Inventory | None = None
     try:
@@ -34,12 +34,12 @@ def given_up(stack: Stack, limit_s: float, *, yes: bool) -> Iterator[None]:
         return
     with kept_free(stack, nodes, nodes.nodes, holder_name("fab down"), limit_s):
         if not yes:
-            _refuse_newcomers(losses, find_losses(stack, nodes))
+            _refuse_new_jobs(losses, find_losses(stack, nodes))
         yield
 
 
-def _refuse_newcomers(before: Losses, now: Losses) -> None:
+def _refuse_new_jobs(before: Losses, now: Losses) -> None:
     agreed = {job.job for job in before.unended}
     came = [job.job for job in now.unended if job.job not in agreed]
     if came:
-        raise RetryError(f"not removed: {', '.join(came)} came meanwhile; repeat the command")
+        raise RetryError(f"not removed: {', '.join(came)} started meanwhile; repeat the command")

@@ -68,7 +68,7 @@ def test_of_too_few_nodes_those_that_came_are_removed_unless_they_are_to_be_kept
             *("scale", "5"),
             say=(
                 "2 of 3 further nodes came: VirtualMachineScaleSet nodes: AllocationFailed: Allocation",
-                "those that came were removed again; the 2 from before stay\n`fab scale 5 --stack rehearsal`",
+                "the new ones were removed again; the 2 from before stay\n`fab scale 5 --stack rehearsal`",
             ),
         )
     assert cluster.fab("status").out.count("running") == 2
@@ -216,7 +216,7 @@ def test_an_operation_that_never_ends_is_bounded_and_said_and_can_be_left(cluste
             cluster,
             *("scale", "3", "--timeout", "40s"),
             say=(
-                "VirtualMachineScaleSet nodes: Azure has been at it (update) for",
+                "VirtualMachineScaleSet nodes: Azure has been working on it (update) for",
                 "`fab up --stack rehearsal`",
             ),
         )
@@ -230,7 +230,7 @@ def test_an_operation_that_never_ends_is_bounded_and_said_and_can_be_left(cluste
         os.killpg(running.pid, signal.SIGINT)
         said = running.stdout.read()
         assert running.wait() == 130, said
-        assert "`fab up --stack rehearsal` goes on from there" in said
+        assert "`fab up --stack rehearsal` continues from there" in said
     cluster.fab("up")
     assert len(booted(cluster)) == 4
     cluster.fab("scale", "2")
@@ -242,7 +242,7 @@ def test_a_node_that_never_boots_is_named_and_the_same_again_makes_another(clust
     with fault(cluster, "no-boot", "--after", "1"):
         told = fails(cluster, "scale", "4", say=("1 of 2 further nodes came", "OSProvisioningTimedOut"))
     assert re.search(r"OS Provisioning for VM 'node\w+' did not finish", told.err), told
-    assert "makes others in place of those that did not boot" in told.err
+    assert "creates others in place of those that did not boot" in told.err
     assert len(booted(cluster)) == 3
     cluster.fab("scale", "4")
     four = booted(cluster)
@@ -259,7 +259,7 @@ def test_a_node_that_does_not_answer_any_more_is_named_and_can_be_replaced(clust
     waiting, _, error = told.err.partition("error: ")
     assert f"waiting for {silent['name']}: no answer" in waiting
     for text in (waiting, error):
-        assert f"`fab replace {silent['id']} --stack rehearsal` makes it anew" in text
+        assert f"`fab replace {silent['id']} --stack rehearsal` replaces it" in text
     cluster.fab("replace", str(silent["id"]))
     assert silent["name"] not in booted(cluster)
     cluster.fab("scale", "2")
@@ -302,7 +302,7 @@ def test_a_name_that_is_still_being_deleted_is_waited_for(workplace: Workplace) 
     workplace.configure(STACK, nodeCount=1)
     with fault(workplace, "conflict", "--count", "2", "--seconds", "120"):
         told = workplace.fab("up")
-    assert "Azure is still busy (ResourceGroupBeingDeleted); again in 2 s" in told.err
+    assert "Azure is still busy (ResourceGroupBeingDeleted); retrying in 2 s" in told.err
     assert workplace.fab("exec", "uname -n").out.startswith("node")
     workplace.fab("down")
 

@@ -70,7 +70,7 @@ def test_a_job_keeps_the_cluster_and_afterwards_it_stops(cluster: Workplace) -> 
         assert time.monotonic() < deadline
     assert shown.status == 1
     assert re.search(r"stopped at \S+ \S+ UTC: no job for 0\.3 minutes", shown.err), shown
-    assert "`fab up --stack rehearsal` mends that" in shown.err
+    assert "`fab up --stack rehearsal` repairs that" in shown.err
     cluster.fab("up")
     assert capacity(cluster) == 3
     assert "ranklift-stopped" not in cluster.azure(SET)["tags"]
@@ -81,7 +81,7 @@ def test_a_right_of_the_nodes_that_somebody_took_away_is_named_and_given_again(c
     (right,) = (one["id"] for one in state["deployment"]["resources"] if "RoleAssignment::" in one["urn"])
     cluster.ask("DELETE", right)
     shown = cluster.fab("status", status=1)
-    assert "RoleAssignment watcher-right: Azure has it no more: `fab up --stack rehearsal` mends" in shown.err
+    assert "RoleAssignment watcher-right: Azure has it no more: `fab up --stack rehearsal`" in shown.err
     assert "drift: RoleAssignment watcher-right: Azure has it no more" in cluster.fab("up").err
     assert cluster.ask("GET", right)[0]["id"] == right
     cluster.fab("status")

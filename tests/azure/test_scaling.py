@@ -263,7 +263,7 @@ def test_a_replacement_that_was_interrupted_says_so_and_goes_on(cluster: Workpla
         os.killpg(running.pid, signal.SIGINT)
         said = running.stdout.read()
         assert running.wait() == 130, said
-    assert f"{sick['name']} is removed, and the one in its place may not be made yet: `fab up --st" in said
+    assert f"{sick['name']} is removed, and the one in its place may not be created yet: `fab up --st" in said
     assert (
         "3 of the 4 that are wanted; `fab up --stack rehearsal`" in cluster.fab("replace", "77", status=2).err
     )
@@ -376,9 +376,9 @@ def test_a_cluster_goes_with_its_jobs_and_results_only_when_that_is_agreed_to(cl
         (line,) = (line for line in told.err.splitlines() if line.startswith("not collected"))
         assert done in line
         assert brought not in told.err
-        assert told.err.endswith("; --yes removes it all the same\n")
+        assert told.err.endswith("; --yes removes it anyway\n")
         assert "pulumi destroy" not in told.err
         cluster.fab("rehearsal.fault", "partition", "--nodes", str(rows[1]["id"]))
         told = cluster.fab("down", "--yes")
-        assert f"{rows[1]['name']}: which jobs and results are kept there could not be asked: " in told.err
+        assert f"{rows[1]['name']}: its jobs and results are not known: " in told.err
         assert told.out.endswith("is left in subscription 00000000-0000-0000-0000-000000000001\n")

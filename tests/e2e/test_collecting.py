@@ -132,7 +132,7 @@ def test_one_that_was_interrupted_goes_on_where_it_was(
     assert "Traceback" not in shown
     if number == signal.SIGINT:
         assert process.returncode == 130
-        assert f"what has come is in {tmp_path / job.id}; the same command goes on from there\n" in shown
+        assert f"what was copied is in {tmp_path / job.id}; the same command continues from there\n" in shown
     there = sum(job.part(tmp_path, node) for node in NODES)
     assert there > 5_000_000
     again = job.collect(tmp_path, "--json")

@@ -63,7 +63,7 @@ def test_ctrl_c_while_nodes_are_made_ends_in_good_order_and_the_next_up_goes_on(
         shown = process.stdout.read()
         go_on()
     assert process.returncode == 130, shown
-    assert f"`fab up --stack {stack}` goes on from there, `fab down --stack {stack}` removes it\n" in shown
+    assert f"`fab up --stack {stack}` continues from there, `fab down --stack {stack}` removes it\n" in shown
     assert "Traceback" not in shown
     up = cluster.fab("up", "--stack", stack)
     assert up.err.endswith("1 of 1 nodes answer\n")

@@ -34,7 +34,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["evict", "--nodes", "a"], "--nodes = 'a': 'a' is no range"),
         (["clock", "--nodes", "1"], "--seconds: is missing"),
         (["throttle", "--count", "often"], "--count = 'often': is no number of times"),
-        (["throttle", "--seconds", "soon"], "--seconds = 'soon': is no span of time"),
+        (["throttle", "--seconds", "soon"], "--seconds = 'soon': is not a duration"),
         (["quota"], "none runs here; run fab rehearsal.start"),
         (["clock", "--nodes", "1", "--seconds=-90"], "none runs here; run fab rehearsal.start"),
         ([], "none runs here; run fab rehearsal.start"),

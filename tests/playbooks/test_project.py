@@ -110,7 +110,7 @@ def test_outputs_of_no_stack_of_one_that_is_down_and_of_none_at_all(folder: Path
 
 
 def test_a_question_has_a_time_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(project, "PULUMI_QUESTION_S", 0.2)
+    monkeypatch.setattr(project, "QUERY_S", 0.2)
     with pytest.raises(StepTimeout, match="pulumi: stack output did not end"):
         Stack("dev", folder, fake_pulumi(folder, "exec sleep 5")).outputs()
 
@@ -138,5 +138,5 @@ def test_a_rehearsed_stack_without_a_rehearsal_never_falls_through_to_azure(fold
 )
 def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path, text: str) -> None:
     (tmp_path / "Pulumi.dev.yaml").write_text(text)
-    with pytest.raises(InputError, match=r"configuration = '.*Pulumi\.dev\.yaml': is no YAML"):
+    with pytest.raises(InputError, match=r"configuration = '.*Pulumi\.dev\.yaml': is not YAML"):
         Stack("dev", tmp_path, {}).settings()

@@ -123,7 +123,7 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
     [
         (["exec", "id", "--nodes", "0-"], "--nodes = '0-': '0-' is no range"),
         (["exec", "id", "--nodes", "2,9"], "has no instance 2, 9; it had 0-1,3-4"),
-        (["exec", "id", "--timeout", "soon"], "--timeout = 'soon': is no span of time"),
+        (["exec", "id", "--timeout", "soon"], "--timeout = 'soon': is not a duration"),
         (["exec", "id", "--fanout", "0"], "--fanout = 0: must be at least 1"),
         (["exec", "id", "--stack", "nix"], "stack = 'nix': no inventory is saved"),
         (["ssh", "--node", "7"], "has no instance 7"),
@@ -152,12 +152,12 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["status", "--jsn"], "option = '--jsn': status has none of that name; did you mean --json?"),
         (["logs"], "did not receive required positional arguments: 'job'"),
         (["up", "--stack", "dve"], "stack = 'dve': it has no Pulumi.dve.yaml in "),
-        (["logs", "../../etc"], "is no job's id"),
+        (["logs", "../../etc"], "is not a job's id"),
         (["logs", "t-1", "--rank", "all"], "--rank = 'all': 'all' is no range; write it like 0-3,7"),
         (["logs", "t-1", "--node", "0;1"], "--node = '0;1': '0;1' is no range; write it like 0-3,7"),
         (["logs", "t-1", "--tail", "-3"], "--tail = -3: must be at least 0; write it like 100"),
-        (["logs", "t-1", "--since", "noon"], "--since = 'noon': is no span of time"),
-        (["logs", "t-1", "--grep", "("], "--grep = '(': is no regular expression"),
+        (["logs", "t-1", "--since", "noon"], "--since = 'noon': is not a duration"),
+        (["logs", "t-1", "--grep", "("], "--grep = '(': is not a regular expression"),
         (["push", "--nodes", "8"], "has no instance 8"),
         (["jobs", "--last", "x"], "--last = 'x': is no number of jobs; give 0 or more, or --all"),
         (["launch.mpi", "train.py", "--max-restarts", "x"], "--max-restarts = 'x': is no number of restarts"),
@@ -372,5 +372,5 @@ def test_ctrl_c_waits_for_pulumi_and_says_how_to_go_on(workplace: Path, tmp_path
         )
     assert (tmp_path / "bin/pulumi.ended").exists()
     assert status == 130
-    assert "`fab up --stack new` goes on from there" in stderr
+    assert "`fab up --stack new` continues from there" in stderr
     assert "Traceback" not in stderr

@@ -28,9 +28,9 @@ from launch.results.download import CollectReport, NodeFiles
 from playbooks.cli import output
 from playbooks.cli.task import command
 from playbooks.jobs import collect
-from playbooks.jobs.log_printer import Shown, end
+from playbooks.jobs.printer import EventPrinter, end_as
 from playbooks.jobs.tables import job_rows, job_text
-from playbooks.nodes import tasks
+from playbooks.nodes import exec
 from tests.launch.test_printable import Terminal, commands_in
 from tests.playbooks.server import SshServer, save_stack
 from tests.playbooks.typed import FAB, ROOT
@@ -71,7 +71,7 @@ def line(stream: str = "stdout") -> LogLine:
 
 
 def shown(*, merge: bool = False) -> None:
-    show = Shown(merge=merge)
+    show = EventPrinter(merge=merge)
     for event in (line(), line("stderr"), line("notice"), StateChange(replace(FAILED, state="RUNNING"))):
         show(event)
     show.finish()
@@ -88,14 +88,14 @@ def failing() -> None:
 
 def ended() -> None:
     with pytest.raises(JobFailed) as caught:
-        end(FAILED)
+        end_as(FAILED)
     output.error(caught.value)
 
 
 def collected() -> None:
     files = NodeFiles(1, 0, 1, renamed={ATTACK: ATTACK}, vanished=(ATTACK,), left_out={ATTACK: ATTACK})
     report = CollectReport(Path("results") / ATTACK, {"node000000": files})
-    output.result(collect.told(report))
+    output.result(collect.format_report(report))
     for remark in [*collect.remarks(report), *collect._missing(report)]:
         output.progress(remark)
 
@@ -110,10 +110,10 @@ def executed(monkeypatch: pytest.MonkeyPatch, status: int, *, json: bool) -> Non
             return inventory
 
     result = Completed(status, ATTACK.encode(), f"\xff{ATTACK}".encode("latin-1", "ignore") + b"\x9b2J")
-    monkeypatch.setattr(tasks, "open_from", lambda *_: Saved())
-    monkeypatch.setattr(tasks, "run_on", lambda *_: {"node000000": result})
+    monkeypatch.setattr(exec, "open_from", lambda *_: Saved())
+    monkeypatch.setattr(exec, "run_on", lambda *_: {"node000000": result})
     try:
-        tasks.execute(Context(), ATTACK, json=json)
+        exec.execute(Context(), ATTACK, json=json)
     except Exit as error:
         assert error.code == status
 

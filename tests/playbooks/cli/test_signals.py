@@ -1,4 +1,4 @@
-"""Signals to a command that watches a job: it leaves with a word, and the second signal is final."""
+"""Signals to a command that follows a job, the second of which is final; Ctrl-C while no task runs."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import time
 from pathlib import Path
 
 import pytest
+
+from tests.playbooks.typed import fab, interrupted
 
 ROOT = Path(__file__).resolve().parents[3]
 PROGRAM = """
@@ -76,3 +78,25 @@ def test_a_signal_that_was_ignored_still_is() -> None:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
     assert process.returncode == 128 + signal.SIGTERM
+
+
+def test_ctrl_c_while_the_tasks_are_made_ends_with_130_and_no_traceback(tmp_path: Path) -> None:
+    begun = tmp_path / "begun"
+    (tmp_path / "fabfile.py").write_text(
+        "from playbooks import ns\nimport pathlib, time\n"
+        f"pathlib.Path({str(begun)!r}).touch()\n"
+        "try:\n    time.sleep(30)\nexcept BaseException:\n    time.sleep(30)\n"
+    )
+    assert interrupted(tmp_path, "status", begun=begun) == (130, "interrupted\n")
+
+
+def test_ctrl_c_in_a_task_of_the_users_own_ends_alike_once_it_has_tidied_up(tmp_path: Path) -> None:
+    (tmp_path / "fabfile.py").write_text(
+        "import signal\nfrom invoke import task\nfrom playbooks import ns\n"
+        "@task\ndef own(context):\n"
+        "    try:\n        signal.raise_signal(signal.SIGINT)\n"
+        "    finally:\n        print('tidied up')\n"
+        "ns.add_task(own)\n"
+    )
+    told = fab(tmp_path, "own")
+    assert (told.returncode, told.stdout, told.stderr) == (130, "tidied up\n", "interrupted\n")

@@ -18,15 +18,15 @@ from launch.client.cancel import Ending, Swept, Unheeded, end_job
 from launch.client.events import JobState
 from launch.errors import InputError, NodeUnreachable, NoSuchJob, NotPushed, StepTimeout
 from playbooks.jobs import cancel as ending
-from playbooks.jobs.cancel import Cancelled, ended, told
-from playbooks.jobs.log_printer import Place
+from playbooks.jobs.cancel import Cancelled, cancel_job, format_cancelled
+from playbooks.jobs.location import Place
 from playbooks.project import Stack
 from tests.playbooks.jobs.test_tables import state
 from tests.playbooks.server import make_key, save_stack
 
 
 def cancelled(before: str | None, now: JobState | None, **swept: Swept | Exception) -> str:
-    return told(Cancelled("t-1", now, before, swept))
+    return format_cancelled(Cancelled("t-1", now, before, swept))
 
 
 GONE = NodeUnreachable("node000001", "refused")
@@ -61,7 +61,7 @@ GONE = NodeUnreachable("node000001", "refused")
             "RUNNING",
             state("t-1", "CANCELLED", nodes=("node000001",)),
             {"node000001": Swept(1, ())},
-            "job t-1 CANCELLED: its head lost sight of every node\n  node000001: 1 process ended",
+            "job t-1 CANCELLED: its head has lost every node\n  node000001: 1 process ended",
         ),
         (
             "LOST",
@@ -74,15 +74,14 @@ GONE = NodeUnreachable("node000001", "refused")
             state("t-1", "LOST"),
             {"node000000": Swept(0, ()), "node000001": Swept(1, ())},
             "job t-1 had ended before: LOST\n"
-            "  node000000: nothing of it was left\n"
+            "  node000000: no process was left\n"
             "  node000001: 1 process ended",
         ),
         (
             None,
             None,
             {"node000000": Swept(1, (7, 9)), "node000001": GONE},
-            "job t-1: what became of it is not known\n"
-            "  node000000: even SIGKILL did not end 7, 9: restart the node",
+            "job t-1: its state is not known\n  node000000: SIGKILL did not end 7, 9: restart the node",
         ),
     ],
 )
@@ -144,7 +143,7 @@ def test_a_supervisor_that_does_not_react_is_ended_once_nothing_of_the_job_is_le
     assert sealed.cancel() == 0
     assert capsys.readouterr().out == (
         "job t-1 LOST: the job's supervisor did not react to the cancel and was ended\n"
-        "  node000000: 2 processes ended\n  node000003: nothing of it was left\n"
+        "  node000000: 2 processes ended\n  node000003: no process was left\n"
     )
 
 
@@ -172,10 +171,10 @@ def test_a_supervisor_that_does_not_react_is_named_with_what_to_do(
     said = capsys.readouterr()
     assert said.out == (
         "job t-1: it has not ended\n  node000000: 2 processes ended\n"
-        "  node000003: even SIGKILL did not end 7: restart the node\n"
+        "  node000003: SIGKILL did not end 7: restart the node\n"
     )
     assert said.err == (
-        "job t-1 cannot be ended by its head; asking every node itself\n"
+        "job t-1 cannot be ended by its head; contacting every node directly\n"
         "error: the supervisor, process 4242 on node000000, does not react: job t-1 was asked to end 33 s "
         'ago, and has not; `fab exec "kill -9 4242" --nodes 0`, then cancel again\n'
     )
@@ -194,29 +193,30 @@ def test_the_head_is_spoken_of_where_it_is_the_one_that_is_silent(
 ) -> None:
     sealed.head_fails(NodeUnreachable("node000000", "refused"))
     assert sealed.cancel() == 1
-    assert "within 30 s of losing its head; where the head lives" in capsys.readouterr().err
+    assert "within 30 s of losing its head; if the head lives" in capsys.readouterr().err
     cancelled = state("t-1", "CANCELLED", nodes=("node000000", "node000003"))
     sealed.head_says(lambda: Ending(cancelled, "RUNNING", ("node000003",), 3.0))
     sealed.nodes_find({"node000003": NodeUnreachable("node000003", "refused")})
     assert sealed.cancel() == 1
     err = capsys.readouterr().err
     assert "what runs there ends by itself within 30 s of losing its head\n" in err
-    assert "where the head lives" not in err
+    assert "if the head lives" not in err
 
 
 def test_a_head_that_was_made_anew_is_asked_like_every_node(
     sealed: Sealed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sealed.head_fails(NotPushed("node000000", "the node was made anew"))
+    sealed.head_fails(NotPushed("node000000", "the node was reimaged"))
     sealed.nodes_find({"node000003": Swept(2, ())})
     assert sealed.cancel() == 0
     said = capsys.readouterr()
     assert said.out == (
-        "job t-1: what became of it is not known\n"
-        "  node000000: nothing of it was left\n  node000003: 2 processes ended\n"
+        "job t-1: its state is not known\n"
+        "  node000000: no process was left\n  node000003: 2 processes ended\n"
     )
     assert said.err == (
-        "node000000: the node was made anew\njob t-1 cannot be ended by its head; asking every node itself\n"
+        "node000000: the node was reimaged\n"
+        "job t-1 cannot be ended by its head; contacting every node directly\n"
     )
 
 
@@ -237,7 +237,7 @@ def test_ctrl_c_leaves_the_cancel_to_the_head(sealed: Sealed, capsys: pytest.Cap
 
     sealed.head_says(interrupted)
     assert sealed.cancel() == 130
-    assert "the cancel goes on without you once its head has it: `fab job t-1`" in capsys.readouterr().err
+    assert "once its head has the cancel, it continues: `fab job t-1`" in capsys.readouterr().err
 
 
 def test_the_end_that_does_not_come_names_the_process_that_owes_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -277,8 +277,8 @@ class TestAJobWithoutRecords:
         shown = capsys.readouterr()
         assert "its records were removed" in shown.err
         assert shown.out == (
-            "job t-1: what became of it is not known\n"
-            "  node000000: nothing of it was left\n"
+            "job t-1: its state is not known\n"
+            "  node000000: no process was left\n"
             "  node000003: 2 processes ended\n"
         )
 
@@ -293,9 +293,9 @@ class TestAJobWithoutRecords:
     def test_and_without_processes_is_none(self, sealed: Sealed, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(ending, "find_job", self.fail)
         with pytest.raises(
-            InputError, match=r"removed, and nothing of it runs on any of 2 nodes; see `fab j"
+            InputError, match=r"removed, and no process of it runs on any of 2 nodes; see `fab j"
         ):
-            ended(sealed.stack, sealed.inventory, "t-1", None)
+            cancel_job(sealed.stack, sealed.inventory, "t-1", None)
 
     def test_is_not_said_to_be_none_while_a_node_does_not_answer(
         self, sealed: Sealed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
@@ -303,7 +303,7 @@ class TestAJobWithoutRecords:
         monkeypatch.setattr(ending, "find_job", self.fail)
         sealed.nodes_find({"node000003": NodeUnreachable("node000003", "refused")})
         assert sealed.cancel() == 1
-        assert "asking nodes to end job t-1 failed on 1 of 2 nodes" in capsys.readouterr().err
+        assert "ending job t-1 failed on 1 of 2 nodes" in capsys.readouterr().err
 
     def fail(self, *_: object) -> Place:
         raise self.GONE

@@ -10,7 +10,7 @@ import pytest
 
 from launch.errors import NodeUnreachable
 from launch.results.download import CollectReport, NodeFiles, Progress
-from playbooks.jobs.collect import remarks, showing, told
+from playbooks.jobs.collect import format_report, progress_bar, remarks
 
 
 def report(**more: NodeFiles | Exception) -> CollectReport:
@@ -18,11 +18,13 @@ def report(**more: NodeFiles | Exception) -> CollectReport:
 
 
 def test_what_came_is_told_in_one_line() -> None:
-    assert told(report(a=NodeFiles(2, 0, 1500), b=NodeFiles(1, 3, 500, continued=1))) == (
+    assert format_report(report(a=NodeFiles(2, 0, 1500), b=NodeFiles(1, 3, 500, continued=1))) == (
         "results/job: 3 files, 2.0 kB from 2 nodes, 1 of them continued, 3 were there already"
     )
     gone = NodeUnreachable("b", "no answer")
-    assert told(report(a=NodeFiles(2, 0, 1500), b=gone)) == "results/job: 2 files, 1.5 kB from 1 node"
+    assert (
+        format_report(report(a=NodeFiles(2, 0, 1500), b=gone)) == "results/job: 2 files, 1.5 kB from 1 node"
+    )
 
 
 def test_what_the_user_may_not_expect_is_told_by_name_without_moving_the_cursor() -> None:
@@ -58,7 +60,7 @@ def test_a_terminal_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None
     with os.fdopen(theirs, "w") as terminal, monkeypatch.context() as patch:
         patch.setattr(sys, "stderr", terminal)
         patch.setenv("TERM", "xterm")
-        with showing() as show:
+        with progress_bar() as show:
             Progress(show).add(total=2_000_000, come=500_000)
         shown = ""
         while "MB" not in shown:
@@ -69,6 +71,6 @@ def test_a_terminal_shows_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None
 
 
 def test_anything_else_shows_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    with showing() as show:
+    with progress_bar() as show:
         Progress(show).add(total=1, come=1)
     assert capsys.readouterr() == ("", "")

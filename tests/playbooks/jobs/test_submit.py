@@ -20,7 +20,7 @@ from launch.errors import InputError, ManyNodesError, NodeUnreachable, NotPushed
 from launch.host import Completed
 from playbooks.cli import output
 from playbooks.jobs import submit as handover
-from playbooks.jobs.log_printer import Place, find_job
+from playbooks.jobs.location import Place, find_job
 from playbooks.jobs.submit import Handling, Load, hand_over
 from playbooks.project import Stack
 from playbooks.ssh import connection
@@ -118,7 +118,7 @@ class TestCutShort:
         desk.submits(cut)
         with pytest.raises((NodeUnreachable, Exit)):
             desk.launch()
-        assert "job t-1 was being handed over: `fab job t-1` shows whether" in capsys.readouterr().err
+        assert "job t-1 was being submitted: `fab job t-1` shows whether" in capsys.readouterr().err
 
     def test_one_that_never_reached_its_head_is_said_to_be_nowhere(self, desk: Desk) -> None:
         desk.head_has(b"")
@@ -158,9 +158,7 @@ def test_a_job_whose_place_cannot_be_noted_is_launched_all_the_same(desk: Desk) 
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EPIPE])
-@pytest.mark.parametrize(
-    ("now", "words"), [("RUNNING", "goes on without you\n"), ("FAILED", "has ended: see")]
-)
+@pytest.mark.parametrize(("now", "words"), [("RUNNING", "keeps running\n"), ("FAILED", "has ended: see")])
 def test_a_stdout_that_cannot_be_written_ends_the_command_with_how_to_go_on(
     desk: Desk,
     monkeypatch: pytest.MonkeyPatch,
@@ -195,4 +193,4 @@ def test_a_job_whose_id_cannot_be_written_is_named_with_the_error(
     monkeypatch.setattr(output, "result", fail)
     with pytest.raises(OutputFailed):
         desk.launch()
-    assert "job t-1 goes on without you\n  follow: fab logs -f t-1 --stack dev\n" in capsys.readouterr().err
+    assert "job t-1 keeps running\n  follow: fab logs -f t-1 --stack dev\n" in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""A node is fit for work when it answers, its cloud-init ended well and its clock is right."""
+"""A node is ready for jobs when it answers, its cloud-init succeeded and its clock is right."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ import pytest
 
 from infra.inventory import Inventory, Node
 from launch.errors import ManyNodesError, NodeUnreachable
-from playbooks.nodes import health
-from playbooks.nodes.health import Sign, clocks_off, fate_of, unfit, wait_for_nodes
+from playbooks.nodes import health, vm_ops
+from playbooks.nodes.health import Health, clocks_off, fate_of, unfit, wait_for_nodes
 from playbooks.project import Stack
 
 FAILED = {"v1": {"datasource": "DataSourceAzure", "errors": ["('scripts_user', RuntimeError('1 failed'))"]}}
@@ -23,25 +23,25 @@ FAILED = {"v1": {"datasource": "DataSourceAzure", "errors": ["('scripts_user', R
 @pytest.mark.parametrize(
     ("text", "sign"),
     [
-        ("100.5\n", Sign(0.0, 0.5)),
-        ("97.5\nrunning\n", Sign(-3.0, 0.5, setting_up=True)),
-        ('100.5\n{"v1": {"errors": []}}\n--\nCloud-init finished\n', Sign(0.0, 0.5)),
+        ("100.5\n", Health(0.0, 0.5)),
+        ("97.5\nrunning\n", Health(-3.0, 0.5, setting_up=True)),
+        ('100.5\n{"v1": {"errors": []}}\n--\nCloud-init finished\n', Health(0.0, 0.5)),
         (
             f"100.5\n{json.dumps(FAILED, indent=1)}\n--\nE: no such package\nexit 100\n",
-            Sign(
+            Health(
                 0.0,
                 0.5,
                 failed=("('scripts_user', RuntimeError('1 failed'))",),
                 last_lines=("E: no such package", "exit 100"),
             ),
         ),
-        ("100.5\n{cut off\n--\n", Sign(0.0, 0.5)),
-        ("date: not found\n", Sign()),
-        ("", Sign()),
+        ("100.5\n{cut off\n--\n", Health(0.0, 0.5)),
+        ("date: not found\n", Health()),
+        ("", Health()),
     ],
 )
-def test_a_sign_is_read_from_what_a_node_says(text: str, sign: Sign) -> None:
-    assert Sign.read(text, 100.0, 101.0) == sign
+def test_a_sign_is_read_from_what_a_node_says(text: str, sign: Health) -> None:
+    assert Health.read(text, 100.0, 101.0) == sign
 
 
 def test_the_reason_is_among_the_last_lines_whatever_cloud_init_says_after_it(tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ def test_the_reason_is_among_the_last_lines_whatever_cloud_init_says_after_it(tm
         *["ci-info: | Keytype | Fingerprint |"] * 9,
     ]
     (tmp_path / "cloud-init-output.log").write_text("\n".join([*said, "Cloud-init v. 24.1 finished"]) + "\n")
-    line = re.sub("/run/cloud-init/|/var/log/", f"{tmp_path}/", health._ASK)
+    line = re.sub("/run/cloud-init/|/var/log/", f"{tmp_path}/", health._QUERY)
     told = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True, timeout=60).stdout
-    lines = Sign.read(told, 0.0, 0.0).last_lines
+    lines = Health.read(told, 0.0, 0.0).last_lines
     assert "this image is too old" in lines
     assert lines[-1] == "Cloud-init v. 24.1 finished"
 
@@ -78,25 +78,25 @@ def test_the_reason_is_among_the_last_lines_whatever_cloud_init_says_after_it(tm
 def test_clocks_that_differ_by_more_than_five_seconds_are_off(
     clocks: list[float], off: dict[str, float]
 ) -> None:
-    assert clocks_off({f"n{number}": Sign(clock) for number, clock in enumerate(clocks)}) == off
+    assert clocks_off({f"n{number}": Health(clock) for number, clock in enumerate(clocks)}) == off
 
 
 def test_a_question_that_took_long_proves_nothing() -> None:
-    assert clocks_off({"n0": Sign(), "n1": Sign(clock=8.0, blur=4.0)}) == {}
+    assert clocks_off({"n0": Health(), "n1": Health(clock=8.0, blur=4.0)}) == {}
 
 
 def test_what_is_wrong_is_said_with_what_to_do() -> None:
-    answers: dict[str, Sign | Exception] = {
-        "node000000": Sign(),
-        "node000001": Sign(failed=("boom",), last_lines=("E: disk full",)),
-        "node000002": Sign(clock=-60.0),
+    answers: dict[str, Health | Exception] = {
+        "node000000": Health(),
+        "node000001": Health(failed=("boom",), last_lines=("E: disk full",)),
+        "node000002": Health(clock=-60.0),
         "node000003": NodeUnreachable("node000003", "no route"),
-        "node000004": Sign(),
+        "node000004": Health(),
     }
     found = unfit(answers, {name: number for number, name in enumerate(answers)})
     assert {name: str(error) for name, error in found.items()} == {
         "node000001": "node000001: cloud-init failed; its errors and the last lines of its output:\n"
-        "  boom\n  E: disk full\nmend what it stumbled over, then `fab replace 1 --reimage`",
+        "  boom\n  E: disk full\ncorrect the cause, then `fab replace 1 --reimage`",
         "node000002": "node000002: its clock is 60 s behind: certificates and the rendezvous of ranks fail "
         "so; "
         '`fab exec "sudo chronyc makestep" --nodes 2` sets it, or replace the node',
@@ -106,10 +106,10 @@ def test_what_is_wrong_is_said_with_what_to_do() -> None:
 class Cluster:
     """Three nodes: 0 answers, 1 says ``answer``, 2 does not run."""
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, answer: Sign | Exception) -> None:
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, folder: Path, answer: Health | Exception) -> None:
         self.stack = Stack("dev", folder, {})
-        self.answers: dict[str, Sign | Exception] = {
-            "n0": Sign(),
+        self.answers: dict[str, Health | Exception] = {
+            "n0": Health(),
             "n1": answer,
             "n2": NodeUnreachable("n2", "no answer"),
         }
@@ -117,7 +117,7 @@ class Cluster:
         nodes = tuple(Node(f"n{i}", i, "", "", 0, 8, state) for i, state in enumerate(states))
         inventory = Inventory("dev", "size", "place", "me", nodes)
         monkeypatch.setattr(Stack, "outputs", lambda _: Mock(node_count=3))
-        monkeypatch.setattr(Stack, "refresh", lambda *_: inventory)
+        monkeypatch.setattr(vm_ops, "refresh", lambda *_: inventory)
         monkeypatch.setattr(health, "probe", lambda *_: self.answers)
         monkeypatch.setattr(health, "PAUSE_S", 0.01)
 
@@ -133,29 +133,29 @@ class TestWaiting:
         assert capsys.readouterr().err == (
             "1 of 3 nodes answer\n"
             "waiting for n1: no answer\n"
-            "waiting for n2: Azure says that it is stopped\n"
-            "if it stays so: `fab replace 1 --stack dev` makes such a node anew (--reimage: on the same "
-            "machine); the others go on working\n"
+            "waiting for n2: Azure reports it as stopped\n"
+            "if it stays so: `fab replace 1 --stack dev` replaces such a node (--reimage: on the same "
+            "machine); the others keep working\n"
         )
         assert str(caught.value) == (
-            "waiting failed on 2 of 3 nodes\nn1: no answer\nn2: Azure says that it is stopped\n"
-            "`fab replace 1 --stack dev` makes such a node anew (--reimage: on the same machine); the others "
-            "go on working\n`fab wait --stack dev` waits on"
+            "waiting failed on 2 of 3 nodes\nn1: no answer\nn2: Azure reports it as stopped\n"
+            "`fab replace 1 --stack dev` replaces such a node (--reimage: on the same machine); the others "
+            "keep working\n`fab wait --stack dev` waits on"
         )
 
     def test_a_node_that_is_off_is_not_waited_for_once_the_others_answer(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
     ) -> None:
         monkeypatch.setattr(health, "NAME_S", 0.05)
-        cluster = Cluster(monkeypatch, tmp_path, Sign())
+        cluster = Cluster(monkeypatch, tmp_path, Health())
         began = time.monotonic()
         with pytest.raises(ManyNodesError) as caught:
             wait_for_nodes(cluster.stack, 100.0)
         assert time.monotonic() - began < 50
         assert str(caught.value) == (
-            "waiting failed on 1 of 3 nodes\nn2: Azure says that it is stopped\n"
-            "`fab replace 2 --stack dev` makes it anew (--reimage: on the same machine); the others "
-            "go on working"
+            "waiting failed on 1 of 3 nodes\nn2: Azure reports it as stopped\n"
+            "`fab replace 2 --stack dev` replaces it (--reimage: on the same machine); the others "
+            "keep working"
         )
 
     def test_and_again_from_time_to_time(
@@ -163,7 +163,7 @@ class TestWaiting:
     ) -> None:
         monkeypatch.setattr(health, "NAME_S", 0.05)
         monkeypatch.setattr(health, "AGAIN_S", 0.1)
-        cluster = Cluster(monkeypatch, tmp_path, Sign(setting_up=True))
+        cluster = Cluster(monkeypatch, tmp_path, Health(setting_up=True))
         with pytest.raises(ManyNodesError):
             wait_for_nodes(cluster.stack, 1.0)
         assert capsys.readouterr().err.count("waiting for n1: its cloud-init still runs\n") > 2
@@ -171,8 +171,8 @@ class TestWaiting:
     def test_nodes_that_answer_at_once_are_named_nowhere(
         self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        cluster = Cluster(monkeypatch, tmp_path, Sign())
-        cluster.answers["n2"] = Sign()
+        cluster = Cluster(monkeypatch, tmp_path, Health())
+        cluster.answers["n2"] = Health()
         assert len(wait_for_nodes(cluster.stack, 0.5).nodes) == 3
         assert capsys.readouterr().err == "3 of 3 nodes answer\n"
 
@@ -180,13 +180,13 @@ class TestWaiting:
 class TestWhatAzureIsAboutToDo:
     def test_a_nodes_notice_is_told_with_its_clock(self) -> None:
         notice = '{"type": "Preempt", "not_before": 1474309787, "deadline": 7}'
-        sign = Sign.read(f"1474309757.5 {notice}\n", 1474309757.0, 1474309758.0)
+        sign = Health.read(f"1474309757.5 {notice}\n", 1474309757.0, 1474309758.0)
         assert (sign.clock, sign.fate) == (0.0, "will be taken by Azure at 18:29:47 UTC (Preempt)")
         assert fate_of(sign) == sign.fate
 
     @pytest.mark.parametrize("notice", ["", "{", "[]", "{}", '{"type": "Preempt", "not_before": "soon"}'])
     def test_what_is_no_notice_says_nothing(self, notice: str) -> None:
-        assert Sign.read(f"7.0 {notice}\n", 7.0, 7.0) == Sign()
+        assert Health.read(f"7.0 {notice}\n", 7.0, 7.0) == Health()
 
     def test_nor_does_a_node_that_does_not_answer(self) -> None:
         assert fate_of(OSError()) == ""

@@ -14,7 +14,7 @@ from infra.arm import clients
 from infra.arm.update_errors import AzureFailed
 from infra.scale_plan import Drift
 from playbooks.project import Stack
-from playbooks.pulumi.drift import look
+from playbooks.pulumi.drift import find_drift
 from tests.playbooks.typed import fake_pulumi
 
 GROUP = "/subscriptions/s-1/resourceGroups/ranklift-dev"
@@ -87,7 +87,7 @@ def looked(folder: Path, wanted: int | None = 4, known: dict[str, str] = KNOWN) 
     key = {"urn": "urn:x::user-key", "type": "pulumi-python:dynamic/x:KeyPair", "id": "k", "inputs": {}}
     resources = [key, *(resource(name, identifier) for name, identifier in known.items())]
     (folder / "state").write_text(json.dumps({"deployment": {"resources": resources}}))
-    return look(Stack("dev", folder, fake_pulumi(folder, f"cat {folder}/state")), wanted)
+    return find_drift(Stack("dev", folder, fake_pulumi(folder, f"cat {folder}/state")), wanted)
 
 
 def test_what_is_as_it_was_is_no_drift(tmp_path: Path, double: Double) -> None:
@@ -144,5 +144,5 @@ def test_a_look_that_fails_is_no_sign_that_all_is_well(tmp_path: Path, double: D
 
     double.found = refused  # type: ignore[method-assign,assignment]
     double.group = refused  # type: ignore[method-assign,assignment]
-    with pytest.raises(AzureFailed, match=r"did not say what it has: [^\n]*; run `az login`$"):
+    with pytest.raises(AzureFailed, match=r"did not list its resources: [^\n]*; run `az login`$"):
         looked(tmp_path)

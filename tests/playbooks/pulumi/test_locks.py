@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from playbooks.project import Stack
+from playbooks.pulumi import recover
 from playbooks.pulumi.locks import InUse, LockNote, locks
-from playbooks.pulumi.recover import mend
 from tests.playbooks.typed import fake_pulumi
 
 EMPTY = {"version": 3, "deployment": {"pending_operations": [], "resources": []}}
@@ -30,13 +30,15 @@ class Locked:
     stack: Stack
     path: Path
 
-    def mend(self) -> None:
-        mend(self.stack, lambda words: pytest.fail(f"pulumi {words}"))
+    def recover(self) -> None:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(recover, "pulumi", lambda _, words: pytest.fail(f"pulumi {words}"))
+            recover.recover(self.stack)
 
     def refuses(self) -> str:
         """What is said when the lock is respected."""
         with pytest.raises(InUse) as caught:
-            self.mend()
+            self.recover()
         assert self.path.exists()
         return str(caught.value)
 
@@ -79,9 +81,9 @@ def test_the_lock_of_a_pulumi_by_another_name_is_respected(tmp_path: Path) -> No
 def test_what_a_command_here_has_started_and_lost_is_taken_away(tmp_path: Path) -> None:
     with running(tmp_path) as process:
         found = locked(tmp_path, process.pid)
-        LockNote(found.stack, process.pid).look()
+        LockNote(found.stack, process.pid).update()
         found.refuses()
-    found.mend()
+    found.recover()
     assert not found.path.exists()
 
 
@@ -89,12 +91,12 @@ def test_of_two_locks_only_the_one_that_is_left_is_taken_away(tmp_path: Path) ->
     """Another command may take its own in that very moment."""
     with running(tmp_path) as process:
         found = locked(tmp_path, process.pid)
-        LockNote(found.stack, process.pid).look()
+        LockNote(found.stack, process.pid).update()
     other = locked(tmp_path, os.getpid(), name="1")
     other.refuses()
     assert found.path.exists()
     other.path.unlink()
-    found.mend()
+    found.recover()
 
 
 def test_a_number_that_nobody_has_here_is_no_proof(tmp_path: Path) -> None:
@@ -103,7 +105,7 @@ def test_a_number_that_nobody_has_here_is_no_proof(tmp_path: Path) -> None:
     ended.wait()
     said = locked(tmp_path, ended.pid).refuses()
     assert f"no process {ended.pid} that is as old as the lock runs here" in said
-    assert "only if nobody works on the stack any more: `pulumi cancel --stack me/ranklift/dev`" in said
+    assert "only if no command works on the stack any more: `pulumi cancel --stack me/ranklift/dev`" in said
 
 
 def test_a_process_that_is_younger_than_the_lock_did_not_take_it(tmp_path: Path) -> None:
@@ -115,11 +117,11 @@ def test_a_process_that_is_younger_than_the_lock_did_not_take_it(tmp_path: Path)
 def test_one_that_was_killed_and_not_yet_waited_for_holds_nothing(tmp_path: Path) -> None:
     with subprocess.Popen(["sleep", "60"]) as killed:
         found = locked(tmp_path, killed.pid)
-        LockNote(found.stack, killed.pid).look()
+        LockNote(found.stack, killed.pid).update()
         killed.kill()
         while ") Z " not in Path(f"/proc/{killed.pid}/stat").read_text():
             pass
-        found.mend()
+        found.recover()
     assert not found.path.exists()
 
 
@@ -131,7 +133,7 @@ def test_a_note_of_another_container_or_machine_or_process_proves_nothing(
 ) -> None:
     with running(tmp_path) as process:
         found = locked(tmp_path, process.pid)
-        LockNote(found.stack, process.pid).look()
+        LockNote(found.stack, process.pid).update()
     noted = json.loads(found.stack.lock_note.read_text())
     noted["process"].update(other)
     found.stack.lock_note.write_text(json.dumps(noted))
@@ -141,7 +143,7 @@ def test_a_note_of_another_container_or_machine_or_process_proves_nothing(
 def test_a_note_of_another_lock_proves_nothing(tmp_path: Path) -> None:
     with running(tmp_path) as process:
         found = locked(tmp_path, process.pid)
-        LockNote(found.stack, process.pid).look()
+        LockNote(found.stack, process.pid).update()
     found.path.unlink()
     locked(tmp_path, process.pid, name="1").refuses()
 
@@ -160,7 +162,7 @@ def test_the_note_goes_with_a_pulumi_that_ends(tmp_path: Path) -> None:
     with running(tmp_path) as process:
         found = locked(tmp_path, process.pid)
         note = LockNote(found.stack, process.pid)
-        note.look()
+        note.update()
         note.remove()
         assert found.stack.lock_note.exists(), "the lock is still there"
         found.path.unlink()

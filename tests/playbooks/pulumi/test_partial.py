@@ -49,7 +49,7 @@ def double(monkeypatch: pytest.MonkeyPatch) -> Double:
     monkeypatch.setattr(vm_ops, "delete", deleted)
     monkeypatch.setattr(partial, "pulumi", ran)
     monkeypatch.setattr(Stack, "outputs", lambda _: None)
-    monkeypatch.setattr(Stack, "refresh", lambda *_: made.done.append("read"))
+    monkeypatch.setattr(vm_ops, "refresh", lambda *_: made.done.append("read"))
     return made
 
 

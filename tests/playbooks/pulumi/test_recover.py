@@ -11,7 +11,8 @@ import pytest
 from infra.arm import clients
 from launch.errors import RankliftError
 from playbooks.project import Stack
-from playbooks.pulumi.recover import mend, unfinished
+from playbooks.pulumi import recover
+from playbooks.pulumi.recover import unfinished
 from tests.playbooks.typed import fake_pulumi
 
 URN = "urn:pulumi:dev::ranklift::ranklift:infra:TrainingCluster$"
@@ -46,13 +47,12 @@ def removed(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, str, str]]:
 
 
 def mended(folder: Path, known: dict[str, Any]) -> list[str]:
-    """The commands that mending the stack runs."""
+    """The commands that the repair runs."""
     (folder / "state").write_text(json.dumps(known))
     run: list[str] = []
-    mend(
-        Stack("dev", folder, fake_pulumi(folder, f"cat {folder}/state")),
-        lambda words: run.append(f"pulumi {' '.join(words)}"),
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(recover, "pulumi", lambda _, words: run.append(f"pulumi {' '.join(words)}"))
+        recover.recover(Stack("dev", folder, fake_pulumi(folder, f"cat {folder}/state")))
     return run
 
 

@@ -20,7 +20,7 @@ from launch.errors import RetryError
 from playbooks.project import Stack
 from playbooks.pulumi import run
 from playbooks.pulumi.locks import InUse
-from playbooks.pulumi.run import UpdateFailed, again_and_again, pulumi
+from playbooks.pulumi.run import UpdateFailed, pulumi, retry_while_busy
 
 URN = "urn:pulumi:dev::ranklift::a$azure-native:compute:VirtualMachineScaleSet::nodes"
 METADATA = {"op": "create", "urn": URN, "type": "azure-native:compute:VirtualMachineScaleSet"}
@@ -148,7 +148,7 @@ def test_what_pulumi_has_started_and_left_holds_nobody_up(
 def test_an_operation_that_never_ends_is_left_in_good_order_and_named(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "TELL_S", 0.5)
+    monkeypatch.setattr(run, "REPORT_S", 0.5)
     then = f"trap 'touch {tmp_path}/ended; exit 1' INT; while :; do sleep 0.1; done"
     began = time.monotonic()
     with pytest.raises(UpdateFailed) as caught:
@@ -156,17 +156,17 @@ def test_an_operation_that_never_ends_is_left_in_good_order_and_named(
     assert time.monotonic() - began < 20
     assert (tmp_path / "ended").exists(), "it was not asked to end"
     assert (
-        "dev: not done within 2 s: VirtualMachineScaleSet nodes: Azure has been at it (create) for "
+        "dev: not done within 2 s: VirtualMachineScaleSet nodes: Azure has been working on it (create) for "
         in str(caught.value)
     )
-    assert "`fab up --stack dev` goes on from there" in str(caught.value)
-    assert "VirtualMachineScaleSet nodes: Azure has been at it" in capsys.readouterr().err
+    assert "`fab up --stack dev` continues from there" in str(caught.value)
+    assert "VirtualMachineScaleSet nodes: Azure has been working on it" in capsys.readouterr().err
 
 
 def test_one_that_does_not_end_when_told_to_is_told_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run, "LET_GO_S", 0.5)
+    monkeypatch.setattr(run, "SHUTDOWN_S", 0.5)
     then = "n=0; trap 'n=$((n+1)); [ $n = 2 ] && exit 1' INT; while :; do sleep 0.1; done"
     with pytest.raises(UpdateFailed, match="not done within"):
         pulumi(stack(tmp_path, then=then), ["up", "--yes"], limit=0.5)
@@ -178,9 +178,9 @@ def test_while_azure_is_busy_the_same_is_asked_again(
     monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.1)
     then = f"[ $(wc -l < {tmp_path}/calls) = 3 ]"
     busy = stack(tmp_path, failed("ResourceGroupBeingDeleted"), then=then)
-    again_and_again(lambda: pulumi(busy, ["up", "--yes"]), time.monotonic() + 30)
+    retry_while_busy(lambda: pulumi(busy, ["up", "--yes"]), time.monotonic() + 30)
     assert calls(tmp_path) == 3
-    assert "Azure is still busy (ResourceGroupBeingDeleted); again in 0.1 s" in capsys.readouterr().err
+    assert "Azure is still busy (ResourceGroupBeingDeleted); retrying in 0.1 s" in capsys.readouterr().err
 
 
 def test_throttling_is_called_so_and_waited_for_as_long_as_azure_asks(
@@ -189,15 +189,15 @@ def test_throttling_is_called_so_and_waited_for_as_long_as_azure_asks(
     monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.1)
     said = failed("SubscriptionRequestsThrottled", "Please try again after '1' seconds.")
     throttled = stack(tmp_path, said, then=f"[ $(wc -l < {tmp_path}/calls) = 2 ]")
-    again_and_again(lambda: pulumi(throttled, ["up", "--yes"]), time.monotonic() + 30)
-    assert "Azure throttles (SubscriptionRequestsThrottled); again in 1 s" in capsys.readouterr().err
+    retry_while_busy(lambda: pulumi(throttled, ["up", "--yes"]), time.monotonic() + 30)
+    assert "Azure throttles (SubscriptionRequestsThrottled); retrying in 1 s" in capsys.readouterr().err
 
 
 def test_throttling_for_longer_than_there_is_time_is_told_with_its_pause(tmp_path: Path) -> None:
     said = failed("SubscriptionRequestsThrottled", "Please try again after '90' seconds.")
     throttled = stack(tmp_path, said, then="exit 1")
     with pytest.raises(UpdateFailed, match=r"Azure throttles: .*; wait 90 s, .*: nothing is lost"):
-        again_and_again(lambda: pulumi(throttled, ["up", "--yes"]), time.monotonic() + 30)
+        retry_while_busy(lambda: pulumi(throttled, ["up", "--yes"]), time.monotonic() + 30)
     assert calls(tmp_path) == 1
 
 
@@ -208,9 +208,9 @@ def test_when_time_is_over_the_reason_of_the_try_before_is_not_lost(
     then = f"[ $(wc -l < {tmp_path}/calls) = 1 ] && exit 1; trap 'exit 1' INT; while :; do sleep 0.1; done"
     throttled = stack(tmp_path, failed("SubscriptionRequestsThrottled"), then=then)
     with pytest.raises(
-        UpdateFailed, match=r"not done within 1 s: .*\n.*\nthe try before failed: .*Throttled"
+        UpdateFailed, match=r"not done within 1 s: .*\n.*\nthe previous try failed: .*Throttled"
     ):
-        again_and_again(lambda: pulumi(throttled, ["up", "--yes"], limit=1.0), time.monotonic() + 30)
+        retry_while_busy(lambda: pulumi(throttled, ["up", "--yes"], limit=1.0), time.monotonic() + 30)
     assert calls(tmp_path) == 2
 
 
@@ -223,7 +223,7 @@ def test_anything_else_and_time_that_is_over_ends_it(
 ) -> None:
     refused = stack(tmp_path, *map(failed, codes), then="exit 1")
     with pytest.raises(UpdateFailed, match=codes[0]):
-        again_and_again(lambda: pulumi(refused, ["up", "--yes"]), time.monotonic() + seconds)
+        retry_while_busy(lambda: pulumi(refused, ["up", "--yes"]), time.monotonic() + seconds)
     assert calls(tmp_path) == 1
 
 

@@ -12,7 +12,7 @@ from invoke.context import Context
 
 from infra.arm.errors import NotSignedIn
 from playbooks.project import Stack
-from playbooks.stack.account import account, tell_left
+from playbooks.stack.account import account, report_left
 from tests.infra import azure_answers
 from tests.infra.azure_answers import Azure, error, group, rehearsed, resource, served
 from tests.playbooks.typed import fake_pulumi
@@ -85,7 +85,7 @@ def test_a_teardown_ends_with_what_is_left(
     name: str, clean: bool, azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:
     fill(azure, stack, name)
-    assert tell_left(stack) is clean
+    assert report_left(stack) is clean
     assert capsys.readouterr().out == (GOLDEN / f"{name}.txt").read_text()
 
 
@@ -94,10 +94,10 @@ def test_an_account_that_a_stack_kept_and_was_given_again_is_there_on_purpose(
 ) -> None:
     azure.groups, azure.resources = [group("ranklift-dev-data")], [DATA]
     stack.configuration.write_text(f"config:\n  ranklift:storageAccountId: {DATA['id']}\n")
-    assert tell_left(stack)
+    assert report_left(stack)
     other = DATA["id"].replace("ranklift-dev-data", "corporate")
     stack.configuration.write_text(f"config:\n  ranklift:storageAccountId: {other}\n")
-    assert not tell_left(stack)
+    assert not report_left(stack)
 
 
 def test_an_account_has_every_stack_of_the_subscription(
@@ -135,7 +135,7 @@ def test_without_an_answer_of_pulumis_nothing_is_marked_and_that_is_said(
         account(Context())
         shown = capsys.readouterr()
         assert "not in" not in shown.out
-        assert "what of it is in Pulumi's state could not be asked: pulumi stack" in shown.err
+        assert "what of it is in Pulumi's state is not known: pulumi stack" in shown.err
 
 
 def test_an_account_of_one_stack_has_nothing_of_another(
@@ -165,7 +165,7 @@ def test_one_thing_is_named_as_one(
     azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str], kind: str, said: str
 ) -> None:
     azure.groups, azure.resources = [group()], [resource(kind, "it")]
-    tell_left(stack)
+    report_left(stack)
     assert f" {said}  " in capsys.readouterr().out
 
 
@@ -177,4 +177,4 @@ def test_an_empty_subscription_is_said_to_be_empty(stack: Stack, capsys: pytest.
 def test_who_is_not_signed_in_learns_nothing_wrong(azure: Azure, stack: Stack) -> None:
     azure.instead["/resourcegroups"] = error(401, "ExpiredAuthenticationToken")
     with pytest.raises(NotSignedIn):
-        tell_left(stack)
+        report_left(stack)

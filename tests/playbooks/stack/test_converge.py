@@ -44,7 +44,7 @@ class Cluster:
         self.done: list[str] = []
         self.nodes = tuple(Node(f"n{i}", i, "", "", 0, 8, "running") for i in range(4))
         monkeypatch.setattr(Stack, "outputs", lambda _: Mock())
-        monkeypatch.setattr(Stack, "refresh", lambda *_: Inventory("dev", "size", "place", "me", self.nodes))
+        monkeypatch.setattr(vm_ops, "refresh", lambda *_: Inventory("dev", "size", "place", "me", self.nodes))
         monkeypatch.setattr(converge, "uses", self.uses)
         monkeypatch.setattr(converge, "kept_free", self.kept_free)
         monkeypatch.setattr(vm_ops, "delete", self.delete)

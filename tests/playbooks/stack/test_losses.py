@@ -23,7 +23,7 @@ from playbooks.project import Stack
 from playbooks.ssh import connection
 from playbooks.stack import teardown
 from playbooks.stack.losses import Losses, agree_to_lose, find_losses
-from playbooks.stack.teardown import given_up
+from playbooks.stack.teardown import prepared_teardown
 from tests.launch.standin import Nodes, end_everything, shell, start, until
 
 DEV = Stack("dev", Path(), {})
@@ -118,9 +118,7 @@ def test_jobs_that_run_or_wait_are_named(nodes: Nodes) -> None:
 def test_nodes_that_cannot_be_asked_are_named_with_the_reason(nodes: Nodes) -> None:
     found = find_losses(DEV, inventory(2))
     assert found == Losses(unknown={"node000001": "no route to host"})
-    assert list(found.lines()) == [
-        "node000001: which jobs and results are kept there could not be asked: no route to host"
-    ]
+    assert list(found.lines()) == ["node000001: its jobs and results are not known: no route to host"]
     assert find_losses(DEV, inventory(1, "stopped")).unknown == {"node000000": "it is stopped"}
 
 
@@ -132,8 +130,8 @@ def test_without_a_terminal_one_line_says_why_it_is_refused(monkeypatch: pytest.
     with pytest.raises(RankliftError) as caught:
         agree_to_lose(DEV, LOST, yes=False)
     assert str(caught.value) == (
-        "stack dev is not removed: results of 2 jobs were not collected, 1 node could not be asked; --yes "
-        "removes it all the same"
+        "stack dev is not removed: results of 2 jobs were not collected, 1 node did not answer; --yes "
+        "removes it anyway"
     )
 
 
@@ -155,8 +153,8 @@ def test_at_a_terminal_it_is_asked(
     else:
         with pytest.raises(RankliftError, match="stack dev is not removed: nothing was changed"):
             agree_to_lose(DEV, LOST, yes=False)
-    assert asked == ["Remove stack dev all the same? [y/N] "]
-    assert "`fab collect train-1` brings what a job has made" in capsys.readouterr().err
+    assert asked == ["Remove stack dev anyway? [y/N] "]
+    assert "`fab collect train-1` copies a job's results" in capsys.readouterr().err
 
 
 def test_nothing_is_asked_where_nothing_is_lost_or_it_was_agreed_to_beforehand() -> None:
@@ -185,7 +183,7 @@ class TestGivingUp:
 
     def test_a_job_that_came_meanwhile_was_not_agreed_to(self, nodes: Nodes, asked: list[Losses]) -> None:
         asked += [Losses(), Losses(unended=(self.job(nodes),))]
-        with pytest.raises(RetryError, match="came meanwhile"), given_up(DEV, 60, yes=False):
+        with pytest.raises(RetryError, match="started meanwhile"), prepared_teardown(DEV, 60, yes=False):
             pytest.fail("it was removed")
 
     def test_azure_that_does_not_answer_hinders_nobody_who_agrees(
@@ -195,8 +193,8 @@ class TestGivingUp:
             raise RetryError("Azure does not answer")
 
         monkeypatch.setattr(teardown, "nodes_before", refused)
-        with given_up(DEV, 60, yes=True):
+        with prepared_teardown(DEV, 60, yes=True):
             pass
         monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
-        with pytest.raises(RankliftError, match="--yes removes it"), given_up(DEV, 60, yes=False):
+        with pytest.raises(RankliftError, match="--yes removes it"), prepared_teardown(DEV, 60, yes=False):
             pytest.fail("it was removed")

@@ -19,8 +19,9 @@ from infra.arm.rest import Answer
 from infra.naming import own_uuid
 from infra.preflight.refusal import NotGranted
 from playbooks.project import Stack
-from playbooks.stack import cost_tables, lifecycle
-from playbooks.stack.plan import plan, preflight
+from playbooks.stack import cost_tables, up
+from playbooks.stack.plan import plan
+from playbooks.stack.preflight import check_plan
 from rehearsal.arm.offers import market
 from tests.infra import azure_answers
 from tests.infra.azure_answers import (
@@ -74,7 +75,7 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, azure: Azure) -> Iter
 def made(monkeypatch: pytest.MonkeyPatch) -> list[str | None]:
     """The stacks for which `fab up` was run."""
     found: list[str | None] = []
-    monkeypatch.setattr(lifecycle, "up", lambda _, stack=None, **_more: found.append(stack))
+    monkeypatch.setattr(up, "up", lambda _, stack=None, **_more: found.append(stack))
     return found
 
 
@@ -105,7 +106,7 @@ def sit_down(monkeypatch: pytest.MonkeyPatch, answer: str) -> list[str]:
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
     monkeypatch.setattr("builtins.input", answered)
-    monkeypatch.setattr(cost_tables, "plan_tables", lambda found: None)
+    monkeypatch.setattr(cost_tables, "print_plan", lambda found: None)
     return questions
 
 
@@ -259,10 +260,10 @@ def test_a_group_of_the_stacks_is_in_the_way_unless_pulumi_knows_it(
     configure(stack, storage="serviceEndpoint", retainData="true")
     known = replace(stack, environment={**stack.environment, **fake_pulumi(tmp_path, script)})
     if not refused:
-        assert preflight(known).refusals == ()
+        assert check_plan(known).refusals == ()
         return
     with pytest.raises(NotGranted, match=f"{about}: resource group {group} is there already"):
-        preflight(known)
+        check_plan(known)
 
 
 def test_a_given_account_is_asked_who_may_reach_it_and_what_rights_are_on_it(
@@ -272,7 +273,7 @@ def test_a_given_account_is_asked_who_may_reach_it_and_what_rights_are_on_it(
     azure.details["/storageAccounts/corpdata"] = {"properties": {"networkAcls": {"defaultAction": "Deny"}}}
     azure.instead["/roleAssignments/"] = error(404, "RoleAssignmentNotFound")
     configure(stack, storage="serviceEndpoint", storageAccountId=account)
-    preflight(stack)
+    check_plan(stack)
     told = (
         "warning: the firewall of storage account corpdata does not let the nodes' subnet in: when `fab up`"
     )
@@ -282,25 +283,25 @@ def test_a_given_account_is_asked_who_may_reach_it_and_what_rights_are_on_it(
     azure.details[right] = {}
     fake = fake_pulumi(tmp_path, "echo \"error: no stack named 'dev' found\" >&2; exit 6")
     with pytest.raises(NotGranted, match=rf"az role assignment delete --ids {account}\S+{right}`"):
-        preflight(replace(stack, environment={**stack.environment, **fake}))
+        check_plan(replace(stack, environment={**stack.environment, **fake}))
 
 
 # -- preflight
 
 
 def test_preflight_gives_the_plan_or_raises_all_that_speaks_against_it(azure: Azure, stack: Stack) -> None:
-    assert preflight(stack).adding == 4
-    assert preflight(stack, nodes=5).adding == 5
+    assert check_plan(stack).adding == 4
+    assert check_plan(stack, nodes=5).adding == 5
     with pytest.raises(NotGranted, match="240 are needed in addition, 200 are left"):
-        preflight(stack, nodes=6)
+        check_plan(stack, nodes=6)
 
 
 def test_other_regions_are_asked_for_only_when_this_one_has_not_the_size(azure: Azure, stack: Stack) -> None:
-    preflight(stack)
+    check_plan(stack)
     assert sum("/skus" in url for url in azure.asked) == 1
     azure.skus = [sku(place="eastus")]
     with pytest.raises(NotGranted, match="one that offers it: eastus"):
-        preflight(stack)
+        check_plan(stack)
 
 
 @pytest.mark.parametrize(
@@ -319,7 +320,7 @@ def test_what_could_not_be_asked_is_refused_with_the_reason(
 ) -> None:
     azure.instead[word] = answer
     with pytest.raises(NotGranted, match=text):
-        preflight(stack)
+        check_plan(stack)
 
 
 def test_an_expired_sign_in_is_one_line(
@@ -327,7 +328,7 @@ def test_an_expired_sign_in_is_one_line(
 ) -> None:
     azure.instead["/subscriptions/"] = error(401, "ExpiredAuthenticationToken", "The token is too old.")
     with pytest.raises(NotSignedIn):
-        preflight(stack)
+        check_plan(stack)
     assert ended() == 1
     shown = capsys.readouterr()
     assert (shown.out, shown.err) == ("", "error: the sign-in to Azure has expired; run `az login`\n")
@@ -335,7 +336,7 @@ def test_an_expired_sign_in_is_one_line(
 
 def test_prices_out_of_reach_stop_nobody_without_a_limit(azure: Azure, stack: Stack) -> None:
     azure.instead["/api/retail/prices"] = error(400, "ServiceUnavailable", "later")
-    assert any("ServiceUnavailable" in text for text in preflight(stack).unknowns)
+    assert any("ServiceUnavailable" in text for text in check_plan(stack).unknowns)
     configure(stack, maxPrice="100000")
     with pytest.raises(NotGranted, match=r"price: .* is unknown"):
-        preflight(stack)
+        check_plan(stack)

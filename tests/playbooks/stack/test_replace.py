@@ -15,7 +15,7 @@ from infra.inventory import INVENTORY_FILE, Inventory, Node
 from infra.scale_plan import Use
 from launch.errors import RankliftError, RetryError
 from playbooks.jobs import cancel
-from playbooks.nodes import busy, health, vm_ops
+from playbooks.nodes import busy, health, push, vm_ops
 from playbooks.project import Stack
 from playbooks.pulumi import recover
 from playbooks.pulumi.locks import InUse
@@ -45,15 +45,15 @@ class Cluster:
         self.jobs: list[tuple[str, ...]] = []
         """On node 1, whenever it is asked."""
         monkeypatch.setattr(removal, "kept_free", self.kept_free)
-        monkeypatch.setattr(cancel, "ended", self.ended)
-        monkeypatch.setattr(cancel, "told", str)
+        monkeypatch.setattr(cancel, "cancel_job", self.ended)
+        monkeypatch.setattr(cancel, "format_cancelled", str)
         monkeypatch.setattr(Stack, "saved", lambda _: self.inventory(self.saved))
         monkeypatch.setattr(Stack, "outputs", lambda _: Mock())
-        monkeypatch.setattr(Stack, "refresh", lambda *_: self.inventory(self.nodes))
+        monkeypatch.setattr(vm_ops, "refresh", lambda *_: self.inventory(self.nodes))
         monkeypatch.setattr(vm_ops, "delete", self.delete)
-        monkeypatch.setattr(vm_ops, "distrust_copies", lambda *_: None)
+        monkeypatch.setattr(push, "invalidate_copies", lambda *_: None)
         monkeypatch.setattr(vm_ops, "reimage", lambda *_: self.step("reimage"))
-        monkeypatch.setattr(recover, "mend", lambda *_: None)
+        monkeypatch.setattr(recover, "recover", lambda *_: None)
         monkeypatch.setattr(busy, "uses", self.uses)
         monkeypatch.setattr(converge, "build", self.build)
         monkeypatch.setattr(converge, "pulumi", self.update)
@@ -146,23 +146,28 @@ def test_what_is_half_done_is_said_and_the_same_command_goes_on(
     with pytest.raises(Exit):
         cluster.replace("1")
     assert (
-        "node000001 is removed, and the one in its place may not be made yet: `fab up --stack dev` makes it\n"
+        "node000001 is removed, and the one in its place may not be created yet: "
+        "`fab up --stack dev` creates it\n"
     ) in capsys.readouterr().err
     cluster.ends.clear()
     cluster.done.clear()
     cluster.replace("1")
     assert cluster.done == ["make beside 2", "wait"]
     told = capsys.readouterr()
-    assert told.err.startswith("node000001 is removed already: making the one in its place\n")
+    assert told.err.startswith("node000001 is removed already: creating the one in its place\n")
     assert told.out == "node000001 replaced by node000003\n"
 
 
 @pytest.mark.parametrize(
     ("step", "reimage", "said"),
     [
-        ("delete 1", False, "may be going, and no other is made yet: `fab replace 1 --stack dev` goes on"),
-        ("reimage", True, "may be half installed: `fab replace 1 --stack dev --reimage` begins anew"),
-        ("wait", False, "not fit for use yet: `fab wait --stack dev` waits for it"),
+        (
+            "delete 1",
+            False,
+            "may be half removed, and no other is created yet: `fab replace 1 --stack dev` continues",
+        ),
+        ("reimage", True, "may be half installed: `fab replace 1 --stack dev --reimage` starts again"),
+        ("wait", False, "not ready yet: `fab wait --stack dev` waits for it"),
     ],
 )
 def test_ctrl_c_says_what_is_half_done(
@@ -187,7 +192,7 @@ def test_a_node_that_is_going_already_is_not_asked_what_it_does(
     ("there", "said"),
     [
         (3, "none of that id or name; it has 0 (node000000), 1 (node000001), 2 (node000002)\n"),
-        (2, "1 (node000001): 2 of the 3 that are wanted; `fab up --stack dev` makes what"),
+        (2, "1 (node000001): 2 of the 3 that are wanted; `fab up --stack dev` creates what"),
     ],
 )
 def test_a_node_that_never_was_is_refused_and_a_gap_is_named(
@@ -236,7 +241,7 @@ def test_where_nodes_came_or_went_before_the_lock_was_had_nothing_is_changed(
     def refresh(*_: object) -> Inventory:
         return cluster.inventory(cluster.nodes + [node(4), node(5)] * cluster.is_locked)
 
-    monkeypatch.setattr(Stack, "refresh", refresh)
+    monkeypatch.setattr(vm_ops, "refresh", refresh)
     with pytest.raises(Exit):
         cluster.replace("1")
     assert cluster.done == []
@@ -249,7 +254,7 @@ def test_what_the_update_after_the_removal_fails_at_does_not_hide_that_the_node_
     cluster.ends["update"] = Exit(code=130)
     with pytest.raises(Exit):
         cluster.replace("1")
-    assert "node000001 is removed, and the one in its place may not be made yet" in capsys.readouterr().err
+    assert "node000001 is removed, and the one in its place may not be created yet" in capsys.readouterr().err
     cluster.ends.clear()
     cluster.replace("1")
     assert cluster.done == ["delete 1", "update", "make beside 2", "wait"]

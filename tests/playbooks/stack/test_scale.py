@@ -14,12 +14,12 @@ from infra.arm.update_errors import Trouble
 from infra.inventory import Inventory, Node
 from infra.scale_plan import Drift
 from launch.errors import RankliftError, RetryError
-from playbooks.nodes import health
+from playbooks.nodes import health, vm_ops
 from playbooks.project import Stack
 from playbooks.pulumi import drift, recover, run
 from playbooks.pulumi.locks import InUse
 from playbooks.pulumi.run import TookTooLong, UpdateFailed
-from playbooks.stack import converge, plan
+from playbooks.stack import converge, preflight
 from playbooks.stack import scale as scaling
 
 SETTINGS = """\
@@ -54,13 +54,13 @@ class Cluster:
         self.unknown: RankliftError | None = None
         self.done: list[str] = []
         monkeypatch.setattr(Stack, "outputs", lambda _: Mock(node_count=self.remembered))
-        monkeypatch.setattr(Stack, "refresh", lambda *_: self.refreshed())
-        monkeypatch.setattr(plan, "preflight", lambda *_: None)
-        monkeypatch.setattr(recover, "mend", lambda *_: None)
+        monkeypatch.setattr(vm_ops, "refresh", lambda *_: self.refreshed())
+        monkeypatch.setattr(preflight, "check_plan", lambda *_: None)
+        monkeypatch.setattr(recover, "recover", lambda *_: None)
         monkeypatch.setattr(health, "wait_for_nodes", lambda *_: self.done.append("wait"))
         monkeypatch.setattr(converge, "build", self.build)
         monkeypatch.setattr(run, "pulumi", self.pulumi)
-        monkeypatch.setattr(drift, "look", self.look)
+        monkeypatch.setattr(drift, "find_drift", self.look)
 
     def refreshed(self) -> Inventory:
         if self.unknown is not None and self.done:
@@ -113,12 +113,12 @@ def test_as_many_as_there_are_is_said_at_once(cluster: Cluster, capsys: pytest.C
     cluster.scale(3)
     assert cluster.done == []
     assert capsys.readouterr() == (
-        "stack dev: there are 3 nodes, as many as its configuration asks for\n",
+        "stack dev: it has 3 nodes, as its configuration asks for\n",
         "",
     )
     cluster.state = "stopped"
     cluster.scale(3)
-    assert capsys.readouterr().err == "n2 is stopped: `fab replace 2 --stack dev` makes it anew\n"
+    assert capsys.readouterr().err == "n2 is stopped: `fab replace 2 --stack dev` replaces it\n"
 
 
 @pytest.mark.parametrize(
@@ -163,8 +163,8 @@ def test_where_some_came_it_says_what_is_wanted_and_what_there_is(
     failing(cluster, 6, FORBIDDEN, 4)
     assert cluster.configured == 6
     assert (
-        "its configuration asks for 6 nodes, Azure has 4: `fab scale 6` makes the others, `fab scale 4` "
-        "leaves it so\n"
+        "its configuration asks for 6 nodes, Azure has 4: `fab scale 6` adds the others, `fab scale 4` "
+        "keeps that\n"
     ) in capsys.readouterr().err
 
 
@@ -182,7 +182,10 @@ def test_what_azure_may_go_on_with_is_what_is_wanted(
 ) -> None:
     failing(cluster, 5, error, 3)
     assert cluster.configured == 5
-    assert "asks for 5 nodes, and Azure may go on: `fab scale 5 --stack dev`" in capsys.readouterr().err
+    assert (
+        "asks for 5 nodes, and Azure may continue: so does `fab scale 5 --stack dev`"
+        in capsys.readouterr().err
+    )
 
 
 def test_what_azure_does_not_tell_is_called_unknown(

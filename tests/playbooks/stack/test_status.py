@@ -17,10 +17,10 @@ from infra import inventory
 from infra.arm.update_errors import AzureFailed
 from infra.scale_plan import Drift
 from launch.errors import RankliftError
-from playbooks.nodes import health
+from playbooks.nodes import health, vm_ops
 from playbooks.project import Stack
 from playbooks.pulumi import drift
-from playbooks.stack import lifecycle
+from playbooks.stack import status
 from tests.infra.preflight.test_stale import remembered
 from tests.playbooks.typed import fake_pulumi
 
@@ -35,19 +35,19 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stack:
     """Stack ``dev`` without nodes, of which Azure has everything."""
     made = Stack("dev", tmp_path, fake_pulumi(tmp_path, f"cat {tmp_path}/state"))
     (tmp_path / "state").write_text("{}")
-    monkeypatch.setattr(lifecycle, "open_from", lambda *_: made)
+    monkeypatch.setattr(status, "open_from", lambda *_: made)
     monkeypatch.setattr(Stack, "outputs", lambda _: OUTPUTS)
     monkeypatch.setattr(
         inventory, "read_azure", lambda *_: inventory.Inventory("dev", "size", "place", "me", ())
     )
-    monkeypatch.setattr(drift, "look", lambda *_: Drift(0, 0, 0))
+    monkeypatch.setattr(drift, "find_drift", lambda *_: Drift(0, 0, 0))
     monkeypatch.setattr(health, "probe", lambda *_: {})
     return made
 
 
 def ended(json: bool = False) -> int:
     try:
-        lifecycle.status(Context(), json=json)
+        status.status(Context(), json=json)
     except Exit as error:
         return int(error.code)
     return 0
@@ -86,9 +86,9 @@ def test_a_cluster_with_a_time_says_what_is_left_of_it(
 def test_what_azure_has_no_more_is_named_and_amiss(
     stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(drift, "look", lambda *_: Drift(0, 0, 0, ("RoleAssignment data-right",)))
+    monkeypatch.setattr(drift, "find_drift", lambda *_: Drift(0, 0, 0, ("RoleAssignment data-right",)))
     assert ended() == 1
-    told = "RoleAssignment data-right: Azure has it no more: `fab up --stack dev` mends that"
+    told = "RoleAssignment data-right: Azure has it no more: `fab up --stack dev` repairs that"
     assert told in capsys.readouterr().err
 
 
@@ -98,9 +98,12 @@ def test_what_could_not_be_asked_is_said_and_amiss(
     def refused(*_: object) -> None:
         raise RankliftError("Azure says no")
 
-    monkeypatch.setattr(drift, "look", refused)
+    monkeypatch.setattr(drift, "find_drift", refused)
     assert ended() == 1
-    assert "whether Azure has all else of the stack is not known: Azure says no" in capsys.readouterr().err
+    assert (
+        "whether Azure has the other resources of the stack is not known: Azure says no"
+        in capsys.readouterr().err
+    )
 
 
 def gone(code: str) -> Callable[..., Any]:
@@ -130,11 +133,11 @@ def test_a_cluster_that_ended_itself_was_removed_by_nobody(
     monkeypatch.setattr(inventory, "read_azure", gone("ResourceNotFound"))
     made_before(stack, hours, ttl)
     with pytest.raises(AzureFailed, match=told):
-        stack.refresh(OUTPUTS)
+        vm_ops.refresh(stack, OUTPUTS)
 
 
 def test_another_failure_stays_what_it_is(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
     made_before(stack, 3, "2")
     monkeypatch.setattr(inventory, "read_azure", gone("Conflict"))
     with pytest.raises(AzureFailed, match="Conflict"):
-        stack.refresh(OUTPUTS)
+        vm_ops.refresh(stack, OUTPUTS)

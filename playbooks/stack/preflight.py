@@ -1,4 +1,4 @@
-"""The questions behind a plan, all at once: prices, quotas, what is offered, what is there already."""
+"""What Azure offers, grants and charges for a stack, and what it has already: the inputs of a plan."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from infra.arm.errors import NotSignedIn
 from infra.arm.rest import Rest, management, retail_prices
 from infra.arm.subscription import KEY, subscription_of
 from infra.config.cluster_config import ClusterConfig
+from infra.config.schema import parse
 from infra.naming import cluster_name, data_group_name
 from infra.preflight import availability, prices
 from infra.preflight.decide import Plan, decide
@@ -21,35 +22,50 @@ from infra.preflight.storage_firewall import firewall_of
 from launch.errors import InputError, RankliftError
 from playbooks.cli import output
 from playbooks.project import Stack
-from playbooks.ssh.fanout import fan_out
+from playbooks.pulumi.partial import COUNT
+from playbooks.ssh.fanout import ask_all
 
-__all__ = ["answers_to", "figures", "plan_of"]
+__all__ = ["answers_to", "check_plan", "plan_of"]
 
 T = TypeVar("T")
 ANSWERS_S = 40.0
-"""How long all questions together may take; each has its own, shorter limit."""
+"""Limit of all queries together; each has its own, shorter limit."""
 
 
-def plan_of(stack: Stack, config: ClusterConfig) -> Plan:
-    """What ``config`` will cost and whether Azure will grant it; makes nothing.
+def check_plan(stack: Stack, nodes: int | None = None) -> Plan:
+    """Return the plan of the stack as configured, or with ``nodes`` nodes, if Azure will grant it.
 
-    Raises :class:`~infra.arm.errors.NotSignedIn`, and :class:`~launch.errors.InputError` when no subscription
-    is chosen. Whatever else could not be asked stands in the plan.
+    Raises :class:`~infra.preflight.inputs.NotGranted` with every reason against it, before anything is
+    created, and as :func:`plan_of`.
     """
+    found = plan_of(stack, nodes)
+    found.check()
+    for text in found.warnings:
+        output.progress(f"warning: {text}")
+    return found
+
+
+def plan_of(stack: Stack, nodes: int | None = None) -> Plan:
+    """Return what the stack, or one with ``nodes`` nodes, will cost and whether Azure will grant it.
+
+    Creates nothing. Raises :class:`~infra.arm.errors.NotSignedIn`, and :class:`~launch.errors.InputError` for
+    a wrong configuration or when no subscription is chosen. The plan names whatever else is unknown.
+    """
+    config = parse(stack.settings() | ({} if nodes is None else {COUNT: str(nodes)}))
     subscription = subscription_of(stack.settings().get(KEY), stack.environment)
-    asked = figures(stack, subscription, config)
-    if not isinstance(asked.skus, Exception):
-        here = availability.offer_of(asked.skus, config.size.name, config.location)
+    inputs = _figures(stack, subscription, config)
+    if not isinstance(inputs.skus, Exception):
+        here = availability.offer_of(inputs.skus, config.size.name, config.location)
         if not here.available:
             output.progress(f"looking for regions that offer {config.size.name}")
-            asked = replace(asked, elsewhere=_elsewhere(stack, subscription, config))
-    return decide(stack.name.rpartition("/")[2], subscription, config, asked)
+            inputs = replace(inputs, elsewhere=_elsewhere(stack, subscription, config))
+    return decide(stack.short_name, subscription, config, inputs)
 
 
-def figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
-    """All that :func:`~infra.preflight.decide.decide` needs, asked side by side."""
+def _figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
+    """Return the inputs of :func:`~infra.preflight.decide.decide`, queried at once."""
     arm, shop = management(stack.environment), retail_prices(stack.environment)
-    short, place = stack.name.rpartition("/")[2], config.location
+    short, place = stack.short_name, config.location
     name, made = cluster_name(short), parts(short, config)
     meters = {f"the meter {part.meter.name}": part.meter for part in made if part.meter is not None}
     sizes = {machines.size for machines in machines_of(made)}
@@ -90,17 +106,17 @@ def figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
 
 
 def answers_to(questions: Mapping[str, Callable[[], Any]]) -> dict[str, Any]:
-    """The answer to each question, or the :class:`~launch.errors.RankliftError` that says why there is none.
+    """Return the answer to each question, or the :class:`~launch.errors.RankliftError` instead of it.
 
-    Raises :class:`~infra.arm.errors.NotSignedIn` when that is why: no other answer is of use then.
+    Raises :class:`~infra.arm.errors.NotSignedIn` if any answer is that: no other is of use then.
     """
-    given = fan_out(lambda name: questions[name](), questions, what="the answer", timeout=ANSWERS_S)
+    given = ask_all(questions, timeout=ANSWERS_S)
     for answer in given.values():
         if isinstance(answer, NotSignedIn):
             raise answer
         if isinstance(answer, Exception) and not isinstance(answer, RankliftError):
             raise answer
-    return dict(given)
+    return given
 
 
 def _for_size(shop: Rest, size: str, place: str) -> Callable[[], prices.Prices]:
@@ -112,7 +128,7 @@ def _for_meter(shop: Rest, meter: Meter, place: str) -> Callable[[], float | Non
 
 
 def _unknown_to_pulumi(stack: Stack, named: Mapping[str, T]) -> list[T]:
-    """Those that the stack's state does not have by these names; it is asked only when there is something."""
+    """Return those whose names the stack's state does not have; read the state only when there are any."""
     if not named:
         return []
     try:

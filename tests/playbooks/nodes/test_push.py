@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from playbooks.nodes.tasks import source_folder
+from playbooks.nodes.push import source_folder
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import pytest
 
 from launch.client.events import JobState, LogLine, Quiet, StateChange
 from launch.errors import JobFailed
-from playbooks.jobs.log_printer import Shown, end
+from playbooks.jobs.printer import EventPrinter, end_as
 
 
 def ended(state: str, reason: str) -> JobState:
@@ -26,13 +26,13 @@ def ended(state: str, reason: str) -> JobState:
     ("state", "reason", "told"),
     [
         ("CANCELLED", "", "job a-1 CANCELLED: it was asked to end"),
-        ("LOST", "", "job a-1 LOST: nothing is known of why"),
+        ("LOST", "", "job a-1 LOST: the reason is not known"),
         ("FAILED", "rank 0 on node000000 ended with exit status 3", None),
     ],
 )
 def test_an_end_without_a_reason_leaves_no_colon_behind(state: str, reason: str, told: str | None) -> None:
     with pytest.raises(JobFailed) as caught:
-        end(ended(state, reason))
+        end_as(ended(state, reason))
     assert str(caught.value) == (told or f"job a-1 {state}: {reason}")
     assert caught.value.exit_status == 130
 
@@ -45,7 +45,7 @@ def line(rank: int | None, text: str, at: float = 0.0, **changes: Any) -> LogLin
 
 
 def test_lines_go_to_stdout_and_states_to_stderr(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = Shown()
+    shown = EventPrinter()
     for event in (StateChange(ended("RUNNING", "")), line(0, "hello"), line(None, "mpirun says"), Quiet()):
         shown(event)
     shown(StateChange(ended("FAILED", "the error will say it")))
@@ -55,14 +55,14 @@ def test_lines_go_to_stdout_and_states_to_stderr(capsys: pytest.CaptureFixture[s
 
 
 def test_lines_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = Shown(lines_only=True, to_stderr=True)
+    shown = EventPrinter(lines_only=True, to_stderr=True)
     shown(StateChange(ended("RUNNING", "")))
     shown(line(0, "hello"))
     assert capsys.readouterr() == ("", "[0 node000000] hello\n")
 
 
 def test_only_lines_that_match_and_what_was_not_searched(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = Shown(pattern=re.compile("loss [0-9]"))
+    shown = EventPrinter(pattern=re.compile("loss [0-9]"))
     for text in ("epoch 1", "loss 1", "loss x"):
         shown(line(0, text))
     shown(line(0, "left out 1.0 MB, 9 lines", stream="notice"))
@@ -70,7 +70,7 @@ def test_only_lines_that_match_and_what_was_not_searched(capsys: pytest.CaptureF
 
 
 def test_equal_lines_come_once_and_none_is_forgotten_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = Shown(merge=True)
+    shown = EventPrinter(merge=True)
     for rank in range(3):
         shown(line(rank, "epoch 1"))
     assert capsys.readouterr().out == ""
@@ -82,14 +82,14 @@ def test_equal_lines_come_once_and_none_is_forgotten_at_the_end(capsys: pytest.C
 
 
 def test_merged_lines_come_before_the_state_that_follows_them(capfd: pytest.CaptureFixture[str]) -> None:
-    shown = Shown(merge=True, to_stderr=True)
+    shown = EventPrinter(merge=True, to_stderr=True)
     shown(line(0, "bye"))
     shown(StateChange(ended("SUCCEEDED", "")))
     assert capfd.readouterr().err == "[0 node000000] bye\njob a-1 SUCCEEDED\n"
 
 
 def test_of_a_progress_bar_its_first_state_and_its_last(capsys: pytest.CaptureFixture[str]) -> None:
-    shown = Shown()
+    shown = EventPrinter()
     for percent in range(5):
         shown(line(0, f"{percent}%", percent, overwritten=True))
     shown(line(0, "100%", 5))

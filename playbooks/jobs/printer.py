@@ -1,0 +1,84 @@
+"""A job's events, and its end, on the terminal."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+
+from launch.client.events import Event, JobState, LogLine, StateChange, StreamName
+from launch.client.log_display import Bars, Merge, matches
+from playbooks.cli import output
+from playbooks.project import Stack
+
+__all__ = ["EventPrinter", "detached_job_commands", "end_as"]
+
+
+class EventPrinter:
+    """Prints a job's events as they come: ranks' lines to stdout, states to stderr.
+
+    With ``pattern`` only lines that match it; with ``merge`` a line that many ranks print at the same time
+    once; with ``lines_only`` no states. :meth:`finish` prints what merging still holds back.
+    """
+
+    def __init__(
+        self,
+        *,
+        pattern: re.Pattern[str] | None = None,
+        merge: bool = False,
+        lines_only: bool = False,
+        to_stderr: bool = False,
+    ) -> None:
+        self._pattern, self._lines_only, self._to_stderr = pattern, lines_only, to_stderr
+        self._merge = Merge() if merge else None
+        self._bars = Bars()
+
+    def __call__(self, event: Event) -> None:
+        """Print one event, or hold it back until others show whether they are equal."""
+        if isinstance(event, LogLine):
+            if not self._bars.shows(event) or (self._pattern and not matches(event, self._pattern)):
+                return
+            if self._merge is None:
+                self._print((event.rank,), (event.node,), event.data, event.stream)
+        if self._merge is not None:
+            for line in self._merge.feed(event):
+                self._print(line.ranks, line.nodes, line.data, line.stream)
+        if isinstance(event, StateChange) and not self._lines_only:
+            state = event.state
+            if not state.is_terminal or state.state == "SUCCEEDED":  # the error reports any other end
+                reason = f": {state.reason}" if state.reason else ""
+                output.progress(f"job {state.job} {state.state}{reason}")
+
+    def finish(self) -> None:
+        """Print what merging holds back: no more events will come."""
+        if self._merge is not None:
+            for line in self._merge.rest():
+                self._print(line.ranks, line.nodes, line.data, line.stream)
+
+    def _print(
+        self, ranks: Sequence[int | None], nodes: Sequence[str], data: bytes, stream: StreamName
+    ) -> None:
+        output.log(ranks, nodes, data, stream, to_stderr=self._to_stderr)
+
+
+def end_as(state: JobState) -> None:
+    """End the command as the job ended: print the first failing rank's last lines, raise its failure.
+
+    Raises :class:`~launch.errors.JobFailed` unless the job succeeded.
+    """
+    failure = state.failure
+    if state.is_terminal and failure is not None and failure.last_lines:
+        output.progress(f"last lines of {failure.who}:")
+        for line in failure.last_lines:
+            output.progress(f"  {line}")
+    (state if state.reason else replace(state, reason=_default_reason(state))).check()
+
+
+def _default_reason(state: JobState) -> str:
+    return "it was asked to end" if state.state == "CANCELLED" else "the reason is not known"
+
+
+def detached_job_commands(stack: Stack, job: str) -> str:
+    """Return the commands for a job that no command follows any more."""
+    choices = (("follow", f"logs -f {job}"), ("cancel", f"cancel {job}"), ("fetch", f"collect {job}"))
+    return "\n".join(f"  {what}: fab {words} --stack {stack.name}" for what, words in choices)

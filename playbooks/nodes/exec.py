@@ -1,0 +1,91 @@
+"""Commands on nodes: ``exec``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from infra.inventory import Inventory, Node
+from launch.errors import InputError, ManyNodesError
+from launch.host import Completed
+from launch.nodeset import fold
+from playbooks.cli import output
+from playbooks.cli.options import number
+from playbooks.cli.task import choose_nodes, command, open_from, seconds, with_address_age
+from playbooks.project import Stack
+from playbooks.ssh.fanout import LIMIT, fan_out_hosts
+
+__all__ = ["execute", "run_on"]
+
+
+@command(
+    "exec",
+    example='fab exec "nvidia-smi -L" --nodes 0-3,7',
+    help={
+        "line": "command line, in quotes; bash on the nodes reads it",
+        "fanout": "number of nodes worked on at once",
+        "timeout": "limit for each node in seconds (default: none); 90s, 10m and 2h are accepted too",
+    },
+    positional=["line"],
+)
+def execute(
+    context: Context,
+    line: str,
+    nodes: str | None = None,
+    stack: str | None = None,
+    timeout: str | None = None,
+    fanout: str = str(LIMIT),
+    json: bool = False,
+    dry_run: bool = False,
+) -> None:
+    """Run a command on nodes; print identical output once, for all nodes that gave it.
+
+    Of each node's stdout and stderr the last MiB is kept; what came before it is counted.
+    The exit status is the command's own where all failures agree, else 1.
+    """
+    limit = None if timeout is None else seconds("--timeout", timeout)
+    if not line.strip():
+        raise InputError("line", line, "is empty", 'give the command to run, as in fab exec "nvidia-smi -L"')
+    at_once = number("--fanout", fanout, "nodes", f"leave it out for {LIMIT}", low=1)
+    chosen = open_from(context, stack)
+    inventory = chosen.saved()
+    wanted = choose_nodes(inventory, nodes)
+    if dry_run:
+        output.result(f"on {fold(node.name for node in wanted)}: {line}")
+        return
+    results = run_on(chosen, inventory, wanted, line, limit, at_once)
+    if json:
+        output.as_json(results)
+    else:
+        output.merged(results)
+    failed = {result.exit_status for result in results.values() if isinstance(result, Completed)} - {0}
+    broken = any(isinstance(result, Exception) for result in results.values())
+    if broken and not json:
+        raise with_address_age(inventory, ManyNodesError("exec", results))
+    if broken or failed:
+        raise Exit(code=failed.pop() if len(failed) == 1 and not broken else 1)
+
+
+def run_on(
+    stack: Stack,
+    inventory: Inventory,
+    nodes: Sequence[Node],
+    line: str,
+    timeout: float | None,
+    fanout: int = LIMIT,
+) -> dict[str, Completed | Exception]:
+    """Run ``line`` on every node; return the end of its output, or the error, by node."""
+    from playbooks.ssh.connection import Cluster
+
+    with Cluster(inventory, stack.folder) as cluster:
+        # The connection's own limit comes first: its error says more than the fan-out's.
+        return fan_out_hosts(
+            cluster.host,
+            nodes,
+            lambda host: host.run_tail(line, timeout=timeout),
+            what=line,
+            limit=fanout,
+            timeout=None if timeout is None else timeout + 1,
+        )

@@ -1,0 +1,42 @@
+"""A shell on one node: ``ssh``."""
+
+from __future__ import annotations
+
+import os
+import shutil
+
+from invoke.context import Context
+
+from infra.inventory import KEY_FILE, KNOWN_HOSTS_FILE, SSH_CONFIG_FILE
+from launch.errors import InputError, MissingTool
+from playbooks.cli import output
+from playbooks.cli.task import choose_nodes, command, open_from
+
+__all__ = ["ssh"]
+
+
+@command(
+    "ssh",
+    example="fab ssh --node 3",
+    help={"node": "instance id (default: the head, the lowest id)"},
+)
+def ssh(context: Context, node: str | None = None, stack: str | None = None, dry_run: bool = False) -> None:
+    """Open a shell on one node.
+
+    Runs the ssh on PATH with the settings and keys of the stack alone.
+    """
+    chosen = open_from(context, stack)
+    inventory = chosen.saved()
+    wanted = choose_nodes(inventory, node)[0]
+    argv = ["ssh", "-F", str(chosen.folder / SSH_CONFIG_FILE), wanted.name]
+    for file in (SSH_CONFIG_FILE, KNOWN_HOSTS_FILE, KEY_FILE):
+        if not (chosen.folder / file).is_file():  # ssh names the file, but not the remedy
+            problem = f"{chosen.folder / file} does not exist"
+            raise InputError("stack", chosen.name, problem, f"run `fab status --stack {chosen.name}`")
+    if dry_run:
+        output.command(argv)
+        return
+    program = shutil.which("ssh")
+    if program is None:
+        raise MissingTool("ssh", "install OpenSSH's client")
+    os.execv(program, argv)  # noqa: S606  (ssh takes over the terminal and the exit status)

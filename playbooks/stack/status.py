@@ -1,0 +1,131 @@
+"""The state of the cluster: ``status``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from invoke.context import Context
+from invoke.exceptions import Exit
+
+from launch.errors import RankliftError
+from launch.numbers import counted
+from playbooks.cli import output
+from playbooks.cli.task import command, open_from
+from playbooks.project import Stack
+from playbooks.ssh.fanout import ask_all
+
+if TYPE_CHECKING:
+    from infra.preflight.stale import End
+    from infra.scale_plan import Drift
+
+__all__ = ["NodeStatus", "status"]
+
+_HOUR_S = 3600.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeStatus:
+    """A row of ``fab status``."""
+
+    name: str
+    id: int
+    address: str
+    """Host and port for the operator's ssh."""
+    private_ip: str
+    size: str
+    slots: int
+    state: str
+    ssh: str
+    """``yes``, or ``no:`` and the reason."""
+
+
+@command("status", example="fab status --stack dev")
+def status(context: Context, stack: str | None = None, json: bool = False) -> None:
+    """Show the nodes as Azure has them now, and whether each answers and is ready for jobs.
+
+    With ranklift:ttlHours it prints when their time is over. The exit status is 1 when a node is not ready,
+    when Azure has another number of nodes than the stack's configuration asks for, when another resource of
+    the stack is missing in Azure, and when Azure could not be queried.
+    """
+    from playbooks.nodes import vm_ops
+    from playbooks.nodes.health import fate_of, probe, unfit
+    from playbooks.stack.converge import present, wanted_of
+
+    chosen = open_from(context, stack)
+    outputs = chosen.outputs()
+    answer = ask_all({"nodes": lambda: vm_ops.refresh(chosen, outputs), "rest": lambda: _rest(chosen)})
+    inventory = answer["nodes"]
+    if isinstance(inventory, Exception):
+        raise inventory
+    answers = probe(chosen, inventory, inventory.nodes)
+    wrong: dict[str, Exception] = {name: a for name, a in answers.items() if isinstance(a, Exception)}
+    wrong |= unfit(answers, {node.name: node.instance_id for node in inventory.nodes})
+    rows = [
+        NodeStatus(
+            name=node.name,
+            id=node.instance_id,
+            address=f"{node.host}:{node.port}" if node.port else "",
+            private_ip=node.private_ip,
+            size=inventory.size,
+            slots=node.slots,
+            state=f"{node.state}, {fate}" if (fate := fate_of(answers[node.name])) else node.state,
+            ssh=f"no: {answers[node.name]}".replace(f"no: {node.name}: ", "no: ")
+            if isinstance(answers[node.name], Exception)
+            else "yes",
+        )
+        for node in inventory.nodes
+    ]
+    if json:
+        output.as_json(rows)
+    else:
+        output.table(
+            ("name", "id", "address", "private", "size", "slots", "state", "ssh"),
+            [(r.name, r.id, r.address, r.private_ip, r.size, r.slots, r.state, r.ssh) for r in rows],
+        )
+    is_lacking = _report_rest(chosen, answer["rest"], output.progress if json else output.result)
+    for name, error in wrong.items():
+        if not isinstance(answers[name], Exception):  # those are in the table
+            output.progress(str(error))
+    wanted, there = wanted_of(chosen), len(present(inventory))
+    if wanted is not None and wanted != there:
+        repair = f"`fab up --stack {chosen.name}` repairs that"
+        otherwise = f", `fab scale {there}` keeps that" if there else ""
+        why = "" if there else vm_ops.stopped(chosen, outputs.scale_set_id)
+        output.progress(f"{wanted} nodes are wanted, Azure has {there}{why}: {repair}{otherwise}")
+    if wrong or is_lacking or wanted not in (None, there):
+        raise Exit(code=1)
+
+
+def _rest(stack: Stack) -> tuple[Drift | None, End | None]:
+    """Return what else Azure lacks of the stack, and when the nodes' time is over."""
+    from infra.preflight.stale import end_remembered
+    from playbooks.pulumi.drift import find_drift
+
+    state = stack.state()
+    return find_drift(stack, None, state), end_remembered(state)
+
+
+def _report_rest(stack: Stack, found: Any, report: Callable[[str], None]) -> bool:
+    """Report when the nodes' time is over and what else is missing; return whether anything is."""
+    if isinstance(found, RankliftError):
+        output.progress(f"whether Azure has the other resources of the stack is not known: {found}")
+        return True
+    if isinstance(found, Exception):
+        raise found
+    drift, end = found
+    if end is not None:
+        hours = (end.at - datetime.now(UTC)).total_seconds() / _HOUR_S
+        much = f"{hours:.1f} hours" if hours >= 1 else counted(round(60 * hours), "minute")
+        left = (
+            f"{much} {'is' if much.startswith('1 ') else 'are'} left until"
+            if hours > 0
+            else "their time is over since"
+        )
+        report(f"{left} {end}, when the nodes delete themselves")
+    gone = () if drift is None else drift.gone
+    for name in gone:
+        output.progress(f"{name}: Azure has it no more: `fab up --stack {stack.name}` repairs that")
+    return bool(gone)
