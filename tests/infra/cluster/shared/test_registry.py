@@ -16,7 +16,7 @@ from images.shared_mount import SHARED_FOLDER
 from infra.cluster.shared.registry import KINDS
 from infra.preflight.meters import premium_disk
 from launch.errors import InputError
-from playbooks.stack.cost_tables import plan_tables
+from playbooks.stack.cost_tables import print_plan
 from tests.infra.cluster.shared.scratch import Scratch
 from tests.infra.preflight.test_decide import SETTINGS, config, figures, plan
 
@@ -100,7 +100,7 @@ def test_a_plan_names_its_cost_and_what_is_unknown(capsys: pytest.CaptureFixture
     known = {cost.part.what: cost.regular for cost in found.costs}
     assert (known["journal"], known["scratch server"]) == (0.25, None)
     assert "price of the scratch server: by contract" in found.unknowns
-    plan_tables(found)
+    print_plan(found)
     shown = capsys.readouterr()
     assert "ranklift-dev-journal" in shown.out + shown.err
     assert "by contract" in shown.out + shown.err
