@@ -130,11 +130,8 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.collect": {"launch.remote.base"},
     "launch.remote.head": {
         *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
-        "launch.remote.node",
     },
-    "launch.remote.head.runners": {
-        *("launch.remote.base", "launch.remote.log", "launch.remote.mpi", "launch.remote.node"),
-    },
+    "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.log": {"launch.remote.base"},
     "launch.remote.mpi": {"launch.remote.base"},
     "launch.remote.node": {"launch.remote.base"},
