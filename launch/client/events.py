@@ -11,7 +11,7 @@ from typing import Any, Literal
 from launch.errors import JobFailed
 from launch.remote.base import frames
 from launch.remote.base.job_dir import TERMINAL
-from launch.remote.base.lines import Line, Lines
+from launch.remote.log.lines import Line, Lines
 from launch.remote.log.writer import LAUNCHER
 
 __all__ = ["Event", "Failure", "JobState", "LogLine", "Quiet", "Reader", "StateChange", "StateName"]

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 from launch.remote.base import frames, job_dir
 from launch.remote.base.frames import NOTICE, RECORD
-from launch.remote.base.lines import Line, Lines
 from launch.remote.base.names import instance_id
 from launch.remote.log import segments
+from launch.remote.log.lines import Line, Lines
 from launch.remote.log.reader import StreamReader
 from launch.remote.log.writer import LAUNCHER
 
