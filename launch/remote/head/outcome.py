@@ -133,8 +133,8 @@ def evicted_node(name: str, why: str) -> Outcome:
 
 def blamed_node(stream: StreamWriter, names: Collection[str]) -> str | None:
     """Return the first of these nodes to which mpirun or its ssh reports a lost connection, None without."""
-    said = b"".join(tail for (rank, _), tail in stream.tails.items() if rank == LAUNCHER)
-    text = [line.decode("utf-8", "replace") for line in said.splitlines()]
+    output = b"".join(tail for (rank, _), tail in stream.tails.items() if rank == LAUNCHER)
+    text = [line.decode("utf-8", "replace") for line in output.splitlines()]
     found = (match[1] for pattern in _LOST_TOUCH for match in map(pattern.search, text) if match)
     return next((name for name in found if name in names), None)
 
@@ -148,11 +148,11 @@ def timed_out(
     if not running or stream is None:
         outcome = Outcome("FAILED", TIMED_OUT, reason)
     else:
-        told = [f"rank {rank} on {name}" for rank, (_, name) in sorted(running.items())]
-        more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+        listed = [f"rank {rank} on {name}" for rank, (_, name) in sorted(running.items())]
+        more = f" and {len(listed) - _SHOWN} more" if len(listed) > _SHOWN else ""
         rank, (index, name) = min(running.items())
         words = last_lines(stream.tail(rank, index))
-        reason += f"; still running: {', '.join(told[:_SHOWN])}{more}"
+        reason += f"; still running: {', '.join(listed[:_SHOWN])}{more}"
         outcome = _failed(TIMED_OUT, reason, rank, name, words)
     outcome.was_timed_out = True
     return outcome

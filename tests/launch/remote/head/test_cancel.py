@@ -1,4 +1,4 @@
-"""The wish that a job end, and the end of its processes on one node without any supervisor."""
+"""Cancel requests, and the end of a job's processes on one node without its supervisor."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
 
 
 def begun(made: list[subprocess.Popen[bytes]], script: str, job: str = JOB) -> subprocess.Popen[bytes]:
-    """A process of a job that says when it is ready."""
+    """A process of a job that prints a line when it is ready."""
     environment = dict(os.environ, RANKLIFT_JOB_ID=job)
     process = subprocess.Popen(
         [sys.executable, "-S", "-c", f"import os, signal, time\n{script}\nprint(flush=True)\ntime.sleep(60)"],
@@ -48,12 +48,12 @@ def begun(made: list[subprocess.Popen[bytes]], script: str, job: str = JOB) -> s
 
 
 class TestGrace:
-    def test_nobody_has_asked(self) -> None:
+    def test_there_is_no_request_at_first(self) -> None:
         folder = job_dir.Folder(JOB)
         folder.create(sample_plan(JOB))
         assert cancel.cancel_request(folder, 3.0) is None
 
-    def test_the_jobs_own_the_one_asked_for_and_the_last_one_counts(self) -> None:
+    def test_it_is_the_jobs_own_unless_a_request_has_one_and_the_last_counts(self) -> None:
         folder = job_dir.Folder(JOB)
         folder.create(sample_plan(JOB, grace_s=3.0))
         folder.write_state(sample_state(JOB, supervisor=job_dir.identity(os.getpid())))
@@ -61,12 +61,12 @@ class TestGrace:
             cancel._request(folder, grace)
             assert cancel.cancel_request(folder, 3.0) == (expected, "")
 
-    def test_a_job_that_has_ended_is_not_asked(self) -> None:
+    def test_an_ended_job_gets_no_request(self) -> None:
         folder = job_dir.Folder(JOB)
         folder.create(sample_plan(JOB, grace_s=3.0))
         folder.write_state(sample_state(JOB, state="FAILED"))
-        told = cancel.cancel(JOB, None)
-        assert (told["before"], told["state"]["state"], told["lost"]) == ("FAILED", "FAILED", [])
+        answer = cancel.cancel(JOB, None)
+        assert (answer["before"], answer["state"]["state"], answer["lost"]) == ("FAILED", "FAILED", [])
         assert cancel.cancel_request(folder, 3.0) is None
 
 
@@ -82,13 +82,13 @@ class TestASupervisorThatDoesNotReact:
         stopped.send_signal(signal.SIGSTOP)
         folder = self.made(stopped.pid)
         cancel._request(folder, None)
-        told = cancel.release(JOB)["state"]
+        answer = cancel.release(JOB)["state"]
         assert stopped.wait(5) == -signal.SIGKILL
-        assert (told["state"], told["exit_status"]) == ("LOST", 255)
-        assert told["reason"] == "the job's supervisor did not react to the cancel and was ended"
-        assert folder.state() == told
+        assert (answer["state"], answer["exit_status"]) == ("LOST", 255)
+        assert answer["reason"] == "the job's supervisor did not react to the cancel and was ended"
+        assert folder.state() == answer
 
-    def test_it_is_left_alone_unless_somebody_asked(self, processes: list[subprocess.Popen[bytes]]) -> None:
+    def test_it_is_left_alone_without_a_request(self, processes: list[subprocess.Popen[bytes]]) -> None:
         busy = begun(processes, "")
         self.made(busy.pid)
         assert cancel.release(JOB)["state"]["state"] == "RUNNING"

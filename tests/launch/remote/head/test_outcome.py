@@ -14,7 +14,7 @@ NODES = ("node000000", "node000001", "node000002")
 
 
 @pytest.mark.parametrize(
-    ("said", "blamed"),
+    ("output", "blamed"),
     [
         (
             b"ORTE has lost communication with a remote daemon.\n"
@@ -29,15 +29,15 @@ NODES = ("node000000", "node000001", "node000002")
         (b"Primary job terminated normally on node000001\n", None),
     ],
 )
-def test_the_node_is_one_of_the_jobs(tmp_path: Path, said: bytes, blamed: str | None) -> None:
+def test_the_node_is_one_of_the_jobs(tmp_path: Path, output: bytes, blamed: str | None) -> None:
     stream = StreamWriter(str(tmp_path))
     stream.write(0, 0, 1, b"Connection to node000002 closed by remote host.\n")  # a rank's output
-    stream.write(LAUNCHER, 0, 2, said)
+    stream.write(LAUNCHER, 0, 2, output)
     assert outcome.blamed_node(stream, NODES) == blamed
     stream.close()
 
 
-def test_all_ranks_of_a_lost_node_are_named_and_none_is_said_to_have_failed() -> None:
+def test_all_ranks_of_a_lost_node_are_named_and_none_has_failed() -> None:
     lost = outcome.lost_node([2, 3], "node000001", "no sign of life for 12 s")
     assert lost.reason == "node000001 (ranks 2, 3) is lost: no sign of life for 12 s"
     assert lost.failure == {

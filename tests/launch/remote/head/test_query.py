@@ -1,4 +1,4 @@
-"""What the head tells of its jobs, from their folders alone."""
+"""Queries about the head's jobs, answered from their folders alone."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ def made(job: str, state: str, created: float, **fields: Any) -> job_dir.Folder:
     folder = job_dir.Folder(job)
     nodes = [{"name": "node000000", "ranks": [{"rank": 0}, {"rank": 1}]}]
     folder.create(sample_plan(job, nodes=nodes, user_env={"KEY": "secret"}))
-    told = {"state": state, "created": created, "supervisor": NOBODY, **fields}
-    folder.write_state(sample_state(job, **told))
+    given = {"state": state, "created": created, "supervisor": NOBODY, **fields}
+    folder.write_state(sample_state(job, **given))
     return folder
 
 
@@ -50,7 +50,7 @@ class TestListing:
         found = query.list_jobs(1)
         assert [state["state"] for state in found["jobs"]] == ["LOST"]
 
-    def test_one_that_somebody_wants_to_end_is_told_from_the_others_until_it_has(self) -> None:
+    def test_a_job_with_a_cancel_request_is_cancelling_until_it_has_ended(self) -> None:
         alive = job_dir.identity(os.getpid())
         for name, state in (("a", "RUNNING"), ("b", "RUNNING"), ("c", "CANCELLED")):
             made(name, state, 1.0, supervisor=alive)
@@ -84,11 +84,11 @@ class TestReport:
         folder.event("restart", count=1, reason="rank 1")
         with Path(folder.file("events.jsonl")).open("a", encoding="utf-8") as file:
             file.write('{"event": "exit", "ra')
-        told = query.job_report("a")
-        assert [(end["rank"], end["status"]) for end in told["ends"]] == [(1, 0)]
-        assert [event["event"] for event in told["events"]] == ["state", "restart"]
-        assert told["ranks"] == {"node000000": [0, 1]}
-        assert "secret" not in json.dumps(told)
+        report = query.job_report("a")
+        assert [(end["rank"], end["status"]) for end in report["ends"]] == [(1, 0)]
+        assert [event["event"] for event in report["events"]] == ["state", "restart"]
+        assert report["ranks"] == {"node000000": [0, 1]}
+        assert "secret" not in json.dumps(report)
 
     def test_there_is_none_of_a_job_that_is_not_there(self) -> None:
         with pytest.raises(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""First in, first out, as far as slots are shared."""
+"""The queue of a head: first in, first out, as far as jobs share slots."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_a_job_given_back_keeps_its_place() -> None:
     assert slots("a") is not None
 
 
-def test_slots_that_a_node_said_are_taken_are_avoided_and_waited_for_only_when_needed() -> None:
+def test_slots_that_a_node_reported_as_taken_are_avoided_and_waited_for_only_when_needed() -> None:
     job("a", n=2, m=1)
     assert slots("a") == {"n": [0, 1], "m": [0]}
     queue.requeue("a", {"n": [(1, "x")]})
@@ -99,7 +99,7 @@ def test_nobody_overtakes_a_job_that_is_not_yet_known_to_hold_its_slots() -> Non
     queue.requeue("a", {"n": [(0, "x"), (1, "x")]})
     assert queue.admit("b", port) is None
     assert slots("a") == {"n": [2, 3]}
-    assert slots("b") == {"n": [0, 1]}  # what is wrong with those its own try will tell
+    assert slots("b") == {"n": [0, 1]}  # its own launch finds what is wrong with those
 
 
 def test_a_job_names_later_ones_that_it_waits_for_and_its_heads_own_once() -> None:
