@@ -1,4 +1,4 @@
-"""What breaks on the way, on stand-in nodes: each is noticed and told, and nothing of the job is left."""
+"""What breaks while a job runs, on stand-in nodes: each is found and reported, and nothing is left."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ WAIT = "echo up; sleep 300"
 
 
 def up(nodes: Nodes, script: str = WAIT, kind: Kind = "pytorch", **options: object) -> Started:
-    """A job of three ranks that all have said a line."""
+    """A job of three ranks that all have printed a line."""
     started = start(nodes, shell(script, kind, **options))
     until(lambda: len(lines(started.events)) == 3)
     return started

@@ -94,7 +94,7 @@ def run(home: Path, spec: JobSpec, *, locale: str = "C.UTF-8") -> list[bytes]:
         spec_frame = frames.pack(runner_spec(told, 0, None, 6105, [0, 1]))
         send(process.stdin.fileno(), frames.frame(frames.SPEC, spec_frame))
         decoder = frames.Decoder()
-        said = [b""] * planned.world_size
+        printed = [b""] * planned.world_size
         while data := os.read(process.stdout.fileno(), 65536):
             for kind, payload in decoder.feed(data):
                 if kind == frames.READY:
@@ -102,12 +102,12 @@ def run(home: Path, spec: JobSpec, *, locale: str = "C.UTF-8") -> list[bytes]:
                     send(process.stdin.fileno(), frames.frame(frames.GO, go))
                 elif kind == frames.OUT:
                     rank, _ = frames.OUTPUT.unpack_from(payload)
-                    said[rank] += payload[frames.OUTPUT.size :]
+                    printed[rank] += payload[frames.OUTPUT.size :]
                 elif kind == frames.FAILED:
                     raise AssertionError(frames.unpack(payload))
                 elif kind == frames.DONE:
                     process.stdin.close()
-        return said
+        return printed
 
 
 def send(fd: int, data: bytes) -> None:
@@ -115,13 +115,13 @@ def send(fd: int, data: bytes) -> None:
         data = data[os.write(fd, data) :]
 
 
-def shown(said: bytes) -> tuple[list[bytes], dict[bytes, bytes]]:
+def shown(printed: bytes) -> tuple[list[bytes], dict[bytes, bytes]]:
     """Arguments and environment out of what SHOW wrote."""
     parts = []
-    while said:
-        size, _, rest = said.partition(b"\n")
+    while printed:
+        size, _, rest = printed.partition(b"\n")
         parts.append(rest[: int(size)].split(b"\0")[:-1])
-        said = rest[int(size) :]
+        printed = rest[int(size) :]
     argv, environ = parts
     return argv, dict(pair.split(b"=", 1) for pair in environ)
 
@@ -144,8 +144,8 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @example(words=AWKWARD, value="\n".join(AWKWARD))
 @example(words=[], value="x" * 100_000)
 def test_arguments_and_values_arrive_as_they_were(home: Path, words: list[str], value: str) -> None:
-    (said,) = run(home, job(*words, env={"MINE": value, "EMPTY": ""}))
-    argv, environ = shown(said)
+    (printed,) = run(home, job(*words, env={"MINE": value, "EMPTY": ""}))
+    argv, environ = shown(printed)
     assert argv[5:] == [raw(word) for word in words]
     assert (environ[b"MINE"], environ[b"EMPTY"]) == (raw(value), b"")
 
@@ -156,9 +156,9 @@ def test_launchers_variables_are_filled_in_for_each_process_and_nothing_else(
     home: Path, before: str, after: str
 ) -> None:
     words = (f"{before}$LOCAL_RANK{after}", f"{before}${{NODE_RANK}}{after}", "--of=$WORLD_SIZE", "$HOME")
-    for rank, said in enumerate(run(home, job(*words, processes_per_node=2))):
+    for rank, printed in enumerate(run(home, job(*words, processes_per_node=2))):
         told = [f"{before}{rank}{after}", f"{before}0{after}", "--of=2", "$HOME"]
-        assert shown(said)[0][5:] == [raw(word) for word in told]
+        assert shown(printed)[0][5:] == [raw(word) for word in told]
 
 
 @whole
@@ -183,14 +183,14 @@ def test_bash_expands_a_shell_lines_variables_itself(home: Path) -> None:
 
 def test_100_kilobytes_of_environment(home: Path) -> None:
     env = {f"MINE_{i}": f"{i}é " * 1024 for i in range(20)}
-    (said,) = run(home, job(env=env))
-    environ = shown(said)[1]
+    (printed,) = run(home, job(env=env))
+    environ = shown(printed)[1]
     assert {key: environ[raw(key)] for key in env} == {key: raw(value) for key, value in env.items()}
 
 
 @pytest.mark.parametrize("locale", ["C", "POSIX", "C.UTF-8", "no_SUCH.latin1"])
 def test_whatever_the_nodes_locale_is(home: Path, locale: str) -> None:
-    (said,) = run(home, job("ünïcödé 日本", "\udcff", env={"MINE": "é"}), locale=locale)
-    argv, environ = shown(said)
+    (printed,) = run(home, job("ünïcödé 日本", "\udcff", env={"MINE": "é"}), locale=locale)
+    argv, environ = shown(printed)
     assert argv[5:] == ["ünïcödé 日本".encode(), b"\xff"]
     assert environ[b"MINE"] == "é".encode()

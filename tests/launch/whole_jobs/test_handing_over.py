@@ -40,8 +40,8 @@ def submitting(nodes: Nodes, *words: str) -> subprocess.Popen[bytes]:
 def test_a_plan_that_was_cut_short_never_becomes_a_job(nodes: Nodes, share: float) -> None:
     data = json.dumps(nodes.plan(shell("true")).as_dict()).encode()
     message = b"%010d" % len(data) + data
-    _, said = (process := submitting(nodes)).communicate(message[: int(len(message) * share)], timeout=30)
-    assert (process.returncode, said) == (REFUSED, b"the plan was cut short, so no job was made\n")
+    _, errors = (process := submitting(nodes)).communicate(message[: int(len(message) * share)], timeout=30)
+    assert (process.returncode, errors) == (REFUSED, b"the plan was cut short, so no job was made\n")
     assert not (nodes.folder / "node000000/.ranklift/jobs").exists()
     assert nodes.jobs() == []
 
@@ -80,8 +80,8 @@ def test_a_job_that_its_head_cannot_queue_has_failed_for_that(nodes: Nodes) -> N
     (home / "queue.json.lock").mkdir()
     data = json.dumps(made.as_dict()).encode()
     with submitting(nodes) as process:
-        _, said = process.communicate(b"%010d" % len(data) + data, timeout=30)
-    assert (process.returncode, said) == (0, b"")
+        _, errors = process.communicate(b"%010d" % len(data) + data, timeout=30)
+    assert (process.returncode, errors) == (0, b"")
     (job,) = nodes.jobs()
     assert (job.job, job.state) == (made.id, "FAILED")
     assert job.reason == f"the head cannot keep the job's records: Is a directory: {home}/queue.json.lock"

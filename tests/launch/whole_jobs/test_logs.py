@@ -1,4 +1,4 @@
-"""What ranks say, on its way through real runners and a real supervisor to whoever looks."""
+"""Ranks' output on its way through real runners and a real supervisor to its readers."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def notices(events: list[Event]) -> list[str]:
     return [e.data.decode() for e in events if isinstance(e, LogLine) and e.stream == "notice"]
 
 
-def said(events: list[Event], rank: int) -> list[str]:
+def printed(events: list[Event], rank: int) -> list[str]:
     return [
         e.data.decode() for e in events if isinstance(e, LogLine) and e.rank == rank and e.stream == "stdout"
     ]
@@ -69,7 +69,7 @@ def test_every_line_of_every_rank_comes_once_and_in_its_order(tmp_path: Path, ki
     assert state.state == "SUCCEEDED"
     assert notices(events) == []
     for rank in range(8):
-        assert said(events, rank) == [f"{rank} line {number}" for number in range(500)]
+        assert printed(events, rank) == [f"{rank} line {number}" for number in range(500)]
     again: list[Event] = []
     submit.so_far(state.job, nodes.head, again.append, remote="hash")
     assert lines(again) == lines(events)
@@ -82,11 +82,11 @@ def test_a_rank_that_prints_too_much_keeps_its_log_and_its_last_lines_and_leaves
     state, events = nodes.run(job("flood.py"))
     log = (folder(nodes, 0, state.job) / "logs/rank-0.log").read_text().splitlines()
     assert log[:-1] == [f"{n:07} of a rank that prints all it can" for n in range(200_000)]
-    shown = said(events, 0)
+    shown = printed(events, 0)
     assert 10_000 < len(shown) < 150_000
     assert shown == sorted(set(shown))
     assert set(shown) <= set(log)
-    assert said(events, 1) == [f"step {n}" for n in range(20)]
+    assert printed(events, 1) == [f"step {n}" for n in range(20)]
     told = notices(events)
     assert told
     assert all(one.startswith("left out ") for one in told)
@@ -122,7 +122,7 @@ def test_no_rank_waits_for_a_head_that_takes_nothing(tmp_path: Path) -> None:
         os.kill(supervisor, signal.SIGCONT)
     assert started.end().state == "SUCCEEDED"
     assert (folder(nodes, 0, started.job) / "logs/rank-0.log").read_text().count("\n") == 800_002
-    assert said(started.events, 1) == ["up", *[f"step {n}" for n in range(20)]]
+    assert printed(started.events, 1) == ["up", *[f"step {n}" for n in range(20)]]
     assert all("logs/rank-0.log" in one for one in notices(started.events))
 
 
@@ -146,7 +146,7 @@ def test_a_log_that_cannot_be_written_ends_nothing_and_is_told(nodes: Nodes) -> 
     script = 'i=0; while [ $i -lt 9000 ]; do echo "$RANK line number $i of many"; i=$((i+1)); done'
     state, events = nodes.run(shell(script))
     assert state.state == "SUCCEEDED"
-    assert said(events, 1) == [f"1 line number {number} of many" for number in range(9000)]
+    assert printed(events, 1) == [f"1 line number {number} of many" for number in range(9000)]
     first, last = notices(events)
     assert first == "logs/rank-1.log on node000001 cannot be written: File too large; the job goes on"
     assert last.startswith("logs/rank-1.log on node000001 lacks ")
@@ -157,7 +157,7 @@ def test_a_log_that_cannot_be_written_ends_nothing_and_is_told(nodes: Nodes) -> 
 def test_an_orphan_that_never_stops_printing_does_not_keep_its_rank_from_ending(nodes: Nodes) -> None:
     state, events = nodes.run(shell("(setsid yes >&1 &); echo done; exit 4", grace_s=0.5))
     assert (state.exit_status, state.state) == (4, "FAILED")
-    assert "done" in said(events, 0) + said(events, 1)
+    assert "done" in printed(events, 0) + printed(events, 1)
     assert left_of(state.job) == []
 
 

@@ -1,4 +1,4 @@
-"""What the operator is told when the head goes away while a job is watched."""
+"""The error for the operator when the head goes away while a job is followed."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ TOLD = (
 
 
 class Head:
-    """Says ``said``, then breaks off as it is told to."""
+    """Sends ``output``, then breaks off with ``end``."""
 
     name = "node000000"
 
-    def __init__(self, said: bytes, end: Exception | int) -> None:
-        self._said, self._end = said, end
+    def __init__(self, output: bytes, end: Exception | int) -> None:
+        self._output, self._end = output, end
 
     def run(
         self, argv: Sequence[str], *, stdin: bytes | IO[bytes] | None = None, timeout: float | None = None
@@ -49,8 +49,8 @@ class Head:
         stdin: bytes | IO[bytes] | None = None,
         timeout: float | None = None,
     ) -> Completed:
-        if self._said:
-            on_stdout(self._said)
+        if self._output:
+            on_stdout(self._output)
         if isinstance(self._end, Exception):
             raise self._end
         return Completed(self._end, b"", b"")
@@ -61,7 +61,7 @@ BROKE = NodeUnreachable("node000000", "the connection broke while python3 ran")
 
 
 @pytest.mark.parametrize(
-    ("said", "end", "reason"),
+    ("output", "end", "reason"),
     [
         (RUNNING, BROKE, BROKE.reason),
         (b"", BROKE, BROKE.reason),
@@ -70,9 +70,9 @@ BROKE = NodeUnreachable("node000000", "the connection broke while python3 ran")
         (RUNNING, 0, "it stopped showing the job"),
     ],
 )
-def test_the_job_is_named_and_how_to_go_on(said: bytes, end: Exception | int, reason: str) -> None:
+def test_the_job_is_named_and_how_to_go_on(output: bytes, end: Exception | int, reason: str) -> None:
     with pytest.raises(NodeUnreachable) as caught:
-        submit.follow(JOB, Head(said, end), lambda _: None, remote="hash")
+        submit.follow(JOB, Head(output, end), lambda _: None, remote="hash")
     assert str(caught.value) == TOLD.format(reason)
 
 

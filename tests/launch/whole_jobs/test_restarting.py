@@ -1,4 +1,4 @@
-"""Launched anew after a failure: what restarts, how often, what ranks and records say of it, what ends it."""
+"""Restarts after a failure: what restarts, how often, what ranks and records hold of it, what ends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who is not a runner of an MPI job has no say in it, whatever it sends to the supervisor; and what the user
+"""Who is not a runner of an MPI job cannot affect it, whatever it sends to the supervisor; and what the user
 gave the job crosses the network encrypted."""
 
 from __future__ import annotations

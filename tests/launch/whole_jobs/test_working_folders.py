@@ -85,10 +85,10 @@ def test_a_restart_finds_its_checkpoint_and_the_rest_goes_at_the_jobs_end(nodes:
         f"echo after $RANKLIFT_RESTART_COUNT > checkpoint.pt; [ $RANKLIFT_RESTART_COUNT -ge {fails} ]"
     )
     state, events = nodes.run(shell(script, max_restarts=2))
-    said = [text for rank, text in lines(events) if rank == 0]
-    assert "after 0" in said
-    assert said.count("a.py") == said.count("c.sh") == state.restarts + 1
-    assert "b.py" not in said
+    printed = [text for rank, text in lines(events) if rank == 0]
+    assert "after 0" in printed
+    assert printed.count("a.py") == printed.count("c.sh") == state.restarts + 1
+    assert "b.py" not in printed
     for node in range(3):
         until(lambda node=node: left(nodes, state.job, node) == ["checkpoint.pt"])  # type: ignore[misc]
 
