@@ -1,1 +1,1 @@
-"""The cluster: the Pulumi program, its checks, and the inventory that the operator's commands read."""
+"""The cluster: the Pulumi program, its checks, and the inventory that the commands read."""

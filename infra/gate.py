@@ -1,8 +1,8 @@
-"""Where the program waits, under Pulumi's lock, for what the command that runs it has to do first.
+"""The gate: the program waits under Pulumi's lock until the command that runs it has done its work.
 
-Nodes are removed by their ids before the scale set's capacity is lowered. Pulumi lets one update at a time
-work on a stack, so whoever removes nodes then knows that this very update follows: `fab` opens a gate for the
-update, the program reports that it has come, and goes on when it may.
+Nodes are removed by their ids before the scale set's capacity is lowered. Pulumi allows one update at a time
+on a stack, so no other can come between: `fab` opens a gate for the update, the program reports that it has
+arrived, and continues when it is let through.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ _POLL_S = 0.05
 
 
 class Gate:
-    """The command's side: does ``work`` once when the program has come to the gate."""
+    """The command's side: does ``work`` once when the program has arrived."""
 
     def __init__(self, folder: Path, work: Callable[[], object]) -> None:
         self.folder = folder
         self.error: BaseException | None = None
-        """Why the program may not go on."""
+        """Why the program was refused."""
         self._work = work
         self._is_answered = False
 
     @contextmanager
     def kept(self) -> Iterator[None]:
-        """Keeps the gate: the program that waits there ends by itself when nobody does."""
+        """Keep the gate open; a waiting program ends by itself when the keeper is gone."""
         self.folder.mkdir()
         with (self.folder / _KEEPER).open("wb") as keeper:
             fcntl.flock(keeper, fcntl.LOCK_EX)
             yield
 
     def attend(self) -> None:
-        """Does the work if the program has come and was not answered yet; what it raises is kept."""
+        """Do the work if the program has arrived and has no answer yet; keep what it raises in ``error``."""
         if self._is_answered or not (self.folder / _CAME).exists():
             return
         self._is_answered = True
@@ -53,7 +53,7 @@ class Gate:
         self._answer("" if self.error is None else f"nothing was updated: {self.error or 'interrupted'}")
 
     def refuse(self, reason: str) -> None:
-        """Let the program go on no more, whether it has come or not; work that was done stays done."""
+        """Refuse the program, arrived or not; work already done is not undone."""
         if not self._is_answered:
             self._is_answered = True
             self._answer(f"nothing was updated: {reason}")
@@ -65,9 +65,9 @@ class Gate:
 
 
 def pass_gate(environment: Mapping[str, str]) -> None:
-    """Waits at the gate that the environment names, if any, until the program may go on.
+    """Wait at the gate that the environment names, if any, until the program may continue.
 
-    Raises :class:`~launch.errors.GiveUpError` when it may not, and when the command that keeps it has ended.
+    Raises :class:`~launch.errors.GiveUpError` if it is refused, or the command that keeps the gate has ended.
     """
     name = environment.get(KEY)
     if not name:
@@ -78,7 +78,7 @@ def pass_gate(environment: Mapping[str, str]) -> None:
         with (folder / _KEEPER).open("rb") as keeper:
             while (text := _answer(folder)) is None:
                 if _is_abandoned(keeper.fileno()) and _answer(folder) is None:
-                    raise GiveUpError("nothing was updated: the command that began this update was killed")
+                    raise GiveUpError("nothing was updated: the command that started this update was killed")
                 time.sleep(_POLL_S)
     except OSError as error:
         raise GiveUpError(f"nothing was updated: {KEY} = {name}: {error.strerror}") from None

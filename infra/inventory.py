@@ -1,4 +1,4 @@
-"""The cluster as the operator's commands see it: which nodes there are and how to reach them.
+"""The inventory: the cluster's nodes and how to reach them.
 
 ``.ranklift/<stack>/`` (0700) holds ``inventory.json``, ``ssh_config``, ``known_hosts`` and the user key
 (0600), so that plain ``ssh -F .ranklift/dev/ssh_config node00000a``, rsync and editors work with it.
@@ -45,24 +45,24 @@ class Node:
     """One VM of the scale set."""
 
     name: str
-    """Computer name, e.g. ``node00000a``; the alias in ssh_config."""
+    """Computer name, e.g. ``node00000a``, and alias in ssh_config."""
     instance_id: int
-    """What ``--nodes 0-3,7`` counts in."""
+    """The number that ``--nodes 0-3,7`` takes."""
     private_ip: str
-    """Empty while Azure has not given the VM an address."""
+    """Empty until Azure gives the VM an address."""
     host: str
-    """Where the operator's ssh connects: the load balancer, or ``private_ip`` with ``access: private``."""
+    """Address for the operator's ssh: the load balancer, or ``private_ip`` with ``access: private``."""
     port: int
-    """0 while the load balancer has no port for the VM."""
+    """0 until the load balancer has a port for the VM."""
     slots: int
-    """Processes the node can take: its GPUs, or its vCPUs when it has none."""
+    """Processes that the node can run: its GPUs or, without any, its vCPUs."""
     state: str
-    """Azure's word in lower case: ``creating``, ``running``, ``failed``, ``deleting`` ..."""
+    """Azure's state in lower case: ``creating``, ``running``, ``failed``, ``deleting`` ..."""
 
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """One stack's nodes, in the order of their instance ids."""
+    """One stack's nodes, by instance id."""
 
     stack: str
     size: str
@@ -70,12 +70,12 @@ class Inventory:
     user: str
     nodes: tuple[Node, ...]
     read_at: float = 0.0
-    """Unix time in seconds at which Azure gave this answer."""
+    """Unix time of Azure's answer, in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class StackOutputs:
-    """What the Pulumi program exports, under Python's names."""
+    """The Pulumi program's outputs."""
 
     stack: str
     scale_set_id: str
@@ -93,42 +93,42 @@ class StackOutputs:
     admin_user: str
     access: str
     host_public_key: str
-    """``ssh-ed25519 AAAA…``: the one key every node of the stack shows."""
+    """``ssh-ed25519 AAAA…``: the host key of all nodes of the stack."""
     user_private_key: str = field(repr=False)
     cluster_public_key: str = ""
     resource_group: str | None = None
-    """``None`` with a stack whose program said it less completely."""
+    """``None`` for stacks of an earlier program."""
     data_group: str | None = None
-    """The resource group of what the stack stores; ``None`` when it stores nothing."""
+    """Resource group of what the stack stores; ``None`` if it stores nothing."""
     identity_client_id: str | None = None
-    """The nodes' identity; ``None`` when they have none."""
+    """The nodes' identity; ``None`` if they have none."""
     storage_account: str | None = None
     blob_endpoint: str | None = None
     """``https://<account>.blob.core.windows.net/``"""
     nfs_mount: str | None = None
-    """What the nodes have at ``/mnt/nfs``: ``server:/path``."""
+    """Source of the mount at ``/mnt/nfs``, e.g. ``server:/path``."""
 
     @classmethod
     def from_json(cls, outputs: Mapping[str, Any]) -> StackOutputs:
-        """Reads the answer of ``pulumi stack output --json --show-secrets``.
+        """Read the output of ``pulumi stack output --json --show-secrets``.
 
-        Raises :class:`~launch.errors.InputError` naming the first output that is missing, which is how a
-        stack looks that is not up, or only half.
+        Raises :class:`~launch.errors.InputError` naming the first missing output: the stack is not up, or
+        only partly.
         """
 
         def get(key: str) -> Any:
-            # A stack that is half-made has a text that is no id for what it does not know yet.
+            # In a stack that is only partly up, a placeholder stands for an unknown id.
             half = key == "scaleSetId" and not str(outputs.get(key, "")).startswith("/")
             if key not in outputs or half:
                 raise InputError(
-                    f"output {key}", None, "the stack has none: it is not up, or only half", "run `fab up`"
+                    f"output {key}", None, "is missing: the stack is not up, or only partly", "run `fab up`"
                 )
             return outputs[key]
 
         return cls(
             stack=get("stack"),
             scale_set_id=get("scaleSetId"),
-            # Pulumi leaves null outputs out of its answer.
+            # Pulumi omits null outputs.
             load_balancer_id=outputs.get("loadBalancerId"),
             backend_pool=outputs.get("backendPool"),
             public_ip=outputs.get("publicIp"),
@@ -152,7 +152,7 @@ class StackOutputs:
 
 
 class AzureClients(Protocol):
-    """The two Azure clients that reading needs; ``infra.arm.clients.clients`` makes them."""
+    """The Azure clients for reading an inventory; ``infra.arm.clients.clients`` makes them."""
 
     @property
     def compute(self) -> Any:
@@ -164,12 +164,12 @@ class AzureClients(Protocol):
 
 
 def read_azure(outputs: StackOutputs, clients: AzureClients) -> Inventory:
-    """Asks Azure which VMs the stack has now, their addresses, and which port of the load balancer is whose.
+    """Read the stack's VMs from Azure, with their addresses and ports of the load balancer.
 
-    Ports are never computed: instances come and go. One GET of the backend pool answers for all nodes; a
-    node that it does not show yet is asked for alone.
+    Ports are never computed: instances come and go. One GET of the backend pool answers for all nodes; nodes
+    that it lacks are queried one by one.
 
-    Raises whatever the Azure SDK raises.
+    Raises the exceptions of the Azure SDK.
     """
     group, scale_set = _arm(outputs.scale_set_id, "resourceGroups"), _arm(outputs.scale_set_id, None)
     machines = list(
@@ -209,20 +209,20 @@ def read_azure(outputs: StackOutputs, clients: AzureClients) -> Inventory:
 
 
 def save(inventory: Inventory, outputs: StackOutputs, folder: Path) -> None:
-    """Writes what plain ``ssh -F`` and the tasks need into ``folder`` (0700), each file by rename."""
+    """Write the files for plain ``ssh -F`` and the tasks into ``folder`` (0700), each by rename."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
     _write(folder / KEY_FILE, outputs.user_private_key.rstrip("\n") + "\n", 0o600)
     _write(folder / KNOWN_HOSTS_FILE, known_hosts_text(inventory, outputs.host_public_key), 0o600)
     _write(folder / SSH_CONFIG_FILE, ssh_config_text(inventory, folder), 0o600)
-    # The inventory comes last: whoever finds it finds the rest.
+    # The inventory comes last: once it is there, so are the other files.
     _write(folder / INVENTORY_FILE, json.dumps(asdict(inventory), indent=1) + "\n", 0o600)
 
 
 def load(folder: Path) -> Inventory:
-    """The inventory last saved in ``folder``.
+    """Return the inventory last saved in ``folder``.
 
-    Raises :class:`~launch.errors.InputError` when there is none or it cannot be read.
+    Raises :class:`~launch.errors.InputError` if there is none or it cannot be read.
     """
     path = folder / INVENTORY_FILE
     try:
@@ -241,7 +241,7 @@ def load(folder: Path) -> Inventory:
 
 
 def remove(folder: Path) -> None:
-    """Removes what :func:`save` wrote, and the folder unless others keep something in it; may be repeated.
+    """Remove what :func:`save` wrote, and the folder if it is empty then; may be repeated.
 
     A rehearsal has its own files in ``.ranklift/rehearsal/``, which is also the folder of its first stack.
     """
@@ -252,9 +252,9 @@ def remove(folder: Path) -> None:
 
 
 def ssh_config_text(inventory: Inventory, folder: Path) -> str:
-    """The text of an ssh_config that reaches every node of ``inventory`` with the files in ``folder``.
+    """Return an ssh_config that reaches every node of ``inventory`` with the files in ``folder``.
 
-    Settings repeat in every block, because a ``Host *`` would reach other hosts where the file is included.
+    Settings repeat in every block: a ``Host *`` would apply to other hosts where the file is included.
     """
     key = _quoted(folder.absolute() / KEY_FILE)
     known_hosts = _quoted(folder.absolute() / KNOWN_HOSTS_FILE)
@@ -283,7 +283,7 @@ Host {node.name}
 
 
 def known_hosts_text(inventory: Inventory, host_public_key: str) -> str:
-    """One line a node, under its name: the key that the stack gave its nodes, known before any connection.
+    """Return a known_hosts with a line a node: the stack's host key, known before any connection.
 
     >>> node = Node("node000000", 0, "10.0.0.4", "192.0.2.1", 50000, 8, "running")
     >>> known_hosts_text(Inventory("dev", "size", "place", "me", (node,)), "ssh-ed25519 AAAA")
@@ -301,7 +301,7 @@ def _ports(
 ) -> dict[int, int]:
     if outputs.load_balancer_id is None or outputs.backend_pool is None:
         raise InputError(
-            "output loadBalancerId", None, "there is a publicIp but no load balancer", "run `fab up` again"
+            "output loadBalancerId", None, "is missing, but there is a publicIp", "run `fab up` again"
         )
     group, balancer = _arm(outputs.load_balancer_id, "resourceGroups"), _arm(outputs.load_balancer_id, None)
     pool = clients.network.load_balancer_backend_address_pools.get(group, balancer, outputs.backend_pool)
@@ -361,7 +361,7 @@ def _state(machine: Any) -> str:
 
 
 def _arm(identifier: str, key: str | None) -> str:
-    """The value after ``key`` in an ARM id; with no key, the resource's own name."""
+    """Return the value after ``key`` in an ARM id or, without a key, the resource's own name."""
     parts = identifier.strip("/").split("/")
     if key is None:
         return parts[-1]
@@ -372,8 +372,8 @@ def _arm(identifier: str, key: str | None) -> str:
 def _quoted(path: Path) -> str:
     text = str(path)
     if "${" in text or "\n" in text:
-        # ssh would expand the first, and no quoting stops it.
-        raise InputError("project folder", text, "ssh cannot be given such a path", "rename the folder")
+        # ssh expands ${...} in spite of quotes, and a line break ends the setting.
+        raise InputError("project folder", text, "ssh cannot use such a path", "rename the folder")
     escaped = text.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
     return f'"{escaped}"'
 
@@ -385,9 +385,9 @@ def _write(path: Path, text: str, mode: int) -> None:
         os.fchmod(stream.fileno(), mode)
         stream.write(text)
         stream.flush()
-        os.fsync(stream.fileno())  # a machine that goes down leaves the old file, not an empty one
+        os.fsync(stream.fileno())  # after a power failure the old file is there, not an empty one
     try:
         temporary.replace(path)
     except OSError as error:
         temporary.unlink()
-        raise GiveUpError(f"{path} cannot be replaced ({error.strerror}): take away what is there") from error
+        raise GiveUpError(f"{path} cannot be replaced ({error.strerror}): remove what is there") from error

@@ -1,4 +1,4 @@
-"""Records read from JSON, held to the dataclass that they were written from."""
+"""Records read from JSON, checked against the dataclass that they were written from."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ _KINDS: dict[str, tuple[type, ...]] = {"str": (str,), "int": (int,), "float": (i
 
 
 def read_record(found: object, kind: type[Any]) -> dict[str, Any]:
-    """Return a copy of the JSON object of a record of ``kind``, a dataclass; a field with a default may lack.
+    """Return a copy of the JSON object of a ``kind``, a dataclass; fields with a default may be missing.
 
-    Fields that are no str, int or float are not looked into. Raises TypeError naming what is missing, unknown
-    or of another type.
+    Fields other than str, int and float are not checked. Raises TypeError naming what is missing, unknown or
+    of another type.
     """
     what = kind.__name__.lower()
     if not isinstance(found, dict):
@@ -28,18 +28,18 @@ def read_record(found: object, kind: type[Any]) -> dict[str, Any]:
             raise TypeError(f"the {what} has {name!r}, which is unknown")
         # Annotations are text where they are postponed, as everywhere here.
         if type(value) not in _KINDS.get(str(known[name].type), (type(value),)):
-            raise TypeError(f"the {what}'s {name} is {_kind_of(value)}, no {known[name].type}")
+            raise TypeError(f"the {what}'s {name} is {_kind_of(value)}, not {known[name].type}")
     return dict(found)
 
 
 def read_list(found: object, name: str) -> list[Any]:
-    """Return the list that the JSON value ``name`` is; raises TypeError when it is another thing.
+    """Return the JSON value called ``name``, a list; raises TypeError for anything else.
 
     >>> read_list([1], "nodes")
     [1]
     """
     if not isinstance(found, list):
-        raise TypeError(f"{name} holds {_kind_of(found)}, no list")
+        raise TypeError(f"{name} is {_kind_of(found)}, not a list")
     return found
 
 

@@ -1,4 +1,4 @@
-"""Names of a stack's Azure resources: derived from the stack alone, so that anyone can find them."""
+"""Names of a stack's Azure resources, derived from the stack's name alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = [
 ]
 
 OFFER_UNKNOWN = "RehearsalDoesNotKnowOffer"
-"""A capability that only a rehearsal's SKUs have: whether the region has the size is not known there."""
+"""A capability that only a rehearsal's SKUs have: it does not know whether the region has the size."""
 
 STACK_TAG = "ranklift-stack"
 """The tag that every resource of a stack carries, with the stack's name as its value."""
@@ -38,27 +38,27 @@ TTL_TAG, IDLE_TAG = "ranklift-ttl-hours", "ranklift-idle-stop-minutes"
 """Tags of the scale set that its nodes read from the metadata service, so that a change reaches them."""
 
 NFS_TAG = "ranklift-nfs"
-"""Tag of the scale set that says which shared folder its nodes have mounted at their first boot."""
+"""Tag of the scale set with the kind of shared storage that its nodes mounted at their first boot."""
 
 IDENTITY_TAG = "ranklift-identity"
-"""Tag of the scale set with its identity's client id: a machine may have more identities than the stack's
-own, from a policy of the subscription for instance, and has to say then which of them it signs in as."""
+"""Tag of the scale set with its identity's client id, which chooses among several identities of a machine:
+a policy of the subscription may add some."""
 
 STOPPED_TAG = "ranklift-stopped"
-"""Tag with which the nodes say on their scale set why they stopped it (``STOPPED`` of
+"""Tag of the scale set with the reason for which the nodes stopped it (``STOPPED`` of
 launch.remote.agent.autostop)."""
 
 OWN_TAGS = frozenset({STACK_TAG, TTL_TAG, IDLE_TAG, NFS_TAG, IDENTITY_TAG, STOPPED_TAG})
-"""What the program and the nodes tag with, and the user therefore cannot."""
+"""Tags of the program and the nodes, which the user therefore cannot set."""
 
 BACKEND_POOL = "nodes"
 """Name of the load balancer's backend pool, which the nodes join."""
 
 CONTAINERS = ("data", "results")
-"""On which the nodes have rights, in a given storage account as in the stack's own."""
+"""Containers on which the nodes have rights, in an existing storage account as in the stack's own."""
 
 BLOBS = "storage"
-"""What the storage account of the containers is for, as :func:`storage_name` takes it."""
+"""Purpose of the containers' storage account, for :func:`storage_name`."""
 
 _STORAGE_STACK, _STORAGE_DIGEST = 10, 12  # with "rl" before them 24 characters
 _UUIDS = uuid.UUID("b0b9dd12-6a0e-5f55-9c0e-3a3d3cf9b7d1")
@@ -66,10 +66,9 @@ _LONGEST = 40  # a scale set's name may have 64 characters, and "ranklift-" come
 
 
 def cluster_name(stack: str) -> str:
-    """The name of the stack's resource group and scale set, and what its other resources begin with.
+    """Return the name of the stack's resource group and scale set, and the prefix of its other names.
 
-    Stack names may hold what Azure's names may not; those that had to be altered end in a digest, so that
-    no two stacks share a name.
+    Names altered to fit Azure's rules end in a digest, so that no two stacks share a name.
 
     >>> cluster_name("dev"), cluster_name("rehearsal-2"), cluster_name("Dev")
     ('ranklift-dev', 'ranklift-rehearsal-2', 'ranklift-dev-9c24f4')
@@ -82,7 +81,7 @@ def cluster_name(stack: str) -> str:
 
 
 def data_group_name(stack: str) -> str:
-    """The resource group of what the stack stores: its own, so that it can outlive the nodes.
+    """Return the resource group of what the stack stores: a separate one, which can outlive the nodes.
 
     >>> data_group_name("dev")
     'ranklift-dev-data'
@@ -91,7 +90,7 @@ def data_group_name(stack: str) -> str:
 
 
 def is_own_data(stack: str, resource_id: str | None) -> bool:
-    """Whether a given resource is one that the stack made itself, kept, and goes on with.
+    """Whether an existing resource is one that the stack itself made and kept.
 
     >>> is_own_data("dev", "/subscriptions/s/resourcegroups/Ranklift-dev-data/providers/N/a/b")
     True
@@ -100,22 +99,22 @@ def is_own_data(stack: str, resource_id: str | None) -> bool:
 
 
 def network_name(stack: str) -> str:
-    """The virtual network that the stack makes for itself."""
+    """Return the name of the stack's own virtual network."""
     return f"{cluster_name(stack)}-vnet"
 
 
 def subnet_name(stack: str, *, shared: bool) -> str:
-    """The subnet that the stack makes: other stacks may have theirs in the same, ``shared`` network."""
+    """Return the name of the stack's subnet; in a ``shared`` network other stacks have theirs too."""
     return cluster_name(stack) if shared else "nodes"
 
 
 def right_on(purpose: str) -> str:
-    """What a role assignment for that purpose is called, and its UUID made from."""
+    """Return the name of a role assignment, from which its UUID is made."""
     return f"{purpose}-right"
 
 
 def storage_name(stack: str, subscription: str, purpose: str = "blob") -> str:
-    """The name of a storage account, which no other in all of Azure may have: 3 to 24 of a-z and 0-9.
+    """Return the name of a storage account, unique in all of Azure: 3 to 24 of a-z and 0-9.
 
     >>> storage_name("dev", "00000000-0000-0000-0000-000000000001")
     'rldev32266166fb07'
@@ -126,7 +125,7 @@ def storage_name(stack: str, subscription: str, purpose: str = "blob") -> str:
 
 
 def own_uuid(stack: str, subscription: str, purpose: str) -> str:
-    """A UUID that the stack alone has, for what Azure names by UUIDs: role definitions and assignments.
+    """Return a UUID of the stack's own, for what Azure names by UUIDs: role definitions and assignments.
 
     >>> own_uuid("dev", "s", "role") == own_uuid("dev", "s", "role") != own_uuid("prod", "s", "role")
     True

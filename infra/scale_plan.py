@@ -1,7 +1,6 @@
-"""What a change of the number of nodes comes to: which nodes go, and where Azure differs from what is wanted.
+"""Decisions of a change in the number of nodes: which leave, and where Azure differs from Pulumi's state.
 
-Nothing here asks anybody: :mod:`playbooks.nodes.busy` finds out what the nodes do, and the ``scale``
-task acts.
+Pure: :mod:`playbooks.nodes.busy` queries the nodes, and the ``scale`` task acts.
 """
 
 from __future__ import annotations
@@ -16,27 +15,27 @@ from launch.nodeset import fold
 __all__ = ["DEAD", "Drift", "Outcome", "Use", "choose_leaving", "in_the_way", "sort_out"]
 
 DEAD = frozenset({"failed", "stopped", "deallocated"})
-"""Azure's words, as an inventory has them, for a VM on which nothing runs."""
+"""States, as an inventory has them, of a VM on which nothing runs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """What a node is doing."""
+    """The use of one node."""
 
     jobs: tuple[str, ...] = ()
-    """Ids of jobs that have not ended and have a rank or a slot here, wait for the node, or live on it."""
+    """Ids of unfinished jobs that have a rank, a slot or their head here, or wait for the node."""
     records: int = 0
-    """How many jobs that have ended are kept here alone: it was their head."""
+    """Number of ended jobs with their only records here: it was their head."""
     unknown: str = ""
-    """Why it is not known; empty when it is."""
+    """Why the use is unknown; empty if it is known."""
     dead: bool = False
-    """Whether Azure says that nothing runs there."""
+    """Whether nothing runs there by Azure's state."""
     removal: str = ""
-    """The command that is removing the node; empty when there is none."""
+    """The command that is removing the node; empty if none is."""
 
     @property
     def is_idle(self) -> bool:
-        """Whether the node may go without anybody's losing anything that runs."""
+        """Whether nothing that runs is lost with the node."""
         return self.dead or not (self.jobs or self.unknown or self.removal)
 
     def __str__(self) -> str:
@@ -46,22 +45,22 @@ class Use:
             return f"it has {', '.join(self.jobs)}"
         if self.removal:
             return f"it is being removed by {self.removal}"
-        return f"what it does is not known ({self.unknown})" if self.unknown else "idle"
+        return f"its use is unknown ({self.unknown})" if self.unknown else "idle"
 
 
 def choose_leaving(nodes: Sequence[Node], uses: Mapping[str, Use], count: int) -> tuple[Node, ...]:
-    """The ``count`` nodes that go: those that do not run first, then idle ones, the newest first.
+    """Return the ``count`` nodes to remove: those that do not run first, then idle ones, the newest first.
 
-    Heads that hold the records of jobs go last among the idle ones. A node with a job never goes.
+    Heads with records of jobs come last among the idle ones; nodes with a job are never removed.
 
-    Raises :class:`~launch.errors.RetryError` naming what is in the way when too few are idle.
+    Raises :class:`~launch.errors.RetryError` with the reasons if too few are idle.
     """
     idle = [node for node in nodes if uses[node.name].is_idle]
     idle.sort(key=lambda node: _order(node, uses[node.name]))
     if len(idle) < count:
         busy = {node.name: uses[node.name] for node in nodes if not uses[node.name].is_idle}
         raise RetryError(
-            f"{count} of {len(nodes)} nodes would have to go, and {len(idle)} are idle; nothing was changed\n"
+            f"{count} of {len(nodes)} nodes must be removed, but {len(idle)} are idle; nothing was changed\n"
             f"{in_the_way(busy)}"
         )
     return tuple(sorted(idle[:count], key=lambda node: node.instance_id))
@@ -72,7 +71,7 @@ def _order(node: Node, use: Use) -> tuple[bool, bool, int]:
 
 
 def in_the_way(busy: Mapping[str, Use]) -> str:
-    """A line for all nodes with the same reason, and what to do.
+    """Return a line for all nodes with the same reason, and the remedies.
 
     >>> print(in_the_way({"node000000": Use(("train-1",)), "node000001": Use(("train-1",))}))
     node[000000-000001]: it has train-1
@@ -89,58 +88,58 @@ def in_the_way(busy: Mapping[str, Use]) -> str:
             "then repeat the command"
         )
     if any(use.unknown for use in busy.values()):
-        lines.append("`fab replace NODE` makes a node anew that does not answer")
+        lines.append("`fab replace NODE` replaces a node that does not answer")
     return "\n".join(lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Drift:
-    """Where Azure differs from what Pulumi remembers of a stack."""
+    """Differences between Azure and Pulumi's state of a stack."""
 
     wanted: int
-    """Nodes, by the stack's configuration."""
+    """Configured number of nodes."""
     remembered: int | None
-    """The scale set's capacity as Pulumi remembers it; None when Pulumi knows of no scale set."""
+    """Capacity of the scale set in Pulumi's state; ``None`` if the state has none."""
     present: int | None
-    """Its capacity in Azure; None when Azure has no such scale set."""
+    """Its capacity in Azure; ``None`` if Azure has none."""
     gone: tuple[str, ...] = ()
-    """Resources that Pulumi remembers and Azure does not have, as ``kind name``."""
+    """Resources in Pulumi's state that Azure does not have, as ``type name``."""
 
     def __bool__(self) -> bool:
         return bool(self.gone) or self.present != self.remembered
 
     @property
     def surplus(self) -> int:
-        """How many nodes Azure has too many."""
+        """Number of nodes in Azure beyond the configured ones."""
         return max(0, (self.present or 0) - self.wanted)
 
     def lines(self) -> Iterable[str]:
-        """What differs, for people.
+        """Yield a line for each difference.
 
         >>> list(Drift(4, 4, 0, ("NatGateway way-out",)).lines())
-        ['4 nodes were made, Azure has 0', 'NatGateway way-out: Azure has it no more']
+        ['4 nodes were made, Azure has 0', 'NatGateway way-out: Azure no longer has it']
         """
         if self.present is not None and self.present != self.remembered:
             yield f"{self.remembered} nodes were made, Azure has {self.present}"
         for name in self.gone:
-            yield f"{name}: Azure has it no more"
+            yield f"{name}: Azure no longer has it"
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What a try brought in which Azure could not give all nodes."""
+    """The result of an update in which Azure could not give all nodes."""
 
     wanted: int
     there_before: int
     came: tuple[Node, ...]
-    """New ones that are fit for use."""
+    """New nodes that are fit for use."""
     stay: tuple[Node, ...]
-    """All that are to be there afterwards, those from before among them."""
+    """All nodes that stay, earlier ones among them."""
     go: tuple[Node, ...]
-    """All that are to be removed."""
+    """All nodes to remove."""
 
     def in_words(self) -> str:
-        """How many of how many came.
+        """Return how many of the missing nodes came.
 
         >>> Outcome(8, 2, (), (), ()).in_words()
         '0 of 6 further nodes came'
@@ -150,10 +149,10 @@ class Outcome:
 
 
 def sort_out(nodes: Sequence[Node], before: frozenset[int], wanted: int, *, keep: bool) -> Outcome:
-    """Who stays and who goes, ``before`` being the instance ids that were there: those always stay.
+    """Decide which nodes stay; ``before`` has the instance ids of earlier nodes, which always do.
 
-    Of the others those that came stay when the user wants to ``keep`` them; VMs that Azure has as failed, or
-    never finished, go in any case: nobody can use them, and they may cost as much.
+    New nodes stay with ``keep``. VMs that failed or were never finished are always removed: they are of no
+    use and may cost as much.
     """
     old = tuple(node for node in nodes if node.instance_id in before)
     new = [node for node in nodes if node.instance_id not in before]

@@ -1,1 +1,1 @@
-"""Azure's management API as the project uses it: clients, questions, what refusals mean."""
+"""Azure's management API as the project uses it: clients, queries, resource types, errors."""

@@ -1,6 +1,6 @@
 """Clients of Azure's management API, or of the rehearsal's.
 
-The Azure SDKs take half a second to import, so they are imported when a client is asked for.
+The Azure SDKs take half a second to import, so they are imported when a client is made.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ ENDPOINT = "RANKLIFT_ARM_ENDPOINT"
 """Environment variable with the address of a rehearsal's ARM endpoint."""
 
 TOKEN_FILE = "RANKLIFT_ARM_TOKEN_FILE"  # noqa: S105 - a variable's name
-"""Environment variable with the file that has that endpoint's token: the rehearsal's record."""
+"""Environment variable with the file of that endpoint's token: the rehearsal's record."""
 
 _PROVIDERS = "PULUMI_DEBUG_PROVIDERS"
 """Environment variable by which Pulumi's engine finds the rehearsal's provider."""
@@ -49,17 +49,16 @@ CLOUD = "ARM_ENVIRONMENT"
 
 @dataclass(frozen=True, slots=True)
 class Clients:
-    """What the commands ask Azure with."""
+    """The SDK clients of one subscription."""
 
     compute: ComputeManagementClient
     network: NetworkManagementClient
 
 
 def endpoint(environment: Mapping[str, str]) -> str | None:
-    """The rehearsal's ARM endpoint, or ``None`` when the commands are to talk to Azure.
+    """Return the rehearsal's ARM endpoint, or ``None`` for Azure itself.
 
-    What it answers is believed, and requests to it carry :func:`rehearsal_token`: only this machine may be
-    asked.
+    Its answers are trusted and requests to it carry :func:`rehearsal_token`, so it must be on this machine.
 
     >>> endpoint({"RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:8443"})
     'http://127.0.0.1:8443'
@@ -76,7 +75,7 @@ def endpoint(environment: Mapping[str, str]) -> str | None:
         return None
     try:
         parts = urlsplit(url)
-        host, _port = parts.hostname or "", parts.port  # a port that is none raises ValueError
+        host, _port = parts.hostname or "", parts.port  # an invalid port raises ValueError
         loopback = host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         loopback = False
@@ -84,20 +83,20 @@ def endpoint(environment: Mapping[str, str]) -> str | None:
         raise InputError(
             ENDPOINT,
             url,
-            "is no plain http address of this machine",
-            "unset it, or take what fab rehearsal.env says",
+            "is not a plain http address of this machine",
+            "unset it, or take the output of fab rehearsal.env",
         )
     return url.rstrip("/")
 
 
 def rehearsal_token(environment: Mapping[str, str]) -> str:
-    """Return the token that the rehearsal's endpoint asks for.
+    """Return the token of the rehearsal's endpoint.
 
-    It is read from a file that its owner alone can read; a variable would show it wherever variables are.
-    Raises :class:`~launch.errors.InputError` when none is named or it has none, and when the variables are of
-    another rehearsal than it: a port that one has left is anybody's, who would be given the nodes' keys.
+    It is read from a file that only its owner can read; environment variables are visible to more processes.
+    Raises :class:`~launch.errors.InputError` when no file is named or it has no token, and when the variables
+    belong to another rehearsal: whoever took over that one's port would receive the nodes' keys.
     """
-    remedy = 'take what fab rehearsal.env says: eval "$(fab rehearsal.env)"'
+    remedy = 'take the output of fab rehearsal.env: eval "$(fab rehearsal.env)"'
     name = environment.get(TOKEN_FILE)
     if not name:
         raise InputError(TOKEN_FILE, None, f"is not set, and {ENDPOINT} is", remedy)
@@ -106,7 +105,7 @@ def rehearsal_token(environment: Mapping[str, str]) -> str:
         token, address = record["token"], f"http://127.0.0.1:{record['arm_port']}"
         provider = f"azure-native:{record['provider_port']}"
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
-        problem = f"has no token of a rehearsal ({error}); one that was stopped took it along"
+        problem = f"has no token of a rehearsal ({error}); a stopped one removes it"
         raise InputError(TOKEN_FILE, name, problem, remedy) from None
     for variable, now in ((ENDPOINT, address), (_PROVIDERS, provider)):
         given = environment.get(variable, now)
@@ -116,9 +115,9 @@ def rehearsal_token(environment: Mapping[str, str]) -> str:
 
 
 def clients(subscription_id: str, environment: Mapping[str, str] | None = None) -> Clients:
-    """Clients for one subscription: of the rehearsal when ``RANKLIFT_ARM_ENDPOINT`` is set, else of Azure.
+    """Return clients of the rehearsal when ``RANKLIFT_ARM_ENDPOINT`` is set, else of Azure.
 
-    Azure's are signed in by ``azure-identity``'s default chain: environment, managed identity, ``az login``.
+    Azure's sign in by ``azure-identity``'s default chain: environment, managed identity, ``az login``.
     """
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.network import NetworkManagementClient
@@ -133,7 +132,7 @@ def clients(subscription_id: str, environment: Mapping[str, str] | None = None) 
 def resource_client(
     subscription_id: str, environment: Mapping[str, str] | None = None
 ) -> ResourceManagementClient:
-    """The client that asks after and removes resources of any kind; it asks whom :func:`clients` asks."""
+    """Return the client that reads and removes resources of any type, where :func:`clients` would."""
     from azure.mgmt.resource.resources import ResourceManagementClient
 
     credential, options = _access(os.environ if environment is None else environment)
@@ -143,9 +142,9 @@ def resource_client(
 def remove(
     resources: ResourceManagementClient, subscription: str, kind: str, inputs: Mapping[str, Any]
 ) -> None:
-    """Removes the resource of one of the :data:`REMOVABLE` kinds that Pulumi's ``inputs`` name.
+    """Remove the resource of a :data:`REMOVABLE` type that Pulumi's ``inputs`` name.
 
-    Returns when Azure has done it, or has no such thing. Raises ``azure.core.exceptions.AzureError``.
+    Return when it is gone, or was not there. Raises ``azure.core.exceptions.AzureError``.
     """
     from azure.core.exceptions import ResourceNotFoundError
 
@@ -155,7 +154,7 @@ def remove(
             identifier, api_version=api_version(REMOVABLE[kind].azure)
         ).result()
     except ResourceNotFoundError:
-        return  # some kinds answer so, others as if it had been there
+        return  # some types answer so, others as if it had been there
 
 
 def _access(environment: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
@@ -171,17 +170,17 @@ def _of_rehearsal(url: str, token: str) -> tuple[Any, dict[str, Any]]:
     from azure.core.credentials import AccessToken
     from azure.core.pipeline.policies import SansIOHTTPPolicy
 
-    class Nobody:
-        """The SDKs insist on a credential; with a policy of our own nobody asks it for a token."""
+    class Unused:
+        """A credential, which the SDKs insist on; with a policy of our own they never use it."""
 
         def get_token(self, *scopes: str, **_options: Any) -> AccessToken:
-            raise AssertionError(f"a token for {scopes} was asked for in a rehearsal")
+            raise AssertionError(f"a token for {scopes} was requested in a rehearsal")
 
     class Bearer(SansIOHTTPPolicy[Any, Any]):
-        """The SDKs' own policy refuses to send a token over plain HTTP, which does not leave this machine."""
+        """A token over plain HTTP on this machine, which the SDKs' own policy refuses to send."""
 
         def on_request(self, request: Any) -> None:
             request.http_request.headers["Authorization"] = f"Bearer {token}"
 
     # A rehearsal that refuses the connection has ended: no retry brings it back.
-    return Nobody(), {"base_url": url, "authentication_policy": Bearer(), "retry_connect": 0}
+    return Unused(), {"base_url": url, "authentication_policy": Bearer(), "retry_connect": 0}

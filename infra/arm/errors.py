@@ -1,11 +1,11 @@
-"""What Azure's refusals mean and what to do about each, in one line.
+"""Errors of Azure's management API, each in one line with its remedy.
 
 ::
 
-    AzureRefused            Azure said no, or did not answer
-    ├── NotSignedIn         nobody is signed in here, or no longer: `az login`
-    ├── MissingRight        whoever is signed in lacks a right, which is named
-    └── Throttled           later
+    AzureRefused            Azure refused, or did not answer
+    ├── NotSignedIn         no valid sign-in: `az login`
+    ├── MissingRight        the identity lacks a right, which is named
+    └── Throttled           too many requests: wait
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _LACKS = re.compile(r"perform action '(?P<action>[^']+)' over scope '(?P<scope>[
 
 
 class AzureRefused(RankliftError):
-    """Azure answered with an error; ``code`` is Azure's word for it, ``status`` HTTP's number."""
+    """Azure answered with an error: ``code`` is Azure's, ``status`` HTTP's."""
 
     def __init__(self, text: str, code: str = "", status: int = 0) -> None:
         self.code, self.status = code, status
@@ -41,11 +41,11 @@ class AzureRefused(RankliftError):
 
 
 class NotSignedIn(AzureRefused):
-    """Nobody is signed in to Azure here, or the sign-in has expired."""
+    """There is no sign-in to Azure, or it has expired."""
 
 
 class MissingRight(AzureRefused):
-    """Whoever is signed in may not do that: ``action`` on ``scope``, as Azure names them."""
+    """The signed-in identity lacks the right to ``action`` on ``scope``, as Azure names them."""
 
     def __init__(self, text: str, code: str, status: int, action: str | None, scope: str | None) -> None:
         self.action, self.scope = action, scope
@@ -53,21 +53,21 @@ class MissingRight(AzureRefused):
 
 
 class Throttled(AzureRefused, RetryError):
-    """Azure asks for a pause that is longer than a command should take."""
+    """Azure asks for a longer pause than a command should take."""
 
 
 def explained(error: Exception) -> RankliftError:
-    """What one of Azure's SDKs raised, as this project says it: one line with the remedy.
+    """Return an SDK's exception as an error of this project: one line with the remedy.
 
     >>> class ClientAuthenticationError(Exception):
     ...     message = "DefaultAzureCredential failed to retrieve a token from the included credentials."
     >>> str(explained(ClientAuthenticationError()))
-    'nobody is signed in to Azure here; run `az login`'
+    'not signed in to Azure; run `az login`'
     """
     if isinstance(error, RankliftError):
         return error
     inner = getattr(error, "error", None)
-    # The SDKs' own text has Azure's words twice, as "(Code) words" and as "Message: words".
+    # The SDKs' text repeats Azure's message, as "(Code) message" and as "Message: message".
     text = getattr(inner, "message", None) or getattr(error, "message", None) or str(error)
     code = str(getattr(inner, "code", None) or "")
     status = int(getattr(error, "status_code", None) or 0)
@@ -79,7 +79,7 @@ def explained(error: Exception) -> RankliftError:
 
 
 def asked_pause(text: str, headers: Mapping[str, str] | None = None) -> int | None:
-    """Return how many seconds Azure asks to wait, by its words or its headers; None when it does not say.
+    """Return the seconds that Azure asks to wait, by message or header; None if neither has them.
 
     >>> asked_pause("Please try again after '17' seconds after additional tokens."), asked_pause("slow down")
     (17, None)
@@ -95,7 +95,7 @@ def asked_pause(text: str, headers: Mapping[str, str] | None = None) -> int | No
 
 
 def throttling(seconds: int | None) -> str:
-    """Return the sentence for requests that were too many, with the pause that Azure asks for.
+    """Return the sentence for too many requests, with the pause that Azure asks for.
 
     >>> throttling(17)
     'Azure throttles: this subscription had too many requests; wait 17 s, then repeat the command'
@@ -105,32 +105,32 @@ def throttling(seconds: int | None) -> str:
 
 
 def sign_in_failed(text: str) -> NotSignedIn:
-    """azure-identity lists every way that it tried, a paragraph each; one of them is of use."""
+    """Return the error for azure-identity's text, which has a paragraph for every way that it tried."""
     if expired := re.search(r"AADSTS(?:70043|700082|50173|700084)\b", text):
         return NotSignedIn(f"the sign-in to Azure has expired ({expired[0]}); run `az login`")
     if other := re.search(r"AADSTS\d+[^\n]*", text):
         return NotSignedIn(f"Azure refuses the sign-in: {other[0].strip()}; run `az login`")
     if "failed to retrieve a token" in text or "az login" in text or "not found on path" in text:
-        return NotSignedIn("nobody is signed in to Azure here; run `az login`")
+        return NotSignedIn("not signed in to Azure; run `az login`")
     return NotSignedIn(f"the sign-in to Azure failed: {text.strip().splitlines()[0]}; run `az login`")
 
 
 def refusal(status: int, code: str, text: str, headers: Mapping[str, str] | None = None) -> AzureRefused:
-    """The error for an answer with this HTTP status and Azure's own ``code`` and ``text``."""
+    """Return the error for an answer with this HTTP status and Azure's ``code`` and ``text``."""
     said = f"{code}: {text}" if code and code not in text else text or f"HTTP status {status}"
     if status == _UNAUTHORIZED or code in ("ExpiredAuthenticationToken", "InvalidAuthenticationToken"):
-        why = "has expired" if code.startswith("Expired") else "is not taken by Azure"
+        why = "has expired" if code.startswith("Expired") else "is refused by Azure"
         return NotSignedIn(f"the sign-in to Azure {why}; run `az login`", code, status)
     if "AuthorizationFailed" in code or (status == _FORBIDDEN and _LACKS.search(text)):
         lacks = _LACKS.search(text)
         if lacks is None:
             return MissingRight(
-                f"Azure refuses that to whoever is signed in: {said}", code, status, None, None
+                f"Azure refuses that to the signed-in identity: {said}", code, status, None, None
             )
         action, scope = lacks["action"], lacks["scope"]
         return MissingRight(
-            f"whoever is signed in lacks the right {action} on {scope}; ask for a role that has it, like "
-            f"Reader for what is read and Contributor for what is made",
+            f"the signed-in identity lacks the right {action} on {scope}; ask for a role that has it, like "
+            f"Reader for reading and Contributor for changes",
             code,
             status,
             action,

@@ -1,4 +1,4 @@
-"""Pulumi's record of a stack, as ``pulumi stack export`` gives it."""
+"""Pulumi's state of a stack, as ``pulumi stack export`` prints it."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 __all__ = ["SCALE_SET", "begun_in", "resources"]
 
 SCALE_SET = "azure-native:compute:VirtualMachineScaleSet"
-"""Pulumi's type of what the nodes are in."""
+"""Pulumi's type of the nodes' scale set."""
 
 
 def resources(state: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """What Pulumi remembers to have made, and made of what; nothing of a stack that was never up.
+    """Return the resources in the state; none of a stack that was never up.
 
     >>> resources({"deployment": {"resources": [{"id": "/s"}]}}), resources({"deployment": None})
     ([{'id': '/s'}], ())
@@ -21,5 +21,5 @@ def resources(state: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
 
 
 def begun_in(state: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
-    """The operations that Pulumi had begun and not ended when it was last heard of."""
+    """Return the operations that Pulumi had begun and not ended when it last wrote the state."""
     return (state.get("deployment") or {}).get("pending_operations") or ()

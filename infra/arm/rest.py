@@ -1,8 +1,8 @@
-"""Questions to Azure over plain HTTP, and what its refusals mean.
+"""Queries of Azure over plain HTTP.
 
 Azure's SDKs take half a second each to import (measured: azure.mgmt.compute 0.4 s, azure.mgmt.network 0.6 s,
-azure.identity 0.5 s), which is more than all answers together take. Here a question is one GET; whoever asks
-several asks them side by side.
+azure.identity 0.5 s), and azure.core's pipeline 0.16 s, which is more than all answers together take.
+A query here is one GET, and callers with several run them side by side.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ MANAGEMENT = "https://management.azure.com"
 PRICES = "https://prices.azure.com"
 SCOPE = f"{MANAGEMENT}/.default"
 REQUEST_S = 15.0
-"""How long one request may take."""
+"""Time limit of one request."""
 TRIES = 4
 LONGEST_PAUSE_S = 10.0
-"""Azure may ask for more patience than that with ``Retry-After``; then the command says so instead."""
+"""Limit of a pause that Azure asks for with ``Retry-After``; a longer one is an error that names it."""
 PAGES = 500
 _NOT_FOUND = 404
 _BUSY = {429, 500, 502, 503, 504}
@@ -55,31 +55,31 @@ class Answer:
 
 
 Send = Callable[[str, Mapping[str, str]], Answer]
-"""Makes one GET of an address with these headers; raises ``OSError`` when nobody answers."""
+"""Sends one GET with these headers to an address; raises ``OSError`` without an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rest:
-    """One of Azure's endpoints, asked in the name of whoever is signed in."""
+    """One of Azure's endpoints, with the token of the signed-in identity."""
 
     base: str
     token: Callable[[], str] | None = None
-    """``None`` where no sign-in is asked for."""
+    """``None`` for endpoints without sign-in."""
     send: Send = field(default_factory=lambda: _send)
     sleep: Callable[[float], None] = time.sleep
 
     def get(self, path: str, **query: str) -> Any:
-        """What the endpoint has at ``path``.
+        """Return the JSON object at ``path``.
 
-        Azure is asked again when it is busy, for as long as it asks for. Raises :class:`AzureRefused` or one
-        of its kinds in Azure's words with what to do.
+        While Azure is busy the request is repeated, after the pause that Azure asks for. Raises
+        :class:`AzureRefused` or a subclass, in Azure's words with the remedy.
         """
         # Azure reads %20 in a filter everywhere and + not everywhere; its own examples leave $ as it is.
         tail = urlencode(query, quote_via=quote, safe="$',:()")
         return self._get(f"{self.base}{path}" + (f"?{tail}" if tail else ""))
 
     def find(self, path: str, **query: str) -> Any | None:
-        """:meth:`get` for what may not be there: ``None`` then."""
+        """Like :meth:`get`, but return ``None`` for a path that is not there."""
         try:
             return self.get(path, **query)
         except AzureRefused as error:
@@ -88,9 +88,9 @@ class Rest:
             raise
 
     def pages(self, path: str, **query: str) -> Iterator[Any]:
-        """The entries of a list that comes in pages, which are asked for until there is no next.
+        """Yield the entries of a list, page by page until there is no next.
 
-        ARM's key for them is ``value`` and ``nextLink``, that of the prices ``Items`` and ``NextPageLink``.
+        ARM's keys are ``value`` and ``nextLink``, those of the prices ``Items`` and ``NextPageLink``.
         """
         page = self.get(path, **query)
         for _ in range(PAGES):
@@ -102,7 +102,7 @@ class Rest:
         raise AzureRefused(f"{self.base}{path}: the list has more than {PAGES} pages; narrow it down")
 
     def _own(self, link: str) -> str:
-        """The address of the next page; a token is shown to nobody but the endpoint it is for."""
+        """Return the address of the next page; refuse one elsewhere, which must not see the token."""
         url = urljoin(self.base, link)
         ours, theirs = urlsplit(self.base), urlsplit(url)
         defaults = {"https": 443, "http": 80}
@@ -111,7 +111,7 @@ class Rest:
             ours.hostname,
             ours.port or defaults.get(ours.scheme),
         ):
-            raise AzureRefused(f"{self.base}: the next page of its list is said to be at {url}: not followed")
+            raise AzureRefused(f"{self.base}: its list continues at {url}, another endpoint: not followed")
         return url
 
     def _get(self, url: str) -> Any:
@@ -127,7 +127,7 @@ class Rest:
                     continue
                 host = urlsplit(url).netloc
                 raise AzureRefused(
-                    f"{host} does not answer: {_reason(error)}; see whether you are online"
+                    f"{host} does not answer: {_reason(error)}; check that you are online"
                 ) from error
             if answer.status not in _BUSY:
                 break
@@ -139,13 +139,13 @@ class Rest:
 
 
 def management(environment: Mapping[str, str] | None = None, send: Send | None = None) -> Rest:
-    """Azure's management API, or the rehearsal's when ``RANKLIFT_ARM_ENDPOINT`` is set."""
+    """Return Azure's management API, or the rehearsal's when ``RANKLIFT_ARM_ENDPOINT`` is set."""
     rehearsal = _rehearsal(os.environ if environment is None else environment, send)
     return rehearsal or Rest(MANAGEMENT, _Token(), send or _send)
 
 
 def retail_prices(environment: Mapping[str, str] | None = None, send: Send | None = None) -> Rest:
-    """Azure's price list, or the rehearsal's; asks for no sign-in (Azure Retail Prices REST API overview)."""
+    """Return Azure's price list, or the rehearsal's; it needs no sign-in (Azure Retail Prices overview)."""
     rehearsal = _rehearsal(os.environ if environment is None else environment, send)
     return rehearsal or Rest(PRICES, None, send or _send)
 
@@ -156,7 +156,7 @@ def _rehearsal(environment: Mapping[str, str], send: Send | None) -> Rest | None
 
 
 class _Token:
-    """The token of whoever is signed in, asked for once."""
+    """The token of the signed-in identity, requested once."""
 
     def __init__(self) -> None:
         self._lock, self._known = threading.Lock(), ""
@@ -190,10 +190,10 @@ def _read(answer: Answer, url: str) -> Any:
 
 
 def _pause(answer: Answer, tried: int) -> float:
-    """Seconds until the next try: what Azure asks for, else a little more each time."""
+    """Return seconds until the next try: what Azure asks for, else a little more each time."""
     try:
         return max(0.0, float(answer.headers["retry-after"]))
-    except (KeyError, ValueError):  # it may also be a date, which Azure's ARM does not send
+    except (KeyError, ValueError):  # it could be a date, which ARM does not send
         return 0.5 * 2.0 ** (tried - 1)
 
 
@@ -203,14 +203,14 @@ def _reason(error: OSError) -> str:
 
 
 class _NoRedirect(urllib.request.HTTPRedirectHandler):
-    """Azure's APIs send nobody elsewhere, and a token must not go there."""
+    """Redirects are errors: Azure's APIs send none, and a token must not follow one."""
 
     def redirect_request(self, *_: Any, **__: Any) -> None:
         return None
 
 
 def _send(url: str, headers: Mapping[str, str]) -> Answer:
-    # The address is Azure's own or, where the user says so, one on this machine, which no proxy can reach.
+    # The address is Azure's own or the rehearsal's on this machine, which no proxy can reach.
     proxies: dict[str, str] | None = {} if url.startswith("http://") else None
     opener = urllib.request.build_opener(_NoRedirect, urllib.request.ProxyHandler(proxies))
     request = urllib.request.Request(url, headers=dict(headers))  # noqa: S310

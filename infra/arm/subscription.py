@@ -1,4 +1,4 @@
-"""Which subscription a stack's resources are, or will be, in: where Pulumi's provider finds it too."""
+"""The subscription of a stack's resources, found where Pulumi's provider finds it."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ _AZ_S = 20.0
 
 
 def subscription_of(setting: object, environment: Mapping[str, str], send: Send | None = None) -> str:
-    """The stack's own setting, else ``ARM_SUBSCRIPTION_ID``, else what ``az account set`` chose; in a
-    rehearsal the one there is.
+    """Return the stack's own setting, else ``ARM_SUBSCRIPTION_ID``, else what ``az account set`` chose; in a
+    rehearsal its only one.
 
-    Raises :class:`~launch.errors.InputError` when none is chosen.
+    Raises :class:`~launch.errors.InputError` if none is chosen.
     """
     if clients.endpoint(environment) is not None:
-        return _rehearsed(environment, send)
-    named = setting or environment.get(VARIABLE) or _of_the_cli(environment)
+        return _from_rehearsal(environment, send)
+    named = setting or environment.get(VARIABLE) or _from_cli(environment)
     if not named:
         remedy = f"run `az login`, set {VARIABLE}, or `pulumi config set {KEY} …`"
         raise InputError("subscription", None, "none is chosen", remedy)
     return str(named)
 
 
-def _rehearsed(environment: Mapping[str, str], send: Send | None) -> str:
+def _from_rehearsal(environment: Mapping[str, str], send: Send | None) -> str:
     (found,) = management(environment, send).pages(
         "/subscriptions", **{"api-version": api_version("Microsoft.Resources/subscriptions")}
     )
     return str(found["subscriptionId"])
 
 
-def _of_the_cli(environment: Mapping[str, str]) -> str | None:
-    """``None`` without the program or a sign-in."""
+def _from_cli(environment: Mapping[str, str]) -> str | None:
+    """Return the CLI's subscription; ``None`` without the program or a sign-in."""
     try:
-        told = subprocess.run(
+        shown = subprocess.run(
             ["az", "account", "show", "--output", "json"],
             env=dict(environment),
             cwd=Path.home(),
@@ -53,6 +53,6 @@ def _of_the_cli(environment: Mapping[str, str]) -> str | None:
             timeout=_AZ_S,
             check=False,
         )
-        return str(json.loads(told.stdout)["id"]) if told.returncode == 0 else None
+        return str(json.loads(shown.stdout)["id"]) if shown.returncode == 0 else None
     except (OSError, subprocess.TimeoutExpired, ValueError, KeyError):
         return None

@@ -1,10 +1,10 @@
-"""What an engine's events say went wrong in Azure, and what that means for whoever asked for it.
+"""Errors of an update, from the engine's events: their kind, and what to do about each.
 
-The engine writes its events as JSON lines (``pulumi up --event-log FILE``); a provider's errors are in them
-as text, whose codes are Azure's own: azure-native words them ``Status=409 Code="…" Message="…"``
+The engine writes its events as JSON lines (``pulumi up --event-log FILE``); a provider's errors are text in
+them, with Azure's own codes: azure-native writes them ``Status=409 Code="…" Message="…"``
 (pulumi/pulumi-azure-native pull request 4765 shows one), the SDKs below it in other ways. The codes are from
 Microsoft's pages "Troubleshoot common Azure deployment errors" and "Troubleshoot allocation failures"
-(learn.microsoft.com); what is not listed here is shown in Azure's words alone.
+(learn.microsoft.com); errors with other codes are shown in Azure's words alone.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ __all__ = ["AzureFailed", "Progress", "Trouble", "advice", "kind_of", "patience"
 Kind = Literal[
     "again", "throttled", "partial", "no-boot", "quota", "size", "login", "rights", "in-use", "other"
 ]
-"""What a trouble asks for: the same once more, a decision about the nodes that came, or a person."""
+"""What an error calls for: the same command again, a decision about partial capacity, or a person."""
 
 _KINDS: Mapping[Kind, frozenset[str]] = {
     "again": frozenset(
@@ -76,12 +76,12 @@ _HOLDER = re.compile(r"is in use by (/\S+)", re.IGNORECASE)
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """One resource that could not be made, changed or removed."""
+    """The error of one resource that could not be made, changed or removed."""
 
     resource: str
-    """Its kind and name in the program; empty when it is the program itself, or Pulumi, that failed."""
+    """Its type and name in the program; empty if the program itself or Pulumi failed."""
     code: str
-    """Azure's; empty when there is none."""
+    """Azure's code; empty if there is none."""
     message: str
 
     def __str__(self) -> str:
@@ -91,20 +91,19 @@ class Trouble:
 
 @dataclass(slots=True)
 class Progress:
-    """What an update is doing, from its events as they come."""
+    """The state of an update, from its events so far."""
 
     under_way: dict[str, tuple[str, float]]
-    """By urn, what is done with a resource and since when, in the engine's clock; nothing for what is the
-    same."""
+    """Operation and start (engine's clock) of each resource in progress, by urn; no unchanged ones."""
     failed: list[Trouble]
 
     @classmethod
     def begin(cls) -> Progress:
-        """Nothing has come yet."""
+        """Return the state before the first event."""
         return cls({}, [])
 
     def take(self, event: Mapping[str, Any]) -> None:
-        """The next event."""
+        """Take the next event."""
         if "resourcePreEvent" in event:
             metadata = event["resourcePreEvent"]["metadata"]
             if metadata["op"] not in ("same", "read") and _IN_AZURE.search(metadata["urn"]):
@@ -116,7 +115,7 @@ class Progress:
 
 
 def troubles(events: Iterable[Mapping[str, Any]]) -> list[Trouble]:
-    """What the events say failed, in order; that the update failed because of it is left out."""
+    """Return the errors in the events, in order, without the final one that the update failed."""
     found = []
     for event in events:
         said = event.get("diagnosticEvent")
@@ -130,13 +129,13 @@ def troubles(events: Iterable[Mapping[str, Any]]) -> list[Trouble]:
         ):
             continue
         name = _name(urn)
-        # What the program or Pulumi itself says has no codes of Azure's, though it may look so.
+        # Errors of the program or of Pulumi itself have no code of Azure's, though they may look so.
         found.append(Trouble(name, _code(text) if name else "", _message(text)))
     return found
 
 
 def _name(urn: str) -> str:
-    """A resource as people know it.
+    """Return a resource's type and name.
 
     >>> _name("urn:pulumi:dev::ranklift::a$azure-native:network:Subnet::nodes")
     'Subnet nodes'
@@ -168,9 +167,9 @@ def _by_code(code: str) -> Kind:
 
 
 def kind_of(trouble: Trouble) -> Kind:
-    """What the trouble asks for."""
+    """Return what the error calls for."""
     if trouble.code.lower() == "operationnotallowed":
-        # Compute says so of quotas, and of requests that are too many.
+        # Compute answers so for quotas and for too many requests.
         if "quota" in trouble.message.lower():
             return "quota"
         if "too many requests" in trouble.message.lower():
@@ -180,7 +179,7 @@ def kind_of(trouble: Trouble) -> Kind:
 
 
 def patience(trouble: Trouble) -> int | None:
-    """How many seconds Azure asks to wait; None when it does not say.
+    """Return the seconds that Azure asks to wait; None if it names none.
 
     >>> patience(Trouble("", "429", "Please try again after '17' seconds after additional tokens."))
     17
@@ -189,42 +188,39 @@ def patience(trouble: Trouble) -> int | None:
 
 
 def advice(trouble: Trouble, stack: str) -> str:
-    """What to do about it, in one line; empty when nobody but Azure's own words can tell."""
+    """Return what to do about it, in one line; empty if Azure's message is all there is."""
     holder = _HOLDER.search(trouble.message)
     what = holder[1].rstrip(".,") if holder else "something"
     return {
-        "again": "Azure is still busy with something of that name: repeat the command",
-        "throttled": f"{throttling(patience(trouble))}: nothing is lost, it goes on where it was",
+        "again": "Azure is still working on a resource of that name: repeat the command",
+        "throttled": f"{throttling(patience(trouble))}: nothing is lost, it continues where it stopped",
         "partial": "",
         "no-boot": f"`fab up --stack {stack}` makes another node in its place",
         "quota": "ask for more quota (portal: Subscriptions, Usage + quotas) or fewer nodes; see `fab plan`",
-        "size": "choose another region or size (`fab plan` says what is offered), or ask for access to it",
-        "login": "the login has expired: run `az login`, then repeat the command; it goes on where it was",
-        "rights": "the identity you are logged in with may not do that: ask for Contributor on the "
+        "size": "choose another region or size (`fab plan` shows what is offered), or ask for access to it",
+        "login": "the sign-in has expired: run `az login`, then repeat the command; it continues from there",
+        "rights": "the signed-in identity may not do that: ask for Contributor on the "
         "subscription, and for User Access Administrator where storage, ttlHours or idleStopMinutes is set",
-        "in-use": f"{what} is in it, not of the stack's making: remove that, then `fab down --stack {stack}`",
+        "in-use": f"{what} is in it and not the stack's: remove it, then `fab down --stack {stack}`",
         "other": "",
     }[kind_of(trouble)]
 
 
 class AzureFailed(RankliftError):
-    """Azure did not do or tell something: its own words, and what to do about it.
-
-    ``error`` is what one of its SDKs raised.
-    """
+    """An SDK's error while doing ``what``: Azure's message, and what to do about it."""
 
     def __init__(self, what: str, stack: str, error: Exception) -> None:
         self.trouble = _trouble_of(error)
         known = explained(error)
         if isinstance(known, NotSignedIn | MissingRight | Throttled):
-            # azure-identity says in paragraphs what is one line; of a right its name is what helps; and for
-            # how long Azure throttles may be in its answer's headers alone.
+            # These have shorter text than the SDKs', the missing right's name, or the pause that only the
+            # headers have.
             super().__init__(f"{what}: {known}")
             return
         hint = advice(self.trouble, stack)
         if self.trouble.code in ("ResourceNotFound", "ResourceGroupNotFound"):
             hint = (
-                f"it was removed, by a `fab down` that was interrupted or by somebody in Azure: "
+                f"it was removed, by an interrupted `fab down` or in Azure: "
                 f"`fab up --stack {stack}` makes it again, `fab down --stack {stack}` removes the rest"
             )
         super().__init__(f"{what}: {self.trouble}" + (f"\n{hint}" if hint else ""))

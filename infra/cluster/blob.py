@@ -1,4 +1,4 @@
-"""Blob storage of the nodes: one account, closed to the world, with a container for data, one for results."""
+"""Blob storage of the nodes: one private account with a container for data and one for results."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ __all__ = ["BlobStorage", "build_account", "build_storage"]
 
 @dataclass(frozen=True, slots=True)
 class BlobStorage:
-    """What the nodes read and write."""
+    """The account that the nodes read and write."""
 
     name: pulumi.Output[str]
     endpoint: pulumi.Output[str]
     """``https://<account>.blob.core.windows.net/``"""
     ready: list[pulumi.Resource]
-    """What has to be there before a node may use it."""
+    """What must exist before a node can use it."""
 
 
 def build_storage(
     place: Place, data: Place | None, config: ClusterConfig, network: NodeNetwork, identity: Identity
 ) -> BlobStorage:
-    """The stack's own account in ``data``, or the given one, of which nothing is changed.
+    """Make the stack's own account in ``data``, or use the existing one, which is not changed.
 
-    On either the nodes may read and write blobs of the two containers, which a given account has to have.
-    With a private endpoint there is no other way to the stack's own account, not for the operator either.
+    The nodes get rights on blobs of the two containers, which an existing account must have. With a private
+    endpoint there is no other way to the stack's own account, for the operator neither.
     """
     if config.storage_account_id is not None or data is None:
         assert config.storage_account_id is not None  # noqa: S101 - an own account has a place
@@ -112,9 +112,9 @@ def build_account(
     sku: str,
     https_only: bool = True,
 ) -> StorageAccount:
-    """An account without public blobs and without keys, which only the nodes' subnet and the operator reach.
+    """Make an account without public blobs or keys that only the nodes' subnet and the operator reach.
 
-    ``private``: nobody reaches it but through a private endpoint.
+    ``private``: it is reached through a private endpoint alone.
     """
     return StorageAccount(
         purpose,

@@ -20,17 +20,17 @@ __all__ = ["TrainingCluster"]
 
 
 class TrainingCluster(pulumi.ComponentResource):
-    """Resource group, network, keys and nodes of one stack, and what it stores outside the nodes.
+    """Resource groups, network, keys and nodes of one stack, and what it stores outside the nodes.
 
     ``outputs`` is what the program exports: all that the commands need to reach the nodes, the user's private
-    key as a secret. What the configuration does without is imported by nobody: each of Azure's services
-    takes a tenth of a second and more.
+    key as a secret. Azure services that the configuration does not use are not imported: each takes 0.1 s and
+    more.
     """
 
     outputs: dict[str, pulumi.Input[object]]
 
     def __init__(self, stack: str, config: ClusterConfig, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Registers the cluster of ``stack`` with everything in it."""
+        """Register the cluster of ``stack`` with everything in it."""
         own = pulumi.ResourceOptions(transformations=[_without_former_types])
         super().__init__(
             "ranklift:infra:TrainingCluster", stack, None, pulumi.ResourceOptions.merge(opts, own)
@@ -100,10 +100,10 @@ class TrainingCluster(pulumi.ComponentResource):
 def _without_former_types(
     args: pulumi.ResourceTransformationArgs,
 ) -> pulumi.ResourceTransformationResult | None:
-    """Drops the names that azure-native gives its resources for the sake of stacks older than this project.
+    """Drop the aliases that azure-native gives its resources for stacks older than this project.
 
-    There are some thirty to a resource, one for every API version that ever was, and working them out takes
-    half of the program's time (1.2 s of 2.6 s of a processor, measured for the plain cluster).
+    A resource has some thirty, one for every API version so far, and computing them takes half of the
+    program's time (1.2 s of 2.6 s of a processor, measured for the plain cluster).
     """
     if not args.type_.startswith("azure-native:"):
         return None

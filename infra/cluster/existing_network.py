@@ -1,4 +1,4 @@
-"""Whether a given network is what the configuration takes it for: looked at before anything is made in it."""
+"""Whether an existing network fits the configuration, checked before anything is made in it."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ _SERVICE = "Microsoft.Storage"
 
 @dataclass(frozen=True, slots=True)
 class SubnetFacts:
-    """One subnet, as Azure has it."""
+    """One subnet, as it is in Azure."""
 
     name: str
     prefixes: tuple[str, ...]
     services: tuple[str, ...] = ()
-    """What it has service endpoints for."""
+    """Services that it has endpoints for."""
 
 
 @dataclass(frozen=True, slots=True)
 class VnetFacts:
-    """A virtual network, as Azure has it."""
+    """A virtual network, as it is in Azure."""
 
     location: str
     prefixes: tuple[str, ...]
@@ -41,10 +41,10 @@ class VnetFacts:
 
 
 def checked_network(vnet_id: str, config: ClusterConfig, own: str, opts: pulumi.ResourceOptions) -> Any:
-    """The id of the virtual network once it was found sound: only a later step that waits for it goes on.
+    """Return the id of the virtual network, known once the check has passed, so that later steps wait for it.
 
-    ``own`` is the name of the subnet that is made in it. Whoever waits fails with ``pulumi.RunError`` when
-    the network does not fit, or there is none.
+    ``own`` is the name of the subnet to be made in it. Waiting steps fail with ``pulumi.RunError`` if the
+    network does not fit or does not exist.
     """
     found = VirtualNetwork.get("given-network", vnet_id, opts)
 
@@ -64,19 +64,19 @@ def checked_network(vnet_id: str, config: ClusterConfig, own: str, opts: pulumi.
 
 
 def problem(config: ClusterConfig, facts: VnetFacts, own: str) -> InputError | None:
-    """What keeps the nodes from the network, if anything does."""
+    """Return why the nodes cannot use the network, if they cannot."""
     key, value = ("vnetId", config.vnet_id) if config.vnet_id else ("subnetId", config.subnet_id)
     if facts.location.lower().replace(" ", "") != config.location:
         return InputError(
             f"{KEY}{key}",
             value,
-            f"is in {facts.location or 'no region'}, and the nodes are to be in {config.location}",
+            f"is in {facts.location or 'no region'}, and the nodes will be in {config.location}",
             f"set {KEY}location to the network's region, or give a network of {config.location}",
         )
     if config.subnet_id is not None:
         return _subnet_problem(config, facts)
     prefix = ip_network(config.subnet_prefix)
-    # mypy cannot see that both are of one version: a given prefix is IPv4, and others never hold it.
+    # mypy cannot see that both are IPv4.
     inside = [p for p in map(ip_network, facts.prefixes) if p.version == prefix.version]
     if not any(prefix.subnet_of(space) for space in inside):  # type: ignore[arg-type]
         return InputError(
@@ -103,7 +103,7 @@ def _subnet_problem(config: ClusterConfig, facts: VnetFacts) -> InputError | Non
     if not named:
         there = ", ".join(subnet.name for subnet in facts.subnets) or "none"
         return InputError(
-            f"{KEY}subnetId", config.subnet_id, "is not there", f"the network's subnets are: {there}"
+            f"{KEY}subnetId", config.subnet_id, "does not exist", f"the network's subnets are: {there}"
         )
     (subnet,) = named
     if config.subnet_prefix not in subnet.prefixes:
@@ -135,6 +135,6 @@ def _subnet_facts(subnet: Any) -> SubnetFacts:
 
 
 def _part(of: Any, name: str) -> Any:
-    # What is read, unlike what is made, comes from Pulumi under Azure's names or under Python's.
+    # Pulumi gives properties that were read, not made, under Azure's names or under Python's.
     own = re.sub("([A-Z])", lambda capital: f"_{capital[1].lower()}", name)
     return (of or {}).get(name, (of or {}).get(own))

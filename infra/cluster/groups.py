@@ -1,4 +1,4 @@
-"""Where resources go, what they are called and tagged, and whose children they are."""
+"""The stack's resource groups, with the names, tags and options of what is made in each."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Place", "build_data_place", "build_place"]
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One resource group of a stack, and what everything in it has in common."""
+    """One resource group of a stack, and what all resources in it share."""
 
     stack: str
     name: str
-    """What every name begins with."""
+    """Prefix of every name."""
     group: ResourceGroup
     location: str
     tags: Mapping[str, str]
@@ -28,20 +28,20 @@ class Place:
 
     @property
     def subscription(self) -> pulumi.Output[str]:
-        """The id of the subscription: the program is not told it, the group's id has it."""
+        """Id of the subscription, taken from the group's id: the program is not given it."""
         return self.group.id.apply(lambda group: group.split("/")[2])
 
     def uuid(self, purpose: str) -> pulumi.Output[str]:
-        """For what Azure names by UUIDs."""
+        """Return the name of a resource that Azure names by UUID."""
         return self.subscription.apply(lambda own: own_uuid(self.stack, own, purpose))
 
     def storage_name(self, purpose: str) -> pulumi.Output[str]:
-        """For a storage account."""
+        """Return the name of a storage account."""
         return self.subscription.apply(lambda own: storage_name(self.stack, own, purpose))
 
 
 def build_place(stack: str, config: ClusterConfig, child: pulumi.ResourceOptions) -> Place:
-    """The resource group of the nodes and their network."""
+    """Make the resource group of the nodes and their network."""
     tags = {**config.tags, STACK_TAG: stack}
     group = ResourceGroup(
         "group",
@@ -54,10 +54,10 @@ def build_place(stack: str, config: ClusterConfig, child: pulumi.ResourceOptions
 
 
 def build_data_place(place: Place, *, retain: bool) -> Place:
-    """The resource group of what the stack stores.
+    """Make the resource group of what the stack stores.
 
-    With ``retain`` neither it nor what is made in it is deleted: Pulumi forgets them when the stack is
-    destroyed. A storage account in it can then be given to another stack.
+    With ``retain`` Pulumi keeps the group and its resources when the stack is destroyed. Another stack can
+    then use a storage account in it.
     """
     opts = place.opts
     if retain:
@@ -71,7 +71,7 @@ def build_data_place(place: Place, *, retain: bool) -> Place:
     )
     if retain:
         pulumi.log.info(
-            f"ranklift:retainData: {data_group_name(place.stack)} and what is in it stay, and cost, "
+            f"ranklift:retainData: {data_group_name(place.stack)} and what is in it stay, and keep costing, "
             "when this stack is destroyed",
             resource=group,
         )

@@ -1,7 +1,7 @@
-"""Who the nodes are at Azure, and the few things that they may do there.
+"""The nodes' identity at Azure, and its few rights.
 
-Made only when the configuration asks for something that takes a right, so that who may build clusters need
-not be one who may also hand out rights (``Owner`` or ``User Access Administrator``).
+Made only if the configuration needs a right, so that making plain clusters does not take a role that can
+assign roles (``Owner`` or ``User Access Administrator``).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Identity:
 
 
 def build_identity(place: Place) -> Identity:
-    """An identity that may do nothing yet."""
+    """Make an identity without rights."""
     identity = UserAssignedIdentity(
         "identity",
         resource_name_=f"{place.name}-nodes",
@@ -49,10 +49,10 @@ def build_identity(place: Place) -> Identity:
 
 
 def watcher_actions(config: ClusterConfig) -> list[str]:
-    """What the nodes' watcher does to its own scale set: looks, and only if it is asked to, ends it.
+    """Return the rights of the nodes' watcher on its own scale set: read it and, if configured, end it.
 
-    Whether Azure asks for more when nothing but ``sku.capacity`` is patched, such as the right to join the
-    set's subnet, is not known here.
+    Whether Azure needs more to patch ``sku.capacity`` alone, such as the right to join the set's subnet, is
+    not known.
     """
     actions = [f"{_SET}/read", f"{_SET}/virtualMachines/read"]
     if config.idle_stop_minutes is not None:
@@ -65,7 +65,7 @@ def watcher_actions(config: ClusterConfig) -> list[str]:
 def build_watcher_role(
     place: Place, config: ClusterConfig, identity: Identity, scale_set_id: pulumi.Output[str]
 ) -> None:
-    """A role of the stack's own with :func:`watcher_actions`, given to the nodes on their scale set alone."""
+    """Make a role with :func:`watcher_actions` and assign it to the nodes on their scale set alone."""
     role = RoleDefinition(
         "watcher-role",
         role_definition_id=place.uuid("watcher-role"),
@@ -89,12 +89,12 @@ def allow(
     role_id: pulumi.Input[str],
     scope: pulumi.Output[str],
 ) -> RoleAssignment:
-    """Gives the identity a role on one resource."""
+    """Assign a role on one resource to the identity."""
     return RoleAssignment(
         right_on(purpose),
         role_assignment_name=place.uuid(right_on(purpose)),
         principal_id=identity.principal_id,
-        # Said, so that Azure does not look an identity up that its directory may not show yet.
+        # Without it Azure looks the identity up in its directory, which may not have it yet.
         principal_type="ServicePrincipal",
         role_definition_id=role_id,
         scope=scope,

@@ -1,7 +1,7 @@
 """Ed25519 key pairs that are made once and live in the stack's state, private halves encrypted.
 
-The engine asks the provider below when a key pair is created; afterwards it is never changed, so that nodes
-which join later carry the keys of those that are there.
+The provider below makes a pair when its resource is created. It never changes afterwards, so that nodes that
+join later have the keys of the existing ones.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ __all__ = ["KeyPair", "key_pair_provider", "secret"]
 
 
 def key_pair_provider() -> dynamic.ResourceProvider:
-    """What makes key pairs.
+    """Return the provider that makes key pairs.
 
     Pulumi stores the provider itself in the stack's state and runs it in another process, which may not find
     this project on its path. A class local to a function travels by value, and what it needs it imports.
@@ -42,7 +42,7 @@ def key_pair_provider() -> dynamic.ResourceProvider:
 
 
 def secret(value: pulumi.Output[str]) -> pulumi.Output[str]:
-    """The value, encrypted wherever Pulumi stores it and hidden wherever it prints it."""
+    """Return the value as a secret: Pulumi encrypts it where it stores it and hides it where it prints it."""
     return pulumi.Output.secret(value)
 
 
@@ -55,10 +55,10 @@ class KeyPair(dynamic.Resource, module="ranklift", name="KeyPair"):
     """``ssh-ed25519 AAAA…``, without a comment."""
 
     def __init__(self, name: str, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Registers the key pair ``name``."""
+        """Register the key pair ``name``."""
         own = pulumi.ResourceOptions(
             additional_secret_outputs=["private_key"],
-            # Nothing outside the state has to be deleted, so destroying needs no provider process.
+            # There is nothing to delete outside the state, so destroying needs no provider process.
             retain_on_delete=True,
         )
         super().__init__(

@@ -1,4 +1,4 @@
-"""The cluster's network: a private subnet, its way out, and the one guarded way in."""
+"""The cluster's network: a private subnet, its NAT gateway, its security group and the load balancer."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ __all__ = ["Frontend", "NodeNetwork", "build_frontend", "build_network", "securi
 
 SSH = 22
 FIRST_PORT, LAST_PORT = 50000, 50499
-"""Of the load balancer: one for each node that is there, with room for nodes that replace others."""
+"""Ports of the load balancer: one a node, with room for nodes that replace others."""
 
 
 @dataclass(frozen=True, slots=True)
 class Frontend:
-    """The public way in."""
+    """The load balancer and its public address."""
 
     load_balancer_id: pulumi.Output[str]
     pool_id: pulumi.Output[str]
@@ -50,12 +50,12 @@ class Frontend:
 
 @dataclass(frozen=True, slots=True)
 class NodeNetwork:
-    """Where the nodes are."""
+    """The nodes' network and subnet."""
 
     vnet_id: pulumi.Output[str]
     subnet_id: pulumi.Output[str]
     guard_id: pulumi.Output[str] | None = None
-    """The security group of the nodes' own network interfaces; ``None`` when the subnet has it."""
+    """The security group of the nodes' own network interfaces; ``None`` if the subnet has it."""
 
     @property
     def nic_guard(self) -> SecurityGroupReferenceArgs | None:
@@ -64,11 +64,11 @@ class NodeNetwork:
 
 
 def security_rules(config: ClusterConfig) -> list[SecurityRuleArgs]:
-    """Who may open connections to a node: the operator on port 22, other nodes on any, nobody else.
+    """Return the inbound rules of a node: the operator on port 22, other nodes on any port, nothing else.
 
-    The nodes are told apart by their subnet: what Azure calls ``VirtualNetwork`` has every network that is
-    peered with theirs, and those on the premises, in it too (learn.microsoft.com service-tags-overview).
-    With ``access: private`` all of that may try ssh, for that is where the operator comes from.
+    Nodes are recognised by their subnet: Azure's tag ``VirtualNetwork`` also covers peered networks and those
+    on the premises (learn.microsoft.com service-tags-overview). With ``access: private`` all of those may try
+    ssh, because the operator is in one of them.
     """
     ssh = partial(_rule, protocol="Tcp", port=str(SSH))
     rules = [
@@ -83,10 +83,10 @@ def security_rules(config: ClusterConfig) -> list[SecurityRuleArgs]:
 
 
 def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
-    """The nodes' subnet: no way out but its NAT gateway, no way in but its security group.
+    """Make the nodes' subnet, with a NAT gateway for outbound and a security group for inbound traffic.
 
-    In a given virtual network only that is made. A given subnet stays as it is: the security group guards
-    the nodes' own network interfaces, the way out is the subnet's, and so are its service endpoints.
+    In an existing virtual network only that is made. An existing subnet is not changed: the security group is
+    that of the nodes' own network interfaces; NAT and service endpoints are the subnet's.
     """
     guard = NetworkSecurityGroup(
         "guard",
@@ -158,9 +158,9 @@ def _service_endpoints(config: ClusterConfig) -> list[ServiceEndpointPropertiesF
 
 
 def build_frontend(place: Place) -> Frontend:
-    """A load balancer that gives every node of its pool a port of one public address.
+    """Make a load balancer that gives every node of its pool a port of one public address.
 
-    Which port is whose Azure decides as nodes come and go; ask it, never compute it.
+    Azure decides which port is whose as nodes come and go: query it, never compute it.
     """
     address = _address("address", f"{place.name}-lb-ip", place)
     name = f"{place.name}-lb"

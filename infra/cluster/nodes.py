@@ -52,7 +52,7 @@ from infra.naming import IDENTITY_TAG, IDLE_TAG, NFS_TAG, TTL_TAG
 __all__ = ["NodeAccess", "NodeRights", "build_scale_set", "live_tags"]
 
 _NOTICE = "PT5M"
-"""What Azure waits at most before it deletes a VM that was told of it: the shortest that there is."""
+"""Azure's longest wait between a VM's termination notice and its deletion: the shortest that can be set."""
 
 _REPLACED_WITH = [
     "sku.name",
@@ -65,35 +65,34 @@ _REPLACED_WITH = [
     f'tags["{NFS_TAG}"]',
     "zones",
 ]
-"""What makes a node what it is. Azure refuses to change some of these and would change others for nodes yet
-to come only, which leaves two kinds of nodes in one job: the preview says that the set is replaced."""
+"""Properties whose change replaces the scale set. Azure refuses to change some, and would change others
+for later nodes only, which mixes two kinds of nodes in one job; the preview shows the replacement."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAccess:
-    """What a node's first boot needs."""
+    """The inputs of a node's first boot."""
 
     cloud_config: pulumi.Output[str]
-    """Secret."""
+    """A secret."""
     authorized_keys: tuple[pulumi.Output[str], ...]
     depends_on: tuple[pulumi.Resource, ...] = ()
-    """What the nodes use from their first boot on."""
+    """Resources that the nodes use from their first boot on."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeRights:
-    """Who the nodes are at Azure."""
+    """The nodes' identity."""
 
     identity_id: pulumi.Output[str]
     client_id: pulumi.Output[str]
-    """By which the identity is asked for on a machine with several."""
+    """Chooses the identity on a machine with several."""
 
 
 def live_tags(config: ClusterConfig) -> dict[str, str]:
-    """Settings that the nodes read from their metadata service, so that a change reaches running ones.
+    """Return the settings that nodes read from their metadata service, so that changes reach running nodes.
 
-    The shared folder is one that does not: nodes mount it at their first boot, so that another one replaces
-    them.
+    Another kind of shared storage replaces the nodes instead: they mount it at their first boot.
     """
     settings = {TTL_TAG: config.ttl_hours, IDLE_TAG: config.idle_stop_minutes}
     tags = {tag: f"{value:g}" for tag, value in settings.items() if value is not None}
@@ -108,10 +107,10 @@ def build_scale_set(
     access: NodeAccess,
     rights: NodeRights | None = None,
 ) -> VirtualMachineScaleSet:
-    """The scale set. A changed ``nodeCount`` changes ``sku.capacity`` and nothing else.
+    """Make the scale set. A changed ``nodeCount`` changes ``sku.capacity`` alone.
 
-    ``customData`` is looked at when the set is created and never again: a newer template must neither replace
-    running nodes nor let those that join later differ from them.
+    ``customData`` counts only when the set is created: a newer template must neither replace running nodes
+    nor make later nodes differ from them.
     """
     plan = config.image.plan
     return VirtualMachineScaleSet(
@@ -176,7 +175,7 @@ def _billing(config: ClusterConfig) -> BillingProfileArgs | None:
 
 
 def _scheduled_events(config: ClusterConfig) -> ScheduledEventsProfileArgs | None:
-    """Word before a VM is deleted; spot VMs get theirs unasked, and Azure refuses to be asked there."""
+    """Return the termination notice; ``None`` for spot VMs, which get one anyway and refuse the setting."""
     if config.spot:
         return None
     notice = TerminateNotificationProfileArgs(enable=True, not_before_timeout=_NOTICE)

@@ -1,4 +1,4 @@
-"""Private endpoints: an address in the nodes' subnet for a storage account, under the account's own name."""
+"""Private endpoints: an address in the nodes' subnet for a storage account, by the account's own name."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ __all__ = ["build_private_endpoint"]
 def build_private_endpoint(
     place: Place, network: NodeNetwork, service: str, account_id: pulumi.Output[str]
 ) -> list[pulumi.Resource]:
-    """A private endpoint for one service (``blob`` or ``file``) of a storage account.
+    """Make a private endpoint for one service (``blob`` or ``file``) of a storage account.
 
-    Names of the account resolve to it inside the network, by a private zone that is linked to the network.
-    Azure links one zone of a name to a network: of two stacks in one given network only the first gets
-    that far. Returns what has to be there before the name resolves.
+    A private zone linked to the network resolves the account's names to it. Azure links one zone of a name to
+    a network: of two stacks in one existing network only the first can have an endpoint. Return what must
+    exist before the name resolves.
     """
     endpoint = PrivateEndpoint(
         f"{service}-endpoint",

@@ -1,4 +1,4 @@
-"""Resources that the user gives instead of having them made: referred to by id, never changed, never deleted.
+"""Ids of existing resources that a stack uses: never changed, never deleted.
 
 >>> split("/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/n").names
 ('v', 'n')
@@ -40,7 +40,7 @@ class GivenId:
 
     @property
     def parent(self) -> str:
-        """The id of what it lives in: for a subnet the virtual network's."""
+        """The id of the parent resource, e.g. a subnet's virtual network."""
         namespace, *collections = self.type.split("/")
         pairs = [part for pair in zip(collections[:-1], self.names[:-1], strict=True) for part in pair]
         head = f"/subscriptions/{self.subscription}/resourceGroups/{self.group}"
@@ -48,10 +48,10 @@ class GivenId:
 
 
 def split(resource_id: str) -> GivenId:
-    """The parts of an id that a :func:`reader` has taken. Raises ``ValueError`` for anything else."""
+    """Return the parts of an id; raise ``ValueError`` for anything else."""
     match = _ID.fullmatch(resource_id)
     if match is None:
-        raise ValueError(f"{resource_id!r} is no resource id")
+        raise ValueError(f"{resource_id!r} is not a resource id")
     rest = match["rest"].split("/")
     return GivenId(
         match["subscription"], match["group"], "/".join([match["namespace"], *rest[::2]]), tuple(rest[1::2])
@@ -59,13 +59,13 @@ def split(resource_id: str) -> GivenId:
 
 
 def reader(kind: str) -> Callable[[str, object], str]:
-    """What reads settings that hold ids of that kind.
+    """Return a reader of ids of one resource type.
 
     >>> reader(VIRTUAL_NETWORK)("vnetId", "my-network")
     Traceback (most recent call last):
     ...
-    launch.errors.InputError: vnetId = 'my-network': is no id of a Microsoft.Network/virtualNetworks; write \
-it like /subscriptions/…/resourceGroups/…/providers/Microsoft.Network/virtualNetworks/…
+    launch.errors.InputError: vnetId = 'my-network': is not the id of a Microsoft.Network/\
+virtualNetworks; write it like /subscriptions/…/resourceGroups/…/providers/Microsoft.Network/virtualNetworks/…
     """
     return partial(_read, kind)
 
@@ -82,7 +82,7 @@ def _read(kind: str, key: str, value: object) -> str:
         raise InputError(
             key,
             given,
-            f"is no id of a {kind}",
+            f"is not the id of a {kind}",
             f"write it like /subscriptions/…/resourceGroups/…/providers/{namespace}/{shown}",
         )
     return given

@@ -1,4 +1,4 @@
-"""Images without drivers: what a node that boots plain Ubuntu installs at its first boot.
+"""Plain Ubuntu images: the drivers that a node with one installs at its first boot.
 
 >>> from images.os_images import parse_image
 >>> release(parse_image("Canonical:ubuntu-24_04-lts:server:24.04.202609040"))
@@ -29,12 +29,12 @@ _PUBLISHER = "canonical"
 
 
 def is_plain(image: Image) -> bool:
-    """Whether it is Ubuntu as Canonical makes it, which has neither OFED nor a GPU's driver."""
+    """Whether the image is Canonical's Ubuntu, which has neither OFED nor a GPU driver."""
     return isinstance(image, MarketplaceImage) and image.publisher.lower() == _PUBLISHER
 
 
 def release(image: Image) -> Ubuntu | None:
-    """Which Ubuntu it is; ``None`` for other images and for releases that no recipe is for."""
+    """Return the image's Ubuntu release; ``None`` for other images and for releases without a recipe."""
     if not isinstance(image, MarketplaceImage) or not is_plain(image):
         return None
     named = f"{image.offer} {image.sku}"
@@ -44,26 +44,26 @@ def release(image: Image) -> Ubuntu | None:
 
 
 def boot_steps(config: ClusterConfig) -> tuple[Step, ...]:
-    """What the nodes run at their first boot: nothing, unless their image is plain Ubuntu."""
+    """Return the recipe steps of the first boot; none unless the image is plain Ubuntu."""
     ubuntu = release(config.image)
     return _steps(config.size.name, ubuntu) if ubuntu is not None else ()
 
 
 def mismatches(config: ClusterConfig, _settings: Settings) -> Iterator[InputError]:
-    """A plain image for which, or a size for which, there is no recipe."""
+    """Yield an error if no recipe fits a plain image and its size."""
     image = config.image
     if not isinstance(image, MarketplaceImage) or not is_plain(image):
         return
     ubuntu = release(image)
     if ubuntu is None:
-        problem = "is an Ubuntu that no recipe is for"
+        problem = "is an Ubuntu release without a recipe"
         yield InputError(f"{KEY}image", image.urn, problem, "take 22.04 or 24.04, or an HPC image")
         return
     try:
         _steps(config.size.name, ubuntu)
     except InputError as error:
         other: Ubuntu = "22.04" if ubuntu == "24.04" else "24.04"
-        problem = f"has no drivers, and no recipe puts them there: {error.problem}"
+        problem = f"has no drivers, and no recipe installs them: {error.problem}"
         remedy = f"take Ubuntu {other}, or an HPC image" if _fits(config.size.name, other) else error.remedy
         yield InputError(f"{KEY}image", image.urn, problem, remedy)
 

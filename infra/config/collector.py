@@ -1,4 +1,4 @@
-"""Settings while they are read: what is wrong is gathered, so that all of it comes at once."""
+"""Settings being read: errors are collected, so that the user sees all of them at once."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ T = TypeVar("T")
 
 
 class Settings:
-    """The values of one stack, without their namespace; an empty one counts as absent."""
+    """The settings of one stack, without their namespace; an empty value counts as absent."""
 
     def __init__(self, settings: Mapping[str, object]) -> None:
-        """Of ``settings`` only the keys of this program's namespace are looked at."""
+        """Take the keys of this program's namespace from ``settings``."""
         self.all = {key.removeprefix(KEY): value for key, value in settings.items() if key.startswith(KEY)}
         self.errors: list[InputError] = []
 
     def has(self, key: str) -> bool:
-        """Whether it is set to anything."""
+        """Whether the key has a value."""
         return self.all.get(key) not in (None, "")
 
     def required(self, key: str, reader: Callable[[str, object], T]) -> T | None:
-        """What ``reader`` makes of it; ``None`` when it is absent or wrong, which leaves an error."""
+        """Return the value as ``reader`` returns it; if absent or wrong, add an error and return ``None``."""
         if not self.has(key):
             self.errors.append(InputError(KEY + key, None, "is not set", readers.remedy(key)))
             return None
@@ -38,14 +38,14 @@ class Settings:
             return None
 
     def optional(self, key: str, reader: Callable[[str, object], T], default: T) -> T:
-        """What ``reader`` makes of it, or the default, also for a wrong one, which leaves an error."""
+        """Return the value or, if absent, the default; if wrong, add an error and return the default."""
         value = self.required(key, reader) if self.has(key) else None
         return default if value is None else value
 
     def perhaps(self, key: str, reader: Callable[[str, object], T]) -> T | None:
-        """What ``reader`` makes of it, or ``None``."""
+        """Return the value or, if absent, ``None``; if wrong, add an error and return ``None``."""
         return self.required(key, reader) if self.has(key) else None
 
     def guard(self, key: str, reader: Callable[[str, object], T]) -> T | None:
-        """As :meth:`perhaps`; but an empty value is wrong, for whoever left a limit empty wanted one."""
+        """Like :meth:`perhaps`, but refuse an empty value: an empty limit is a mistake."""
         return self.required(key, reader) if key in self.all else None

@@ -1,4 +1,4 @@
-"""What a stack may cost and how long it may live: ``maxPrice``, ``ttlHours``, ``idleStopMinutes``."""
+"""Limits of a stack's price and lifetime: ``maxPrice``, ``ttlHours``, ``idleStopMinutes``."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ __all__ = [
 ]
 
 SHORTEST_IDLE_MIN = 5
-"""Nodes take minutes to boot: a shorter time would take them away while somebody gets ready to use them."""
+"""Nodes take minutes to boot: a shorter time would stop them before anybody could use them."""
 
 LONGEST_IDLE_MIN = 365 * 24 * 60
-"""A year: what is above is a mistyped number, and would never come."""
+"""A year: more is a typing error, and would never pass."""
 
 SHORTEST_TTL_H = 0.1
-"""Six minutes, which a node's boot may take: less would delete nodes before anybody could use them."""
+"""Six minutes, about a node's boot: less would delete nodes before anybody could use them."""
 
 LONGEST_TTL_H = 87_600
-"""Ten years: what is above is a mistyped number, and its end may have no date."""
+"""Ten years: more is a typing error, and may end later than dates go."""
 
 HIGHEST_PRICE = 1_000_000
-"""USD per hour, some ten times what Azure's dearest cluster costs: what is above is a mistyped number."""
+"""USD per hour, some ten times the price of Azure's dearest cluster: more is a typing error."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _CENTS = 100_000  # Azure reads a price with five decimals (description of billingProfile in its compute API)
 
 
 def max_price(key: str, value: object) -> float:
-    """USD per hour for the whole cluster."""
+    """Read USD per hour for the whole cluster."""
     remedy = "set it to the most that all nodes together may cost, like 98.50"
     price = _positive(key, value, "a price", remedy)
     if price > HIGHEST_PRICE:
@@ -50,7 +50,7 @@ def max_price(key: str, value: object) -> float:
 
 
 def ttl_hours(key: str, value: object) -> float:
-    """Hours, also parts of them, from :data:`SHORTEST_TTL_H` to :data:`LONGEST_TTL_H`."""
+    """Read hours, with decimals, from :data:`SHORTEST_TTL_H` to :data:`LONGEST_TTL_H`."""
     remedy = "set it to the hours that the nodes may live, like 48"
     hours = _positive(key, value, "a number of hours", remedy)
     if hours < SHORTEST_TTL_H:
@@ -61,7 +61,7 @@ def ttl_hours(key: str, value: object) -> float:
 
 
 def idle_stop_minutes(key: str, value: object) -> int:
-    """Whole minutes."""
+    """Read whole minutes."""
     remedy = f"set it to {SHORTEST_IDLE_MIN} or more minutes, like 30"
     minutes = whole_number(key, value, remedy)
     if minutes < SHORTEST_IDLE_MIN:
@@ -72,9 +72,9 @@ def idle_stop_minutes(key: str, value: object) -> int:
 
 
 def spot_price(limit: float | None, nodes: int) -> float:
-    """The most that one spot node may cost in USD per hour, so that all keep to ``limit``.
+    """Return the maximum price of one spot node in USD per hour, so that all together keep to ``limit``.
 
-    -1 without a limit: evicted for capacity alone, never for the price.
+    -1 without a limit: Azure then evicts for capacity alone, never for the price.
 
     >>> spot_price(None, 4), spot_price(10, 3)
     (-1, 3.33333)
@@ -84,7 +84,7 @@ def spot_price(limit: float | None, nodes: int) -> float:
 
 def _positive(key: str, value: object, what: str, remedy: str) -> float:
     given = "" if isinstance(value, bool) else str(value).strip()
-    # Python alone would take 1_000, nan and Arabic digits too.
+    # float() would also take 1_000, nan and other digits than ASCII ones.
     number = float(given) if _NUMBER.fullmatch(given) else math.inf
     if not math.isfinite(number):
         raise InputError(key, value, f"is not {what}", remedy)

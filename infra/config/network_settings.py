@@ -1,4 +1,4 @@
-"""What may stand in the settings of the network: pure checks of address ranges, and of what goes together."""
+"""The settings of the network: readers of address ranges, and checks across settings."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ _RESERVED = 5  # network, gateway, two for DNS, broadcast: Azure keeps them in e
 
 
 def ssh_sources(key: str, value: object) -> tuple[str, ...]:
-    """The networks in ``value``: one CIDR, several with commas between, or a list.
+    """Read the networks that may open ssh connections: one CIDR, several with commas between, or a list.
 
     >>> ssh_sources("sshFrom", "203.0.113.7, 198.51.100.0/24")
     ('203.0.113.7/32', '198.51.100.0/24')
 
-    Raises :class:`~launch.errors.InputError`, above all for networks that hold much of the world.
+    Raises :class:`~launch.errors.InputError`, also for networks wider than a /8.
     """
     sources = tuple(_source(key, part) for part in string_list(key, value))
     if not sources:
@@ -47,10 +47,10 @@ def _source(key: str, part: str) -> str:
 
 
 def private_prefix(key: str, value: object, nodes: int) -> str:
-    """The CIDR in ``value``, if a virtual network of that many InfiniBand nodes can have it.
+    """Read the address range of a virtual network of so many InfiniBand nodes.
 
-    Raises :class:`~launch.errors.InputError` for overlap with Azure's InfiniBand addresses, for what no
-    virtual network may use, and for too few addresses.
+    Raises :class:`~launch.errors.InputError` for overlap with Azure's InfiniBand addresses, for ranges that
+    no virtual network can have, and for too few addresses.
     """
     given = text(key, value)
     network = _network(key, given, "give a private range like 10.0.0.0/16")
@@ -64,7 +64,7 @@ def private_prefix(key: str, value: object, nodes: int) -> str:
             "take another range, like 10.0.0.0/16",
         )
     if not network.is_private or network.is_loopback or network.is_link_local:
-        raise InputError(key, given, "is no private range", "take a part of 10.0.0.0/8 or 192.168.0.0/16")
+        raise InputError(key, given, "is not a private range", "take a part of 10.0.0.0/8 or 192.168.0.0/16")
     if not _WIDEST_NETWORK <= network.prefixlen <= _NARROWEST_NETWORK:
         raise InputError(
             key,
@@ -77,19 +77,19 @@ def private_prefix(key: str, value: object, nodes: int) -> str:
         raise InputError(
             key,
             given,
-            f"has {free} addresses for nodes (Azure keeps {_RESERVED}), and {nodes} are wanted",
+            f"has {free} addresses for nodes (Azure keeps {_RESERVED}), and {nodes} nodes need one each",
             f"take a /{32 - (nodes + _RESERVED - 1).bit_length()} or a larger range",
         )
     return str(network)
 
 
 def mismatches(config: ClusterConfig, settings: Settings) -> Iterator[InputError]:
-    """Settings of the network that are each sound and make no sense together."""
+    """Yield an error for each combination of network settings that makes no sense."""
     if config.vnet_id and config.subnet_id:
         yield InputError(
             f"{KEY}vnetId",
             config.vnet_id,
-            f"is given beside {KEY}subnetId, which says already which network it is",
+            f"is given beside {KEY}subnetId, which already implies the network",
             f"take {KEY}vnetId out to use the subnet, or {KEY}subnetId to have one made",
         )
     given = "vnetId" if config.vnet_id else "subnetId" if config.subnet_id else None
@@ -130,11 +130,11 @@ def _network(key: str, given: str, remedy: str) -> IPv4Network | IPv6Network:
     try:
         return ip_network(given)
     except ValueError:
-        pass  # tried again below, for a better message
+        pass  # parsed again below, for a better message
     try:
         loose = ip_network(given, strict=False)
     except ValueError:
-        raise InputError(key, given, "is no network in CIDR notation", remedy) from None
+        raise InputError(key, given, "is not a network in CIDR notation", remedy) from None
     if loose.prefixlen < _WIDEST_SOURCE:
         return loose
     raise InputError(key, given, "has bits set behind its prefix", f"write {loose}, or /32 for one address")

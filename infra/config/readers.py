@@ -1,4 +1,4 @@
-"""Readers of single settings: key and raw value in, checked value out, or an ``InputError``."""
+"""Readers of single settings: key and raw value in, checked value out; wrong ones raise ``InputError``."""
 
 from __future__ import annotations
 
@@ -70,19 +70,19 @@ _REMEDIES = {
 
 
 def remedy(key: str) -> str:
-    """What to do about a missing ``key``."""
+    """Return what to do about a missing ``key``."""
     return f"{_REMEDIES.get(key, 'set it')} (pulumi config set {KEY}{key} …)"
 
 
 def text(key: str, value: object) -> str:
-    """A non-empty string, without the spaces around it."""
+    """Read a string, without the spaces around it."""
     if not isinstance(value, str):
-        raise InputError(key, value, "is no text", "put quotes around it")
+        raise InputError(key, value, "is not text", "put quotes around it")
     return value.strip()
 
 
 def boolean(key: str, value: object) -> bool:
-    """``true`` or ``false``."""
+    """Read ``true`` or ``false``."""
     lowered = str(value).lower()
     if lowered not in {"true", "false"}:
         raise InputError(key, value, "is neither true nor false", "set it to true or false")
@@ -90,19 +90,19 @@ def boolean(key: str, value: object) -> bool:
 
 
 def whole_number(key: str, value: object, remedy: str) -> int:
-    """Digits as everybody types them, with a sign perhaps: Python alone would take Arabic ones too.
+    """Read ASCII digits with an optional sign; Python alone would take other digits too.
 
     >>> whole_number("nodeCount", " 4 ", "set it"), whole_number("nodeCount", 4, "set it")
     (4, 4)
     """
     number = whole(value)
     if number is None:
-        raise InputError(key, value, "is no whole number", remedy)
+        raise InputError(key, value, "is not a whole number", remedy)
     return number
 
 
 def string_list(key: str, value: object) -> list[str]:
-    """The strings of a list, of its JSON text, or between commas."""
+    """Read a list of strings, its JSON text, or strings with commas between."""
     if isinstance(value, str) and not value.lstrip().startswith("["):
         return [part.strip() for part in value.split(",") if part.strip()]
     try:
@@ -110,12 +110,12 @@ def string_list(key: str, value: object) -> list[str]:
     except ValueError:
         parts = None
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise InputError(key, value, "is no list of texts", "write it like a, b")
+        raise InputError(key, value, "is not a list of texts", "write it like a, b")
     return [part.strip() for part in parts]
 
 
 def choice(key: str, value: object, words: tuple[W, ...]) -> W:
-    """The one of ``words`` that ``value`` is.
+    """Read one of ``words``.
 
     >>> choice("storage", "blob", ("none", "serviceEndpoint", "privateEndpoint"))
     Traceback (most recent call last):
@@ -134,28 +134,28 @@ to none, serviceEndpoint or privateEndpoint
 
 
 def access(key: str, value: object) -> Access:
-    """``public`` or ``private``."""
+    """Read ``public`` or ``private``."""
     ways: tuple[Access, ...] = ("public", "private")
     return choice(key, value, ways)
 
 
 def partial(key: str, value: object) -> Partial:
-    """What becomes of the nodes that came when Azure could not give all: ``keep`` or ``remove``."""
-    fates: tuple[Partial, ...] = ("keep", "remove")
-    return choice(key, value, fates)
+    """Read whether new nodes stay when Azure could not give all of them: ``keep`` or ``remove``."""
+    words: tuple[Partial, ...] = ("keep", "remove")
+    return choice(key, value, words)
 
 
 def zone(key: str, value: object) -> str:
-    """One availability zone of the region."""
+    """Read an availability zone of the region."""
     given = str(value).strip()
     if not re.fullmatch("[1-9]", given):
         remedy = "set it to 1, 2 or 3: all nodes of an InfiniBand network are in one zone"
-        raise InputError(key, value, "is no availability zone", remedy)
+        raise InputError(key, value, "is not an availability zone", remedy)
     return given
 
 
 def fit_size(key: str, value: object, allow_without_infiniband: bool | None, today: date) -> Size:
-    """The size called ``value``, if a cluster can be built of it on that day."""
+    """Read the name of a size of which a cluster can be built on that day."""
     size = lookup(text(key, value), key)
     refused = refusal(size, today)
     if refused is None or (refused.waivable and allow_without_infiniband):
@@ -165,7 +165,7 @@ def fit_size(key: str, value: object, allow_without_infiniband: bool | None, tod
 
 
 def node_count(key: str, value: object, large_scale_set: bool | None) -> int:
-    """A whole number of nodes that one placement group can hold."""
+    """Read a number of nodes that fit into one placement group."""
     count = whole_number(key, value, _REMEDIES["nodeCount"])
     if count < 1:
         raise InputError(key, shown(value, count), "must be at least 1", _REMEDIES["nodeCount"])
@@ -187,7 +187,7 @@ def node_count(key: str, value: object, large_scale_set: bool | None) -> int:
 
 
 def location(key: str, value: object) -> str:
-    """Azure's short name of a region, from that or from the display name.
+    """Read a region by its short or its display name, and return the short one.
 
     >>> location("location", "South Central US")
     'southcentralus'
@@ -197,14 +197,14 @@ def location(key: str, value: object) -> str:
         raise InputError(
             key,
             str(value),
-            "is no Azure region",
+            "is not an Azure region",
             "use a name that `az account list-locations --query '[].name'` lists, like southcentralus",
         )
     return short
 
 
 def image(key: str, value: object, size: Size | None = None) -> Image:
-    """The image that ``value`` names, if it is not known to lack the drivers of ``size``."""
+    """Read an image that is not known to lack the drivers of ``size``."""
     named = parse_image(text(key, value), key)
     lacking = unfit(named, size) if size else None
     if lacking:
@@ -213,18 +213,18 @@ def image(key: str, value: object, size: Size | None = None) -> Image:
 
 
 def image_of(size: Size) -> Image | None:
-    """The default image of ``size``, or ``None`` when there is none that is known to fit."""
+    """Return the default image of ``size``, or ``None`` if none is known to fit."""
     return default_image(size.image) if size.image else None
 
 
 def tags(key: str, value: object) -> dict[str, str]:
-    """Tags within Azure's limits, from a mapping or its JSON text."""
+    """Read tags within Azure's limits, from a mapping or its JSON text."""
     try:
         given = json.loads(value) if isinstance(value, str) else value
     except ValueError:
         given = None
     if not isinstance(given, Mapping):
-        raise InputError(key, value, "is no mapping of names to texts", "write it like {team: vision}")
+        raise InputError(key, value, "is not a mapping of names to texts", "write it like {team: vision}")
     free = _TAGS - len(OWN_TAGS)
     if len(given) > free:
         kept = f"keep {free}: Azure takes {_TAGS}, the others are the stack's own"
@@ -233,48 +233,48 @@ def tags(key: str, value: object) -> dict[str, str]:
     for name, content in given.items():
         here = f"{key}.{name}"
         if not isinstance(content, str | int | float):
-            raise InputError(here, content, "is no text", "put quotes around it")
+            raise InputError(here, content, "is not text", "put quotes around it")
         if not str(name).strip() or len(str(name)) > _TAG_NAME or _TAG_FORBIDDEN & set(str(name)):
             allowed = rf"use 1 to {_TAG_NAME} characters, none of <>%&\?/"
-            raise InputError(here, None, "is no name for a tag", allowed)
+            raise InputError(here, None, "is not a tag name", allowed)
         if len(str(content)) > _TAG_VALUE:
             raise InputError(here, None, f"has {len(str(content))} characters", f"keep to {_TAG_VALUE}")
         if str(name).lower() in {*OWN_TAGS, *(taken.lower() for taken in result)}:
-            raise InputError(here, str(content), "is there already (case does not count)", "rename one")
+            raise InputError(here, str(content), "is already there (case does not count)", "rename one")
         result[str(name)] = json.dumps(content) if isinstance(content, bool) else str(content)
     return result
 
 
 def public_only(key: str, cloud: object) -> None:
-    """Refuses clouds whose addresses for management, sign-in, prices and storage nobody here knows.
+    """Refuse clouds other than the public one: their addresses are not known here.
 
-    Raises :class:`~launch.errors.InputError` naming ``key`` for all but the public one, or none at all.
+    Raises :class:`~launch.errors.InputError` naming ``key``; an unset cloud is the public one.
 
     >>> public_only("azure-native:environment", "public")
     """
     if str(cloud or "public").lower() not in _PUBLIC_CLOUD:
-        problem = "is another cloud of Azure's, and this project knows the public one's addresses alone"
+        problem = "is another cloud of Azure's, and only the public one is supported"
         raise InputError(key, cloud, problem, "take it out, or set it to public")
 
 
 def admin_user(key: str, value: object) -> str:
-    """A user name that Linux and Azure both take."""
+    """Read a user name that Linux and Azure both take."""
     name = text(key, value)
     if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", name):
-        raise InputError(key, name, "is no Linux user name", "use up to 32 of a-z, 0-9, _ and -")
+        raise InputError(key, name, "is not a Linux user name", "use up to 32 of a-z, 0-9, _ and -")
     if _RESERVED_USERS.fullmatch(name):
         raise InputError(key, name, "is refused by Azure", "take another name, like azureuser")
     return name
 
 
 def computer_name_prefix(key: str, value: object) -> str:
-    """What every node's name begins with."""
+    """Read the prefix of the nodes' names."""
     prefix = text(key, value)
     if not re.fullmatch(rf"[a-z]([a-z0-9-]{{0,{_PREFIX - 2}}}[a-z0-9])?", prefix):
         raise InputError(
             key,
             prefix,
-            "is no beginning of a computer name",
-            f"use lower-case letters, digits and -, {_PREFIX} at most, the first a letter, the last no -",
+            "is not a computer name prefix",
+            f"use lower-case letters, digits and -, {_PREFIX} at most, the first a letter, the last not -",
         )
     return prefix

@@ -58,7 +58,7 @@ _CLOUD = "azure-native:environment"
 
 
 class ConfigError(InputError):
-    """Several things in the configuration are wrong; ``errors`` has each, the text a line for each."""
+    """Several settings are wrong: ``errors`` has each, and the text a line for each."""
 
     def __init__(self, errors: Sequence[InputError]) -> None:
         first = errors[0]
@@ -68,10 +68,10 @@ class ConfigError(InputError):
 
 
 def parse(settings: Mapping[str, object], *, today: date | None = None) -> ClusterConfig:
-    """The cluster that ``settings`` (keys like ``ranklift:vmSize``; others are ignored) describe.
+    """Read and check the settings of a cluster (keys like ``ranklift:vmSize``; others are ignored).
 
-    Values may be strings, as Pulumi hands them over, or what they stand for. ``today`` decides which sizes
-    are retired. Raises :class:`~launch.errors.InputError` naming key, value and remedy, or
+    Values may be strings, as Pulumi passes them, or what they stand for. ``today`` decides which sizes are
+    retired. Raises :class:`~launch.errors.InputError` naming key, value and remedy, or
     :class:`ConfigError` with all of them when there are several.
     """
     read = Settings(settings)
@@ -122,7 +122,7 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
     name = read.optional("computerNamePrefix", readers.computer_name_prefix, "node")
 
     _raise(read.errors)
-    # Whatever is None here has left an error above; the type checker cannot know.
+    # A value that is None here has added an error above.
     assert size and count and location and image and ssh_from is not None  # noqa: S101
     config = ClusterConfig(
         size=size,
@@ -180,7 +180,7 @@ def _without_local_disk(config: ClusterConfig, _settings: Settings) -> Iterator[
         yield InputError(
             f"{KEY}ephemeralOsDisk",
             "true",
-            f"needs a disk of the host, and none is known of {config.size.name}",
+            f"needs a local disk, and none is known for {config.size.name}",
             "take it out: the operating system is then on a managed disk",
         )
 

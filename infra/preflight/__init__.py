@@ -1,1 +1,1 @@
-"""What Azure offers, grants and charges for a cluster: asked and decided before, looked through after."""
+"""Offers, quotas and prices of Azure: queried and judged before a cluster is made, and listed afterwards."""

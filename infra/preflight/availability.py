@@ -1,7 +1,7 @@
-"""What Azure offers in a region, and how much of it the subscription may have: questions only.
+"""Queries: what Azure offers in a region, and the subscription's quota there.
 
-Quota comes from the compute API's usages of a region, what is offered from its Resource SKUs. What an answer
-does not say is ``None``, never zero.
+Quota comes from the compute API's usages of a region, offers from its Resource SKUs. What an answer lacks is
+``None``, never zero.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 CORES, SPOT_CORES = "cores", "lowPriorityCores"
-"""Azure's names for a region's vCPUs as a whole, and for those of spot VMs, which have one of their own."""
+"""Azure's names of the quotas for all of a region's vCPUs and for those of spot VMs."""
 
 _SKUS_API = api_version("Microsoft.Compute/skus")
 _USAGES_API = api_version("Microsoft.Compute/locations/usages")
@@ -47,69 +47,69 @@ class Usage:
     name: str
     """Azure's name, e.g. ``standardNDSv2Family`` or ``cores``."""
     label: str
-    """The same for people, as the portal shows it."""
+    """Azure's name as the portal shows it."""
     limit: int
     used: int
 
     @property
     def left(self) -> int:
-        """What may still be had; never below 0, though a lowered limit can be exceeded."""
+        """vCPUs still available; 0 if a lowered limit is exceeded."""
         return max(0, self.limit - self.used)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Offer:
-    """What the Resource SKUs say of one size in one region."""
+    """One size in one region, by the Resource SKUs."""
 
     size: str
     location: str
     offered: bool
     restricted: str | None = None
-    """Why the whole region is closed to this subscription: ``NotAvailableForSubscription`` or ``QuotaId``."""
+    """Why the region is closed to this subscription: ``NotAvailableForSubscription`` or ``QuotaId``."""
     zones: tuple[str, ...] = ()
-    """Availability zones that have it and are open to this subscription."""
+    """Availability zones that have the size and are open to this subscription."""
     closed_zones: tuple[str, ...] = ()
     family: str | None = None
-    """Its quota, in the spelling of the SKUs: see :func:`family_key`."""
+    """Name of its quota, in the spelling of the SKUs: see :func:`family_key`."""
     vcpus: int | None = None
     rdma: bool | None = None
     spot: bool | None = None
     known: bool = True
-    """``False``: a rehearsal has no figures of whether the region has the size, and lets it be made."""
+    """``False``: a rehearsal does not know whether the region has the size, and allows it."""
 
     @property
     def available(self) -> bool:
-        """Whether this subscription may ask for it there."""
+        """Whether this subscription may use the size there."""
         return self.offered and self.restricted is None
 
 
 @dataclass(frozen=True, slots=True)
 class ScaleSet:
-    """What a stack's scale set has now."""
+    """A stack's scale set as it is."""
 
     size: str
     capacity: int
     spot: bool
     location: str
     created: datetime | None = None
-    """``None``: Azure did not say."""
+    """``None``: unknown."""
 
 
 # -- quota ------------------------------------------------------------------------------------------------
 
 
 def usages(rest: Rest, subscription: str, location: str) -> tuple[Usage, ...]:
-    """Every compute quota of the region.
+    """Return every compute quota of the region.
 
-    Raises :class:`~infra.arm.errors.AzureRefused`, also when an entry lacks its figures: a quota that is not
-    known must not look like one of 0.
+    Raises :class:`~infra.arm.errors.AzureRefused`, also when an entry lacks its figures: an unknown quota
+    must not look like one of 0.
     """
     path = f"/subscriptions/{subscription}/providers/Microsoft.Compute/locations/{location}/usages"
     return tuple(_usage(entry) for entry in rest.pages(path, **{"api-version": _USAGES_API}))
 
 
 def family_key(name: str) -> str:
-    """A quota family's name without what Azure spells now one way, now another.
+    """Return a quota family's name without the differences of Azure's spellings.
 
     >>> family_key("Standard NDASv4_A100 Family") == family_key("StandardNDASv4_A100Family")
     True
@@ -121,17 +121,17 @@ def _usage(entry: Mapping[str, Any]) -> Usage:
     name = entry.get("name") or {}
     limit, used = entry.get("limit"), entry.get("currentValue")
     if not name.get("value") or not isinstance(limit, int) or not isinstance(used, int):
-        raise AzureRefused(f"Azure's list of quotas has an entry that cannot be understood: {entry}")
+        raise AzureRefused(f"Azure's list of quotas has an entry of another form: {entry}")
     return Usage(str(name["value"]), str(name.get("localizedValue") or name["value"]), limit, used)
 
 
-# -- what is offered --------------------------------------------------------------------------------------
+# -- offers ----------------------------------------------------------------------------------------------
 
 
 def offers(rest: Rest, subscription: str, location: str) -> Sequence[Mapping[str, Any]]:
-    """The region's Resource SKUs of VMs as Azure gives them; read them with :func:`offer_of`.
+    """Return the region's Resource SKUs of VMs, to be read with :func:`offer_of`.
 
-    The API's one filter is by region, and the list is long: one question serves all sizes.
+    The API's only filter is by region, and the list is long: one query serves all sizes.
     """
     path = f"/subscriptions/{subscription}/providers/Microsoft.Compute/skus"
     asked = {"api-version": _SKUS_API, "$filter": f"location eq '{location}'"}
@@ -139,7 +139,7 @@ def offers(rest: Rest, subscription: str, location: str) -> Sequence[Mapping[str
 
 
 def offer_of(entries: Iterable[Mapping[str, Any]], size: str, location: str) -> Offer:
-    """What the SKUs say of ``size`` in ``location``; not offered when they name it not at all."""
+    """Return the offer of ``size`` in ``location``; a size that the SKUs lack is not offered."""
     entry = next((one for one in entries if _names(one, size) and _is_in(one, location)), None)
     if entry is None:
         return Offer(size=size, location=location, offered=False)
@@ -172,7 +172,7 @@ def offer_of(entries: Iterable[Mapping[str, Any]], size: str, location: str) -> 
 
 
 def regions_offering(rest: Rest, subscription: str, size: str) -> tuple[str, ...]:
-    """Where this subscription may ask for ``size``. It takes seconds: the answer is the list of all SKUs."""
+    """Return the regions where this subscription may use ``size``; reading all SKUs takes seconds."""
     path = f"/subscriptions/{subscription}/providers/Microsoft.Compute/skus"
     named = [one for one in rest.pages(path, **{"api-version": _SKUS_API}) if _names(one, size)]
     places = {str(place).lower() for one in named for place in one.get("locations") or ()}
@@ -212,11 +212,11 @@ def _truth(text: str | None) -> bool | None:
     return None if text is None else {"true": True, "false": False}.get(text.lower())
 
 
-# -- what is there ----------------------------------------------------------------------------------------
+# -- existing ---------------------------------------------------------------------------------------------
 
 
 def scale_set(rest: Rest, subscription: str, group: str, name: str) -> ScaleSet | None:
-    """What the scale set has now, ``None`` when there is none."""
+    """Return the scale set as it is; ``None`` if there is none."""
     found = _found(rest, subscription, group, f"virtualMachineScaleSets/{name}")
     if found is None:
         return None
@@ -232,7 +232,7 @@ def scale_set(rest: Rest, subscription: str, group: str, name: str) -> ScaleSet 
 
 
 def moment(text: object) -> datetime | None:
-    """A time as Azure writes it, with seven digits of a second, of which six are read.
+    """Read a time as Azure writes it, with seven digits of a second, of which six count.
 
     >>> moment("2026-03-01T09:05:07.1234567+00:00"), moment(None)
     (datetime.datetime(2026, 3, 1, 9, 5, 7, 123456, tzinfo=datetime.timezone.utc), None)
@@ -245,7 +245,7 @@ def moment(text: object) -> datetime | None:
 
 
 def machine_size(rest: Rest, subscription: str, group: str, name: str) -> str | None:
-    """The size of a VM, ``None`` when there is none of that name."""
+    """Return the size of a VM; ``None`` if there is none of that name."""
     found = _found(rest, subscription, group, f"virtualMachines/{name}")
     hardware = ((found or {}).get("properties") or {}).get("hardwareProfile") or {}
     return str(hardware["vmSize"]) if hardware.get("vmSize") else None

@@ -1,4 +1,4 @@
-"""What a resource that is there is billed by, told from Azure's own description of it."""
+"""What bills an existing resource, read from Azure's description of it."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ _FREE = {
     "microsoft.compute/galleries/images": "",
 }
 _UNKNOWN = {
-    "microsoft.network/privatednszones": "by zone and by what is asked",
-    "microsoft.compute/galleries/images/versions": "by what is stored",
-    "microsoft.compute/images": "by what is stored",
+    "microsoft.network/privatednszones": "by zone and by queries",
+    "microsoft.compute/galleries/images/versions": "by stored data",
+    "microsoft.compute/images": "by stored data",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Charge:
-    """What one resource is billed by: VMs of a size, units of a meter, nothing, or nobody here knows."""
+    """What bills one resource: VMs of a size, units of a meter, nothing, or something unknown."""
 
     size: str | None = None
     meter: Meter | None = None
@@ -54,7 +54,7 @@ class Charge:
 
 
 def details_path(identifier: str, kind: str) -> tuple[str, str] | None:
-    """Where the API tells what :func:`charge_of` has to know, and its version; ``None`` when nothing."""
+    """Return the path of what :func:`charge_of` needs, and its API version; ``None`` if it needs nothing."""
     if kind.lower() in (_SET, _MACHINE, _DISK):
         return identifier, api_version(kind)
     if kind.lower() == _ACCOUNT:
@@ -63,7 +63,7 @@ def details_path(identifier: str, kind: str) -> tuple[str, str] | None:
 
 
 def charge_of(kind: str, details: Mapping[str, Any] | RankliftError | None) -> Charge:
-    """The charge of a resource of Azure's type ``kind``, given what :func:`details_path` led to."""
+    """Return the charge of a resource of Azure's type ``kind``, given the answer at :func:`details_path`."""
     name = kind.lower()
     if name in _METERS:
         return Charge(meter=_METERS[name], note="and by traffic" if name != _ADDRESSES else "")
@@ -71,40 +71,40 @@ def charge_of(kind: str, details: Mapping[str, Any] | RankliftError | None) -> C
         return Charge(free=True, note=_FREE[name])
     if name in (_SET, _MACHINE, _DISK):
         if not isinstance(details, Mapping):
-            return Charge(note=str(details or "what it is was not asked"))
+            return Charge(note=str(details or "details not queried"))
         return _compute(name, details)
     if name == _ACCOUNT:
         return _account(details)
-    return Charge(note=_UNKNOWN.get(name, "what it is billed by is not known here"))
+    return Charge(note=_UNKNOWN.get(name, "billing unknown"))
 
 
 def _compute(name: str, details: Mapping[str, Any]) -> Charge:
-    told = details.get("properties") or {}
+    properties = details.get("properties") or {}
     if name == _SET:
         sku = details.get("sku") or {}
-        spot = str((told.get("virtualMachineProfile") or {}).get("priority", "")).lower() == "spot"
+        spot = str((properties.get("virtualMachineProfile") or {}).get("priority", "")).lower() == "spot"
         count, size = int(sku.get("capacity") or 0), str(sku.get("name") or "")
         if count == 0:
             return Charge(free=True, note="has no nodes")
         kind = "spot" if spot else "regular"
         return Charge(size=size, units=count, spot=spot, note=f"{count} x {size}, {kind}; disks come on top")
     if name == _MACHINE:
-        size = str((told.get("hardwareProfile") or {}).get("vmSize") or "")
-        spot = str(told.get("priority", "")).lower() == "spot"
+        size = str((properties.get("hardwareProfile") or {}).get("vmSize") or "")
+        spot = str(properties.get("priority", "")).lower() == "spot"
         return Charge(size=size, spot=spot, note=f"{size}; its disk comes on top")
-    gib, sku = told.get("diskSizeGB"), str((details.get("sku") or {}).get("name") or "")
+    gib, sku = properties.get("diskSizeGB"), str((details.get("sku") or {}).get("name") or "")
     meter = premium_disk(int(gib)) if isinstance(gib, int) and sku == "Premium_LRS" else None
     return Charge(meter=meter, note=f"{gib or 'unknown'} GiB, {sku or 'of an unknown kind'}")
 
 
 def _account(shares: Mapping[str, Any] | RankliftError | None) -> Charge:
-    """A premium file share is billed by what it may hold, all else by what it does hold.
+    """Return the charge of an account: premium file shares by their size, all else by stored data.
 
-    An account without a file service answers the question for its shares with an error: it stores blobs.
+    An account without a file service answers the query for its shares with an error: it stores blobs.
     """
     entries = (shares.get("value") or ()) if isinstance(shares, Mapping) else ()
-    told = [one.get("properties") or {} for one in entries]
-    gib = sum(int(one.get("shareQuota") or 0) for one in told if one.get("enabledProtocols") == "NFS")
+    found = [one.get("properties") or {} for one in entries]
+    gib = sum(int(one.get("shareQuota") or 0) for one in found if one.get("enabledProtocols") == "NFS")
     if gib:
         return Charge(meter=NFS_SHARE, units=gib, note=f"NFS share of {gib} GiB")
-    return Charge(note="by what is stored and asked for")
+    return Charge(note="by stored data and requests")

@@ -1,8 +1,7 @@
-"""Whether Azure will grant a cluster and what it will cost: decided from figures, before anything is made.
+"""The plan: whether Azure will grant a cluster and what it will cost, decided before anything is made.
 
-Pure: :mod:`infra.preflight.availability` and :mod:`infra.preflight.prices` ask, this decides, the ``plan``
-task shows. A figure that could not be had stands here as the error that says why; none of them counts as
-zero.
+Pure: :mod:`infra.preflight.availability` and :mod:`infra.preflight.prices` query, this decides, the ``plan``
+task prints. A missing figure is the error that explains it, and never counts as zero.
 """
 
 from __future__ import annotations
@@ -40,7 +39,7 @@ class Cost:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """What will be made, what it costs and whether it will be granted."""
+    """The resources to be made, their cost, and the reasons against them."""
 
     stack: str
     subscription: str
@@ -49,35 +48,35 @@ class Plan:
     spot: bool
     nodes: int
     there: int | None
-    """Nodes that the stack has now; ``None``: unknown."""
+    """Existing nodes of the stack; ``None``: unknown."""
     adding: int
     costs: tuple[Cost, ...]
     regular_per_hour: float | None
-    """USD per hour of everything whose price is known; ``None`` when that of the nodes is not."""
+    """USD per hour of everything with a known price; ``None`` if the nodes' price is unknown."""
     spot_per_hour: float | None
     max_price: float | None
     quotas: tuple[QuotaLine, ...]
     offered: bool | None
-    """Whether this subscription may ask for the size there; ``None``: unknown."""
+    """Whether this subscription may use the size there; ``None``: unknown."""
     restricted: str | None
     zones: tuple[str, ...] | None
     ends: datetime | None
-    """When the scale set that is there deletes itself; ``None``: never, or there is none, or unknown."""
+    """When the nodes delete the existing scale set; ``None``: never, no scale set, or unknown."""
     hours_left: float | None
-    """Hours until then, below 0 when it is over."""
+    """Hours until then; below 0: overdue."""
     unknowns: tuple[str, ...]
-    """What is not known, and why, a sentence each."""
+    """What is unknown, and why, a sentence each."""
     warnings: tuple[str, ...]
-    """What has to be done beside it, a sentence each."""
+    """What the user has to do besides, a sentence each."""
     refusals: tuple[Refusal, ...]
 
     @property
     def per_hour(self) -> float | None:
-        """USD per hour at the priority that is configured."""
+        """USD per hour at the configured priority."""
         return self.spot_per_hour if self.spot else self.regular_per_hour
 
     def check(self) -> None:
-        """Raises :class:`NotGranted` when there are refusals."""
+        """Raise :class:`NotGranted` if there are refusals."""
         if self.refusals:
             raise NotGranted(self.stack, self.refusals, self.there)
 
@@ -85,7 +84,7 @@ class Plan:
 def decide(
     stack: str, subscription: str, config: ClusterConfig, figures: Figures, *, now: datetime | None = None
 ) -> Plan:
-    """The plan for ``config``, with every reason against it."""
+    """Return the plan for ``config``, with every reason against it."""
     now = now or datetime.now(UTC)
     made = parts(stack, config)
     costs = tuple(_cost(part, figures) for part in made)
@@ -138,7 +137,7 @@ def _not_let_in(
 
 
 def _alike(has: ScaleSet, config: ClusterConfig) -> bool:
-    """Whether the nodes that are there count as nodes of the wanted cluster."""
+    """Whether the existing nodes can stay in the configured cluster."""
     return (
         has.size.lower() == config.size.name.lower()
         and has.spot == config.spot
@@ -153,7 +152,7 @@ def _cost(part: Part, figures: Figures) -> Cost:
     if part.size is not None:
         found = figures.prices.get(part.size)
         each = found if isinstance(found, Prices) else Prices()
-        # Only the nodes can be spot; what serves them never is.
+        # Only the nodes can be spot VMs; servers never are.
         spot = each.spot if part.what == NODE else each.regular
         return Cost(part, _times(each.regular, part.count), _times(spot, part.count))
     if part.meter is not None:
@@ -169,7 +168,7 @@ def _times(price: float | None, count: int) -> float | None:
 
 
 def _sum(costs: Sequence[Cost], *, spot: bool) -> float | None:
-    """Of all that is known; ``None`` without the nodes' price, beside which the rest is small change."""
+    """Return the sum of known prices; ``None`` without the nodes' price, the largest by far."""
     each = [(cost, cost.spot if spot else cost.regular) for cost in costs]
     if any(usd is None for cost, usd in each if cost.part.billing == "vm"):
         return None
@@ -186,7 +185,7 @@ def _too_dear(config: ClusterConfig, price: float | None, figures: Figures) -> l
             str(figures.prices) if isinstance(figures.prices, Exception) else "the price list has none for it"
         )
         problem = f"the {kind} price of {config.size.name} in {config.location} is unknown ({why})"
-        remedy = f"take ranklift:maxPrice ({limit:g} USD per hour) out to go on without knowing it"
+        remedy = f"take ranklift:maxPrice ({limit:g} USD per hour) out to continue without the price"
         return [Refusal("price", problem, remedy)]
     if price <= limit:
         return []
@@ -194,7 +193,7 @@ def _too_dear(config: ClusterConfig, price: float | None, figures: Figures) -> l
     return [Refusal("price", problem, "take fewer nodes, spot nodes or another size, or raise it")]
 
 
-# -- what is offered --------------------------------------------------------------------------------------
+# -- offers ----------------------------------------------------------------------------------------------
 
 
 def _offer(skus: Sequence[Mapping[str, Any]], config: ClusterConfig) -> Offer:
@@ -204,8 +203,8 @@ def _offer(skus: Sequence[Mapping[str, Any]], config: ClusterConfig) -> Offer:
 def _not_offered(config: ClusterConfig, figures: Figures, offer: Offer | None) -> list[Refusal]:
     name, place = config.size.name, config.location
     if offer is None:
-        problem = f"whether {place} offers {name} could not be asked: {figures.skus}"
-        return [Refusal("size", problem, "mend that, or run `pulumi up`, which does not ask")]
+        problem = f"no answer whether {place} offers {name}: {figures.skus}"
+        return [Refusal("size", problem, "fix that, or run `pulumi up`, which skips this check")]
     if not offer.available:
         if offer.restricted == "NotAvailableForSubscription":
             why = "is closed to this subscription (NotAvailableForSubscription)"
@@ -227,7 +226,7 @@ def _not_offered(config: ClusterConfig, figures: Figures, offer: Offer | None) -
         refusals.append(Refusal("size", problem, "set ranklift:spot to false, or take another size"))
     if config.size.rdma and offer.rdma is False:
         problem = (
-            f"Azure says that {name} in {place} has none (RdmaEnabled is False), the catalogue that it has"
+            f"{name} has none in {place} by Azure's list (RdmaEnabled is False), but has it by the catalogue"
         )
         refusals.append(
             Refusal("InfiniBand", problem, "take another region or size, and report the catalogue")
@@ -243,7 +242,7 @@ def _other_places(regions: Sequence[str] | None) -> str:
     return f", or set ranklift:location to one that offers it: {', '.join(regions)}"
 
 
-# -- what is not known ------------------------------------------------------------------------------------
+# -- unknowns --------------------------------------------------------------------------------------------
 
 
 def _unknowns(
@@ -271,20 +270,20 @@ def _unknowns(
         elif cost.part.billing == "unknown":
             found.append(f"price of the {cost.part.what} {cost.part.name}".rstrip() + f": {cost.part.note}")
     if isinstance(figures.there, Exception):
-        found.append(f"nodes that are there already: {figures.there}; all are counted as new")
+        found.append(f"existing nodes: {figures.there}; all count as new")
     elif figures.there is not None and figures.there.created is None and config.ttl_hours is not None:
-        found.append("when the cluster's time is over: Azure does not say since when the scale set exists")
+        found.append("end of the cluster's time: Azure does not report when the scale set was created")
     if isinstance(figures.kept, Exception):
-        found.append(f"whether something of the stack is there without Pulumi's knowing: {figures.kept}")
+        found.append(f"resources of the stack that Pulumi's state lacks: {figures.kept}")
     if isinstance(figures.rights, Exception):
-        found.append(f"whether the given storage account has the stack's rights already: {figures.rights}")
+        found.append(f"earlier rights of the stack on the storage account: {figures.rights}")
     if isinstance(figures.firewall, Exception):
-        found.append(f"whether the given storage account lets the nodes in: {figures.firewall}")
+        found.append(f"whether the storage account admits the nodes: {figures.firewall}")
     if offer is not None and not offer.known:
         found.append(
-            f"whether {config.location} offers {config.size.name}: the rehearsal has no figures of it; Azure "
+            f"whether {config.location} offers {config.size.name}: the rehearsal has no figures; Azure "
             "itself may refuse it"
         )
     if offer is not None and offer.offered and offer.rdma is None and config.size.rdma:
-        found.append(f"InfiniBand: Azure's list of sizes does not say (RdmaEnabled) for {config.size.name}")
+        found.append(f"InfiniBand: Azure's list of sizes lacks RdmaEnabled for {config.size.name}")
     return list(dict.fromkeys(found))

@@ -1,4 +1,4 @@
-"""What there is in a stack's resource groups, and whether Pulumi knows of it: questions only."""
+"""Queries: what a stack's resource groups hold, and whether Pulumi's state has it."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ _NAMED_BY = {"ResourceGroup": "resourceGroupName", "RoleAssignment": "roleAssign
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kept:
-    """A resource group of a stack's names, as Azure has it."""
+    """A resource group with one of a stack's names, as it is in Azure."""
 
     group: str
     things: tuple[str, ...]
-    """What is in it, as ``type name``, e.g. ``Microsoft.Storage/storageAccounts rldev32266166fb07``."""
+    """Its resources, as ``type name``, e.g. ``Microsoft.Storage/storageAccounts rldev32266166fb07``."""
     account: str | None = None
-    """Id of the storage account with the containers ``data`` and ``results``, where there is one."""
+    """Id of the storage account with the containers ``data`` and ``results``, if any."""
     deleting: bool = False
     owner: str | None = None
-    """The stack that the group's tag names; ``None``: it has none."""
+    """The stack in the group's tag; ``None``: no tag."""
 
 
 def group_there(rest: Rest, subscription: str, stack: str, name: str) -> Kept | None:
-    """What the resource group called ``name`` has, which is one of the stack's names; ``None`` without one.
+    """Return the resource group called ``name``, one of the stack's names; ``None`` if there is none.
 
-    Raises :class:`~infra.arm.errors.AzureRefused` when Azure does not say.
+    Raises :class:`~infra.arm.errors.AzureRefused`.
     """
     base = f"/subscriptions/{subscription}"
     group = rest.find(f"{base}/resourcegroups/{name}", **{"api-version": _GROUPS_API})
@@ -54,10 +54,10 @@ def group_there(rest: Rest, subscription: str, stack: str, name: str) -> Kept | 
 
 
 def rights_there(rest: Rest, subscription: str, stack: str, account_id: str) -> tuple[str, ...]:
-    """Ids of the role assignments on a given storage account that the stack's nodes have or had.
+    """Return the ids of the role assignments of the stack's nodes on an existing storage account.
 
-    They are in no group of the stack's, so that deleting those leaves them. Raises
-    :class:`~infra.arm.errors.AzureRefused` when Azure does not say.
+    They lie outside the stack's groups, so deleting the groups leaves them. Raises
+    :class:`~infra.arm.errors.AzureRefused`.
     """
     found = []
     for container in CONTAINERS:
@@ -70,8 +70,7 @@ def rights_there(rest: Rest, subscription: str, stack: str, account_id: str) -> 
 
 
 def is_remembered(state: Mapping[str, Any], name: str) -> bool:
-    """Whether ``state``, as ``pulumi stack export`` gives it, has the group or role assignment called so, or
-    was making it.
+    """Whether Pulumi's ``state`` has the group or role assignment called ``name``, or was making it.
 
     >>> id = "/subscriptions/s/resourceGroups/ranklift-dev-data"
     >>> state = {"deployment": {"resources": [{"id": id}]}}

@@ -1,4 +1,4 @@
-"""What is asked before a cluster is made, and the ways in which the answers can speak against it."""
+"""The answers that a plan is decided from."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Figures"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Figures:
-    """What was asked before; an error stands for what could not be had."""
+    """All answers; an error stands for one that is missing."""
 
     prices: Mapping[str, Prices | RankliftError]
     """By size."""
@@ -27,12 +27,12 @@ class Figures:
     skus: Sequence[Mapping[str, Any]] | RankliftError
     there: ScaleSet | RankliftError | None = None
     server: str | RankliftError | None = None
-    """Size of the NFS server that is there, where the configuration has one."""
+    """Size of the existing server of the shared storage, if the configuration has one."""
     kept: Sequence[Kept] | RankliftError = ()
-    """The groups that the configuration would make, and that are there without Pulumi's knowing of them."""
+    """Existing groups that the configuration would make and Pulumi's state lacks."""
     rights: Sequence[str] | RankliftError = ()
-    """Ids of the nodes' role assignments on a given storage account that Pulumi does not know of."""
+    """Ids of the nodes' role assignments on an existing storage account that Pulumi's state lacks."""
     firewall: Firewall | RankliftError | None = None
-    """That of a given storage account; ``None`` where there is no such account, given or not."""
+    """Firewall of the existing storage account; ``None`` if none is configured, or Azure has none."""
     elsewhere: Sequence[str] | None = None
-    """Regions that offer the size, where that was asked for."""
+    """Regions that offer the size, if queried."""

@@ -1,8 +1,4 @@
-"""What a cluster consists of, and what each part of it is billed by.
-
-The program makes these (:mod:`infra.cluster`); here they are listed from the configuration alone, for the
-plan that comes before it.
-"""
+"""The parts of a cluster with what bills each, listed from the configuration before anything is made."""
 
 from __future__ import annotations
 
@@ -23,7 +19,7 @@ __all__ = [
 ]
 
 NODE = "node"
-"""What a :class:`Part` of the cluster's nodes is called."""
+""":attr:`Part.what` of the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +32,7 @@ class Machines:
 
 
 def parts(stack: str, config: ClusterConfig) -> tuple[Part, ...]:
-    """Everything that the program makes for ``config``, in the order in which people think of it."""
+    """Return everything that the program makes for ``config``, the most important first."""
     name = cluster_name(stack)
     size, count = config.size.name, config.node_count
     return (
@@ -51,7 +47,7 @@ def parts(stack: str, config: ClusterConfig) -> tuple[Part, ...]:
 
 
 def machines_of(made: Iterable[Part]) -> tuple[Machines, ...]:
-    """The VMs among the parts, the nodes first."""
+    """Return the VMs among the parts, the nodes first."""
     return tuple(Machines(one.size, one.count, one.spot) for one in made if one.size is not None)
 
 
@@ -96,7 +92,7 @@ def _storage(name: str, config: ClusterConfig) -> list[Part]:
     if config.storage == "none":
         return made
     if config.storage_account_id is None:
-        note = "by what is stored and asked for"
+        note = "by stored data and requests"
         made.append(Part(what="storage account", billing="unknown", note=note))
     if config.storage == "privateEndpoint":
         made += endpoint_parts(f"{name}-blob", "blob")

@@ -1,7 +1,7 @@
-"""What things cost: Azure's public price list, asked.
+"""Prices from Azure's public price list.
 
-The Azure Retail Prices API (learn.microsoft.com "Azure Retail Prices overview") asks for no sign-in. It has
-list prices in USD, without anybody's discount. What it does not list is ``None``, never zero.
+The Azure Retail Prices API (learn.microsoft.com "Azure Retail Prices overview") needs no sign-in. It has list
+prices in USD, without discounts. What it does not list is ``None``, never zero.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Prices:
 
 
 def vm_prices(rest: Rest, size: str, location: str) -> Prices:
-    """What a Linux VM of that size costs in that region.
+    """Return the prices of a Linux VM of a size in a region.
 
     Raises :class:`~infra.arm.errors.AzureRefused` when the price list cannot be read.
     """
@@ -52,9 +52,9 @@ def vm_prices(rest: Rest, size: str, location: str) -> Prices:
 
 
 def meter_price(rest: Rest, meter: Meter, location: str) -> float | None:
-    """USD per hour of one unit of ``meter``, ``None`` when the price list has no such meter there.
+    """Return USD per hour of one unit of ``meter``; ``None`` if the region has no such meter.
 
-    What is listed by the month counts as :data:`MONTH_H` hours, the first tier where there are several.
+    A price by the month counts as :data:`MONTH_H` hours, the first tier where there are several.
     """
     region = GLOBAL if meter.everywhere else location
     asked = (
@@ -73,7 +73,7 @@ def _price_list(rest: Rest, asked: str) -> Iterable[Mapping[str, Any]]:
 
 
 def _is_linux(item: Mapping[str, Any], size: str) -> bool:
-    """Linux and Windows share their meter names; the product's name alone tells them apart."""
+    """Whether the item is for Linux; only the product's name differs from that for Windows."""
     product = str(item.get("productName", "")).lower()
     return (
         str(item.get("armSkuName", "")).lower() == size.lower()
@@ -88,7 +88,7 @@ def _says(item: Mapping[str, Any], word: str) -> bool:
 
 
 def _price(items: Iterable[Mapping[str, Any]]) -> float | None:
-    """The highest of what may be meant: a plan should rather say too much than too little."""
+    """Return the highest price that may apply: a plan should rather show too much than too little."""
     now = datetime.now(UTC)
     good = [item for item in items if _counts(item, now)]
     primary = [item for item in good if item.get("isPrimaryMeterRegion")]
@@ -96,7 +96,7 @@ def _price(items: Iterable[Mapping[str, Any]]) -> float | None:
 
 
 def _counts(item: Mapping[str, Any], now: datetime) -> bool:
-    """Whether it is a price of today in USD: DevTest and reservation meters are for others, 0 is no price."""
+    """Whether the item is a current price in USD for all: not DevTest, not a reservation, not 0."""
     begins = str(item.get("effectiveStartDate") or "")
     try:
         later = bool(begins) and datetime.fromisoformat(begins).astimezone(UTC) > now

@@ -1,7 +1,7 @@
-"""Whether a subscription's quota has room for a cluster's nodes: decided from Azure's figures.
+"""Whether a subscription's quota has room for a cluster: judged from Azure's figures.
 
-Quota counts vCPUs, by family of sizes and for the region as a whole; spot VMs count against one quota of the
-region that is theirs alone (learn.microsoft.com "Use Spot VMs": quota pools of their own).
+Quota counts vCPUs, by family of sizes and for the region as a whole; spot VMs count against a quota of
+their own in the region (learn.microsoft.com "Use Spot VMs": quota pools of their own).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from infra.preflight.refusal import BY_HAND, Refusal
 __all__ = ["QUOTA_LINK", "QuotaLine", "quotas"]
 
 QUOTA_LINK = "https://portal.azure.com/#view/Microsoft_Azure_Capacity/QuotaMenuBlade/~/myQuotas"
-"""Where the portal lists quotas and takes requests for more."""
+"""The portal's page that lists quotas and takes requests for more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,21 +31,21 @@ class QuotaLine:
     used: int
     left: int
     needed: int
-    """What is asked for in addition to what the stack has."""
+    """vCPUs in addition to what the stack has."""
     after: int
-    """Left afterwards; below 0: too little."""
+    """vCPUs left afterwards; below 0: too few."""
 
 
 def quotas(
     config: ClusterConfig, wanted: Sequence[Machines], figures: Figures
 ) -> tuple[list[QuotaLine], list[Refusal]]:
-    """Each quota that the VMs count against, and why any of them speaks against the cluster.
+    """Return each quota that the VMs count against, and a refusal for each that is too small or unknown.
 
-    What the stack has already counts for nothing: it stays, or goes before others come in its place.
+    VMs that the stack has already need none: they stay, or go before others replace them.
     """
     place = config.location
     if isinstance(figures.usages, Exception):
-        return [], [Refusal("quota", f"{place}'s could not be asked: {figures.usages}", BY_HAND)]
+        return [], [Refusal("quota", f"not available for {place}: {figures.usages}", BY_HAND)]
     refusals: list[Refusal] = []
     needs: dict[str, int] = {}
     families: dict[str, str] = {}
@@ -53,11 +53,11 @@ def quotas(
         offer = _offer(figures, machines.size, place)
         vcpus = _vcpus(config, machines.size, offer)
         if vcpus is None:
-            problem = f"how many vCPUs a {machines.size} has is not known"
+            problem = f"the number of vCPUs of a {machines.size} is unknown"
             refusals.append(Refusal("quota", problem, BY_HAND))
             continue
         if offer is not None and offer.offered and offer.family is None and not machines.spot:
-            problem = f"Azure's list of sizes does not say which one {machines.size} counts against"
+            problem = f"Azure's list of sizes has none for {machines.size}"
             refusals.append(Refusal("quota", f"{problem} in {place}", BY_HAND))
         for name in _names(machines.spot, offer):
             needs[family_key(name)] = needs.get(family_key(name), 0) + vcpus * machines.count
@@ -69,7 +69,7 @@ def quotas(
     lines = [_line(known[name], needed) for name, needed in needs.items() if name in known]
     refusals += [_too_little(config, line) for line in lines if line.after < 0]
     refusals += [
-        Refusal("quota", f"Azure names none for {families[name]} in {place}", BY_HAND)
+        Refusal("quota", f"Azure lists none for {families[name]} in {place}", BY_HAND)
         for name, needed in needs.items()
         if needed and name not in known
     ]
@@ -87,7 +87,7 @@ def _vcpus(config: ClusterConfig, size: str, offer: Offer | None) -> int | None:
 
 
 def _names(spot: bool, offer: Offer | None) -> list[str]:
-    """Which quotas a VM counts against, the narrowest first; the family's name is the SKUs' to tell."""
+    """Return the quotas that a VM counts against, the narrowest first; the SKUs have the family's name."""
     if spot:
         return [SPOT_CORES]
     return [CORES] if offer is None or offer.family is None else [offer.family, CORES]
@@ -99,7 +99,7 @@ def _line(usage: Usage, needed: int) -> QuotaLine:
 
 
 def _held(config: ClusterConfig, figures: Figures) -> dict[str, int]:
-    """What the stack's own VMs hold of each quota, so far as that is known."""
+    """Return the vCPUs of each quota that the stack's own VMs have, as far as known."""
     has = []
     if isinstance(figures.there, ScaleSet) and figures.there.location == config.location:
         has.append(Machines(figures.there.size, figures.there.capacity, figures.there.spot))
@@ -117,7 +117,7 @@ def _held(config: ClusterConfig, figures: Figures) -> dict[str, int]:
 def _too_little(config: ClusterConfig, line: QuotaLine) -> Refusal:
     return Refusal(
         "quota",
-        f"{line.label} in {config.location}: {line.needed} are needed in addition, {line.left} are left "
+        f"{line.label} in {config.location}: {line.needed} more are needed, {line.left} are left "
         f"(limit {line.limit}, used {line.used})",
         f"ask for a limit of at least {line.used + line.needed} at {QUOTA_LINK}, or take fewer nodes",
     )

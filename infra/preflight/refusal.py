@@ -9,13 +9,13 @@ from launch.errors import RankliftError
 
 __all__ = ["BY_HAND", "NotGranted", "Refusal"]
 
-BY_HAND = "mend that, or run `pulumi up`, which does not ask, and see whether Azure grants it"
-"""How to go on without an answer."""
+BY_HAND = "fix that, or run `pulumi up`, which skips this check, and see whether Azure grants it"
+"""Remedy where an answer is missing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """Why the cluster will not be made, and what to do."""
+    """One reason against making the cluster, with its remedy."""
 
     about: str
     """``quota``, ``size``, ``zone``, ``price``, ``InfiniBand``, ``time``, ``data``,
@@ -28,9 +28,9 @@ class Refusal:
 
 
 class NotGranted(RankliftError):
-    """Azure would refuse the cluster, or it costs more than it may; nothing has been created.
+    """Azure would refuse the cluster, or it costs too much; nothing has been created.
 
-    ``there`` is how many of its nodes Azure has already; ``None``: unknown.
+    ``there`` is the number of its nodes in Azure; ``None``: unknown.
     """
 
     def __init__(self, stack: str, refusals: Sequence[Refusal], there: int | None = 0) -> None:

@@ -1,4 +1,4 @@
-"""What is there of a stack from before that its cluster would fail at: decided from figures, pure."""
+"""Leftovers of a stack that its cluster would fail at: judged from answers."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ _SHOWN = 5
 
 @dataclass(frozen=True, slots=True)
 class End:
-    """When a scale set's own time is over."""
+    """The time at which the nodes delete their scale set."""
 
     at: datetime
     ttl_hours: float
-    """As the scale set has it, which counts; the configuration may say something else by now."""
+    """As the scale set's tag has it, which counts; the configuration may differ by now."""
 
     def __str__(self) -> str:
         return f"{self.at.strftime('%Y-%m-%d %H:%M')} UTC (ranklift:ttlHours is {self.ttl_hours:g})"
 
 
 def end_remembered(state: Mapping[str, Any]) -> End | None:
-    """The end of the scale set in ``state``, as ``pulumi stack export`` gives it, whether it is there or not.
+    """Return the end of the scale set in Pulumi's ``state``, which may be gone by now.
 
-    ``None``: it has none, or the state does not say since when the scale set exists.
+    ``None``: it has no end, or the state lacks its creation time.
     """
     for one in resources(state):
         if one.get("type") != SCALE_SET or one.get("delete"):  # one that is being replaced
@@ -54,14 +54,14 @@ def _after(made: datetime | None, hours: float | None) -> datetime | None:
         return None
     try:
         return made + timedelta(hours=hours)
-    except (OverflowError, ValueError):  # later than the calendar goes, or no number of hours
+    except (OverflowError, ValueError):  # later than dates go, or not a number of hours
         return None
 
 
 def end_of(has: ScaleSet | None, config: ClusterConfig) -> datetime | None:
-    """When the nodes delete the scale set that is there; ``None``: never, or not known, or it is made anew.
+    """Return when the nodes delete the existing scale set; ``None``: never, unknown, or it is replaced.
 
-    ``ttlHours`` counts from the making of the scale set, whatever its capacity was since.
+    ``ttlHours`` counts from the creation of the scale set, whatever its capacity was since.
     """
     if has is None or has.location != config.location:
         return None
@@ -69,7 +69,7 @@ def end_of(has: ScaleSet | None, config: ClusterConfig) -> datetime | None:
 
 
 def time_over(ends: datetime | None, config: ClusterConfig, now: datetime) -> list[Refusal]:
-    """Why no nodes are to be made in a scale set whose time is over: the first of them would delete it."""
+    """Return why no nodes can be added to a scale set whose time is over: the first would delete it."""
     if ends is None or now < ends:
         return []
     problem = (
@@ -81,25 +81,25 @@ def time_over(ends: datetime | None, config: ClusterConfig, now: datetime) -> li
 
 
 def in_the_way(groups: Sequence[Kept], stack: str, config: ClusterConfig) -> list[Refusal]:
-    """Why a stack cannot be made beside the groups that are there and that Pulumi does not know of."""
+    """Return why a stack cannot be made beside existing groups that Pulumi's state lacks."""
     found: list[Refusal] = []
     for group in groups:
         if group.owner != stack:
             found.append(_of_another(group))
         elif group.group == data_group_name(stack):
             found.append(_data_in_the_way(group, config))
-        elif not group.deleting:  # Azure refuses for as long as that takes, and is asked again and again
+        elif not group.deleting:  # Azure refuses until that is done, and the command retries
             found.append(_nodes_in_the_way(group, stack))
     return found
 
 
 def rights_in_the_way(rights: Sequence[str]) -> list[Refusal]:
-    """Why the nodes cannot be given rights on a given account beside those that a lost state left there."""
+    """Return why the nodes cannot get rights on an account beside those that a lost state left."""
     if not rights:
         return []
     problem = (
-        "ranklift:storageAccountId: the account has role assignments of this stack already, and Pulumi does "
-        "not know them here: the stack's state was lost, or it is kept elsewhere"
+        "ranklift:storageAccountId: the account already has role assignments of this stack, and Pulumi's "
+        "state here lacks them: the stack's state was lost, or is kept elsewhere"
     )
     remedy = f"`az role assignment delete --ids {' '.join(rights)}`, unless the stack's nodes work with them"
     return [Refusal("state", problem, remedy)]
@@ -107,7 +107,7 @@ def rights_in_the_way(rights: Sequence[str]) -> list[Refusal]:
 
 def _of_another(group: Kept) -> Refusal:
     whose = f"carries the tag of stack {group.owner}" if group.owner else "carries no stack's tag"
-    problem = f"resource group {group.group} is there already and {whose}: it is not this stack's"
+    problem = f"resource group {group.group} already exists and {whose}: it is not this stack's"
     return Refusal("state", problem, "take another stack name")
 
 
@@ -116,35 +116,35 @@ def _nodes_in_the_way(group: Kept, stack: str) -> Refusal:
     if len(group.things) > _SHOWN:
         shown += f" and {len(group.things) - _SHOWN} more"
     problem = (
-        f"resource group {group.group} is there already, with {shown}, and Pulumi does not know it here: the "
-        "stack's state was lost, or it is kept elsewhere, by a colleague perhaps"
+        f"resource group {group.group} already exists, with {shown}, and Pulumi's state here lacks it: the "
+        "stack's state was lost, or is kept elsewhere, perhaps by a colleague"
     )
     ways = (
-        "go on where its state is kept (`pulumi login`, `pulumi stack import`), or take another stack name; "
-        f"or, when nobody wants it any more (`fab account --stack {stack}` shows all of it and its price), "
+        "continue where its state is (`pulumi login`, `pulumi stack import`), or take another stack name; "
+        f"or, if nobody needs it (`fab account --stack {stack}` lists all of it with its price), "
         f"`az group delete --name {group.group}`"
     )
     return Refusal("state", problem, ways)
 
 
 def _data_in_the_way(kept: Kept, config: ClusterConfig) -> Refusal:
-    """Why a stack cannot make its stored data anew beside that which was kept, and the ways on."""
+    """Return why a stack cannot make storage beside that which was kept, and the remedies."""
     if kept.deleting:
         problem = f"resource group {kept.group} is still being deleted"
         return Refusal("data", problem, "repeat the command when it is gone (`fab account` shows it)")
     problem = (
-        f"resource group {kept.group} is there already, with {', '.join(kept.things) or 'nothing in it'}, "
-        "and Pulumi does not know it: it was kept by ranklift:retainData, or the stack's state was lost"
+        f"resource group {kept.group} already exists, with {', '.join(kept.things) or 'nothing in it'}, "
+        "and Pulumi's state lacks it: it was kept by ranklift:retainData, or the stack's state was lost"
     )
     ways = [
-        f"take another stack name, or `az group delete --name {kept.group}` when the data is no longer wanted"
+        f"take another stack name, or `az group delete --name {kept.group}` when the data is no longer needed"
     ]
     if kept.account is not None:
         nfs = " and ranklift:nfs to none" if config.shared is not None else ""
         retain = " and take ranklift:retainData out" if config.retain_data else ""
         ways.insert(
             0,
-            f"to go on with the kept account set ranklift:storageAccountId to {kept.account}, "
+            f"to use the kept account set ranklift:storageAccountId to {kept.account}, "
             "ranklift:storage to privateEndpoint (or serviceEndpoint, if its firewall lets the nodes' subnet "
             "in)"
             f"{nfs}{retain}",

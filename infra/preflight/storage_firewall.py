@@ -1,6 +1,6 @@
-"""Whether a given storage account lets the nodes in: its firewall is its owner's, and is never changed here.
+"""Whether an existing storage account admits the nodes; its firewall is its owner's and is never changed.
 
-By a private endpoint the nodes reach it whatever the firewall says, by a service endpoint only if its public
+A private endpoint passes the firewall. By a service endpoint the nodes get in only if the account's public
 access is on and its rules name their subnet or allow all (learn.microsoft.com storage-network-security).
 """
 
@@ -22,25 +22,25 @@ __all__ = ["Firewall", "firewall_of", "nodes_subnet", "not_let_in"]
 _API = api_version("Microsoft.Storage")
 _KEY = "ranklift:storageAccountId"
 _LOST = {"networksourcedeleted", "failed"}
-"""States of a rule whose subnet is gone: one of the same name that comes later takes a new rule."""
+"""States of a rule whose subnet is gone; a later subnet of that name needs a new rule."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Firewall:
-    """Who may reach a storage account."""
+    """The firewall of a storage account."""
 
     public: bool = True
-    """Whether anybody may but by a private endpoint."""
+    """Whether it can be reached other than by a private endpoint."""
     open: bool = False
-    """Whether everybody may who no rule speaks of."""
+    """Whether it admits sources without a rule."""
     subnets: tuple[str, ...] = ()
-    """Ids of the subnets that are let in, in lower case."""
+    """Ids of the admitted subnets, in lower case."""
 
 
 def firewall_of(rest: Rest, account_id: str) -> Firewall | None:
-    """The account's firewall; ``None`` when Azure has no such account, or does not show it.
+    """Return the account's firewall; ``None`` if Azure has no such account, or does not show it.
 
-    Raises :class:`~infra.arm.errors.AzureRefused` when Azure does not say.
+    Raises :class:`~infra.arm.errors.AzureRefused`.
     """
     account = rest.find(account_id, **{"api-version": _API})
     if account is None:
@@ -48,7 +48,7 @@ def firewall_of(rest: Rest, account_id: str) -> Firewall | None:
     properties: Mapping[str, Any] = account.get("properties") or {}
     rules = properties.get("networkAcls") or {}
     return Firewall(
-        # What an account does not say is as Azure makes it: reachable, and open.
+        # Absent properties have Azure's defaults: reachable, and open.
         public=str(properties.get("publicNetworkAccess") or "Enabled").lower() == "enabled",
         open=str(rules.get("defaultAction") or "Allow").lower() == "allow",
         subnets=tuple(
@@ -60,7 +60,7 @@ def firewall_of(rest: Rest, account_id: str) -> Firewall | None:
 
 
 def nodes_subnet(stack: str, subscription: str, config: ClusterConfig) -> str:
-    """The id of the nodes' subnet, given or made."""
+    """Return the id of the nodes' subnet, existing or to be made."""
     if config.subnet_id is not None:
         return config.subnet_id
     group = f"/subscriptions/{subscription}/resourceGroups/{cluster_name(stack)}"
@@ -71,9 +71,9 @@ def nodes_subnet(stack: str, subscription: str, config: ClusterConfig) -> str:
 def not_let_in(
     found: Firewall | None, stack: str, subscription: str, config: ClusterConfig
 ) -> Refusal | str | None:
-    """Why the nodes would not reach the given account: it speaks against the cluster, or is only said.
+    """Return why the nodes would not reach the existing account: a refusal, or a warning as text.
 
-    A subnet that is made here can be let in only when it is there: of that the user is told, no more.
+    A subnet that the stack makes can be admitted only once it exists, which is worth a warning.
     """
     account = config.storage_account_id
     if account is None:
@@ -97,4 +97,4 @@ def not_let_in(
     if config.subnet_id is not None:
         ways = f"let its owner run `{command}`, or set ranklift:storage to privateEndpoint"
         return Refusal("storage", problem, ways)
-    return f"{problem}: when `fab up` has made it, let the owner run `{command}`; until then it answers 403"
+    return f"{problem}: after `fab up` has made it, let the owner run `{command}`; until then it answers 403"

@@ -1,7 +1,7 @@
-"""What is in a subscription because of this project, found by its tag, and what it costs.
+"""This project's resources in a subscription, found by their tag, and what they cost.
 
-Resources are found over all groups, so that nothing hides where nobody looks; what carries no stack's tag is
-not this project's, and is named only where it lies in a group of a stack's.
+All groups are searched. A resource without a stack's tag is not this project's, and is listed only if it lies
+in a stack's group.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ GROUP = "resource group"
 _API = api_version("Microsoft.Resources")
 
 Runner = Callable[[Mapping[str, Callable[[], Any]]], Mapping[str, Any]]
-"""Asks several questions, side by side if it can; an answer may be the error that says why there is none."""
+"""Runs several queries, side by side if it can; an answer may be the error of its query."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -42,17 +42,17 @@ class Thing:
     group: str
     location: str = ""
     stack: str | None = None
-    """Whose it is; ``None``: nobody's, it only lies in a stack's group."""
+    """The stack it belongs to; ``None``: none, it only lies in a stack's group."""
     created: datetime | None = None
-    """``None``: Azure did not say."""
+    """``None``: unknown."""
     deleting: bool = False
     kept: bool = False
-    """It is there on purpose: ``ranklift:retainData``."""
+    """It is kept on purpose: ``ranklift:retainData``."""
     per_hour: float | None = None
     """USD; ``None``: unknown, 0: free."""
     note: str = ""
     in_state: bool | None = None
-    """Whether this project's Pulumi knows it, or the group it lies in; ``None``: that was not asked."""
+    """Whether Pulumi's state has it or its group; ``None``: not compared."""
 
     @property
     def per_month(self) -> float | None:
@@ -62,31 +62,31 @@ class Thing:
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """What there is."""
+    """The resources found in a subscription."""
 
     subscription: str
     stack: str | None
-    """The one stack that was asked after; ``None``: all."""
+    """The stack searched for; ``None``: all."""
     things: tuple[Thing, ...]
 
     @property
     def left(self) -> tuple[Thing, ...]:
-        """What a stack made and is not kept on purpose."""
+        """Resources of stacks that are not kept on purpose."""
         return tuple(one for one in self.things if one.stack is not None and not one.kept)
 
     @property
     def kept(self) -> tuple[Thing, ...]:
-        """What is there on purpose."""
+        """Resources kept on purpose."""
         return tuple(one for one in self.things if one.kept)
 
     @property
     def others(self) -> tuple[Thing, ...]:
-        """What lies in a stack's group without being a stack's."""
+        """Resources in a stack's group that belong to no stack."""
         return tuple(one for one in self.things if one.stack is None)
 
     @property
     def per_hour(self) -> float:
-        """USD for all that is a stack's and whose price is known."""
+        """USD per hour for all resources of stacks with a known price."""
         return sum(one.per_hour or 0.0 for one in self.things if one.stack is not None)
 
 
@@ -99,10 +99,10 @@ def account(
     kept_groups: Collection[str] = (),
     ask: Runner | None = None,
 ) -> Account:
-    """All that carries the tag of ``stack``, or of any, with its price.
+    """Return all resources with the tag of ``stack``, or of any stack, and their prices.
 
-    Raises :class:`~infra.arm.errors.AzureRefused` when Azure does not say what there is. A price that cannot
-    be had is unknown, and its reason is the thing's note.
+    Raises :class:`~infra.arm.errors.AzureRefused` when the resources cannot be listed. A price that cannot be
+    queried is unknown, with the reason in the resource's note.
     """
     run = ask or one_by_one
     base = f"/subscriptions/{subscription}"
@@ -110,7 +110,7 @@ def account(
         run,
         {
             # The list's filter by tag would leave the tags out of its answer (learn.microsoft.com
-            # resources/list), so that all are asked for and looked through here.
+            # resources/list), so all are listed and filtered here.
             "resources": lambda: list(
                 arm.pages(f"{base}/resources", **{"api-version": _API, "$expand": "createdTime"})
             ),
@@ -128,9 +128,9 @@ def find(
     stack: str | None = None,
     kept_groups: Collection[str] = (),
 ) -> tuple[Thing, ...]:
-    """What of Azure's lists is ``stack``'s, or any stack's, and what lies in its groups: groups first.
+    """Return what belongs to ``stack``, or to any stack, and what lies in its groups; groups first.
 
-    Azure's list of resources can lag behind (the groups' does not): what lies in no group is gone.
+    Azure's list of resources can lag behind that of groups: a resource in no listed group is gone.
     """
     kept = {name.lower() for name in kept_groups}
     known = [_thing(one, GROUP) for one in groups]
@@ -150,12 +150,12 @@ def find(
 
 
 def compared(found: Account, states: Mapping[str, Mapping[str, Any]]) -> Account:
-    """The same, with whether it is in ``states``, by stack, each as ``pulumi stack export`` gives it.
+    """Return the account with ``in_state`` set from ``states``, Pulumi's states by stack.
 
-    Of a stack that Pulumi does not have it is empty; one that is missing there is not compared.
+    The state of a stack that Pulumi lacks is empty; a stack missing in ``states`` is not compared.
 
-    A resource that lies in a group of the state counts as known: Azure makes some by itself, with the tags of
-    the one they are for, like the disk of a virtual machine.
+    A resource in a group of the state counts as known: Azure makes some by itself, like a VM's disk, with the
+    tags of the VM.
     """
     known = {
         stack: {str(one.get("id") or "").lower() for one in resources(state)}
@@ -172,7 +172,7 @@ def compared(found: Account, states: Mapping[str, Mapping[str, Any]]) -> Account
 
 
 def one_by_one(questions: Mapping[str, Callable[[], Any]]) -> Mapping[str, Any]:
-    """A :data:`Runner` for where nothing else may run."""
+    """A :data:`Runner` without threads."""
     answers: dict[str, Any] = {}
     for name, ask in questions.items():
         try:
@@ -257,7 +257,7 @@ def _with_price(one: Thing, charge: Charge, prices: Mapping[str, Any], place: st
         return replace(one, per_hour=0.0 if charge.free else None, note=charge.note)
     known = prices.get(_key(charge.size or charge.meter or "", place))
     if isinstance(known, Exception):
-        return replace(one, note=f"the price list does not answer: {known}")
+        return replace(one, note=f"no answer from the price list: {known}")
     each = (known.spot if charge.spot else known.regular) if isinstance(known, Prices) else known
     if each is None:
         return replace(one, note=f"{charge.note}: the price list has none".removeprefix(": "))

@@ -127,5 +127,5 @@ def _report_rest(stack: Stack, found: Any, report: Callable[[str], None]) -> boo
         report(f"{left} {end}, when the nodes delete themselves")
     gone = () if drift is None else drift.gone
     for name in gone:
-        output.progress(f"{name}: Azure has it no more: `fab up --stack {stack.name}` repairs that")
+        output.progress(f"{name}: Azure no longer has it: `fab up --stack {stack.name}` repairs that")
     return bool(gone)

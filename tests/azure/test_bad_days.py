@@ -105,7 +105,7 @@ def test_what_azure_would_refuse_is_refused_before_anything_changes(cluster: Wor
             cluster,
             "scale",
             "3",
-            say=("40 are needed in addition, 0 are left", "ask for a limit of at least 120"),
+            say=("40 more are needed, 0 are left", "ask for a limit of at least 120"),
         )
     with fault(cluster, "sku"):
         fails(cluster, "scale", "3", say=("NotAvailableForSubscription", "ask Azure's support to open it"))

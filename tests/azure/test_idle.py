@@ -81,8 +81,8 @@ def test_a_right_of_the_nodes_that_somebody_took_away_is_named_and_given_again(c
     (right,) = (one["id"] for one in state["deployment"]["resources"] if "RoleAssignment::" in one["urn"])
     cluster.ask("DELETE", right)
     shown = cluster.fab("status", status=1)
-    assert "RoleAssignment watcher-right: Azure has it no more: `fab up --stack rehearsal`" in shown.err
-    assert "drift: RoleAssignment watcher-right: Azure has it no more" in cluster.fab("up").err
+    assert "RoleAssignment watcher-right: Azure no longer has it: `fab up --stack rehearsal`" in shown.err
+    assert "drift: RoleAssignment watcher-right: Azure no longer has it" in cluster.fab("up").err
     assert cluster.ask("GET", right)[0]["id"] == right
     cluster.fab("status")
 

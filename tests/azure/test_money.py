@@ -95,7 +95,7 @@ def test_a_quota_that_is_too_small_is_refused_before_the_first_resource(nothing:
     with fault(nothing, "quota"):
         for words in (("plan",), ("plan", "--yes"), ("up",)):
             told = nothing.fab(*words, status=1)
-            assert "160 are needed in addition, 0 are left (limit 0, used 0)" in told.err
+            assert "160 more are needed, 0 are left (limit 0, used 0)" in told.err
             assert PORTAL in told.err
         assert nothing.groups() == set()
 
@@ -165,7 +165,7 @@ def test_what_is_there_counts_as_there(cluster: Workplace) -> None:
         # Nothing more is asked for: a full quota speaks against nothing.
         assert cluster.fab("plan", "--json").json()["refusals"] == []
         told = cluster.fab("scale", "3", status=1)
-    assert "40 are needed in addition, 0 are left (limit 80, used 80)" in told.err
+    assert "40 more are needed, 0 are left (limit 80, used 80)" in told.err
     assert cluster.fab("plan", "--json").json()["there"] == 2
 
 
@@ -226,7 +226,7 @@ def test_what_is_to_be_kept_is_named_as_kept(workplace: Workplace) -> None:
     # The same again cannot be made beside it, which is said before anything is.
     for task in ("plan", "up"):
         told = workplace.fab(task, status=1)
-        assert f"data: resource group {GROUP}-data is there already" in told.err
+        assert f"data: resource group {GROUP}-data already exists" in told.err
     assert workplace.groups() == {f"{GROUP}-data"}
     account = re.search(r"ranklift:storageAccountId to (\S+),", told.err)
     assert account is not None, told

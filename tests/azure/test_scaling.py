@@ -117,7 +117,7 @@ def test_idle_nodes_go_first_and_one_with_a_job_never(cluster: Workplace) -> Non
 
         with job(cluster, "0") as other:
             told = refused(cluster, "scale", "1")
-            assert "2 of 3 nodes would have to go, and 1 are idle; nothing was changed" in told.err
+            assert "2 of 3 nodes must be removed, but 1 are idle; nothing was changed" in told.err
             assert f"{first}: it has {other}" in told.err
             assert f"{last}: it has {busy}" in told.err
             assert "fab wait" in told.err
@@ -358,7 +358,7 @@ def test_a_resource_deleted_behind_our_back_is_named_and_made_anew(cluster: Work
     shown = cluster.fab("status", status=1)
     assert "`fab up --stack rehearsal`" in shown.err
     repaired = cluster.fab("up")
-    assert "drift: VirtualMachineScaleSet nodes: Azure has it no more" in repaired.err
+    assert "drift: VirtualMachineScaleSet nodes: Azure no longer has it" in repaired.err
     assert "4 of 4 nodes answer" in repaired.err
     is_as_configured(cluster)
 

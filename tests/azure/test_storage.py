@@ -80,7 +80,7 @@ def test_a_right_that_somebody_took_away_is_seen_and_given_again(cluster: Workpl
     resources = cluster.pulumi("stack", "export", "--stack", STACK).json()["deployment"]["resources"]
     (right,) = (one["id"] for one in resources if one["urn"].endswith("::data-right"))
     cluster.ask("DELETE", right, version="2022-04-01")
-    told = "RoleAssignment data-right: Azure has it no more"
+    told = "RoleAssignment data-right: Azure no longer has it"
     assert told in cluster.fab("status", status=1).err
     assert f"drift: {told}" in cluster.fab("up").err
     cluster.fab("status")
@@ -91,8 +91,8 @@ def test_beside_a_cluster_whose_state_was_lost_nothing_is_made(cluster: Workplac
     state.write_text(cluster.pulumi("stack", "export", "--show-secrets", "--stack", STACK).out)
     cluster.pulumi("stack", "rm", "--force", "--yes", "--preserve-config", STACK)
     told = cluster.fab("up", status=1).err
-    assert f"state: resource group ranklift-{STACK} is there already, with " in told
-    assert f"data: resource group ranklift-{STACK}-data is there already, with " in told
+    assert f"state: resource group ranklift-{STACK} already exists, with " in told
+    assert f"data: resource group ranklift-{STACK}-data already exists, with " in told
     shown = cluster.fab("account", "--json").json()["things"]
     assert {one["in_state"] for one in shown} == {False}
     cluster.pulumi("stack", "init", STACK)

@@ -110,7 +110,7 @@ def test_a_program_whose_command_was_killed_changes_nothing(tmp_path: Path) -> N
         assert program.error is None
         command.kill()
     program.end()
-    assert str(program.error) == "nothing was updated: the command that began this update was killed"
+    assert str(program.error) == "nothing was updated: the command that started this update was killed"
 
 
 def test_a_gate_that_is_not_there_is_no_open_one(tmp_path: Path) -> None:

@@ -236,7 +236,7 @@ def test_saved_and_loaded_again(tmp_path: Path) -> None:
 
 def test_what_is_in_the_way_is_named_and_nothing_is_left_beside_it(tmp_path: Path) -> None:
     (tmp_path / "inventory.json").mkdir()
-    with pytest.raises(GiveUpError, match=r"inventory.json cannot be replaced \(Is a directory\): take away"):
+    with pytest.raises(GiveUpError, match=r"inventory.json cannot be replaced \(Is a directory\): remove"):
         save(INVENTORY, OUTPUTS, tmp_path)
     assert not list(tmp_path.glob(".inventory*"))
 
@@ -271,7 +271,7 @@ def test_outputs_by_their_names_and_the_first_missing_one() -> None:
     more = StackOutputs.from_json(answer | stored | {"resourceGroup": "g", "identityClientId": "c"})
     assert (more.resource_group, more.data_group, more.storage_account) == ("g", "g-data", "a")
     assert (more.identity_client_id, more.nfs_mount) == ("c", "10.0.0.4:/export/shared")
-    with pytest.raises(InputError, match="output scaleSetId: the stack has none: it is not up, or only half"):
+    with pytest.raises(InputError, match="output scaleSetId: is missing: the stack is not up"):
         StackOutputs.from_json(answer | {"scaleSetId": "04da6b54-80e4-46f7-96ec-b56ff0331ba9"})
     del answer["slots"]
     with pytest.raises(InputError, match="output slots"):

@@ -44,12 +44,12 @@ def test_rather_nothing_is_changed_than_a_node_with_a_job_taken() -> None:
     with pytest.raises(RetryError) as caught:
         chosen({0: busy, 1: busy, 2: Use(unknown="no route to host")}, 2)
     assert str(caught.value) == (
-        "2 of 4 nodes would have to go, and 1 are idle; nothing was changed\n"
+        "2 of 4 nodes must be removed, but 1 are idle; nothing was changed\n"
         "node[000000-000001]: it has train-1, train-2\n"
-        "node000002: what it does is not known (no route to host)\n"
+        "node000002: its use is unknown (no route to host)\n"
         "wait for them (`fab wait train-1 train-2`) or end them (`fab cancel train-1`), then repeat the "
         "command\n"
-        "`fab replace NODE` makes a node anew that does not answer"
+        "`fab replace NODE` replaces a node that does not answer"
     )
 
 
@@ -85,7 +85,7 @@ def test_of_a_try_that_brought_too_few_the_user_says_who_stays() -> None:
         (Drift(2, 4, 4), [], 2),
         (Drift(4, 4, 0), ["4 nodes were made, Azure has 0"], 0),
         (Drift(4, 4, 6), ["4 nodes were made, Azure has 6"], 2),
-        (Drift(4, 4, None, ("X nodes",)), ["X nodes: Azure has it no more"], 0),
+        (Drift(4, 4, None, ("X nodes",)), ["X nodes: Azure no longer has it"], 0),
         (Drift(4, None, None), [], 0),
     ],
 )

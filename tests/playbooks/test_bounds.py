@@ -221,8 +221,8 @@ def test_a_job_made_by_a_program_is_bounded_alike(values: dict[str, Any], expect
         ("idleStopMinutes", "is more than a year"),
         ("ttlHours", "is more than ten years"),
         ("maxPrice", "is more than 1000000 USD per hour"),
-        ("nfsSizeGib", "is no size that Azure sells"),
-        ("zone", "is no availability zone"),
+        ("nfsSizeGib", "is not a size that Azure sells"),
+        ("zone", "is not an availability zone"),
     ],
 )
 def test_a_setting_of_a_stack_is_bounded(key: str, expected: str) -> None:

@@ -26,10 +26,10 @@ REVOKED = "ERROR: AADSTS50076: Due to a change, you must use more.\nTrace ID"
 @pytest.mark.parametrize(
     ("error", "text"),
     [
-        (ClientAuthenticationError(message=NOBODY), "nobody is signed in to Azure here; run `az login`"),
+        (ClientAuthenticationError(message=NOBODY), "not signed in to Azure; run `az login`"),
         (
             CredentialUnavailableError(message="Azure CLI not found on path"),
-            "nobody is signed in to Azure here; run `az login`",
+            "not signed in to Azure; run `az login`",
         ),
         (
             ClientAuthenticationError(message=EXPIRED),

@@ -130,7 +130,7 @@ def test_who_is_not_signed_in_or_lacks_a_right_is_told_so_in_one_line() -> None:
         message="DefaultAzureCredential failed to retrieve a token\nfrom:\n- a"
     )
     told = str(AzureFailed("Azure did not say", "dev", nobody))
-    assert told == "Azure did not say: nobody is signed in to Azure here; run `az login`"
+    assert told == "Azure did not say: not signed in to Azure; run `az login`"
     lacking = HttpResponseError(
         message="does not have authorization to perform action 'A/read' over scope '/s'"
     )

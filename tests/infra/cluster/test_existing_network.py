@@ -45,7 +45,7 @@ def test_the_case_of_a_name_does_not_count() -> None:
         (in_vnet("10.50.0.0/22"), FACTS, "subnetPrefix", "which has 10.40.0.0/16", "free part"),
         (in_vnet("10.40.8.128/25"), FACTS, "subnetPrefix", "the subnet training has", "that is free"),
         (in_subnet("10.40.9.0/24"), FACTS, "subnetPrefix", "which is 10.40.8.0/24", "set it to that"),
-        (in_subnet(), replace(FACTS, subnets=()), "subnetId", "is not there", "subnets are: none"),
+        (in_subnet(), replace(FACTS, subnets=()), "subnetId", "does not exist", "subnets are: none"),
         (
             in_subnet(storage="serviceEndpoint"),
             replace(FACTS, subnets=(replace(TRAINING, services=("Microsoft.Sql",)),)),

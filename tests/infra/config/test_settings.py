@@ -53,10 +53,10 @@ def test_without_them_nothing_is_asked_for() -> None:
         ("maxPrice", "1_000", "not a price", "like 98.50"),
         ("maxPrice", "1e999", "not a price", "like 98.50"),
         ("nodeCount", "9" * 5000, "more than the 300 nodes", "set it to 300 or less"),
-        ("nodeCount", "٣", "no whole number", "set it"),
+        ("nodeCount", "٣", "not a whole number", "set it"),
         ("idleStopMinutes", "9" * 5000, "more than a year", "5 or more"),
         ("idleStopMinutes", "525601", "more than a year", "5 or more"),
-        ("idleStopMinutes", "٣٠", "no whole number", "5 or more"),
+        ("idleStopMinutes", "٣٠", "not a whole number", "5 or more"),
         ("maxPrice", "1e7", "more than 1000000 USD per hour", "like 98.50"),
         ("ttlHours", "0", "not above 0", "like 48"),
         ("ttlHours", "1e-9", "is below 0.1", "like 48"),
@@ -65,19 +65,19 @@ def test_without_them_nothing_is_asked_for() -> None:
         ("ttlHours", "two days", "not a number of hours", "like 48"),
         ("idleStopMinutes", "4", "too short", "5 or more"),
         ("idleStopMinutes", "-30", "too short", "5 or more"),
-        ("idleStopMinutes", "7.5", "no whole number", "5 or more"),
-        ("idleStopMinutes", True, "no whole number", "5 or more"),
+        ("idleStopMinutes", "7.5", "not a whole number", "5 or more"),
+        ("idleStopMinutes", True, "not a whole number", "5 or more"),
         ("storage", "blob", "none of none, serviceEndpoint and privateEndpoint", "or privateEndpoint"),
         ("nfs", "netapp", "none of none, files and vm", "or vm"),
         ("partial", "some", "neither keep nor remove", "keep or remove"),
-        ("zone", "0", "no availability zone", "1, 2 or 3"),
-        ("zone", "1,2", "no availability zone", "1, 2 or 3"),
+        ("zone", "0", "not an availability zone", "1, 2 or 3"),
+        ("zone", "1,2", "not an availability zone", "1, 2 or 3"),
         ("retainData", "yes", "neither true nor false", "true or false"),
         ("ephemeralOsDisk", "1", "neither true nor false", "true or false"),
-        ("vnetId", "my-network", "no id of a Microsoft.Network/virtualNetworks", "virtualNetworks/…"),
-        ("vnetId", SUBNET, "no id of a Microsoft.Network/virtualNetworks", "virtualNetworks/…"),
-        ("subnetId", VNET, "no id of a Microsoft.Network/virtualNetworks/subnets", "subnets/…"),
-        ("storageAccountId", VNET, "no id of a Microsoft.Storage/storageAccounts", "storageAccounts/…"),
+        ("vnetId", "my-network", "not the id of a Microsoft.Network/virtualNetworks", "virtualNetworks/…"),
+        ("vnetId", SUBNET, "not the id of a Microsoft.Network/virtualNetworks", "virtualNetworks/…"),
+        ("subnetId", VNET, "not the id of a Microsoft.Network/virtualNetworks/subnets", "subnets/…"),
+        ("storageAccountId", VNET, "not the id of a Microsoft.Storage/storageAccounts", "storageAccounts/…"),
     ],
 )
 def test_a_wrong_one_is_refused_with_key_value_and_remedy(
@@ -94,7 +94,7 @@ def test_a_wrong_one_is_refused_with_key_value_and_remedy(
 @pytest.mark.parametrize("written", ["٣٠٠", "３００"])  # noqa: RUF001 - other digits than ours are the matter
 def test_a_whole_number_is_written_in_the_digits_that_everybody_reads(key: str, written: str) -> None:
     error = refused(**{"nfs": "files", key: written})
-    assert (error.key, error.problem) == (f"ranklift:{key}", "is no whole number")
+    assert (error.key, error.problem) == (f"ranklift:{key}", "is not a whole number")
 
 
 @pytest.mark.parametrize("key", ["maxPrice", "ttlHours", "idleStopMinutes"])
@@ -109,7 +109,7 @@ def test_a_limit_that_was_left_empty_is_no_absent_one(key: str) -> None:
         ({"storageAccountId": ACCOUNT}, "storageAccountId", "storage is none", "set ranklift:storage"),
         ({"nfsSizeGib": "200"}, "nfsSizeGib", "nfs is none", "set ranklift:nfs"),
         ({"nfs": "files", "nfsSizeGib": "99"}, "nfsSizeGib", "not a size", "100 to 102400"),
-        ({"nfs": "files", "nfsSizeGib": "1 TB"}, "nfsSizeGib", "no whole number", "100 to 102400"),
+        ({"nfs": "files", "nfsSizeGib": "1 TB"}, "nfsSizeGib", "not a whole number", "100 to 102400"),
         ({"retainData": "true"}, "retainData", "nothing is stored", "set ranklift:storage or ranklift:nfs"),
         (
             {"retainData": "true", "storage": "serviceEndpoint", "storageAccountId": ACCOUNT},
@@ -187,7 +187,7 @@ def test_a_spot_nodes_price_is_its_part_of_the_clusters() -> None:
 
 def test_the_programs_own_tags_are_not_the_users() -> None:
     for tag in OWN_TAGS:
-        assert "is there already" in refused(tags={tag.upper(): "x"}).problem
+        assert "is already there" in refused(tags={tag.upper(): "x"}).problem
 
 
 def test_room_is_left_for_the_tag_with_which_the_nodes_say_why_they_stopped() -> None:

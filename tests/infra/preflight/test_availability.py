@@ -51,7 +51,7 @@ def test_a_quota_that_was_lowered_below_what_is_used_leaves_nothing() -> None:
 def test_a_quota_without_its_figures_is_an_error_and_not_zero(lost: str) -> None:
     entry = azure_answers.usage("cores", 10)
     del entry[lost]
-    with pytest.raises(AzureRefused, match="cannot be understood"):
+    with pytest.raises(AzureRefused, match="has an entry of another form"):
         usages(Azure(usages=[entry]).rest, SUBSCRIPTION, PLACE)
 
 

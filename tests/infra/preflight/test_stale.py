@@ -90,7 +90,7 @@ def test_an_end_that_the_state_does_not_have_is_unknown(made: str | None, ttl: s
 def test_an_unknown_age_is_said() -> None:
     found = after(49, ScaleSet(SIZE, 0, False, PLACE), ttlHours="48")
     assert found.refusals == ()
-    assert any(text.startswith("when the cluster's time is over") for text in found.unknowns)
+    assert any(text.startswith("end of the cluster's time") for text in found.unknowns)
 
 
 # -- data
@@ -99,7 +99,7 @@ def test_an_unknown_age_is_said() -> None:
 def test_data_that_was_kept_is_named_with_the_ways_on() -> None:
     (refusal,) = stored(KEPT, retainData="true").refusals
     assert refusal.about == "data"
-    assert f"{GROUP} is there already, with Microsoft.Storage/storageAccounts rldev1" in refusal.problem
+    assert f"{GROUP} already exists, with Microsoft.Storage/storageAccounts rldev1" in refusal.problem
     assert f"ranklift:storageAccountId to {ACCOUNT}" in refusal.remedy
     assert "take ranklift:retainData out" in refusal.remedy
     assert "another stack name" in refusal.remedy
@@ -126,8 +126,8 @@ def test_data_that_goes_is_waited_for() -> None:
 def test_nodes_of_which_pulumi_knows_nothing_are_named_with_the_ways_on() -> None:
     (refusal,) = stored(NODES).refusals
     assert refusal.about == "state"
-    assert "resource group ranklift-dev is there already, with N/t thing0, N/t thing1," in refusal.problem
-    assert "thing4 and 2 more, and Pulumi does not know it here" in refusal.problem
+    assert "resource group ranklift-dev already exists, with N/t thing0, N/t thing1," in refusal.problem
+    assert "thing4 and 2 more, and Pulumi's state here lacks it" in refusal.problem
     for way in (
         "pulumi stack import",
         "another stack name",
@@ -146,9 +146,7 @@ def test_rights_that_pulumi_does_not_know_are_named_with_the_command_that_takes_
     assert "`az role assignment delete --ids /a/1 /a/2`" in refusal.remedy
     unknown = decide("dev", "s-1", config(), figures(rights=AzureRefused("Azure says: no")))
     assert unknown.refusals == ()
-    assert any(
-        text.startswith("whether the given storage account has the stack's") for text in unknown.unknowns
-    )
+    assert any(text.startswith("earlier rights of the stack") for text in unknown.unknowns)
 
 
 def test_a_group_that_goes_is_left_to_patience() -> None:
@@ -164,11 +162,11 @@ def test_a_group_of_somebody_else_is_not_offered_for_deletion(
 ) -> None:
     (refusal,) = stored(replace(group, owner=owner)).refusals
     assert (refusal.about, refusal.remedy) == ("state", "take another stack name")
-    assert f"{group.group} is there already and {whose}" in refusal.problem
+    assert f"{group.group} already exists and {whose}" in refusal.problem
 
 
 def test_what_could_not_be_asked_is_unknown() -> None:
     found = decide("dev", "s-1", config(), figures(kept=AzureRefused("Azure says: no")))
     assert found.refusals == ()
-    told = "whether something of the stack is there without Pulumi's knowing: Azure says: no"
+    told = "resources of the stack that Pulumi's state lacks: Azure says: no"
     assert told in found.unknowns

@@ -159,7 +159,7 @@ def test_everything_costs_what_azure_says_it_is() -> None:
     }
     assert found["share"].per_month == pytest.approx(146.0)
     assert found["blobs"].per_month is None
-    assert "not known here" in found["odd"].note
+    assert "billing unknown" in found["odd"].note
     assert asked(azure).per_hour == pytest.approx(12.0 + 0.5 + 0.1 + 0.2 + 0.05)
 
 

@@ -59,7 +59,7 @@ def test_a_failure_in_azure_carries_code_words_and_remedy(tmp_path: Path) -> Non
     )
     assert str(caught.value) == (
         "stack dev: VirtualMachineScaleSet nodes: ExpiredAuthenticationToken: Not now.\n"
-        "the login has expired: run `az login`, then repeat the command; it goes on where it was"
+        "the sign-in has expired: run `az login`, then repeat the command; it continues from there"
     )
 
 

@@ -262,7 +262,7 @@ def test_a_group_of_the_stacks_is_in_the_way_unless_pulumi_knows_it(
     if not refused:
         assert check_plan(known).refusals == ()
         return
-    with pytest.raises(NotGranted, match=f"{about}: resource group {group} is there already"):
+    with pytest.raises(NotGranted, match=f"{about}: resource group {group} already exists"):
         check_plan(known)
 
 
@@ -275,7 +275,7 @@ def test_a_given_account_is_asked_who_may_reach_it_and_what_rights_are_on_it(
     configure(stack, storage="serviceEndpoint", storageAccountId=account)
     check_plan(stack)
     told = (
-        "warning: the firewall of storage account corpdata does not let the nodes' subnet in: when `fab up`"
+        "warning: the firewall of storage account corpdata does not let the nodes' subnet in: after `fab up`"
     )
     assert told in capsys.readouterr().err
     right = f"/roleAssignments/{own_uuid('dev', SUBSCRIPTION, 'data-right')}"
@@ -292,7 +292,7 @@ def test_a_given_account_is_asked_who_may_reach_it_and_what_rights_are_on_it(
 def test_preflight_gives_the_plan_or_raises_all_that_speaks_against_it(azure: Azure, stack: Stack) -> None:
     assert check_plan(stack).adding == 4
     assert check_plan(stack, nodes=5).adding == 5
-    with pytest.raises(NotGranted, match="240 are needed in addition, 200 are left"):
+    with pytest.raises(NotGranted, match="240 more are needed, 200 are left"):
         check_plan(stack, nodes=6)
 
 
@@ -312,7 +312,7 @@ def test_other_regions_are_asked_for_only_when_this_one_has_not_the_size(azure: 
             forbidden("Microsoft.Compute/locations/usages/read"),
             "lacks the right Microsoft.Compute/loc",
         ),
-        ("/skus", error(400, "BadRequest", "oh"), "whether southcentralus offers .* could not be asked"),
+        ("/skus", error(400, "BadRequest", "oh"), "no answer whether southcentralus offers"),
     ],
 )
 def test_what_could_not_be_asked_is_refused_with_the_reason(

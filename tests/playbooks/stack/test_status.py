@@ -88,7 +88,7 @@ def test_what_azure_has_no_more_is_named_and_amiss(
 ) -> None:
     monkeypatch.setattr(drift, "find_drift", lambda *_: Drift(0, 0, 0, ("RoleAssignment data-right",)))
     assert ended() == 1
-    told = "RoleAssignment data-right: Azure has it no more: `fab up --stack dev` repairs that"
+    told = "RoleAssignment data-right: Azure no longer has it: `fab up --stack dev` repairs that"
     assert told in capsys.readouterr().err
 
 
