@@ -35,6 +35,10 @@ _NODE_CODE = {
     "launch.remote.store",
 }
 _STACK = {"infra", "infra.arm", "infra.config", "infra.preflight"}
+_REHEARSAL = {
+    *("rehearsal.control", "rehearsal.run_dir", "rehearsal.vms.api", "rehearsal.faults.fault_kinds"),
+}
+"""All of the rehearsal that others use."""
 _ARM_ROOMS = {
     *("rehearsal.arm.auth", "rehearsal.arm.compute", "rehearsal.arm.network", "rehearsal.arm.offers"),
     "rehearsal.arm.storage",
@@ -42,7 +46,7 @@ _ARM_ROOMS = {
 ARROWS: dict[str, set[str]] = {
     "fabfile": {"playbooks"},
     "playbooks": {
-        *("launch", "infra.arm", "infra.inventory", "rehearsal", "rehearsal.faults", "rehearsal.vms"),
+        *("launch", "infra.arm", "infra.inventory", *_REHEARSAL),
         *("playbooks.cli", "playbooks.jobs", "playbooks.nodes", "playbooks.pulumi", "playbooks.stack"),
     },
     "playbooks.cli": {"launch", "launch.remote.base", "infra.inventory", "playbooks.project"},
@@ -99,7 +103,7 @@ ARROWS: dict[str, set[str]] = {
     "rehearsal.provider": {
         *("rehearsal.arm.core", "rehearsal.arm.resource_types", "rehearsal.listener", "rehearsal.run_dir"),
     },
-    "rehearsal.vms": {"catalogue", "infra.naming", "rehearsal"},
+    "rehearsal.vms": {"rehearsal.listener", "rehearsal.run_dir"},
     "infra": {"catalogue", "images", "infra.arm", "infra.cluster", "infra.config", "infra.preflight"},
     "infra.arm": {"infra.config"},
     "infra.farewell": {"infra.cluster.teardown_report"},

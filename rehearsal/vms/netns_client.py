@@ -12,7 +12,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import rehearsal
 from launch.errors import GiveUpError
 from rehearsal.vms.boot import INNER_ID
 from rehearsal.vms.netns import PACKET
@@ -136,7 +135,7 @@ async def start_netns(disks: Path, settings: Mapping[str, Any], log: Path) -> Ne
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
     ours.send(json.dumps(dict(settings)).encode())
-    code_root = str(Path(rehearsal.__file__).parent.parent)
+    code_root = str(Path(__file__).resolve().parents[2])
     with theirs, log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(
             # Not by preexec_fn: that would fork this process with the threads of its gRPC server.
