@@ -138,7 +138,7 @@ async def _connect(path: Path) -> tuple[asyncio.StreamReader, asyncio.StreamWrit
     upstream = socket.socket(socket.AF_UNIX)
     try:
         upstream.setblocking(False)
-        upstream.bind("")  # a name of its own, by which the server tells connections apart
+        upstream.bind("")  # a name of its own, by which the server distinguishes connections
         with short_path(path) as name:
             await asyncio.get_running_loop().sock_connect(upstream, name)
     except BaseException:

@@ -246,7 +246,7 @@ def _mounts(value: Any) -> tuple[Mount, ...]:
             raise InputError(where, kind, "rehearsed nodes mount NFS only", f"use {', '.join(_SHARED_KINDS)}")
         if not target.startswith("/") or ".." in PurePosixPath(target).parts:
             raise InputError(where, target, "must be an absolute path", "write it like /mnt/nfs")
-        if not temporary:  # cloud-init passes over the entry where there is no such disk
+        if not temporary:  # without such a disk cloud-init ignores the entry
             found.append(Mount(source, target))
     return tuple(found)
 

@@ -149,7 +149,7 @@ class _End(asyncio.Protocol):
             self._transport.write(data)
 
     def finish(self) -> None:
-        """Half-close: no more will be sent to this end."""
+        """Half-close: nothing more is sent to this end."""
         if self._transport is None:
             self._early_eof = True
         elif self._transport.can_write_eof() and not self._transport.is_closing():

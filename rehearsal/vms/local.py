@@ -208,7 +208,7 @@ class LocalMachines:
     async def forward(self, network: str, listen: tuple[str, int], target: tuple[str, int]) -> None:
         """Pass TCP from ``listen`` on this machine to ``target`` inside the network.
 
-        The load balancer's rule says which port that is. Raises :class:`~launch.errors.RetryError` when a
+        The load balancer's rule sets the port. Raises :class:`~launch.errors.RetryError` when a
         program of this machine has it.
         """
         found = self._find(network)

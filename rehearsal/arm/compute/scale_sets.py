@@ -44,7 +44,7 @@ _SCALE_SETS = ResourceType(
 
 
 class ScaleSetHooks(Hooks[Services]):
-    """A scale set has as many VMs as its capacity says."""
+    """A scale set has as many VMs as its capacity."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
         """Refuse what the compute provider refuses; properties that are left out stay."""

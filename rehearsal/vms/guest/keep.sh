@@ -1,5 +1,5 @@
 #!/bin/sh
-# keep UNIT [once]: runs a unit's ExecStart, again and again when it is to be restarted. What it says goes to
+# keep UNIT [once]: runs a unit's ExecStart, again if the unit is to be restarted. Its output goes to
 # /var/log/<unit>.log. A program that ends at once is given more and more time, 30 s at most.
 set -u
 unit=$1 file=/etc/systemd/system/$1
