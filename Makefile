@@ -38,7 +38,7 @@ test-frameworks-few: frameworks ## one row of each framework and of another MPI:
 azurite: ## Microsoft's storage emulator, the rehearsed Azure's blob endpoint
 	@tools/setup --azure
 
-test-azure: azurite ## clusters of every form on the rehearsed Azure: request bodies, policies, recipes, scaling, money, bad days
+test-azure: azurite ## clusters of every form on the rehearsed Azure: request bodies, policies, recipes, scaling, money, faults
 	pytest -m 'not soak' --numprocesses 3 --dist loadfile --no-loadscope-reorder tests/azure
 
 soak: setup ## a hundred clusters made and removed in a row: nothing may be left of any

@@ -26,7 +26,7 @@ PLAN_S = 3.0
 
 @contextmanager
 def fault(workplace: Workplace, *words: str) -> Iterator[None]:
-    """A bad day."""
+    """A fault."""
     workplace.fab("rehearsal.fault", *words)
     try:
         yield

@@ -52,13 +52,13 @@ def test_a_second_start_is_refused_and_a_killed_rehearsal_leaves_nothing_that_ru
     ]
     assert told.startswith("no rehearsal runs here\n")
     for line in left:
-        assert f"left by one that was killed: {line}" in told
+        assert f"left by a killed rehearsal: {line}" in told
     gone = alone.fab("status", "--stack", "rehearsal", status=2)
     assert "run fab rehearsal.start" in gone.err
 
     started = alone.start(2)
     for line in left:
-        assert f"removed, left by a rehearsal that was killed: {line}" in started.err
+        assert f"removed, left by a killed rehearsal: {line}" in started.err
     assert alone.record.pid != record.pid
     assert alone.groups() == set()
     up = alone.fab("up", "--stack", "rehearsal")
@@ -71,7 +71,7 @@ def test_two_projects_rehearse_beside_each_other(workplace: Workplace, alone: Wo
     before = workplace.record
     assert alone.record.pid != before.pid
     stopped = alone.fab("rehearsal.stop")
-    assert "gone with the rehearsal: stack rehearsal (14 resources)" in stopped.err
+    assert "removed with the rehearsal: stack rehearsal (14 resources)" in stopped.err
     assert "1 network with their namespaces" in stopped.out
     assert workplace.record == before
     workplace.fab("rehearsal.status")

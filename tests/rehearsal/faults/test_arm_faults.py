@@ -1,4 +1,4 @@
-"""Azure's bad days: with Azure's status and code, as often as asked for, and over when cleared."""
+"""Faults of the endpoint: with Azure's status and code, as often as asked for, and over when cleared."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Azure's bad days: each is named with what to do, nothing is lost, and the same command works afterwards."""
+"""Faults of Azure: each is named with what to do, nothing is lost, and the same command works afterwards."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def cluster(workplace: Workplace) -> Workplace:
 
 @contextmanager
 def fault(cluster: Workplace, *words: str) -> Iterator[None]:
-    """A bad day."""
+    """A fault."""
     cluster.fab("rehearsal.fault", *words)
     try:
         yield
