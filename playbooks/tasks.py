@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from invoke.collection import Collection
 
+from launch.launchers.registry import LAUNCHERS
 from playbooks import rehearsal
 from playbooks.cli.invoke_patches import improve_command_line
 from playbooks.jobs import cancel, collect, launch_file, logs, show
-from playbooks.jobs import launch as launching
+from playbooks.jobs.launch import launch_task
 from playbooks.nodes import exec, push, ssh_task
 from playbooks.stack import account, down, plan, replace, scale, status, up, wait_nodes
 
@@ -24,7 +25,7 @@ def make_collection() -> Collection:
         *(show.jobs, show.job, logs.logs, cancel.cancel, collect.collect),
     ):
         ns.add_task(task)
-    launch = Collection("launch", launching.mpi, launching.torch, launching.tensorflow)
+    launch = Collection("launch", *map(launch_task, LAUNCHERS.values()))
     launch.add_task(launch_file.launch_file, default=True)
     ns.add_collection(launch)
     ns.add_collection(Collection.from_module(rehearsal, name="rehearsal"))

@@ -46,7 +46,7 @@ _ARM_ROOMS = {
 ARROWS: dict[str, set[str]] = {
     "fabfile": {"playbooks"},
     "playbooks": {
-        *("launch", "infra.arm", "infra.inventory", *_REHEARSAL),
+        *("launch", "launch.launchers", "infra.arm", "infra.inventory", *_REHEARSAL),
         *("playbooks.cli", "playbooks.jobs", "playbooks.nodes", "playbooks.pulumi", "playbooks.stack"),
     },
     "playbooks.cli": {"launch", "launch.remote.base", "infra.inventory", "playbooks.project"},
@@ -121,12 +121,11 @@ ARROWS: dict[str, set[str]] = {
     "launch.client": {"launch", "launch.job", "launch.remote", "launch.remote.base", "launch.remote.log"},
     "launch.code": {"launch", "launch.remote.base", "launch.remote.store"},
     "launch.job": {
-        *("catalogue", "launch", "launch.launchers", "launch.mpi", "launch.remote.base"),
+        *("catalogue", "launch", "launch.launchers", "launch.remote.base", "launch.remote.mpi"),
         "launch.remote.node",
     },
-    "launch.jobfile": {"launch", "launch.job", "launch.launchers"},
-    "launch.launchers": {"launch", "launch.job.spec", "launch.remote.base", "launch.remote.node"},
-    "launch.mpi": {"launch", "launch.job.spec"},
+    "launch.jobfile": {"launch", "launch.job", "launch.launchers", "launch.remote.mpi"},
+    "launch.launchers": {"launch", "launch.job.rank_env", "launch.remote.base", "launch.remote.mpi"},
     "launch.results": {"launch", "launch.client", "launch.remote.base", "launch.remote.collect"},
     "launch.remote": _NODE_CODE,
     "launch.remote.base": set(),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from bench.cluster import Bench
-from launch.mpi import FROM_HOSTS_ON_NO_TREE
+from launch.remote.mpi.openmpi import FROM_HOSTS_ON_NO_TREE
 
 __all__ = ["mpirun_line"]
 

@@ -13,21 +13,20 @@ from pathlib import PurePosixPath
 from catalogue.sizes import fabric_settings
 from launch.errors import InputError
 from launch.job.hostfile import hostfile_text, machinefile_text
-from launch.job.placement import NodePlan, RankPlan, place
+from launch.job.placement import NodePlan, place
 from launch.job.rank_env import EXPANDED, job_environment, job_paths
 from launch.job.spec import JobNode, JobSpec
-from launch.launchers.pytorch import ELASTIC_ENV, starts_ranks_again
-from launch.launchers.tensorflow import serving
-from launch.mpi import CommandLine, Start, command_lines, common_network
+from launch.launchers.base import Launcher, RankPlan
+from launch.launchers.registry import launcher_of
 from launch.remote.base.job_dir import PLAN_VERSION, without_values
 from launch.remote.base.paths import python_folder
 from launch.remote.base.records import Checks, Plan, ShownPlan
 from launch.remote.base.tf_config import FIRST_PORT
+from launch.remote.mpi.base import CommandLine
 from launch.remote.node.work_dir import NAME as WORK
 
 __all__ = ["JobPlan", "NodePlan", "RankPlan", "job_id", "plan"]
 
-_MPI_VARIABLES = ("OMPI_", "PMIX_", "PMI_", "PRTE_")
 _START_BASE_S = 60.0
 _START_PER_NODE_S = 0.5
 _INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh)")
@@ -62,6 +61,11 @@ class JobPlan:
     nodes: tuple[NodePlan, ...]
 
     @property
+    def launcher(self) -> Launcher:
+        """The launcher of the job's kind."""
+        return launcher_of(self.spec.kind)
+
+    @property
     def head(self) -> JobNode:
         """The node of rank 0."""
         return self.nodes[0].node
@@ -90,6 +94,7 @@ class JobPlan:
     def as_dict(self) -> Plan:
         """The plan as ``job.json`` holds it: what the supervisor executes."""
         spec = self.spec
+        services = self.launcher.services(spec)
         return {
             "version": PLAN_VERSION,
             "id": self.id,
@@ -110,11 +115,9 @@ class JobPlan:
             "checks": _checks(spec, self.argv),
             "setup": spec.setup,
             "output_folders": [name for name, kind in spec.outputs.items() if kind != "uri_file"],
-            "services": [
-                given.rank for node in self.nodes for given in node.ranks if given.task in serving(spec)
-            ],
+            "services": [given.rank for node in self.nodes for given in node.ranks if given.task in services],
             "first_port": FIRST_PORT,
-            "drop": list(_hidden(spec)),
+            "drop": list(self.launcher.hidden()),
             "defaults": self.defaults,
             "files": self.files,
             "paths": self.paths,
@@ -194,27 +197,19 @@ def plan(
     folder = f"~/.ranklift/jobs/{identifier}"
     settings = fabric_settings(size)
     remote_folder = f".ranklift/remote/{remote}"
-    start = Start(
-        ranks=world_size,
-        hosts=len(nodes),
-        network=common_network([node.private_ip for node in nodes]),
-        remote=remote_folder,
-        extra=spec.mpi_args,
-    )
     counts = [(node.node.name, len(node.ranks)) for node in placed]
-    hidden = _hidden(spec)
-    line: str | tuple[str, ...] = spec.command[0] if spec.shell else spec.command
-    is_started_again = spec.min_nodes is not None or (spec.per_node and starts_ranks_again(line))
+    launcher = launcher_of(spec.kind)
+    hidden = launcher.hidden()
     return JobPlan(
         id=identifier,
         spec=spec,
         remote=remote_folder,
         cwd=f"{folder}/{WORK}",
         argv=argv,
-        env=job_environment(identifier, nodes, spec.port, world_size),
+        env=job_environment(identifier, [node.private_ip for node in nodes], spec.port, world_size),
         defaults={
             "PYTHONUNBUFFERED": "1",
-            **(ELASTIC_ENV if is_started_again else {}),
+            **launcher.defaults(spec),
             **{key: value for key, value in settings.env.items() if not (hidden and key.startswith(hidden))},
         },
         files=dict(settings.files),
@@ -224,15 +219,10 @@ def plan(
         },
         hostfile=hostfile_text(counts),
         machinefile=machinefile_text(counts),
-        mpirun=command_lines(start, spec.mpi) if spec.kind == "mpi" else {},
+        mpirun=launcher.mpirun(spec, nodes, world_size, remote_folder),
         start_limit_s=_START_BASE_S + _START_PER_NODE_S * len(nodes),
         nodes=placed,
     )
-
-
-def _hidden(spec: JobSpec) -> tuple[str, ...]:
-    """Beginnings of variables that ranks must not see: Lightning takes a rank with them for one of MPI's."""
-    return () if spec.kind == "mpi" else _MPI_VARIABLES
 
 
 def _checks(spec: JobSpec, argv: tuple[str, ...]) -> Checks:

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from launch.job.spec import JobNode
-
 __all__ = ["EXPANDED", "job_environment", "job_paths", "node_environment", "rank_environment"]
 
 EXPANDED = (
@@ -35,7 +33,7 @@ EXPANDED = (
 quotes would end those of an ``sh -c`` line."""
 
 
-def job_environment(job: str, nodes: Sequence[JobNode], port: int, world_size: int) -> dict[str, str]:
+def job_environment(job: str, addresses: Sequence[str], port: int, world_size: int) -> dict[str, str]:
     """The same for every rank of the job. Addresses rather than names, as Azure Batch gives them.
 
     ``world_size`` is the number of processes the system starts: with a launcher per node that is the
@@ -45,7 +43,6 @@ def job_environment(job: str, nodes: Sequence[JobNode], port: int, world_size: i
     ``AZ_BATCH_MASTER_NODE`` carries MASTER_PORT, as the guide has it (G4), and not Batch's reserved port.
     ``AZUREML_EXPERIMENT_ID`` is never set: DeepSpeed takes it for Azure ML and would want the rest of it.
     """
-    addresses = [node.private_ip for node in nodes]
     master = addresses[0]
     return {
         "AZ_BATCHAI_MPI_MASTER_NODE": master,

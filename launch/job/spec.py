@@ -11,6 +11,8 @@ from typing import Literal, get_args
 
 from launch.durations import LONGEST_S
 from launch.errors import InputError
+from launch.launchers.base import JobNode, either
+from launch.launchers.registry import LAUNCHERS, launcher_of
 from launch.numbers import MOST
 
 __all__ = [
@@ -18,16 +20,14 @@ __all__ = [
     "HOME",
     "LONGEST",
     "MASTER_PORT",
-    "MOST_SERVERS",
-    "Flavour",
     "JobNode",
     "JobSpec",
     "Kind",
     "OutputType",
 ]
 
-Kind = Literal["mpi", "pytorch", "tensorflow"]
-Flavour = Literal["openmpi", "mpich", "intelmpi"]
+Kind = str
+"""A name in :data:`launch.launchers.registry.LAUNCHERS`."""
 OutputType = Literal["uri_folder", "uri_file", "mltable", "mlflow_model", "custom_model", "triton_model"]
 
 MASTER_PORT = 6105
@@ -39,15 +39,17 @@ GRACE_S = 3.0
 HOME = "/home/azureuser"
 """Home folder of the nodes' user, wherever a path in it must be written out."""
 
-MOST_SERVERS = 1000
-"""Parameter servers of one job. They take no slots, and every task is told of each of them."""
-
 _ENV_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _OUTPUT_NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]*")
 _LAUNCHERS_OWN = re.compile(
     r"(WORLD_SIZE|RANK|LOCAL_RANK|LOCAL_WORLD_SIZE|NODE_RANK|MASTER_ADDR|MASTER_PORT|AZ_BATCH_.*|AZ_BATCHAI_.*"
     r"|OMPI_COMM_WORLD_.*|RANKLIFT_.*)"
 )
+_SOME_LAUNCHERS = {
+    "per_node": "for one process a node use processes_per_node 1",
+    **dict.fromkeys(("workers", "parameter_servers", "chief", "mpi", "mpi_args"), "leave it out"),
+}
+"""Fields that only some launchers take, and the remedy where another is given them."""
 _HIGHEST_PORT = 65535
 LONGEST = 128 * 1024 - 4096
 """Bytes of one argument or value: execve takes 128 KiB with the name and its end (``MAX_ARG_STRLEN``), and
@@ -57,16 +59,6 @@ _LONGEST_TOGETHER = 2 * 1024**2 - 256 * 1024
 environment and what the launcher sets are in it as well."""
 _POINTER = 8
 _NOTHING: Mapping[str, str] = MappingProxyType({})
-
-
-@dataclass(frozen=True, slots=True)
-class JobNode:
-    """One node a job runs on."""
-
-    name: str
-    private_ip: str
-    slots: int
-    """Processes it can take."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,8 +90,8 @@ class JobSpec:
     chief: bool = False
     """Whether a tensorflow job has a chief: beside its workers where ``workers`` counts them, else as the
     first node's task."""
-    mpi: Flavour | None = None
-    """Which MPI starts the ranks; None for whatever the head has."""
+    mpi: str | None = None
+    """Which MPI starts the ranks, by its flavour; None for whatever the head has."""
     mpi_args: tuple[str, ...] = ()
     """Further arguments for mpirun, before the program."""
     env: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
@@ -137,15 +129,13 @@ class JobSpec:
     def __post_init__(self) -> None:
         if not self.command or not self.command[0].strip():
             raise InputError("command", None, "is empty", "give the script to run, e.g. train.py --epochs 3")
-        if self.kind not in get_args(Kind):
-            raise InputError("kind", self.kind, "is no kind of job", f"use {_either(get_args(Kind))}")
+        launcher_of(self.kind)
         if self.shell and len(self.command) != 1:
             raise InputError(
                 "command", self.command, "is no single line for a shell", "give one line, or shell = False"
             )
         self._check_processes()
-        self._check_tasks()
-        self._check_mpi()
+        self._check_launcher()
         self._check_node()
         if not 1 <= self.port <= _HIGHEST_PORT:
             raise InputError("port", self.port, "is no TCP port", f"use the default, {MASTER_PORT}")
@@ -155,8 +145,9 @@ class JobSpec:
             if seconds is not None and not seconds <= LONGEST_S:  # nor is NaN
                 raise InputError(key, seconds, "is more than 365 days", "give less, or leave it out")
         self._check_restarts()
-        for word in self.command:
-            _refuse_unsendable("command", word)
+        for key, words in (("command", self.command), ("mpi_args", self.mpi_args)):
+            for word in words:
+                _refuse_unsendable(key, word)
         for name, value in self.env.items():
             self._check_variable(name, value)
         self._check_size()
@@ -192,10 +183,6 @@ class JobSpec:
 
     def _check_processes(self) -> None:
         count = self.processes_per_node
-        if self.per_node and self.kind != "pytorch":
-            raise InputError(
-                "per_node", True, "is for pytorch jobs", "for one process a node use processes_per_node 1"
-            )
         if count is not None and count < 1:
             raise InputError("processes_per_node", count, "must be at least 1", "ask for one or more")
         if count is not None and count > 1 and self.per_node:
@@ -205,41 +192,16 @@ class JobSpec:
                 "does not go with a command that starts a node's processes itself",
                 "leave the count out, or run the script without that launcher",
             )
-        if count is not None and count > 1 and self.kind == "tensorflow":
-            raise InputError(
-                "processes_per_node", count, "is not for tensorflow jobs", "say how many workers there are"
-            )
 
-    def _check_tasks(self) -> None:
-        asked = {"workers": self.workers, "parameter_servers": self.parameter_servers, "chief": self.chief}
-        if self.kind != "tensorflow":
-            for key, value in asked.items():
-                if value:
-                    raise InputError(key, value, "is for tensorflow jobs", "leave it out")
-        if self.workers is not None and self.workers < 1:
-            raise InputError("workers", self.workers, "must be at least 1", "ask for one or more")
-        if self.workers is not None and self.workers > MOST:
-            raise InputError("workers", self.workers, f"must be at most {MOST}", "ask for fewer")
-        if not 0 <= self.parameter_servers <= MOST_SERVERS:
-            remedy = f"ask for 0 to {MOST_SERVERS}"
-            raise InputError("parameter_servers", self.parameter_servers, "is no number of tasks", remedy)
-        if self.parameter_servers and self.workers is None:
-            raise InputError(
-                "parameter_servers",
-                self.parameter_servers,
-                "serve nobody without workers",
-                "say how many workers there are as well",
-            )
-
-    def _check_mpi(self) -> None:
-        if self.mpi is not None and self.mpi not in get_args(Flavour):
-            raise InputError("mpi", self.mpi, "is no MPI that is known", f"use {_either(get_args(Flavour))}")
-        if self.kind != "mpi":
-            for key, value in (("mpi", self.mpi), ("mpi_args", self.mpi_args)):
-                if value:
-                    raise InputError(key, value, "is for mpi jobs", "leave it out")
-        for word in self.mpi_args:
-            _refuse_unsendable("mpi_args", word)
+    def _check_launcher(self) -> None:
+        """Whether the launcher takes what is asked of it."""
+        launcher = launcher_of(self.kind)
+        for key, remedy in _SOME_LAUNCHERS.items():
+            value = getattr(self, key)
+            if value and key not in launcher.fields:
+                takers = [name for name, one in LAUNCHERS.items() if key in one.fields]
+                raise InputError(key, value, f"is for {either(takers)} jobs", remedy)
+        launcher.check(self)
 
     def _check_node(self) -> None:
         """What the nodes are to have and to make."""
@@ -257,7 +219,7 @@ class JobSpec:
                 raise InputError("outputs", name, "is no name for an output", "use letters, digits, _ and -")
             if kind not in get_args(OutputType):
                 raise InputError(
-                    f"outputs {name}", kind, "is no type of output", f"use {_either(get_args(OutputType))}"
+                    f"outputs {name}", kind, "is no type of output", f"use {either(get_args(OutputType))}"
                 )
         if not self.home.startswith("/"):
             raise InputError("home", self.home, "is no absolute path", f"leave it out for {HOME}")
@@ -265,14 +227,10 @@ class JobSpec:
     def _check_variable(self, name: str, value: str) -> None:
         if not _ENV_NAME.fullmatch(name):
             raise InputError("env", name, "is no name for a variable", "use letters, digits and _")
-        if _LAUNCHERS_OWN.fullmatch(name) or (name == "TF_CONFIG" and self.kind == "tensorflow"):
+        if _LAUNCHERS_OWN.fullmatch(name) or name in launcher_of(self.kind).variables:
             remedy = "use the port option" if name == "MASTER_PORT" else "leave it out"
             raise InputError(f"env {name}", None, "is set by the launcher for every rank", remedy)
         _refuse_unsendable(f"env {name}", value, shows=False)
-
-
-def _either(words: tuple[str, ...]) -> str:
-    return f"{', '.join(words[:-1])} or {words[-1]}"
 
 
 def _refuse_unsendable(key: str, value: str, *, shows: bool = True) -> None:

@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
 
 from launch.errors import InputError
-from launch.job.spec import Flavour
 from launch.jobfile.yaml_source import Place
 
 __all__ = ["Data", "Distribution", "JobFile", "JobFileError", "Own"]
@@ -39,7 +37,8 @@ class Data:
 class Distribution:
     """Who starts how many processes."""
 
-    kind: Literal["mpi", "pytorch", "tensorflow"]
+    kind: str
+    """A name in :data:`launch.launchers.registry.LAUNCHERS`."""
     processes: int | None = None
     """On each node; None where the file does not say."""
     workers: int | None = None
@@ -50,7 +49,7 @@ class Distribution:
 class Own:
     """The ``ranklift:`` block: what Azure ML has no word for."""
 
-    mpi: Flavour | None = None
+    mpi: str | None = None
     mpirun_args: tuple[str, ...] = ()
     nodes: str | None = None
     setup: str = ""

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from itertools import dropwhile
 from pathlib import PurePosixPath
 
-from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHERS, commands
+from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHER_PROGRAMS, commands
 
 __all__ = ["script_of"]
 
@@ -15,7 +15,7 @@ _SCRIPT = re.compile(r"[^$`*?\[{~]+\.(py|sh)")
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PYTHON = re.compile(r"python[0-9.]*")
 _SHELLS = ("bash", "sh", "source", ".")
-_SCRIPT_LAUNCHERS = (*LAUNCHERS, "accelerate")
+_SCRIPT_LAUNCHER_PROGRAMS = (*LAUNCHER_PROGRAMS, "accelerate")
 _HARMLESS = (
     "pip",
     "pip3",
@@ -69,7 +69,7 @@ def _commands(line: str) -> Iterator[list[str]]:
 
 def _script(words: list[str]) -> str | None:
     first, rest = PurePosixPath(words[0]).name, words[1:]
-    if first in _SCRIPT_LAUNCHERS:
+    if first in _SCRIPT_LAUNCHER_PROGRAMS:
         return next((word for word in rest if _SCRIPT.fullmatch(word)), None)
     if _PYTHON.fullmatch(first):
         return _python_script(rest)

@@ -8,22 +8,21 @@ from pathlib import Path
 from typing import get_args
 
 from launch.errors import InputError
-from launch.job.spec import MOST_SERVERS, Flavour, OutputType
+from launch.job.spec import OutputType
 from launch.jobfile import values
 from launch.jobfile.fields import Reader
 from launch.jobfile.schema import Data, Distribution, Own
 from launch.jobfile.yaml_source import Place
+from launch.launchers.base import either
+from launch.launchers.registry import LAUNCHERS
+from launch.launchers.tensorflow import MOST_SERVERS
+from launch.remote.mpi.registry import MPIS
 
 __all__ = ["SCHEME", "read_distribution", "read_input", "read_output", "read_own"]
 
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!\\)")
 """The beginning of an address; a drive letter is none."""
 
-_DISTRIBUTION = {
-    "mpi": ("process_count_per_instance",),
-    "pytorch": ("process_count_per_instance",),
-    "tensorflow": ("worker_count", "parameter_server_count"),
-}
 _ASSETS = get_args(OutputType)
 _INPUT_MODES = ("ro_mount", "download", "direct", "eval_mount", "eval_download")
 _OUTPUT_MODES = ("mount", "rw_mount", "upload", "direct")
@@ -110,34 +109,29 @@ def read_distribution(reader: Reader, place: Place) -> Distribution | None:
     with reader.collecting():
         keys = place.entries()
         if "type" not in keys:
-            remedy = "add type: pytorch, mpi or tensorflow"
+            remedy = f"add type: {either(LAUNCHERS)}"
             raise place.wrong("has no type", remedy)
         written = values.text(keys["type"])
         if written.lower() == "ray":
-            raise keys["type"].wrong("Ray jobs cannot be started here", "use pytorch, mpi or tensorflow")
-        kind = values.one_of(keys["type"], _DISTRIBUTION)
+            raise keys["type"].wrong("Ray jobs cannot be started here", f"use {either(LAUNCHERS)}")
+        kind = values.one_of(keys["type"], LAUNCHERS)
     if kind is None:
         return None
-    others = {key for keys in _DISTRIBUTION.values() for key in keys} - set(_DISTRIBUTION[kind])
+    mine = LAUNCHERS[kind].file_keys
+    others = {key for one in LAUNCHERS.values() for key in one.file_keys if key not in mine}
     hints = dict.fromkeys(others, f"it is not for {kind}: leave it out")
-    if kind != "tensorflow":
-        count = "process_count_per_instance"
+    count = "process_count_per_instance"
+    if count in mine:
         hints["process_count"] = f"that was the total over all nodes: give each node's as {count}"
         hints["node_count"] = "give the number of nodes as resources.instance_count"
-    found = reader.block(place, ("type", *_DISTRIBUTION[kind]), (), hints)
+    found = reader.block(place, ("type", *mine), (), hints)
     processes = reader.get(found, "process_count_per_instance", _processes, None)
     workers = reader.get(found, "worker_count", _workers, None)
     servers = reader.get(found, "parameter_server_count", _servers, 0)
     if servers and "worker_count" not in found:
         at = found["parameter_server_count"]
         reader.errors.append(at.wrong("serve nobody without workers", "give a worker_count as well"))
-    if kind == "mpi":
-        return Distribution("mpi", processes)
-    return (
-        Distribution("pytorch", processes)
-        if kind == "pytorch"
-        else Distribution("tensorflow", None, workers, servers)
-    )
+    return Distribution(kind, processes, workers, servers)
 
 
 def _processes(place: Place) -> int:
@@ -157,9 +151,8 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
     found = reader.block(
         place, ("mpi", "mpirun_args", "nodes", "setup", "python", "chief", "max_restarts", "grace")
     )
-    flavours = {flavour: flavour for flavour in get_args(Flavour)}
     return Own(
-        mpi=reader.get(found, "mpi", lambda place: flavours[values.one_of(place, flavours)], None),
+        mpi=reader.get(found, "mpi", lambda place: values.one_of(place, MPIS), None),
         mpirun_args=reader.get(found, "mpirun_args", _words, ()),
         nodes=reader.get(found, "nodes", _nodes, None),
         setup=reader.get(found, "setup", values.text, ""),

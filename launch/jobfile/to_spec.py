@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
@@ -9,12 +10,13 @@ from types import MappingProxyType
 from typing import Literal
 
 from launch.errors import InputError
-from launch.job.spec import GRACE_S, JobSpec, Kind
+from launch.job.spec import GRACE_S, JobSpec
 from launch.jobfile.interpolation import filled, values_of
 from launch.jobfile.schema import JobFile
 from launch.jobfile.script import script_of
+from launch.launchers.base import Start, either
 from launch.launchers.detect import required_modules, runs_under, starts_own_processes
-from launch.launchers.pytorch import fewest_nodes
+from launch.launchers.registry import LAUNCHERS, WITHOUT_DISTRIBUTION
 from launch.numbers import counted
 
 __all__ = ["Flags", "Made", "Pushed", "located", "make", "name_of", "node_count"]
@@ -117,7 +119,8 @@ def make(
     known = values_of(job, pushed.paths, f"{home}/.ranklift/jobs/{identifier}/outputs")
     line = filled(job.command, known, command)
     _check_script(job, line, pushed)
-    kind, per_node, processes, notices = _processes(job, nodes, line, source, flags)
+    kind = job.distribution.kind if job.distribution else WITHOUT_DISTRIBUTION
+    start = _start(job, nodes, line, source, flags)
     env = {
         key: filled(value, known, job.places[f"environment_variables.{key}"])
         for key, value in job.env.items()
@@ -130,8 +133,8 @@ def make(
             kind=kind,
             command=(line,),
             shell=True,
-            per_node=per_node,
-            processes_per_node=processes,
+            per_node=start.per_node,
+            processes_per_node=start.processes,
             workers=distribution.workers if distribution else None,
             parameter_servers=distribution.parameter_servers if distribution else 0,
             chief=job.own.chief,
@@ -147,7 +150,7 @@ def make(
             timeout_s=flags.timeout_s or job.timeout_s,
             max_restarts=job.own.max_restarts if flags.max_restarts is None else flags.max_restarts,
             grace_s=flags.grace_s or job.own.grace_s or GRACE_S,
-            min_nodes=fewest_nodes(line) if per_node else None,
+            min_nodes=LAUNCHERS[kind].fewest_nodes(line) if start.per_node else None,
             display_name=job.display_name,
             experiment=job.experiment,
             description=job.description,
@@ -156,7 +159,7 @@ def make(
         )
     except InputError as error:
         raise located(job, flags, error) from None
-    return Made(spec, notices)
+    return Made(spec, start.notices)
 
 
 def located(job: JobFile, flags: Flags, error: InputError) -> InputError:
@@ -187,11 +190,8 @@ def _check_script(job: JobFile, line: str, pushed: Pushed) -> None:
     raise job.places["command"].wrong(problem, remedy, at=script if script in job.command else "")
 
 
-def _processes(
-    job: JobFile, nodes: int, line: str, source: str | None, flags: Flags
-) -> tuple[Kind, bool, int | None, tuple[str, ...]]:
-    """Kind, whether the command starts a node's processes itself, processes on each node, and notices."""
-    launcher = starts_own_processes(line, None)
+def _start(job: JobFile, nodes: int, line: str, source: str | None, flags: Flags) -> Start:
+    """Return which processes are started on each node."""
     if job.distribution is None:
         if nodes > 1:
             raise _no_distribution(job, nodes)
@@ -199,8 +199,8 @@ def _processes(
             raise InputError(
                 "--nproc-per-node", flags.processes, f"{job.path} has no distribution", "add one to the file"
             )
-        return "pytorch", True, None, ()
-    kind = job.distribution.kind
+        return Start(per_node=True, processes=None)
+    launcher = starts_own_processes(line, None)
     count = flags.processes or job.distribution.processes
     if launcher is not None and count not in (None, 1):
         error = InputError(
@@ -210,18 +210,12 @@ def _processes(
             "leave the count out, or run the script without that launcher",
         )
         raise located(job, flags, error)
-    processes = None if count == "auto" else count
-    if kind == "mpi":
-        return kind, False, (1 if count is None else processes), ()
-    if kind == "tensorflow":
-        _check_tasks(job, nodes)
-        return kind, False, processes or 1, ()
-    reason = launcher if count == 1 else starts_own_processes(line, source) if count is None else None
-    if reason is not None:
-        return kind, True, None, (f"one process on each node: {reason}",)
-    if count is None:
-        return kind, False, 1, ("one process on each node: the file has no process_count_per_instance",)
-    return kind, False, processes, ()
+    _check_tasks(job, nodes)
+    used = LAUNCHERS[job.distribution.kind]
+    start = used.start(count, line, source)
+    if count is None and not start.per_node and used.no_count_notice:
+        return dataclasses.replace(start, notices=(used.no_count_notice,))
+    return start
 
 
 def _check_tasks(job: JobFile, nodes: int) -> None:
@@ -247,7 +241,7 @@ def _check_tasks(job: JobFile, nodes: int) -> None:
 
 def _no_distribution(job: JobFile, nodes: int) -> InputError:
     problem = f"{nodes} nodes without a distribution would each do the same work"
-    remedy = "add distribution: with type: pytorch, mpi or tensorflow, or run on one node"
+    remedy = f"add distribution: with type: {either(LAUNCHERS)}, or run on one node"
     place = job.places.get("resources.instance_count")
     if place is not None and place.text == str(nodes):
         return place.wrong(problem, remedy)

@@ -1,4 +1,4 @@
-"""What a script's text tells of how it must be started: frameworks it needs, and who makes its processes."""
+"""What a command and its script say of how they must be started: frameworks, and who starts processes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 
-from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHERS, commands
+from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHER_PROGRAMS, commands
 from launch.remote.base.paths import python_folder
 
 __all__ = ["required_modules", "runs_under", "starts_own_processes"]
@@ -26,18 +26,18 @@ _FRAMEWORKS = (
     "transformers",
 )
 _LOOK_AROUND = ("echo", "printenv", "ls", "df", "nvidia-smi", "set", "ulimit", "hostname", "date")
-"""Commands before the script that change nothing of which Python runs it, or of what that has."""
+"""Commands before the script that change neither which Python runs it nor what that Python has."""
 _LEAD_ELSEWHERE = ("PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUSERBASE", "VIRTUAL_ENV", "BASH_ENV")
 _LIGHTNING = ("lightning", "pytorch_lightning")
 
 
 def required_modules(source: str) -> tuple[str, ...]:
-    """The frameworks that a script imports whatever happens, sorted: not those under an if, a try or a def.
+    """Return the frameworks that a script always imports, sorted: not those under an if, a try or a def.
 
     >>> required_modules("import torch.nn as nn\\ntry:\\n    import deepspeed\\nexcept ImportError: pass\\n")
     ('torch',)
 
-    Of what is no Python that can be read here (an older or newer one), none.
+    None for a source that this Python cannot parse.
     """
     return tuple(sorted({name for name in _imports(source) if name in _FRAMEWORKS}))
 
@@ -56,7 +56,7 @@ def _imports(source: str) -> Iterator[str]:
 
 
 def starts_own_processes(command: str | Sequence[str], source: str | None = None) -> str | None:
-    """Why a command starts a node's processes itself, in words; None when nothing says that it does.
+    """Return why a command starts a node's processes itself; None when nothing says that it does.
 
     ``command`` is a shell line or an argv, ``source`` the text of the script it runs.
 
@@ -75,9 +75,9 @@ def starts_own_processes(command: str | Sequence[str], source: str | None = None
 
 
 def runs_under(python: str, command: str | Sequence[str]) -> bool:
-    """Whether the command runs its script under the job's ``python``, as the nodes have it now.
+    """Return whether the command runs its script under the job's ``python``, as the nodes have it now.
 
-    Otherwise what that Python lacks says nothing: the line may install it first, or go to another Python.
+    Otherwise it does not matter what that Python lacks: the line may install it first, or use another Python.
 
     >>> runs_under("python3", "LR=1 python train.py"), runs_under("/opt/env", "torchrun train.py")
     (True, True)
@@ -87,7 +87,7 @@ def runs_under(python: str, command: str | Sequence[str]) -> bool:
     (False, False)
     """
     usual = python == "python3" or bool(python_folder(python))
-    names = ("python", "python3", *LAUNCHERS, "accelerate") if usual else (python,)
+    names = ("python", "python3", *LAUNCHER_PROGRAMS, "accelerate") if usual else (python,)
     for words in _commands(command):
         place = 0
         while place < len(words) and "=" in words[place]:
@@ -101,23 +101,23 @@ def runs_under(python: str, command: str | Sequence[str]) -> bool:
 
 
 def _commands(command: str | Sequence[str]) -> Iterator[list[str]]:
-    """The simple commands of a line; an argv is one."""
+    """Yield the simple commands of a line; an argv is one."""
     if not isinstance(command, str):
         yield list(command)
         return
-    with suppress(ValueError):  # quotes that do not close: bash will say so
+    with suppress(ValueError):  # quotes that do not close: bash reports it
         yield from commands(command)
 
 
 def _launcher(words: Sequence[str]) -> str | None:
-    """The launcher that a simple command is, where it is one."""
+    """Return the launcher that a simple command runs, if it runs one."""
     names = [PurePosixPath(word).name for word in words]
     while names and (names[0] in ("env", "exec", "nohup", "time") or "=" in words[len(words) - len(names)]):
         names.pop(0)
     if not names:
         return None
     rest = list(words[len(words) - len(names) + 1 :])
-    if names[0] in LAUNCHERS:
+    if names[0] in LAUNCHER_PROGRAMS:
         return names[0]
     if names[0] == "accelerate" and rest[:1] == ["launch"]:
         return "accelerate launch"
@@ -126,7 +126,7 @@ def _launcher(words: Sequence[str]) -> str | None:
 
 
 def _module(arguments: Sequence[str]) -> str:
-    """What ``python -m`` is given; empty when it runs something else."""
+    """Return the module of ``python -m``; "" when Python runs something else."""
     place = 0
     while place < len(arguments) and arguments[place].startswith("-"):
         if arguments[place] == "-m":

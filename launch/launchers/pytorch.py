@@ -1,20 +1,23 @@
-"""PyTorch's own launchers, run once on every node (guide G8)."""
+"""PyTorch: a process group of ranks, or its own launchers, run once on every node (guide G8)."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 from launch.errors import InputError
+from launch.launchers.base import COUNT, Count, Launcher, Line, LineStart, Option, Spec, Start
+from launch.launchers.detect import starts_own_processes
 from launch.launchers.shell_line import commands
-from launch.numbers import counted
+from launch.numbers import MOST, bounded, counted, whole
 from launch.remote.base.paths import python_folder
 
 __all__ = [
     "ELASTIC_ENV",
+    "PyTorch",
     "Rendezvous",
     "TorchLauncher",
     "fewest_nodes",
@@ -34,6 +37,109 @@ _RANGE = re.compile(r"([0-9]{1,6}):([0-9]{1,6})")
 _ELASTIC = ("torchrun", "torch.distributed.run")
 
 
+class PyTorch(Launcher):
+    """Starts ranks that form a process group, or a command on every node that starts them."""
+
+    name = "pytorch"
+    task = "torch"
+    example = 'fab launch.torch "train.py --epochs 5" --nodes 0-3 --nproc-per-node 8 --torchrun'
+    summary = """Pushes the code and runs it as a PyTorch process group.
+
+Without --nproc-per-node there is one process on each node; a script that imports Lightning then starts
+the others itself. The exit status is the job's. Ctrl-C leaves the job running and says how to follow and
+end it.
+"""
+    options = (
+        COUNT,
+        Option("torchrun", "start torchrun once on every node, which starts the processes", False),
+        Option(
+            "rdzv_backend", "how torchrun's nodes meet, static or c10d (default: static; c10d with a range)"
+        ),
+        Option(
+            "nnodes",
+            "with torchrun: the fewest and the most nodes that may take part, like 2:4; a single number must "
+            "be that of the job's nodes",
+        ),
+        Option("per_node", "run the line once on every node as it is: it starts the processes itself", False),
+    )
+    shared_help: ClassVar[Mapping[str, str]] = {
+        "max-restarts": "launch it anew on the same nodes after a failure, at most this often; with a range "
+        "of nodes torchrun restarts its processes that often, on the nodes that are left",
+    }
+    no_count_notice = "one process on each node: the file has no process_count_per_instance"
+    fields = frozenset({"per_node"})
+
+    def check_options(self, options: Mapping[str, Any]) -> None:
+        """Raise :class:`~launch.errors.InputError` for options that contradict each other."""
+        torchrun = options["torchrun"]
+        if torchrun and options["per_node"]:
+            raise InputError("--per-node", None, "does not go with --torchrun", "give one of the two")
+        for flag, value in (("--rdzv-backend", options["rdzv_backend"]), ("--nnodes", options["nnodes"])):
+            if value is not None and not torchrun and not (flag == "--nnodes" and whole(value) is not None):
+                raise InputError(flag, value, "is for torchrun", "add --torchrun, or leave it out")
+
+    def start(self, count: Count, command: str | Sequence[str], source: str | None, /) -> Start:
+        """Return which processes are started: none beside the command's own, where it starts them."""
+        if count in (None, 1):
+            reason = starts_own_processes(command, source if count is None else None)
+            if reason is not None:
+                return Start(True, None, (f"one process on each node: {reason}",))
+        return super().start(count, command, source)
+
+    def start_line(self, line: Line) -> LineStart:
+        """Return what a command line starts: torchrun, the line as it is on each node, or ranks."""
+        nnodes = _range(line.options["nnodes"], len(line.nodes))
+        if line.options["torchrun"]:
+            return self._torchrun(line, nnodes)
+        if line.options["per_node"]:
+            # As it is: the nodes' shell expands $NODE_RANK and its like.
+            is_script = len(line.words) == 1 and line.text.endswith((".py", ".sh"))
+            command = line.words if is_script else (line.text,)
+            return LineStart(Start(True, None), command, shell=not is_script)
+        return super().start_line(line)
+
+    @staticmethod
+    def _torchrun(line: Line, nnodes: str | None) -> LineStart:
+        if line.options[COUNT.name] == "auto" and len({node.slots for node in line.nodes}) > 1:
+            problem = "torchrun starts as many on every node, and their slots differ"
+            raise InputError("--nproc-per-node", "auto", problem, "give a number")
+        argv = torch_launcher_argv(
+            "torchrun",
+            len(line.nodes),
+            line.count or 1,
+            line.words,
+            line.python,
+            rdzv_backend=line.options["rdzv_backend"] or ("static" if nnodes is None else "c10d"),
+            nnodes=nnodes,
+            max_restarts=line.max_restarts,
+        )
+        # over a range of nodes torchrun itself restarts the processes
+        return LineStart(Start(True, None), argv, fields={"max_restarts": 0} if nnodes else {})
+
+    def fewest_nodes(self, command: str | Sequence[str]) -> int | None:
+        """Return with how few nodes a torchrun in the command goes on."""
+        return fewest_nodes(command)
+
+    def defaults(self, spec: Spec) -> dict[str, str]:
+        """Return variables for ranks that torchrun may start again."""
+        line: str | tuple[str, ...] = spec.command[0] if spec.shell else spec.command
+        again = spec.min_nodes is not None or (spec.per_node and starts_ranks_again(line))
+        return ELASTIC_ENV if again else {}
+
+
+def _range(nnodes: str | None, nodes: int) -> str | None:
+    """Return how many nodes may take part, where that is not simply all; a fixed number must be theirs."""
+    if nnodes is None or whole(nnodes) is None:
+        return nnodes
+    remedy = "write it like 4 or 2:4"
+    wanted = bounded("--nnodes", nnodes, 1, MOST, problem="is no number of nodes", remedy=remedy)
+    if wanted != nodes:
+        fewer = f"choose {wanted} of them" if wanted < nodes else "choose others"
+        remedy = f"{fewer} with --nodes, or leave --nnodes out"
+        raise InputError("--nnodes", nnodes, f"the job has {counted(nodes, 'node')}", remedy)
+    return None
+
+
 def torch_launcher_argv(
     launcher: TorchLauncher,
     nodes: int,
@@ -45,23 +151,23 @@ def torch_launcher_argv(
     nnodes: str | None = None,
     max_restarts: int = 0,
 ) -> tuple[str, ...]:
-    """The launcher's command line for a per-node job; its variables are expanded on each node.
+    """Return the launcher's command line for a per-node job; its variables are expanded on each node.
 
     ``launch`` is the older ``torch.distributed.launch``, with ``--use-env``, so that scripts read
     LOCAL_RANK under both. A ``python`` other than the default brings its own torchrun.
 
     A static rendezvous goes by NODE_RANK, one of c10d's by arrival, with as many nodes as ``nnodes``
     (``2:4``) allows. Left to itself, c10d publishes names, and hangs where they do not resolve
-    (pytorch/pytorch#150532): so every node says its address, and which one is the head. Over a range torchrun
-    itself restarts the processes, ``max_restarts`` times; with a fixed number of nodes the job is launched
-    anew instead, which also helps when it is torchrun that ends.
+    (pytorch/pytorch#150532): so every node gives its address, and which one is the head. Over a range
+    torchrun itself restarts the processes, ``max_restarts`` times; with a fixed number of nodes the job is
+    launched again instead, which also helps when it is torchrun that ends.
 
     >>> torch_launcher_argv("torchrun", 4, 2, ("train.py",))[:7]
     ('torchrun', '--nnodes', '4', '--nproc-per-node', '2', '--node-rank', '$NODE_RANK')
     >>> torch_launcher_argv("torchrun", 4, 2, ("train.py",), rdzv_backend="c10d", nnodes="2:4")[1:7]
     ('--nnodes', '2:4', '--nproc-per-node', '2', '--rdzv-backend', 'c10d')
 
-    Raises :class:`~launch.errors.InputError` when there is no script to run, and for a range that the nodes
+    Raise :class:`~launch.errors.InputError` when there is no script to run, and for a range that the nodes
     are not in or that the rendezvous cannot have.
     """
     if not command:
@@ -118,7 +224,7 @@ def _nodes(nodes: int, nnodes: str | None, rdzv_backend: Rendezvous) -> str:
 
 
 def fewest_nodes(command: str | Sequence[str]) -> int | None:
-    """With how few nodes a torchrun goes on; None when it needs a fixed number, or where that cannot be told.
+    """Return with how few nodes a torchrun goes on; None when it needs a fixed number, or if that is unknown.
 
     ``command`` is a shell line or an argv.
 
@@ -135,7 +241,9 @@ def fewest_nodes(command: str | Sequence[str]) -> int | None:
 
 
 def starts_ranks_again(command: str | Sequence[str]) -> bool:
-    """Whether a torchrun may start its processes again at a rendezvous of c10d's; ``command`` likewise.
+    """Return whether a torchrun may start its processes again at a rendezvous of c10d's.
+
+    ``command`` is a shell line or an argv.
 
     >>> starts_ranks_again("torchrun --nnodes 2 --rdzv-backend c10d --max-restarts=3 train.py")
     True
@@ -151,13 +259,13 @@ def starts_ranks_again(command: str | Sequence[str]) -> bool:
 def _elastic_launches(command: str | Sequence[str]) -> list[Sequence[str]]:
     lines: list[Sequence[str]] = [] if isinstance(command, str) else [command]
     if isinstance(command, str):
-        with suppress(ValueError):  # quotes that do not close: bash will say so
+        with suppress(ValueError):  # quotes that do not close: bash reports it
             lines += commands(command)
     return [words for words in lines if any(PurePosixPath(word).name in _ELASTIC for word in words)]
 
 
 def _option(words: Sequence[str], name: str) -> str | None:
-    """The first value of an option of torchrun's, which takes both spellings of its dashes."""
+    """Return the first value of an option of torchrun's, which takes both spellings of its dashes."""
     for place, word in enumerate(words):
         option, equals, value = word.partition("=")
         if option.startswith("--") and option[2:].replace("_", "-") == name:

@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Mapping, Sequence
 from typing import Literal
 
 from launch.errors import InputError
 from launch.numbers import MOST, bounded
 
-__all__ = ["number", "processes_flag", "restarts_flag", "variables", "words"]
-
-
-def words(key: str, line: str) -> tuple[str, ...]:
-    """A command line as its words, quotes read as a shell reads them; nothing is expanded.
-
-    >>> words("line", "train.py --name 'a b' --rank $LOCAL_RANK")
-    ('train.py', '--name', 'a b', '--rank', '$LOCAL_RANK')
-
-    Raises :class:`~launch.errors.InputError` for quotes that do not close.
-    """
-    try:
-        return tuple(shlex.split(line))
-    except ValueError as error:
-        raise InputError(key, line, str(error).lower(), "close every quote") from None
+__all__ = ["number", "processes_flag", "restarts_flag", "variables"]
 
 
 def variables(given: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:

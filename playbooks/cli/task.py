@@ -85,7 +85,7 @@ def command(
 
         # Invoke prints the docstring as the task's help, line breaks and all.
         body.__doc__ = f"{inspect.cleandoc(function.__doc__ or '')}\n\nExample:\n    {example}\n"
-        parameters = function.__code__.co_varnames[: function.__code__.co_argcount]
+        parameters = inspect.signature(function).parameters
         known = {key: text for key, text in HELP.items() if key.replace("-", "_") in parameters}
         options.setdefault("auto_shortflags", False)
         return Task(body, name=name, help={**known, **(help or {})}, **options)

@@ -3,28 +3,29 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
-from typing import TYPE_CHECKING, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any
 
 from infra.inventory import Node
 from launch.errors import InputError
-from launch.numbers import counted, whole
-from playbooks.cli.options import number, processes_flag, variables, words
+from launch.launchers.shell_line import words
+from launch.numbers import counted
+from playbooks.cli.options import processes_flag, variables
 from playbooks.cli.task import seconds
 from playbooks.jobs.submit import Handling, source_text
 
 if TYPE_CHECKING:
-    from launch.job.spec import Flavour, JobSpec
-    from launch.launchers.pytorch import Rendezvous
+    from launch.job.spec import JobSpec
+    from launch.launchers.base import Launcher, Line
 
-__all__ = ["Kind", "Request", "job_spec"]
+__all__ = ["Request", "job_spec"]
 
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What every kind of launch takes from its command line."""
+    """The options of one command line."""
 
     line: str
     nodes: str | None
@@ -37,56 +38,35 @@ class Request:
     handling: Handling
     max_restarts: int = 0
     grace: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Kind:
-    """What one kind of launch takes beside."""
-
-    kind: Literal["mpi", "pytorch", "tensorflow"]
-    nproc_per_node: str | None = None
-    torchrun: bool = False
-    per_node: bool = False
-    flavour: str | None = None
-    mpi_args: tuple[str, ...] = ()
-    workers: int | None = None
-    parameter_servers: int = 0
-    chief: bool = False
-    rdzv_backend: str | None = None
-    nnodes: str | None = None
+    options: Mapping[str, Any] = field(default_factory=dict)
+    """Values of the launcher's own, by name."""
 
 
 def job_spec(
-    request: Request, kind: Kind, nodes: Sequence[Node], snapshot: str, root: Path, home: str
+    request: Request, launcher: Launcher, nodes: Sequence[Node], snapshot: str, root: Path, home: str
 ) -> tuple[JobSpec, tuple[str, ...]]:
-    """The job that a line makes with its options, and what was chosen for the user.
+    """Return the job that a line makes with its options, and what was chosen for the user.
 
-    ``root`` is where the code is, ``snapshot`` its id, ``home`` the nodes' home folder. Raises
+    ``root`` is where the code is, ``snapshot`` its id, ``home`` the nodes' home folder. Raise
     :class:`~launch.errors.InputError`.
     """
-    from launch.job.spec import JobSpec
+    from launch.job.spec import GRACE_S, JobSpec
     from launch.launchers.detect import required_modules, runs_under
-    from launch.launchers.pytorch import fewest_nodes
 
     command_line = words("line", request.line)
     source = _source(root, command_line)
-    argv, shell, per_node, processes, notices = _started(request, kind, nodes, command_line, source)
-    fewest = fewest_nodes(argv[0] if shell else argv) if per_node else None
-    if kind.flavour is not None and kind.flavour not in _flavours():
-        remedy = f"use one of {', '.join(_flavours())}"
-        raise InputError("--mpi", kind.flavour, "is no MPI that is known", remedy)
+    line = _line(request, nodes, command_line, source)
+    started = launcher.start_line(line)
+    start, argv = started.start, started.command
+    fewest = launcher.fewest_nodes(argv[0] if started.shell else argv) if start.per_node else None
+    fields: dict[str, Any] = {"max_restarts": request.max_restarts, **started.fields}
     spec = JobSpec(
         name=request.name or _name(command_line),
-        kind=kind.kind,
+        kind=launcher.name,
         command=argv,
-        shell=shell,
-        per_node=per_node,
-        processes_per_node=processes,
-        workers=kind.workers,
-        parameter_servers=kind.parameter_servers,
-        chief=kind.chief,
-        mpi=cast("Flavour | None", kind.flavour),
-        mpi_args=kind.mpi_args,
+        shell=started.shell,
+        per_node=start.per_node,
+        processes_per_node=start.processes,
         env=variables(request.env, os.environ),
         snapshot=snapshot,
         python=request.python,
@@ -94,79 +74,32 @@ def job_spec(
         if source is not None and runs_under(request.python, command_line)
         else (),
         timeout_s=None if request.timeout is None else seconds("--timeout", request.timeout),
-        # over a range of nodes torchrun does it itself
-        max_restarts=0 if kind.torchrun and _range(kind.nnodes, len(nodes)) else request.max_restarts,
         min_nodes=fewest,
         home=home,
+        grace_s=GRACE_S if request.grace is None else seconds("--grace", request.grace),
+        **fields,
     )
-    if request.grace is not None:
-        spec = replace(spec, grace_s=seconds("--grace", request.grace))
-    return spec, notices
+    return spec, start.notices
 
 
-def _started(
-    request: Request, kind: Kind, nodes: Sequence[Node], line: tuple[str, ...], source: str | None
-) -> tuple[tuple[str, ...], bool, bool, int | None, tuple[str, ...]]:
-    """The command, whether it is a shell's line, whether it starts a node's processes itself, how many of
-    them are started, and what was chosen for the user."""
-    from launch.launchers.detect import starts_own_processes
-    from launch.launchers.pytorch import torch_launcher_argv
+def _line(request: Request, nodes: Sequence[Node], argv: tuple[str, ...], source: str | None) -> Line:
+    from launch.launchers.base import COUNT, Line
 
-    asked = None if kind.nproc_per_node is None else _processes(kind.nproc_per_node, nodes)
-    nnodes = _range(kind.nnodes, len(nodes))
-    if kind.torchrun:
-        if kind.nproc_per_node == "auto" and len({node.slots for node in nodes}) > 1:
-            problem = "torchrun starts as many on every node, and their slots differ"
-            raise InputError("--nproc-per-node", "auto", problem, "give a number")
-        backend = kind.rdzv_backend or ("static" if nnodes is None else "c10d")
-        argv = torch_launcher_argv(
-            "torchrun",
-            len(nodes),
-            asked or 1,
-            line,
-            request.python,
-            rdzv_backend=cast("Rendezvous", backend),
-            nnodes=nnodes,
-            max_restarts=request.max_restarts,
-        )
-        return argv, False, True, None, ()
-    if kind.per_node:
-        # As it is: the nodes' shell expands $NODE_RANK and its like.
-        is_script = len(line) == 1 and request.line.endswith((".py", ".sh"))
-        return (line if is_script else (request.line,)), not is_script, True, None, ()
-    launcher = starts_own_processes(line)
-    if launcher is not None and (asked or 1) > 1:
-        raise InputError(
-            "--nproc-per-node", asked, f"does not go with this command: {launcher}", "leave one of them out"
-        )
-    if kind.kind == "pytorch":
-        reason = launcher or (starts_own_processes(line, source) if asked is None else None)
-        if reason is not None:
-            return line, False, True, None, (f"one process on each node: {reason}",)
-    # One for each slot is each node's own number.
-    return line, False, False, None if kind.nproc_per_node == "auto" else asked or 1, ()
-
-
-def _range(nnodes: str | None, nodes: int) -> str | None:
-    """How many nodes may take part, where that is not simply all; a fixed number must be theirs."""
-    if nnodes is None or whole(nnodes) is None:
-        return nnodes
-    wanted = number("--nnodes", nnodes, "nodes", "write it like 4 or 2:4", low=1)
-    if wanted != nodes:
-        fewer = f"choose {wanted} of them" if wanted < nodes else "choose others"
-        remedy = f"{fewer} with --nodes, or leave --nnodes out"
-        raise InputError("--nnodes", nnodes, f"the job has {counted(nodes, 'node')}", remedy)
-    return None
-
-
-def _flavours() -> tuple[str, ...]:
-    from launch.job.spec import Flavour
-
-    return get_args(Flavour)
+    count = request.options.get(COUNT.name)
+    return Line(
+        text=request.line,
+        words=argv,
+        source=source,
+        python=request.python,
+        max_restarts=request.max_restarts,
+        nodes=nodes,
+        count=None if count is None else _processes(count, nodes),
+        options=request.options,
+    )
 
 
 def _source(root: Path, line: Sequence[str]) -> str | None:
-    """The text of the script that is launched, where it is one of the code's."""
+    """Return the text of the script that is launched, where it is one of the code's."""
     script = next((word for word in line if word.endswith(".py")), None)
     if script is None or PurePosixPath(script).is_absolute():
         return None

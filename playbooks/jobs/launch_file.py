@@ -11,6 +11,7 @@ from invoke.context import Context
 
 from infra.inventory import Inventory, Node
 from launch.errors import InputError
+from launch.launchers.registry import LAUNCHERS
 from launch.numbers import counted
 from playbooks.cli.options import processes_flag, restarts_flag, variables
 from playbooks.cli.task import choose_nodes, command, open_from, seconds
@@ -39,7 +40,6 @@ _HELP = {
     "detach": "return once the job is on the head",
     "json": "print the job's last state as JSON; the ranks' lines go to stderr",
 }
-_SUBTASKS = ("mpi", "torch", "tensorflow")
 
 
 @command(
@@ -93,7 +93,7 @@ def _read(path: str, settings: Sequence[str]) -> JobFile:
     from launch.jobfile import read
 
     file = Path(os.path.expanduser(path))  # noqa: PTH111  (a user there is not stays in the name)
-    if path in _SUBTASKS and not file.exists():
+    if path in (one.task for one in LAUNCHERS.values()) and not file.exists():
         raise InputError("file", path, "there is none of that name", f"did you mean fab launch.{path}?")
     if path.endswith((".py", ".sh")):
         raise InputError(

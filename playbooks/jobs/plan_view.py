@@ -117,7 +117,7 @@ def _environment(planned: JobPlan) -> list[str]:
 
 def _from_mpi(planned: JobPlan, node: NodePlan, given: RankPlan) -> dict[str, str]:
     """Return variables under Open MPI's names that ranks of every MPI get (guide G4)."""
-    if planned.spec.kind != "mpi":
+    if not planned.mpirun:
         return {}
     return {
         "OMPI_COMM_WORLD_RANK": str(given.rank),

@@ -115,7 +115,7 @@ class Attempt:
 
     def _launch(self) -> None:
         pool = self._pool
-        if self._plan["kind"] != "mpi":
+        if not self._plan["mpirun"]:
             pool.to_start = list(range(len(self._plan["nodes"])))
             self._start_runners()
             return

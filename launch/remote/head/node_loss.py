@@ -133,7 +133,7 @@ class NodeLoss:
         grace = notice.grace(self._plan["grace_s"], now)
         if not self._barrier.has_opened:
             return self.on_unfit(node, [notice.words], now)
-        if self._plan["kind"] != "mpi" and node != 0 and not self._ranks.unended_on(node):
+        if not self._plan["mpirun"] and node != 0 and not self._ranks.unended_on(node):
             return None  # its part is done
         if self._evicted is not None:
             self._evicted.reason = self._evictions()

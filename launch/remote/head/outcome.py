@@ -7,6 +7,7 @@ import signal
 from typing import TYPE_CHECKING
 
 from launch.remote.log.writer import LAUNCHER, StreamWriter, last_lines
+from launch.remote.mpi.registry import MPIS
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -45,18 +46,8 @@ _SHOWN = 8
 """Ranks that one line names."""
 _SETTLED_AFTER = 0.2
 """Seconds after the first report of a failure in which an earlier failure may be reported."""
-_ERROR_CLASSES = (14, 15, 16, 17)
-"""MPI_ERR_UNKNOWN to MPI_ERR_INTERN: exit statuses of a rank that Open MPI ends because it lost its peer."""
-_GIVES_UP = re.compile(rb"Fatal error in (internal|PMPI)_")
-"""What MPICH and Intel MPI write then."""
-_ABORTED = re.compile(rb"Abort\(\d+\) on node \d+ \(rank ")
-"""What MPICH and Intel MPI write when a rank calls MPI_Abort, or the library does on an error."""
-_LOST_TOUCH = (
-    re.compile(r"Remote daemon: .* on node (\S+)"),
-    re.compile(r"connection to proxy \d+ at host (\S+) failed"),
-    re.compile(r"^(?:Connection to|Timeout, server) (\S+?) (?:closed|not responding)"),
-)
-"""What Open MPI, hydra and the ssh below them write when a node, its daemon or the way there is gone."""
+_SSH_LOST = re.compile(r"^(?:Connection to|Timeout, server) (\S+?) (?:closed|not responding)")
+"""What the ssh below mpirun writes when the way to a node is gone."""
 
 
 class Outcome:
@@ -135,7 +126,8 @@ def blamed_node(stream: StreamWriter, names: Collection[str]) -> str | None:
     """Return the first of these nodes to which mpirun or its ssh reports a lost connection, None without."""
     output = b"".join(tail for (rank, _), tail in stream.tails.items() if rank == LAUNCHER)
     text = [line.decode("utf-8", "replace") for line in output.splitlines()]
-    found = (match[1] for pattern in _LOST_TOUCH for match in map(pattern.search, text) if match)
+    patterns = [*(pattern for mpi in MPIS.values() for pattern in mpi.node_lost), _SSH_LOST]
+    found = (match[1] for pattern in patterns for match in map(pattern.search, text) if match)
     return next((name for name in found if name in names), None)
 
 
@@ -180,7 +172,7 @@ def judge(
     """
     if mpirun_status:
         for (rank, _), tail in stream.tails.items():
-            if rank in ranks and _ABORTED.search(tail):
+            if rank in ranks and any(mpi.abort.search(tail) for mpi in MPIS.values() if mpi.abort):
                 reason = f"rank {rank} on {ranks[rank]} called MPI_Abort: exit status {mpirun_status}"
                 return _failed(mpirun_status, reason, rank, ranks[rank], last_lines(tail))
     worst = next((status for status in ended.values() if status), 0)
@@ -212,7 +204,7 @@ class Failures:
         """Add a failed rank, its ``outcome``, the launch's if no rank failed earlier, and last ``output``."""
         if not self._known:
             self._since = now
-        ended_as_peer = outcome.exit_status in _ERROR_CLASSES or bool(_GIVES_UP.search(output))
+        ended_as_peer = any(mpi.is_peer_loss(outcome.exit_status, output) for mpi in MPIS.values())
         self._known.append((ended_as_peer, ended_us, outcome))
 
     @property

@@ -11,26 +11,17 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 from launch.remote.base.whole_file import replace_file
+from launch.remote.mpi.registry import MPIS, mpi_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
-__all__ = ["CannotLaunch", "Mpi", "find_mpi", "title"]
+    from launch.remote.mpi.base import Mpi
+
+__all__ = ["CannotLaunch", "FoundMpi", "find_mpi"]
 
 _MODULES_SCRIPT = "/etc/profile.d/modules.sh"
-_MODULES = {
-    "openmpi": ("mpi/hpcx", "mpi/openmpi"),
-    "mpich": ("mpi/mvapich2", "mpi/mvapich"),
-    "intelmpi": ("mpi/impi-2021", "mpi/impi"),
-}
-"""As Azure's HPC images name them, the first choice first."""
 _MODULES_OWN = re.compile(r"_.*|LOADEDMODULES|LMOD.*|MODULE.*|BASH_.*|SHLVL|PWD|OLDPWD|MANPATH|COLUMNS|LINES")
-_SAYS = (
-    ("openmpi", re.compile(r"\(Open MPI\) (\d\S+)")),
-    ("intelmpi", re.compile(r"Intel\(R\) MPI Library.*Version (\d\S+)")),
-    ("mpich", re.compile(r"HYDRA build details:\s+Version:\s+(\d\S+)")),
-)
-_TITLES = {"openmpi": "Open MPI", "mpich": "MPICH", "intelmpi": "Intel MPI"}
 _KEPT = "~/.ranklift/mpirun.json"
 _LIMIT_S = 20
 
@@ -39,56 +30,51 @@ class CannotLaunch(Exception):
     """Nodes lack what starts the ranks."""
 
 
-class Mpi:
+class FoundMpi:
     """An MPI found on this node: ``command`` starts it in ``env``, of which ranks need ``exports``.
 
-    ``name`` is that of its command line in the plan: ``openmpi-4``, ``openmpi-5``, ``mpich``, ``intelmpi``.
+    ``name`` is that of its command line in the plan.
     """
 
-    def __init__(self, name: str, version: str, command: str, env: dict[str, str]) -> None:
-        self.name, self.version, self.command, self.env = name, version, command, env
+    def __init__(self, kind: Mpi, version: str, command: str, env: dict[str, str]) -> None:
+        self.kind, self.name, self.version = kind, kind.name(version), version
+        self.command, self.env = command, env
         self.exports = _changed(env)
 
     @property
     def library_path(self) -> str:
-        """Where programs that were built with this MPI find its library, when it is in no usual place.
+        """Folder where programs built with this MPI find its library, when it is in no usual place.
 
-        For ranks alone: mpirun's ssh must not take its libraries from there. Open MPI sees to it itself.
+        For ranks alone: mpirun's ssh must not take its libraries from there.
         """
         folder = f"{os.path.dirname(os.path.dirname(self.command))}/lib"
-        own = "/" in self.command and not self.name.startswith("openmpi")
-        return folder if own and os.path.exists(f"{folder}/libmpi.so.12") else ""
+        library = self.kind.library
+        return folder if library and "/" in self.command and os.path.exists(f"{folder}/{library}") else ""
 
     @property
     def title(self) -> str:
-        """For people, with its version."""
-        return f"{title(self.name)} {self.version}"
+        """Its own name and version."""
+        return f"{self.kind.title} {self.version}"
 
 
-def title(name: str) -> str:
-    """An MPI's own name.
-
-    >>> title("openmpi-4"), title("mpich")
-    ('Open MPI', 'MPICH')
-    """
-    return _TITLES[name.partition("-")[0]]
-
-
-def find_mpi(known: list[str], first: str = "") -> Mpi:
-    """This node's MPI, of those the plan has a command line for.
+def find_mpi(known: list[str], first: str = "") -> FoundMpi:
+    """Return this node's MPI, of those the plan has a command line for.
 
     ``first`` is a folder that comes before all others on PATH. One that PATH has anyway is called by its bare
-    name: an absolute one makes Open MPI put that folder in front of every rank's PATH. Raises
+    name: an absolute one makes Open MPI put that folder in front of every rank's PATH. Raise
     :class:`CannotLaunch` naming what was found instead.
     """
-    wanted = " or ".join(dict.fromkeys(title(name) for name in known))
+    by_name = {name: mpi_of(name) for name in known}
+    kinds = list(dict.fromkeys(kind for kind in by_name.values() if kind is not None))
+    unknown = [f"{name}, of which this code knows nothing" for name, kind in by_name.items() if kind is None]
+    wanted = " or ".join([*(kind.title for kind in kinds), *unknown])
     others = []
-    for found, env in _candidates(known, first):
-        says = _version(found, env)
-        name, version = _identify(says)
-        if name in known:
-            return Mpi(name, version, "mpirun" if shutil.which("mpirun") == found else found, env)
-        shown = f"{title(name)} {version}" if name else repr((says.strip().splitlines() or [""])[0])
+    for found, env in _candidates(kinds, first):
+        output = _version_output(found, env)
+        kind, version = _identify(output)
+        if kind is not None and kind.name(version) in known:
+            return FoundMpi(kind, version, "mpirun" if shutil.which("mpirun") == found else found, env)
+        shown = f"{kind.title} {version}" if kind else repr((output.strip().splitlines() or [""])[0])
         if shown not in others:
             others.append(shown)
     if others:
@@ -96,18 +82,17 @@ def find_mpi(known: list[str], first: str = "") -> Mpi:
     raise CannotLaunch(f"there is no mpirun, wanted is {wanted}")
 
 
-def _identify(says: str) -> tuple[str, str]:
-    """Name and version; Open MPI's name has its major version, for its command line depends on that."""
-    for name, pattern in _SAYS:
-        match = pattern.search(says)
+def _identify(output: str) -> tuple[Mpi | None, str]:
+    """Return the MPI that prints this as its version, and the version."""
+    for mpi in MPIS.values():
+        match = mpi.version.search(output)
         if match:
-            version = match[1]
-            return (f"{name}-{version.partition('.')[0]}" if name == "openmpi" else name), version
-    return "", ""
+            return mpi, match[1]
+    return None, ""
 
 
-def _candidates(known: list[str], first: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Every mpirun there is, with its environment. Modules are loaded only when nothing else serves."""
+def _candidates(kinds: list[Mpi], first: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """Yield every mpirun there is, with its environment. Modules are loaded only when nothing else serves."""
     env = dict(os.environ)
     usual = env.get("PATH", os.defpath)
     for folder in [*filter(None, [first]), *usual.split(":")]:
@@ -117,8 +102,8 @@ def _candidates(known: list[str], first: str) -> Iterator[tuple[str, dict[str, s
             yield found, env if found == shutil.which("mpirun") else dict(env, PATH=f"{folder}:{usual}")
     if not os.path.exists(_MODULES_SCRIPT):
         return
-    for flavour in dict.fromkeys(name.partition("-")[0] for name in known):
-        for module in _MODULES[flavour]:
+    for kind in kinds:
+        for module in kind.modules:
             loaded = _module_environment(module)
             found = shutil.which("mpirun", path=loaded.get("PATH")) if loaded else None
             if loaded and found:
@@ -138,13 +123,13 @@ def _module_environment(module: str) -> dict[str, str] | None:
 
 
 def _changed(env: Mapping[str, str]) -> list[str]:
-    """What a module set or changed: ranks on other nodes have not loaded it."""
+    """Return the variables that a module set or changed: ranks on other nodes have not loaded it."""
     changed = (key for key, value in env.items() if os.environ.get(key) != value)
     return sorted(key for key in changed if key != "PATH" and not _MODULES_OWN.fullmatch(key))
 
 
-def _version(found: str, env: Mapping[str, str]) -> str:
-    """What mpirun says of its version; remembered as long as its file stays the same."""
+def _version_output(found: str, env: Mapping[str, str]) -> str:
+    """Return what ``mpirun --version`` prints; kept as long as mpirun's file stays the same."""
     entry = os.stat(found)
     key: list[Any] = [os.path.realpath(found), entry.st_size, entry.st_mtime_ns]
     kept = os.path.expanduser(_KEPT)
@@ -163,8 +148,8 @@ def _version(found: str, env: Mapping[str, str]) -> str:
         raise CannotLaunch(f"{found} --version did not end within {_LIMIT_S} s") from error
     except OSError as error:
         return str(error)
-    says = done.stdout + done.stderr
-    if _identify(says)[0]:
+    output = done.stdout + done.stderr
+    if _identify(output)[0]:
         with suppress(OSError):  # no room: it is asked again the next time
-            replace_file(kept, json.dumps({"of": key, "says": says}).encode())
-    return says
+            replace_file(kept, json.dumps({"of": key, "says": output}).encode())
+    return output

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
 __all__ = ["environment", "expand", "node_environment"]
 
-_LAUNCHER_PREFIXES = ("OMPI_", "PMIX_", "PMI_", "PRTE_", "HYDRA_", "HYDI_", "I_MPI_HYDRA_")
-
 
 def environment(
     spec: Mapping[str, Any], rank: Mapping[str, Any], inherited: Mapping[str, str]
@@ -35,9 +33,14 @@ def environment(
     return env
 
 
-def node_environment(spec: Mapping[str, Any], inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of the setup line and the checks: without a rank's or a launcher's variables."""
-    kept = {key: value for key, value in inherited.items() if not key.startswith(_LAUNCHER_PREFIXES)}
+def node_environment(
+    spec: Mapping[str, Any], inherited: Mapping[str, str], dropped: tuple[str, ...]
+) -> dict[str, str]:
+    """Return the environment of the setup line and the checks: without a rank's variables.
+
+    ``dropped`` are the beginnings of a launcher's own variables.
+    """
+    kept = {key: value for key, value in inherited.items() if not key.startswith(dropped)}
     return environment(spec, {"env": {}}, kept)
 
 

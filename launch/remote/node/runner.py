@@ -42,10 +42,17 @@ class Runner(Loop):
     ``context``."""
 
     def __init__(
-        self, channel_in: int, channel_out: int, key: SharedKey | None = None, context: bytes = b""
+        self,
+        channel_in: int,
+        channel_out: int,
+        key: SharedKey | None = None,
+        context: bytes = b"",
+        launcher_prefixes: tuple[str, ...] = (),
     ) -> None:
         super().__init__(channel_in, channel_out)
         self._key, self._context = key, context
+        self._launcher_prefixes = launcher_prefixes
+        """Beginnings of variables of what started this runner: the setup line does not get them."""
         self._work = -1
         """Holds the job's working folder on this node."""
 
@@ -115,7 +122,7 @@ class Runner(Loop):
         if checks:
             from launch.remote.node import health
 
-            env = rank_env.node_environment(spec, os.environ)
+            env = rank_env.node_environment(spec, os.environ, self._launcher_prefixes)
             reasons = health.lacks(checks, env)
             if reasons:
                 raise Unfit(*reasons)
@@ -198,12 +205,17 @@ def _hello(rank: int, local_rank: int) -> dict[str, Any]:
 
 
 def run_rank() -> int:
-    """The runner of one rank under mpirun, which tells it its rank through the environment."""
+    """Run one rank under mpirun.
+
+    The MPI gives the rank's numbers in the environment; in which variables, and how it ends its ranks, is in
+    ``RANKLIFT_MPI``: see :func:`launch.remote.mpi.registry.runner_facts`.
+    """
     processes.die_with_parent(SIGTERM)
     launcher, child = os.getppid(), os.getpid()
     launched = processes.start_time(launcher)
-    if "PMI_RANK" in os.environ:
-        status = _stand_behind_hydra()
+    variables, kills_at_once, prefixes = os.environ.pop("RANKLIFT_MPI").split(" ")
+    if kills_at_once == "1":
+        status = _stand_behind_launcher()
         if status is not None:
             return status
     from launch.remote.base.encryption import SharedKey
@@ -215,7 +227,7 @@ def run_rank() -> int:
     if libraries:
         more = os.environ.get("LD_LIBRARY_PATH")
         os.environ["LD_LIBRARY_PATH"] = f"{libraries}:{more}" if more else libraries
-    rank, local_rank = _numbers()
+    rank, local_rank = _numbers(variables.split(","))
     hello = dict(_hello(rank, local_rank), token=token)
     try:
         key = SharedKey.of_cluster(token)
@@ -229,7 +241,13 @@ def run_rank() -> int:
         return 1
     if channel is None:
         return 0
-    runner = Runner(channel.fileno(), os.dup(channel.fileno()), key, b"SPEC of rank %d" % rank)
+    runner = Runner(
+        channel.fileno(),
+        os.dup(channel.fileno()),
+        key,
+        b"SPEC of rank %d" % rank,
+        tuple(prefixes.split(",")),
+    )
     status = runner.run()
     if runner.deserted:
         processes.end_idle_launcher(launcher, launched, child)
@@ -267,11 +285,11 @@ def _connect(host: str, port: int, hello: bytes) -> _socket.socket | None:
         time.sleep(_CONNECT_AGAIN_S)
 
 
-def _stand_behind_hydra() -> int | None:
-    """Goes on in a child, which gets None; the process that hydra started waits and gives its exit status.
+def _stand_behind_launcher() -> int | None:
+    """Fork; return None in the child, and in the process that the launcher started the child's exit status.
 
-    When a rank calls MPI_Abort or mpirun goes away, hydra ends what it started by SIGKILL alone. The child is
-    told of that by a SIGTERM and has the time to end its rank's processes and to say how they ended.
+    When a rank calls MPI_Abort or mpirun goes away, hydra ends what it started by SIGKILL alone. The child
+    then gets a SIGTERM, and has the time to end its rank's processes and to report how they ended.
     """
     parent = os.getpid()
     pid = os.fork()
@@ -285,16 +303,15 @@ def _stand_behind_hydra() -> int | None:
     return None
 
 
-def _numbers() -> tuple[int, int]:
-    """This rank's number, and that on its node, as the MPI that started it has them.
+def _numbers(variables: list[str]) -> tuple[int, int]:
+    """Return this rank's number, and that on its node, from the variables of the MPI that started it.
 
-    Under hydra (MPICH, Intel MPI) the rank is given Open MPI's names for them too, so that one script serves
-    all. What hydra gave the rank beside that is a descriptor, PMI_FD: it stays open here and in the rank.
+    The rank gets Open MPI's names for them too, so that one script serves all. What hydra gave the rank
+    beside that is a descriptor, PMI_FD: it stays open here and in the rank.
     """
     env = os.environ
-    if "PMI_RANK" in env:
-        local = env.get("MPI_LOCALRANKID", "-1")
-        env["OMPI_COMM_WORLD_RANK"], env["OMPI_COMM_WORLD_SIZE"] = env["PMI_RANK"], env.get("PMI_SIZE", "")
-        env["OMPI_COMM_WORLD_LOCAL_RANK"] = local
-        env["OMPI_COMM_WORLD_LOCAL_SIZE"] = env.get("MPI_LOCALNRANKS", "")
-    return int(env["OMPI_COMM_WORLD_RANK"]), int(env["OMPI_COMM_WORLD_LOCAL_RANK"])
+    numbers = [env.get(variable, "") for variable in variables]
+    numbers[2] = numbers[2] or "-1"
+    for place, name in enumerate(("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")):
+        env["OMPI_COMM_WORLD_" + name] = numbers[place]
+    return int(numbers[0]), int(numbers[2])

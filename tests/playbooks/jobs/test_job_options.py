@@ -12,7 +12,8 @@ import pytest
 from infra.inventory import Node
 from launch.errors import InputError
 from launch.job.spec import JobSpec
-from playbooks.jobs.job_options import Kind, Request, job_spec
+from launch.launchers.registry import LAUNCHERS
+from playbooks.jobs.job_options import Request, job_spec
 from playbooks.jobs.submit import Handling
 
 NODES = [Node(f"node{n:06x}", n, f"10.0.0.{n + 4}", "127.0.0.1", 50000 + n, 8, "running") for n in range(3)]
@@ -25,19 +26,34 @@ def code(tmp_path: Path) -> Path:
     return tmp_path
 
 
+Chosen = tuple[str, dict[str, Any]]
+
+
+def by(launcher: str, **options: Any) -> Chosen:
+    """A launcher and what is given of its own options."""
+    return launcher, options
+
+
 def spec(
-    code: Path, line: str, kind: Kind, *, nodes: Sequence[Node] = NODES, **request: Any
+    code: Path, line: str, kind: Chosen, *, nodes: Sequence[Node] = NODES, **request: Any
 ) -> tuple[JobSpec, tuple[str, ...]]:
     fields: dict[str, Any] = {
         **dict.fromkeys(("nodes", "stack", "source", "name", "timeout")),
         **{"env": (), "python": "python3", "handling": Handling(detach=False, json=False, dry_run=True)},
         **request,
     }
-    return job_spec(Request(line, **fields), kind, nodes, "0123", code, "/home/azureuser")
+    name, options = kind
+    launcher = LAUNCHERS[name]
+    defaults = {
+        one.name: one.read(one.name, one.default) if isinstance(one.default, str) else one.default
+        for one in launcher.options
+    }
+    request_made = Request(line, **fields, options={**defaults, **options})
+    return job_spec(request_made, launcher, nodes, "0123", code, "/home/azureuser")
 
 
 def test_without_a_count_there_is_one_process_a_node(code: Path) -> None:
-    job, notices = spec(code, "train.py --a", Kind("pytorch"))
+    job, notices = spec(code, "train.py --a", by("pytorch"))
     assert (job.command, job.shell, job.per_node, job.processes_per_node) == (
         *(("train.py", "--a"), False, False, 1),
     )
@@ -47,32 +63,32 @@ def test_without_a_count_there_is_one_process_a_node(code: Path) -> None:
 
 def test_one_process_for_each_slot_is_each_nodes_own_number_which_torchrun_does_not_know(code: Path) -> None:
     uneven = [replace(node, slots=slots) for node, slots in zip(NODES, (2, 1, 2), strict=True)]
-    job, _ = spec(code, "train.py", Kind("pytorch", nproc_per_node="auto"), nodes=uneven)
+    job, _ = spec(code, "train.py", by("pytorch", nproc_per_node="auto"), nodes=uneven)
     assert job.processes_per_node is None
     with pytest.raises(InputError, match="'auto': torchrun starts as many on every node"):
-        spec(code, "train.py", Kind("pytorch", nproc_per_node="auto", torchrun=True), nodes=uneven)
+        spec(code, "train.py", by("pytorch", nproc_per_node="auto", torchrun=True), nodes=uneven)
 
 
 def test_of_another_python_nothing_is_required(code: Path) -> None:
     for line in ("/opt/env/bin/python train.py", "conda run -n env python train.py"):
-        assert spec(code, line, Kind("mpi"))[0].requires == ()
+        assert spec(code, line, by("mpi"))[0].requires == ()
 
 
 def test_a_script_that_starts_the_others_itself_runs_once_a_node_and_that_is_told(code: Path) -> None:
-    job, notices = spec(code, "lit.py --num_nodes 3", Kind("pytorch"))
+    job, notices = spec(code, "lit.py --num_nodes 3", by("pytorch"))
     assert (job.per_node, job.processes_per_node) == (True, None)
     (notice,) = notices
     assert notice.startswith("one process on each node: Lightning, which the script imports, starts ")
-    job, notices = spec(code, "lit.py", Kind("pytorch", nproc_per_node="2"))
+    job, notices = spec(code, "lit.py", by("pytorch", nproc_per_node="2"))
     assert (job.per_node, job.processes_per_node, notices) == (False, 2, ())
-    job, _ = spec(code, "lit.py", Kind("mpi"))
+    job, _ = spec(code, "lit.py", by("mpi"))
     assert (job.per_node, job.processes_per_node) == (False, 1)
 
 
 def test_a_launcher_in_the_line_goes_not_with_a_count(code: Path) -> None:
-    job, _ = spec(code, "torchrun --nproc-per-node 8 train.py", Kind("pytorch"))
+    job, _ = spec(code, "torchrun --nproc-per-node 8 train.py", by("pytorch"))
     assert (job.per_node, job.shell) == (True, False)
-    for kind in (Kind("pytorch", nproc_per_node="2"), Kind("mpi", nproc_per_node="2")):
+    for kind in (by("pytorch", nproc_per_node="2"), by("mpi", nproc_per_node="2")):
         with pytest.raises(
             InputError, match=r"--nproc-per-node = 2: does not go with this command: torchrun"
         ):
@@ -80,56 +96,56 @@ def test_a_launcher_in_the_line_goes_not_with_a_count(code: Path) -> None:
 
 
 def test_torchrun_and_lines_for_the_nodes_shell(code: Path) -> None:
-    job, _ = spec(code, "train.py", Kind("pytorch", nproc_per_node="auto", torchrun=True))
+    job, _ = spec(code, "train.py", by("pytorch", nproc_per_node="auto", torchrun=True))
     assert job.command[:5] == ("torchrun", "--nnodes", "3", "--nproc-per-node", "8")
     assert job.per_node
-    job, _ = spec(code, "python train.py  $NODE_RANK", Kind("pytorch", per_node=True))
+    job, _ = spec(code, "python train.py  $NODE_RANK", by("pytorch", per_node=True))
     assert (job.command, job.shell, job.per_node) == (("python train.py  $NODE_RANK",), True, True)
-    job, _ = spec(code, "run.sh", Kind("pytorch", per_node=True))
+    job, _ = spec(code, "run.sh", by("pytorch", per_node=True))
     assert (job.command, job.shell) == (("run.sh",), False)
 
 
 def test_a_fixed_number_of_nodes_is_the_jobs_own(code: Path) -> None:
-    job, _ = spec(code, "train.py", Kind("pytorch", torchrun=True, nnodes="3"))
-    assert job.command == spec(code, "train.py", Kind("pytorch", torchrun=True))[0].command
-    assert spec(code, "train.py", Kind("pytorch", nnodes="3"))[0].command == ("train.py",)
+    job, _ = spec(code, "train.py", by("pytorch", torchrun=True, nnodes="3"))
+    assert job.command == spec(code, "train.py", by("pytorch", torchrun=True))[0].command
+    assert spec(code, "train.py", by("pytorch", nnodes="3"))[0].command == ("train.py",)
     for torchrun in (True, False):
         with pytest.raises(
             InputError,
             match=r"--nnodes = '2': the job has 3 nodes; choose 2 of them with --nodes, or leave --nnodes",
         ):
-            spec(code, "train.py", Kind("pytorch", torchrun=torchrun, nnodes="2"))
+            spec(code, "train.py", by("pytorch", torchrun=torchrun, nnodes="2"))
 
 
 def test_mpi_and_its_arguments(code: Path) -> None:
-    job, _ = spec(code, "train.py", Kind("mpi", flavour="mpich", mpi_args=("-l", "a b")))
+    job, _ = spec(code, "train.py", by("mpi", mpi="mpich", mpirun_args=("-l", "a b")))
     assert (job.kind, job.mpi, job.mpi_args) == ("mpi", "mpich", ("-l", "a b"))
     with pytest.raises(
         InputError, match=r"--mpi = 'lam': is no MPI that is known; use one of openmpi, mpich"
     ):
-        spec(code, "train.py", Kind("mpi", flavour="lam"))
+        spec(code, "train.py", by("mpi", mpi="lam"))
 
 
 def test_tensorflows_tasks(code: Path) -> None:
-    job, _ = spec(code, "train.py", Kind("tensorflow", workers=2, parameter_servers=1, chief=True))
+    job, _ = spec(code, "train.py", by("tensorflow", workers=2, parameter_servers=1, chief=True))
     assert (job.kind, job.workers, job.parameter_servers, job.chief) == ("tensorflow", 2, 1, True)
-    assert spec(code, "train.py", Kind("tensorflow"))[0].workers is None
+    assert spec(code, "train.py", by("tensorflow"))[0].workers is None
 
 
 def test_restarts_are_the_jobs_but_torchruns_own_over_a_range_of_nodes(code: Path) -> None:
-    job, _ = spec(code, "train.py", Kind("pytorch", torchrun=True), max_restarts=3, grace="1m")
+    job, _ = spec(code, "train.py", by("pytorch", torchrun=True), max_restarts=3, grace="1m")
     assert (job.max_restarts, job.min_nodes, job.grace_s) == (3, None, 60)
     assert "--max-restarts" not in job.command
-    job, _ = spec(code, "train.py", Kind("pytorch", torchrun=True, nnodes="2:4"), max_restarts=3)
+    job, _ = spec(code, "train.py", by("pytorch", torchrun=True, nnodes="2:4"), max_restarts=3)
     assert (job.max_restarts, job.min_nodes) == (0, 2)
     assert " ".join(job.command).endswith("--max-restarts 3 train.py")
-    job, _ = spec(code, "train.py", Kind("pytorch", torchrun=True, nnodes="2:4"))
+    job, _ = spec(code, "train.py", by("pytorch", torchrun=True, nnodes="2:4"))
     assert "--max-restarts" not in job.command
 
 
 def test_a_range_in_a_line_of_ones_own_is_seen_and_restarts_go_into_that_line(code: Path) -> None:
     line = "torchrun --nnodes 2:3 --rdzv-backend c10d train.py"
-    assert spec(code, line, Kind("pytorch"))[0].min_nodes == 2
-    assert spec(code, f"cd . && {line}", Kind("pytorch", per_node=True))[0].min_nodes == 2
+    assert spec(code, line, by("pytorch"))[0].min_nodes == 2
+    assert spec(code, f"cd . && {line}", by("pytorch", per_node=True))[0].min_nodes == 2
     with pytest.raises(InputError, match=r"max_restarts = 3: .*give torchrun --max-restarts 3"):
-        spec(code, line, Kind("pytorch"), max_restarts=3)
+        spec(code, line, by("pytorch"), max_restarts=3)

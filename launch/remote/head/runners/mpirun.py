@@ -15,22 +15,21 @@ from launch.remote.base.node_command import start_on_node
 from launch.remote.base.paths import python_folder
 from launch.remote.base.processes import RUNNER_OF, SIGKILL, SIGTERM, die_with_parent
 from launch.remote.mpi.detect import CannotLaunch, find_mpi
+from launch.remote.mpi.registry import MPIS, runner_facts
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from launch.remote.base.job_dir import Folder
     from launch.remote.base.records import Plan
-    from launch.remote.mpi.detect import Mpi
+    from launch.remote.mpi.detect import FoundMpi
 
-__all__ = ["Mpirun", "exporting"]
+__all__ = ["Mpirun"]
 
 _BACKLOG = 1024
 _ASKED_AT_ONCE = 48
 _ANSWER_S = 20.0
 """Seconds a node gets to report its MPI."""
-_FOR_MPIRUN = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_", "HYDRA_", "MPIEXEC_", "I_MPI_")
-"""Prefixes of variables that mpirun itself reads. The user's are set in its environment."""
 
 
 class Mpirun:
@@ -77,12 +76,14 @@ class Mpirun:
         host, port = self.listener.getsockname()
         line = plan["mpirun"][self._mpi.name]
         files = {f"{{{name}}}": folder.file(name) for name in ("hostfile", "machinefile")}
-        exports = [*self._mpi.exports, "RANKLIFT_LIBRARY_PATH", RUNNER_OF]
-        argv = exporting([files.get(word, word) for word in line["argv"]], exports)
+        exports = [*self._mpi.exports, "RANKLIFT_LIBRARY_PATH", "RANKLIFT_MPI", RUNNER_OF]
+        argv = self._mpi.kind.pass_on([files.get(word, word) for word in line["argv"]], exports)
         given = {key: value for key, value in line["env"].items() if key not in self._mpi.env}
-        given.update((key, value) for key, value in plan["user_env"].items() if key.startswith(_FOR_MPIRUN))
+        prefixes = tuple(prefix for mpi in MPIS.values() for prefix in mpi.mpirun_prefixes)
+        given.update((key, value) for key, value in plan["user_env"].items() if key.startswith(prefixes))
         given.update(RANKLIFT_TOKEN=self.token, RANKLIFT_SUPERVISOR=f"{host}:{port}")
         given.update({"RANKLIFT_LIBRARY_PATH": self._mpi.library_path, RUNNER_OF: plan["id"]})
+        given["RANKLIFT_MPI"] = runner_facts(self._mpi.kind)
         self.process = _start(argv, self._mpi, given)
 
     def unfit_nodes(self) -> dict[int, str]:
@@ -122,9 +123,9 @@ class Mpirun:
         return -code if code is not None and code < 0 else 0
 
     def signal(self, number: int) -> None:
-        """Send a signal to mpirun itself, which with Intel MPI is what the script of that name started."""
+        """Send a signal to mpirun itself, which may be what a script of that name started."""
         if self.is_running:
-            send = os.killpg if self._mpi.name == "intelmpi" else os.kill
+            send = os.killpg if self._mpi.kind.signals_group else os.kill
             send(self.process.pid, number)
 
     def close(self) -> None:
@@ -135,10 +136,10 @@ class Mpirun:
         self.listener.close()
 
 
-def _start(argv: list[str], mpi: Mpi, more: Mapping[str, str]) -> subprocess.Popen[bytes]:
+def _start(argv: list[str], mpi: FoundMpi, more: Mapping[str, str]) -> subprocess.Popen[bytes]:
     """Start mpirun in the home folder, which every node has; secrets in ``more`` reach it by that alone.
 
-    It leads a session of its own, for Intel MPI's is a script that runs the real one.
+    It leads a session of its own, for some MPI's is a script that runs the real one.
     """
     return subprocess.Popen(
         [mpi.command, *argv[1:]],
@@ -162,7 +163,7 @@ def _ask_for_mpi(plan: Plan, index: int, request: bytes) -> subprocess.Popen[byt
     return process
 
 
-def _unfit_for(mpi: Mpi, process: subprocess.Popen[bytes], until: float) -> str:
+def _unfit_for(mpi: FoundMpi, process: subprocess.Popen[bytes], until: float) -> str:
     """Return why the node that ``process`` asks cannot start ranks for the head's ``mpi``, if so."""
     try:
         out, err = process.communicate(timeout=max(0.1, until - time.monotonic()))
@@ -183,19 +184,3 @@ def _unfit_for(mpi: Mpi, process: subprocess.Popen[bytes], until: float) -> str:
         return f"{found['error']}; the head has {mpi.title}"
     same = (found["title"], found["command"]) == (mpi.title, mpi.command)
     return "" if same else f"mpirun is {found['title']} ({found['command']}); the head has {mpi.title}"
-
-
-def exporting(argv: list[str], names: list[str]) -> list[str]:
-    """Return the command line with further variables to pass on beside our own.
-
-    >>> exporting(["mpirun", "-x", "RANKLIFT_TOKEN", "sh"], ["A"])
-    ['mpirun', '-x', 'RANKLIFT_TOKEN', '-x', 'A', 'sh']
-    >>> exporting(["mpirun", "-genvlist", "B,RANKLIFT_TOKEN", "sh"], ["A"])
-    ['mpirun', '-genvlist', 'B,RANKLIFT_TOKEN,A', 'sh']
-    """
-    words: list[str] = []
-    for word in argv:
-        words.append(",".join([word, *names]) if word.endswith(",RANKLIFT_TOKEN") else word)
-        if word == "RANKLIFT_TOKEN":
-            words += [part for name in names for part in ("-x", name)]
-    return words

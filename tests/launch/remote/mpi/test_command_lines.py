@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 from launch.job.hostfile import hostfile_text, machinefile_text
-from launch.mpi import CommandLine, Start, command_lines, common_network
+from launch.launchers.mpi import common_network
+from launch.remote.mpi.base import CommandLine, Start
+from launch.remote.mpi.registry import command_lines
 
 GOLDEN = Path(__file__).parent / "golden"
 NAMES = ("openmpi-4", "openmpi-5", "mpich", "intelmpi")

@@ -1,0 +1,35 @@
+"""Intel MPI."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from launch.remote.mpi.base import SSH_OPTIONS, CommandLine
+from launch.remote.mpi.hydra import Hydra
+
+if TYPE_CHECKING:
+    from launch.remote.mpi.base import Start
+
+__all__ = ["IntelMpi"]
+
+
+class IntelMpi(Hydra):
+    """Intel MPI. Its mpirun is a script that starts the real one."""
+
+    flavour = "intelmpi"
+    title = "Intel MPI"
+    version = re.compile(r"Intel\(R\) MPI Library.*Version (\d\S+)")
+    modules = ("mpi/impi-2021", "mpi/impi")
+    mpirun_prefixes = (*Hydra.mpirun_prefixes, "I_MPI_")
+    launcher_prefixes = (*Hydra.launcher_prefixes, "I_MPI_HYDRA_")
+    signals_group = True
+
+    def command_line(self, _name: str, start: Start, /) -> CommandLine:
+        """Return mpirun's arguments and environment.
+
+        Pinning is off unless the user sets it: it would give two jobs on one node the same processors. The
+        fabric is left to the library and to the user (``I_MPI_FABRICS``, ``FI_PROVIDER``).
+        """
+        env = {"I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": SSH_OPTIONS, "I_MPI_PIN": "off"}
+        return CommandLine(self.argv(start), env)

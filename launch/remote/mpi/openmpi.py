@@ -1,0 +1,93 @@
+"""Open MPI, versions 4 and 5."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from launch.remote.mpi.base import SSH_OPTIONS, CommandLine, Mpi
+
+if TYPE_CHECKING:
+    from launch.remote.mpi.base import Start
+
+__all__ = ["FROM_HOSTS_ON_NO_TREE", "OpenMpi"]
+
+FROM_HOSTS_ON_NO_TREE = 64
+"""With so many hosts ssh is started by mpirun alone instead of in a tree, which hangs at odd counts above
+(open-mpi/ompi#4578, #7087); Horovod draws the line at the same place."""
+
+FRONT_END = "eth0"
+"""The front-end interface of every Azure VM, whatever other adapters it has."""
+
+_HWLOC = "-gl,-opencl"
+"""What Open MPI 4's daemons leave out when they look at a node: X displays and OpenCL devices, for which MPI
+has no use. The first can deadlock in NVIDIA's driver (open-mpi/ompi#10025; PRRTE leaves it out since
+openpmix/prrte#1809), and both together are 4 of the 18 ms of a look (hwloc 2.9, no GPU)."""
+
+
+class OpenMpi(Mpi):
+    """Open MPI. Its runtime is ORTE in version 4 and PRRTE in 5, where parameters have other names."""
+
+    flavour = "openmpi"
+    title = "Open MPI"
+    version = re.compile(r"\(Open MPI\) (\d\S+)")
+    modules = ("mpi/hpcx", "mpi/openmpi")
+    mpirun_prefixes = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_")
+    process_prefixes = ("OMPI_", "PMIX_", "PRTE_")
+    rank_variables = (
+        *("OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE"),
+        *("OMPI_COMM_WORLD_LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_SIZE"),
+    )
+    peer_lost_statuses = (14, 15, 16, 17)  # MPI_ERR_UNKNOWN to MPI_ERR_INTERN
+    node_lost = (re.compile(r"Remote daemon: .* on node (\S+)"),)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """One command line for each major version."""
+        return ("openmpi-4", "openmpi-5")
+
+    def name(self, version: str, /) -> str:
+        """Return the name of the command line for that version.
+
+        >>> OpenMpi().name("4.1.4")
+        'openmpi-4'
+        """
+        return f"{self.flavour}-{version.partition('.')[0]}"
+
+    def command_line(self, name: str, start: Start, /) -> CommandLine:
+        """Return mpirun's arguments and environment. Ranks are not bound to processors: two jobs on one node
+        would be bound to the same ones.
+
+        >>> from launch.remote.mpi.base import Start
+        >>> start = Start(8, 64, "10.0.0.0/24", ".ranklift/remote/0123")
+        >>> argv = OpenMpi().command_line("openmpi-4", start).argv
+        >>> argv[argv.index("plm_rsh_no_tree_spawn") + 1]
+        '1'
+        """
+        four = name == "openmpi-4"
+        launcher, runtime = ("plm_rsh", "--mca") if four else ("plm_ssh", "--prtemca")
+        argv = ["mpirun", "-np", str(start.ranks), "--hostfile", "{hostfile}"]
+        argv += ["--map-by", "slot", "--bind-to", "none"]
+        argv += [runtime, f"{launcher}_agent", f"ssh {SSH_OPTIONS}"]
+        if four:
+            argv += [runtime, "orte_launch_agent", f"env HWLOC_COMPONENTS={_HWLOC} orted"]
+        if start.hosts >= FROM_HOSTS_ON_NO_TREE:
+            argv += [runtime, f"{launcher}_no_tree_spawn", "1"]
+            argv += [runtime, f"{launcher}_num_concurrent", str(start.hosts)]
+        # PRRTE takes networks too, but does not find the interface that belongs to one (seen with 5.0.11)
+        mine = ["oob_tcp_if_include", start.network] if four else ["prte_if_include", FRONT_END]
+        argv += [runtime, *mine]
+        argv += ["--mca", "btl_tcp_if_include", start.network]
+        argv += ["-x", "RANKLIFT_SUPERVISOR", "-x", "RANKLIFT_TOKEN"]
+        return CommandLine(
+            [*argv, *start.extra, *start.program], {"HWLOC_COMPONENTS": _HWLOC} if four else {}
+        )
+
+    def pass_on(self, argv: list[str], names: list[str]) -> list[str]:
+        """Return the command line with an ``-x`` for each further variable.
+
+        >>> OpenMpi().pass_on(["mpirun", "-x", "RANKLIFT_TOKEN", "sh"], ["A"])
+        ['mpirun', '-x', 'RANKLIFT_TOKEN', '-x', 'A', 'sh']
+        """
+        place = argv.index("RANKLIFT_TOKEN") + 1
+        return [*argv[:place], *(part for name in names for part in ("-x", name)), *argv[place:]]
