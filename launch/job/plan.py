@@ -15,6 +15,7 @@ from launch.errors import InputError
 from launch.job.hostfile import hostfile_text, machinefile_text
 from launch.job.placement import NodePlan, place
 from launch.job.rank_env import EXPANDED, job_environment, job_paths
+from launch.job.runtime import RUNTIMES
 from launch.job.spec import JobNode, JobSpec
 from launch.launchers.base import Launcher, RankPlan
 from launch.launchers.registry import launcher_of
@@ -188,7 +189,7 @@ def plan(
         raise InputError(
             "nodes", None, "there is no node to run on", "choose some with --nodes, or build the stack"
         )
-    argv = _rank_argv(spec)
+    argv = RUNTIMES[spec.runtime].argv(spec)
     if files is not None:
         _check_script(argv, files)
     identifier = job_id(spec.name, now or datetime.now(), random)
@@ -237,15 +238,6 @@ def _checks(spec: JobSpec, argv: tuple[str, ...]) -> Checks:
     if not (any(wanted.values()) or python_folder(spec.python)):
         return {}
     return {**wanted, "python": spec.python}
-
-
-def _rank_argv(spec: JobSpec) -> tuple[str, ...]:
-    first = spec.command[0]
-    if spec.shell:
-        return ("bash", "-c", first)
-    if first.endswith(".py"):
-        return ("python" if python_folder(spec.python) else spec.python, "-u", *spec.command)
-    return ("bash", *spec.command) if first.endswith(".sh") else spec.command
 
 
 def _check_script(argv: tuple[str, ...], files: Collection[str]) -> None:

@@ -11,6 +11,7 @@ from typing import Literal, get_args
 
 from launch.durations import LONGEST_S
 from launch.errors import InputError
+from launch.job.runtime import RUNTIMES
 from launch.launchers.base import JobNode, either
 from launch.launchers.registry import LAUNCHERS, launcher_of
 from launch.numbers import MOST
@@ -103,6 +104,8 @@ class JobSpec:
     python: str = "python3"
     """A command, or the path on the nodes of an environment's folder, whose ``bin`` then comes first on
     PATH. A path whose last part begins with ``python`` or ``pypy`` is a command."""
+    runtime: str = "bare"
+    """What each rank is started in: a name in :data:`launch.job.runtime.RUNTIMES`."""
     requires: tuple[str, ...] = ()
     """Modules that this Python must have on every node before any rank starts."""
     shm_bytes: int | None = None
@@ -209,6 +212,8 @@ class JobSpec:
             raise InputError("python", self.python, "is empty", "name a command, or leave it out")
         for key, value in (("python", self.python), ("setup", self.setup)):
             _refuse_unsendable(key, value)
+        if self.runtime not in RUNTIMES:
+            raise InputError("runtime", self.runtime, "is not a runtime", f"use {either(RUNTIMES)}")
         for module in self.requires:
             if not module.isidentifier():
                 raise InputError("requires", module, "is no top-level module", "name it as import does")
