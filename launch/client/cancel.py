@@ -9,6 +9,7 @@ from launch.client.events import JobState, StateName
 from launch.client.rpc import ask, asked, node_code, version_there
 from launch.errors import GiveUpError, StepTimeout
 from launch.host import Host
+from launch.remote.base.payloads import CancelAnswer, ReleaseAnswer, SweepAnswer
 
 __all__ = ["Ending", "Swept", "Unheeded", "end_job", "end_supervisor", "sweep_node"]
 
@@ -62,14 +63,15 @@ def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) 
     until = None
     begun = time.monotonic()
     while True:
-        told = ask(head, asked(node_code(remote), *words), _QUESTION_S, job)
+        told: CancelAnswer = ask(head, asked(node_code(remote), *words), _QUESTION_S, job)
         before = before or told["before"]
         state = JobState.from_dict(told["state"])
         if state.is_terminal:
             return Ending(state, before, tuple(told["lost"]), told["grace"])
         until = until or begun + told["within"]
         if time.monotonic() > until:
-            pid = (told["state"].get("supervisor") or {}).get("pid")
+            supervisor = told["state"].get("supervisor")
+            pid = None if supervisor is None else supervisor["pid"]
             raise Unheeded(head.name, job, pid, time.monotonic() - begun)
 
 
@@ -78,7 +80,7 @@ def end_supervisor(job: str, head: Host, *, remote: str) -> JobState:
 
     For when no node has anything of the job any more: it is LOST then, and its place in the queue is free.
     """
-    told = ask(head, asked(node_code(remote), "release", job), _QUESTION_S, job)
+    told: ReleaseAnswer = ask(head, asked(node_code(remote), "release", job), _QUESTION_S, job)
     return JobState.from_dict(told["state"])
 
 
@@ -99,5 +101,7 @@ def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> S
                 f"{node.name}: its ~/.ranklift is gone, the job is not: end it by `kill -9 {pids}` there"
             )
         return Swept(0, ())
-    told = ask(node, asked(node_code(version), "sweep", job, f"{grace_s:g}"), grace_s + _QUESTION_S, job)
+    told: SweepAnswer = ask(
+        node, asked(node_code(version), "sweep", job, f"{grace_s:g}"), grace_s + _QUESTION_S, job
+    )
     return Swept(told["ended"], tuple(told["left"]))

@@ -6,17 +6,18 @@ import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 from launch.errors import JobFailed
 from launch.remote.base import frames
 from launch.remote.base.job_dir import TERMINAL
+from launch.remote.base.payloads import Handover
+from launch.remote.base.records import State, StateName
 from launch.remote.log.lines import Line, Lines
 from launch.remote.log.writer import LAUNCHER
 
 __all__ = ["Event", "Failure", "JobState", "LogLine", "Quiet", "Reader", "StateChange", "StateName"]
 
-StateName = Literal["QUEUED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED", "LOST"]
 StreamName = Literal["stdout", "stderr", "notice"]
 _STREAMS: dict[int, StreamName] = {1: "stdout", 2: "stderr", frames.NOTICE: "notice"}
 
@@ -85,7 +86,7 @@ class JobState:
             )
 
     @classmethod
-    def from_dict(cls, state: Any) -> JobState:
+    def from_dict(cls, state: State) -> JobState:
         """From the head's state.json."""
         failure = state["failure"]
         return cls(
@@ -171,7 +172,7 @@ class Reader:
             elif kind == frames.BEAT:
                 self._on_event(Quiet())
             elif kind == frames.JOB:
-                told = json.loads(payload)
+                told: Handover = json.loads(payload)
                 self._nodes = tuple(told.get("nodes", ()))
                 if self._nodes and self._on_job is not None:
                     self._on_job(self._nodes, told["ranks"])

@@ -11,6 +11,7 @@ from launch.errors import InputError
 from launch.nodeset import fold, parse_ranges
 from launch.numbers import counted
 from launch.remote.base.names import instance_id
+from launch.remote.base.payloads import LogQuery
 
 __all__ = ["ALL", "Selection", "parse_nodes"]
 
@@ -56,11 +57,11 @@ class Selection:
 
     def as_wish(self, *, wait: bool) -> str:
         """For :func:`launch.remote.log.follow.follow`."""
-        wish: dict[str, object] = {"wait": wait, "since": self.since, "tail": self.tail}
+        wish: LogQuery = {"wait": wait, "since": self.since, "tail": self.tail}
         if self.ranks is not None:
             wish["ranks"] = sorted(self.ranks)
         if self.names or self.ids:
-            wish.update(nodes=sorted(self.names), ids=sorted(self.ids))
+            wish.update({"nodes": sorted(self.names), "ids": sorted(self.ids)})
         return json.dumps(wish)
 
     def check(self, job: str, nodes: Sequence[str], ranks: int) -> None:

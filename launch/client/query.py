@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING
 
 from launch.client.events import JobState
 from launch.client.rpc import ask, asked, node_code
 from launch.host import Host
+from launch.remote.base import payloads
+
+if TYPE_CHECKING:
+    from launch.remote.base.records import Event, ExitEvent
 
 __all__ = ["Happening", "JobReport", "Listing", "RankEnd", "list_some", "show_job"]
 
@@ -46,7 +50,7 @@ class Happening:
 
     time: datetime
     event: str
-    fields: Mapping[str, Any]
+    fields: Mapping[str, object]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +76,9 @@ class JobReport:
 
 def list_some(head: Host, *, remote: str, last: int | None = None) -> Listing:
     """The jobs a head has: all that have not ended, and the ``last`` (None: all) that have."""
-    found = ask(head, asked(node_code(remote), "list", *([] if last is None else [str(last)])))
+    found: payloads.JobListing = ask(
+        head, asked(node_code(remote), "list", *([] if last is None else [str(last)]))
+    )
     return Listing(tuple(map(JobState.from_dict, found["jobs"])), found["left_out"])
 
 
@@ -81,7 +87,7 @@ def show_job(job: str, head: Host, *, remote: str) -> JobReport:
 
     Raises :class:`~launch.errors.InputError` when the head has no such job.
     """
-    told = ask(head, asked(node_code(remote), "show", job), job=job)
+    told: payloads.JobReport = ask(head, asked(node_code(remote), "show", job), job=job)
     plan = told["plan"]
     ends = [
         RankEnd(
@@ -115,5 +121,5 @@ def show_job(job: str, head: Host, *, remote: str) -> JobReport:
     )
 
 
-def _time(record: Mapping[str, Any]) -> datetime:
+def _time(record: Event | ExitEvent) -> datetime:
     return datetime.fromtimestamp(record["time"], UTC)

@@ -25,6 +25,7 @@ from typing import IO, TYPE_CHECKING, Any, Protocol
 from launch.code.push_key import make_credential
 from launch.code.snapshot import Entry, Snapshot
 from launch.errors import InputError, ManyNodesError, NodeUnreachable, RetryError
+from launch.remote.base.payloads import OfferAnswer, PushHeader, PushMessage
 from launch.remote.store.tree_node import BOOT, MARK
 
 if TYPE_CHECKING:
@@ -130,15 +131,19 @@ def push(
         told = call.put(
             snapshot,
             stream,
-            sent=lacking,
-            verify=verify,
-            ssh=list(ssh),
-            fanout=FANOUT,
-            silence=silence,
-            credential=make_credential(),
-            drop=[],
-            head=head.name,
-            nodes=[(node.name, node.private_ip) for node in nodes],
+            {
+                "op": "put",
+                "zlib": stream.packed,
+                "sent": lacking,
+                "verify": verify,
+                "ssh": list(ssh),
+                "fanout": FANOUT,
+                "silence": silence,
+                "credential": make_credential(),
+                "drop": [],
+                "head": head.name,
+                "nodes": [(node.name, node.private_ip) for node in nodes],
+            },
         )
         sent = stream.count
         results = {name: _error(name, told) for name in names}
@@ -160,21 +165,22 @@ class _Calls:
         self._head, self._timeout = head, timeout
 
     def is_everywhere(self, snapshot: Snapshot, names: Iterable[str]) -> bool:
+        answer: PushMessage
         (answer,) = self._call({"op": "check", "id": snapshot.id}, b"")
         return bool(answer["present"]) and set(names) <= {self._head.name, *answer["confirmed"]}
 
     def offer(self, snapshot: Snapshot) -> list[int]:
         packed = zlib.compress(snapshot.manifest, 1)
+        answer: OfferAnswer
         (answer,) = self._call({"op": "offer", "manifest": len(packed)}, packed)
         return list(answer["blobs"])
 
-    def put(self, snapshot: Snapshot, stream: _Stream, **header: Any) -> dict[str, str | None]:
+    def put(self, snapshot: Snapshot, stream: _Stream, header: PushHeader) -> dict[str, str | None]:
         packed = zlib.compress(snapshot.manifest, 1)
-        head = {"op": "put", "manifest": len(packed), "zlib": stream.packed, **header}
-        answers = self._call(head, packed, stream)
+        answers: list[PushMessage] = self._call({**header, "manifest": len(packed)}, packed, stream)
         return {answer["node"]: answer["error"] for answer in answers if answer["t"] == "told"}
 
-    def _call(self, header: dict[str, Any], body: bytes, more: _Stream | None = None) -> list[dict[str, Any]]:
+    def _call(self, header: PushHeader, body: bytes, more: _Stream | None = None) -> list[Any]:
         code = zlib.compress(_modules(), 1)
         start = b"%s %d\n%s" % (remote_id().encode(), len(code), code)
         start += json.dumps({**header, "limit": int(self._timeout)}).encode() + b"\n" + body

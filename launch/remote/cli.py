@@ -11,13 +11,14 @@ import json
 import os
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base import answers, frames, job_dir
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
+    from launch.remote.base.payloads import Handover, LogQuery, MpiAnswer, MpiRequest
     from launch.remote.base.records import Plan
 
 __all__ = ["NO_RECORDS", "OTHER_VERSION", "REFUSED", "TORN", "UNPUSHED", "main"]
@@ -77,7 +78,7 @@ def _refuse(text: str) -> int:
     return REFUSED
 
 
-def _answer(value: Any) -> int:
+def _answer(value: Mapping[str, object]) -> int:
     answers.send(frames.STATE, json.dumps(value).encode())
     return 0
 
@@ -135,7 +136,8 @@ def _submit(*words: str) -> int:
     except OSError as error:
         sys.stderr.write(f"{error}\n")
         return 1
-    answers.send(frames.JOB, json.dumps({"job": plan["id"]}).encode())
+    handover: Handover = {"job": plan["id"]}
+    answers.send(frames.JOB, json.dumps(handover).encode())
     return _watch(folder, {}) if "--follow" in words else 0
 
 
@@ -163,14 +165,14 @@ def _read_exactly(count: int) -> bytes:
     return data
 
 
-def _follow(job: str, wish: str = "{}") -> int:
-    return _watch(job_dir.Folder(job), json.loads(wish))
+def _follow(job: str, query: str = "{}") -> int:
+    return _watch(job_dir.Folder(job), json.loads(query))
 
 
-def _watch(folder: job_dir.Folder, wish: dict[str, Any]) -> int:
+def _watch(folder: job_dir.Folder, query: LogQuery) -> int:
     from launch.remote.log import follow
 
-    return follow.follow(folder, wish, answers.write)
+    return follow.follow(folder, query, answers.write)
 
 
 def _cancel(job: str, grace: str = "") -> int:
@@ -209,14 +211,15 @@ def _mpi() -> int:
     from launch.remote.base import paths
     from launch.remote.mpi.detect import CannotLaunch, find_mpi
 
-    asked = json.loads(sys.stdin.buffer.readline())
+    request: MpiRequest = json.loads(sys.stdin.buffer.readline())
+    unwritable = paths.unwritable(paths.expand_home("~"), paths.temporary_folder())
+    answer: MpiAnswer = {"unwritable": unwritable}
     try:
-        mpi = find_mpi(asked["known"], asked["first"])
-        told: dict[str, Any] = {"title": mpi.title, "command": mpi.command}
+        mpi = find_mpi(request["known"], request["first"])
+        answer.update({"title": mpi.title, "command": mpi.command})
     except CannotLaunch as error:
-        told = {"error": str(error)}
-    told["unwritable"] = paths.unwritable(paths.expand_home("~"), paths.temporary_folder())
-    sys.stdout.write(json.dumps(told) + "\n")
+        answer["error"] = str(error)
+    sys.stdout.write(json.dumps(answer) + "\n")
     return 0
 
 

@@ -137,7 +137,7 @@ def _history(events: Iterable[Happening]) -> str:
     for event in events:
         fields = event.fields
         if event.event == "state":
-            words = _with_reason(fields["state"], fields["reason"])
+            words = _with_reason(str(fields["state"]), str(fields["reason"]))
         elif event.event == "lost-node":
             words = f"{fields['node']} lost: {fields['reason']}"
         elif event.event == "eviction":

@@ -10,9 +10,9 @@ from launch.remote.base.paths import expand_home
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Iterable
-    from typing import Any
 
     from launch.remote.base.payloads import EvictionNotice
+    from launch.remote.base.records import Notice
 
 __all__ = ["Eviction", "notice", "stamp", "told", "words"]
 
@@ -36,14 +36,14 @@ def stamp() -> tuple[int, int] | None:
     return entry.st_ino, entry.st_mtime_ns
 
 
-def notice() -> dict[str, Any]:
+def notice() -> EvictionNotice:
     """The notice on this node as a runner tells it: ``type`` (empty: there is none), ``at`` (Unix seconds by
     Azure's clock), ``left_ms``, and ``at_once`` (0: the job may go on for as long as it can)."""
     import json  # costs each rank's start as much as the rest of it; notices are rare
 
     try:
         with open(expand_home(_PATH), encoding="utf-8") as file:
-            found = json.load(file)
+            found: Notice = json.load(file)
         left = float(found["deadline"]) - time.monotonic()
         at, kind, at_once = int(found["not_before"]), str(found["type"]), int(bool(found["at_once"]))
     except (OSError, ValueError, KeyError, TypeError):

@@ -73,8 +73,8 @@ _SHAPES: dict[bytes, dict[str, Shape]] = {
 }
 
 
-def read(kind: bytes, payload: bytes) -> dict[str, Any]:
-    """Return the fields of a runner's frame, each of the type and within the range that it has.
+def read(kind: bytes, payload: bytes) -> Any:
+    """Return the fields of a runner's frame as :mod:`launch.remote.base.payloads` has them, each checked.
 
     >>> read(frames.HELD, frames.pack({}))
     {}

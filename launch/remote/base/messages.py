@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from launch.remote.base.payloads import Note
 
 __all__ = ["amount", "not_going_on", "not_kept", "of_a_rank", "passed_by", "size"]
 
@@ -36,7 +35,7 @@ def amount(count: int, lines: int) -> str:
     return f"{size(count)}, {lines:,} line{'' if lines == 1 else 's'}"
 
 
-def of_a_rank(fields: Mapping[str, Any], node: str) -> str:
+def of_a_rank(fields: Note, node: str) -> str:
     """What a NOTE says, of a rank or of a launcher, which has no log.
 
     >>> note = {"rank": 3, "log": "rank-3", "bytes": 12_345_678, "lines": 240_112, "lost": 0, "why": ""}

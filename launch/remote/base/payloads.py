@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, TypedDict
 
 if TYPE_CHECKING:
-    from typing import Literal
+    from typing import Any, Literal
 
     from launch.remote.base.records import Checks, Event, ExitEvent, PlannedRank, SlotHolder, State, StateName
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
         | tuple[Literal["l", "x", "o"], str, str]
     )
     """An entry of a node's listing, see :data:`launch.remote.collect.send.ENTRIES`."""
+    Tree = list[Any]
+    """``[name, address, [subtrees]]``, see :mod:`launch.remote.store.tree`."""
     FileRequest = tuple[str, list[tuple[int, str]]]
     """A file to send: its path, and the sizes and SHA-256 digests of what may be its beginnings."""
 
@@ -40,6 +42,7 @@ __all__ = [
     "MpiAnswer",
     "MpiRequest",
     "Note",
+    "OfferAnswer",
     "PlanExcerpt",
     "PushHeader",
     "PushMessage",
@@ -47,6 +50,7 @@ __all__ = [
     "Ready",
     "ReleaseAnswer",
     "RunnerSpec",
+    "SlotRequest",
     "Started",
     "Stop",
     "SweepAnswer",
@@ -134,10 +138,18 @@ class Note(TypedDict):
 # -- frames from the supervisor to a runner -------------------------------------------------------
 
 
-class RunnerSpec(TypedDict):
-    """Frame SPEC: what a runner runs, cut from the plan."""
+class SlotRequest(TypedDict):
+    """The slots of a node that a job is given."""
 
     job: str
+    slots: list[int]
+    of: int
+    """Slots that the node has."""
+
+
+class RunnerSpec(SlotRequest):
+    """Frame SPEC: what a runner runs, cut from the plan."""
+
     folder: str
     cwd: str
     snapshot: str
@@ -156,9 +168,6 @@ class RunnerSpec(TypedDict):
     checks: Checks
     ports: int
     first_port: int
-    slots: list[int]
-    of: int
-    """Slots that the node has."""
     grace_ms: int
     rate: int
     """Bytes of output a second that each rank may send to the head."""
@@ -291,17 +300,18 @@ class FileEnd(TypedDict, total=False):
 
 class _PushCall(TypedDict):
     op: Literal["check", "offer", "put", "node"]
-    limit: int
-    """Seconds that the call may take."""
 
 
 class PushHeader(_PushCall, total=False):
     """First line of a call of a push."""
 
+    limit: int
+    """Seconds that the call may take."""
     id: str
     manifest: int
     zlib: bool
     sent: list[int]
+    """Numbers of the blobs that follow."""
     verify: bool
     ssh: list[str]
     fanout: int
@@ -313,7 +323,14 @@ class PushHeader(_PushCall, total=False):
     nodes: list[tuple[str, str]]
     name: str
     address: str
-    trees: list[list[object]]
+    trees: list[Tree]
+
+
+class OfferAnswer(TypedDict):
+    """Answer of ``offer``: the numbers of the blobs that the head lacks."""
+
+    t: Literal["lack"]
+    blobs: list[int]
 
 
 class _PushType(TypedDict):
@@ -326,6 +343,7 @@ class PushMessage(_PushType, total=False):
     present: bool
     confirmed: list[str]
     blobs: list[list[int]]
+    """First and last number of each run of blobs that a node or one below it lacks."""
     port: int
     node: str
     error: str | None

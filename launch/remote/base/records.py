@@ -6,14 +6,13 @@ takes to start. What travels besides records is in :mod:`launch.remote.base.payl
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import TYPE_CHECKING, Literal, TypedDict
+
+StateName = Literal["QUEUED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED", "LOST"]
 
 if TYPE_CHECKING:
-    from typing import Literal
-
     Version = Literal[1]
     """Version of the plan; :data:`launch.remote.base.job_dir.PLAN_VERSION` is the number."""
-    StateName = Literal["QUEUED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED", "LOST"]
     SlotHolder = tuple[int, str]
     """A slot and who holds it: a job's id, or a command that removes the node."""
     Taken = dict[str, list[SlotHolder]]
@@ -40,6 +39,7 @@ __all__ = [
     "ShownPlan",
     "State",
     "StateEvent",
+    "StateName",
 ]
 
 # -- the plan: job.json ---------------------------------------------------------------------------

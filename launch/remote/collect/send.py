@@ -24,6 +24,8 @@ from launch.remote.base.whole_file import write_all
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
+    from launch.remote.base.payloads import FileEnd, FileRequest, FileStart, Listed
+
 __all__ = ["BEAT", "DATA", "END", "ENTRIES", "LISTED", "PLAN", "RECORDS", "START", "TREES", "files", "send"]
 
 ENTRIES = b"e"
@@ -57,7 +59,7 @@ _SETTLED_NS = 2_000_000_000
 def files(job: str) -> int:
     """Tells what this node has of the job; nothing when it never ran here."""
     base = os.fsencode(job_dir.Folder(job).path)
-    batch: list[list[Any]] = []
+    batch: list[Listed] = []
     told = time.monotonic()
     for entry in _entries(base):
         batch.append(entry)
@@ -69,7 +71,7 @@ def files(job: str) -> int:
     return 0
 
 
-def _entries(base: bytes) -> Iterator[list[Any]]:
+def _entries(base: bytes) -> Iterator[Listed]:
     for name in RECORDS:
         path = os.path.join(base, name.encode())
         try:
@@ -81,9 +83,9 @@ def _entries(base: bytes) -> Iterator[list[Any]]:
         try:
             size = len(_plan(path)) if name == PLAN else info.st_size
         except OSError as error:
-            yield ["x", name, error.strerror]
+            yield "x", name, error.strerror or str(error)
         else:
-            yield ["f", name, size, _mtime(info)]
+            yield "f", name, size, _mtime(info)
     for tree in TREES:
         if os.path.isdir(os.path.join(base, tree.encode())):
             yield from _walk(base, tree.encode())
@@ -107,18 +109,18 @@ def _in_memory(data: bytes) -> int:
     return handle
 
 
-def _walk(base: bytes, top: bytes) -> Iterator[list[Any]]:
+def _walk(base: bytes, top: bytes) -> Iterator[Listed]:
     left = [top]
     while left:
         folder = left.pop()
-        yield ["d", _text(folder)]
+        yield "d", _text(folder)
         try:
             with os.scandir(os.path.join(base, folder)) as found:
                 names = sorted(entry.name for entry in found)
         except FileNotFoundError:
             continue
         except OSError as error:
-            yield ["x", _text(folder), error.strerror]
+            yield "x", _text(folder), error.strerror or str(error)
             continue
         folders = []
         for name in names:
@@ -128,15 +130,15 @@ def _walk(base: bytes, top: bytes) -> Iterator[list[Any]]:
                 if stat.S_ISDIR(info.st_mode):
                     folders.append(path)
                 elif stat.S_ISREG(info.st_mode):
-                    yield ["f", _text(path), info.st_size, _mtime(info)]
+                    yield "f", _text(path), info.st_size, _mtime(info)
                 elif stat.S_ISLNK(info.st_mode):
-                    yield ["l", _text(path), _text(_target(base, path))]
+                    yield "l", _text(path), _text(_target(base, path))
                 else:
-                    yield ["o", _text(path), "is a socket, a pipe or a device"]
+                    yield "o", _text(path), "is a socket, a pipe or a device"
             except FileNotFoundError:
                 continue
             except OSError as error:
-                yield ["x", _text(path), error.strerror]
+                yield "x", _text(path), error.strerror or str(error)
         left += reversed(folders)
 
 
@@ -165,7 +167,8 @@ def send(job: str) -> int:
     """Sends the files that lines on stdin ask for, in their order; stdin's end is the end."""
     base = job_dir.Folder(job).path.encode("utf-8", "surrogateescape")
     for line in sys.stdin.buffer:
-        path, beginnings = json.loads(line)
+        request: FileRequest = json.loads(line)
+        path, beginnings = request
         parts = path.split("/")
         if ".." in parts or (parts[0] not in TREES and path not in RECORDS):
             raise ValueError(f"{path!r} is not the job's")
@@ -173,12 +176,16 @@ def send(job: str) -> int:
             whole = os.path.join(base, path.encode("utf-8", "surrogateescape"))
             _send_file(whole, beginnings, is_plan=path == PLAN)
         except FileNotFoundError:
-            answers.send(END, json.dumps({"gone": True}).encode())
+            _send_end({"gone": True})
         except BrokenPipeError:
             raise
         except OSError as error:
-            answers.send(END, json.dumps({"error": error.strerror or str(error)}).encode())
+            _send_end({"error": error.strerror or str(error)})
     return 0
+
+
+def _send_end(end: FileEnd) -> None:
+    answers.send(END, json.dumps(end).encode())
 
 
 def _send_file(path: bytes, beginnings: list[tuple[int, str]], *, is_plan: bool = False) -> None:
@@ -195,7 +202,7 @@ def _send_file(path: bytes, beginnings: list[tuple[int, str]], *, is_plan: bool 
         size = os.fstat(handle).st_size
         matched, at, digest = _compare(handle, size, beginnings)
         os.lseek(handle, at, os.SEEK_SET)
-        start = {"matched": matched, "size": size, "mtime_ns": _mtime(info)}
+        start: FileStart = {"matched": matched, "size": size, "mtime_ns": _mtime(info)}
         answers.send(START, json.dumps(start).encode())
         while at < size:
             data = os.read(handle, min(_CHUNK, size - at))
@@ -204,7 +211,7 @@ def _send_file(path: bytes, beginnings: list[tuple[int, str]], *, is_plan: bool 
             digest.update(data)
             answers.send(DATA, data)
             at += len(data)
-        answers.send(END, json.dumps({"sha256": digest.hexdigest()}).encode())
+        _send_end({"sha256": digest.hexdigest()})
     finally:
         os.close(handle)
 

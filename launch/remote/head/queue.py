@@ -52,7 +52,7 @@ _FOLDER = "~/.ranklift"
 _PORTS_TRIED = 1000
 _QUERY_LIMIT_S = 12.0
 """Seconds for the answers of all nodes together: an ssh client gives up on a silent one after 10."""
-_FIELDS: dict[str, Any] = {
+_FIELDS: dict[str, type | tuple[type, ...]] = {
     "job": str,
     "process": dict,
     "nodes": dict,

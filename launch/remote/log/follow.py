@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections import deque
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base import frames, job_dir
 from launch.remote.base.frames import NOTICE, RECORD
@@ -21,9 +21,11 @@ from launch.remote.log.reader import StreamReader
 from launch.remote.log.writer import LAUNCHER
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping
+    from collections.abc import Callable, Iterator
 
+    from launch.remote.base.payloads import Handover, LogQuery
     from launch.remote.base.records import State
+    from launch.remote.log.lines import Key
 
 __all__ = ["Choice", "follow"]
 
@@ -36,23 +38,24 @@ _NO_END = 1 << 62
 
 
 class Choice:
-    """Which output is wanted: of all if ``wish`` says nothing.
+    """Which output is wanted: of all if ``query`` says nothing.
 
     ``ranks``: these ranks' alone; ``nodes`` and ``ids``: of nodes with one of these names or instance ids;
     ``since``: of the last so many seconds; ``tail``: of what the others leave the last so many lines, and
     what comes after them.
     """
 
-    def __init__(self, wish: Mapping[str, Any], nodes: list[str], now: float) -> None:
-        ranks, names, ids = wish.get("ranks"), wish.get("nodes"), wish.get("ids")
+    def __init__(self, query: LogQuery, nodes: list[str], now: float) -> None:
+        ranks, names, ids = query.get("ranks"), query.get("nodes"), query.get("ids")
         self._ranks = None if ranks is None else frozenset(ranks)
         self._nodes: frozenset[int] | None = None
         if names is not None or ids is not None:
             named = [index for index, name in enumerate(nodes) if name in (names or ())]
             numbered = [index for index, name in enumerate(nodes) if instance_id(name) in (ids or ())]
             self._nodes = frozenset(named + numbered)
-        self._since = None if wish.get("since") is None else now - wish["since"]
-        self._tail: int | None = wish.get("tail")
+        seconds = query.get("since")
+        self._since = None if seconds is None else now - seconds
+        self._tail: int | None = query.get("tail")
         self._lines = 0
         """With a tail, how many there are from the first segment on."""
 
@@ -143,7 +146,7 @@ class _Out:
         return True
 
 
-def follow(folder: job_dir.Folder, wish: Mapping[str, Any], write: Callable[[bytes], None]) -> int:
+def follow(folder: job_dir.Folder, query: LogQuery, write: Callable[[bytes], None]) -> int:
     """Sends what :class:`Choice` says of the output from its beginning, and every state until the last.
 
     With ``wait`` false only what is there now, and the state that the job is in. Raises FileNotFoundError
@@ -152,10 +155,11 @@ def follow(folder: job_dir.Folder, wish: Mapping[str, Any], write: Callable[[byt
     nodes = folder.plan()["nodes"]
     names = [node["name"] for node in nodes]
     ranks = sum(len(node["ranks"]) for node in nodes)
-    choice = Choice(wish, names, time.time())
-    waits = wish.get("wait", True)
+    choice = Choice(query, names, time.time())
+    waits = query.get("wait", True)
     out = _Out(write)
-    out.add(frames.JOB, json.dumps({"job": folder.job, "nodes": names, "ranks": ranks}).encode())
+    handover: Handover = {"job": folder.job, "nodes": names, "ranks": ranks}
+    out.add(frames.JOB, json.dumps(handover).encode())
     shown: State | None = None
     watch = job_dir.StateWatch(folder)
     state = watch.state()
@@ -193,7 +197,7 @@ def follow(folder: job_dir.Folder, wish: Mapping[str, Any], write: Callable[[byt
         time.sleep(_POLL)
 
 
-def _lines(lines: Lines, stamp: float, key: Any, data: bytes) -> Iterator[Line]:
+def _lines(lines: Lines, stamp: float, key: Key, data: bytes) -> Iterator[Line]:
     if key[2] == NOTICE:
         yield from lines.end_rank(*key[:2])
         yield Line(stamp, key, data)

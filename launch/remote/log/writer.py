@@ -14,7 +14,7 @@ from launch.remote.base.rate_limit import LastBytes
 from launch.remote.log import segments
 
 if TYPE_CHECKING:
-    from typing import Any
+    from launch.remote.base.payloads import Note
 
 __all__ = ["LAUNCHER", "StreamWriter", "last_lines"]
 
@@ -90,7 +90,7 @@ class StreamWriter:
     def hear(self, kind: bytes, payload: bytes, node: int, name: str) -> bool:
         """Takes a runner's frame if it is about output; ``name`` is what the node is called."""
         if kind == frames.NOTE:
-            fields: dict[str, Any] = frames.unpack(payload)
+            fields: Note = frames.unpack(payload)
             self.write(fields["rank"], node, NOTICE, of_a_rank(fields, name).encode())
         elif kind == frames.TAIL:
             rank, _ = frames.OUTPUT.unpack_from(payload)

@@ -9,7 +9,8 @@ from launch.remote.base.paths import expand_home, python_folder, which
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+
+    from launch.remote.base.records import Checks
 
 __all__ = ["MODULES_LIMIT", "lacks", "missing_modules", "modules_argv", "shared_memory"]
 
@@ -32,7 +33,7 @@ print("\\nmissing:", *missing)
 """
 
 
-def lacks(checks: Mapping[str, Any], env: Mapping[str, str]) -> list[str]:
+def lacks(checks: Checks, env: Mapping[str, str]) -> list[str]:
     """Why this node cannot run the job, as far as looking around tells; ``env`` is what its ranks get."""
     reasons = []
     python = checks["python"]

@@ -14,8 +14,9 @@ from launch.remote.node import log_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
-    from typing import Any
+    from collections.abc import Iterable, Mapping
+
+    from launch.remote.base.payloads import Hello, RankExit, Stop
 
 __all__ = ["NODE", "NO_LOG", "TICK_MS", "Loop", "Process"]
 
@@ -85,7 +86,7 @@ class Loop:
         for number in (SIGCHLD, SIGHUP, SIGINT, SIGTERM):
             _signal.signal(number, self._on_signal)
 
-    def hello(self, fields: dict[str, Any]) -> None:
+    def hello(self, fields: Hello) -> None:
         """Introduces this runner to the supervisor."""
         self._send(frames.HELLO, fields)
 
@@ -185,9 +186,14 @@ class Loop:
             if rank.rank == NODE:
                 continue
             log_files.write_exit(self._exits, rank.rank, rank.status, rank.stopped)
-            fields = {"rank": rank.rank, "status": rank.status, "stopped": int(rank.stopped)}
-            fields["signal"] = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-            self._send(frames.EXIT, dict(fields, time_us=int(time.time() * 1e6)))
+            ended: RankExit = {
+                "rank": rank.rank,
+                "status": rank.status,
+                "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+                "stopped": int(rank.stopped),
+                "time_us": int(time.time() * 1e6),
+            }
+            self._send(frames.EXIT, ended)
 
     def _receive(self) -> list[tuple[bytes, bytes]]:
         others = []
@@ -204,7 +210,8 @@ class Loop:
         self._heard = time.monotonic()
         for kind, payload in self._decoder.feed(data):
             if kind == frames.STOP:
-                self.stop(frames.unpack(payload)["grace_ms"] / 1000)
+                order: Stop = frames.unpack(payload)
+                self.stop(order["grace_ms"] / 1000)
             elif kind != frames.BEAT:
                 others.append((kind, payload))
         return others
@@ -270,7 +277,7 @@ class Loop:
             self._turn(TICK_MS)
         return 0
 
-    def _send(self, kind: bytes, fields: dict[str, Any]) -> None:
+    def _send(self, kind: bytes, fields: Mapping[str, object]) -> None:
         self._hand_over(at_once=True)  # a rank's end comes after its words
         self._send_raw(frames.frame(kind, frames.pack(fields)))
 

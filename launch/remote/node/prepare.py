@@ -16,8 +16,7 @@ from launch.remote.base.whole_file import replace_file
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from launch.remote.base.payloads import RunnerSpec
 
 __all__ = ["Unfit", "prepare_folder"]
 
@@ -30,7 +29,7 @@ class Unfit(Exception):
         super().__init__("; ".join(reasons))
 
 
-def prepare_folder(spec: Mapping[str, Any]) -> str:
+def prepare_folder(spec: RunnerSpec) -> str:
     """Make the job's folder on this node, all but its working folder; return its path.
 
     Raise :class:`Unfit` when there is no room for the job.
@@ -50,7 +49,7 @@ def prepare_folder(spec: Mapping[str, Any]) -> str:
     return folder
 
 
-def _make_python(folder: str, spec: Mapping[str, Any]) -> None:
+def _make_python(folder: str, spec: RunnerSpec) -> None:
     """Make a ``python`` for nodes without one, which :mod:`launch.remote.node.rank_env` puts last on PATH.
 
     A script rather than a link, which would lose a virtual environment's packages.

@@ -9,15 +9,14 @@ from launch.remote.base.paths import expand_home, python_folder, which
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
-    from typing import Any
+
+    from launch.remote.base.payloads import RunnerSpec
 
 __all__ = ["environment", "expand", "node_environment"]
 
 
-def environment(
-    spec: Mapping[str, Any], rank: Mapping[str, Any], inherited: Mapping[str, str]
-) -> dict[str, str]:
-    """Return one rank's environment: the node's own over defaults, then the job's, the rank's, the user's.
+def environment(spec: RunnerSpec, own: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
+    """Return one rank's environment: the node's own over defaults, then the job's, its ``own``, the user's.
 
     ``files`` are set only where the file exists on this node: images differ in what they bring.
     """
@@ -27,24 +26,24 @@ def environment(
     env.update({key: value for key, value in inherited.items() if not (dropped and key.startswith(dropped))})
     env.update(spec["env"])
     env.update({key: expand_home(path) for key, path in spec["paths"].items()})
-    env.update(rank["env"])
+    env.update(own)
     env.update(spec["user_env"])
     _add_python(env, spec)
     return env
 
 
 def node_environment(
-    spec: Mapping[str, Any], inherited: Mapping[str, str], dropped: tuple[str, ...]
+    spec: RunnerSpec, inherited: Mapping[str, str], dropped: tuple[str, ...]
 ) -> dict[str, str]:
     """Return the environment of the setup line and the checks: without a rank's variables.
 
     ``dropped`` are the beginnings of a launcher's own variables.
     """
     kept = {key: value for key, value in inherited.items() if not key.startswith(dropped)}
-    return environment(spec, {"env": {}}, kept)
+    return environment(spec, {}, kept)
 
 
-def _add_python(env: dict[str, str], spec: Mapping[str, Any]) -> None:
+def _add_python(env: dict[str, str], spec: RunnerSpec) -> None:
     path = env.get("PATH", os.defpath)
     folder = python_folder(spec["python"])
     if folder:

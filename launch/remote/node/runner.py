@@ -27,9 +27,9 @@ from launch.remote.node.prepare import Unfit, prepare_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from typing import Any
-
+    from launch.remote.base import payloads
     from launch.remote.base.encryption import SharedKey
+    from launch.remote.base.payloads import Busy, Done, Go, Hello, Ready, RunnerSpec, Started
 
 __all__ = ["Runner", "run_node", "run_rank"]
 
@@ -68,7 +68,7 @@ class Runner(Loop):
             return self._run(None)
         if self._key is not None:
             payload = self._key.decrypt(payload, self._context)
-        spec: dict[str, Any] = frames.unpack(payload)
+        spec: RunnerSpec = frames.unpack(payload)
         status = self._run(spec)
         if self._work >= 0:
             os.close(self._work)
@@ -76,7 +76,7 @@ class Runner(Loop):
                 work_dir.clear(expand_home(spec["folder"]))
         return status
 
-    def _run(self, spec: dict[str, Any] | None) -> int:
+    def _run(self, spec: RunnerSpec | None) -> int:
         held: list[int] = []
         if spec is not None:
             self._grace = spec["grace_ms"] / 1000
@@ -86,28 +86,32 @@ class Runner(Loop):
                 if spec["checks"]:
                     self._send(frames.HELD, {})
                 ports = self._make_ready(spec, held)
-                self._send(frames.READY, {"ports": ports})
+                ready: Ready = {"ports": ports}
+                self._send(frames.READY, ready)
                 late = self._wait_for(frames.GO)
                 if late is not None:
                     self._start(spec, frames.unpack(late))
             except slots.SlotsTaken as taken:
-                self._send(frames.BUSY, {"taken": [list(one) for one in taken.taken]})
+                busy: Busy = {"taken": taken.taken}
+                self._send(frames.BUSY, busy)
                 return self._leave()
             except (Unfit, OSError) as error:
                 if not self._stopped:  # else this node is not why the job ends
                     self._end_leftovers()
                     reasons = error.reasons if isinstance(error, Unfit) else [str(error)]
-                    self._send(frames.FAILED, {"reasons": reasons})
+                    failed: payloads.Unfit = {"reasons": reasons}
+                    self._send(frames.FAILED, failed)
                     return self._leave()
         while any(rank.status is None for rank in self.ranks):
             self._turn(TICK_MS)
         left = self._end_leftovers()
         for slot in held:
             os.close(slot)  # before the word: the job may ask for them again at once
-        self._send(frames.DONE, {"left": left})
+        done: Done = {"left": left}
+        self._send(frames.DONE, done)
         return self._leave()
 
-    def _make_ready(self, spec: dict[str, Any], held: list[int]) -> list[int]:
+    def _make_ready(self, spec: RunnerSpec, held: list[int]) -> list[int]:
         """Everything that can go wrong before a rank starts, so that none does if it goes wrong anywhere.
 
         Gives the ports it took. Raises :class:`~launch.remote.node.prepare.Unfit`.
@@ -147,7 +151,7 @@ class Runner(Loop):
             raise Unfit("stopped")
 
     def _aside(
-        self, argv: list[str], env: dict[str, str], spec: dict[str, Any], log: int, limit: float | None
+        self, argv: list[str], env: dict[str, str], spec: RunnerSpec, log: int, limit: float | None
     ) -> Process:
         """Runs a command for the whole node to its end; with a log its output is the job's too."""
         pid, out, err = processes.spawn(argv, env, expand_home(spec["cwd"]))
@@ -162,7 +166,7 @@ class Runner(Loop):
             raise Unfit("stopped")
         return process
 
-    def _start(self, spec: dict[str, Any], late: dict[str, dict[str, str]]) -> None:
+    def _start(self, spec: RunnerSpec, late: Go) -> None:
         folder = expand_home(spec["folder"])
         self._exits = os.open(
             folder + "/exits.jsonl", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600
@@ -171,7 +175,7 @@ class Runner(Loop):
         for given in spec["ranks"]:
             number = given["rank"]
             given["env"].update(late.get(str(number), {}))
-            env = rank_env.environment(spec, given, os.environ)
+            env = rank_env.environment(spec, given["env"], os.environ)
             argv = rank_env.expand(spec["argv"], spec["expand"], env)
             if argv[0] == spec["python"]:
                 argv[0] = expand_home(argv[0])
@@ -179,7 +183,8 @@ class Runner(Loop):
             pid, out, err = processes.spawn(argv, env, expand_home(spec["cwd"]))
             self.ranks.append(Process(number, pid, {out: 1, err: 2}, log))
             pids.append(pid)
-        self._send(frames.STARTED, {"pids": pids})
+        started: Started = {"pids": pids}
+        self._send(frames.STARTED, started)
 
 
 def run_node() -> int:
@@ -199,9 +204,15 @@ def run_node() -> int:
     return runner.run()
 
 
-def _hello(rank: int, local_rank: int) -> dict[str, Any]:
-    here = {"rank": rank, "local_rank": local_rank, "node": os.uname().nodename, "pid": os.getpid()}
-    return dict(here, token="", proof="")
+def _hello(rank: int, local_rank: int) -> Hello:
+    return {
+        "rank": rank,
+        "local_rank": local_rank,
+        "node": os.uname().nodename,
+        "pid": os.getpid(),
+        "token": "",
+        "proof": "",
+    }
 
 
 def run_rank() -> int:
@@ -228,7 +239,8 @@ def run_rank() -> int:
         more = os.environ.get("LD_LIBRARY_PATH")
         os.environ["LD_LIBRARY_PATH"] = f"{libraries}:{more}" if more else libraries
     rank, local_rank = _numbers(variables.split(","))
-    hello = dict(_hello(rank, local_rank), token=token)
+    hello = _hello(rank, local_rank)
+    hello["token"] = token
     try:
         key = SharedKey.of_cluster(token)
         hello["proof"] = key.proof(frames.hello_words(hello))

@@ -11,8 +11,7 @@ import os
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-    from typing import Any
+    from launch.remote.base.payloads import SlotRequest
 
 __all__ = ["HOLDER_BYTES", "SlotsTaken", "hold", "take_slots", "taken_slots"]
 
@@ -33,7 +32,7 @@ class SlotsTaken(Exception):
         super().__init__(f"slots {[slot for slot, _ in taken]} are held by {', '.join(holders)}")
 
 
-def take_slots(spec: Mapping[str, Any]) -> list[int]:
+def take_slots(spec: SlotRequest) -> list[int]:
     """Locks this node's slots for the job; they are free again when the descriptors given are closed.
 
     The kernel frees them however the runner ends. Raises :class:`SlotsTaken`.

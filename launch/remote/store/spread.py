@@ -22,13 +22,16 @@ import sys
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from launch.remote.store.assemble import Builder, Share
 from launch.remote.store.store import Manifest, Store
 from launch.remote.store.tls import CHUNK, Line, accept, listen
 from launch.remote.store.tree import plant, runs, spans
 from launch.remote.store.tree_node import Branches, Call, Up
+
+if TYPE_CHECKING:
+    from launch.remote.base.payloads import PushHeader
 
 __all__ = ["CHUNK", "PASSES", "main", "put", "relay"]
 
@@ -46,7 +49,7 @@ def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
         own = share.start()
         listener = listen(call.header["address"])
         lacking = sorted(branches.lacking().union(own))
-        up.send(t="lack", blobs=runs(lacking), port=listener.getsockname()[1])
+        up.send({"t": "lack", "blobs": runs(lacking), "port": listener.getsockname()[1]})
         announced = stdin.readline()
         if not announced:
             raise EOFError("the push ended before it began")
@@ -62,7 +65,7 @@ def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
                 share.feed(piece)
         share.finish()
         store.owe(manifest.id, call.header["head"])
-        up.send(t="told", node=call.header["name"], error=share.error)
+        up.send({"t": "told", "node": call.header["name"], "error": share.error})
         branches.finish()
     finally:
         share.abort()
@@ -110,14 +113,14 @@ def put(stdin: BinaryIO, call: Call, up: Up) -> None:
     header["kept"] = sorted({manifest.id, *store.relied_on()}.difference(header["drop"]))
     todo = [(name, address) for name, address in header["nodes"] if name != header["head"]]
     told: dict[str, str | None] = {header["head"]: None}
-    up.send(t="told", node=header["head"], error=None)
+    up.send({"t": "told", "node": header["head"], "error": None})
     for _ in range(PASSES):
         todo = [node for node in todo if node[0] not in told]
         if todo:
             told.update(_one_pass(store, manifest, todo, call, up))
     for name, _ in todo:
         if name not in told:
-            up.send(t="told", node=name, error=f"the connection to it broke {PASSES} times")
+            up.send({"t": "told", "node": name, "error": f"the connection to it broke {PASSES} times"})
     store.confirm(manifest.id, call.boot[0], [name for name, error in told.items() if error is None])
     store.forget(header["drop"])
     store.prune(header["drop"], header["head"], header["kept"])
@@ -153,7 +156,7 @@ def _inflated(stdin: BinaryIO, packed: bool) -> Iterator[bytes]:
 
 def main(stdin: BinaryIO, name: str, source: bytes) -> None:
     """Reads one call and does it. ``name`` and ``source`` are these modules, for the children."""
-    header = json.loads(stdin.readline())
+    header: PushHeader = json.loads(stdin.readline())
     signal.alarm(int(header["limit"]))
     # Throughput counts here, not answering at once: being woken must not interrupt who runs.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
@@ -161,14 +164,15 @@ def main(stdin: BinaryIO, name: str, source: bytes) -> None:
     store = Store()
     if header["op"] == "check":
         present = store.has(header["id"])
-        up.send(t="check", present=present, confirmed=store.confirmed(header["id"], name) if present else [])
+        confirmed = store.confirmed(header["id"], name) if present else []
+        up.send({"t": "check", "present": present, "confirmed": confirmed})
         if present:
             store.touch(header["id"])
         return
     call = Call(header, stdin.read(header["manifest"]), name, source)
     try:
         if header["op"] == "offer":
-            up.send(t="lack", blobs=store.lacking(_manifest(call)))
+            up.send({"t": "lack", "blobs": store.lacking(_manifest(call))})
         elif header["op"] == "put":
             put(stdin, call, up)
         else:

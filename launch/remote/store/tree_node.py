@@ -15,10 +15,13 @@ import subprocess
 import threading
 import time
 from collections.abc import Iterable
-from typing import Any, BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 from launch.remote.store.tls import Line, dial
 from launch.remote.store.tree import Tree, runs, spans
+
+if TYPE_CHECKING:
+    from launch.remote.base.payloads import OfferAnswer, PushHeader, PushMessage
 
 __all__ = [
     "BEAT_S",
@@ -69,8 +72,8 @@ class Up:
         self.broken = threading.Event()
         threading.Thread(target=self._beat, daemon=True).start()
 
-    def send(self, **message: Any) -> None:
-        """Sends one message; a broken way up only sets ``broken``."""
+    def send(self, message: PushMessage | OfferAnswer) -> None:
+        """Send one message; a broken way up only sets ``broken``."""
         line = MARK + json.dumps(message).encode() + b"\n"
         try:
             with self._lock:
@@ -81,13 +84,13 @@ class Up:
 
     def _beat(self) -> None:
         while not self.broken.wait(BEAT_S):
-            self.send(t="beat")
+            self.send({"t": "beat"})
 
 
 class Branch:
     """One child and everything below it."""
 
-    def __init__(self, tree: Tree, call: Call, events: queue.Queue[tuple[Branch, dict[str, Any]]]) -> None:
+    def __init__(self, tree: Tree, call: Call, events: queue.Queue[tuple[Branch, PushMessage]]) -> None:
         self.name, self.address, self.below = tree
         self.port = 0
         self.line: Line | None = None
@@ -104,7 +107,7 @@ class Branch:
             stderr=subprocess.PIPE,
             start_new_session=True,  # so that a proxy command ends with its ssh
         )
-        opening = call.opening("node", name=self.name, address=self.address, trees=self.below)
+        opening = call.opening(self.name, self.address, self.below)
         self._listening = threading.Thread(target=self._listen, daemon=True)
         self._listening.start()
         # A node that is gone accepts nothing while ssh waits for it; its siblings must not wait as well.
@@ -172,7 +175,7 @@ class Branch:
         for line in self._ssh.stdout:
             self.heard = time.monotonic()
             if line.startswith(MARK):
-                message = json.loads(line[len(MARK) :])
+                message: PushMessage = json.loads(line[len(MARK) :])
                 if message["t"] != "beat":
                     self._events.put((self, message))
         status = self._ssh.wait()
@@ -187,20 +190,23 @@ class Branch:
 class Call:
     """What is the same at every hop of one push."""
 
-    def __init__(self, header: dict[str, Any], packed: bytes, name: str, source: bytes) -> None:
+    def __init__(self, header: PushHeader, packed: bytes, name: str, source: bytes) -> None:
         self.header, self.boot = header, (name, source)
         self.packed = packed
         """The manifest, compressed: it goes on as it came."""
         self.ssh: list[str] = header.get("ssh", [])
         self.silence: float = header.get("silence", 0)
 
-    def opening(self, op: str, **more: Any) -> bytes:
-        """What a child gets first: these modules, the header, the manifest."""
-        header = {key: value for key, value in self.header.items() if key not in ("nodes", "sent")}
-        header.update(more, op=op, manifest=len(self.packed))
-        name, source = self.boot
+    def opening(self, name: str, address: str, trees: list[Tree]) -> bytes:
+        """Return what the child of this name gets first: these modules, the header, the manifest."""
+        header = self.header.copy()
+        header.pop("nodes", None)
+        header.pop("sent", None)
+        header.update({"op": "node", "name": name, "address": address, "trees": trees})
+        header["manifest"] = len(self.packed)
+        version, source = self.boot
         return b"%s %d\n%s%s\n%s" % (
-            name.encode(),
+            version.encode(),
             len(source),
             source,
             json.dumps(header).encode(),
@@ -212,7 +218,7 @@ class Branches:
     """All children of one hop, with those taken over from children that did not answer."""
 
     def __init__(self, trees: Iterable[Tree], call: Call, up: Up) -> None:
-        self._events: queue.Queue[tuple[Branch, dict[str, Any]]] = queue.Queue()
+        self._events: queue.Queue[tuple[Branch, PushMessage]] = queue.Queue()
         self._call, self._up = call, up
         self.told: dict[str, str | None] = {}
         self._all = [Branch(tree, call, self._events) for tree in trees]
@@ -270,7 +276,7 @@ class Branches:
         for branch in self._all:
             branch.give_up("stopped")
 
-    def _next(self, waiting: set[Branch]) -> tuple[Branch, dict[str, Any]]:
+    def _next(self, waiting: set[Branch]) -> tuple[Branch, PushMessage]:
         while True:
             try:
                 branch, message = self._events.get(timeout=1)
@@ -285,4 +291,4 @@ class Branches:
 
     def _tell(self, node: str, error: str | None) -> None:
         self.told[node] = error
-        self._up.send(t="told", node=node, error=error)
+        self._up.send({"t": "told", "node": node, "error": error})

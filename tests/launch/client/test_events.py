@@ -10,6 +10,7 @@ import pytest
 from launch.client.events import Event, JobState, LogLine, Quiet, Reader, StateChange
 from launch.errors import JobFailed
 from launch.remote.base import frames as protocol
+from tests.launch.remote.sample_records import sample_state
 
 STATE: dict[str, Any] = {
     "job": "t-1", "name": "t", "kind": "mpi", "state": "RUNNING", "reason": "", "exit_status": None,
@@ -114,10 +115,10 @@ def test_the_job_is_told_before_anything_of_it() -> None:
 @pytest.mark.parametrize(("name", "status"), [("FAILED", 3), ("CANCELLED", 130), ("LOST", 255)])
 def test_check_raises_for_every_bad_end(name: str, status: int) -> None:
     with pytest.raises(JobFailed) as failed:
-        JobState.from_dict({**STATE, "state": name, "exit_status": status, "reason": "why"}).check()
+        JobState.from_dict(sample_state(state=name, exit_status=status, reason="why")).check()
     assert failed.value.exit_status == status
 
 
 @pytest.mark.parametrize("name", ["QUEUED", "RUNNING", "SUCCEEDED"])
 def test_check_is_silent_otherwise(name: str) -> None:
-    JobState.from_dict({**STATE, "state": name}).check()
+    JobState.from_dict(sample_state(state=name)).check()

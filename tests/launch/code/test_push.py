@@ -63,7 +63,7 @@ def test_every_node_gets_the_same_tree(cluster: Cluster, tree: Path) -> None:
     for node in cluster.nodes:
         assert contents(node.snapshot(snapshot.id)) == contents(tree)
         assert debris(node) == []
-        assert (node.home / ".ranklift" / "remote" / remote_id() / "spread.py").is_file()
+        assert (node.home / ".ranklift" / "remote" / remote_id() / "store" / "spread.py").is_file()
 
 
 def test_the_head_does_not_serve_everyone_itself(tmp_path: Path, tree: Path) -> None:
@@ -88,7 +88,7 @@ def test_newer_node_code_reaches_every_node_though_the_snapshot_is_unchanged(
 ) -> None:
     snapshot = plan_snapshot(tree)
     push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
-    monkeypatch.setattr("launch.push.remote_id", lambda: "0123456789ab")
+    monkeypatch.setattr("launch.code.push.remote_id", lambda: "0123456789ab")
     push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
     for node in cluster.nodes:
         assert (node.home / ".ranklift" / "remote" / "0123456789ab" / "runner.py").is_file(), node.name

@@ -82,7 +82,7 @@ class TestOnTheHead:
         folder = made(version)
         entries = [entry for entry in send._entries(os.fsencode(folder.path)) if entry[1] == "job.json"]
         assert [entry[0] for entry in entries] == ["x"]
-        assert "this code knows version 1" in str(entries[0][2])
+        assert "this code knows version 1" in str(entries[0][-1])
 
 
 class TestForTheOperator:

@@ -8,13 +8,14 @@ import socket
 import threading
 import time
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from launch.job.spec import JobSpec, Kind
 from launch.remote.base import frames
 from launch.remote.base.encryption import SharedKey
+from launch.remote.base.payloads import Hello
 from launch.remote.node import runner
 from tests.launch.remote.head.runners.test_pending_connections import is_closed
 from tests.launch.standin import REMOTE, Nodes, Started, lines, shell, start, states, until
@@ -50,7 +51,8 @@ class Job:
         return client
 
     def hello(self, rank: int, token: str | None = None, **other: Any) -> bytes:
-        here = {"rank": rank, "local_rank": 0, "node": f"node{rank:06}", "pid": os.getpid(), **other}
+        own = {"rank": rank, "local_rank": 0, "node": f"node{rank:06}", "pid": os.getpid()}
+        here = cast("Hello", {**own, **other})
         proof = SharedKey(KEY, self.token).proof(frames.hello_words(here))
         return frame(frames.HELLO, dict(here, token=self.token if token is None else token, proof=proof))
 

@@ -11,15 +11,11 @@ import pytest
 from launch.client.events import JobState, LogLine, Quiet, StateChange
 from launch.errors import JobFailed
 from playbooks.jobs.printer import EventPrinter, end_as
+from tests.launch.remote.sample_records import sample_state
 
 
 def ended(state: str, reason: str) -> JobState:
-    fields = {
-        **{"job": "a-1", "name": "a", "kind": "mpi", "state": state, "reason": reason, "exit_status": 130},
-        **{"nodes": ["node000000"], "ranks": 1, "port": None, "created": datetime.now(UTC).timestamp()},
-        **{"started": None, "ended": None, "failure": None},
-    }
-    return JobState.from_dict(fields)
+    return JobState.from_dict(sample_state("a-1", state=state, reason=reason, exit_status=130))
 
 
 @pytest.mark.parametrize(

@@ -6,12 +6,13 @@ import os
 import select
 import subprocess
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base import frames
 
 if TYPE_CHECKING:
     import socket
+    from collections.abc import Mapping
 
 __all__ = ["DONE", "GOING", "GREETED", "NEW", "READY", "STARTED", "Channel"]
 
@@ -117,7 +118,7 @@ class Channel:
             raise frames.ProtocolError(f"a frame of type {kind!r} for rank {rank}, which is another runner's")
         self.stage = _NEXT.get(kind, self.stage)
 
-    def send(self, kind: bytes, fields: dict[str, Any] | None = None) -> None:
+    def send(self, kind: bytes, fields: Mapping[str, object] | None = None) -> None:
         """Send one frame, or as much of it as the channel takes now; :meth:`flush` sends the rest."""
         self.send_payload(kind, frames.pack(fields) if fields is not None else b"")
 

@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
 from launch.client.events import LogLine, Reader, StateChange
 from launch.remote.base import frames, job_dir
 from launch.remote.base.frames import NOTICE
+from launch.remote.base.payloads import LogQuery
 from launch.remote.log import follow
 from launch.remote.log.writer import LAUNCHER, StreamWriter
 from tests.launch.remote.sample_records import sample_plan
@@ -49,7 +50,7 @@ class Job:
         """Rank and text of every line that is there now."""
         events: list[Any] = []
         reader = Reader(events.append)
-        follow.follow(self.folder, {"wait": False, **wish}, reader.feed)
+        follow.follow(self.folder, cast("LogQuery", {"wait": False, **wish}), reader.feed)
         reader.end()
         return [(event.rank, event.data.decode()) for event in events if isinstance(event, LogLine)]
 
@@ -191,7 +192,7 @@ class Follower:
             reader.feed(data)
 
         def run() -> None:
-            follow.follow(job.folder, wish, take)
+            follow.follow(job.folder, cast("LogQuery", wish), take)
 
         self.thread = threading.Thread(target=run, daemon=True)
         self.thread.start()

@@ -9,7 +9,7 @@ import pytest
 
 from launch.remote.node import rank_env
 
-SPEC: dict[str, Any] = {
+SPEC: Any = {
     "job": "t-1",
     "folder": "~/.ranklift/jobs/t-1",
     "cwd": "~/.ranklift/jobs/t-1/work",
@@ -34,7 +34,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def test_who_wins_in_the_environment(home: Path) -> None:
-    env = rank_env.environment(SPEC, {"env": {"RANK": "1"}}, {"A": "node", "PATH": "/none", "OMPI_X": "1"})
+    env = rank_env.environment(SPEC, {"RANK": "1"}, {"A": "node", "PATH": "/none", "OMPI_X": "1"})
     assert env == {
         "A": "node", "B": "job", "C": "user", "RANK": "1",
         "PATH": f"/none:{home}/.ranklift/jobs/t-1/bin",

@@ -9,13 +9,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from launch.remote.base.payloads import SlotRequest
 from launch.remote.node import slots
 
-SPEC: dict[str, Any] = {"job": "t-1", "slots": [0, 1], "of": 4}
+SPEC: SlotRequest = {"job": "t-1", "slots": [0, 1], "of": 4}
 REMOVAL = "`fab scale 3` of ann on desk (process 7)"
 
 
