@@ -18,7 +18,7 @@ __all__ = ["ns"]
 
 
 def __getattr__(name: str) -> object:
-    # Made on demand: whoever wants playbooks.ssh.connection alone need not pay for every task.
+    # Created on demand: an import of playbooks.ssh.connection alone must not import every task.
     if name == "ns":
         from playbooks.cli import signals
 

@@ -13,7 +13,7 @@ from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.options import number
 from playbooks.cli.task import choose_nodes, command, open_from, project_of
-from playbooks.cli.task import seconds as spans_of
+from playbooks.cli.task import seconds as duration_of
 from playbooks.pulumi.scratch import remove_abandoned
 from rehearsal.faults.fault_kinds import KINDS, fault_spec
 
@@ -23,7 +23,7 @@ __all__ = ["env", "fault", "start", "status", "stop"]
 @command(
     "start",
     example="fab rehearsal.start --nodes-limit 64",
-    help={"nodes-limit": "most nodes at a time (default: what this machine's memory holds, at most 300)"},
+    help={"nodes-limit": "highest number of nodes (default: what this machine's memory holds, at most 300)"},
 )
 def start(context: Context, nodes_limit: str | None = None) -> None:
     """Start Azure on this machine, for stacks named rehearsal or rehearsal-…."""
@@ -108,7 +108,7 @@ def env(context: Context) -> None:
     help={
         "kind": "; ".join(f"{kind.name}: {kind.does}" for kind in KINDS.values())
         + "; clear: clear all; without a kind: list them",
-        "nodes": "which nodes, by instance id: 0-3,7",
+        "nodes": "nodes by instance id: 0-3,7",
         "after": "number of requests, operations or nodes that pass first",
         "count": "number of hits (default: the kind's, else until it is cleared)",
         "seconds": "length of a notice, a pause or an outage; for clock, how far it is off",
@@ -130,7 +130,7 @@ def fault(
     from rehearsal.vms.api import VmFault
 
     if not kind or kind == ["clear"]:
-        _set_or_cleared(context, cleared=bool(kind))
+        _list_or_clear(context, cleared=bool(kind))
         return
     if len(kind) > 1:
         raise InputError("kind", " ".join(kind), "more than one kind", "give one kind at a time")
@@ -152,7 +152,7 @@ def fault(
     output.result(f"{name}: {', '.join(names)}" if names else f"set: {KINDS[name].does}")
 
 
-def _set_or_cleared(context: Context, *, cleared: bool) -> None:
+def _list_or_clear(context: Context, *, cleared: bool) -> None:
     from rehearsal import control
 
     project = project_of(context)
@@ -171,4 +171,4 @@ def _seconds(text: str) -> float:
     -120.0
     """
     back = text.startswith("-")
-    return spans_of("--seconds", text.removeprefix("-")) * (-1 if back else 1)
+    return duration_of("--seconds", text.removeprefix("-")) * (-1 if back else 1)

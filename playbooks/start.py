@@ -1,7 +1,7 @@
-"""The ``fab`` program: Fabric's own, with what has to hold before Fabric is imported and after it has ended.
+"""The ``fab`` program: Fabric's own, with what must be set up before its import and done after its end.
 
-Ctrl-C ends it with 130 and one word from the start, output that cannot be written is an error in one line and
-not a traceback, and so is a current folder that was removed.
+Ctrl-C ends it with 130 and one word from the start; output that cannot be written, and a current folder that
+was removed, are errors of one line instead of a traceback.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ _STATUS_OF_SIGPIPE = 141
 
 
 class OutputFailed(Exception):
-    """Stdout cannot be written. No OSError: nobody who expects those of files and sockets shall take it."""
+    """Stdout cannot be written. Not an OSError, so that no handler for files and sockets catches it."""
 
     def __init__(self, error: OSError) -> None:
         self.is_closed_pipe = error.errno == errno.EPIPE
-        super().__init__(f"stdout cannot be written: {error.strerror}; what it lacks is lost")
+        super().__init__(f"stdout cannot be written: {error.strerror}; the rest of the output is lost")
 
 
 class _Output(io.FileIO):
-    """A standard stream that fails once, and from then on takes what it is given without a word.
+    """A standard stream that fails once, and discards everything from then on.
 
-    Python itself would try again at its end, and complain.
+    Python itself writes again at its end, and would print an error.
     """
 
     def __init__(self, number: int, *, raises: bool) -> None:
@@ -52,12 +52,12 @@ class _Output(io.FileIO):
 
 
 class Program:
-    """What the ``fab`` script runs."""
+    """The program that the ``fab`` script runs."""
 
     def run(self) -> None:
-        """Run Fabric's program on this process's command line; ends in SystemExit, but for status 0.
+        """Run Fabric's program on this process's command line; raises SystemExit unless the status is 0.
 
-        Exit statuses are those of :mod:`playbooks.cli.task`; 141 when whoever read stdout has gone.
+        Exit statuses are those of :mod:`playbooks.cli.task`; 141 when the reader of stdout has gone.
         """
         signals.exit_on_interrupt()
         _open_streams()
@@ -67,7 +67,7 @@ class Program:
             from launch.errors import InputError
             from playbooks.cli import output
 
-            problem = f"is not there any more ({error.strerror})"
+            problem = f"does not exist any more ({error.strerror})"
             output.error(InputError("current folder", os.environ.get("PWD"), problem, "cd to another one"))
             sys.exit(2)
         try:
@@ -75,7 +75,7 @@ class Program:
                 _fabric()
             finally:
                 sys.stdout.flush()
-                signals.exit_on_interrupt()  # what is left to do is Python's own end
+                signals.exit_on_interrupt()  # only Python's own shutdown follows
         except OutputFailed as failure:
             if not failure.is_closed_pipe:
                 from playbooks.cli import output
@@ -85,7 +85,7 @@ class Program:
 
 
 program = Program()
-"""Under the name that Fabric's has in the script of that name."""
+"""Named as Fabric's own, which the ``fab`` script imports."""
 
 
 def _fabric() -> None:
@@ -102,12 +102,12 @@ def _fabric() -> None:
 
 
 def _open_streams() -> None:
-    """Open what is closed, so that no file or socket gets the number of a standard stream."""
+    """Open closed standard streams, so that no file or socket gets their numbers."""
     for number in range(3):
         try:
             os.fstat(number)
         except OSError:
-            os.open(os.devnull, os.O_RDONLY)  # writing to it fails, as it does to what is closed
+            os.open(os.devnull, os.O_RDONLY)  # writing to it fails, as to a closed stream
     if sys.stdin is None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115
     sys.stdout = _stream(1, sys.stdout, raises=True)

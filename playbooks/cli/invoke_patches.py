@@ -1,7 +1,7 @@
-"""What the command line's parser says: options with the form of their values, mistakes with a remedy.
+"""Changes to Invoke's command line: the form of options' values in help, errors with a remedy.
 
-Invoke ends a word it does not know with ``No idea what 'extra' is!`` and exit status 1. Most such words are
-the rest of a command line that was not quoted.
+For an unknown word Invoke prints ``No idea what 'extra' is!`` and ends with status 1. Most such words are the
+rest of a command line that was not quoted.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from invoke.parser.context import ParserContext
 from launch.errors import InputError
 from playbooks.cli import output, signals
 
-__all__ = ["explained", "improve_command_line", "parse_repeated", "with_flag"]
+__all__ = ["improve_command_line", "parse_repeated", "parser_error", "with_flag"]
 
 _FORMS = {"env": "NAME[=VALUE]", "job": "JOB", "set": "KEY=VALUE"}
 _UNKNOWN = re.compile(r"No idea what (?P<word>.*) is!", re.DOTALL)
 
 
 class _Context(ParserContext):
-    """Options that may be repeated show that they take a value, and in which form."""
+    """Help in which options that may be repeated show the form of their value."""
 
     def help_for(self, flag: str) -> tuple[str, str]:
         spec, text = super().help_for(flag)
@@ -40,12 +40,12 @@ class _Context(ParserContext):
 
 
 def improve_command_line() -> None:
-    """Makes the ``fab`` that runs, if one does, end mistakes on its command line as tasks end theirs, say in
-    its help what repeated options take, end the user's own tasks on Ctrl-C as ours end, and know arguments
-    that may be left out or repeated: a task has one when a name of its stands under ``positional`` and under
-    ``iterable``.
+    """Change the ``fab`` that runs, if one does, in four ways.
 
-    Invoke copies collections and tasks, so that neither can carry this.
+    Errors on its command line end as tasks' errors do; help shows the form of repeated options' values;
+    Ctrl-C ends a user's own task as it ends ours; and an argument that a task names both under ``positional``
+    and under ``iterable`` may be left out or repeated. Invoke copies collections and tasks, so that neither
+    can carry this.
     """
     main = sys.modules.get("fabric.main")
     if main is None:
@@ -58,7 +58,7 @@ def improve_command_line() -> None:
             parse_repeated(parse, program.core)
         except ParseError as error:
             names = list(program.collection.task_names)
-            output.error(explained(error, sys.argv[1:], names))
+            output.error(parser_error(error, sys.argv[1:], names))
             raise Exit(code=2) from None
 
     def print_task_help(name: str) -> None:
@@ -68,15 +68,15 @@ def improve_command_line() -> None:
     def execute() -> None:
         try:
             signals.raise_on_interrupt()
-            # Python looks through all that was imported for garbage before it exits: 40 ms of every command
+            # Python's last garbage collection, over all that was imported, takes 40 ms of every command
             atexit.register(gc.freeze)
             run()
-        except NothingToDo:  # Fabric would run what follows -- on the hosts of its own -H
+        except NothingToDo:  # Fabric runs what follows -- on the hosts of its own -H
             line = program.core.remainder
             remedy = f"put it in quotes: fab exec {shlex.quote(line)} --nodes 0-3"
             output.error(InputError("--", line, "no task takes what follows it", remedy))
             raise Exit(code=2) from None
-        except KeyboardInterrupt:  # of a user's own task; ours say it themselves
+        except KeyboardInterrupt:  # of a user's own task; ours print it themselves
             output.progress("interrupted")
             raise Exit(code=130) from None
 
@@ -84,9 +84,11 @@ def improve_command_line() -> None:
 
 
 def parse_repeated(parse: Callable[[], None], core: Any) -> None:
-    """Lets ``parse`` read ``core.unparsed``, arguments that may be repeated having their flags put in front.
+    """Call ``parse`` on ``core.unparsed`` with flags inserted before arguments that may be repeated.
 
-    Invoke takes none where it does not have to. Raises :class:`~invoke.exceptions.ParseError`.
+    Invoke takes a positional argument only where it is required.
+
+    Raises :class:`~invoke.exceptions.ParseError`.
     """
     while True:
         try:
@@ -101,9 +103,9 @@ def parse_repeated(parse: Callable[[], None], core: Any) -> None:
 
 
 def with_flag(error: ParseError, words: Sequence[str]) -> list[str] | None:
-    """The command line with the flag of a repeated argument before the word that Invoke did not know.
+    """Return the command line with the flag of a repeated argument before the word unknown to Invoke.
 
-    None when it is no such word.
+    None when the word is not such an argument.
     """
     unknown = _UNKNOWN.fullmatch(str(error))
     context = error.context
@@ -123,8 +125,8 @@ def with_flag(error: ParseError, words: Sequence[str]) -> list[str] | None:
     return None
 
 
-def explained(error: ParseError, words: Sequence[str], tasks: Sequence[str]) -> InputError:
-    """What Invoke's parser found, with what to do about it."""
+def parser_error(error: ParseError, words: Sequence[str], tasks: Sequence[str]) -> InputError:
+    """Return the parser's error with a remedy."""
     unknown = _UNKNOWN.fullmatch(str(error))
     context = error.context
     task = _typed(context, words)
@@ -158,14 +160,14 @@ def explained(error: ParseError, words: Sequence[str], tasks: Sequence[str]) -> 
 
 
 def _typed(context: ParserContext | None, words: Sequence[str]) -> str | None:
-    """The name under which a task was called."""
+    """Return the name under which a task was called."""
     if context is None:
         return None
     return next((name for name in (*context.aliases, context.name) if name in words), context.name)
 
 
 def _whole_line(taken: str, word: str, words: Sequence[str]) -> str | None:
-    """The words from the one that was taken up to the next option, as one in quotes."""
+    """Return the words from ``taken`` up to the next option as one word in quotes."""
     pairs = list(itertools.pairwise(words))
     if (taken, word) not in pairs:
         return None

@@ -1,4 +1,4 @@
-"""Options that every kind of launch takes, as users write them."""
+"""Readers of option values as users write them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ __all__ = ["number", "processes_flag", "restarts_flag", "variables"]
 
 
 def variables(given: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, str]:
-    """``NAME=VALUE`` pairs as a mapping; a ``NAME`` alone has its value in ``environ``, the operator's own.
+    """Return ``NAME=VALUE`` pairs as a mapping; ``NAME`` alone takes its value from ``environ``.
 
     >>> variables(["A=1", "B=x=y z", "TOKEN"], {"TOKEN": "secret"})
     {'A': '1', 'B': 'x=y z', 'TOKEN': 'secret'}
@@ -35,7 +35,7 @@ def variables(given: Sequence[str], environ: Mapping[str, str]) -> Mapping[str, 
 
 
 def processes_flag(text: str) -> int | Literal["auto"]:
-    """What ``--nproc-per-node`` says: a number, or ``auto`` for one process per slot.
+    """Return the value of ``--nproc-per-node``: a number, or ``auto`` for one process per slot.
 
     >>> processes_flag("8"), processes_flag("auto")
     (8, 'auto')
@@ -50,18 +50,18 @@ def processes_flag(text: str) -> int | Literal["auto"]:
 def number(
     flag: str, text: str, of: str, remedy: str = "give 0 or more", *, low: int = 0, high: int = MOST
 ) -> int:
-    """A whole number as users write it; Invoke would end with a traceback for anything else.
+    """Return a whole number; Invoke's own reader ends with a traceback for anything else.
 
     >>> number("--last", "20", "jobs")
     20
 
-    Raises :class:`~launch.errors.InputError` for anything else, saying what it is a number ``of``.
+    Raises :class:`~launch.errors.InputError` for anything else, naming what it is a number ``of``.
     """
-    return bounded(flag, text, low, high, problem=f"is no number of {of}", remedy=remedy)
+    return bounded(flag, text, low, high, problem=f"is not a number of {of}", remedy=remedy)
 
 
 def restarts_flag(text: str | None) -> int | None:
-    """What ``--max-restarts`` says; None when it was not given.
+    """Return the value of ``--max-restarts``; None when it was not given.
 
     >>> restarts_flag("3"), restarts_flag(None)
     (3, None)

@@ -1,6 +1,6 @@
 """One node over ssh, by :class:`fabric.Connection`, with its host key pinned before the first packet.
 
-Fabric adds unknown host keys without a word (it sets paramiko's AutoAddPolicy and loads no known_hosts) and
+Fabric accepts unknown host keys silently (it sets paramiko's AutoAddPolicy and loads no known_hosts) and
 reads ``~/.ssh``; here a node shows the key that its stack gave it, or the connection is refused, and only the
 stack's own user key is offered.
 """
@@ -38,7 +38,7 @@ SSH_PORT = 22
 CONNECT_S = 15
 """Limit for each stage of connecting: TCP, banner and key exchange, authentication."""
 ANSWER_BYTES = 64 << 20
-"""No answer that is read has as much: the largest, a push's list of a million missing files, has 8 MB."""
+"""Limit of an answer: the largest, a push's list of a million missing files, has 8 MB."""
 
 _SIGNALLED = 128
 """Exit status of a command that a signal ended, plus the signal's number where that is known."""
@@ -48,12 +48,12 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 
 def shell_command(command: Sequence[str] | str) -> bytes:
-    """The one place where an argv becomes a shell's command line; a line stays as it is.
+    """Return an argv as a shell's command line, which no other function does; a line stays as it is.
 
     >>> shell_command(["echo", "a b", "it's", "$HOME"]).decode()
     'echo \\'a b\\' \\'it\\'"\\'"\\'s\\' \\'$HOME\\''
 
-    Raises :class:`~launch.errors.InputError` for what no command line can hold.
+    Raises :class:`~launch.errors.InputError` for a NUL byte.
     """
     line = command if isinstance(command, str) else shlex.join(command)
     if "\0" in line:
@@ -62,7 +62,7 @@ def shell_command(command: Sequence[str] | str) -> bytes:
 
 
 def read_pins(path: Path) -> dict[str, paramiko.PKey]:
-    """The pinned host key of each name in a known_hosts file.
+    """Return the pinned host key of each name in a known_hosts file.
 
     Raises :class:`~launch.errors.InputError` naming the line that cannot be read.
     """
@@ -73,11 +73,14 @@ def read_pins(path: Path) -> dict[str, paramiko.PKey]:
             continue
         try:
             names, _, text = line.split()[:3]
-            # Every node of a stack shows the same key: read it once, not 300 times.
+            # Every node of a stack has the same key: decode it once, not 300 times.
             key = decoded.get(text) or paramiko.Ed25519Key(data=base64.b64decode(text, validate=True))
         except (ValueError, binascii.Error, paramiko.SSHException) as error:
             raise InputError(
-                f"{path}, line {number}", line[:60], f"is no ed25519 host key ({error})", "run `fab status`"
+                f"{path}, line {number}",
+                line[:60],
+                f"not an ed25519 host key ({error})",
+                "run `fab status`",
             ) from None
         decoded[text] = key
         pins.update(dict.fromkeys(names.split(","), key))
@@ -85,10 +88,10 @@ def read_pins(path: Path) -> dict[str, paramiko.PKey]:
 
 
 class Cluster:
-    """The nodes of one saved inventory as hosts; each is connected on first use and kept."""
+    """The nodes of one saved inventory as hosts, each connected on first use."""
 
     def __init__(self, inventory: Inventory, folder: Path) -> None:
-        """``folder`` is the stack's: its known_hosts and user key are all that is used.
+        """Read known_hosts and user key from the stack's ``folder``; no others are used.
 
         Raises :class:`~launch.errors.InputError` when one of them is missing or damaged.
         """
@@ -98,27 +101,27 @@ class Cluster:
             self._key = paramiko.Ed25519Key(filename=str(folder / KEY_FILE))
         except InputError:
             raise
-        # Of a file that is no key paramiko raises whatever its bytes lead to.
+        # For a file that is not a key paramiko raises exceptions of many types.
         except Exception as error:  # noqa: BLE001
             problem = f"its keys cannot be read ({error or type(error).__name__})"
             raise InputError("stack", inventory.stack, problem, "run `fab status`") from None
         self._hosts: dict[str, SshHost] = {}
 
     def __enter__(self) -> Cluster:
-        """Closes every connection at the end."""
+        """Return the cluster, which closes every connection at the end."""
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     def host(self, node: Node) -> SshHost:
-        """The node's host; connects nothing yet."""
+        """Return the node's host, not yet connected."""
         if node.name not in self._hosts:
             self._hosts[node.name] = SshHost(node, self._inventory.user, self._key, self._pins.get(node.name))
         return self._hosts[node.name]
 
     def close(self) -> None:
-        """Closes every connection; the cluster may be used again."""
+        """Close every connection; the cluster may be used again."""
         while self._hosts:
             self._hosts.popitem()[1].close()
 
@@ -126,7 +129,7 @@ class Cluster:
 class SshHost:
     """Implements :class:`launch.host.Host` over ssh.
 
-    Ending early (a time limit, Ctrl-C) closes the channel only: what runs on the node goes on.
+    Ending early (a time limit, Ctrl-C) closes the channel only: the remote command continues.
     """
 
     def __init__(self, node: Node, user: str, key: paramiko.PKey, pin: paramiko.PKey | None) -> None:
@@ -137,7 +140,7 @@ class SshHost:
         self._opening = threading.Lock()
 
     def __enter__(self) -> SshHost:
-        """Closes the connection at the end."""
+        """Return the host, which closes its connection at the end."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -150,14 +153,14 @@ class SshHost:
         stdin: bytes | IO[bytes] | None = None,
         timeout: float | None = None,
     ) -> Completed:
-        """Runs an argv to its end and gives its answer: its stdout byte for byte, and the end of its stderr.
+        """Run an argv to its end; return its whole stdout, and the end of its stderr.
 
         A ``str`` is a line for the user's own shell there, which saves each node the start of a second one.
         ``timeout`` is in seconds and covers connecting. A command killed by signal n has exit status 128+n,
         and 128 where the protocol has no name for the signal.
         Raises :class:`~launch.errors.NodeUnreachable`, :class:`~launch.errors.HostKeyChanged`,
         :class:`~launch.errors.StepTimeout`, and :class:`~launch.errors.GiveUpError` for an answer of more
-        than :data:`ANSWER_BYTES`, of which an end would be read as another answer.
+        than :data:`ANSWER_BYTES`, which must not be cut.
         """
         answer = bytearray()
 
@@ -166,14 +169,14 @@ class SshHost:
             if len(answer) > ANSWER_BYTES:
                 step = command if isinstance(command, str) else command[0]
                 problem = f"{step} writes more than the {ANSWER_BYTES >> 20} MiB that an answer may have"
-                raise GiveUpError(f"{self.name}: {problem}; see what it is there: fab ssh")
+                raise GiveUpError(f"{self.name}: {problem}; examine it there: fab ssh")
 
         return replace(self.stream(command, keep, stdin=stdin, timeout=timeout), stdout=bytes(answer))
 
     def run_tail(self, line: str, *, timeout: float | None = None) -> Completed:
-        """Like :meth:`run`, for output that is only shown: of either stream the end is kept.
+        """Run a line as :meth:`run` does, but keep only the end of either stream, for output to print.
 
-        :data:`~playbooks.ssh.exchange.KEPT_BYTES` of it; the result says how much came before.
+        Keeps :data:`~playbooks.ssh.exchange.KEPT_BYTES`; the result has the number of bytes before.
         """
         tail = Tail()
         completed = self.stream(line, tail.add, timeout=timeout)
@@ -188,7 +191,7 @@ class SshHost:
         stdin: bytes | IO[bytes] | None = None,
         timeout: float | None = None,
     ) -> Completed:
-        """Like :meth:`run`, but stdout goes to ``on_stdout`` as it comes; the result's stdout is empty.
+        """Run as :meth:`run` does, but pass stdout to ``on_stdout`` as it comes; the result has none.
 
         ``stdin`` is read as fast as the node takes it, and then closed.
         """
@@ -222,16 +225,15 @@ class SshHost:
             raise StepTimeout(self.name, step, timeout or 0.0) from None
         status = channel.exit_status
         if status < 0:
-            # A connection that is lost looks like a command without an exit status but for this.
+            # Only this distinguishes a lost connection from a command without an exit status.
             if not transport.is_active():
                 self.close()
                 raise NodeUnreachable(self.name, f"the connection broke while {step} ran")
             status = _SIGNALLED
-        said = stderr.end()
-        return Completed(status, b"", said, stderr_left_out=stderr.left_out)
+        return Completed(status, b"", stderr.end(), stderr_left_out=stderr.left_out)
 
     def start(self, command: Sequence[str], *, timeout: float) -> Completed | None:
-        """Starts an argv that goes on until the connection is closed, when its stdin ends.
+        """Start an argv that runs until the connection is closed, when its stdin ends.
 
         Returns None once it has written something to stdout, else how it ended. Raises as :meth:`run`.
         """
@@ -254,14 +256,14 @@ class SshHost:
             channel.close()
 
     def close(self) -> None:
-        """Closes the connection, if there is one."""
+        """Close the connection, if there is one."""
         connection, self._connection = self._connection, None
         self._started.clear()
         if connection is not None:
             transport = connection.client.get_transport()
             if transport is not None:
                 with suppress(OSError):
-                    # paramiko's thread looks for its end every 100 ms; this wakes it.
+                    # paramiko's thread checks for its end every 100 ms; this wakes it.
                     transport.sock.shutdown(socket.SHUT_RDWR)
             connection.client.close()
 
@@ -306,7 +308,7 @@ class SshHost:
         return connection
 
     def _ask_alive(self, transport: paramiko.Transport) -> None:
-        """A partitioned node closes nothing; only a question shows that it is gone."""
+        """Send a keep-alive request: a partitioned node does not close its connection."""
 
         def ask(_: str) -> object:
             return transport.global_request("keepalive@openssh.com", wait=True)
@@ -318,7 +320,7 @@ class SshHost:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """What paramiko and the socket layer raise, in the project's own tree."""
+        """Translate exceptions of paramiko and the socket layer to the project's own."""
         where = f"{self._node.host}:{self._node.port}"
         try:
             yield
@@ -348,7 +350,7 @@ class SshHost:
 
 
 def _on_request(channel: paramiko.Channel, message: paramiko.Message) -> None:
-    """Takes the end by a signal, which paramiko passes over, and leaves it the rest."""
+    """Handle the exit-signal request, which paramiko ignores; leave every other request to paramiko."""
     place = message.packet.tell()
     if message.get_text() == "exit-signal":
         message.get_boolean()
@@ -368,7 +370,7 @@ class _Transport(paramiko.Transport):
 
 
 class _Prompt(socket.socket):
-    """Acknowledges what it reads at once, where the system can.
+    """A socket that acknowledges what it reads at once, where the system can.
 
     After the log-in sshd sends small packets one at a time (Nagle), each when the one before is acknowledged;
     Linux waits 40 ms with that, and a session opened without this took 45 ms instead of 2.
@@ -382,8 +384,8 @@ class _Prompt(socket.socket):
 
 
 def _transport(sock: socket.socket, **options: Any) -> paramiko.Transport:
-    """One algorithm of each kind, which every OpenSSH has today: quick to start, nothing weak to choose."""
-    # Without this each small packet waits for the answer to the one before: 40 ms a command.
+    """Return a transport with one fast, strong algorithm of each kind, which every current OpenSSH has."""
+    # Otherwise each small packet waits for the answer to the one before: 40 ms a command.
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     transport = _Transport(_Prompt(fileno=sock.detach()), **options)
     wanted = transport.get_security_options()

@@ -1,6 +1,6 @@
-"""Moves one remote command's bytes: no threads, no polling while nothing is sent, binary safe.
+"""The bytes of one remote command: without threads, without polling while nothing is sent, binary safe.
 
-invoke starts three threads a command, looks every 10 ms whether it has ended and reads 1000 bytes at a time.
+Invoke starts three threads a command, checks every 10 ms whether it has ended and reads 1000 bytes at a time.
 """
 
 from __future__ import annotations
@@ -15,30 +15,30 @@ from paramiko import Channel
 __all__ = ["KEPT_BYTES", "QUIET_S", "DeadlinePassed", "Tail", "exchange"]
 
 QUIET_S = 15.0
-"""A node that has sent nothing for this long is asked whether it is there, and has as long to answer."""
+"""Silence after which a node is sent a keep-alive request, and limit of its answer."""
 _POLL_S = 0.005
 _CHUNK = 1 << 18
 
 
 KEPT_BYTES = 1 << 20
-"""What is kept of output that nobody reads as it comes, of each stream of each node."""
+"""Bytes kept of output that is not read as it comes, of each stream of each node."""
 
 
 class Tail:
-    """The last :data:`KEPT_BYTES` of a stream, and how much came before them."""
+    """The last :data:`KEPT_BYTES` of a stream, and the number of bytes before them."""
 
     def __init__(self) -> None:
         self._kept = bytearray()
         self.left_out = 0
 
     def add(self, data: bytes) -> None:
-        """Keeps ``data``, as far as its end is within the limit."""
+        """Append ``data``; discard what is beyond the limit."""
         self._kept += data
-        if len(self._kept) > 2 * KEPT_BYTES:  # not at every piece: what is left is moved each time
+        if len(self._kept) > 2 * KEPT_BYTES:  # not at every piece: each cut moves the rest
             self._cut()
 
     def end(self) -> bytes:
-        """What is kept; from here on :attr:`left_out` is true."""
+        """Return the end of the stream; from here on :attr:`left_out` is exact."""
         self._cut()
         return bytes(self._kept)
 
@@ -50,7 +50,7 @@ class Tail:
 
 
 class DeadlinePassed(Exception):
-    """The caller's time limit is over."""
+    """The caller's time limit has passed."""
 
 
 def exchange(
@@ -60,10 +60,10 @@ def exchange(
     deadline: float | None,
     ask_alive: Callable[[], None],
 ) -> Tail:
-    """Feeds ``stdin`` and hands stdout on until the command has ended; gives the end of stderr.
+    """Send ``stdin`` and pass stdout on until the command has ended; return the end of stderr.
 
-    ``deadline`` is in :func:`time.monotonic`'s seconds. ``ask_alive`` is called after each quiet spell and
-    raises when the node is gone. What ``on_stdout`` and ``stdin`` raise goes through.
+    ``deadline`` is in :func:`time.monotonic`'s seconds. ``ask_alive`` is called after :data:`QUIET_S` of
+    silence and raises when the node is lost. Exceptions of ``on_stdout`` and ``stdin`` are not caught.
 
     Raises :class:`DeadlinePassed`.
     """
@@ -71,9 +71,9 @@ def exchange(
     feed = _Feed(channel, stdin)
     ready = select.poll()
     ready.register(channel.fileno(), select.POLLIN)
-    heard = time.monotonic()
+    received = time.monotonic()
     while True:
-        # The node's end is looked at first: what came before it is in the buffers by then.
+        # Check for the end first: all data before it is in the buffers by then.
         ended = channel.closed or (channel.eof_received and channel.status_event.is_set())
         moved = _receive(channel, on_stdout, stderr) or feed.push()
         now = time.monotonic()
@@ -82,17 +82,17 @@ def exchange(
         if deadline is not None and now > deadline:
             raise DeadlinePassed
         if moved:
-            heard = now
+            received = now
             continue
-        if now - heard > QUIET_S:
+        if now - received > QUIET_S:
             ask_alive()
-            heard = time.monotonic()
+            received = time.monotonic()
         # paramiko wakes us for what arrives, not for room to send.
         patience = QUIET_S if feed.done else _POLL_S
         if deadline is not None:
             patience = min(patience, deadline - now)
         if channel.eof_received:
-            # Its descriptor stays readable from here on; the status, or the close, is what is missing.
+            # Its descriptor stays readable from here on; only the status, or the close, is missing.
             channel.status_event.wait(max(0.001, patience))
         else:
             ready.poll(max(1.0, patience * 1000))
@@ -110,7 +110,7 @@ def _receive(channel: Channel, on_stdout: Callable[[bytes], object], stderr: Tai
 
 
 class _Feed:
-    """What is still to be sent."""
+    """The data that is still to be sent."""
 
     def __init__(self, channel: Channel, stdin: bytes | IO[bytes] | None) -> None:
         self._channel = channel
@@ -119,7 +119,7 @@ class _Feed:
         self.done = False
 
     def push(self) -> bool:
-        """Sends what there is room for; whether anything changed."""
+        """Send as much as there is room for; return whether anything changed."""
         if self.done or not (self._channel.closed or self._channel.send_ready()):
             return False
         try:
@@ -131,7 +131,7 @@ class _Feed:
                 self.done = True
                 self._channel.shutdown_write()
         except (OSError, EOFError):
-            # The command has ended without reading it all: its exit status tells why.
+            # The command has ended without reading all of it: its exit status shows why.
             self.done = True
         return True
 

@@ -227,7 +227,7 @@ def test_a_dry_run_asks_nobody(cluster: Workplace) -> None:
     ("words", "problem"),
     [
         (["scale", "0"], "a cluster has at least 1 node; `fab down` removes all of it"),
-        (["scale", "four"], "is no number of nodes"),
+        (["scale", "four"], "is not a number of nodes"),
         (["scale", "101"], "largeScaleSet"),
         (["replace", "77"], "has none of that id or name"),
     ],

@@ -33,7 +33,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["evict"], "--nodes: is missing"),
         (["evict", "--nodes", "a"], "--nodes = 'a': 'a' is no range"),
         (["clock", "--nodes", "1"], "--seconds: is missing"),
-        (["throttle", "--count", "often"], "--count = 'often': is no number of times"),
+        (["throttle", "--count", "often"], "--count = 'often': is not a number of times"),
         (["throttle", "--seconds", "soon"], "--seconds = 'soon': is not a duration"),
         (["quota"], "none runs here; run fab rehearsal.start"),
         (["clock", "--nodes", "1", "--seconds=-90"], "none runs here; run fab rehearsal.start"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -33,6 +34,12 @@ def test_listing_the_tasks_is_quick_because_it_imports_nothing_that_a_task_alone
     work = ("stack.converge", "stack.preflight", "pulumi.", "nodes.health", "nodes.vm_ops", "ssh.connection")
     needed = {f"playbooks.{name}" for name in work}
     assert sorted(name for name in imported if name.startswith(tuple(needed))) == []
+
+
+def test_rich_is_imported_by_the_output_alone() -> None:
+    importing = re.compile(r"^ *(?:from|import) rich\b", re.MULTILINE)
+    found = [path for path in (ROOT / "playbooks").rglob("*.py") if importing.search(path.read_text())]
+    assert found == [ROOT / "playbooks/cli/output.py"]
 
 
 @pytest.mark.parametrize(

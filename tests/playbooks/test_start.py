@@ -14,8 +14,8 @@ import pytest
 from tests.playbooks.typed import FAB, ROOT
 
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev"}
-FULL = "error: stdout cannot be written: No space left on device; what it lacks is lost\n"
-CLOSED = "error: stdout cannot be written: Bad file descriptor; what it lacks is lost\n"
+FULL = "error: stdout cannot be written: No space left on device; the rest of the output is lost\n"
+CLOSED = "error: stdout cannot be written: Bad file descriptor; the rest of the output is lost\n"
 
 
 FABFILE = """\
@@ -103,7 +103,7 @@ def test_no_file_gets_the_number_of_a_stream_that_was_closed(own: Path) -> None:
 def test_a_current_folder_that_was_removed_is_named(own: Path, words: str) -> None:
     status, out, err = shell(f"mkdir gone; cd gone; rmdir ../gone; FAB {words}", own)
     assert (status, out, err.count("\n")) == (2, "", 1)
-    assert err.startswith(f"error: current folder = '{own}/gone': is not there any more")
+    assert err.startswith(f"error: current folder = '{own}/gone': does not exist any more")
 
 
 def interrupted_at(own: Path, moment: float) -> tuple[int, str]:

@@ -205,7 +205,11 @@ DISTRIBUTED = "command: python train.py\ncode: src\ndistribution:\n  type: mpi\n
             "job.yml, line 5: distribution.process_count_per_instance = 9: node000000 has 8 slots; ask for",
         ),
         (DISTRIBUTED, ["--nproc-per-node", "9"], "--nproc-per-node = 9: node000000 has 8 slots"),
-        (DISTRIBUTED, ["--nproc-per-node", "some"], "--nproc-per-node = 'some': is no number of processes"),
+        (
+            DISTRIBUTED,
+            ["--nproc-per-node", "some"],
+            "--nproc-per-node = 'some': is not a number of processes",
+        ),
         (
             DISTRIBUTED + "resources:\n  instance_count: 5\n",
             [],
