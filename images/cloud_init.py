@@ -17,6 +17,7 @@ from launch.errors import InputError
 __all__ = [
     "TEMPORARY_DISK",
     "NodeSetup",
+    "agent_files",
     "cloud_config",
     "known_hosts",
     "node_patterns",
@@ -110,7 +111,7 @@ def cloud_config(setup: NodeSetup) -> str:
         image_check=_IMAGE_CHECK,
         limits=_LIMITS,
         no_upgrades=_NO_UPGRADES,
-        agent=_agent(),
+        agent=agent_files(),
         watch_unit=render("ranklift-watch.service.j2", user=setup.user),
         nvme_script=render("scripts/nvme-raid.sh"),
         nvme_unit=render("scripts/ranklift-nvme.service.j2"),
@@ -166,8 +167,8 @@ def ssh_config(setup: NodeSetup) -> str:
 
 
 @cache
-def _agent() -> dict[str, str]:
-    """Path to text of the agent's files: its entry, its modules, and all that they import of ours."""
+def agent_files() -> dict[str, str]:
+    """Return path and text of the agent's files: its entry, its modules, and all that they import of ours."""
     remote = resources.files("launch.remote")
     files = {"watch.py": remote.joinpath("__main__.py").read_text("utf-8")}
     wanted = list(_AGENT)

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 
 from infra.json_records import read_list, read_record
 from launch.errors import GiveUpError, InputError
+from launch.remote.base import timing
 
 __all__ = [
     "INVENTORY_FILE",
@@ -273,8 +274,8 @@ Host {node.name}
     UserKnownHostsFile {known_hosts}
     GlobalKnownHostsFile /dev/null
     PasswordAuthentication no
-    ConnectTimeout 15
-    ServerAliveInterval 15
+    ConnectTimeout {timing.OPERATOR_SSH["ConnectTimeout"]}
+    ServerAliveInterval {timing.OPERATOR_SSH["ServerAliveInterval"]}
 """
         for node in inventory.nodes
         if node.host and node.port

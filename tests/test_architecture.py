@@ -50,7 +50,7 @@ ARROWS: dict[str, set[str]] = {
         *("playbooks.cli", "playbooks.jobs", "playbooks.nodes", "playbooks.pulumi", "playbooks.stack"),
     },
     "playbooks.cli": {"launch", "launch.remote.base", "infra.inventory", "playbooks.project"},
-    "playbooks.ssh": {"launch", "infra.inventory", "playbooks.project"},
+    "playbooks.ssh": {"launch", "launch.remote.base", "infra.inventory", "playbooks.project"},
     "playbooks.nodes": {
         *("launch", "launch.client", "launch.code", "launch.remote.agent", "launch.remote.base"),
         *("launch.remote.node", "infra", "infra.arm", "infra.preflight.stale"),
@@ -104,7 +104,10 @@ ARROWS: dict[str, set[str]] = {
         *("rehearsal.arm.core", "rehearsal.arm.resource_types", "rehearsal.listener", "rehearsal.run_dir"),
     },
     "rehearsal.vms": {"rehearsal.listener", "rehearsal.run_dir"},
-    "infra": {"catalogue", "images", "infra.arm", "infra.cluster", "infra.config", "infra.preflight"},
+    "infra": {
+        *("catalogue", "images", "launch.remote.base.timing"),
+        *("infra.arm", "infra.cluster", "infra.config", "infra.preflight"),
+    },
     "infra.arm": {"infra.config"},
     "infra.farewell": {"infra.cluster.teardown_report"},
     "infra.config": {"catalogue", "images", "infra.naming", "infra.cluster.shared.registry"},

@@ -9,12 +9,10 @@ from launch.client.events import JobState, StateName
 from launch.client.rpc import ask, asked, node_code, version_there
 from launch.errors import GiveUpError, StepTimeout
 from launch.host import Host
+from launch.remote.base import timing
 from launch.remote.base.payloads import CancelAnswer, ReleaseAnswer, SweepAnswer
 
 __all__ = ["Ending", "Swept", "Unheeded", "end_job", "end_supervisor", "sweep_node"]
-
-_QUESTION_S = 45.0
-"""Limit for one question; the head answers within 20 s, be the job at its end or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +61,7 @@ def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) 
     until = None
     begun = time.monotonic()
     while True:
-        told: CancelAnswer = ask(head, asked(node_code(remote), *words), _QUESTION_S, job)
+        told: CancelAnswer = ask(head, asked(node_code(remote), *words), timing.CANCEL_STEP_S, job)
         before = before or told["before"]
         state = JobState.from_dict(told["state"])
         if state.is_terminal:
@@ -80,7 +78,7 @@ def end_supervisor(job: str, head: Host, *, remote: str) -> JobState:
 
     For when no node has anything of the job any more: it is LOST then, and its place in the queue is free.
     """
-    told: ReleaseAnswer = ask(head, asked(node_code(remote), "release", job), _QUESTION_S, job)
+    told: ReleaseAnswer = ask(head, asked(node_code(remote), "release", job), timing.CANCEL_STEP_S, job)
     return JobState.from_dict(told["state"])
 
 
@@ -91,10 +89,10 @@ def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> S
 
     Raises :class:`~launch.errors.GiveUpError` for one that has none, but processes of the job.
     """
-    version = version_there(node, remote, _QUESTION_S)
+    version = version_there(node, remote, timing.CANCEL_STEP_S)
     if version is None:
         look = f"grep -lszxF RANKLIFT_JOB_ID={job} /proc/[0-9]*/environ"
-        found = node.run(["sh", "-c", look], timeout=_QUESTION_S).stdout.decode()
+        found = node.run(["sh", "-c", look], timeout=timing.CANCEL_STEP_S).stdout.decode()
         if found:
             pids = " ".join(path.split("/")[2] for path in found.split())
             raise GiveUpError(
@@ -102,6 +100,6 @@ def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> S
             )
         return Swept(0, ())
     told: SweepAnswer = ask(
-        node, asked(node_code(version), "sweep", job, f"{grace_s:g}"), grace_s + _QUESTION_S, job
+        node, asked(node_code(version), "sweep", job, f"{grace_s:g}"), grace_s + timing.CANCEL_STEP_S, job
     )
     return Swept(told["ended"], tuple(told["left"]))

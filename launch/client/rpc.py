@@ -10,13 +10,11 @@ from typing import Any
 
 from launch.errors import GiveUpError, InputError, NoSuchJob, NotPushed
 from launch.host import Completed, Host
-from launch.remote.base import frames, job_dir
+from launch.remote.base import frames, job_dir, timing
 from launch.remote.cli import NO_RECORDS, REFUSED, UNPUSHED
 
-__all__ = ["STEP_S", "ask", "asked", "check", "code_of", "node_code", "readable", "version_there"]
+__all__ = ["ask", "asked", "check", "code_of", "node_code", "readable", "version_there"]
 
-STEP_S = 60.0
-"""Limit for one question, in seconds."""
 _NO_SUCH_FILE, _NOT_FOUND = 2, 127
 _VERSIONS = "ls -t .ranklift/remote 2>/dev/null"
 """Which versions of the node code a node has, newest first."""
@@ -46,7 +44,7 @@ def code_of(plan: bytes, node: str) -> str:
 
 
 def version_there(
-    node: Host, wanted: str | None, timeout: float = STEP_S, *, with_jobs: bool = False
+    node: Host, wanted: str | None, timeout: float = timing.STEP_S, *, with_jobs: bool = False
 ) -> str | None:
     """The version of the node code to ask the node with: ``wanted``, else the newest if the node lacks that.
 
@@ -62,7 +60,7 @@ def asked(folder: str, *words: str) -> list[str]:
     return ["python3", "-I", "-S", f"{folder}/__main__.py", *words]
 
 
-def ask(head: Host, argv: Sequence[str], timeout: float = STEP_S, job: str | None = None) -> Any:
+def ask(head: Host, argv: Sequence[str], timeout: float = timing.STEP_S, job: str | None = None) -> Any:
     """The answer, from its JSON.
 
     Raises :class:`~launch.errors.NoSuchJob` when the head has no records of it, and

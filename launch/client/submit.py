@@ -9,11 +9,11 @@ from functools import partial
 
 from launch.client.events import Event, JobState, Reader
 from launch.client.log_filter import ALL, Selection
-from launch.client.rpc import STEP_S, asked, check, node_code, readable
+from launch.client.rpc import asked, check, node_code, readable
 from launch.errors import GiveUpError, NodeUnreachable
 from launch.host import Host
 from launch.job.plan import JobPlan
-from launch.remote.base import frames
+from launch.remote.base import timing
 
 __all__ = ["follow", "so_far", "submit", "submit_and_follow"]
 
@@ -28,7 +28,7 @@ def submit(plan: JobPlan, head: Host, snapshots: Sequence[str] = ()) -> str:
     node code and ``snapshots`` as far as the head knows; :class:`~launch.errors.GiveUpError` when the head
     cannot run it.
     """
-    done = head.run(asked(plan.remote, "submit", *snapshots), stdin=_message(plan), timeout=STEP_S)
+    done = head.run(asked(plan.remote, "submit", *snapshots), stdin=_message(plan), timeout=timing.STEP_S)
     check(done, head)
     return plan.id
 
@@ -111,7 +111,7 @@ def _without_head(head: Host, job: str, reason: str) -> NodeUnreachable:
     return NodeUnreachable(
         head.name,
         f"job {job}: its head is gone or unreachable ({reason}); if it is gone, ranks on other nodes end by "
-        f"themselves within {frames.TETHER:g} s, else the job goes on; `fab logs -f {job}` follows it "
+        f"themselves within {timing.TETHER_S:g} s, else the job goes on; `fab logs -f {job}` follows it "
         "again, `fab jobs` shows its state",
     )
 

@@ -10,13 +10,10 @@ from launch.client.events import JobState
 from launch.client.rpc import asked, check, node_code
 from launch.errors import NodeUnreachable, StepTimeout
 from launch.host import Host
-from launch.remote.base import frames
+from launch.remote.base import frames, timing
 
-__all__ = ["PATIENCE_S", "wait_for_end"]
+__all__ = ["wait_for_end"]
 
-PATIENCE_S = 120.0
-"""Seconds without an answer from a head after which it is given up."""
-_PAUSE_S = 2.0
 _ENDED_BY_SIGNAL = 128
 
 
@@ -27,7 +24,7 @@ def wait_for_end(
     remote: str,
     timeout: float | None = None,
     on_break: Callable[[str], None] = lambda _: None,
-    patience: float = PATIENCE_S,
+    patience: float = timing.HEAD_GONE_S,
 ) -> JobState:
     """The job's last state, once it has it; where it is then if ``timeout`` seconds are over before.
 
@@ -69,4 +66,4 @@ def wait_for_end(
         if not told:
             told = True
             on_break(reason)
-        time.sleep(_PAUSE_S)
+        time.sleep(timing.ASK_AGAIN_S)

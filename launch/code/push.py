@@ -26,20 +26,13 @@ from launch.code.push_key import make_credential
 from launch.code.snapshot import Entry, Snapshot
 from launch.errors import InputError, ManyNodesError, NodeUnreachable, RetryError
 from launch.remote.base.payloads import OfferAnswer, PushHeader, PushMessage
+from launch.remote.base.timing import PUSH_SILENT_S, PUSH_SSH, PUSH_STEP_S
 from launch.remote.store.tree_node import BOOT, MARK
 
 if TYPE_CHECKING:
     from launch.host import Host
 
 __all__ = ["Address", "PushReport", "push", "remote_id"]
-
-# The cheapest first: inside the cluster the cipher is most of the work.
-_CIPHERS = "aes128-gcm@openssh.com,aes256-gcm@openssh.com,chacha20-poly1305@openssh.com,aes128-ctr"
-SSH = (
-    "ssh -T -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5 -o ServerAliveCountMax=3"
-    f" -o Compression=no -o Ciphers={_CIPHERS}"
-).split()
-"""How one node reaches another; addresses and a command are appended."""
 
 FANOUT = 4
 """Children of each hop: 64 nodes are three hops deep, 300 nodes five, and a node sends four copies."""
@@ -103,9 +96,9 @@ def push(
     nodes: Sequence[Address],
     *,
     verify: bool = False,
-    timeout: float = 600,
-    silence: float = 20,
-    ssh: Sequence[str] = SSH,
+    timeout: float = PUSH_STEP_S,
+    silence: float = PUSH_SILENT_S,
+    ssh: Sequence[str] = PUSH_SSH,
 ) -> PushReport:
     """Makes ``~/.ranklift/snapshots/<id>/`` exist, whole, on every node.
 

@@ -19,6 +19,7 @@ from launch.job.runtime import RUNTIMES
 from launch.job.spec import JobNode, JobSpec
 from launch.launchers.base import Launcher, RankPlan
 from launch.launchers.registry import launcher_of
+from launch.remote.base import timing
 from launch.remote.base.job_dir import PLAN_VERSION, without_values
 from launch.remote.base.paths import python_folder
 from launch.remote.base.records import Checks, Plan, ShownPlan
@@ -28,8 +29,6 @@ from launch.remote.node.work_dir import NAME as WORK
 
 __all__ = ["JobPlan", "NodePlan", "RankPlan", "job_id", "plan"]
 
-_START_BASE_S = 60.0
-_START_PER_NODE_S = 0.5
 _INTERPRETERS = re.compile(r"(python[0-9.]*|bash|sh)")
 _SCRIPT = re.compile(r".+\.(py|sh)")
 _NAME = re.compile(r"[^a-z0-9]+")
@@ -221,7 +220,7 @@ def plan(
         hostfile=hostfile_text(counts),
         machinefile=machinefile_text(counts),
         mpirun=launcher.mpirun(spec, nodes, world_size, remote_folder),
-        start_limit_s=_START_BASE_S + _START_PER_NODE_S * len(nodes),
+        start_limit_s=timing.START_BASE_S + timing.START_PER_NODE_S * len(nodes),
         nodes=placed,
     )
 

@@ -15,6 +15,7 @@ from launch.job.runtime import RUNTIMES
 from launch.launchers.base import JobNode, either
 from launch.launchers.registry import LAUNCHERS, launcher_of
 from launch.numbers import MOST
+from launch.remote.base.timing import GRACE_S
 
 __all__ = [
     "GRACE_S",
@@ -33,9 +34,6 @@ OutputType = Literal["uri_folder", "uri_file", "mltable", "mlflow_model", "custo
 
 MASTER_PORT = 6105
 """Azure ML's port for process groups (guide G5)."""
-
-GRACE_S = 3.0
-"""Seconds between SIGTERM and SIGKILL where nobody says otherwise."""
 
 HOME = "/home/azureuser"
 """Home folder of the nodes' user, wherever a path in it must be written out."""

@@ -13,7 +13,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from launch.remote.base import answers, frames, job_dir
+from launch.remote.base import answers, frames, job_dir, timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -45,7 +45,6 @@ _UNREADABLE = {
         "repeat the command with the version of Ranklift that launched the job",
     ),
 }
-_KEEPALIVE = 5.0
 
 
 def main(arguments: list[str]) -> int:
@@ -103,7 +102,7 @@ def _wait(job: str) -> int:
     for state in query.state_changes(job):
         if state is not None:
             _answer(state)
-        elif time.monotonic() - spoken > _KEEPALIVE:
+        elif time.monotonic() - spoken > timing.FOLLOW_BEAT_S:
             answers.send(frames.BEAT, b"")
         else:
             continue

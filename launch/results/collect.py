@@ -12,14 +12,13 @@ from launch.client.rpc import asked, check, node_code, version_there
 from launch.errors import GiveUpError, InputError, NodeUnreachable, RankliftError, ReplaceNodeError
 from launch.host import Host
 from launch.nodeset import fold
-from launch.remote.base import frames, job_dir
+from launch.remote.base import frames, job_dir, timing
 from launch.remote.collect import relay
 from launch.results.download import CollectReport, NodeFetch, NodeFiles, Progress
 from launch.results.folder import Results
 
 __all__ = ["Others", "collect"]
 
-_LISTING_S = 600.0
 _SLOWEST = 100_000
 """Bytes a second, below which a transfer is given up for another try; so that none lasts for ever."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
@@ -247,7 +246,7 @@ class _Run:
 
 
 def _limit(size: int) -> float:
-    return _LISTING_S + size / _SLOWEST
+    return timing.COLLECT_LISTING_S + size / _SLOWEST
 
 
 def _checked(head: str, names: list[str]) -> list[str]:

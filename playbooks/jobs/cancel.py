@@ -22,6 +22,7 @@ from launch.errors import (
 )
 from launch.nodeset import fold
 from launch.numbers import counted
+from launch.remote.base import timing
 from playbooks.cli import output
 from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from, seconds, with_address_age
@@ -36,10 +37,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Cancelled", "cancel", "cancel_job", "format_cancelled"]
 
-_GRACE_S = 10.0
-"""Seconds between SIGTERM and SIGKILL where neither the user nor the job's head sets them."""
-_SWEEP_S = 60.0
-_BY_ITSELF = "what runs there ends by itself within 30 s of losing its head"
+_BY_ITSELF = f"what runs there ends by itself within {timing.TETHER_S:g} s of losing its head"
 _HEAD_SILENT = "if the head lives and only this machine cannot reach it, cancel again"
 _INTERRUPTED = (
     "interrupted; once its head has the cancel, it continues: `fab job {job}` shows the job as being "
@@ -181,7 +179,7 @@ def cancel_job(stack: Stack, inventory: Inventory, job: str, grace_s: float | No
             elif isinstance(error, ManyNodesError):
                 silent = error.errors
             names = [node.name for node in inventory.nodes if node.name not in silent]
-            found = sweep(names, _GRACE_S if grace_s is None else grace_s) | silent
+            found = sweep(names, timing.CANCEL_GRACE_S if grace_s is None else grace_s) | silent
             if isinstance(error, NoSuchJob) and place is None and _had_nothing(found):
                 problem = f"{error.problem}, and no process of it runs on any of {len(found)} nodes"
                 raise InputError("job", job, problem, "see `fab jobs`") from error
@@ -237,5 +235,5 @@ def _sweep(
         [node for node in inventory.nodes if node.name in wanted],
         lambda host: sweep_node(job, host, remote=remote, grace_s=grace_s),
         what="ending the job",
-        timeout=grace_s + _SWEEP_S,
+        timeout=grace_s + timing.SWEEP_STEP_S,
     )

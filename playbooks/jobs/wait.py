@@ -31,7 +31,8 @@ def wait_for_jobs(stack: Stack, jobs: Sequence[str], limit: float | None, *, jso
     :class:`~launch.errors.InputError` for a job that does not exist, and
     :class:`~launch.errors.NodeUnreachable` when a head is given up.
     """
-    from launch.client.wait import PATIENCE_S, wait_for_end
+    from launch.client.wait import wait_for_end
+    from launch.remote.base.timing import HEAD_GONE_S
     from playbooks.ssh.connection import Cluster
 
     inventory = stack.saved()
@@ -47,7 +48,7 @@ def wait_for_jobs(stack: Stack, jobs: Sequence[str], limit: float | None, *, jso
             head = cluster.host(place.head)
 
             def on_break(reason: str, name: str = head.name) -> None:
-                output.progress(f"{name} is lost ({reason}); retrying for up to {PATIENCE_S:g} s")
+                output.progress(f"{name} is lost ({reason}); retrying for up to {HEAD_GONE_S:g} s")
 
             left = None if deadline is None else max(0.1, deadline - time.monotonic())
             states.append(wait_for_end(job, head, remote=place.remote, timeout=left, on_break=on_break))

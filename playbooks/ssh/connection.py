@@ -29,14 +29,13 @@ from paramiko.common import MSG_CHANNEL_REQUEST
 from infra.inventory import KEY_FILE, KNOWN_HOSTS_FILE, Inventory, Node
 from launch.errors import GiveUpError, HostKeyChanged, InputError, NodeUnreachable, StepTimeout
 from launch.host import Completed
-from playbooks.ssh.exchange import QUIET_S, DeadlinePassed, Tail, exchange
+from launch.remote.base import timing
+from playbooks.ssh.exchange import DeadlinePassed, Tail, exchange
 from playbooks.ssh.fanout import fan_out
 
-__all__ = ["ANSWER_BYTES", "CONNECT_S", "Cluster", "SshHost", "read_pins", "shell_command"]
+__all__ = ["ANSWER_BYTES", "Cluster", "SshHost", "read_pins", "shell_command"]
 
 SSH_PORT = 22
-CONNECT_S = 15
-"""Limit for each stage of connecting: TCP, banner and key exchange, authentication."""
 ANSWER_BYTES = 64 << 20
 """Limit of an answer: the largest, a push's list of a million missing files, has 8 MB."""
 
@@ -200,7 +199,7 @@ class SshHost:
         deadline = None if timeout is None else time.monotonic() + timeout
         with self._errors():
             transport = self._transport()
-            channel = transport.open_session(timeout=CONNECT_S)
+            channel = transport.open_session(timeout=timing.OPERATOR_CONNECT_S)
         try:
             with self._errors():
                 channel.exec_command(line)
@@ -239,7 +238,7 @@ class SshHost:
         """
         deadline = time.monotonic() + timeout
         with self._errors():
-            channel = self._transport().open_session(timeout=CONNECT_S)
+            channel = self._transport().open_session(timeout=timing.OPERATOR_CONNECT_S)
             channel.exec_command(shell_command(command))
             channel.settimeout(timeout)
             try:
@@ -286,13 +285,13 @@ class SshHost:
             user=self._user,
             port=node.port,
             config=Config(lazy=True, overrides={"load_ssh_configs": False}),
-            connect_timeout=CONNECT_S,
+            connect_timeout=timing.OPERATOR_CONNECT_S,
             connect_kwargs={
                 "pkey": self._key,
                 "allow_agent": False,
                 "look_for_keys": False,
-                "banner_timeout": CONNECT_S,
-                "auth_timeout": CONNECT_S,
+                "banner_timeout": timing.OPERATOR_CONNECT_S,
+                "auth_timeout": timing.OPERATOR_CONNECT_S,
                 "transport_factory": _transport,
             },
         )
@@ -313,10 +312,10 @@ class SshHost:
         def ask(_: str) -> object:
             return transport.global_request("keepalive@openssh.com", wait=True)
 
-        answer = fan_out(ask, [self.name], what="keep-alive", timeout=QUIET_S)[self.name]
+        answer = fan_out(ask, [self.name], what="keep-alive", timeout=timing.OPERATOR_SILENT_S)[self.name]
         if isinstance(answer, Exception) or not transport.is_active():
             self.close()
-            raise NodeUnreachable(self.name, f"silent for {2 * QUIET_S:g} s")
+            raise NodeUnreachable(self.name, f"silent for {2 * timing.OPERATOR_SILENT_S:g} s")
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
@@ -335,7 +334,9 @@ class SshHost:
         except TimeoutError as error:
             if isinstance(error, StepTimeout):
                 raise
-            raise NodeUnreachable(self.name, f"no answer from {where} within {CONNECT_S} s") from error
+            raise NodeUnreachable(
+                self.name, f"no answer from {where} within {timing.OPERATOR_CONNECT_S} s"
+            ) from error
         except paramiko.ssh_exception.NoValidConnectionsError as error:
             reasons = {e.strerror for e in error.errors.values() if isinstance(e, OSError)}
             reason = "; ".join(sorted(str(text) for text in reasons))

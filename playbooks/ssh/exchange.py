@@ -12,10 +12,10 @@ from typing import IO
 
 from paramiko import Channel
 
-__all__ = ["KEPT_BYTES", "QUIET_S", "DeadlinePassed", "Tail", "exchange"]
+from launch.remote.base import timing
 
-QUIET_S = 15.0
-"""Silence after which a node is sent a keep-alive request, and limit of its answer."""
+__all__ = ["KEPT_BYTES", "DeadlinePassed", "Tail", "exchange"]
+
 _POLL_S = 0.005
 _CHUNK = 1 << 18
 
@@ -84,11 +84,11 @@ def exchange(
         if moved:
             received = now
             continue
-        if now - received > QUIET_S:
+        if now - received > timing.OPERATOR_SILENT_S:
             ask_alive()
             received = time.monotonic()
         # paramiko wakes us for what arrives, not for room to send.
-        patience = QUIET_S if feed.done else _POLL_S
+        patience = timing.OPERATOR_SILENT_S if feed.done else _POLL_S
         if deadline is not None:
             patience = min(patience, deadline - now)
         if channel.eof_received:

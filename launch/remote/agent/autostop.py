@@ -48,7 +48,10 @@ LOOK_S, REFUSED_S = 60.0, 600.0
 WARNING_S = 60.0
 """Seconds before a cluster's end at which its jobs are told to end; a quarter of lives under 4 min."""
 _SLACK_S = 5.0
-_LIMIT_S = 20.0
+LIMIT_S = 20.0
+SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ServerAliveInterval=5")
+"""``AGENT_ANSWER_S`` and ``ssh_options`` of :mod:`launch.remote.base.timing`, which a test compares: the
+agent comes with cloud-init, whose size Azure limits, and would bring that whole module along."""
 _AT_ONCE = 32
 _ANSWER_BYTES = 16 << 20
 _FULFILLED = (OK, 201, 202, 204)
@@ -208,7 +211,7 @@ class ScaleSet:
         scheme, _, host = base.partition("://")
         kind = http.client.HTTPSConnection if scheme == "https" else http.client.HTTPConnection
         what = f"{method} {path.partition('?')[0]}"
-        link = kind(host, timeout=_LIMIT_S)
+        link = kind(host, timeout=LIMIT_S)
         try:
             link.request(method, path, None if body is None else json.dumps(body), headers)
             answer = link.getresponse()
@@ -254,7 +257,7 @@ class Nodes:
 
     def _tell(self, names: list[str], *arguments: str) -> dict[str, bytes]:
         line = " ".join(map(shlex.quote, ["python3", "-I", "-S", WATCH, *arguments]))
-        options = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ServerAliveInterval=5", "-T")
+        options = (*SSH_OPTIONS, "-T")
         answers = {}
         for start in range(0, len(names), _AT_ONCE):
             asked = {
@@ -266,7 +269,7 @@ class Nodes:
                 )
                 for name in names[start : start + _AT_ONCE]
             }
-            until = time.monotonic() + _LIMIT_S
+            until = time.monotonic() + LIMIT_S
             for name, process in asked.items():
                 try:
                     answers[name], _ = process.communicate(timeout=max(0.1, until - time.monotonic()))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 
+from launch.remote.base import timing
 from launch.remote.base.paths import expand_home
 
 TYPE_CHECKING = False
@@ -17,13 +18,6 @@ if TYPE_CHECKING:
 __all__ = ["Eviction", "notice", "stamp", "told", "words"]
 
 _PATH = "~/.ranklift/notice.json"
-_LEAST_S = 20.0
-"""Seconds that ranks get at least, as far as there is time: what they would lose is what they save now."""
-_SPARE_S = 10.0
-"""Where jobs may go on for a while: what is left when the ranks' time is over."""
-_OVER_S = 5.0
-"""Seconds before the end of the node at which nothing of a job runs any more."""
-_SHORTEST_S = 0.5
 _SOON_S = 12 * 3600
 
 
@@ -74,12 +68,18 @@ class Eviction:
 
     def due(self, grace: float, now: float) -> bool:
         """Whether ranks that get ``grace`` seconds must be told to end."""
-        return self._at_once or now >= self._deadline - max(grace, _LEAST_S) - _SPARE_S
+        return (
+            self._at_once
+            or now >= self._deadline - max(grace, timing.EVICTION_LEAST_S) - timing.EVICTION_SPARE_S
+        )
 
     def grace(self, own: float, now: float) -> float:
         """Seconds the ranks get between SIGTERM and SIGKILL, where ``own`` is the job's, so that all is over
         before the node is gone."""
-        return max(_SHORTEST_S, min(max(own, _LEAST_S), self._deadline - now - _OVER_S))
+        return max(
+            timing.EVICTION_SHORTEST_S,
+            min(max(own, timing.EVICTION_LEAST_S), self._deadline - now - timing.EVICTION_OVER_S),
+        )
 
 
 def told(evictions: Iterable[Eviction]) -> str:

@@ -16,7 +16,6 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BEAT",
-    "BEAT_PERIOD",
     "BUSY",
     "DONE",
     "EVICTION",
@@ -27,7 +26,6 @@ __all__ = [
     "HELD",
     "HELLO",
     "JOB",
-    "NODE_SILENT",
     "NOTE",
     "NOTICE",
     "OUT",
@@ -38,7 +36,6 @@ __all__ = [
     "STATE",
     "STOP",
     "TAIL",
-    "TETHER",
     "Decoder",
     "ProtocolError",
     "frame",
@@ -101,14 +98,6 @@ RECORD = struct.Struct("!diiBI")
 :data:`NOTICE`), length of what follows."""
 NOTICE = 3
 """In the place of stdout or stderr: not the rank's words, but what is to be said of them."""
-
-BEAT_PERIOD = 4.0
-"""Seconds between signs of life, either way."""
-NODE_SILENT = 12.0
-"""Seconds without any byte from a runner after which its node counts as silent. With the end of the other
-ranks and a last look at the node the job has ended, and its user knows, within 20."""
-TETHER = 30.0
-"""Seconds without any byte from the supervisor after which a runner ends its ranks by itself."""
 
 HEADER = struct.Struct("!cI")
 """Type and length of a frame."""

@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from launch.remote.base.records import Plan
 
-__all__ = ["CONNECT_S", "start_on_node"]
+from launch.remote.base import timing
 
-CONNECT_S = 10
-"""Seconds after which an ssh client gives up on a node that does not answer."""
+__all__ = ["start_on_node"]
 
 
 def start_on_node(
-    plan: Plan, index: int, command: str, *, stdin: int, stderr: int, connect_s: int = CONNECT_S
+    plan: Plan, index: int, command: str, *, stdin: int, stderr: int, connect_s: int = timing.SSH_CONNECT_S
 ) -> subprocess.Popen[bytes]:
     """Start ``command`` of :mod:`launch.remote.cli` on node ``index`` of the plan; return the process, whose
     stdout is a pipe.
@@ -26,6 +25,5 @@ def start_on_node(
     line = f'exec python3 -I -S "$HOME/{plan["remote"]}/__main__.py" {command}'
     argv = ["sh", "-c", line]
     if index != 0:
-        argv = ["ssh", "-o", "BatchMode=yes", "-o", f"ConnectTimeout={connect_s}"]
-        argv += ["-o", "ServerAliveInterval=5", "-T", plan["nodes"][index]["name"], line]
+        argv = ["ssh", *timing.ssh_options(connect_s), "-T", plan["nodes"][index]["name"], line]
     return subprocess.Popen(argv, stdin=stdin, stdout=subprocess.PIPE, stderr=stderr, start_new_session=True)

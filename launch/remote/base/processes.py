@@ -11,6 +11,8 @@ import _signal  # type: ignore[import-not-found]
 import os
 import time
 
+from launch.remote.base import timing
+
 __all__ = [
     "RUNNER_OF",
     "become_subreaper",
@@ -34,8 +36,6 @@ _PR_SET_CHILD_SUBREAPER = 36
 SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGXFSZ = 1, 2, 9, 13, 15, 17, 18, 25
 _HANDLED = (SIGHUP, SIGINT, SIGTERM, SIGCHLD)
 _PASSES = 3
-_LONGEST_GRACE = 600.0
-"""Seconds that processes of a job which ends are waited for at most."""
 _COMMAND_NOT_EXECUTABLE, _COMMAND_NOT_FOUND = 126, 127
 
 _libc = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # ctypes itself costs each rank 3 ms of processor
@@ -222,7 +222,7 @@ def end_idle_launcher(launcher: int, started: bytes, child: int) -> None:
 
     if any(pid > child for pid in others()):
         return
-    until = time.monotonic() + _LONGEST_GRACE
+    until = time.monotonic() + timing.LONGEST_GRACE_S
     while others() and time.monotonic() < until:
         time.sleep(0.1)
     if started and start_time(launcher) == started:

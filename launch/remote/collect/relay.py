@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from launch.remote.base import answers, job_dir
+from launch.remote.base import answers, job_dir, timing
 from launch.remote.base.node_command import start_on_node
 
 if TYPE_CHECKING:
@@ -29,8 +29,6 @@ PART = struct.Struct("!i?")
 
 _AT_ONCE = 32
 _CHUNK = 1 << 16
-_SILENT_S = 60.0
-"""A node says something at least every few seconds."""
 _SET_PIPE_SIZE = 1031
 _PIPE_SIZE = 1 << 20
 
@@ -59,7 +57,7 @@ def relay(job: str, what: str) -> int:
                     selector.unregister(key.fd)
                     answers.send(SAID, PART.pack(key.data, True) + running.pop(key.data).end())
             for index, asked in list(running.items()):
-                if time.monotonic() - asked.heard > _SILENT_S:
+                if time.monotonic() - asked.heard > timing.COLLECT_SILENT_S:
                     selector.unregister(asked.stdout)
                     answers.send(SAID, PART.pack(index, True) + running.pop(index).give_up())
     return 0
@@ -110,7 +108,7 @@ class _Asked:
         """Ends it."""
         self._process.kill()
         self._process.communicate()
-        return f"said nothing for {_SILENT_S:g} s".encode()
+        return f"said nothing for {timing.COLLECT_SILENT_S:g} s".encode()
 
 
 def _widen(pipe: int) -> None:

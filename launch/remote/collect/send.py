@@ -18,7 +18,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from launch.remote.base import answers, frames, job_dir
+from launch.remote.base import answers, frames, job_dir, timing
 from launch.remote.base.whole_file import write_all
 
 if TYPE_CHECKING:
@@ -51,7 +51,6 @@ RECORDS = (PLAN, "state.json", "events.jsonl", "exits.jsonl", "supervisor.log")
 _CHUNK = 1 << 16
 """What is written here at once, too: from 128 KiB on, ext4 took ten times as long for the same file."""
 _BATCH = 512
-_BEAT_S = 5.0
 _SETTLED_NS = 2_000_000_000
 """A file that changed less than this ago may change again within the same tick of its clock."""
 
@@ -63,7 +62,7 @@ def files(job: str) -> int:
     told = time.monotonic()
     for entry in _entries(base):
         batch.append(entry)
-        if len(batch) >= _BATCH or time.monotonic() - told > _BEAT_S:
+        if len(batch) >= _BATCH or time.monotonic() - told > timing.COLLECT_BEAT_S:
             answers.send(ENTRIES, json.dumps(batch).encode())
             batch, told = [], time.monotonic()
     answers.send(ENTRIES, json.dumps(batch).encode())
@@ -231,7 +230,7 @@ def _compare(handle: int, size: int, beginnings: list[tuple[int, str]]) -> tuple
                 return matched, best, digest
             running.update(data)
             at += len(data)
-            if time.monotonic() - beaten > _BEAT_S:
+            if time.monotonic() - beaten > timing.COLLECT_BEAT_S:
                 answers.send(BEAT, b"")
                 beaten = time.monotonic()
         if running.hexdigest() == sha:

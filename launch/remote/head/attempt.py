@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 from typing import TYPE_CHECKING
 
-from launch.remote.base import frames
+from launch.remote.base import frames, timing
 from launch.remote.base.paths import temporary_folder, unwritable
 from launch.remote.base.processes import SIGTERM
 from launch.remote.head import outcome
@@ -32,7 +32,6 @@ from launch.remote.head.shutdown import (
     CUT_OFF,
     DROP_RUNNERS,
     END_MPIRUN,
-    SILENT_CONNECT_S,
     Shutdown,
     Stop,
     start_sweep,
@@ -56,15 +55,11 @@ _TICK = 0.2
 """Seconds between looks at the clock, the job's folder and mpirun."""
 _EXIT_POLL = 0.005
 """Seconds between looks at an mpirun that has closed its output: its exit makes no descriptor ready."""
-_WITHOUT_MPIRUN = 2.0
-"""Seconds that runners get to report their ranks' ends once mpirun is gone."""
 _GATHER = 0.02
 """Seconds in which more output comes together when only a little came: hundreds of ranks that print now and
 then are read in one turn."""
 _MUCH = 16 * 1024
 """Bytes at once that show that a runner has more to send than it could."""
-_LAST_OUTPUT_S = 0.2
-"""Seconds that an ssh client gets to print why it ends."""
 _OUTPUT = (frames.OUT, frames.NOTE, frames.TAIL, frames.BEAT)
 """Types of frames that can wait for more to come."""
 
@@ -200,7 +195,7 @@ class Attempt:
         self._open_barrier(now)
         if self._shutdown.has_begun or self._ranks.all_ended:
             self._pool.release_finished()
-        if now - self._last_beat >= frames.BEAT_PERIOD:
+        if now - self._last_beat >= timing.BEAT_S:
             self._last_beat = now
             self._pool.send_beat()
         if now - self._last_tick >= _TICK:
@@ -224,7 +219,7 @@ class Attempt:
             self._order.stream.write(LAUNCHER, node, 2, decision.message.encode() + b"\n")
             self._events.report_running()
             if grace is None:  # its runner ends what is there unless the runner itself was killed
-                self._sweeps.append(start_sweep(self._plan, node, SILENT_CONNECT_S))
+                self._sweeps.append(start_sweep(self._plan, node, timing.SSH_CONNECT_LOST_S))
 
     def _open_barrier(self, now: float) -> None:
         """Let the ranks start once every runner is ready; give up once all unfit nodes are known."""
@@ -276,7 +271,7 @@ class Attempt:
             return
         why = "its runner was killed, or the node went away"
         if channel.process is not None:
-            channel.wait(_LAST_OUTPUT_S)
+            channel.wait(timing.SSH_LAST_WORDS_S)
             self._output.read_all(self._is_output_wanted)
             lines = last_lines(self._order.stream.tail(LAUNCHER, channel.node), 3)
             why = "; ".join(lines) or why
@@ -307,7 +302,7 @@ class Attempt:
         self._on_late_start(now)
         for channel in self._pool.silent_channels(now):
             self._losses.silent.add(channel.node)
-            self._lose(channel, f"no sign of life for {frames.NODE_SILENT:g} s")
+            self._lose(channel, f"no sign of life for {timing.NODE_SILENT_S:g} s")
         if self._pool.mpirun is not None and not self._pool.mpirun.is_running:
             self._on_mpirun_end(now)
 
@@ -345,7 +340,7 @@ class Attempt:
         if self._mpirun_gone is None:
             self._mpirun_gone = now
         was_killed = self._pool.mpirun is not None and self._pool.mpirun.killed_by
-        if was_killed or not self._pool.is_at_work or now - self._mpirun_gone > _WITHOUT_MPIRUN:
+        if was_killed or not self._pool.is_at_work or now - self._mpirun_gone > timing.WITHOUT_MPIRUN_S:
             self._apply(Stop())
 
     def _timed_out(self, limit: float) -> Outcome:

@@ -11,7 +11,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from launch.remote.base import job_dir, processes
+from launch.remote.base import job_dir, processes, timing
 from launch.remote.base.whole_file import replace_file
 from launch.remote.head.query import lost_nodes
 
@@ -20,17 +20,8 @@ if TYPE_CHECKING:
 
 __all__ = ["cancel", "cancel_request", "release", "sweep"]
 
-_PATIENCE = 20.0
-"""Seconds one call takes at most: the client calls again, also when the connection broke in between."""
-_SLACK = 30.0
-"""Seconds beside the grace that a supervisor needs at most, to wait for mpirun and sweep silent nodes."""
-_GRACE = 10.0
-"""Seconds of grace of a job whose plan cannot be read."""
 _POLL = 0.05
 _REMOVED = "its records on the head were removed"
-_DIE_WITHIN = 4.0
-_LEAVE_WITHIN = 1.0
-"""Seconds that a runner gets to exit after its ranks."""
 
 
 def cancel(job: str, grace: float | None) -> CancelAnswer:
@@ -43,19 +34,25 @@ def cancel(job: str, grace: float | None) -> CancelAnswer:
     folder = job_dir.Folder(job)
     state = folder.state()
     try:
-        own = folder.plan().get("grace_s", _GRACE)
+        own = folder.plan().get("grace_s", timing.CANCEL_GRACE_S)
     except job_dir.Unreadable:
-        own = _GRACE
+        own = timing.CANCEL_GRACE_S
     before = state["state"]
     if before not in job_dir.TERMINAL:
         _request(folder, grace)
-        until = time.monotonic() + _PATIENCE
+        until = time.monotonic() + timing.CANCEL_ANSWER_S
         while state["state"] not in job_dir.TERMINAL and time.monotonic() < until:
             time.sleep(_POLL)
             state = folder.state()
     given = own if grace is None else grace
     lost = lost_nodes(folder)
-    return {"state": state, "before": before, "grace": given, "within": given + _SLACK, "lost": lost}
+    return {
+        "state": state,
+        "before": before,
+        "grace": given,
+        "within": given + timing.SUPERVISOR_END_S,
+        "lost": lost,
+    }
 
 
 def release(job: str) -> ReleaseAnswer:
@@ -69,7 +66,7 @@ def release(job: str) -> ReleaseAnswer:
     if state["state"] in job_dir.TERMINAL or not os.path.exists(folder.file("cancel")):
         return {"state": state}
     supervisor = state["supervisor"]
-    until = time.monotonic() + _DIE_WITHIN
+    until = time.monotonic() + timing.SUPERVISOR_KILL_S
     while supervisor is not None and job_dir.is_alive(supervisor) and time.monotonic() < until:
         processes.kill(supervisor["pid"], processes.SIGKILL)
         time.sleep(_POLL)
@@ -121,11 +118,11 @@ def sweep(job: str, grace: float) -> SweepAnswer:
         now = time.monotonic()
         if left and now < kill_at:
             busy = now
-        if now > busy + _LEAVE_WITHIN:
+        if now > busy + timing.SLOTS_FREE_S:
             for pid in runners:
                 processes.kill(pid, processes.SIGKILL)
             seen.update(runners)
-        if not (left or runners) or now > kill_at + _DIE_WITHIN:
+        if not (left or runners) or now > kill_at + timing.SUPERVISOR_KILL_S:
             left += runners
             return {"ended": len(seen.difference(left)), "left": left}
         for pid in left:

@@ -6,6 +6,7 @@ import re
 import signal
 from typing import TYPE_CHECKING
 
+from launch.remote.base import timing
 from launch.remote.log.writer import LAUNCHER, StreamWriter, last_lines
 from launch.remote.mpi.registry import MPIS
 
@@ -44,8 +45,6 @@ CANCELLED = 130
 _SIGNALLED = 128
 _SHOWN = 8
 """Ranks that one line names."""
-_SETTLED_AFTER = 0.2
-"""Seconds after the first report of a failure in which an earlier failure may be reported."""
 _SSH_LOST = re.compile(r"^(?:Connection to|Timeout, server) (\S+?) (?:closed|not responding)")
 """What the ssh below mpirun writes when the way to a node is gone."""
 
@@ -214,4 +213,4 @@ class Failures:
 
     def settled(self, now: float) -> Outcome | None:
         """Return :attr:`first` once an earlier failure has had its time to be reported."""
-        return self.first if self._known and now - self._since > _SETTLED_AFTER else None
+        return self.first if self._known and now - self._since > timing.EARLIER_FAILURE_S else None

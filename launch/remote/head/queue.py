@@ -21,6 +21,7 @@ import time
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from launch.remote.base import timing
 from launch.remote.base.job_dir import Folder, identity, is_alive
 from launch.remote.base.names import is_removal
 from launch.remote.base.node_command import start_on_node
@@ -50,8 +51,6 @@ __all__ = [
 
 _FOLDER = "~/.ranklift"
 _PORTS_TRIED = 1000
-_QUERY_LIMIT_S = 12.0
-"""Seconds for the answers of all nodes together: an ssh client gives up on a silent one after 10."""
 _FIELDS: dict[str, type | tuple[type, ...]] = {
     "job": str,
     "process": dict,
@@ -277,7 +276,7 @@ class SlotQuery:
             for index, node in enumerate(plan["nodes"])
             if node["name"] in names
         }
-        self._until = time.monotonic() + _QUERY_LIMIT_S
+        self._until = time.monotonic() + timing.NODES_ANSWER_S
 
     @property
     def is_over(self) -> bool:

@@ -6,7 +6,8 @@ import subprocess
 import time
 from typing import TYPE_CHECKING, NamedTuple
 
-from launch.remote.base.node_command import CONNECT_S, start_on_node
+from launch.remote.base import timing
+from launch.remote.base.node_command import start_on_node
 from launch.remote.head.outcome import Failures
 from launch.remote.log.writer import last_lines
 
@@ -20,7 +21,6 @@ __all__ = [
     "CUT_OFF",
     "DROP_RUNNERS",
     "END_MPIRUN",
-    "SILENT_CONNECT_S",
     "WAIT",
     "Shutdown",
     "Stop",
@@ -31,13 +31,13 @@ __all__ = [
 
 WAIT, DROP_RUNNERS, END_MPIRUN, CUT_OFF = range(4)
 """Steps of :meth:`Shutdown.escalation`; each includes those before it."""
-_STEPS_AFTER = (4.0, 8.0, 12.0)
+_STEPS_AFTER = (
+    timing.RUNNER_END_S,
+    timing.RUNNER_END_S + timing.MPIRUN_END_S,
+    timing.RUNNER_END_S + 2 * timing.MPIRUN_END_S,
+)
 """Seconds after the grace: runners that have not reported their end are dropped, mpirun, which takes its time
 after an MPI_Abort, gets SIGTERM, and nothing is waited for any more."""
-_SWEEP_LIMIT_S = 12.0
-"""Seconds for the sweep of all nodes together."""
-SILENT_CONNECT_S = 3
-"""Seconds after which ssh gives up on a node that was silent before."""
 _AT_ONCE = 48
 _NOT_REACHED = 255
 """ssh's exit status when it could not reach the other side."""
@@ -87,7 +87,7 @@ class Shutdown:
 
 
 def start_sweep(
-    plan: Plan, index: int, connect_s: int = CONNECT_S, is_last: bool = False
+    plan: Plan, index: int, connect_s: int = timing.SSH_CONNECT_S, is_last: bool = False
 ) -> subprocess.Popen[bytes]:
     """Start to end what a job has left on a node; return the process. The job's working folder stays for a
     restart unless ``is_last``."""
@@ -106,10 +106,12 @@ def sweep_nodes(
     On ``silent`` nodes the ranks end by themselves, so ssh gives up earlier there.
     """
     running = {
-        index: start_sweep(plan, index, SILENT_CONNECT_S if index in silent else CONNECT_S, is_last)
+        index: start_sweep(
+            plan, index, timing.SSH_CONNECT_LOST_S if index in silent else timing.SSH_CONNECT_S, is_last
+        )
         for index in indexes
     }
-    until = time.monotonic() + _SWEEP_LIMIT_S
+    until = time.monotonic() + timing.NODES_ANSWER_S
     unreached = {}
     for index, process in running.items():
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from launch.remote.base import names, tf_config
+from launch.remote.base import names, tf_config, timing
 from launch.remote.head.outcome import not_started
 from launch.remote.log.writer import LAUNCHER, StreamWriter, last_lines
 
@@ -15,10 +15,6 @@ if TYPE_CHECKING:
     from launch.remote.head.outcome import Outcome
 
 __all__ = ["StartBarrier"]
-
-_FOLD_WITHIN = 12.0
-"""Seconds after the first unfit node in which others may join it in the one error: an ssh client gives up
-on a silent node after 10 s."""
 
 
 class StartBarrier:
@@ -78,7 +74,7 @@ class StartBarrier:
         """Return whether a node is unfit, and all others have answered or had their time to."""
         if not self._rejected:
             return False
-        return not self.pending or now - self._first_rejected > _FOLD_WITHIN
+        return not self.pending or now - self._first_rejected > timing.UNFIT_TOGETHER_S
 
     @property
     def pending(self) -> list[int]:

@@ -8,6 +8,7 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
+from launch.remote.base import timing
 from launch.remote.head import outcome, queue
 from launch.remote.head.attempt import Attempt
 from launch.remote.head.cancel import cancel_request
@@ -25,10 +26,6 @@ if TYPE_CHECKING:
 __all__ = ["detach", "supervise"]
 
 _POLL = 0.2
-_RESTART_PAUSE = 1.0
-"""Seconds between the end of a launch and a restart, in which the ranks' connections close."""
-_QUERY_PAUSE = 2.0
-"""Seconds, about, between queries to nodes whose slots another head's job holds."""
 
 
 def detach(folder: job_dir.Folder, plan: Plan) -> None:
@@ -167,7 +164,7 @@ class _Supervisor:
 
     def _pause(self) -> Outcome | None:
         """Wait before a restart; return how the job ended if it did meanwhile."""
-        until = time.monotonic() + _RESTART_PAUSE
+        until = time.monotonic() + timing.RESTART_PAUSE_S
         while time.monotonic() < until:
             ended = self._ended()
             if ended is not None:
@@ -219,4 +216,4 @@ class _Supervisor:
 
 def _query_pause() -> float:
     # not all at once: two jobs with different heads would hold each other up for ever
-    return _QUERY_PAUSE * (0.5 + os.urandom(1)[0] / 255)
+    return timing.BUSY_PAUSE_S * (0.5 + os.urandom(1)[0] / 255)

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import TYPE_CHECKING
 
-from launch.remote.base import frames, job_dir
+from launch.remote.base import frames, job_dir, timing
 from launch.remote.base.frames import NOTICE, RECORD
 from launch.remote.base.names import instance_id
 from launch.remote.log import segments
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 __all__ = ["Choice", "follow"]
 
 _POLL = 0.03
-_KEEPALIVE = 5.0
 _QUIET = 0.5
 """Seconds after the last output until the other side is told that nothing more is on its way for now."""
 _BATCH = 256 * 1024
@@ -190,7 +189,7 @@ def follow(folder: job_dir.Folder, query: LogQuery, write: Callable[[bytes], Non
             return 0
         if out.flush():
             spoken, is_quiet = now, False
-        elif now - spoken > (_KEEPALIVE if is_quiet else _QUIET):
+        elif now - spoken > (timing.FOLLOW_BEAT_S if is_quiet else _QUIET):
             out.add(frames.BEAT, b"")
             out.flush()
             spoken, is_quiet = now, True

@@ -5,12 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from launch.remote.base import timing
+
 if TYPE_CHECKING:
     import re
 
 __all__ = ["SSH_OPTIONS", "CommandLine", "Mpi", "Start"]
 
-SSH_OPTIONS = "-o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5"
+SSH_OPTIONS = " ".join(timing.ssh_options())
 """For the ssh that an MPI starts: it never asks a question."""
 
 

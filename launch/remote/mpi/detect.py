@@ -10,6 +10,7 @@ import subprocess
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
+from launch.remote.base import timing
 from launch.remote.base.whole_file import replace_file
 from launch.remote.mpi.registry import MPIS, mpi_of
 
@@ -23,7 +24,6 @@ __all__ = ["CannotLaunch", "FoundMpi", "find_mpi"]
 _MODULES_SCRIPT = "/etc/profile.d/modules.sh"
 _MODULES_OWN = re.compile(r"_.*|LOADEDMODULES|LMOD.*|MODULE.*|BASH_.*|SHLVL|PWD|OLDPWD|MANPATH|COLUMNS|LINES")
 _KEPT = "~/.ranklift/mpirun.json"
-_LIMIT_S = 20
 
 
 class CannotLaunch(Exception):
@@ -113,9 +113,11 @@ def _candidates(kinds: list[Mpi], first: str) -> Iterator[tuple[str, dict[str, s
 def _module_environment(module: str) -> dict[str, str] | None:
     script = f". {_MODULES_SCRIPT} && module load {module} >/dev/null 2>&1 && env -0"
     try:
-        done = subprocess.run(["bash", "-c", script], capture_output=True, timeout=_LIMIT_S, check=False)
+        done = subprocess.run(
+            ["bash", "-c", script], capture_output=True, timeout=timing.MPI_LOOK_S, check=False
+        )
     except subprocess.TimeoutExpired as error:
-        raise CannotLaunch(f"`module load {module}` did not end within {_LIMIT_S} s") from error
+        raise CannotLaunch(f"`module load {module}` did not end within {timing.MPI_LOOK_S} s") from error
     if done.returncode:
         return None
     pairs = (line.partition("=") for line in os.fsdecode(done.stdout).split("\0") if line)
@@ -142,10 +144,15 @@ def _version_output(found: str, env: Mapping[str, str]) -> str:
         pass  # not asked before
     try:
         done = subprocess.run(
-            [found, "--version"], env=env, capture_output=True, text=True, timeout=_LIMIT_S, check=False
+            [found, "--version"],
+            env=env,
+            capture_output=True,
+            text=True,
+            timeout=timing.MPI_LOOK_S,
+            check=False,
         )
     except subprocess.TimeoutExpired as error:
-        raise CannotLaunch(f"{found} --version did not end within {_LIMIT_S} s") from error
+        raise CannotLaunch(f"{found} --version did not end within {timing.MPI_LOOK_S} s") from error
     except OSError as error:
         return str(error)
     output = done.stdout + done.stderr

@@ -12,10 +12,8 @@ if TYPE_CHECKING:
 
     from launch.remote.base.records import Checks
 
-__all__ = ["MODULES_LIMIT", "lacks", "missing_modules", "modules_argv", "shared_memory"]
+__all__ = ["lacks", "missing_modules", "modules_argv", "shared_memory"]
 
-MODULES_LIMIT = 60.0
-"""Seconds a node's Python gets to look for modules."""
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's, whose size is asked for
 _MEBIBYTE = 1 << 20

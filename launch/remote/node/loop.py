@@ -7,7 +7,7 @@ import os
 import select
 import time
 
-from launch.remote.base import eviction, frames, processes
+from launch.remote.base import eviction, frames, processes, timing
 from launch.remote.base.processes import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM
 from launch.remote.base.rate_limit import Outlet
 from launch.remote.node import log_files
@@ -30,15 +30,6 @@ _GATHER = 0.1
 _AT_END = 16
 """Chunks that are read of a pipe once its rank has ended: no pipe holds more, and who else writes to it may
 never stop."""
-_LAST_WORDS = 0.3
-"""Seconds that are waited for output after a rank's last process ended."""
-_LEFTOVER_GRACE = 0.5
-"""Seconds between SIGTERM and SIGKILL for processes that outlive their rank."""
-_DIE_WITHIN = 5.0
-"""Seconds after SIGKILL until a process counts as unkillable (stuck in the kernel)."""
-ABORT_GRACE = 0.7
-"""Seconds between SIGTERM and SIGKILL when a signal to the runner itself is the reason: mpirun's own SIGKILL
-comes 1 s after its SIGTERM and would leave the ranks' orphans behind."""
 TICK_MS = 250
 
 
@@ -220,13 +211,13 @@ class Loop:
         now = time.monotonic()
         for outlet in self._outlets():
             outlet.tick(now, self._has_room)
-        if now - self._beaten >= frames.BEAT_PERIOD:
+        if now - self._beaten >= timing.BEAT_S:
             self._beaten = now
             self._send_raw(frames.frame(frames.BEAT))
         if now - self._looked >= TICK_MS / 1000:
             self._looked = now
             self._look_for_a_notice()
-        if self._tethered and now - self._heard > frames.TETHER:
+        if self._tethered and now - self._heard > timing.TETHER_S:
             self._tethered = False
             self.deserted = True
             self.stop(self._grace)
@@ -253,18 +244,18 @@ class Loop:
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if number != SIGCHLD:
-            self.stop(min(self._grace, ABORT_GRACE))
+            self.stop(min(self._grace, timing.ABORT_GRACE_S))
 
     def _end_leftovers(self) -> list[int]:
         """After the ranks ended: ends what they left behind and passes on its last words."""
         left: list[int] = []
         if processes.has_children():
             processes.signal_descendants(SIGTERM)
-            until = time.monotonic() + _LEFTOVER_GRACE
+            until = time.monotonic() + timing.LEFTOVER_GRACE_S
             while time.monotonic() < until and processes.has_children():
                 self._turn(20)
-            left = processes.end_descendants(_DIE_WITHIN)
-        until = time.monotonic() + _LAST_WORDS
+            left = processes.end_descendants(timing.UNKILLABLE_S)
+        until = time.monotonic() + timing.LATE_OUTPUT_S
         while any(rank.pipes for rank in self.ranks) and time.monotonic() < until:
             self._turn(20)
         for outlet in self._outlets():

@@ -17,7 +17,7 @@ import os
 import sys
 import time
 
-from launch.remote.base import eviction, frames, processes
+from launch.remote.base import eviction, frames, processes, timing
 from launch.remote.base.paths import expand_home, python_folder
 from launch.remote.base.ports import take_ports
 from launch.remote.base.processes import SIGKILL, SIGTERM
@@ -32,9 +32,6 @@ if TYPE_CHECKING:
     from launch.remote.base.payloads import Busy, Done, Go, Hello, Ready, RunnerSpec, Started
 
 __all__ = ["Runner", "run_node", "run_rank"]
-
-_CONNECT_AGAIN_S = 0.2
-"""Seconds from a connection that the supervisor closed before it answered to the next."""
 
 
 class Runner(Loop):
@@ -138,7 +135,7 @@ class Runner(Loop):
             if checks["requires"]:
                 python = "python" if python_folder(spec["python"]) else spec["python"]
                 argv = health.modules_argv(expand_home(python), checks["requires"])
-                done = self._aside(argv, env, spec, NO_LOG, health.MODULES_LIMIT)
+                done = self._aside(argv, env, spec, NO_LOG, timing.MODULES_S)
                 reason = health.missing_modules(spec["python"], done.status or 0, done.said)
                 if reason:
                     raise Unfit(reason)
@@ -270,13 +267,13 @@ def _connect(host: str, port: int, hello: bytes) -> _socket.socket | None:
     """Return a connection over which the supervisor has answered ``hello``; None when it has ended meanwhile.
 
     One that it closes before is made again: strangers may have crowded it out. Raises OSError when there is
-    no way, and when no answer comes within :data:`~launch.remote.base.frames.TETHER`.
+    no way, and when no answer comes within :data:`~launch.remote.base.timing.TETHER_S`.
     """
-    until = time.monotonic() + frames.TETHER
+    until = time.monotonic() + timing.TETHER_S
     is_first = True
     while True:
         channel = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
-        channel.settimeout(frames.TETHER)
+        channel.settimeout(timing.TETHER_S)
         try:
             channel.connect((host, port))
         except ConnectionRefusedError:
@@ -294,7 +291,7 @@ def _connect(host: str, port: int, hello: bytes) -> _socket.socket | None:
         channel.close()
         if time.monotonic() > until:
             raise OSError("it closed every connection without an answer")
-        time.sleep(_CONNECT_AGAIN_S)
+        time.sleep(timing.CONNECT_AGAIN_S)
 
 
 def _stand_behind_launcher() -> int | None:

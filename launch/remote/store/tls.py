@@ -13,12 +13,11 @@ import socket
 import ssl
 import time
 
-__all__ = ["CHUNK", "CONNECT_S", "STALL_S", "Line", "accept", "dial", "listen"]
+from launch.remote.base import timing
+
+__all__ = ["CHUNK", "Line", "accept", "dial", "listen"]
 
 CHUNK = 256 * 1024
-CONNECT_S = 15.0
-STALL_S = 60.0
-"""A line that takes or brings nothing for so long is given up."""
 _BACKLOG = 128
 _STRANGERS = 64
 """Connections without the credential that are kept at a time: beyond them the oldest goes."""
@@ -35,7 +34,7 @@ class Line:
         self._arrived, self._leaving = ssl.MemoryBIO(), ssl.MemoryBIO()
         self._tls = context.wrap_bio(self._arrived, self._leaving, server_side)
         self._room = memoryview(bytearray(CHUNK))
-        plain.settimeout(STALL_S)
+        plain.settimeout(timing.PUSH_STALL_S)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def shake_hands(self) -> None:
@@ -105,14 +104,14 @@ def accept(listener: socket.socket, credential: str) -> Line:
 
     Raises :class:`OSError` when the parent does not come in time.
     """
-    until = time.monotonic() + CONNECT_S * 2
+    until = time.monotonic() + timing.PUSH_CONNECT_S * 2
     with listener, _Arriving(listener, _context(credential, server_side=True)) as arriving:
         while (left := until - time.monotonic()) > 0:
             line = arriving.turn(left)
             if line is not None:
                 return line
         refused = f"; who else came was refused: {arriving.refused}" if arriving.refused else ""
-    raise TimeoutError(f"no line from another node within {CONNECT_S * 2:g} s{refused}")
+    raise TimeoutError(f"no line from another node within {timing.PUSH_CONNECT_S * 2:g} s{refused}")
 
 
 class _Arriving:
@@ -172,7 +171,7 @@ class _Arriving:
 def dial(address: str, port: int, credential: str) -> Line:
     """A line to a child. Raises :class:`OSError` or :class:`EOFError`."""
     context = _context(credential, server_side=False)
-    line = Line(socket.create_connection((address, port), CONNECT_S), context, server_side=False)
+    line = Line(socket.create_connection((address, port), timing.PUSH_CONNECT_S), context, server_side=False)
     try:
         line.shake_hands()
     except BaseException:

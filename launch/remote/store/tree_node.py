@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, BinaryIO
 
+from launch.remote.base import timing
 from launch.remote.store.tls import Line, dial
 from launch.remote.store.tree import Tree, runs, spans
 
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from launch.remote.base.payloads import OfferAnswer, PushHeader, PushMessage
 
 __all__ = [
-    "BEAT_S",
     "BOOT",
     "MARK",
     "Branch",
@@ -34,8 +34,6 @@ __all__ = [
 ]
 
 MARK = b"\x1eranklift "
-BEAT_S = 2.0
-"""A node says this often that it is alive."""
 
 BOOT = r"""
 import sys,os,json,zlib
@@ -83,7 +81,7 @@ class Up:
             self.broken.set()
 
     def _beat(self) -> None:
-        while not self.broken.wait(BEAT_S):
+        while not self.broken.wait(timing.PUSH_BEAT_S):
             self.send({"t": "beat"})
 
 
@@ -141,7 +139,7 @@ class Branch:
 
     def fade(self, reason: str) -> None:
         """Waits for the child's own last words; without any, ``reason`` is why it ended."""
-        deadline = time.monotonic() + 2 * BEAT_S
+        deadline = time.monotonic() + 2 * timing.PUSH_BEAT_S
         while not self.gone and time.monotonic() < deadline:
             time.sleep(0.05)
         self.give_up(reason)
@@ -179,7 +177,7 @@ class Branch:
                 if message["t"] != "beat":
                     self._events.put((self, message))
         status = self._ssh.wait()
-        self._listening.join(BEAT_S)  # what it said last is the reason
+        self._listening.join(timing.PUSH_BEAT_S)  # what it said last is the reason
         if not self.reason:
             tail = self._tail.decode("utf-8", "replace")
             self.reason = tail or f"its process ended with status {status}"

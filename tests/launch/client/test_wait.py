@@ -8,11 +8,10 @@ from typing import IO
 
 import pytest
 
-from launch.client import wait
 from launch.client.wait import wait_for_end
 from launch.errors import GiveUpError, InputError, NodeUnreachable, StepTimeout
 from launch.host import Completed
-from launch.remote.base import frames
+from launch.remote.base import frames, timing
 from launch.remote.cli import REFUSED
 from tests.launch.whole_jobs.test_losing_the_head import JOB, STATE
 
@@ -61,7 +60,7 @@ class Head:
 
 @pytest.fixture(autouse=True)
 def _no_pause(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(wait, "_PAUSE_S", 0.01)
+    monkeypatch.setattr(timing, "ASK_AGAIN_S", 0.01)
 
 
 def test_the_last_state_is_given_and_frames_may_come_in_pieces() -> None:

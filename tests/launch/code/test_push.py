@@ -91,7 +91,9 @@ def test_newer_node_code_reaches_every_node_though_the_snapshot_is_unchanged(
     monkeypatch.setattr("launch.code.push.remote_id", lambda: "0123456789ab")
     push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
     for node in cluster.nodes:
-        assert (node.home / ".ranklift" / "remote" / "0123456789ab" / "runner.py").is_file(), node.name
+        assert (node.home / ".ranklift" / "remote" / "0123456789ab" / "node" / "runner.py").is_file(), (
+            node.name
+        )
 
 
 def test_only_what_changed_is_sent(cluster: Cluster, tree: Path) -> None:

@@ -17,6 +17,7 @@ import pytest
 from infra.inventory import KNOWN_HOSTS_FILE, Inventory
 from launch.errors import GiveUpError, HostKeyChanged, InputError, NodeUnreachable, StepTimeout
 from launch.host import Completed
+from launch.remote.base import timing
 from playbooks.ssh import connection, exchange
 from playbooks.ssh.connection import Cluster, SshHost, read_pins
 from tests.playbooks.server import SshServer, free_port, make_key, save_stack
@@ -218,7 +219,7 @@ def test_nobody_listening_is_unreachable(server: SshServer, tmp_path: Path) -> N
 def test_a_silent_listener_is_unreachable_in_bounded_time(
     server: SshServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "CONNECT_S", 1)
+    monkeypatch.setattr(timing, "OPERATOR_CONNECT_S", 1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         inventory = save_stack(tmp_path, {0: silent.getsockname()[1]}, server.host_key, server.user_key)
         started = time.monotonic()
@@ -258,13 +259,12 @@ def test_a_connection_that_breaks_is_unreachable_and_the_next_call_connects_anew
 
 
 def test_a_quiet_command_is_asked_after_and_goes_on(host: SshHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "QUIET_S", 0.2)
+    monkeypatch.setattr(timing, "OPERATOR_SILENT_S", 0.2)
     assert host.run(["sh", "-c", "sleep 1; echo done"], timeout=30).stdout == b"done\n"
 
 
 def test_a_node_that_answers_no_more_is_unreachable(host: SshHost, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(exchange, "QUIET_S", 0.2)
-    monkeypatch.setattr(connection, "QUIET_S", 0.2)
+    monkeypatch.setattr(timing, "OPERATOR_SILENT_S", 0.2)
     monkeypatch.setattr(paramiko.Transport, "global_request", lambda *_, **__: time.sleep(3))
     with pytest.raises(NodeUnreachable, match="silent"):
         host.run(["sleep", "5"], timeout=30)

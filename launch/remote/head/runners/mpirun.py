@@ -10,6 +10,7 @@ import subprocess
 import time
 from typing import TYPE_CHECKING
 
+from launch.remote.base import timing
 from launch.remote.base.encryption import CLUSTER_KEY, SharedKey
 from launch.remote.base.node_command import start_on_node
 from launch.remote.base.paths import python_folder
@@ -28,8 +29,6 @@ __all__ = ["Mpirun"]
 
 _BACKLOG = 1024
 _ASKED_AT_ONCE = 48
-_ANSWER_S = 20.0
-"""Seconds a node gets to report its MPI."""
 
 
 class Mpirun:
@@ -98,7 +97,7 @@ class Mpirun:
         for start in range(0, len(others), _ASKED_AT_ONCE):
             indexes = others[start : start + _ASKED_AT_ONCE]
             asked = [(index, _ask_for_mpi(self._plan, index, request)) for index in indexes]
-            until = time.monotonic() + _ANSWER_S
+            until = time.monotonic() + timing.MPI_ANSWER_S
             for index, process in asked:
                 reason = _unfit_for(self._mpi, process, until)
                 if reason:
@@ -170,7 +169,7 @@ def _unfit_for(mpi: FoundMpi, process: subprocess.Popen[bytes], until: float) ->
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        return f"no answer within {_ANSWER_S:g} s"
+        return f"no answer within {timing.MPI_ANSWER_S:g} s"
     try:
         found = json.loads(out)
     except ValueError:

@@ -2,7 +2,7 @@
 
 Anybody who reaches the head's private address may connect. Until a valid HELLO has come, a connection does
 not belong to the job: it is read only as far as a HELLO goes, nothing waits for it, and it is closed after
-:data:`HELLO_WITHIN`, or earlier when more than :data:`MOST` wait: then the address with the most connections
+``timing.HELLO_S``, or earlier when more than :data:`MOST` wait: then the address with the most connections
 loses its oldest one, so that idle connections in any number from elsewhere do not crowd out a node's runners.
 A runner that was crowded out all the same, from its own node, connects again.
 """
@@ -14,16 +14,14 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-from launch.remote.base import frame_fields, frames
+from launch.remote.base import frame_fields, frames, timing
 from launch.remote.base.encryption import is_equal
 
 if TYPE_CHECKING:
     from launch.remote.base.payloads import Hello
 
-__all__ = ["HELLO_WITHIN", "MOST", "PendingConnections"]
+__all__ = ["MOST", "PendingConnections"]
 
-HELLO_WITHIN = 10.0
-"""Seconds from a connection to its HELLO."""
 MOST = 256
 """Connections that may wait for their HELLO at a time."""
 _LONGEST = 1024
@@ -35,7 +33,7 @@ _AT_ONCE = 64
 class _Pending:
     def __init__(self, connection: socket.socket, address: str) -> None:
         self.connection, self.address = connection, address
-        self.until = time.monotonic() + HELLO_WITHIN
+        self.until = time.monotonic() + timing.HELLO_S
         self.data = b""
 
     @property

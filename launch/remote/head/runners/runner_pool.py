@@ -6,7 +6,7 @@ import selectors
 import subprocess
 from typing import TYPE_CHECKING
 
-from launch.remote.base import frames
+from launch.remote.base import frames, timing
 from launch.remote.base.node_command import start_on_node
 from launch.remote.head.runners.channel import GOING, GREETED, READY, Channel
 from launch.remote.head.runners.runner_spec import runner_spec
@@ -22,8 +22,6 @@ __all__ = ["RunnerPool"]
 
 _AT_ONCE = 48
 """Runners that start over ssh at a time: more only make each other wait for the head's processor."""
-_CLOSE_WITHIN = 4.0
-"""Seconds that an ssh client gets to end by itself."""
 
 
 class RunnerPool:
@@ -130,7 +128,7 @@ class RunnerPool:
             channel.flush()
 
     def silent_channels(self, now: float) -> list[Channel]:
-        """Return the channels over which nothing came for :data:`~launch.remote.base.frames.NODE_SILENT`.
+        """Return the channels over which nothing came for ``timing.NODE_SILENT_S``.
 
         A runner whose bytes only wait to be read is not silent: the head itself may have been held up.
         """
@@ -138,7 +136,7 @@ class RunnerPool:
             channel
             for channel in self.open_channels
             if channel.is_greeted
-            and now - channel.last_heard > frames.NODE_SILENT
+            and now - channel.last_heard > timing.NODE_SILENT_S
             and not channel.has_unread_input
         ]
 
@@ -167,7 +165,7 @@ class RunnerPool:
         for channel in self.channels:
             self.drop(channel)
         for channel in self.channels:
-            channel.wait(_CLOSE_WITHIN)
+            channel.wait(timing.SSH_CLOSE_S)
         if self.mpirun is not None:
             self.mpirun.close()
         self.selector.close()

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import launch.remote
-
-REMOTE = Path(launch.remote.__file__).parent
+from images.cloud_init import agent_files
 
 
 def install_agent(folder: Path) -> Path:
-    """Put the agent's program, with the modules that it needs and nothing else of ours, into ``folder``."""
-    (folder / "agent").mkdir(parents=True)
-    for source in (REMOTE / "agent").glob("*.py"):
-        (folder / "agent" / source.name).write_bytes(source.read_bytes())
-    program = folder / "watch.py"
-    program.write_bytes((REMOTE / "__main__.py").read_bytes())
-    return program
+    """Write what a node has of the agent, and nothing else of ours, into ``folder``; return the program."""
+    for name, text in agent_files().items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return folder / "watch.py"

@@ -45,7 +45,7 @@ state["supervisor"] = job_dir.identity(os.getpid()) if sys.argv[1] != "lost" els
 folder.write_state(state)
 fill()
 if sys.argv[1] == "cancel":
-    cancel._PATIENCE = 0
+    cancel.timing.CANCEL_ANSWER_S = 0
     print(json.dumps([cancel.cancel("job", 5.0)["before"], cancel.cancel_request(folder, 3.0)[0]]))
 elif sys.argv[1] == "lost":
     print(json.dumps([job_dir.all_jobs()[0]["state"], folder.state()["state"]]))

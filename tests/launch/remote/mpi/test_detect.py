@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from launch.remote.base import timing
 from launch.remote.mpi import detect
 from launch.remote.mpi.detect import CannotLaunch, find_mpi
 
@@ -138,6 +139,6 @@ def test_a_module_that_does_not_load_is_named_in_bounded_time(
     node: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (node / "modules.sh").write_text("module() { while :; do :; done; }\n")
-    monkeypatch.setattr(detect, "_LIMIT_S", 0.5)
+    monkeypatch.setattr(timing, "MPI_LOOK_S", 0.5)
     with pytest.raises(CannotLaunch, match=r"^`module load mpi/mvapich2` did not end within 0.5 s$"):
         find_mpi(["mpich"])

@@ -10,7 +10,7 @@ import time
 import pytest
 
 from launch.code.push_key import make_credential
-from launch.remote.store import tls as module
+from launch.remote.base import timing
 from launch.remote.store.tls import accept, dial, listen
 
 
@@ -93,7 +93,7 @@ def test_who_was_there_first_does_not_hold_up_the_parent(said: bytes) -> None:
 def test_a_parent_that_does_not_come_is_waited_for_no_longer_than_said(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(module, "CONNECT_S", 0.25)
+    monkeypatch.setattr(timing, "PUSH_CONNECT_S", 0.25)
     port, got, thread = serve(make_credential())
     with socket.create_connection(("127.0.0.1", port)) as stranger:
         stranger.sendall(b"no TLS at all")

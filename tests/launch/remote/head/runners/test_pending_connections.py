@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from launch.remote.base import frames
+from launch.remote.base import frames, timing
 from launch.remote.head.runners import pending_connections
-from launch.remote.head.runners.pending_connections import HELLO_WITHIN, MOST, PendingConnections
+from launch.remote.head.runners.pending_connections import MOST, PendingConnections
 from launch.remote.node import runner
 
 TOKEN = "00112233445566778899aabbccddeeff"
@@ -153,11 +153,11 @@ def test_anything_else_is_closed_at_once(port: Port, data: bytes) -> None:
 def test_who_says_nothing_or_little_is_closed_when_its_time_is_over(port: Port) -> None:
     idle, slow = port.connect(), port.connect(hello()[:20])
     port.turn()
-    port.pending.expire(time.monotonic() + HELLO_WITHIN - 1)
+    port.pending.expire(time.monotonic() + timing.HELLO_S - 1)
     assert len(port.pending) == 2
     slow.sendall(hello()[20:21])  # gives no more time
     port.turn()
-    port.pending.expire(time.monotonic() + HELLO_WITHIN)
+    port.pending.expire(time.monotonic() + timing.HELLO_S)
     assert is_closed(idle)
     assert is_closed(slow)
     assert len(port.pending) == 0

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from launch.remote.base import frames
+from launch.remote.base import frames, timing
 from launch.remote.head.runners.channel import DONE, GOING, READY, Channel
 from launch.remote.head.runners.runner_pool import RunnerPool
 from tests.launch.remote.sample_records import sample_plan
@@ -46,7 +46,7 @@ def received(runner: socket.socket) -> list[tuple[bytes, bytes]]:
 
 
 def long_ago(channel: Channel) -> None:
-    channel.last_heard = time.monotonic() - frames.NODE_SILENT - 1
+    channel.last_heard = time.monotonic() - timing.NODE_SILENT_S - 1
 
 
 def test_a_runner_that_sends_nothing_for_too_long_is_silent(

@@ -1,0 +1,50 @@
+"""The agents of other nodes, asked over ssh."""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+
+import pytest
+
+from launch.remote.agent import autostop
+from launch.remote.agent.autostop import Nodes
+from tests.launch.remote.agent.installed import install_agent
+
+
+class TestTheOtherNodes:
+    """``ssh`` here runs what it is given in a home folder of its own, or cannot."""
+
+    @pytest.fixture
+    def nodes(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Nodes:
+        (tmp_path / "ssh").write_text(
+            "#!/bin/sh\nwhile :; do case $1 in -o) shift 2;; -*) shift;; *) break;; esac; done\n"
+            f'[ -d "{tmp_path}/$1" ] || exit 255\nexport HOME="{tmp_path}/$1"; shift; exec sh -c "$*"\n'
+        )
+        (tmp_path / "ssh").chmod(0o755)
+        for name in ("a", "b"):
+            (tmp_path / name / ".ranklift").mkdir(parents=True)
+        (tmp_path / "a/.ranklift/active").write_text("0.0")
+        monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+        monkeypatch.setattr(autostop, "WATCH", str(install_agent(tmp_path / "lib")))
+        return Nodes()
+
+    def test_they_say_since_when_they_are_idle(self, nodes: Nodes) -> None:
+        found = nodes.idle(["a", "b", "gone"])
+        assert found["a"] is not None
+        assert abs(found["a"] - time.monotonic()) < 30
+        assert (found["b"], found["gone"]) == (0.0, None)
+
+    @pytest.mark.parametrize(
+        ("ahead", "does"), [(30.0, True), (-1.0, False), (1e5, False)], ids=["fresh", "old", "earlier boot"]
+    )
+    def test_one_leads_whose_watch_said_so_lately(
+        self, nodes: Nodes, tmp_path: Path, ahead: float, does: bool
+    ) -> None:
+        assert nodes.leading(["a", "b", "gone"]) is False
+        (tmp_path / "b/.ranklift/leads").write_text(f"{time.monotonic() + ahead}")
+        assert nodes.leading(["a", "b", "gone"]) is does
+
+    def test_they_end_their_jobs_for_a_reason_with_any_characters(self, nodes: Nodes) -> None:
+        assert nodes.end_jobs(["a", "b", "gone"], 55.0, "it's $HOME; over") == 0
