@@ -10,6 +10,10 @@ submitted to Azure ML is pushed as the same files.
 
 What git knows beside the files of the tree is not asked: a tracked file that a rule matches is left out, and
 ``.git/info/exclude`` or a user-wide ignore file change nothing.
+
+``pathspec`` does not take the place of this module: its 1.1.1 differs from git in ``a**/*``,
+``[[:alpha:]]``, ``[^x]`` and a slash, ``?`` and a letter beyond ASCII, and names with a line break, and
+took 1.5 times as long.
 """
 
 from __future__ import annotations
@@ -51,10 +55,10 @@ class Rules:
     """
 
     levels: tuple[tuple[str, tuple[_Rule, ...]], ...] = ()
-    """Folders with ignore files, outermost first, each path ending in a slash or empty, with their rules."""
+    """Folders with ignore files, the highest first, each ending in a slash or empty, with their rules."""
 
     def within(self, folder: str, texts: dict[str, bytes]) -> Rules:
-        """The rules below ``folder``, whose ignore files have these contents."""
+        """Return the rules below ``folder``, whose ignore files have these contents."""
         rules: list[_Rule] = []
         prefix = os.fsencode(f"{folder}/").decode("latin-1") if folder else ""
         for name in IGNORE_FILES:
@@ -63,7 +67,7 @@ class Rules:
         return Rules((*self.levels, (prefix, tuple(reversed(rules))))) if rules else self
 
     def ignored(self, path: str, is_directory: bool) -> bool:
-        """Whether the entry at ``path`` (from the root, with slashes) is left out."""
+        """Return whether the entry at ``path`` (from the root, with slashes) is left out."""
         path = path if path.isascii() else os.fsencode(path).decode("latin-1")  # git compares bytes
         for prefix, rules in reversed(self.levels):
             below = path[len(prefix) :]
@@ -74,7 +78,7 @@ class Rules:
 
 
 def read_rules(rules: Rules, root: Path, folder: str, names: set[str]) -> Rules:
-    """:meth:`Rules.within` for a folder on disk that holds ``names``."""
+    """Return :meth:`Rules.within` for a folder on disk that holds ``names``."""
     texts = {name: (root / folder / name).read_bytes() for name in IGNORE_FILES if name in names}
     return rules.within(folder, texts) if texts else rules
 
@@ -87,7 +91,7 @@ def _read(text: bytes) -> list[_Rule]:
 def _rule(line: str) -> _Rule | None:
     if line.startswith("#"):
         return None
-    line = re.sub(r"(?<!\\) +\Z", "", line)
+    line = re.sub(r"(?<!\\) +\Z", "", line.removesuffix("\r"))
     negated = line.startswith("!")
     line = line[negated:]
     directories_only = line.endswith("/")
@@ -124,7 +128,7 @@ _TOKEN = re.compile(
 
 
 def _expression(pattern: str) -> str | None:
-    """The regular expression for a pattern; ``None`` when no path can match it (an open bracket, say)."""
+    """Return a pattern's regular expression; ``None`` when no path can match it (an open bracket, say)."""
     plain = _PLAIN.match(pattern)
     assert plain is not None  # noqa: S101 - it matches nothing, too
     # git compares what has no wildcard by itself, and then takes the rest for a pattern: a**/b is a and **/b.

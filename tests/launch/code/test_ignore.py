@@ -38,7 +38,7 @@ def lay_out(root: Path, files: list[str], ignores: dict[str, str], name: str) ->
             continue
     for folder, text in ignores.items():
         if (root / folder).is_dir():
-            (root / folder / name).write_text(text, encoding="utf-8")
+            (root / folder / name).write_text(text, encoding="utf-8", newline="")
 
 
 def git_says(root: Path) -> set[str]:
@@ -71,6 +71,7 @@ def we_say(root: Path) -> set[str]:
 @example(files=["ab/a", "a"], ignores={"": "**/a"})
 @example(files=["a"], ignores={"": "\ufeffa"})
 @example(files=["a"], ignores={"": "a**/*"})
+@example(files=["a", "b"], ignores={"": "a\r\n!b\r\n"})
 @example(files=["ab/b", "b"], ignores={"": "a**/b"})
 def test_what_git_would_list_is_what_is_pushed(files: list[str], ignores: dict[str, str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
