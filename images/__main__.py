@@ -29,7 +29,7 @@ def files(way: str, recipe: Recipe, found: Sequence[Step]) -> Mapping[str, str]:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Writes the files; 2 for a recipe that there is not."""
+    """Write the files; return 2 for an unknown recipe."""
     parser = argparse.ArgumentParser(prog="python -m images", description="A node's recipe as files.")
     parser.add_argument("way", choices=("cloud-init", "packer", "steps"))
     parser.add_argument("size", help="of the nodes, like Standard_ND40rs_v2")

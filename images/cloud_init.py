@@ -75,7 +75,7 @@ APT::Periodic::Unattended-Upgrade "0";
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NodeSetup:
-    """What a node is told at its first boot. ``repr`` shows no private key."""
+    """Input of a node's first boot. ``repr`` shows no private key."""
 
     user: str
     """Who owns the cluster key; Azure's provisioning creates the account."""
@@ -94,7 +94,7 @@ class NodeSetup:
     nvme: bool = False
     """Join the local NVMe disks to one at ``/mnt/resource_nvme`` (:class:`catalogue.size.Size`)."""
     steps: tuple[Step, ...] = ()
-    """What a node that boots plain Ubuntu runs besides (:func:`images.steps.steps`); it then starts anew."""
+    """What a node that boots plain Ubuntu runs besides (:func:`images.steps.steps`); it then reboots."""
 
 
 def cloud_config(setup: NodeSetup) -> str:

@@ -31,7 +31,7 @@ class Build:
     image_version_id: str
     """``…/galleries/<gallery>/images/<image>/versions/<x.y.z>``: known before there is an image."""
     vm_size: str
-    """Builds the image; it need not have the hardware of the nodes."""
+    """Size of the VM that builds the image; it may lack the nodes' hardware."""
     disk_gib: int
     minutes: int
     """After which a build is given up."""

@@ -40,7 +40,7 @@ class Stripes:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NfsServerSetup:
-    """What the server is told at its first boot: nothing that is a secret.
+    """Input of the server's first boot; it holds no secret.
 
     It shows a host key that it makes itself. The nodes' own would make it one of them to whoever connects.
     """

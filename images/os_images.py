@@ -142,19 +142,19 @@ class KnownImage:
     """``None``: no source names one; who wants the image has to."""
     gpus: GpuDriver
     rule: str | None = None
-    """The ``image`` rule of sizes that take it without being told."""
+    """The ``image`` rule of sizes whose default it is."""
     release: str | None = None
     """Whose contents it has; ``None`` where that was not looked up."""
     source: str
 
 
 def known_images() -> tuple[KnownImage, ...]:
-    """Every image that is known, those with a version first."""
+    """Return every known image, those with a version first."""
     return _data()[0]
 
 
 def contents(image: Image) -> Contents | None:
-    """What ``image`` holds, or ``None`` when that is not known.
+    """Return what ``image`` holds, or ``None`` when that is unknown.
 
     >>> contents(default_image("ubuntu-v100")).cuda
     '12.8'
@@ -202,7 +202,7 @@ release 9 or newer, or leave image out for the one of the size'
 
 
 def _release(image: MarketplaceImage) -> int | None:
-    """The release of its operating system, where its names say so; None where they do not.
+    """Return the release of an image's operating system where its names show it, else None.
 
     >>> _release(parse_image("microsoft-dsvm:ubuntu-hpc:1804:18.04.2021120101"))
     18
@@ -215,7 +215,7 @@ def _release(image: MarketplaceImage) -> int | None:
     if publisher in _RELEASE_IN_OFFER:
         found = re.search(r"-([0-9]{1,4})", offer)
     elif publisher == "microsoft-dsvm" and offer != "ubuntu-hpc":
-        # Its other offers count versions of their own: only an offer's name tells Ubuntu's release.
+        # Its other offers count versions of their own: only an offer's name shows Ubuntu's release.
         found = re.match(r"ubuntu-([0-9]{2})[0-9]{2}", offer)
     else:
         found = re.match(r"([0-9]{1,4})\.[0-9]+\.[0-9]", image.version)
@@ -223,7 +223,7 @@ def _release(image: MarketplaceImage) -> int | None:
 
 
 def default_image(rule: str) -> MarketplaceImage:
-    """The image of a size's ``image`` rule: ``ubuntu``, ``ubuntu-v100`` or ``ubuntu-rocm``."""
+    """Return the image of a size's ``image`` rule: ``ubuntu``, ``ubuntu-v100`` or ``ubuntu-rocm``."""
     found = next(_marketplace(known) for known in known_images() if known.rule == rule)
     assert found is not None, f"{rule} has no version"  # noqa: S101 - data of this module
     return found
@@ -250,7 +250,7 @@ def _known(row: dict[str, Any]) -> KnownImage:
 
 
 def parse_image(text: str, key: str = "image") -> Image:
-    """The image that ``text`` names: ``publisher:offer:sku:version``, or the resource id of an own image.
+    """Return the image that ``text`` names: ``publisher:offer:sku:version``, or an own image's resource id.
 
     Raises :class:`~launch.errors.InputError` naming ``key`` for anything else and for ``latest``.
 

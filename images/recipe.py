@@ -1,4 +1,4 @@
-"""What a node that starts from plain Ubuntu is given: decided by its size, every version pinned.
+"""The software that a size's node gets on plain Ubuntu, every version pinned.
 
 >>> recipe = recipe_for("Standard_ND40rs_v2")
 >>> recipe.ubuntu, recipe.driver_package, recipe.cuda, recipe.nccl, recipe.mpi_name
@@ -45,17 +45,17 @@ class Download:
     version: str
     url: str
     sha256: str | None
-    """``None``: no source gives it. What came is then written down on the node instead of compared."""
+    """``None``: no source gives it. The node then records the digest of what came, and compares nothing."""
 
     @property
     def digest(self) -> str:
-        """The digest, or ``unknown``."""
+        """Return the digest, or ``unknown``."""
         return self.sha256 or "unknown"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Recipe:
-    """Everything that the steps need to know."""
+    """The input of the steps."""
 
     size: str
     ubuntu: Ubuntu
@@ -91,14 +91,14 @@ class Recipe:
         return f"{'DOCA-OFED' if self.ofed == 'doca' else 'MLNX_OFED'} {self.ofed_file.version}"
 
     def inventory(self) -> dict[str, Any]:
-        """What the node will say that it holds: every field, absent ones left out."""
+        """Return the node's record of what it holds: every field but the absent ones."""
         return {key: value for key, value in asdict(self).items() if value not in (None, False)}
 
 
 def recipe_for(
     size: str, *, ubuntu: Ubuntu | None = None, ofed: Ofed | None = None, mpi: Mpi | None = None
 ) -> Recipe:
-    """The recipe of a size. Without a choice: Ubuntu 22.04 (24.04 on Arm64), DOCA-OFED, HPC-X.
+    """Return the recipe of a size. Without a choice: Ubuntu 22.04 (24.04 on Arm64), DOCA-OFED, HPC-X.
 
     Raises :class:`~launch.errors.InputError` for a size that no recipe fits and for a combination of which
     no source gives a version: nothing is guessed.

@@ -39,7 +39,7 @@ class Step:
 
 
 def steps(recipe: Recipe) -> tuple[Step, ...]:
-    """The scripts of a recipe."""
+    """Return the scripts of a recipe."""
     ofed = f"ofed_{recipe.ofed}"
     chosen = [
         ("10-prepare", "what every later step needs", "prepare", True),

@@ -1,4 +1,4 @@
-"""The templates of this package: a name that nobody gives is an error, values are quoted by filters."""
+"""Templates of this package: a missing value is an error, filters quote values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["render"]
 
 
 def render(name: str, **values: Any) -> str:
-    """The text of the template ``name`` of this package.
+    """Return the text of the template ``name`` of this package.
 
     ``| json`` writes a value as JSON, which YAML and HCL read too; ``| quote`` as one word of a shell.
     Raises ``jinja2.UndefinedError`` for a value that the template names and nobody gives.

@@ -1,4 +1,4 @@
-"""A recipe's steps as cloud-init user data: the node makes itself at its first boot, then starts anew.
+"""A recipe's steps as cloud-init user data: the node installs it at its first boot, then reboots.
 
 That takes minutes of every node's first boot and the vendors' servers at that moment; an image of one's own
 (:mod:`images.image_builder`, :mod:`images.packer`) takes both once.
@@ -23,18 +23,18 @@ LIMIT = 65535
 
 
 def user_data(steps: Sequence[Step]) -> str:
-    """The ``#cloud-config`` text. What the steps say is in ``/var/log/ranklift-recipe.log`` on the node.
+    """Return the ``#cloud-config`` text. The steps write to ``/var/log/ranklift-recipe.log`` on the node.
 
-    The node starts anew only when all steps are through: one that failed stays up, to be looked at.
+    The node reboots only when all steps succeeded: one that failed stays up for inspection.
     """
     return render("user_data.yaml.j2", steps=steps, folder=FOLDER, packed=packed, runner=runner(steps))
 
 
 def runner(steps: Sequence[Step]) -> str:
-    """The script that runs the steps in order and stops at the first that fails."""
+    """Return the script that runs the steps in order and stops at the first that fails."""
     return render("recipe.sh.j2", steps=steps, folder=FOLDER)
 
 
 def packed(text: str) -> str:
-    """``text`` as cloud-init's ``gz+b64`` takes it; the same bytes for the same text, always."""
+    """Return ``text`` as cloud-init's ``gz+b64`` takes it; the same bytes for the same text, always."""
     return base64.b64encode(gzip.compress(text.encode(), mtime=0)).decode()

@@ -66,7 +66,7 @@ class NodeImage(pulumi.ComponentResource):
     outputs: dict[str, pulumi.Input[object]]
 
     def __init__(self, stack: str, config: ImageConfig, opts: pulumi.ResourceOptions | None = None) -> None:
-        """Registers the image of ``stack`` with everything it takes."""
+        """Register the image of ``stack`` with everything it takes."""
         super().__init__("ranklift:images:NodeImage", stack, None, opts)
         self._stack, self._config = stack, config
         self._tags = {**config.tags, TAG: stack}

@@ -28,7 +28,7 @@ _PAIR = b"\0\0\0\x40"
 
 
 def may_hold_key(content: bytes) -> bool:
-    """Whether some private key is in the content, as a cheap look tells."""
+    """Return whether the content seems to hold a private key, by a cheap test."""
     return _MARK in content
 
 

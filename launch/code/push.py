@@ -2,7 +2,7 @@
 
     operator --only what the head lacks--> head --only what somebody lacks--> a tree of all other nodes
 
-A push that changes nothing asks the head one question: the head remembers which nodes told it that they
+A push that changes nothing asks the head one question: the head remembers which nodes reported that they
 hold the snapshot. That is cheap and nearly always right; ``verify`` makes every node read its copy again,
 and mends it, which is what a node that was re-imaged, or a job that wrote over its own code, needs.
 """
@@ -100,7 +100,7 @@ def push(
     silence: float = PUSH_SILENT_S,
     ssh: Sequence[str] = PUSH_SSH,
 ) -> PushReport:
-    """Makes ``~/.ranklift/snapshots/<id>/`` exist, whole, on every node.
+    """Put the whole snapshot into ``~/.ranklift/snapshots/<id>/`` on every node.
 
     ``nodes`` are all nodes wanted, the head among them. ``timeout`` bounds each call in seconds, on this
     side and on the nodes; a node that says nothing for ``silence`` seconds, where one speaks every two, is
@@ -121,7 +121,7 @@ def push(
         lacking = call.offer(snapshot)
         blobs = snapshot.blobs()
         stream = _Stream(_contents(snapshot, [blobs[number] for number in lacking]))
-        told = call.put(
+        errors = call.put(
             snapshot,
             stream,
             {
@@ -139,15 +139,15 @@ def push(
             },
         )
         sent = stream.count
-        results = {name: _error(name, told) for name in names}
+        results = {name: _error(name, errors) for name in names}
     report = PushReport(snapshot.id, len(snapshot.entries), sent, time.monotonic() - started, results)
     if any(results.values()):
         raise ManyNodesError("push", results)
     return report
 
 
-def _error(name: str, told: Mapping[str, str | None]) -> Exception | None:
-    reason = told.get(name, "the head told nothing of it")
+def _error(name: str, errors: Mapping[str, str | None]) -> Exception | None:
+    reason = errors.get(name, "the head reports nothing about it")
     return None if reason is None else NodeUnreachable(name, reason)
 
 
@@ -194,7 +194,7 @@ class _Calls:
 
 
 def _contents(snapshot: Snapshot, blobs: Iterable[Entry]) -> Iterator[bytes]:
-    """The blobs' bytes, in pieces of about a megabyte: as many as were planned, whatever the files do now.
+    """Yield the blobs' bytes in pieces of about a megabyte: as many as planned, whatever the files become.
 
     Raises :class:`~launch.errors.RetryError` for one that changed or is gone.
     """
@@ -235,7 +235,7 @@ class _Stream(io.RawIOBase):
         self._rest = memoryview(b"")
 
     def prepend(self, start: bytes) -> None:
-        """What goes before the pieces; neither compressed nor counted."""
+        """Put ``start`` before the pieces; it is neither compressed nor counted."""
         self._rest = memoryview(start)
 
     def _prepared(self, first: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:

@@ -84,7 +84,7 @@ class Snapshot:
         return sum(entry.size for entry in self.entries)
 
     def largest(self, count: int = 3) -> list[Entry]:
-        """The biggest files, to tell a user what makes a push slow."""
+        """Return the biggest files, which show a user what makes a push slow."""
         return sorted(self.entries, key=lambda entry: -entry.size)[:count]
 
     def blobs(self) -> list[Entry]:
@@ -213,12 +213,14 @@ class _Walk:
         """Raise what the walk met: InputError for what cannot be read, RetryError for what did not stay."""
         if self._unreadable:
             paths = [path for found in self._unreadable.values() for path in found]
-            told = remedy.format(it="it" if len(paths) == 1 else "them")
+            shown = remedy.format(it="it" if len(paths) == 1 else "them")
             if len(paths) == 1:
-                raise InputError("source", paths[0], f"cannot be read ({next(iter(self._unreadable))})", told)
+                raise InputError(
+                    "source", paths[0], f"cannot be read ({next(iter(self._unreadable))})", shown
+                )
             reasons = (f"{why}: {', '.join(sorted(found))}" for why, found in self._unreadable.items())
             raise InputError(
-                "source", str(self._root), f"some of it cannot be read ({'; '.join(reasons)})", told
+                "source", str(self._root), f"some of it cannot be read ({'; '.join(reasons)})", shown
             )
         if self._moved:
             paths = sorted(self._moved)

@@ -25,7 +25,7 @@ class Activity:
     """What goes on in a ``~/.ranklift``; the time of the last is kept here and in the file ``active`` there.
 
     Other processes have only the file. A time that cannot be written takes it away, and without one that can
-    be written the present counts, for nobody can tell how long nothing has been there.
+    be written the present counts: how long nothing has run is unknown.
     """
 
     def __init__(self, folder: str) -> None:
@@ -120,9 +120,9 @@ def _is_alive(process: dict[str, Any]) -> bool:
 
 
 def replace(path: str, text: str) -> bool:
-    """Puts a file there whole, or leaves what is there; whether it is there.
+    """Write a whole file, or leave the old one; return whether the file is new.
 
-    On a full disk it takes the room that :func:`keep_room` keeps for it, if that was asked.
+    On a full disk it takes the room that :func:`keep_room` reserved, if any.
     """
     temporary = f"{path}.{os.urandom(8).hex()}"
     try:
@@ -148,9 +148,9 @@ def replace(path: str, text: str) -> bool:
 
 
 def keep_room(path: str) -> None:
-    """Keeps room on the disk, while there is some, for what :func:`replace` is to put there one day.
+    """Reserve room on the disk, while there is some, for a later :func:`replace`.
 
-    A file that is there gives its own: it is gone then.
+    An existing file becomes that room, and is gone.
     """
     try:
         if os.path.exists(path):
@@ -162,7 +162,7 @@ def keep_room(path: str) -> None:
 
 
 def overwrite(path: str, moment: float) -> None:
-    """Puts a time into a file, in its place on the disk, which a full one has for it; or takes it away."""
+    """Write a time into a file in place, which a full disk allows; where that fails, remove the file."""
     text = f"{moment:<24.3f}"
     try:
         with open(path, "r+", encoding="ascii") as file:
@@ -173,7 +173,7 @@ def overwrite(path: str, moment: float) -> None:
 
 
 def sweep(folder: str, *names: str) -> None:
-    """Removes what processes that are gone left of files they were about to put there."""
+    """Remove temporary files of processes that have ended."""
     for entry in os.listdir(folder):
         name, _, number = entry.rpartition(".")
         if name in names and number.isdigit() and not os.path.exists(f"/proc/{number}"):
@@ -188,7 +188,7 @@ def _remove(path: str) -> None:
 
 
 def end_jobs(folder: str, within_s: float, reason: str) -> int:
-    """Asks for the end of every job with its head here, in its own grace but within so many seconds.
+    """Request the end of every job with its head here, in its own grace but within so many seconds.
 
     Gives how many there are that nobody had asked to end.
     """

@@ -46,7 +46,7 @@ STOPPED = "ranklift-stopped"
 LOOK_S, REFUSED_S = 60.0, 600.0
 """Seconds between two looks at most, and after Azure said no or did what it was asked."""
 WARNING_S = 60.0
-"""Seconds before a cluster's end at which its jobs are told to end; a quarter of lives under 4 min."""
+"""Seconds before a cluster's end at which its jobs are ended; a quarter of lives under 4 min."""
 _SLACK_S = 5.0
 LIMIT_S = 20.0
 SSH_OPTIONS = ("-o", "BatchMode=yes", "-o", "ConnectTimeout=5", "-o", "ServerAliveInterval=5")
@@ -68,7 +68,7 @@ _ENVIRONMENTS = {
 
 
 class Refused(Exception):
-    """Azure did not do what it was asked, or tells what is not understood; next look after ``wait`` s."""
+    """Azure did not do what it was asked, or its answer is not understood; next check after ``wait`` s."""
 
     def __init__(self, words: str, wait: float) -> None:
         super().__init__(words)
@@ -103,7 +103,7 @@ def members(listed: Any) -> list[tuple[int, str]]:
 def time_left(document: Any, span: float, azure: float) -> float:
     """Seconds until the scale set has existed for ``span``; ``azure`` is the time by Azure's clock.
 
-    Raises ValueError when it does not tell since when it exists.
+    Raises ValueError when the scale set does not say since when it exists.
     """
     made = document["properties"].get("timeCreated") if isinstance(document, dict) else None
     since = moment(str(made))
@@ -152,7 +152,7 @@ class ScaleSet:
             path = place + "/Microsoft.Compute/virtualMachineScaleSets/{vmScaleSetName}"
             self._path = path.format_map(compute)
         except KeyError as error:
-            raise Refused(f"the metadata service does not tell {error}", REFUSED_S) from error
+            raise Refused(f"the metadata service does not report {error}", REFUSED_S) from error
         self._token, client = "", identity(compute.get("tagsList"))
         self._identity = f"&client_id={quote(client, safe='')}" if client else ""
         """Without which a VM with several identities is refused."""
@@ -186,7 +186,7 @@ class ScaleSet:
         """Azure is to delete its VMs; ``words`` say why in :data:`STOPPED`.
 
         Azure refuses when the set is no longer as ``document`` has it: who made it larger meanwhile wants
-        its nodes. In API versions since 2024-03-01 it tells an etag with every set.
+        its nodes. In API versions since 2024-03-01 every answer has an etag.
         """
         tags = dict(document.get("tags") or {}, **{STOPPED: words})
         body = {"sku": dict(document["sku"], capacity=0), "tags": tags}
@@ -230,32 +230,32 @@ class ScaleSet:
 
 
 def _words(data: bytes) -> str:
-    """What an error's body says, in one short line."""
+    """Return an error body's message, in one short line."""
     try:
         error = json.loads(data)["error"]
-        told = f"{error['code']}: {error['message']}" if isinstance(error, dict) else str(error)
+        text = f"{error['code']}: {error['message']}" if isinstance(error, dict) else str(error)
     except (ValueError, KeyError, TypeError):
-        told = data.decode("utf-8", "replace")
-    return " ".join(told.split())[:300]
+        text = data.decode("utf-8", "replace")
+    return " ".join(text.split())[:300]
 
 
 class Nodes:
     """The watches of other nodes, asked over ssh with the cluster's own key, many at once."""
 
     def idle(self, names: list[str]) -> dict[str, float | None]:
-        """By node, the seconds since it had a job; None where that is not told."""
-        return {name: _number(told, "idle_s") for name, told in self._tell(names, "idle").items()}
+        """Return by node the seconds since it had a job; None where its agent does not answer."""
+        return {name: _number(answer, "idle_s") for name, answer in self._ask(names, "idle").items()}
 
     def leading(self, names: list[str]) -> bool:
-        """Whether one of them leads; one that does not answer does not."""
-        return any(_number(told, "leads") for told in self._tell(names, "idle").values())
+        """Return whether one of them leads; one that does not answer does not."""
+        return any(_number(answer, "leads") for answer in self._ask(names, "idle").values())
 
     def end_jobs(self, names: list[str], within_s: float, reason: str) -> int:
-        """Asks for the end of all jobs with their heads there; gives how many are ending."""
-        told = self._tell(names, "end", f"{within_s:g}", reason)
-        return int(sum(_number(one, "ended") or 0.0 for one in told.values()))
+        """Request the end of all jobs with their heads there; return how many are ending."""
+        answers = self._ask(names, "end", f"{within_s:g}", reason)
+        return int(sum(_number(one, "ended") or 0.0 for one in answers.values()))
 
-    def _tell(self, names: list[str], *arguments: str) -> dict[str, bytes]:
+    def _ask(self, names: list[str], *arguments: str) -> dict[str, bytes]:
         line = " ".join(map(shlex.quote, ["python3", "-I", "-S", WATCH, *arguments]))
         options = (*SSH_OPTIONS, "-T")
         answers = {}
@@ -280,23 +280,23 @@ class Nodes:
         return answers
 
 
-def _number(told: bytes, name: str) -> float | None:
+def _number(answer: bytes, name: str) -> float | None:
     try:
-        return float(json.loads(told)[name])
+        return float(json.loads(answer)[name])
     except (ValueError, KeyError, TypeError):
         return None
 
 
-def look(told: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
-    """One look, and what comes of it: ``next_s`` is when to look again, ``say`` has words by topic,
-    ``memory`` is what the next look is to be told, and ``able`` whether this node could do all it wanted."""
-    spans: dict[str, float] = told["spans"]
+def look(request: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
+    """Run one leader check; return the delay to the next (``next_s``), log messages by topic (``say``), state
+    for the next (``memory``) and whether this node could do all that it wanted (``able``)."""
+    spans: dict[str, float] = request["spans"]
     usual = max(1.0, min(LOOK_S, min(spans.values()) / 10))
     result: dict[str, Any] = {"next_s": usual, "say": {"azure": ""}, "memory": {}, "able": False}
     try:
-        scale_set = ScaleSet(told["compute"], told["imds"], usual)
+        scale_set = ScaleSet(request["compute"], request["imds"], usual)
         listed = scale_set.members()
-        own = int(told["compute"]["name"].rpartition("_")[2])
+        own = int(request["compute"]["name"].rpartition("_")[2])
         place = [number for number, _ in listed].index(own)
         before = [name for _, name in listed[:place]]
         for start in range(0, len(before), _AT_ONCE):
@@ -304,19 +304,19 @@ def look(told: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
                 result["next_s"], result["able"] = usual * (1 + place), True
                 return result
         others = before + [name for _, name in listed[place + 1 :]]
-        _lead(told, scale_set, nodes, others, result)
+        _lead(request, scale_set, nodes, others, result)
         result["able"] = True
     except Refused as refused:
         result["say"]["azure"], result["next_s"] = str(refused), refused.wait
     except (ValueError, KeyError, TypeError) as error:
-        result["say"]["azure"] = f"what Azure tells is not understood: {error!r}"
+        result["say"]["azure"] = f"Azure's answer is not understood: {error!r}"
     return result
 
 
 def _lead(
-    told: dict[str, Any], scale_set: ScaleSet, nodes: Nodes, others: list[str], result: dict[str, Any]
+    request: dict[str, Any], scale_set: ScaleSet, nodes: Nodes, others: list[str], result: dict[str, Any]
 ) -> None:
-    spans, memory, document = told["spans"], told["memory"], scale_set.read()
+    spans, memory, document = request["spans"], request["memory"], scale_set.read()
     usual, now = result["next_s"], time.monotonic()
     if TTL in spans:
         span = spans[TTL]
@@ -337,14 +337,14 @@ def _lead(
             all_nodes = [os.uname().nodename, *others]
             ended = nodes.end_jobs(all_nodes, max(1.0, left - _SLACK_S), reason)
             if ended:
-                result["say"]["act"] = f"{reason} in {left:.0f} s: {ended} jobs are told to end"
+                result["say"]["act"] = f"{reason} in {left:.0f} s: {ended} jobs are asked to end"
             result["next_s"] = max(1.0, min(usual, left))
             return
         result["next_s"] = min(usual, left - warning)
     if IDLE in spans and document["sku"]["capacity"] > 0:
         span, silent = spans[IDLE], memory.get("silent", {})
-        answers: dict[str, float | None] = {"": told["idle_s"]}
-        if told["idle_s"] >= span:  # while this node has something to do, nobody need be asked
+        answers: dict[str, float | None] = {"": request["idle_s"]}
+        if request["idle_s"] >= span:  # while this node has something to do, nobody need be asked
             answers.update(nodes.idle(others))
         wait, obstacle = quiet(answers, silent, now, span)
         unheard = [name for name, idle in answers.items() if idle is None]
@@ -361,6 +361,6 @@ def _lead(
 
 
 def main(arguments: list[str]) -> int:
-    """Looks once at what the one argument tells, in JSON."""
+    """Run one check, as the one argument asks for in JSON."""
     sys.stdout.write(json.dumps(look(json.loads(arguments[0]), Nodes())))
     return 0

@@ -87,9 +87,15 @@ def decide(
         ready = [one for one in found if one.alone and one.kind != "Preempt" and one.not_before]
         return [("approve", one.id) for one in ready]
     at = first.not_before or azure
-    told = {"id": first.id, "type": first.kind, "node": node, "not_before": at, "deadline": now + at - azure}
-    told["at_once"] = first.kind in AT_ONCE or first.by_user or first.not_before is None
-    return [("notice", told)]
+    notice = {
+        "id": first.id,
+        "type": first.kind,
+        "node": node,
+        "not_before": at,
+        "deadline": now + at - azure,
+    }
+    notice["at_once"] = first.kind in AT_ONCE or first.by_user or first.not_before is None
+    return [("notice", notice)]
 
 
 def patience(status: int, headers: dict[str, str], failures: int, has_heard: bool) -> float:
@@ -116,7 +122,7 @@ class Log:
         self._last: dict[str, str] = {}
 
     def write(self, words: str) -> None:
-        """Adds a line with its time; a full disk loses it."""
+        """Add a line with its time; a full disk loses it."""
         line = time.strftime("%Y-%m-%dT%H:%M:%SZ ", time.gmtime()) + " ".join(words.split()) + "\n"
         try:
             with open(self._path, "a", encoding="utf-8") as file:
@@ -128,7 +134,7 @@ class Log:
             return
 
     def say(self, topic: str, words: str) -> None:
-        """Adds a line if it is another one than the topic's last; empty ``words`` close the topic."""
+        """Add a line if it is another one than the topic's last; empty ``words`` close the topic."""
         if words != self._last.get(topic, ""):
             self._last[topic] = words
             if words:
@@ -136,7 +142,7 @@ class Log:
 
 
 class Unanswered(Exception):
-    """The metadata service did not tell what it was asked; it is asked again after ``wait`` seconds."""
+    """The metadata service did not answer; it is asked again after ``wait`` seconds."""
 
     def __init__(self, words: str, wait: float) -> None:
         super().__init__(f"the metadata service does not tell: {words}")
@@ -166,7 +172,7 @@ class Watch:
         self._failures, self._has_heard = 0, False
         self._spans: dict[str, float] = {}
         self._memory: dict[str, Any] = {}
-        """What ``watch.py lead`` wants to be told the next time."""
+        """State that ``watch.py lead`` gets the next time."""
         self._look_at: float | None = None
         self._look_until = 0.0
         self._is_able, self._says_until = False, 0.0
@@ -174,7 +180,7 @@ class Watch:
         self._said = b""
 
     def run(self) -> None:
-        """Watches for as long as the node is there."""
+        """Watch until the node ends."""
         self.log.write(f"watches {os.uname().nodename}")
         while True:
             wait = self.turn()
@@ -185,7 +191,7 @@ class Watch:
             time.sleep(wait)
 
     def tend(self) -> None:
-        """Does what needs no answer of the metadata service."""
+        """Do what needs no answer of the metadata service."""
         try:
             now = time.monotonic()
             idle = self._activity.look()
@@ -197,7 +203,7 @@ class Watch:
             self.log.say("error", repr(error))
 
     def turn(self) -> float:
-        """Looks once and does what is to be done; gives the seconds until the next look."""
+        """Check once and act; return the seconds until the next check."""
         self.tend()
         now = time.monotonic()
         try:
@@ -215,14 +221,14 @@ class Watch:
         return POLL_S
 
     def _ask(self, method: str, path: str, body: bytes = b"") -> tuple[Any, dict[str, str]]:
-        """The answer, read as JSON, and its headers."""
-        status, told, why = 0, None, ""
+        """Return the answer, read as JSON, and its headers."""
+        status, answer, why = 0, None, ""
         headers: dict[str, str] = {}
         try:
             limit = LIMIT_S if self._has_heard else FIRST_LIMIT_S
             status, headers, data = ask(method, self._imds, path, body, limit)
             if status == OK:
-                told = json.loads(data) if data.strip() else None
+                answer = json.loads(data) if data.strip() else None
             else:
                 why = f"status {status}"
         except (OSError, ValueError) as error:
@@ -232,7 +238,7 @@ class Watch:
             wait = patience(status, headers, self._failures, self._has_heard)
             raise Unanswered(f"{method} {path.partition('?')[0]}: {why}", wait)
         self._failures, self._has_heard = 0, True
-        return told, headers
+        return answer, headers
 
     def _read_instance(self, now: float) -> None:
         document, _ = self._ask("GET", _INSTANCE)
@@ -241,7 +247,7 @@ class Watch:
         if not isinstance(compute, dict) or not isinstance(name, str) or not name:
             if not self._name:
                 raise Unanswered("the name of this VM", UNHEARD_S)
-            self._read_at = now  # the name stays, and events are told by it
+            self._read_at = now  # the name stays, and events refer to it
             self.log.say("tags", "the metadata service does not describe this VM: its tags count as before")
             return
         self._compute, self._name, self._read_at = compute, name, now
@@ -285,12 +291,12 @@ class Watch:
     # -- the cluster's end ------------------------------------------------------------------------
 
     def _see_to_lead(self, now: float, idle: float) -> None:
-        """Runs ``watch.py lead`` when its time has come, without waiting for it; it says when next."""
+        """Start ``watch.py lead`` when it is due, without waiting; its answer says when it is due again."""
         if self._child > 0:
             self._hear_lead(now)
         elif self._look_at is not None and now >= self._look_at:
-            told = {"compute": self._compute, "spans": self._spans, "idle_s": idle, "imds": self._imds}
-            argv = [*self._lead, json.dumps(dict(told, memory=self._memory))]
+            request = {"compute": self._compute, "spans": self._spans, "idle_s": idle, "imds": self._imds}
+            argv = [*self._lead, json.dumps(dict(request, memory=self._memory))]
             self._pipe, writing = os.pipe()
             self._child = os.fork()
             if not self._child:
@@ -304,7 +310,7 @@ class Watch:
             self._said, self._look_at, self._look_until = b"", None, now + LOOK_LIMIT_S
 
     def _say_leads(self, now: float) -> None:
-        """Says to other nodes that this watch runs and that its last look went well, while both hold."""
+        """Report to other nodes that this watch runs and its last check succeeded, while both hold."""
         if self._spans and self._is_able:
             lasts = max(3 * POLL_S, min(FRESH_S, 0.3 * min(self._spans.values())))
             if now >= self._says_until - lasts * 2 / 3:
@@ -329,11 +335,11 @@ class Watch:
         os.waitpid(self._child, 0)
         self._child, next_s, self._is_able = -1, LOOK_S, False
         try:
-            told = json.loads(self._said)
-            next_s, self._memory = max(1.0, float(told["next_s"])), dict(told["memory"])
-            for topic, words in told["say"].items():
+            answer = json.loads(self._said)
+            next_s, self._memory = max(1.0, float(answer["next_s"])), dict(answer["memory"])
+            for topic, words in answer["say"].items():
                 self.log.say(topic, words)
-            self._is_able = told["able"] is True
+            self._is_able = answer["able"] is True
         except (ValueError, KeyError, TypeError, AttributeError):
             self.log.say("lead", f"watch.py lead gave {self._said[:200]!r}")
         if self._spans and self._look_at is None:  # else they have changed meanwhile

@@ -186,7 +186,7 @@ class TestTheClustersTime:
         assert names == [ME, "node000001", "node000002"]
         assert 54 < within <= 55
         assert reason == "the cluster's time of 1 h is over"
-        assert "1 jobs are told to end" in result["say"]["act"]
+        assert "1 jobs are asked to end" in result["say"]["act"]
         assert azure.changes() == []
 
     def test_then_its_scale_set_is_deleted(self, azure: Azure) -> None:
