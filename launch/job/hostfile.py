@@ -1,4 +1,4 @@
-"""Which node has how many ranks, in the words of Open MPI and of hydra."""
+"""Which node has how many ranks, as Open MPI and hydra read it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["hostfile_text", "machinefile_text"]
 
 
 def hostfile_text(ranks_on: Iterable[tuple[str, int]]) -> str:
-    """One ``name slots=n`` line for each node that has ranks, in the order in which ranks are numbered.
+    """Return one ``name slots=n`` line for each node that has ranks, in the order of ranks.
 
     ``slots`` are the job's ranks there, not what the node could take: with ``--map-by slot`` that alone
     fixes which rank is where. Names rather than addresses, because launchers print them in their errors;
@@ -23,7 +23,7 @@ def hostfile_text(ranks_on: Iterable[tuple[str, int]]) -> str:
 
 
 def machinefile_text(ranks_on: Iterable[tuple[str, int]]) -> str:
-    """The same for hydra (MPICH, Intel MPI): one ``name:n`` line for each node that has ranks.
+    """Return the same for hydra (MPICH, Intel MPI): one ``name:n`` line for each node that has ranks.
 
     >>> print(machinefile_text([("node000000", 2), ("node000001", 1)]), end="")
     node000000:2

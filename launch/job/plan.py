@@ -1,4 +1,4 @@
-"""From what a user asks for to everything that will be run, as data and without I/O."""
+"""The plan of a job: everything that will be run, as data, made from a spec without I/O."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _NAME = re.compile(r"[^a-z0-9]+")
 
 @dataclass(frozen=True, slots=True)
 class JobPlan:
-    """Everything that will be run; MASTER_PORT and slot numbers are settled on the head in the job's turn."""
+    """Everything that will be run; the head settles MASTER_PORT and slot numbers in the job's turn."""
 
     id: str
     spec: JobSpec
@@ -44,7 +44,7 @@ class JobPlan:
     """Folder of the node code under the home folder."""
     cwd: str
     argv: tuple[str, ...]
-    """What each rank runs, before the variables in :data:`~launch.job.rank_env.EXPANDED` are filled in."""
+    """Command line of each rank, with the variables in :data:`~launch.job.rank_env.EXPANDED` not filled in."""
     env: dict[str, str]
     """For every rank."""
     defaults: dict[str, str]
@@ -76,7 +76,7 @@ class JobPlan:
         return sum(len(node.ranks) for node in self.nodes)
 
     def environment(self, rank: int) -> dict[str, str]:
-        """What the launcher sets for one rank, as far as it is known before the job's turn."""
+        """Return what the launcher sets for one rank, as far as it is known before the job's turn."""
         for node in self.nodes:
             for given in node.ranks:
                 if given.rank == rank:
@@ -92,7 +92,7 @@ class JobPlan:
         raise KeyError(rank)
 
     def as_dict(self) -> Plan:
-        """The plan as ``job.json`` holds it: what the supervisor executes."""
+        """Return the plan as ``job.json`` holds it: what the supervisor executes."""
         spec = self.spec
         services = self.launcher.services(spec)
         return {
@@ -159,7 +159,7 @@ class JobPlan:
 
 
 def job_id(name: str, now: datetime, random: Callable[[int], str] = secrets.token_hex) -> str:
-    """Readable, sortable by time within a name, and unique: ``name-YYYYmmdd-HHMMSS-xxxx``.
+    """Return a unique id, sortable by time within a name: ``name-YYYYmmdd-HHMMSS-xxxx``.
 
     >>> job_id("My Digits!", datetime(2026, 3, 1, 9, 5, 7), lambda _: "0f3a")
     'my-digits-20260301-090507-0f3a'
@@ -178,10 +178,10 @@ def plan(
     now: datetime | None = None,
     random: Callable[[int], str] = secrets.token_hex,
 ) -> JobPlan:
-    """The job on these nodes, ranks numbered node by node in their order; the first node is the head.
+    """Return the plan of the job on these nodes, the first of which is the head.
 
     ``remote`` is the id of the node code (:func:`launch.code.push.remote_id`), ``files`` the snapshot's
-    paths: with them a script that is not there is found before anything connects. Raises
+    paths: with them a missing script is found before anything connects. Raise
     :class:`~launch.errors.InputError`.
     """
     if not nodes:
@@ -226,7 +226,7 @@ def plan(
 
 
 def _checks(spec: JobSpec, argv: tuple[str, ...]) -> Checks:
-    """What every node is asked for before the first rank starts; empty when that is nothing."""
+    """Return what every node must have before the first rank starts; empty when that is nothing."""
     needs_python = spec.python != "python3" and (bool(spec.requires) or spec.python == argv[0])
     wanted: Checks = {
         "setup": spec.setup,
@@ -249,7 +249,7 @@ def _check_script(argv: tuple[str, ...], files: Collection[str]) -> None:
 
 
 def _script_of(argv: tuple[str, ...]) -> str | None:
-    """The file a command runs, where that can be told: itself, or an interpreter's first argument.
+    """Return the file a command runs, if it is known: itself, or an interpreter's first argument.
 
     >>> _script_of(("python3", "-u", "train.py", "x.py")), _script_of(("./run.sh",))
     ('train.py', 'run.sh')

@@ -34,7 +34,9 @@ quotes would end those of an ``sh -c`` line."""
 
 
 def job_environment(job: str, addresses: Sequence[str], port: int, world_size: int) -> dict[str, str]:
-    """The same for every rank of the job. Addresses rather than names, as Azure Batch gives them.
+    """Return the variables that are the same for every rank of the job.
+
+    They have addresses rather than names, as Azure Batch gives them.
 
     ``world_size`` is the number of processes the system starts: with a launcher per node that is the
     number of nodes, as in Azure ML, and the launcher gives its own processes theirs.
@@ -58,12 +60,12 @@ def job_environment(job: str, addresses: Sequence[str], port: int, world_size: i
 
 
 def job_paths(folder: str) -> dict[str, str]:
-    """Variables that hold paths under each node's home folder, whose place the node knows."""
+    """Return variables that hold paths under each node's home folder, whose place the node knows."""
     return {"AZ_BATCHAI_MPI_HOST_FILE": f"{folder}/hostfile", "RANKLIFT_OUTPUT_DIR": f"{folder}/outputs"}
 
 
 def node_environment(node_rank: int, address: str) -> dict[str, str]:
-    """The same for every rank of one node.
+    """Return the variables that are the same for every rank of one node.
 
     >>> node_environment(0, "10.0.0.4")
     {'AZ_BATCH_IS_CURRENT_NODE_MASTER': 'true', 'NODE_RANK': '0', 'RANKLIFT_NODE_ADDR': '10.0.0.4'}
@@ -76,7 +78,7 @@ def node_environment(node_rank: int, address: str) -> dict[str, str]:
 
 
 def rank_environment(rank: int, local_rank: int, local_world_size: int) -> dict[str, str]:
-    """One rank's own.
+    """Return one rank's own variables.
 
     >>> rank_environment(5, 1, 4)
     {'LOCAL_RANK': '1', 'LOCAL_WORLD_SIZE': '4', 'RANK': '5'}

@@ -111,13 +111,13 @@ class JobSpec:
     outputs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     """Type of each output by name (:data:`OutputType`); all but files get a folder on every node."""
     port: int = MASTER_PORT
-    """MASTER_PORT wished for; the next free one when it is taken on the head."""
+    """MASTER_PORT; the next free one when it is taken on the head."""
     timeout_s: float | None = None
     """Seconds the job may take from the moment its turn came."""
     grace_s: float = GRACE_S
     """Seconds between SIGTERM and SIGKILL when the job is ended."""
     max_restarts: int = 0
-    """How often the job is launched anew on the same nodes after a failure."""
+    """How often the job is launched again on the same nodes after a failure."""
     min_nodes: int | None = None
     """With how few nodes the command goes on by itself when others are lost (torchrun's ``--nnodes``
     range); None when it needs them all."""
@@ -154,7 +154,7 @@ class JobSpec:
         self._check_size()
 
     def _check_size(self) -> None:
-        """Whether a rank can be started with all that it is given."""
+        """Refuse more than a rank can be started with."""
         words = [*self.command, *self.mpi_args, *(f"{name}={value}" for name, value in self.env.items())]
         size = sum(len(os.fsencode(word)) + 1 + _POINTER for word in words)
         if size > _LONGEST_TOGETHER:
@@ -195,7 +195,7 @@ class JobSpec:
             )
 
     def _check_launcher(self) -> None:
-        """Whether the launcher takes what is asked of it."""
+        """Refuse what the launcher does not take."""
         launcher = launcher_of(self.kind)
         for key, remedy in _SOME_LAUNCHERS.items():
             value = getattr(self, key)
@@ -205,7 +205,7 @@ class JobSpec:
         launcher.check(self)
 
     def _check_node(self) -> None:
-        """What the nodes are to have and to make."""
+        """Check what the nodes must have and make."""
         if not self.python.strip():
             raise InputError("python", self.python, "is empty", "name a command, or leave it out")
         for key, value in (("python", self.python), ("setup", self.setup)):

@@ -1,4 +1,4 @@
-"""What a job file says, once it is read."""
+"""A job file's content, once it is read."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """Who starts how many processes."""
+    """The launcher, and how many processes it starts."""
 
     kind: str
     """A name in :data:`launch.launchers.registry.LAUNCHERS`."""
     processes: int | None = None
-    """On each node; None where the file does not say."""
+    """On each node; None where the file has no count."""
     workers: int | None = None
     parameter_servers: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Own:
-    """The ``ranklift:`` block: what Azure ML has no word for."""
+    """The ``ranklift:`` block: keys that Azure ML does not have."""
 
     mpi: str | None = None
     mpirun_args: tuple[str, ...] = ()

@@ -21,7 +21,7 @@ from launch.remote.mpi.registry import MPIS
 __all__ = ["SCHEME", "read_distribution", "read_input", "read_output", "read_own"]
 
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!\\)")
-"""The beginning of an address; a drive letter is none."""
+"""The beginning of an address; a drive letter does not match."""
 
 _ASSETS = get_args(OutputType)
 _INPUT_MODES = ("ro_mount", "download", "direct", "eval_mount", "eval_download")
@@ -33,7 +33,7 @@ _STAGE = (
 
 
 def read_input(reader: Reader, place: Place, folder: Path) -> str | Data | None:
-    """An input: the text of a plain value, or a file or folder; None for one that is wrong."""
+    """Return an input: the text of a plain value, or a file or folder; None for one that is wrong."""
     if not place.is_mapping:
         if place.is_list:
             reader.errors.append(place.wrong("is a list", "give one value, or a type and a path"))
@@ -91,7 +91,7 @@ def _data(place: Place, kind: str, folder: Path) -> Data:
 
 
 def read_output(reader: Reader, place: Place) -> str:
-    """An output's type."""
+    """Return an output's type."""
     if place.is_null:
         return "uri_folder"
     found = reader.block(place, ("type",), ("mode", "path", "name", "version"))
@@ -104,7 +104,7 @@ def read_output(reader: Reader, place: Place) -> str:
 
 
 def read_distribution(reader: Reader, place: Place) -> Distribution | None:
-    """The distribution; None for one that is wrong."""
+    """Return the distribution; None for one that is wrong."""
     kind = None
     with reader.collecting():
         keys = place.entries()
@@ -147,7 +147,7 @@ def _servers(place: Place) -> int:
 
 
 def read_own(reader: Reader, place: Place, folder: Path) -> Own:
-    """The ``ranklift:`` block."""
+    """Return the ``ranklift:`` block."""
     found = reader.block(
         place, ("mpi", "mpirun_args", "nodes", "setup", "python", "chief", "max_restarts", "grace")
     )
@@ -174,7 +174,7 @@ def _words(place: Place) -> tuple[str, ...]:
 
 
 def _python(place: Place, folder: Path) -> str:
-    """A command, or a path on the nodes; a relative one begins where the job file's other paths do."""
+    """Return a command, or a path on the nodes; a relative one begins where the job file's other paths do."""
     value = values.text(place)
     if "/" not in value or value.startswith(("/", "~")):
         return value

@@ -1,4 +1,4 @@
-"""From what a job file says to the job that is launched, options over it."""
+"""The job that a job file describes, options over it."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _KEYS = {
     "outputs": "outputs",
     "environment": "environment_variables",
 }
-"""Where the file says what the job's own keys name."""
+"""Keys of the file by the job's own."""
 _NO_TEXT: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """What the command line says over the file."""
+    """Options that win over the file."""
 
     processes: int | Literal["auto"] | None = None
     env: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT)
@@ -70,20 +70,20 @@ class Pushed:
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The job, and what was chosen for the user."""
+    """The job, and notices of what was chosen for the user."""
 
     spec: JobSpec
     notices: tuple[str, ...]
 
 
 def name_of(job: JobFile, flags: Flags) -> str:
-    """What the job's id begins with: the name given, else the script's, else the file's."""
+    """Return what the job's id begins with: the name given, else the script's, else the file's."""
     script = script_of(job.command)
     return flags.name or job.name or job.display_name or PurePosixPath(script or job.path.name).stem
 
 
 def node_count(job: JobFile, chosen: int | None) -> int | None:
-    """On how many nodes the job runs, of those first in the stack; None for all that were chosen by name.
+    """Return on how many nodes the job runs, of those first in the stack; None for all chosen by name.
 
     ``chosen`` is the number of nodes that ``ranklift.nodes`` names, None without it. Raises
     :class:`~launch.errors.InputError` when both are given and differ.
@@ -109,7 +109,7 @@ def make(
     source: str | None = None,
     flags: Flags | None = None,
 ) -> Made:
-    """The job ``identifier`` on ``nodes`` nodes.
+    """Return the job ``identifier`` on ``nodes`` nodes.
 
     ``source`` is the text of the script that the command runs (:func:`~launch.jobfile.script.script_of`),
     where it is known. Raises :class:`~launch.errors.InputError` naming the file's line.
@@ -163,7 +163,7 @@ def make(
 
 
 def located(job: JobFile, flags: Flags, error: InputError) -> InputError:
-    """An error about the job with the line of the file that it comes from; of an option, as it is."""
+    """Return an error about the job with the line of the file, or the option, that it comes from."""
     kind, _, name = error.key.partition(" ")
     if (kind == "env" and (name or str(error.value)) in flags.env) or (
         error.key == "processes_per_node" and flags.processes is not None

@@ -1,7 +1,7 @@
 """The process beside the ranks of a node: starts them, passes their output on, ends all of their processes.
 
-For PyTorch jobs the supervisor starts one runner per node over ssh and speaks with it over stdin and stdout.
-For MPI jobs mpirun starts one per rank, which connects back to the supervisor, so that no value of the
+Without mpirun the supervisor starts one runner per node over ssh; the channel is its stdin and stdout.
+mpirun starts one per rank, which connects back to the supervisor, so that no value of the
 user's is ever on mpirun's command line. Either way that channel is the tether: when it closes, or nothing
 came over it for 30 s, everything the runner started is ended.
 
@@ -19,7 +19,6 @@ import time
 
 from launch.remote.base import eviction, frames, processes, timing
 from launch.remote.base.paths import expand_home, python_folder
-from launch.remote.base.ports import take_ports
 from launch.remote.base.processes import SIGKILL, SIGTERM
 from launch.remote.node import log_files, rank_env, slots, work_dir
 from launch.remote.node.loop import NO_LOG, NODE, TICK_MS, Loop, Process
@@ -54,11 +53,11 @@ class Runner(Loop):
         """Holds the job's working folder on this node."""
 
     def run(self) -> int:
-        """Waits for the SPEC, makes ready, waits for GO and runs the ranks to their end.
+        """Wait for the SPEC, prepare, wait for GO and run the ranks to their end.
 
-        Gives 0 however they ended: that is told on the channel. mpirun would end the other ranks by its own
-        lights if it saw a runner end early or badly, so runners leave when the supervisor closes the channel,
-        all at once.
+        Return 0 however they ended: the channel carries that. mpirun would end the other ranks by its own
+        rules if it saw a runner end early or badly, so all runners leave at once when the supervisor closes
+        the channel.
         """
         payload = self._wait_for(frames.SPEC)
         if payload is None:
@@ -109,9 +108,9 @@ class Runner(Loop):
         return self._leave()
 
     def _make_ready(self, spec: RunnerSpec, held: list[int]) -> list[int]:
-        """Everything that can go wrong before a rank starts, so that none does if it goes wrong anywhere.
+        """Do everything that can fail before a rank starts, so that none starts if it fails on any node.
 
-        Gives the ports it took. Raises :class:`~launch.remote.node.prepare.Unfit`.
+        Return the reserved ports. Raise :class:`~launch.remote.node.prepare.Unfit`.
         """
         coming = eviction.notice() if eviction.stamp() else None
         if coming and coming["type"]:
@@ -139,10 +138,14 @@ class Runner(Loop):
                 reason = health.missing_modules(spec["python"], done.status or 0, done.said)
                 if reason:
                     raise Unfit(reason)
+        if not spec["ports"]:
+            return []
+        from launch.remote.base.ports import take_ports  # which few jobs need
+
         return take_ports(spec["first_port"], spec["ports"], held)
 
     def _rest(self, wait_ms: int) -> None:
-        """Give signs of life while something takes long. Raise Unfit once the runner is to end."""
+        """Send signs of life while something takes long. Raise Unfit once the runner is to end."""
         self._turn(wait_ms)
         if self._stopped:
             raise Unfit("stopped")
@@ -150,7 +153,7 @@ class Runner(Loop):
     def _aside(
         self, argv: list[str], env: dict[str, str], spec: RunnerSpec, log: int, limit: float | None
     ) -> Process:
-        """Runs a command for the whole node to its end; with a log its output is the job's too."""
+        """Run a command for the whole node to its end; with a log its output is the job's too."""
         pid, out, err = processes.spawn(argv, env, expand_home(spec["cwd"]))
         process = Process(NODE, pid, {out: 1, err: 2}, log)
         self.ranks.append(process)
@@ -185,7 +188,7 @@ class Runner(Loop):
 
 
 def run_node() -> int:
-    """The runner of a whole node, its channel on stdin and stdout."""
+    """Run a whole node's ranks, the channel on stdin and stdout."""
     channel_in, channel_out = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
