@@ -44,7 +44,7 @@ class JobPlan:
     """Folder of the node code under the home folder."""
     cwd: str
     argv: tuple[str, ...]
-    """Command line of each rank, with the variables in :data:`~launch.job.rank_env.EXPANDED` not filled in."""
+    """What each rank runs, with the variables in :data:`~launch.job.rank_env.EXPANDED` not filled in."""
     env: dict[str, str]
     """For every rank."""
     defaults: dict[str, str]
