@@ -46,7 +46,7 @@ def build_storage(
     """Make the stack's own account in ``data``, or use the existing one, which is not changed.
 
     The nodes get rights on blobs of the two containers, which an existing account must have. With a private
-    endpoint there is no other way to the stack's own account, for the operator neither.
+    endpoint nobody reaches the stack's own account another way, the operator included.
     """
     if config.storage_account_id is not None or data is None:
         assert config.storage_account_id is not None  # noqa: S101 - an own account has a place

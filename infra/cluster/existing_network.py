@@ -82,7 +82,7 @@ def problem(config: ClusterConfig, facts: VnetFacts, own: str) -> InputError | N
         return InputError(
             f"{KEY}subnetPrefix",
             config.subnet_prefix,
-            f"is not in the given network, which has {', '.join(facts.prefixes)}",
+            f"is not in the network, which has {', '.join(facts.prefixes)}",
             "take a free part of that",
         )
     for subnet in facts.subnets:
@@ -110,14 +110,14 @@ def _subnet_problem(config: ClusterConfig, facts: VnetFacts) -> InputError | Non
         return InputError(
             f"{KEY}subnetPrefix",
             config.subnet_prefix,
-            f"is not the range of the given subnet, which is {', '.join(subnet.prefixes)}",
+            f"is not the range of the subnet, which is {', '.join(subnet.prefixes)}",
             "set it to that: the nodes know each other by it",
         )
     if config.needs_service_endpoint and not any(s.startswith(_SERVICE) for s in subnet.services):
         return InputError(
             f"{KEY}subnetId",
             config.subnet_id,
-            f"has no service endpoint for {_SERVICE}, and a given subnet is never changed",
+            f"has no service endpoint for {_SERVICE}, and an existing subnet is never changed",
             f"give it one (`az network vnet subnet … --service-endpoints {_SERVICE}`), or "
             f"set {KEY}storage to privateEndpoint",
         )

@@ -112,7 +112,7 @@ def mismatches(config: ClusterConfig, settings: Settings) -> Iterator[InputError
         yield InputError(
             f"{KEY}subnetPrefix",
             config.given_subnet_prefix,
-            f"is for a given network, and neither {KEY}vnetId nor {KEY}subnetId is set",
+            f"is for an existing network, and neither {KEY}vnetId nor {KEY}subnetId is set",
             f"set one of them, or take it out: {KEY}vnetPrefix is the range of a network that is made",
         )
     free = IPv4Network(config.subnet_prefix).num_addresses - _RESERVED

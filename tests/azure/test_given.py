@@ -107,7 +107,7 @@ def test_a_range_that_is_not_the_given_subnets_is_refused_before_anything_is_mad
     workplace.pulumi("stack", "init", "rehearsal-third")
     ran = workplace.pulumi("preview", "--stack", "rehearsal-third", status=None)
     assert ran.status != 0
-    assert "ranklift:subnetPrefix = '10.40.9.0/24': is not the range of the given subnet" in ran.out + ran.err
+    assert "ranklift:subnetPrefix = '10.40.9.0/24': is not the range of the subnet" in ran.out + ran.err
     assert not {name for name in workplace.groups() if name.startswith("ranklift-rehearsal-third")}
 
 
