@@ -79,7 +79,7 @@ class InUse(RetryError):
 
     def __init__(self, stack: str, holders: tuple[Lock, ...]) -> None:
         self.holders = holders
-        whose = "; ".join(map(str, holders)) or "Pulumi does not say whose"
+        whose = "; ".join(map(str, holders)) or "Pulumi does not name its holder"
         lines = [
             f"stack {stack}: another command works on it ({whose}): wait until it has ended, then repeat "
             "this one"
