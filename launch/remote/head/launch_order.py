@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 if TYPE_CHECKING:
     from launch.remote.base import job_dir
@@ -12,20 +12,14 @@ if TYPE_CHECKING:
 __all__ = ["LaunchOrder"]
 
 
-class LaunchOrder:
+class LaunchOrder(NamedTuple):
     """``restarts`` is the number of launches before; ``deadline``, by the monotonic clock, the end of the
     job's time, None without a limit."""
 
-    def __init__(
-        self,
-        folder: job_dir.Folder,
-        plan: Plan,
-        slots: dict[str, list[int]],
-        port: int,
-        stream: StreamWriter,
-        restarts: int,
-        deadline: float | None,
-    ) -> None:
-        self.folder, self.plan, self.stream = folder, plan, stream
-        self.slots, self.port = slots, port
-        self.restarts, self.deadline = restarts, deadline
+    folder: job_dir.Folder
+    plan: Plan
+    slots: dict[str, list[int]]
+    port: int
+    stream: StreamWriter
+    restarts: int
+    deadline: float | None
