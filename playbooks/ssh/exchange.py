@@ -62,8 +62,8 @@ def exchange(
 ) -> Tail:
     """Send ``stdin`` and pass stdout on until the command has ended; return the end of stderr.
 
-    ``deadline`` is in :func:`time.monotonic`'s seconds. ``ask_alive`` is called after :data:`QUIET_S` of
-    silence and raises when the node is lost. Exceptions of ``on_stdout`` and ``stdin`` are not caught.
+    ``deadline`` is in :func:`time.monotonic`'s seconds. ``ask_alive`` is called after a silence of
+    ``OPERATOR_SILENT_S`` and raises when the node is lost. Exceptions of ``on_stdout`` and ``stdin`` are not caught.
 
     Raises :class:`DeadlinePassed`.
     """
