@@ -63,7 +63,7 @@ def exchange(
     """Send ``stdin`` and pass stdout on until the command has ended; return the end of stderr.
 
     ``deadline`` is in :func:`time.monotonic`'s seconds. ``ask_alive`` is called after a silence of
-    ``OPERATOR_SILENT_S`` and raises when the node is lost. Exceptions of ``on_stdout`` and ``stdin`` are not caught.
+    ``OPERATOR_SILENT_S`` and raises when the node is lost. Exceptions of ``on_stdout`` and ``stdin`` pass.
 
     Raises :class:`DeadlinePassed`.
     """
