@@ -1,0 +1,158 @@
+"""What travels between operator, head and nodes has the types of ``records`` and ``payloads`` alone."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import sys
+import typing
+from collections.abc import Iterator
+from typing import Any, get_args, get_origin, get_type_hints
+
+import pytest
+
+from launch.remote.base import frame_fields, frames, job_dir
+from tests.test_architecture import PROJECT, Module, import_graph, modules, names
+
+_OF_ANYTHING = re.compile(r"\b([Dd]ict|(Mutable)?Mapping)\[str, Any\]")
+_OPERATOR = ("launch.client", "launch.code", "launch.job", "launch.results")
+_ENTRIES = ("launch.remote.cli", "launch.remote.node.runner")
+
+
+def reachable(entries: tuple[str, ...], graph: dict[str, set[str]]) -> set[str]:
+    """The modules that these import, directly or by way of others, and these themselves."""
+    found: set[str] = set()
+    left = list(entries)
+    while left:
+        name = left.pop()
+        if name not in found:
+            found.add(name)
+            left += graph[name]
+    return found
+
+
+def where_it_travels() -> list[Module]:
+    """The operator's side of jobs, and what the commands and the runners on nodes consist of."""
+    on_nodes = reachable(_ENTRIES, import_graph(modules("launch/remote")))
+    return [
+        module for module in PROJECT if module.name in on_nodes or module.name.rpartition(".")[0] in _OPERATOR
+    ]
+
+
+def of_anything(source: str) -> list[str]:
+    """The annotations and aliases that let a record hold anything."""
+    found = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Subscript))
+    return [text for text in map(ast.unparse, found) if _OF_ANYTHING.match(text)]
+
+
+@pytest.mark.parametrize("module", where_it_travels(), ids=names)
+def test_no_record_is_a_dict_of_anything(module: Module) -> None:
+    assert of_anything(module.path.read_text()) == []
+
+
+def test_a_dict_of_anything_is_found() -> None:
+    source = "from typing import Any\ndef f(plan: dict[str, Any] | None) -> Mapping[str, Any]: ...\n"
+    assert sorted(of_anything(source)) == ["Mapping[str, Any]", "dict[str, Any]"]
+    assert of_anything("def f(env: dict[str, str]) -> dict[str, object]: ...") == []
+
+
+def test_both_ends_are_looked_at() -> None:
+    looked_at = {module.name.rpartition(".")[0] for module in where_it_travels()}
+    assert {"launch.client", "launch.results", "launch.remote.base", "launch.remote.store"} <= looked_at
+    assert {"launch.remote.head", "launch.remote.head.runners", "launch.remote.node"} <= looked_at
+
+
+@pytest.fixture(scope="module")
+def defined() -> Iterator[dict[str, Any]]:
+    """The names of both modules of types, with those that only type checkers define."""
+    made: dict[str, Any] = {}
+    before = {name: sys.modules.get(name) for name in _TYPES}
+    setattr(typing, "TYPE_CHECKING", True)  # noqa: B010  a type checker takes it for final
+    try:
+        for name in _TYPES:
+            spec = importlib.util.find_spec(name)
+            assert spec is not None
+            assert spec.loader is not None
+            module = sys.modules[name] = importlib.util.module_from_spec(spec)
+            spec.loader.exec_module(module)
+            made.update(vars(module))
+        yield made
+    finally:
+        setattr(typing, "TYPE_CHECKING", False)  # noqa: B010
+        for name, module_before in before.items():
+            if module_before is None:
+                sys.modules.pop(name, None)
+            else:
+                sys.modules[name] = module_before
+
+
+_TYPES = ("launch.remote.base.records", "launch.remote.base.payloads")
+
+
+def type_of_frame(name: str, defined: dict[str, Any]) -> Any:
+    """The type whose docstring says that it is the payload of this frame from a runner."""
+    found = [
+        value
+        for value in defined.values()
+        if isinstance(value, type) and re.match(rf"Frame {name}\b", value.__doc__ or "")
+    ]
+    assert len(found) == 1, f"{len(found)} types for frame {name}"
+    return found[0]
+
+
+def samples(kind: Any) -> tuple[object, list[object]]:
+    """A value of the type, and some that are not."""
+    if kind is int:
+        return 1, ["1", [1], None]
+    if kind is str:
+        return "a", [1, ["a"], None]
+    first = get_args(kind)[0]
+    if get_origin(kind) is tuple:
+        good = [samples(part)[0] for part in get_args(kind)]
+        return good, [good[:1], [*reversed(good)], 1]
+    good_one, bad = samples(first)
+    return [good_one], [good_one, *([one] for one in bad)]
+
+
+_SHAPES = {
+    name: frame_fields._SHAPES[kind]
+    for name, kind in vars(frames).items()
+    if isinstance(kind, bytes) and name.isupper() and kind in frame_fields._SHAPES
+}
+
+
+def test_every_checked_frame_has_a_name() -> None:
+    assert len(_SHAPES) == len(frame_fields._SHAPES)
+
+
+@pytest.mark.parametrize("name", _SHAPES)
+def test_what_a_runners_frame_is_checked_for_is_its_type(name: str, defined: dict[str, Any]) -> None:
+    hints = get_type_hints(type_of_frame(name, defined), globalns=defined)
+    assert _SHAPES[name].keys() == hints.keys()
+    for field, fits in _SHAPES[name].items():
+        good, bad = samples(hints[field])
+        assert fits(good), f"{field}: {good}"
+        assert [one for one in bad if fits(one)] == [], field
+
+
+def test_the_version_of_the_plan_is_that_of_its_type(defined: dict[str, Any]) -> None:
+    assert get_args(defined["Version"]) == (job_dir.PLAN_VERSION,)
+
+
+def test_no_runner_imports_the_types_at_run_time() -> None:
+    for module in modules("launch/remote"):
+        imported = {
+            node.module
+            for node in outside_type_checking(ast.parse(module.path.read_text()))
+            if isinstance(node, ast.ImportFrom)
+        }
+        assert imported.isdisjoint(_TYPES), module.name
+
+
+def outside_type_checking(node: ast.AST) -> Iterator[ast.AST]:
+    """Every statement that runs."""
+    for child in ast.iter_child_nodes(node):
+        if not (isinstance(child, ast.If) and ast.unparse(child.test) == "TYPE_CHECKING"):
+            yield child
+            yield from outside_type_checking(child)
