@@ -11,9 +11,10 @@ import json
 import os
 import sys
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
-from launch.remote.base import answers, frames, job_dir, timing
+from launch.remote.base import frames, job_dir, timing
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -78,7 +79,7 @@ def _refuse(text: str) -> int:
 
 
 def _answer(value: Mapping[str, object]) -> int:
-    answers.send(frames.STATE, json.dumps(value).encode())
+    frames.send_answer(frames.STATE, json.dumps(value).encode())
     return 0
 
 
@@ -103,7 +104,7 @@ def _wait(job: str) -> int:
         if state is not None:
             _answer(state)
         elif time.monotonic() - spoken > timing.FOLLOW_BEAT_S:
-            answers.send(frames.BEAT, b"")
+            frames.send_answer(frames.BEAT, b"")
         else:
             continue
         spoken = time.monotonic()
@@ -136,7 +137,7 @@ def _submit(*words: str) -> int:
         sys.stderr.write(f"{error}\n")
         return 1
     handover: Handover = {"job": plan["id"]}
-    answers.send(frames.JOB, json.dumps(handover).encode())
+    frames.send_answer(frames.JOB, json.dumps(handover).encode())
     return _watch(folder, {}) if "--follow" in words else 0
 
 
@@ -171,7 +172,7 @@ def _follow(job: str, query: str = "{}") -> int:
 def _watch(folder: job_dir.Folder, query: LogQuery) -> int:
     from launch.remote.log import follow
 
-    return follow.follow(folder, query, answers.write)
+    return follow.follow(folder, query, partial(write_all, 1))
 
 
 def _cancel(job: str, grace: str = "") -> int:

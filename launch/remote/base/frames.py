@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import struct
 
+from launch.remote.base.whole_file import write_all
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -41,6 +43,7 @@ __all__ = [
     "frame",
     "hello_words",
     "pack",
+    "send_answer",
     "unpack",
 ]
 
@@ -116,6 +119,11 @@ class ProtocolError(Exception):
 def frame(kind: bytes, payload: bytes = b"") -> bytes:
     """One frame, ready to send."""
     return HEADER.pack(kind, len(payload)) + payload
+
+
+def send_answer(kind: bytes, payload: bytes = b"") -> None:
+    """Write one frame to stdout. Raise BrokenPipeError when nobody reads it any more."""
+    write_all(1, frame(kind, payload))
 
 
 class Decoder:

@@ -12,7 +12,7 @@ import sys
 import time
 from typing import TYPE_CHECKING
 
-from launch.remote.base import answers, job_dir, timing
+from launch.remote.base import frames, job_dir, timing
 from launch.remote.base.node_command import start_on_node
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def relay(job: str, what: str) -> int:
     folder = job_dir.Folder(job)
     plan = folder.plan()
     _settle(folder)
-    answers.send(NODES, json.dumps([node["name"] for node in plan["nodes"]]).encode())
+    frames.send_answer(NODES, json.dumps([node["name"] for node in plan["nodes"]]).encode())
     requests = dict.fromkeys(range(len(plan["nodes"])), b"") if what == "files" else _requests()
     waiting = list(requests)
     running: dict[int, _Asked] = {}
@@ -52,14 +52,14 @@ def relay(job: str, what: str) -> int:
                 data = os.read(key.fd, _CHUNK)
                 if data:
                     running[key.data].heard = time.monotonic()
-                    answers.send(SAID, PART.pack(key.data, False) + data)
+                    frames.send_answer(SAID, PART.pack(key.data, False) + data)
                 else:
                     selector.unregister(key.fd)
-                    answers.send(SAID, PART.pack(key.data, True) + running.pop(key.data).end())
+                    frames.send_answer(SAID, PART.pack(key.data, True) + running.pop(key.data).end())
             for index, asked in list(running.items()):
                 if time.monotonic() - asked.heard > timing.COLLECT_SILENT_S:
                     selector.unregister(asked.stdout)
-                    answers.send(SAID, PART.pack(index, True) + running.pop(index).give_up())
+                    frames.send_answer(SAID, PART.pack(index, True) + running.pop(index).give_up())
     return 0
 
 

@@ -18,7 +18,7 @@ import sys
 import time
 from typing import TYPE_CHECKING, Any
 
-from launch.remote.base import answers, frames, job_dir, timing
+from launch.remote.base import frames, job_dir, timing
 from launch.remote.base.whole_file import write_all
 
 if TYPE_CHECKING:
@@ -63,10 +63,10 @@ def files(job: str) -> int:
     for entry in _entries(base):
         batch.append(entry)
         if len(batch) >= _BATCH or time.monotonic() - told > timing.COLLECT_BEAT_S:
-            answers.send(ENTRIES, json.dumps(batch).encode())
+            frames.send_answer(ENTRIES, json.dumps(batch).encode())
             batch, told = [], time.monotonic()
-    answers.send(ENTRIES, json.dumps(batch).encode())
-    answers.send(LISTED, json.dumps(os.path.isdir(base)).encode())
+    frames.send_answer(ENTRIES, json.dumps(batch).encode())
+    frames.send_answer(LISTED, json.dumps(os.path.isdir(base)).encode())
     return 0
 
 
@@ -184,7 +184,7 @@ def send(job: str) -> int:
 
 
 def _send_end(end: FileEnd) -> None:
-    answers.send(END, json.dumps(end).encode())
+    frames.send_answer(END, json.dumps(end).encode())
 
 
 def _send_file(path: bytes, beginnings: list[tuple[int, str]], *, is_plan: bool = False) -> None:
@@ -202,13 +202,13 @@ def _send_file(path: bytes, beginnings: list[tuple[int, str]], *, is_plan: bool 
         matched, at, digest = _compare(handle, size, beginnings)
         os.lseek(handle, at, os.SEEK_SET)
         start: FileStart = {"matched": matched, "size": size, "mtime_ns": _mtime(info)}
-        answers.send(START, json.dumps(start).encode())
+        frames.send_answer(START, json.dumps(start).encode())
         while at < size:
             data = os.read(handle, min(_CHUNK, size - at))
             if not data:
                 break  # it was cut short since
             digest.update(data)
-            answers.send(DATA, data)
+            frames.send_answer(DATA, data)
             at += len(data)
         _send_end({"sha256": digest.hexdigest()})
     finally:
@@ -231,7 +231,7 @@ def _compare(handle: int, size: int, beginnings: list[tuple[int, str]]) -> tuple
             running.update(data)
             at += len(data)
             if time.monotonic() - beaten > timing.COLLECT_BEAT_S:
-                answers.send(BEAT, b"")
+                frames.send_answer(BEAT, b"")
                 beaten = time.monotonic()
         if running.hexdigest() == sha:
             matched.append(number)
