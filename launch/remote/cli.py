@@ -15,6 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from launch.remote.base import frames, job_dir, timing
+from launch.remote.base.whole_file import write_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
