@@ -12,7 +12,8 @@ from typing import Any, get_args, get_origin, get_type_hints
 
 import pytest
 
-from launch.remote.base import frame_fields, frames, job_dir
+from launch.remote.base import frames, job_dir
+from launch.remote.head.runners import frame_fields
 from tests.test_architecture import PROJECT, Module, import_graph, modules, names
 
 _OF_ANYTHING = re.compile(r"\b([Dd]ict|(Mutable)?Mapping)\[str, Any\]")

@@ -1,7 +1,7 @@
 """What runners' frames change: the output, the ranks' states, the slots; and what follows.
 
-A frame may bring anything: every field is checked by :mod:`~launch.remote.base.frame_fields`, and its time by
-the channel, before a handler sees it.
+A frame may bring anything: every field is checked by :mod:`~launch.remote.head.runners.frame_fields`, and its
+time by the channel, before a handler sees it.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import time
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
-from launch.remote.base import encryption, frame_fields, frames
+from launch.remote.base import encryption, frames
 from launch.remote.head import outcome
 from launch.remote.head.outcome import Outcome
+from launch.remote.head.runners import frame_fields
 from launch.remote.head.runners.channel import DONE
 from launch.remote.head.shutdown import Stop
 from launch.remote.log.writer import LAUNCHER

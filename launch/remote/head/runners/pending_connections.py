@@ -14,8 +14,9 @@ import socket
 import time
 from typing import TYPE_CHECKING, Any
 
-from launch.remote.base import frame_fields, frames, timing
+from launch.remote.base import frames, timing
 from launch.remote.base.encryption import is_equal
+from launch.remote.head.runners import frame_fields
 
 if TYPE_CHECKING:
     from launch.remote.base.payloads import Hello

@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from launch.remote.base import frame_fields, frames
+from launch.remote.base import frames
 from launch.remote.base.frames import ProtocolError
+from launch.remote.head.runners import frame_fields
 
 HELLO = {"rank": 3, "local_rank": 1, "node": "node000001", "pid": 71, "token": "t", "proof": ""}
 EXIT = {"rank": 3, "status": 137, "signal": 9, "stopped": 1, "time_us": 1_767_225_600_000_000}
