@@ -123,7 +123,7 @@ def gone(code: str) -> Callable[..., Any]:
             "2",
             r"their time was over at \S+ \S+ UTC \(ranklift:ttlHours is 2\)[^\n]*\n`fab up --stack dev`",
         ),
-        (1.9, "2", "it was removed, by a `fab down` that was interrupted or by"),
+        (1.9, "2", "it was removed, by an interrupted `fab down` or in"),
         (1.9, None, "`fab down --stack dev` removes the rest"),
     ],
 )
