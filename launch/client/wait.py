@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 
 from launch.client.events import JobState
-from launch.client.rpc import asked, check, node_code
+from launch.client.rpc import asked, check, node_code, readable
 from launch.errors import NodeUnreachable, StepTimeout
 from launch.host import Host
 from launch.remote.base import frames, timing
@@ -49,7 +49,8 @@ def wait_for_end(
         decoder = frames.Decoder()
         left = None if deadline is None else max(0.1, deadline - time.monotonic())
         try:
-            done = head.stream(command, take, timeout=left)
+            with readable(head):
+                done = head.stream(command, take, timeout=left)
             if done.exit_status < _ENDED_BY_SIGNAL:
                 check(done, head, job)
             reason = "it stopped telling of the job"

@@ -92,7 +92,7 @@ def test_a_pulumi_that_was_killed_while_nodes_are_made_is_mended_by_the_next_com
     # Pulumi has a lock that nobody holds and does not know the nodes that Azure has.
     done = cluster.fab(then, "--stack", stack)
     assert f"process {engine} was killed while it held the lock of stack {stack}\n" in done.err
-    assert "VirtualMachineScaleSet nodes: Pulumi was killed while it was made; removing" in done.err
+    assert "VirtualMachineScaleSet nodes: Pulumi was killed while it was being created; removing" in done.err
     if then == "up":
         assert done.err.endswith("1 of 1 nodes answer\n")
         assert unchanged(cluster, stack)

@@ -253,28 +253,24 @@ def children_of_job(job: str) -> list[int]:
 
 
 def runners_of_job(job: str) -> list[int]:
-    """The runners of ``job`` on this node, which :func:`children_of_job` does not find.
+    """Return the runners of ``job`` on this node, and under mpirun what started them: mpirun, its ssh and its
+    daemons. :func:`children_of_job` does not find them.
 
-    Over ssh their command line names it, under mpirun, which starts the same one for every job, their
-    environment.
+    Over ssh a runner's command line names the job; under mpirun, where it is the same for every job, the
+    environment does.
     """
     found = []
     for pid in _parents():
         try:
             with open(f"/proc/{pid}/cmdline", "rb") as file:
                 words = file.read().split(b"\0")[:-1]
-            if words[-2:-1] == [b"node"]:
-                is_of_job = words[-1] == job.encode()
-                entry = words[-3:-2]
-            elif words[-1:] == [b"rank"]:
+            is_of_job = words[-2:] == [b"node", job.encode()] and words[-3:-2][0].endswith(b"/__main__.py")
+            if not is_of_job:
                 with open(f"/proc/{pid}/environ", "rb") as file:
                     is_of_job = f"{RUNNER_OF}={job}".encode() in file.read().split(b"\0")
-                entry = words[-2:-1]
-            else:
-                continue
-        except OSError:
+        except (OSError, IndexError):
             continue
-        if is_of_job and entry and entry[0].endswith(b"/__main__.py"):
+        if is_of_job:
             found.append(pid)
     return found
 

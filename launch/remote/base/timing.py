@@ -116,6 +116,9 @@ WITHOUT_MPIRUN_S = 2.0
 """For runners to report their ranks' ends once mpirun is gone."""
 RUNNER_END_S = 4.0
 """After the grace until runners that have not reported their end are cut off."""
+MPIRUN_EXIT_S = 10.0
+"""For mpirun to exit by itself once every rank has ended: a stranger's connection to one of its own ports can
+keep it for ever (seen with Open MPI 4.1.4)."""
 MPIRUN_END_S = 4.0
 """For mpirun to end after the last runner; it takes its time after an MPI_Abort."""
 SUPERVISOR_END_S = RUNNER_END_S + 2 * MPIRUN_END_S + NODES_ANSWER_S + 6.0

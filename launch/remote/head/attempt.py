@@ -85,6 +85,8 @@ class Attempt:
         self._overdue: list[int] = []
         """Nodes that were not ready, or did not start their ranks, in time."""
         self._mpirun_gone: float | None = None
+        self._mpirun_idle: float | None = None
+        """Since when mpirun runs on although every rank has ended."""
         self._has_input = self._is_urgent = self._is_cut_off = False
 
     def run(self) -> Outcome | Taken:
@@ -138,6 +140,8 @@ class Attempt:
     def _close(self) -> None:
         if self._pending is not None:
             self._pending.close()
+        if self._pool.mpirun is not None and self._pool.mpirun.is_running:
+            self._losses.lost.update(range(len(self._plan["nodes"])))  # with its daemons and their ssh
         self._losses.lost |= self._pool.close()
         for process in self._sweeps:
             process.kill()
@@ -296,6 +300,7 @@ class Attempt:
         if self._shutdown.has_begun:
             self._enforce_grace(now)
             return
+        self._on_idle_mpirun(now)
         limit = self._plan["timeout_s"]
         if limit is not None and self._order.deadline is not None and now > self._order.deadline:
             self._apply(Stop(self._timed_out(limit)))
@@ -305,6 +310,18 @@ class Attempt:
             self._lose(channel, f"no sign of life for {timing.NODE_SILENT_S:g} s")
         if self._pool.mpirun is not None and not self._pool.mpirun.is_running:
             self._on_mpirun_end(now)
+
+    def _on_idle_mpirun(self, now: float) -> None:
+        """Wait no longer for an mpirun that does not exit after the last rank: the ranks' ends are known."""
+        mpirun = self._pool.mpirun
+        if mpirun is None or not self._ranks.all_ended or self._pool.open_channels or not mpirun.is_running:
+            return
+        if self._mpirun_idle is None:
+            self._mpirun_idle = now
+        elif now - self._mpirun_idle > timing.MPIRUN_EXIT_S:
+            line = f"mpirun did not exit within {timing.MPIRUN_EXIT_S:g} s of the last rank, and was killed\n"
+            self._order.stream.write(LAUNCHER, 0, 2, line.encode())
+            self._is_cut_off = True
 
     def _enforce_grace(self, now: float) -> None:
         """Give up, step by step, what outlived the grace."""

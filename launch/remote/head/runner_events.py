@@ -14,7 +14,7 @@ from launch.remote.base import encryption, frames
 from launch.remote.head import outcome
 from launch.remote.head.outcome import Outcome
 from launch.remote.head.runners import frame_fields
-from launch.remote.head.runners.channel import DONE
+from launch.remote.head.runners.channel import DONE, REFUSED
 from launch.remote.head.shutdown import Stop
 from launch.remote.log.writer import LAUNCHER
 
@@ -164,7 +164,7 @@ class RunnerEvents:
             return None
         channel = pool.add_connection(planned, rank, connection)
         if not is_proved:
-            channel.stage = DONE
+            channel.stage = REFUSED
             return self._losses.on_unfit(where, [_OTHER_KEY if hello["proof"] else _NO_KEY], now)
         local = ranks.ranks_on(planned).index(rank)
         if (where, hello["local_rank"]) != (planned, local):

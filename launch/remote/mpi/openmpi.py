@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from launch.remote.base.processes import RUNNER_OF
 from launch.remote.mpi.base import SSH_OPTIONS, CommandLine, Mpi
 
 if TYPE_CHECKING:
@@ -70,7 +71,7 @@ class OpenMpi(Mpi):
         argv += ["--map-by", "slot", "--bind-to", "none"]
         argv += [runtime, f"{launcher}_agent", f"ssh {SSH_OPTIONS}"]
         if four:
-            argv += [runtime, "orte_launch_agent", f"env HWLOC_COMPONENTS={_HWLOC} orted"]
+            argv += [runtime, "orte_launch_agent", f"env HWLOC_COMPONENTS={_HWLOC} {RUNNER_OF}={{job}} orted"]
         if start.hosts >= FROM_HOSTS_ON_NO_TREE:
             argv += [runtime, f"{launcher}_no_tree_spawn", "1"]
             argv += [runtime, f"{launcher}_num_concurrent", str(start.hosts)]

@@ -9,6 +9,7 @@ import pytest
 
 from launch.client.rpc import ask, asked, node_code
 from launch.client.submit import follow, so_far, submit_and_follow
+from launch.client.wait import wait_for_end
 from launch.errors import GiveUpError, InputError, NotPushed
 from launch.host import Completed
 from launch.job.plan import plan
@@ -74,7 +75,7 @@ def test_a_head_that_was_made_anew_is_told_from_one_that_was_never_pushed_to() -
     [b"Welcome to node000000\n", frames.frame(frames.STATE, b"{nonsense")],
     ids=["a start-up file's greeting", "a frame that is no answer"],
 )
-@pytest.mark.parametrize("question", ["ask", "follow", "so_far", "submit"])
+@pytest.mark.parametrize("question", ["ask", "follow", "so_far", "submit", "wait"])
 def test_an_answer_that_cannot_be_read_names_the_node_and_what_may_have_written_there(
     written: bytes, question: str
 ) -> None:
@@ -84,6 +85,7 @@ def test_an_answer_that_cannot_be_read_names_the_node_and_what_may_have_written_
         "follow": lambda: follow("t-1", head, lambda _: None, remote="abc"),
         "so_far": lambda: so_far("t-1", head, lambda _: None, remote="abc"),
         "submit": lambda: submit_and_follow(PLAN, head, lambda _: None),
+        "wait": lambda: wait_for_end("t-1", head, remote="abc"),
     }
     with pytest.raises(
         GiveUpError, match=r"^node000000: its answer cannot be read \(.*~/\.bashrc, may write"

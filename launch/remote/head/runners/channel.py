@@ -14,14 +14,15 @@ if TYPE_CHECKING:
     import socket
     from collections.abc import Mapping
 
-__all__ = ["DONE", "GOING", "GREETED", "NEW", "READY", "STARTED", "Channel"]
+__all__ = ["DONE", "GOING", "GREETED", "NEW", "READY", "REFUSED", "STARTED", "Channel"]
 
 _CHUNK = 262144
 _LONGEST = 1 << 20
 """Bytes of a frame from a runner at most: output comes in pieces of 128 KiB."""
 
-NEW, GREETED, READY, GOING, STARTED, DONE = range(6)
-"""A runner's stage: connected, HELLO received, READY received, GO sent, its ranks run, nothing left to do."""
+NEW, GREETED, READY, GOING, STARTED, DONE, REFUSED = range(7)
+"""A runner's stage: connected, HELLO received, READY received, GO sent, its ranks run, nothing left to do; or
+HELLO without proof that its node has the cluster's key, after which nothing that it sends counts."""
 _ONCE_GREETED = (GREETED, READY, GOING, STARTED, DONE)
 _ALLOWED = {
     frames.HELLO: (NEW,),
@@ -36,7 +37,7 @@ _ALLOWED = {
     frames.OUT: _ONCE_GREETED,
     frames.NOTE: _ONCE_GREETED,
     frames.TAIL: _ONCE_GREETED,
-    frames.BEAT: _ONCE_GREETED,
+    frames.BEAT: (*_ONCE_GREETED, REFUSED),
 }
 """Stages in which a runner may send each type of frame."""
 _NEXT = {
@@ -92,7 +93,7 @@ class Channel:
     @property
     def is_done(self) -> bool:
         """Whether the runner has nothing left to do."""
-        return self.stage == DONE
+        return self.stage >= DONE
 
     @property
     def unended(self) -> list[int]:

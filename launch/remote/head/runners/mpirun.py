@@ -75,8 +75,10 @@ class Mpirun:
         host, port = self.listener.getsockname()
         line = plan["mpirun"][self._mpi.name]
         files = {f"{{{name}}}": folder.file(name) for name in ("hostfile", "machinefile")}
+        mark = f"{RUNNER_OF}={plan['id']}"
         exports = [*self._mpi.exports, "RANKLIFT_LIBRARY_PATH", "RANKLIFT_MPI", RUNNER_OF]
-        argv = self._mpi.kind.pass_on([files.get(word, word) for word in line["argv"]], exports)
+        words = [files.get(word, word.replace(f"{RUNNER_OF}={{job}}", mark)) for word in line["argv"]]
+        argv = self._mpi.kind.pass_on(words, exports)
         given = {key: value for key, value in line["env"].items() if key not in self._mpi.env}
         prefixes = tuple(prefix for mpi in MPIS.values() for prefix in mpi.mpirun_prefixes)
         given.update((key, value) for key, value in plan["user_env"].items() if key.startswith(prefixes))
