@@ -25,7 +25,7 @@ class Completed:
 
 
 class Host(Protocol):
-    """One node that can be told to run commands, the home folder of its user being their working directory.
+    """One node on which commands can be run, in the home folder of its user.
 
     Both methods raise :class:`~launch.errors.NodeUnreachable`, :class:`~launch.errors.HostKeyChanged` and,
     when ``timeout`` seconds are over, :class:`~launch.errors.StepTimeout`. A command that fails raises

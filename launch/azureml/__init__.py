@@ -2,7 +2,7 @@
 
 A script moves here by its import lines: ``from azureml.core import X`` becomes
 ``from launch.azureml import X``, ``from azureml.core.runconfig import Y`` becomes
-``from launch.azureml.runconfig import Y``. What this does not carry over is told on stderr; what Azure ML
+``from launch.azureml.runconfig import Y``. What this does not carry over is reported on stderr; what Azure ML
 has and this has not raises :class:`~launch.azureml.exceptions.NotSupported` by name.
 
 Unlike the rest of the library these classes write to stdout and stderr, as those they stand for do.

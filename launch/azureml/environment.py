@@ -109,7 +109,7 @@ class Environment(Element):
         conda_specification: str | None = None,
         pip_requirements: str | None = None,
     ) -> Environment:
-        """With an image's name, which a notice will tell."""
+        """With an image's name, which a notice will report."""
         made = _with_packages(name, conda_specification, pip_requirements)
         made.docker.base_image = image
         made.docker.base_image_registry = container_registry
@@ -122,7 +122,7 @@ class Environment(Element):
         conda_specification: str | None = None,
         pip_requirements: str | None = None,
     ) -> Environment:
-        """With a Dockerfile, which a notice will tell."""
+        """With a Dockerfile, which a notice will report."""
         made = _with_packages(name, conda_specification, pip_requirements)
         made.docker.base_dockerfile = dockerfile
         return made

@@ -11,7 +11,7 @@ from typing import Any
 
 from launch.azureml.element import Element
 from launch.azureml.exceptions import NotSupported, UserErrorException
-from launch.azureml.notices import tell
+from launch.azureml.notices import report
 from launch.azureml.program import Fab
 from launch.azureml.run import Run, ScriptRun
 from launch.azureml.script_run_config import ScriptRunConfig
@@ -65,7 +65,7 @@ class Experiment(Element):
         if kwargs:
             raise TypeError(f"submit() got an unexpected keyword argument {next(iter(kwargs))!r}")
         planned = submission(config, self.name, tags or {}, os.environ)
-        tell(planned.notices)
+        report(planned.notices)
         fab = Fab(planned.stack)
         with tempfile.TemporaryDirectory(prefix="ranklift-") as folder:
             path = Path(folder) / "job.yml"

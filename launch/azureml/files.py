@@ -26,7 +26,7 @@ class Files:
         self._final = False
 
     def table(self, nodes: Sequence[str], ranks: int, *, final: bool) -> Mapping[str, Path]:
-        """Name to copy, sorted; brought anew until the copy of a ``final`` state was made.
+        """Name to copy, sorted; fetched again until the copy of a ``final`` state was made.
 
         Raises ExperimentExecutionException naming the nodes whose files cannot be had.
         """

@@ -1,4 +1,4 @@
-"""What does not carry over is told once, on stderr: never swallowed, never repeated."""
+"""Notices on stderr of what does not carry over: each once per process, none left out."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from collections.abc import Iterable
 
 from launch.printable import for_stream
 
-__all__ = ["tell"]
+__all__ = ["report"]
 
 _told: set[str] = set()
 
 
-def tell(notices: Iterable[str]) -> None:
-    """Writes those that this process has not told yet."""
+def report(notices: Iterable[str]) -> None:
+    """Write the notices that this process has not written yet."""
     for notice in notices:
         if notice not in _told:
             _told.add(notice)

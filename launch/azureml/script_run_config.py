@@ -7,7 +7,7 @@ from typing import Any
 from launch.azureml.element import Element
 from launch.azureml.environment import Environment
 from launch.azureml.exceptions import NotSupported, RunConfigurationException
-from launch.azureml.notices import tell
+from launch.azureml.notices import report
 from launch.azureml.runconfig import (
     DockerConfiguration,
     MpiConfiguration,
@@ -58,7 +58,7 @@ class ScriptRunConfig(Element):
         if run_config is not None:
             limited = max_run_duration_seconds != self.MAX_DURATION_SECONDS_DEFAULT
             if limited or any((compute_target, environment, distributed_job_config, docker_runtime_config)):
-                tell([_IGNORED])
+                report([_IGNORED])
             self.run_config = run_config
             self.script = script or run_config.script or script
             self.arguments = arguments or run_config.arguments or arguments

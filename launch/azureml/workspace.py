@@ -21,7 +21,7 @@ _PLACES = (".azureml/config.json", "aml_config/config.json", "config.json")
 
 
 class ComputeTarget(Element):
-    """A name that stands for a stack; whether there is one of it is told when a run is submitted."""
+    """A name that stands for a stack; whether the stack exists is checked when a run is submitted."""
 
     _known_as = "ComputeTarget"
 

@@ -40,7 +40,7 @@ class Swept:
 
 
 class Unheeded(StepTimeout):
-    """The supervisor of a job, process ``pid`` on its head ``node``, was told to end it and did not."""
+    """The supervisor of a job, process ``pid`` on its head ``node``, got a request to end it and did not."""
 
     def __init__(self, node: str, job: str, pid: int | None, seconds: float) -> None:
         super().__init__(node, f"job {job}", seconds)
@@ -50,7 +50,7 @@ class Unheeded(StepTimeout):
 
 
 def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) -> Ending:
-    """Ends the job, ``grace_s`` seconds (None: as many as the job says) after its ranks are told.
+    """Ends the job, ``grace_s`` seconds (None: as many as the job says) after its ranks got SIGTERM.
 
     One that has ended stays as it is, and it does not matter how often or by how many this is asked. The head
     is asked again and again, so that no single question takes long. Raises :class:`Unheeded` when the job's
@@ -74,7 +74,7 @@ def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) 
 
 
 def end_supervisor(job: str, head: Host, *, remote: str) -> JobState:
-    """Ends the supervisor of a job that was told to end it and does not react; gives the job's state then.
+    """End the supervisor of a job that does not react to a request to end it; return the job's state then.
 
     For when no node has anything of the job any more: it is LOST then, and its place in the queue is free.
     """

@@ -1,4 +1,4 @@
-"""What following a job tells: lines of its ranks and changes of its state."""
+"""Events of a job that is followed: lines of its ranks and changes of its state."""
 
 from __future__ import annotations
 
@@ -65,13 +65,13 @@ class JobState:
     description: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
-    """How often it was launched anew after a failure."""
+    """Number of launches after a failure."""
     place: int | None = None
     """In its head's queue, 1 for the next; None unless it is QUEUED."""
     waits_for: tuple[str, ...] = ()
     """The jobs that hold what it needs, or come before it, while it is QUEUED."""
     cancelling: bool = False
-    """Whether somebody asked for its end, as far as ``fab job`` and ``fab jobs`` were told."""
+    """Whether somebody asked for its end, as far as ``fab job`` and ``fab jobs`` know."""
 
     @property
     def is_terminal(self) -> bool:
@@ -148,7 +148,7 @@ Event = LogLine | StateChange | Quiet
 
 
 class Reader:
-    """Turns what the head sends into events; :attr:`state` is the newest state it told.
+    """Turns what the head sends into events; :attr:`state` is the newest state of the job.
 
     ``on_job`` is called before the first of them: the names of the job's nodes, and how many ranks it has.
     """
@@ -185,7 +185,7 @@ class Reader:
                     self._on_event(StateChange(state))
 
     def end(self) -> None:
-        """Nothing more will come: lines without an end are told as they are."""
+        """End the stream: report lines without an end as they are."""
         for line in self._lines.unfinished():
             for last in self._lines.end(line.key):
                 self._line(last)

@@ -38,7 +38,7 @@ class RankEnd:
     """128+n for signal n."""
     signal: int | None
     stopped: bool
-    """Whether it had been told to end."""
+    """Whether it was ended on request."""
     attempt: int
     """0 for the job's first launch."""
     time: datetime

@@ -101,7 +101,7 @@ def check(done: Completed, head: Host, job: str | None = None) -> None:
     if done.exit_status == REFUSED:
         raise InputError("job", job, last, "see `fab jobs`")
     if done.exit_status == _NO_SUCH_FILE and job is not None:
-        why = f"the code that runs job {job} is not there: the node was made anew, or its ~/.ranklift removed"
+        why = f"the code that runs job {job} is not there: the node was replaced, or its ~/.ranklift removed"
         raise NotPushed(head.name, f"{why}; `fab collect {job}` brings what other nodes have of the job")
     if done.exit_status in (UNPUSHED, _NO_SUCH_FILE):
         raise NotPushed(head.name, f"{last}: push first")

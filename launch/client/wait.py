@@ -28,7 +28,7 @@ def wait_for_end(
 ) -> JobState:
     """The job's last state, once it has it; where it is then if ``timeout`` seconds are over before.
 
-    When the connection breaks the head is asked again for ``patience`` seconds; ``on_break`` is told why,
+    When the connection breaks the head is asked again for ``patience`` seconds; ``on_break`` gets the reason,
     once for each time it breaks. Raises :class:`~launch.errors.NodeUnreachable` naming the head after that,
     and :class:`~launch.errors.InputError` when there is no such job.
     """
@@ -53,7 +53,7 @@ def wait_for_end(
                 done = head.stream(command, take, timeout=left)
             if done.exit_status < _ENDED_BY_SIGNAL:
                 check(done, head, job)
-            reason = "it stopped telling of the job"
+            reason = "it stopped reporting the job's state"
         except StepTimeout as error:
             reason = str(error)
         except NodeUnreachable as error:

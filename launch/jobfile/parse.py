@@ -131,7 +131,7 @@ def _check_setting(root: Place, key: str, value: str) -> None:
 
 
 def _check_kind(entries: Mapping[str, Place]) -> None:
-    """Another kind of file is told as one: every key it has would be unknown here."""
+    """Refuse another kind of file as such: every key it has would be unknown here."""
     remedy = "launch the file of a command job"
     if "type" in entries and values.text(entries["type"]) != "command":
         raise entries["type"].wrong("is no kind of job that runs here", remedy)

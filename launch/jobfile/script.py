@@ -1,4 +1,4 @@
-"""Which script of the pushed code a shell line runs, where that can be told without running it."""
+"""Which script of the pushed code a shell line runs, where that is clear without running it."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ _TAKE_A_VALUE = ("-W", "-X")
 
 
 def script_of(line: str) -> str | None:
-    """The first script that the line runs, by its path in the code; None when that cannot be told.
+    """The first script that the line runs, by its path in the code; None when that is not clear.
 
-    Nothing is told once a command may have changed the working directory or written files.
+    Nothing is returned once a command may have changed the working directory or written files.
 
     >>> script_of("pip install -r requirements.txt && python -u train.py --lr 0.1")
     'train.py'

@@ -164,7 +164,7 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
 
 
 def _restarts(place: Place) -> int:
-    return values.whole(place, "give how often the job is launched anew after a failure", low=0)
+    return values.whole(place, "give the number of launches after a failure", low=0)
 
 
 def _words(place: Place) -> tuple[str, ...]:

@@ -63,7 +63,7 @@ end it.
         Option("per_node", "run the line once on every node as it is: it starts the processes itself", False),
     )
     shared_help: ClassVar[Mapping[str, str]] = {
-        "max-restarts": "launch it anew on the same nodes after a failure, at most this often; with a range "
+        "max-restarts": "launch it again on the same nodes after a failure, at most this often; with a range "
         "of nodes torchrun restarts its processes that often, on the nodes that are left",
     }
     no_count_notice = "one process on each node: the file has no process_count_per_instance"

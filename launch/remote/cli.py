@@ -183,7 +183,7 @@ def _cancel(job: str, grace: str = "") -> int:
 
 
 def _sweep(job: str, grace: str = "0", keep: str = "") -> int:
-    """Ends the job's processes on this node; unless told to ``keep`` it, clears its working folder."""
+    """Ends the job's processes on this node; unless asked to ``keep`` it, clears its working folder."""
     from launch.remote.head import cancel
     from launch.remote.node import work_dir
 
@@ -208,7 +208,7 @@ def _slots(count: str) -> int:
 
 
 def _mpi() -> int:
-    """Tells as JSON which MPI this node has, of those that stdin asks for, and where it has no room."""
+    """Print as JSON which MPI this node has, of those that stdin asks for, and where it has no room."""
     from launch.remote.base import paths
     from launch.remote.mpi.detect import CannotLaunch, find_mpi
 

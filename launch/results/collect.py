@@ -35,7 +35,7 @@ class Others:
     visit: Callable[[Callable[[Host], None], Iterable[str]], Mapping[str, Exception | None]]
     """Does something with each of these nodes' hosts, many at once; gives each one's error."""
     say: Callable[[str], object]
-    """Tells the user that, and why, it is done."""
+    """Report that it happens, and why."""
 
 
 def collect(
@@ -85,7 +85,7 @@ class _Run:
         self._job, self._results, self._progress, self._remote = job, results, progress, remote
         self._head = None if head is None else head.name
         self._names: list[str] = []
-        """The job's nodes as the head told them; none as long as it did not."""
+        """The job's nodes as the head listed them; none until it has."""
         self._fetches: dict[str, NodeFetch] = {}
         self._errors: dict[str, Exception] = {}
         self._claims: dict[str, str] = {}

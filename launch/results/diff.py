@@ -71,7 +71,7 @@ class Here:
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """A file to ask for, telling these copies as its possible beginnings."""
+    """Return a request for a file, with these copies as its possible beginnings."""
 
     entry: Entry
     name: str
@@ -121,9 +121,9 @@ def plan_fetch(
     is_head: bool,
     taken: Callable[[str], bool],
 ) -> FetchPlan:
-    """The plan for what ``node`` has told.
+    """Return the plan for what ``node`` has listed.
 
-    ``here`` tells what is here under a name; ``taken`` claims a log's name, and says whether another node
+    ``here`` returns what is here under a name; ``taken`` claims a log's name, and says whether another node
     has it. Nothing ever gets a place outside the results folder.
     """
     plan = FetchPlan()

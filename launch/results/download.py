@@ -105,7 +105,7 @@ class NodeFetch:
         self._left_out: dict[str, str] = {}
 
     def again(self) -> None:
-        """Another connection begins: what the last one left unfinished is asked for anew."""
+        """Another connection begins: what the last one left unfinished is asked for again."""
         self.close()
         self._decoder = frames.Decoder()
         self._entries, self._listed = [], False
@@ -130,7 +130,7 @@ class NodeFetch:
         Raises :class:`~launch.errors.GiveUpError` when the listing was cut short.
         """
         if not self._listed:
-            raise GiveUpError(f"{self.node}: it ended before it had told what it has")
+            raise GiveUpError(f"{self.node}: it ended before it had listed what it has")
         here = self._results.here
         plan = plan_fetch(self.node, self._entries, here, is_head=is_head, taken=self._is_taken)
         self._entries = []

@@ -34,7 +34,7 @@ _HELP = {
     "set": "one value of the file, by its path through the keys: inputs.lr=0.1; may be repeated",
     "name": "part of the job's id (default: the file's `name`, else `display_name`, else the script's name)",
     "timeout": "the job's own limit from its start, restarts included, over the file's: 90, 90s, 10m or 2h",
-    "max-restarts": "launch it anew on the same nodes after a failure, at most this often, over the file's",
+    "max-restarts": "launch it again on the same nodes after a failure, at most this often, over the file's",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended, over the file's: 90s, 10m",
     "cancel-on-interrupt": "Ctrl-C ends the job too (default: it goes on)",
     "detach": "return once the job is on the head",

@@ -136,7 +136,7 @@ PATHS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "a dry run": lambda _: output.command(["ssh", ATTACK]),
     "azureml, a line": lambda _: azureml_run._say(ATTACK),
     "azureml, a note": lambda _: program._to_stderr(ATTACK),
-    "azureml, a notice": lambda _: notices.tell([f"{ATTACK} {id(object())}"]),
+    "azureml, a notice": lambda _: notices.report([f"{ATTACK} {id(object())}"]),
 }
 
 

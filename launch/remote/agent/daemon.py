@@ -145,7 +145,7 @@ class Unanswered(Exception):
     """The metadata service did not answer; it is asked again after ``wait`` seconds."""
 
     def __init__(self, words: str, wait: float) -> None:
-        super().__init__(f"the metadata service does not tell: {words}")
+        super().__init__(f"the metadata service does not answer: {words}")
         self.wait = wait
 
 

@@ -73,7 +73,7 @@ def events(document: Any, name: str) -> tuple[list[Event], list[str]]:
     """
     listed = document.get("Events") if isinstance(document, dict) else None
     if not isinstance(listed, list):
-        return [], ["the metadata service tells no list of Events"]
+        return [], ["the metadata service returned no list of Events"]
     found, odd = [], []
     for event in listed:
         kind = event.get("EventType") if isinstance(event, dict) else None

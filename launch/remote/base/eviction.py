@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from launch.remote.base.payloads import EvictionNotice
     from launch.remote.base.records import Notice
 
-__all__ = ["Eviction", "notice", "stamp", "told", "words"]
+__all__ = ["Eviction", "format_evictions", "notice", "stamp", "words"]
 
 _PATH = "~/.ranklift/notice.json"
 _SOON_S = 12 * 3600
@@ -31,8 +31,8 @@ def stamp() -> tuple[int, int] | None:
 
 
 def notice() -> EvictionNotice:
-    """The notice on this node as a runner tells it: ``type`` (empty: there is none), ``at`` (Unix seconds by
-    Azure's clock), ``left_ms``, and ``at_once`` (0: the job may go on for as long as it can)."""
+    """The notice on this node as a runner reports it: ``type`` (empty: there is none), ``at`` (Unix seconds
+    by Azure's clock), ``left_ms``, and ``at_once`` (0: the job may go on for as long as it can)."""
     import json  # costs each rank's start as much as the rest of it; notices are rare
 
     try:
@@ -58,7 +58,7 @@ def words(kind: str, at: float, now: float) -> str:
 
 
 class Eviction:
-    """A node's notice as its runner told it; times are those of the monotonic clock here."""
+    """A node's notice as its runner reported it; times are those of the monotonic clock here."""
 
     def __init__(self, node: str, fields: EvictionNotice, now: float) -> None:
         self.node = node
@@ -67,7 +67,7 @@ class Eviction:
         self._at_once = bool(fields["at_once"])
 
     def due(self, grace: float, now: float) -> bool:
-        """Whether ranks that get ``grace`` seconds must be told to end."""
+        """Whether ranks that get ``grace`` seconds must be ordered to end."""
         return (
             self._at_once
             or now >= self._deadline - max(grace, timing.EVICTION_LEAST_S) - timing.EVICTION_SPARE_S
@@ -82,8 +82,8 @@ class Eviction:
         )
 
 
-def told(evictions: Iterable[Eviction]) -> str:
-    """All of them in one line, nodes with the same fate folded."""
+def format_evictions(evictions: Iterable[Eviction]) -> str:
+    """Return all of them in one line, nodes with the same reason folded."""
     from launch.remote.base.names import fold
 
     nodes: dict[str, list[str]] = {}

@@ -60,7 +60,7 @@ _RESERVE_BYTES = 64 << 10
 
 
 def identity(pid: int) -> Process:
-    """What tells a process from a later one with the same number, also after a reboot.
+    """What distinguishes a process from a later one with the same number, also after a reboot.
 
     Raises OSError when there is no such process.
     """
@@ -74,7 +74,8 @@ def identity(pid: int) -> Process:
 
 
 def is_alive(process: Process | None) -> bool:
-    """Whether the process that :func:`identity` described still runs; so it does when that cannot be told."""
+    """Whether the process that :func:`identity` described still runs; True as well when that cannot be found
+    out."""
     if not process:
         return False
     try:
@@ -324,9 +325,9 @@ class Folder:
         ========= ==================================================================================
         state     ``state``, ``reason``: the job's state became this one
         exit      ``rank``, ``node``, ``status``, ``signal`` (None when it was none), ``stopped`` (whether
-                  it had been told to end), ``attempt`` (0 for the job's first launch)
+                  it was ended on request), ``attempt`` (0 for the job's first launch)
         failure   ``rank`` (None: the launcher), ``node``, ``status``, ``last_lines``: why a launch failed
-        restart   ``count``, ``reason``: the job is launched anew
+        restart   ``count``, ``reason``: the job is launched again
         lost-node ``node``, ``reason``: its runner went away or fell silent
         eviction  ``node``, ``reason``: Azure takes it
         ========= ==================================================================================

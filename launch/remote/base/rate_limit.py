@@ -116,7 +116,7 @@ class Outlet:
         self._leave_out(stream, data)
 
     def tick(self, now: float, has_room: bool = True) -> None:
-        """Lets time pass: what was left out is told once there is room again."""
+        """Let time pass: report what was left out once there is room again."""
         self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
         self._filled = now
         if self._over:
@@ -149,7 +149,7 @@ class Outlet:
         return data
 
     def end(self) -> None:
-        """The rank has ended: tells what is still to be told, and its last bytes if the head lacks some."""
+        """The rank has ended: report what was left out, and its last bytes if the head lacks some."""
         if self._bytes:
             self._notice()
         if self._lost:

@@ -1,6 +1,6 @@
-"""What a node has of a job, told and sent to the operator: directly, or by way of the head.
+"""What a node has of a job, listed and sent to the operator: directly, or by way of the head.
 
-``files JOB`` tells what there is, in frames of JSON; the operator's side compares it with what it has and
+``files JOB`` lists what there is, in frames of JSON; the operator's side compares it with what it has and
 asks ``send JOB`` for the rest, one JSON line a file: ``[path, [[bytes, sha256], ...]]``, the pairs being
 beginnings of the file that it may have already. The node looks which of them are true, in one pass over the
 file, and sends what follows the longest. So one answer serves for a file that is new, whole, interrupted in
@@ -56,7 +56,7 @@ _SETTLED_NS = 2_000_000_000
 
 
 def files(job: str) -> int:
-    """Tells what this node has of the job; nothing when it never ran here."""
+    """Send a listing of what this node has of the job; nothing when it never ran here."""
     base = os.fsencode(job_dir.Folder(job).path)
     batch: list[Listed] = []
     told = time.monotonic()

@@ -145,7 +145,7 @@ class NodeLoss:
         return Stop(self._evicted, grace)
 
     def _evictions(self, nodes: list[int] | None = None) -> str:
-        return eviction.told(self._notices[node] for node in nodes or self._leaving)
+        return eviction.format_evictions(self._notices[node] for node in nodes or self._leaving)
 
     # -- going on without a node --------------------------------------------------------------------
 

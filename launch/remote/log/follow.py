@@ -31,7 +31,7 @@ __all__ = ["Choice", "follow"]
 
 _POLL = 0.03
 _QUIET = 0.5
-"""Seconds after the last output until the other side is told that nothing more is on its way for now."""
+"""Seconds after the last output until the other side is informed that nothing more is on its way for now."""
 _BATCH = 256 * 1024
 _NO_END = 1 << 62
 

@@ -42,7 +42,7 @@ def last_lines(data: bytes, count: int = 10) -> list[str]:
 class StreamWriter:
     """Appends records to the stream in a job's folder, and remembers each rank's last bytes.
 
-    What cannot be written, for the disk is full, is counted, and told in the stream once there is room.
+    What cannot be written, for the disk is full, is counted, and reported in the stream once there is room.
     """
 
     def __init__(self, folder: str, segment: int = _SEGMENT, kept: int = _KEPT) -> None:
@@ -103,7 +103,7 @@ class StreamWriter:
         return True
 
     def close(self) -> None:
-        """Tells what is still to be told, and lets go of the file."""
+        """Report what was left out, and close the file."""
         if self._lost_bytes:
             self._tell_lost()
         if self._fd >= 0:

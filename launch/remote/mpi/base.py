@@ -72,7 +72,7 @@ class Mpi:
     mpirun_prefixes: tuple[str, ...] = ()
     """Beginnings of variables that mean something to its mpirun."""
     process_prefixes: tuple[str, ...] = ()
-    """Beginnings of variables by which its mpirun tells a process that it is a rank."""
+    """Beginnings of variables by which its mpirun marks a process as a rank."""
     launcher_prefixes: tuple[str, ...] = ()
     """Beginnings of further variables of its launcher, of no use to a job's setup line."""
     rank_variables: tuple[str, str, str, str]

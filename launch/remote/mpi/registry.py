@@ -38,7 +38,7 @@ def command_lines(start: Start, flavour: str | None) -> dict[str, CommandLine]:
 
 
 def process_prefixes() -> tuple[str, ...]:
-    """Return the beginnings of variables by which some MPI tells a process that it is a rank."""
+    """Return the beginnings of variables by which some MPI marks a process as a rank."""
     return tuple(sorted({prefix for mpi in MPIS.values() for prefix in mpi.process_prefixes}))
 
 

@@ -32,7 +32,8 @@ print("\\nmissing:", *missing)
 
 
 def lacks(checks: Checks, env: Mapping[str, str]) -> list[str]:
-    """Why this node cannot run the job, as far as looking around tells; ``env`` is what its ranks get."""
+    """Return why this node cannot run the job, as far as a check of it shows; ``env`` is what its ranks
+    get."""
     reasons = []
     python = checks["python"]
     folder = python_folder(python)

@@ -45,7 +45,7 @@ class Process:
         self.rank, self.pid, self.pipes, self.log = rank, pid, pipes, log
         self.status: int | None = None
         self.stopped = False
-        """Whether it still ran when it was told to end."""
+        """Whether it still ran when its end was ordered."""
         self.said = b""
         self.outlet: Outlet | None = None
 

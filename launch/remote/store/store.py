@@ -178,7 +178,8 @@ class Store:
         yield b"".join(pieces)
 
     def confirmed(self, snapshot: str, code: str) -> list[str]:
-        """Nodes that have told this one that they hold the snapshot, and these modules as of ``code``."""
+        """Nodes that have reported to this one that they hold the snapshot, and these modules as of
+        ``code``."""
         try:
             with open(self.path(snapshot) + ".nodes", encoding="utf-8") as stream:
                 told = json.load(stream)
@@ -223,7 +224,7 @@ class Store:
     def prune(self, snapshots: Iterable[str], head: str, kept: Iterable[str]) -> None:
         """Removes, in the background, what ``head`` needs no more; old debris as well.
 
-        ``kept`` is all that ``head`` counts on other nodes to hold: one that was made anew under its name has
+        ``kept`` is all that ``head`` counts on other nodes to hold: one that was replaced under its name has
         forgotten what it spread before. What another head has spread stays, for that head's jobs, and what a
         process of this node works in. Notes of a head count no longer once they are a day old and its name
         leads nowhere: nodes reach each other by name alone. Younger ones may be of a push that is under way.

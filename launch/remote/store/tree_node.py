@@ -109,17 +109,17 @@ class Branch:
         self._listening = threading.Thread(target=self._listen, daemon=True)
         self._listening.start()
         # A node that is gone accepts nothing while ssh waits for it; its siblings must not wait as well.
-        threading.Thread(target=self.tell, args=(opening,), daemon=True).start()
+        threading.Thread(target=self.send_command, args=(opening,), daemon=True).start()
         threading.Thread(target=self._read, daemon=True).start()
 
-    def tell(self, data: bytes) -> None:
+    def send_command(self, data: bytes) -> None:
         """Sends what is not file contents, over ssh."""
         assert self._ssh.stdin is not None  # noqa: S101  (a pipe was asked for)
         try:
             self._ssh.stdin.write(data)
             self._ssh.stdin.flush()
         except OSError:
-            self._kill()  # _read() then sees its end and tells why
+            self._kill()  # _read() then sees its end and reports why
 
     def connect(self, credential: str) -> None:
         """Opens the line for file contents."""
@@ -154,7 +154,7 @@ class Branch:
             self._ssh.stdin.close()
 
     def give_up(self, reason: str) -> None:
-        """Ends the connection; ``reason`` is what will be told of it."""
+        """Ends the connection; ``reason`` is what will be reported of it."""
         self.reason = self.reason or reason
         self._kill()
 
@@ -244,7 +244,7 @@ class Branches:
         line = json.dumps(runs(order)).encode() + b"\n"
         for branch in self._all:
             if not branch.gone:
-                branch.tell(line)
+                branch.send_command(line)
         for branch in self._all:
             if order and not branch.gone:
                 branch.connect(self._call.header["credential"])
@@ -255,7 +255,7 @@ class Branches:
             branch.send(data)
 
     def finish(self) -> None:
-        """Ends the stream and waits for what the children tell; some may end without a word."""
+        """Ends the stream and waits for what the children report; some may end without a word."""
         for branch in self._all:
             branch.close()
         waiting = {branch for branch in self._all if not branch.gone}

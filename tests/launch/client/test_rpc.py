@@ -66,7 +66,7 @@ def test_a_head_that_was_made_anew_is_told_from_one_that_was_never_pushed_to() -
     answer = Completed(2, b"", b"python3: can't open file '.ranklift/remote/abc/__main__.py'\n")
     with pytest.raises(NotPushed, match=r"abc/__main__\.py': push first$"):
         ask(Head(answer), asked(node_code("abc"), "list"))
-    with pytest.raises(NotPushed, match=r"^node000000: .* made anew, .*; `fab collect t-1` brings"):
+    with pytest.raises(NotPushed, match=r"^node000000: .* replaced, .*; `fab collect t-1` brings"):
         ask(Head(answer), asked(node_code("abc"), "show", "t-1"), job="t-1")
 
 

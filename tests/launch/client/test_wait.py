@@ -74,7 +74,7 @@ def test_a_connection_that_breaks_is_made_again_and_said_once_each_time() -> Non
     refused = NodeUnreachable("node000000", "refused")
     head = Head((RUNNING, BROKE), (b"", refused), (b"", refused), (RUNNING, 137), (ENDED, 0))
     assert wait_for_end(JOB, head, remote="hash", on_break=told.append).state == "SUCCEEDED"
-    assert told == [BROKE.reason, "it stopped telling of the job"]
+    assert told == [BROKE.reason, "it stopped reporting the job's state"]
 
 
 def test_a_head_that_does_not_come_back_is_named_after_the_patience() -> None:

@@ -34,7 +34,7 @@ class TestEvents:
         [None, [], "x", {}, {"Events": None}, {"Events": {"a": 1}}],
     )
     def test_a_document_without_events_is_named(self, document: Any) -> None:
-        assert events(document, "nodes_1") == ([], ["the metadata service tells no list of Events"])
+        assert events(document, "nodes_1") == ([], ["the metadata service returned no list of Events"])
 
     @pytest.mark.parametrize(
         "strange",

@@ -59,7 +59,7 @@ def test_nodes_with_the_same_fate_are_folded() -> None:
         coming(30.0, node="node000002"),
         coming(300.0, node="node000000", kind="Terminate"),
     ]
-    assert eviction.told(found) == (
+    assert eviction.format_evictions(found) == (
         "node[000001-000002] will be taken by Azure at 2016-09-19 18:29:47 UTC (Preempt); "
         "node000000 will be taken by Azure at 2016-09-19 18:29:47 UTC (Terminate)"
     )
