@@ -19,7 +19,7 @@ _DIGITS = 18
 _FARTHEST: int = 10**_DIGITS - 1
 _NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")
 _SHOWN = 40
-"""Digits that an error shows of a number, and characters of what is no number."""
+"""Digits that an error shows of a number, and characters of what is not a number."""
 
 
 def whole(value: object) -> int | None:
@@ -52,10 +52,10 @@ def bounded(
 ) -> int:
     """The number from ``low`` to ``high`` that ``text`` is.
 
-    >>> bounded("--tail", "1e3", 0, 10, problem="is no number of lines", remedy="write it like 100")
+    >>> bounded("--tail", "1e3", 0, 10, problem="is not a number of lines", remedy="write it like 100")
     Traceback (most recent call last):
     ...
-    launch.errors.InputError: --tail = '1e3': is no number of lines; write it like 100
+    launch.errors.InputError: --tail = '1e3': is not a number of lines; write it like 100
     >>> bounded("--tail", "11", 0, 10, remedy="write it like 100")
     Traceback (most recent call last):
     ...

@@ -133,7 +133,7 @@ def _nodes(run: RunConfiguration, configured: Any) -> int:
 
 def _count(key: str, value: Any, least: int = 1) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise UserErrorException(key, repr(value), f"is no number of at least {least}", "give one")
+        raise UserErrorException(key, repr(value), f"is not a number of at least {least}", "give one")
     return value
 
 

@@ -164,7 +164,7 @@ class JobSpec:
     def _check_restarts(self) -> None:
         if not 0 <= self.max_restarts <= MOST:
             remedy = f"give 0 to {MOST}"
-            raise InputError("max_restarts", self.max_restarts, "is no number of restarts", remedy)
+            raise InputError("max_restarts", self.max_restarts, "is not a number of restarts", remedy)
         if self.min_nodes is None:
             return
         if self.min_nodes < 1 or not self.per_node:

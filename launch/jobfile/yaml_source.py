@@ -251,10 +251,10 @@ def compose(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Place:
         mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
         at = f"{name}, line {mark.line + 1 if mark else 1}"
         told = ", ".join(part for part in (error.context, error.problem) if part)
-        raise InputError(at, None, f"is no YAML ({told})", "mend it there or just above") from None
+        raise InputError(at, None, f"is not YAML ({told})", "mend it there or just above") from None
     except yaml.YAMLError as error:
         raise InputError(
-            name, None, f"is no YAML ({str(error).splitlines()[0]})", "save it as text"
+            name, None, f"is not YAML ({str(error).splitlines()[0]})", "save it as text"
         ) from None
     if root is None or root.tag == _NULL:
         raise InputError(f"{name}, line 1", None, "the file is empty", "give at least a command")

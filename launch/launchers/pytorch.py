@@ -132,7 +132,7 @@ def _range(nnodes: str | None, nodes: int) -> str | None:
     if nnodes is None or whole(nnodes) is None:
         return nnodes
     remedy = "write it like 4 or 2:4"
-    wanted = bounded("--nnodes", nnodes, 1, MOST, problem="is no number of nodes", remedy=remedy)
+    wanted = bounded("--nnodes", nnodes, 1, MOST, problem="is not a number of nodes", remedy=remedy)
     if wanted != nodes:
         fewer = f"choose {wanted} of them" if wanted < nodes else "choose others"
         remedy = f"{fewer} with --nodes, or leave --nnodes out"

@@ -19,7 +19,7 @@ MOST_SERVERS = 1000
 
 def _number(of: str, high: int) -> Callable[[str, str], int]:
     remedy = "give 0 or more"
-    return functools.partial(bounded, low=0, high=high, problem=f"is no number of {of}", remedy=remedy)
+    return functools.partial(bounded, low=0, high=high, problem=f"is not a number of {of}", remedy=remedy)
 
 
 class TensorFlow(Launcher):
@@ -76,7 +76,7 @@ The exit status is the job's. Ctrl-C leaves the job running and says how to foll
             raise InputError("workers", spec.workers, f"must be at most {MOST}", "ask for fewer")
         if not 0 <= spec.parameter_servers <= MOST_SERVERS:
             remedy = f"ask for 0 to {MOST_SERVERS}"
-            raise InputError("parameter_servers", spec.parameter_servers, "is no number of tasks", remedy)
+            raise InputError("parameter_servers", spec.parameter_servers, "is not a number of tasks", remedy)
         if spec.parameter_servers and spec.workers is None:
             raise InputError(
                 "parameter_servers",

@@ -204,9 +204,9 @@ def test_nodes_of_a_job_file_are_bounded_with_its_line(
         ({"timeout_s": float("inf")}, DAYS),
         ({"timeout_s": float("nan")}, DAYS),
         ({"grace_s": 1e10}, DAYS),
-        ({"max_restarts": 10**7}, "is no number of restarts"),
+        ({"max_restarts": 10**7}, "is not a number of restarts"),
         ({"kind": "tensorflow", "workers": 10**10}, "must be at most 1000000"),
-        ({"kind": "tensorflow", "workers": 1, "parameter_servers": 10**10}, "is no number of tasks"),
+        ({"kind": "tensorflow", "workers": 1, "parameter_servers": 10**10}, "is not a number of tasks"),
     ],
 )
 def test_a_job_made_by_a_program_is_bounded_alike(values: dict[str, Any], expected: str) -> None:

@@ -274,15 +274,15 @@ def test_beside_a_run_configuration_other_settings_are_ignored_aloud(
         ),
         (
             {"distributed_job_config": MpiConfiguration(process_count_per_node=0)},
-            "process_count_per_node = '0': is no number of at least 1",
+            "process_count_per_node = '0': is not a number of at least 1",
         ),
         (
             {"distributed_job_config": MpiConfiguration(node_count="2")},  # type: ignore[arg-type]
-            "node_count = \"'2'\": is no number of at least 1",
+            "node_count = \"'2'\": is not a number of at least 1",
         ),
         (
             {"distributed_job_config": TensorflowConfiguration(0, 1)},
-            "worker_count = '0': is no number of at least 1",
+            "worker_count = '0': is not a number of at least 1",
         ),
         ({"script": None}, "script: is not given; give a script, or a command"),
         ({"script": "nope.py"}, "script = 'nope.py': is no file in "),

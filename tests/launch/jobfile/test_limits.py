@@ -79,7 +79,7 @@ def test_inputs_in_a_long_row_are_refused_with_a_line(tmp_path: Path) -> None:
 )
 def test_a_file_nested_too_deep_is_refused_with_its_line(tmp_path: Path, text: str, line: int) -> None:
     told = refusal(tmp_path, text)
-    assert f"job.yml, line {line}: is no YAML (nested more than 100 levels deep)" in told
+    assert f"job.yml, line {line}: is not YAML (nested more than 100 levels deep)" in told
 
 
 def test_merges_that_multiply_cost_nothing(tmp_path: Path) -> None:

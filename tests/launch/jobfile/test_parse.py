@@ -125,7 +125,7 @@ def test_aliases_that_multiply_cost_nothing(tmp_path: Path) -> None:
     [
         (b"command: \xff\n", "line 1: is not UTF-8; save it as UTF-8"),
         (b"\xef\xbb\xbfcommand:\n", "line 1: command: is empty"),
-        (b"command: a\0b\n", "is no YAML"),
+        (b"command: a\0b\n", "is not YAML"),
         (b"command: !!python/name:os.system ls\n", "line 1: command"),
         (b"command: 2026-99-99\n", "line 1: command = 2026-99-99: cannot be read"),
         (b"? [a]\n: b\ncommand: x\n", "line 1: key: is no word"),

@@ -102,7 +102,7 @@ class TestBadInput:
         [
             ({"parameter_servers": 1}, "parameter_servers = 1: serve nobody without workers; say how many"),
             ({"workers": 0}, "workers = 0: must be at least 1"),
-            ({"workers": 1, "parameter_servers": -1}, "parameter_servers = -1: is no number"),
+            ({"workers": 1, "parameter_servers": -1}, "parameter_servers = -1: is not a number"),
             ({"workers": 2}, "workers = 2: makes 2 tasks for 3 nodes; choose fewer nodes"),
             ({"workers": 5}, "workers = 5: puts 2 tasks on node000001, which has 1 slot"),
             ({"processes_per_node": 2}, "processes_per_node = 2: is not for tensorflow jobs"),
