@@ -81,7 +81,7 @@ def test_of_too_few_nodes_those_that_came_are_removed_unless_they_are_to_be_kept
             cluster,
             *("scale", "5"),
             say=(
-                "its configuration asks for 5 nodes, Azure has 4: `fab scale 5` makes the others",
+                "its configuration asks for 5 nodes, Azure has 4: `fab scale 5` adds the others",
                 "2 of 3 further nodes came",
                 "kept\n`fab scale 5 --stack rehearsal` tries again",
             ),
