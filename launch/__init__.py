@@ -1,1 +1,1 @@
-"""What a job is and how it runs: spec, plan, the operator's client, and what runs on the nodes."""
+"""Jobs and how they run: spec, plan, the operator's client, and what runs on the nodes."""

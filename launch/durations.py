@@ -1,4 +1,4 @@
-"""Spans of time as users write them, on the command line and in job files."""
+"""Durations as users write them, on the command line and in job files."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import re
 __all__ = ["LONGEST_S", "seconds"]
 
 LONGEST_S = 365 * 24 * 3600
-"""No job, wait or look back is longer; a clock's own arithmetic ends soon after."""
+"""Longest duration of a job, a wait or a look back; clock arithmetic overflows soon after."""
 
 _SPAN = re.compile(r"(-?[0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([smh]?)")
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
 
 
 def seconds(text: str) -> float | None:
-    """The span's seconds; None for what is none. Whether it may be 0 or less is for the caller to say.
+    """Return a duration in seconds; None where ``text`` is not one. The caller checks for 0 and less.
 
     >>> seconds("90"), seconds("10m"), seconds(" 1.5 h "), seconds("-1s"), seconds("soon")
     (90.0, 600.0, 5400.0, -1.0, None)

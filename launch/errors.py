@@ -3,13 +3,13 @@
 ::
 
     RankliftError
-    ├── InputError            mend the input: names the key, its value and the remedy
-    │   └── NoSuchJob         no node asked has records of that job
+    ├── InputError            correct the input: names the key, its value and the remedy
+    │   └── NoSuchJob         none of the nodes queried has records of that job
     ├── RetryError            the same call may succeed later
     │   ├── NodeUnreachable   no answer from a node
-    │   ├── NotPushed         a job was handed over before the code it runs
+    │   ├── NotPushed         a job was submitted before the code it runs
     │   └── StepTimeout       a control step took longer than its limit
-    ├── ReplaceNodeError      this node will not come good by itself
+    ├── ReplaceNodeError      this node will not recover by itself
     │   └── HostKeyChanged    a node showed another key than the one pinned for its stack
     ├── ManyNodesError        some nodes of a many-node call failed; carries every node's result
     └── GiveUpError           nothing left to try
@@ -50,7 +50,7 @@ class RankliftError(Exception):
 
 
 class InputError(RankliftError, ValueError):
-    """Something the user gave is wrong; nothing has been created, connected or changed.
+    """An input is wrong; nothing has been created, connected or changed.
 
     >>> raise InputError("nodeCount", 0, "must be at least 1", "set it to the number of VMs wanted")
     Traceback (most recent call last):
@@ -67,7 +67,7 @@ class InputError(RankliftError, ValueError):
 
 
 class NoSuchJob(InputError):
-    """No node asked has records of job ``job``: it never was, or they were removed."""
+    """None of the nodes queried has records of ``job``: it never existed, or its records were removed."""
 
     def __init__(self, job: str | None, problem: str) -> None:
         self.job = job
@@ -97,9 +97,9 @@ class StepTimeout(RetryError, TimeoutError):
 
 
 class NotPushed(RetryError):
-    """``node``, a head, was given a job whose code it, or another node of the job's, lacks: push it first.
+    """The head ``node`` got a job whose code it, or another node of the job, lacks: push the code first.
 
-    Or it is asked after a job, and has no more of it than of the code that ran it.
+    Also raised for a query when ``node`` lacks the code that ran the job.
     """
 
     def __init__(self, node: str, reason: str) -> None:
@@ -108,7 +108,7 @@ class NotPushed(RetryError):
 
 
 class ReplaceNodeError(RankliftError):
-    """``node`` will not come good by itself."""
+    """``node`` will not recover by itself."""
 
     def __init__(self, node: str, reason: str) -> None:
         self.node, self.reason = node, reason
@@ -122,8 +122,8 @@ class HostKeyChanged(ReplaceNodeError):
 class ManyNodesError(RankliftError):
     """Some nodes of a many-node call failed.
 
-    ``results`` maps every node asked to its result or its error; ``str()`` folds the names of nodes
-    that failed alike.
+    ``results`` maps every node called to its result or its error; ``str()`` folds the names of nodes with
+    equal errors.
     """
 
     def __init__(self, what: str, results: Mapping[str, Any]) -> None:
@@ -138,7 +138,7 @@ class ManyNodesError(RankliftError):
 
     @property
     def errors(self) -> dict[str, Exception]:
-        """The failures alone, by node."""
+        """Errors by node, without the results."""
         return {node: r for node, r in self.results.items() if isinstance(r, Exception)}
 
 

@@ -1,4 +1,4 @@
-"""The seam between what the project does on nodes and how it gets there."""
+"""The interface between what the project does on nodes and the transport that reaches them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ class Completed:
     """A command that ran to its end on a node."""
 
     exit_status: int
-    """128+n when signal n ended it."""
+    """128+n when signal n ended the command."""
     stdout: bytes
     """Empty when the output was streamed."""
     stderr: bytes
-    """Its end, where there was more than is kept."""
+    """The end of stderr, where there was more than is kept."""
     stdout_left_out: int = 0
-    """Bytes that came before what is kept of it."""
+    """Number of bytes of stdout before those kept."""
     stderr_left_out: int = 0
 
 
 class Host(Protocol):
-    """One node on which commands can be run, in the home folder of its user.
+    """A node on which commands can be run, in the home folder of its user.
 
     Both methods raise :class:`~launch.errors.NodeUnreachable`, :class:`~launch.errors.HostKeyChanged` and,
     when ``timeout`` seconds are over, :class:`~launch.errors.StepTimeout`. A command that fails raises
@@ -39,9 +39,9 @@ class Host(Protocol):
     def run(
         self, argv: Sequence[str], /, *, stdin: bytes | IO[bytes] | None = None, timeout: float | None = None
     ) -> Completed:
-        """Runs ``argv`` and keeps its output, which its caller reads: all of stdout, the end of stderr.
+        """Run ``argv`` and keep its output: all of stdout, the end of stderr.
 
-        Raises :class:`~launch.errors.GiveUpError` when there is more of stdout than any answer has.
+        Raise :class:`~launch.errors.GiveUpError` when stdout is longer than any answer.
         """
 
     def stream(
@@ -53,4 +53,4 @@ class Host(Protocol):
         stdin: bytes | IO[bytes] | None = None,
         timeout: float | None = None,
     ) -> Completed:
-        """Runs ``argv`` and hands its stdout to ``on_stdout`` as it comes."""
+        """Run ``argv`` and pass its stdout to ``on_stdout`` as it arrives."""

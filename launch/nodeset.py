@@ -1,4 +1,4 @@
-"""Names and numbers of nodes as sets: read ranges, print folded names.
+"""Sets of nodes by name and by number: read ranges, print folded names.
 
 A Uniform scale set names its VMs ``<prefix>`` + the instance id in six base-36 digits, so
 ``node00000a`` is instance 10. Gaps are normal: instances come and go.
@@ -21,11 +21,11 @@ _HIGHEST = 36**6 - 1
 """The last instance id that a computer name has room for."""
 
 _MOST = 100_000
-"""Numbers that one list may name: more than a cluster has ranks, and few enough to hold."""
+"""Maximum count of numbers in one list: more than a cluster has ranks, few enough for memory."""
 
 
 def parse_ranges(text: str, key: str = "--nodes") -> tuple[int, ...]:
-    """The instance ids that ``text`` names, sorted, each once.
+    """Return the instance ids that ``text`` names, sorted, each once.
 
     >>> parse_ranges("0-3,7")
     (0, 1, 2, 3, 7)
@@ -35,7 +35,7 @@ def parse_ranges(text: str, key: str = "--nodes") -> tuple[int, ...]:
     launch.errors.InputError: --nodes = '0-99999999999': 99999999999 is above 2176782335, and no node has \
 such a number; write it like 0-3,7
 
-    Raises :class:`~launch.errors.InputError` naming ``key`` for anything else.
+    Raise :class:`~launch.errors.InputError` naming ``key`` for anything else.
     """
     chosen: set[int] = set()
     named = 0
@@ -63,7 +63,7 @@ def _number(key: str, text: str, digits: str) -> int:
 
 
 def ranges(numbers: Iterable[int]) -> str:
-    """Numbers as :func:`parse_ranges` reads them.
+    """Return numbers in the form that :func:`parse_ranges` reads.
 
     >>> ranges([3, 0, 1, 2, 7])
     '0-3,7'

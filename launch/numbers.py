@@ -1,4 +1,4 @@
-"""Whole numbers as users write them: one reader for options, job files and settings, each with its bounds.
+"""Whole numbers as users write them: one parser for options, job files and settings, each with its bounds.
 
 Python's own ``int`` takes Arabic digits and ``1_000`` as well, and raises an error of its own, or takes
 minutes, for thousands of digits.
@@ -13,20 +13,20 @@ from launch.errors import InputError
 __all__ = ["MOST", "bounded", "counted", "shown", "whole"]
 
 MOST = 1_000_000
-"""What no count here comes near: nodes, processes, restarts."""
+"""A bound above any count here: nodes, processes, restarts."""
 
 _DIGITS = 18
 _FARTHEST: int = 10**_DIGITS - 1
 _NUMBER = re.compile(r"\s*[+-]?[0-9]+\s*")
 _SHOWN = 40
-"""Digits that an error shows of a number, and characters of what is not a number."""
+"""Digits of a number, or characters of anything else, that an error shows."""
 
 
 def whole(value: object) -> int | None:
-    """The whole number that a value is, or that its text is: ASCII digits, with a sign and spaces around it
-    perhaps; None for all else.
+    """Return the whole number that a value or its text is; None for anything else.
 
-    One of more than 18 digits counts as the lowest or highest of so many: no bound reaches that far.
+    A text has ASCII digits, with an optional sign and surrounding spaces. A number of more than 18 digits
+    becomes the lowest or highest of 18: no bound reaches that far.
 
     >>> whole(4), whole(" 12 "), whole("-3"), whole("1_000"), whole("٣"), whole(True), whole("9" * 5000)
     (4, 12, -3, None, None, None, 999999999999999999)
@@ -50,7 +50,7 @@ def bounded(
     problem: str = "is no whole number",
     remedy: str,
 ) -> int:
-    """The number from ``low`` to ``high`` that ``text`` is.
+    """Return the number from ``low`` to ``high`` that ``text`` is.
 
     >>> bounded("--tail", "1e3", 0, 10, problem="is not a number of lines", remedy="write it like 100")
     Traceback (most recent call last):
@@ -61,7 +61,7 @@ def bounded(
     ...
     launch.errors.InputError: --tail = 11: must be at most 10; write it like 100
 
-    Raises :class:`~launch.errors.InputError` naming ``key`` for anything else.
+    Raise :class:`~launch.errors.InputError` naming ``key`` for anything else.
     """
     number = whole(text)
     if number is None:
@@ -74,7 +74,7 @@ def bounded(
 
 
 def counted(number: int, noun: str) -> str:
-    """A number of things in words.
+    """Return a number with its noun, singular or plural.
 
     >>> counted(1, "node"), counted(4, "node"), counted(0, "file"), counted(2, "process")
     ('1 node', '4 nodes', '0 files', '2 processes')
@@ -84,7 +84,7 @@ def counted(number: int, noun: str) -> str:
 
 
 def shown(value: object, number: int) -> object:
-    """What an error shows of a ``value`` that :func:`whole` reads as this number: the number as it was given,
+    """Return what an error shows of a ``value`` that :func:`whole` reads as ``number``: the number as given,
     or the beginning of a long one.
 
     >>> shown(" 4 ", 4), shown("12345678901234567890123456", whole("12345678901234567890123456"))

@@ -1,4 +1,4 @@
-"""Text that nodes and ranks chose, made safe to write: nothing in it commands a terminal."""
+"""Text from nodes and ranks, made safe to write: nothing in it commands a terminal."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ _ESCAPE_BYTES = re.compile(_SEQUENCE.encode("ascii"))
 _COLOUR = re.compile(r"\x1b\[[0-9;:]*m")
 _RESET = re.compile(r"\x1b\[[0;]*m")
 _HIDDEN = ("Cc", "Cf", "Cs", "Co", "Zl", "Zp")
-"""Unicode's categories of what has no look of its own: controls, marks that change the direction of writing
-or have no width, halves of pairs, private use, and line ends that are not a line feed. The joiners of emoji
-and of some scripts are among them: a word with a joiner in it looks like another one without."""
+"""Unicode's categories of invisible characters: controls, marks that change the direction of writing or have
+no width, halves of surrogate pairs, private use, and line ends that are not a line feed. The joiners of emoji
+and of some scripts are among them, as a word with a joiner looks like the same word without."""
 _BLANK = re.compile(
     "[\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u3164\ufe00-\ufe0d\uffa0\ufff0-\ufff8\U000e0000-\U000e0fff]"
 )
-"""What is of other categories and yet not to be seen: fillers, tags, and variation selectors, but for the two
-that choose between the text and the emoji form of a sign."""
+"""Invisible characters of other categories: fillers, tags, and variation selectors, but for the two that
+choose between the text and the emoji form of a sign."""
 _C1_BYTES = re.compile(rb"\xc2([\x80-\x9f])")
 
-# One pass: what a removal joins (ESC ESC[m [2J) is not looked at again, so it cannot become a sequence.
+# One pass: what a removal joins (ESC ESC[m [2J) is not matched again, so it cannot become a sequence.
 # Surrogates are bytes of a name that are not UTF-8. Beyond ASCII, a letter's category decides.
 _SPECIAL = re.compile(f"{_SEQUENCE}|[^\t\n -~]", re.DOTALL)
 _CONTROL = re.compile(r"[^\t\n -~]")
@@ -35,9 +35,9 @@ _BEYOND_ASCII = re.compile(r"[^\x00-~]")
 
 
 def for_stream(text: str, stream: IO[str]) -> str:
-    """Return ``text`` as :func:`for_terminal` or :func:`for_file` has it, whichever ``stream`` is.
+    """Return ``text`` made safe for ``stream``: by :func:`for_terminal` or :func:`for_file`, whichever it is.
 
-    ``NO_COLOR`` in the environment takes the colours away.
+    ``NO_COLOR`` in the environment removes the colours.
     """
     if stream.isatty():
         return for_terminal(text, colours=not os.environ.get("NO_COLOR"))
@@ -51,7 +51,7 @@ def for_stream(text: str, stream: IO[str]) -> str:
 
 
 def escaped_json(text: str) -> str:
-    r"""Return a JSON text in which what is not to be seen, and bytes that are not text, are escaped.
+    r"""Return a JSON text with invisible characters and bytes that are not text escaped.
 
     >>> escaped_json('["\x9b2J", "é", "\U000e0041"]')
     '["\\u009b2J", "é", "\\udb40\\udc41"]'
@@ -64,12 +64,12 @@ def escaped_json(text: str) -> str:
 
 
 def for_terminal(text: str, *, colours: bool = False, lines: bool = True) -> str:
-    r"""Return ``text`` as a terminal may get it.
+    r"""Return ``text`` made safe for a terminal.
 
-    Colours (``ESC [ 0-9;: m``) are kept where ``colours`` are wanted, and reset at the end of their line.
-    Other escape sequences are left out. Spelt out are bytes that are not text, and whatever has no look of
-    its own: other control characters (C0, DEL, C1), marks that change the direction of writing or have no
-    width, Unicode's line ends, tags, private use. Tabs are kept, and line ends unless ``lines`` is off.
+    Colours (``ESC [ 0-9;: m``) are kept with ``colours``, and reset at the end of their line. Other escape
+    sequences are left out. Bytes that are not text and invisible characters are spelt out: other control
+    characters (C0, DEL, C1), marks that change the direction of writing or have no width, Unicode's line
+    ends, tags, private use. Tabs are kept, and line ends unless ``lines`` is off.
 
     >>> for_terminal("\x1b[31mred\x07\x1b[2J\nnext\r\n", colours=True)
     '\x1b[31mred^G\x1b[0m\nnext\n'
@@ -91,7 +91,7 @@ def for_terminal(text: str, *, colours: bool = False, lines: bool = True) -> str
 
 
 def for_file(data: bytes) -> bytes:
-    r"""Return ``data`` as a file or a pipe gets it, which a terminal may be behind.
+    r"""Return ``data`` made safe for a file or a pipe, which may end at a terminal.
 
     Escape sequences are left out; an ESC that begins none, and C1 in UTF-8, are spelt out; all other bytes
     stay as they are.
@@ -105,7 +105,7 @@ def for_file(data: bytes) -> bytes:
 
 
 def without_escapes(data: bytes) -> bytes:
-    r"""Return a line without its escape sequences, as a search in it wants it.
+    r"""Return a line without its escape sequences, for searches.
 
     >>> without_escapes(b"\x1b[31mred\x1b[0m \x1b[2K\x1b]0;title\x07end")
     b'red end'
@@ -121,7 +121,7 @@ def _shown(found: str, *, colours: bool) -> str:
 
 @functools.lru_cache(maxsize=4096)
 def _is_hidden(letter: str) -> bool:
-    """Whether nobody sees the letter, or what it does."""
+    """Return whether the letter, or its effect, is invisible."""
     return unicodedata.category(letter) in _HIDDEN or _BLANK.match(letter) is not None
 
 

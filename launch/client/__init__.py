@@ -1,1 +1,1 @@
-"""What the operator's machine asks of a job's head: submit, follow, list, wait, cancel."""
+"""The operator's calls to a job's head: submit, follow, list, wait, cancel."""

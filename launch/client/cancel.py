@@ -1,4 +1,4 @@
-"""Ending a job from the operator's side, also when its head cannot do it any more."""
+"""Job cancellation from the operator's side, also when the job's head can no longer do it."""
 
 from __future__ import annotations
 
@@ -17,30 +17,30 @@ __all__ = ["Ending", "Swept", "Unheeded", "end_job", "end_supervisor", "sweep_no
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What came of the wish that a job end."""
+    """The result of a job's cancellation."""
 
     state: JobState
     before: StateName
-    """Where the job was when it was first asked to end."""
+    """The job's state at the first request to end it."""
     lost: tuple[str, ...]
-    """Nodes that went away from the job or fell silent: its head knows nothing of what runs there."""
+    """Nodes that the job lost or that fell silent: its head does not know what runs there."""
 
     grace_s: float
-    """What its processes were given between SIGTERM and SIGKILL."""
+    """Seconds that the job's processes got between SIGTERM and SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What was found of a job on one node."""
+    """A job's processes on one node after the sweep."""
 
     ended: int
-    """Processes that are gone now."""
+    """Number of processes that have exited."""
     left: tuple[int, ...]
-    """Those that not even SIGKILL ended: the node has to be restarted."""
+    """Ids of processes that survived SIGKILL: the node has to be restarted."""
 
 
 class Unheeded(StepTimeout):
-    """The supervisor of a job, process ``pid`` on its head ``node``, got a request to end it and did not."""
+    """A job's supervisor, process ``pid`` on the head ``node``, did not obey a request to end the job."""
 
     def __init__(self, node: str, job: str, pid: int | None, seconds: float) -> None:
         super().__init__(node, f"job {job}", seconds)
@@ -50,11 +50,11 @@ class Unheeded(StepTimeout):
 
 
 def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) -> Ending:
-    """Ends the job, ``grace_s`` seconds (None: as many as the job says) after its ranks got SIGTERM.
+    """End the job, ``grace_s`` seconds (None: the job's own grace) after its ranks got SIGTERM.
 
-    One that has ended stays as it is, and it does not matter how often or by how many this is asked. The head
-    is asked again and again, so that no single question takes long. Raises :class:`Unheeded` when the job's
-    supervisor lets the time for it pass, and :class:`~launch.errors.InputError` when there is no such job.
+    A job that has ended stays as it is; repeated and concurrent calls do no harm. The head is polled, so that
+    no single call takes long. Raise :class:`Unheeded` when the job's supervisor exceeds the time for the
+    cancellation, and :class:`~launch.errors.InputError` when there is no such job.
     """
     words = ["cancel", job, *([] if grace_s is None else [f"{grace_s:g}"])]
     before: StateName | None = None
@@ -74,20 +74,20 @@ def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) 
 
 
 def end_supervisor(job: str, head: Host, *, remote: str) -> JobState:
-    """End the supervisor of a job that does not react to a request to end it; return the job's state then.
+    """End a job's supervisor that does not react to a request to end the job; return the job's state then.
 
-    For when no node has anything of the job any more: it is LOST then, and its place in the queue is free.
+    Call this once no node runs anything of the job: the job becomes LOST, and its place in the queue is free.
     """
     told: ReleaseAnswer = ask(head, asked(node_code(remote), "release", job), timing.CANCEL_STEP_S, job)
     return JobState.from_dict(told["state"])
 
 
 def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> Swept:
-    """Ends what carries the job's id on one node, without its supervisor: SIGTERM, then SIGKILL.
+    """End the processes that carry the job's id on one node, without its supervisor: SIGTERM, then SIGKILL.
 
-    It is done by this version of the node code, or by the newest there where it is None or the node lacks it.
+    Use version ``remote`` of the node code; where it is None or the node lacks it, the newest on the node.
 
-    Raises :class:`~launch.errors.GiveUpError` for one that has none, but processes of the job.
+    Raise :class:`~launch.errors.GiveUpError` for a node that has processes of the job but no node code.
     """
     version = version_there(node, remote, timing.CANCEL_STEP_S)
     if version is None:

@@ -1,4 +1,4 @@
-"""Events of a job that is followed: lines of its ranks and changes of its state."""
+"""Events of a followed job: lines of its ranks and changes of its state."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _STREAMS: dict[int, StreamName] = {1: "stdout", 2: "stderr", frames.NOTICE: "not
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """The first rank that failed, or the launcher when no rank did by itself."""
+    """The first rank that failed, or the launcher when no rank failed by itself."""
 
     rank: int | None
     node: str | None
@@ -33,7 +33,7 @@ class Failure:
 
     @property
     def who(self) -> str:
-        """Who failed, in words.
+        """The rank and its node, or the launcher, in words.
 
         >>> Failure(3, "node000001", 9, ()).who, Failure(None, None, 1, ()).who
         ('rank 3 on node000001', 'the launcher')
@@ -45,7 +45,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class JobState:
-    """Where a job is. ``exit_status`` is its first failing rank's; 128+n for signal n."""
+    """A job's state. ``exit_status`` is its first failing rank's; 128+n for signal n."""
 
     job: str
     name: str
@@ -67,19 +67,19 @@ class JobState:
     restarts: int = 0
     """Number of launches after a failure."""
     place: int | None = None
-    """In its head's queue, 1 for the next; None unless it is QUEUED."""
+    """The job's position in its head's queue, 1 for the next; None unless it is QUEUED."""
     waits_for: tuple[str, ...] = ()
-    """The jobs that hold what it needs, or come before it, while it is QUEUED."""
+    """While QUEUED: the jobs that hold what this one needs, or come before it."""
     cancelling: bool = False
-    """Whether somebody asked for its end, as far as ``fab job`` and ``fab jobs`` know."""
+    """Whether its cancellation was requested, as far as ``fab job`` and ``fab jobs`` know."""
 
     @property
     def is_terminal(self) -> bool:
-        """Whether it will never change again."""
+        """Whether the state is final."""
         return self.state in TERMINAL
 
     def check(self) -> None:
-        """Raises :class:`~launch.errors.JobFailed` when the job ended otherwise than SUCCEEDED."""
+        """Raise :class:`~launch.errors.JobFailed` when the job ended otherwise than SUCCEEDED."""
         if self.is_terminal and self.state != "SUCCEEDED":
             raise JobFailed(
                 self.job, self.state, 255 if self.exit_status is None else self.exit_status, self.reason
@@ -87,7 +87,7 @@ class JobState:
 
     @classmethod
     def from_dict(cls, state: State) -> JobState:
-        """From the head's state.json."""
+        """Return the state that the head's state.json holds."""
         failure = state["failure"]
         return cls(
             job=state["job"],
@@ -117,40 +117,40 @@ class JobState:
 
 @dataclass(frozen=True, slots=True)
 class LogLine:
-    """One line (or, at the end, what there is of it) that a rank wrote."""
+    """One line that a rank wrote; the last may lack its line end."""
 
     time: datetime
-    """By the head's clock."""
+    """Arrival, by the head's clock."""
     rank: int | None
-    """None for what a launcher (mpirun, ssh, a runner) says."""
+    """None for output of a launcher (mpirun, ssh, a runner)."""
     node: str
     stream: StreamName
-    """``notice``: not the rank's words, but what is to be said of them, such as how many were left out."""
+    """``notice``: not the rank's output but a remark about it, such as how many lines were left out."""
     data: bytes
-    """Without its line end; a carriage return ends a line as well."""
+    """The line without its end; a carriage return ends a line too."""
     overwritten: bool = False
-    """Whether a carriage return alone ended it, so that on a terminal of its own the next had replaced it."""
+    """Whether a carriage return alone ended the line, so that a terminal would overwrite it with the next."""
 
 
 @dataclass(frozen=True, slots=True)
 class StateChange:
-    """The job's state became another."""
+    """A change of the job's state."""
 
     state: JobState
 
 
 @dataclass(frozen=True, slots=True)
 class Quiet:
-    """Nothing more is on its way for now."""
+    """A sign that no more events are pending for now."""
 
 
 Event = LogLine | StateChange | Quiet
 
 
 class Reader:
-    """Turns what the head sends into events; :attr:`state` is the newest state of the job.
+    """A decoder from the head's bytes to events; :attr:`state` is the newest state of the job.
 
-    ``on_job`` is called before the first of them: the names of the job's nodes, and how many ranks it has.
+    ``on_job`` is called before the first event, with the names of the job's nodes and its number of ranks.
     """
 
     def __init__(
@@ -165,7 +165,7 @@ class Reader:
         self._nodes: tuple[str, ...] = ()
 
     def feed(self, data: bytes) -> None:
-        """The next bytes from the head's stdout."""
+        """Decode the next bytes of the head's stdout."""
         for kind, payload in self._decoder.feed(data):
             if kind == frames.OUT:
                 self._output(payload)
@@ -185,7 +185,7 @@ class Reader:
                     self._on_event(StateChange(state))
 
     def end(self) -> None:
-        """End the stream: report lines without an end as they are."""
+        """End the stream: report lines without a line end as they are."""
         for line in self._lines.unfinished():
             for last in self._lines.end(line.key):
                 self._line(last)

@@ -1,4 +1,4 @@
-"""A job's lines made fewer for who reads them: progress bars, lines that match, equal lines of many ranks."""
+"""Fewer lines for a reader: thinned progress bars, lines that match, merged equal lines of many ranks."""
 
 from __future__ import annotations
 
@@ -14,27 +14,27 @@ __all__ = ["Bars", "Merge", "SharedLine", "matches"]
 
 _BAR_EVERY = timedelta(seconds=10)
 _TOGETHER = timedelta(seconds=1)
-"""How long a line waits for the same line of other ranks."""
+"""The longest that a line waits for the same line of other ranks."""
 _WAITING = 10_000
-"""Lines that wait at most."""
+"""Maximum number of waiting lines."""
 
 _Who = tuple[int | None, str]
 
 
 def matches(line: LogLine, pattern: re.Pattern[str]) -> bool:
-    """Whether a line has the pattern in it; notices count as if they had: they say what was not searched."""
+    """Return whether a line contains the pattern; notices always match: they report what was not searched."""
     text = without_escapes(line.data).decode("utf-8", "replace")
     return line.stream == "notice" or pattern.search(text) is not None
 
 
 class Bars:
-    """Of a progress bar, the states that are worth a line: its last, and one every ten seconds until then."""
+    """A filter that thins progress bars to one state every ten seconds and the last."""
 
     def __init__(self) -> None:
         self._shown: dict[tuple[_Who, str], datetime] = {}
 
     def shows(self, line: LogLine) -> bool:
-        """Whether this line is to be shown, the next in order."""
+        """Return whether to show ``line``, the next in order."""
         if not line.overwritten:
             return True
         key = ((line.rank, line.node), line.stream)
@@ -46,11 +46,11 @@ class Bars:
 
 @dataclass(frozen=True, slots=True)
 class SharedLine:
-    """A line that some ranks have said, all of them at about the same time."""
+    """A line that several ranks wrote within a second."""
 
     ranks: tuple[int | None, ...]
     nodes: tuple[str, ...]
-    """Where they are, each once."""
+    """The ranks' nodes, each once."""
     stream: StreamName
     data: bytes
 
@@ -69,10 +69,10 @@ class _Waiting:
 
 
 class Merge:
-    """Makes one line of equal lines that many ranks say within a second.
+    """A merger of equal lines that many ranks write within a second into one.
 
-    Every rank's lines stay in their order: a line joins an equal one only if that comes after what its rank
-    has said before.
+    Every rank's lines stay in order: a line joins an equal one only if that one comes after the rank's
+    previous line.
     """
 
     def __init__(self) -> None:
@@ -82,7 +82,7 @@ class Merge:
         self._count = 0
 
     def feed(self, event: Event) -> Iterator[SharedLine]:
-        """The lines that need not wait any longer; none is left when the event is no line."""
+        """Yield the lines that need not wait any longer: all of them when the event is not a line."""
         if not isinstance(event, LogLine):
             yield from self.rest()
             return
@@ -102,7 +102,7 @@ class Merge:
             yield self._take(next(iter(self._waiting)))
 
     def rest(self) -> Iterator[SharedLine]:
-        """Every line that still waits."""
+        """Yield every line that still waits."""
         while self._waiting:
             yield self._take(next(iter(self._waiting)))
 

@@ -1,4 +1,4 @@
-"""Which of a job's output somebody asks for."""
+"""The part of a job's output that a user selects."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ _NAME = re.compile(r"[a-z][a-z0-9-]*")
 
 
 def parse_nodes(text: str, key: str = "--node") -> tuple[frozenset[str], frozenset[int]]:
-    """The names and the instance ids in a list of both.
+    """Return the names and the instance ids in a list of both.
 
     >>> names, ids = parse_nodes("node00000a,0-2")
     >>> sorted(names), sorted(ids)
     (['node00000a'], [0, 1, 2])
 
-    Raises :class:`~launch.errors.InputError` naming ``key`` for anything else.
+    Raise :class:`~launch.errors.InputError` naming ``key`` for anything else.
     """
     names: set[str] = set()
     numbers: list[str] = []
@@ -43,20 +43,20 @@ def parse_nodes(text: str, key: str = "--node") -> tuple[frozenset[str], frozens
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Everything, or what all of these leave."""
+    """A filter of output: a line passes when every field lets it."""
 
     ranks: frozenset[int] | None = None
     names: frozenset[str] = frozenset()
-    """Nodes by name; with :attr:`ids` neither, every node."""
+    """Nodes by name; every node where :attr:`ids` is empty too."""
     ids: frozenset[int] = frozenset()
     """Nodes by instance id."""
     since: float | None = None
-    """Only output of the last so many seconds, by the head's clock."""
+    """Age limit of output in seconds, by the head's clock."""
     tail: int | None = None
-    """Only the last so many lines, and what comes after them."""
+    """Number of last lines to begin with; later lines follow."""
 
     def as_wish(self, *, wait: bool) -> str:
-        """For :func:`launch.remote.log.follow.follow`."""
+        """Return the selection as an argument of :func:`launch.remote.log.follow.follow`."""
         wish: LogQuery = {"wait": wait, "since": self.since, "tail": self.tail}
         if self.ranks is not None:
             wish["ranks"] = sorted(self.ranks)
@@ -65,7 +65,7 @@ class Selection:
         return json.dumps(wish)
 
     def check(self, job: str, nodes: Sequence[str], ranks: int) -> None:
-        """Raises :class:`~launch.errors.InputError` for ranks and nodes that the job does not have."""
+        """Raise :class:`~launch.errors.InputError` for ranks and nodes that the job does not have."""
         strange = [str(rank) for rank in sorted(self.ranks or ()) if rank >= ranks]
         if strange:
             remedy = f"give numbers from 0 to {ranks - 1}" if ranks > 1 else "its only rank is 0"
@@ -78,4 +78,4 @@ class Selection:
 
 
 ALL = Selection()
-"""Everything."""
+"""A filter that lets everything pass."""

@@ -1,4 +1,4 @@
-"""What is known of jobs without their output: a head's list of them, and one in full."""
+"""Queries of a head: the list of its jobs, and the full report of one."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Listing:
     """The jobs of one head."""
 
     jobs: tuple[JobState, ...]
-    """Oldest first; one whose supervisor is gone shows as LOST."""
+    """Oldest first; a job whose supervisor is gone is LOST."""
     left_out: int
-    """How many that have ended are not among them."""
+    """Number of ended jobs that the list omits."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankEnd:
-    """How a rank ended when it did last."""
+    """A rank's most recent exit."""
 
     rank: int
     node: str
@@ -38,15 +38,15 @@ class RankEnd:
     """128+n for signal n."""
     signal: int | None
     stopped: bool
-    """Whether it was ended on request."""
+    """Whether the rank was stopped on request."""
     attempt: int
-    """0 for the job's first launch."""
+    """Number of the launch, 0 for the job's first."""
     time: datetime
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """Something that was noted of a job: a change of state, a failure, a restart, a lost node."""
+    """An entry in a job's history: a change of state, a failure, a restart, a lost node."""
 
     time: datetime
     event: str
@@ -55,27 +55,27 @@ class Happening:
 
 @dataclass(frozen=True, slots=True)
 class JobReport:
-    """Everything that is known of a job but what its ranks said."""
+    """Everything known of a job but its ranks' output."""
 
     state: JobState
     command: tuple[str, ...]
-    """The user's own: a script and its arguments, or a line for a shell."""
+    """The user's command: a script and its arguments, or a line for a shell."""
     code: str
-    """The id of the snapshot it runs in; empty when it has none."""
+    """Id of the snapshot that the job runs in; empty without one."""
     timeout_s: float | None
     grace_s: float
     max_restarts: int
     ranks: Mapping[str, tuple[int, ...]]
-    """By node."""
+    """Ranks by node."""
     ends: tuple[RankEnd, ...]
-    """By rank; those that are running, or of which nothing was heard, are not among them."""
+    """Sorted by rank, without ranks that are running or whose exit was not reported."""
     events: tuple[Happening, ...]
     folder: str
-    """On the head; each rank's log lies in its ``logs`` folder on the rank's own node."""
+    """The job's folder on the head; each rank's log lies in its ``logs`` folder on the rank's own node."""
 
 
 def list_some(head: Host, *, remote: str, last: int | None = None) -> Listing:
-    """The jobs a head has: all that have not ended, and the ``last`` (None: all) that have."""
+    """Return a head's jobs: all that have not ended, and the ``last`` (None: all) that have."""
     found: payloads.JobListing = ask(
         head, asked(node_code(remote), "list", *([] if last is None else [str(last)]))
     )
@@ -83,9 +83,9 @@ def list_some(head: Host, *, remote: str, last: int | None = None) -> Listing:
 
 
 def show_job(job: str, head: Host, *, remote: str) -> JobReport:
-    """The job in full.
+    """Return the full report of the job.
 
-    Raises :class:`~launch.errors.InputError` when the head has no such job.
+    Raise :class:`~launch.errors.InputError` when the head has no such job.
     """
     told: payloads.JobReport = ask(head, asked(node_code(remote), "show", job), job=job)
     plan = told["plan"]

@@ -1,4 +1,4 @@
-"""One command of the node code on a head: its command line, its answer, and what went wrong in words."""
+"""One command of the node code on a head: its command line, its answer and its errors."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = ["ask", "asked", "check", "code_of", "node_code", "readable", "version
 
 _NO_SUCH_FILE, _NOT_FOUND = 2, 127
 _VERSIONS = "ls -t .ranklift/remote 2>/dev/null"
-"""Which versions of the node code a node has, newest first."""
+"""Shell command that lists a node's versions of the node code, newest first."""
 
 
 def node_code(remote: str) -> str:
-    """The folder of that version of the node code, from the home folder.
+    """Return the folder of version ``remote`` of the node code, relative to the home folder.
 
     >>> node_code("0123456789ab")
     '.ranklift/remote/0123456789ab'
@@ -32,7 +32,7 @@ def node_code(remote: str) -> str:
 def code_of(plan: bytes, node: str) -> str:
     """Return the id of the node code that runs the job whose job.json ``node`` has.
 
-    Raises :class:`~launch.errors.GiveUpError` for a plan that is torn or that another version made.
+    Raise :class:`~launch.errors.GiveUpError` for a plan that is torn or that another version made.
     """
     try:
         return PurePosixPath(job_dir.parse_plan(plan)["remote"]).name
@@ -46,9 +46,9 @@ def code_of(plan: bytes, node: str) -> str:
 def version_there(
     node: Host, wanted: str | None, timeout: float = timing.STEP_S, *, with_jobs: bool = False
 ) -> str | None:
-    """The version of the node code to ask the node with: ``wanted``, else the newest if the node lacks that.
+    """Return the version of the node code to run on the node: ``wanted``, else the newest there.
 
-    None when it has none; ``with_jobs`` also when there was never a job on it.
+    Return None when the node has none; with ``with_jobs`` also when it never had a job.
     """
     line = f"test -d .ranklift/jobs && {_VERSIONS}" if with_jobs else _VERSIONS
     present = node.run(["sh", "-c", line], timeout=timeout).stdout.decode("utf-8", "replace").split()
@@ -56,15 +56,15 @@ def version_there(
 
 
 def asked(folder: str, *words: str) -> list[str]:
-    """The argv of one of :mod:`launch.remote.cli`, ``folder`` being that of the node code."""
+    """Return the argv of a command of :mod:`launch.remote.cli`; ``folder`` is the node code's."""
     return ["python3", "-I", "-S", f"{folder}/__main__.py", *words]
 
 
 def ask(head: Host, argv: Sequence[str], timeout: float = timing.STEP_S, job: str | None = None) -> Any:
-    """The answer, from its JSON.
+    """Run a command on the head and return its JSON answer, parsed.
 
-    Raises :class:`~launch.errors.NoSuchJob` when the head has no records of it, and
-    :class:`~launch.errors.GiveUpError` when it cannot answer.
+    Raise :class:`~launch.errors.NoSuchJob` when the head has no records of ``job``, and
+    :class:`~launch.errors.GiveUpError` when the head cannot answer.
     """
     done = head.run(argv, timeout=timeout)
     check(done, head, job)
@@ -77,9 +77,9 @@ def ask(head: Host, argv: Sequence[str], timeout: float = timing.STEP_S, job: st
 
 @contextmanager
 def readable(head: Host) -> Iterator[None]:
-    """Name the node, and what may have written there, where its answer is not made of frames.
+    """Raise :class:`~launch.errors.GiveUpError` where the node's answer is not made of frames.
 
-    Raises :class:`~launch.errors.GiveUpError`.
+    The error names the node and the likely writer of the other bytes.
     """
     try:
         yield
@@ -91,7 +91,7 @@ def readable(head: Host) -> Iterator[None]:
 
 
 def check(done: Completed, head: Host, job: str | None = None) -> None:
-    """Raises what :func:`ask` raises unless the command ended with 0."""
+    """Raise the errors of :func:`ask` unless the command exited with status 0."""
     if done.exit_status == 0:
         return
     said = done.stderr.strip()  # as bytes: their lines end at line feeds and returns, and at nothing else

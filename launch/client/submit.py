@@ -1,4 +1,4 @@
-"""The operator's side of jobs: hand a plan over, watch. Each call is one command on the head."""
+"""Submit and follow jobs. Each call is one command on the head."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from launch.remote.base import timing
 __all__ = ["follow", "so_far", "submit", "submit_and_follow"]
 
 _SIGNALLED = 128
-"""From here on an exit status says that the command was ended, not that it gave up."""
+"""Exit statuses from this one on mean that a signal ended the command, not that it gave up."""
 
 
 def submit(plan: JobPlan, head: Host, snapshots: Sequence[str] = ()) -> str:
-    """Hands the plan to the head and returns the job's id once a supervisor there has it.
+    """Submit the plan to the head; return the job's id once a supervisor there has it.
 
-    Raises :class:`~launch.errors.NotPushed`, with nothing done, when not every node of the plan holds the
+    Raise :class:`~launch.errors.NotPushed`, with nothing done, when not every node of the plan holds the
     node code and ``snapshots`` as far as the head knows; :class:`~launch.errors.GiveUpError` when the head
-    cannot run it.
+    cannot run the plan.
     """
     done = head.run(asked(plan.remote, "submit", *snapshots), stdin=_message(plan), timeout=timing.STEP_S)
     check(done, head)
@@ -36,9 +36,9 @@ def submit(plan: JobPlan, head: Host, snapshots: Sequence[str] = ()) -> str:
 def submit_and_follow(
     plan: JobPlan, head: Host, on_event: Callable[[Event], None], snapshots: Sequence[str] = ()
 ) -> JobState:
-    """:func:`submit`, then :func:`follow` over the same connection; returns the job's last state.
+    """Submit the plan and follow the job over the same connection; return the job's last state.
 
-    Interrupting it leaves the job running.
+    Raise what :func:`submit` and :func:`follow` raise. An interrupt leaves the job running.
     """
     command = asked(plan.remote, "submit", "--follow", *snapshots)
     return _watch(head, command, plan.id, Reader(on_event), io.BytesIO(_message(plan)))
@@ -52,9 +52,9 @@ def follow(
     remote: str,
     selection: Selection = ALL,
 ) -> JobState:
-    """A job's output from its beginning, or what ``selection`` says of it, until it ends; its last state.
+    """Report a job's output, as far as ``selection`` lets it pass, until the job ends; return its last state.
 
-    ``remote`` is the node code's id, as for :func:`launch.job.plan.plan`. Raises
+    ``remote`` is the node code's id, as for :func:`launch.job.plan.plan`. Raise
     :class:`~launch.errors.InputError` when the head has no such job, or the job no such ranks or nodes.
     """
     command = asked(node_code(remote), "follow", job, selection.as_wish(wait=True))
@@ -69,7 +69,7 @@ def so_far(
     remote: str,
     selection: Selection = ALL,
 ) -> JobState:
-    """As :func:`follow`, but only what there is now; gives the state in which the job is."""
+    """Report a job's output so far, as :func:`follow` does; return the job's current state."""
     reader = Reader(on_event, partial(selection.check, job))
     command = asked(node_code(remote), "follow", job, selection.as_wish(wait=False))
     with readable(head):

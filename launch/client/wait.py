@@ -1,4 +1,4 @@
-"""Waiting for a job's end over a connection that may break."""
+"""The wait for a job's end over a connection that may break."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ def wait_for_end(
     on_break: Callable[[str], None] = lambda _: None,
     patience: float = timing.HEAD_GONE_S,
 ) -> JobState:
-    """The job's last state, once it has it; where it is then if ``timeout`` seconds are over before.
+    """Wait until the job has ended or ``timeout`` seconds have passed; return its state then.
 
-    When the connection breaks the head is asked again for ``patience`` seconds; ``on_break`` gets the reason,
-    once for each time it breaks. Raises :class:`~launch.errors.NodeUnreachable` naming the head after that,
-    and :class:`~launch.errors.InputError` when there is no such job.
+    After a break of the connection, retry the head for ``patience`` seconds, then raise
+    :class:`~launch.errors.NodeUnreachable` naming the head. ``on_break`` gets each break's reason once.
+    Raise :class:`~launch.errors.InputError` when there is no such job.
     """
     command = asked(node_code(remote), "wait", job)
     deadline = None if timeout is None else time.monotonic() + timeout
