@@ -1,1 +1,1 @@
-"""A job's files on the operator's machine: which are missing, how they are fetched and kept."""
+"""A job's files on the operator's machine: find the missing ones, fetch them, keep them."""

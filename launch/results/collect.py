@@ -1,4 +1,4 @@
-"""Brings a job's files: through its head, and from nodes themselves where the head cannot be had."""
+"""Collection of a job's files: through its head, or directly from nodes where the head is unavailable."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from launch.results.folder import Results
 __all__ = ["Others", "collect"]
 
 _SLOWEST = 100_000
-"""Bytes a second, below which a transfer is given up for another try; so that none lasts for ever."""
+"""Slowest transfer in bytes a second; a slower one times out and may be retried."""
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _NONSENSE = (ValueError, TypeError, LookupError, frames.ProtocolError)
-"""What taking in an answer raises that is none."""
+"""Errors raised by decoding a malformed answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Others:
-    """How nodes are asked themselves."""
+    """Direct access to nodes, past the job's head."""
 
     names: Sequence[str]
-    """All that the job may have run on."""
+    """All nodes that the job may have run on."""
     visit: Callable[[Callable[[Host], None], Iterable[str]], Mapping[str, Exception | None]]
-    """Does something with each of these nodes' hosts, many at once; gives each one's error."""
+    """Function that applies another to these nodes' hosts, many at once, and returns each node's error."""
     say: Callable[[str], object]
-    """Report that it happens, and why."""
+    """Function that reports direct access and its reason."""
 
 
 def collect(
@@ -47,15 +47,15 @@ def collect(
     others: Others | None = None,
     show: Callable[[Progress], object] = lambda _: None,
 ) -> CollectReport:
-    """Brings the job's logs, outputs and records from all its nodes into ``into/<job>/``; may be repeated,
-    after an interruption too, and brings what is still missing.
+    """Fetch the job's missing logs, outputs and records from all its nodes into ``into/<job>/``.
 
-    Through ``head``; nodes that it cannot reach, all others when it is not there itself (or None), are asked
-    by way of ``others``. ``remote`` is the node code's id, None for the newest that a node has. Nodes that do
-    not answer either are in the report's ``results`` with their error. ``show`` is called for every piece.
+    A repeated call, after an interruption too, fetches what is still missing. Files come through ``head``;
+    nodes that the head cannot reach, and all others when the head is unreachable or None, are queried by
+    ``others``. ``remote`` is the node code's id, None for the newest that a node has. Nodes that do not
+    answer either way are in the report's ``results`` with their error. ``show`` is called for every piece.
 
-    Raises :class:`~launch.errors.InputError` when the head has no such job or the folder cannot be made,
-    :class:`~launch.errors.RetryError` when it is full or another collect works in it.
+    Raise :class:`~launch.errors.InputError` when the head has no such job or the folder cannot be made,
+    :class:`~launch.errors.RetryError` when the folder is full or another collect works in it.
     """
     results = Results(into, job)
     run = _Run(job, results, Progress(show), remote, head)
@@ -76,7 +76,7 @@ def collect(
 
 
 class _Run:
-    """One collect."""
+    """One run of :func:`collect`."""
 
     def __init__(
         self, job: str, results: Results, progress: Progress, remote: str | None, head: Host | None
@@ -85,7 +85,7 @@ class _Run:
         self._job, self._results, self._progress, self._remote = job, results, progress, remote
         self._head = None if head is None else head.name
         self._names: list[str] = []
-        """The job's nodes as the head listed them; none until it has."""
+        """The job's nodes as listed by the head; empty before the list arrives."""
         self._fetches: dict[str, NodeFetch] = {}
         self._errors: dict[str, Exception] = {}
         self._claims: dict[str, str] = {}
@@ -112,7 +112,7 @@ class _Run:
     # -- through the head -------------------------------------------------------------------------
 
     def through_head(self, head: Host) -> None:
-        """Leaves in :attr:`without_head` why that was not possible, or not to the end."""
+        """Fetch through the head; store the error that prevented or ended this in :attr:`without_head`."""
         try:
             self._relay(head, "files", b"")
             requests = [
@@ -172,7 +172,7 @@ class _Run:
         return lines
 
     def _attempt(self, name: str, step: Callable[[], None]) -> None:
-        """What goes wrong with one node is that node's error, unless nothing can be written here any more."""
+        """Run ``step``; record its error for the node, unless nothing can be written here any more."""
         try:
             step()
         except RankliftError as error:
@@ -185,7 +185,7 @@ class _Run:
     # -- from the nodes themselves ----------------------------------------------------------------
 
     def directly(self, others: Others) -> None:
-        """Asks those whose files have not all come, by whatever way that was tried."""
+        """Fetch directly from the nodes whose files are incomplete, after whichever attempt."""
         failed = self.without_head
         if self._head is None or failed is not None:
             self._names = self._names or self._remembered()
@@ -214,7 +214,7 @@ class _Run:
         fetch.again()
         version = version_there(host, self._remote)
         if version is None:
-            if not self._names:  # any node of the stack is asked: one that never had code had no job
+            if not self._names:  # any node of the stack may be queried: one without code had no job
                 return
             raise GiveUpError(f"{host.name} has none of the project's node code")
         folder = node_code(version)
@@ -237,7 +237,7 @@ class _Run:
         check(host.stream(command, fetch.take, stdin=requests, timeout=limit), host)
 
     def _remembered(self) -> list[str]:
-        """Return the job's nodes by the plan that an earlier collect brought; none without one."""
+        """Return the job's nodes from the plan that an earlier collect fetched; empty without one."""
         try:
             plan = job_dir.parse_plan((self._results.folder / "job.json").read_bytes())
             return _checked(str(self._head), [node["name"] for node in plan["nodes"]])

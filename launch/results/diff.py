@@ -1,8 +1,8 @@
-"""What to fetch from a node, given what it has and what is here: pure, and the whole policy of a collect.
+"""The diff between a node's files and the local ones: pure, and the whole policy of a collect.
 
-A file that is here already is never overwritten by anything but its own continuation: one that is equal is
-kept, one that the node's file begins with is continued, and beside one that differs the node's gets a
-numbered name. Where a file continues is the node's to say, which alone can read it
+A local file is never overwritten by anything but its own continuation. An equal file is kept; one that is
+the beginning of the node's file is continued; where the contents differ, the node's file gets a numbered
+name. The node decides where a file continues, as it alone can read its file
 (:mod:`launch.remote.collect.send`).
 """
 
@@ -17,26 +17,26 @@ from launch.remote.collect.send import PLAN, RECORDS, TREES
 __all__ = ["Copy", "Entry", "FetchPlan", "Here", "Landing", "Wanted", "landing", "numbered", "plan_fetch"]
 
 _NEWEST_COUNTS = frozenset({"state.json", PLAN})
-"""Replaced when the head has another one: an older state is of no use, and a plan never changes, but lacks
-here the values that node code of an earlier version sends."""
+"""Records that the head's version replaces: an older state is useless, and a plan never changes, but its
+local copy lacks the values that node code of an earlier version sends."""
 _OWN_RECORD = "exits.jsonl"
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One thing that a node has. ``kind`` is f(ile), d(irectory), l(ink), o(ther), x: it cannot be read."""
+    """An entry of a node's listing. ``kind`` is f(ile), d(irectory), l(ink), o(ther) or x (unreadable)."""
 
     kind: str
     path: str
     size: int = 0
     mtime_ns: int = -1
-    """-1 when it may still change unseen."""
+    """-1 when the file may still change unnoticed."""
     text: str = ""
-    """A link's target; of an ``o`` and an ``x``, why it does not come."""
+    """A link's target; for ``o`` and ``x``, why the entry is not sent."""
 
     @classmethod
     def from_list(cls, told: Sequence[Any]) -> Entry:
-        """From the node's listing. Raises ValueError or TypeError for what is no entry."""
+        """Return an entry from the node's listing. Raise ValueError or TypeError for anything else."""
         kind, path, *rest = told
         if kind == "f":
             size, mtime_ns = rest
@@ -46,47 +46,47 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Copy:
-    """A file here that may be the node's, or its beginning."""
+    """A local file that may equal the node's file or its beginning."""
 
     name: str
-    """Its path in the results folder."""
+    """The copy's path in the results folder."""
     size: int
     mtime_ns: int
     digest: str | None = None
-    """SHA-256 as SHA256SUMS has it; None where it has none."""
+    """SHA-256 from SHA256SUMS; None where the copy is not listed."""
     whole: bool = True
-    """False for the part of a file whose transfer was interrupted."""
+    """False for a part of a file, left by an interrupted transfer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Here:
-    """What is here under a file's name and under its numbered ones."""
+    """The local copies under a file's name and its numbered names."""
 
     copies: tuple[Copy, ...] = ()
     free: str = ""
-    """The first of these names that nothing has."""
+    """The first unused of these names."""
     links: frozenset[str] = frozenset()
-    """Targets of the symbolic links among what has these names."""
+    """Targets of the symbolic links with these names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Return a request for a file, with these copies as its possible beginnings."""
+    """A request for a file, with local copies as its possible beginnings."""
 
     entry: Entry
     name: str
-    """Its path in the results folder, unless something else has that."""
+    """The file's path in the results folder, unless something else has it."""
     here: Here
 
     @property
     def newest_counts(self) -> bool:
-        """Whether it replaces what is here."""
+        """Whether the file replaces the local copy."""
         return self.entry.path in _NEWEST_COUNTS
 
 
 @dataclass(frozen=True, slots=True)
 class FetchPlan:
-    """What is to be done for one node."""
+    """The actions for one node."""
 
     kept: list[Copy] = field(default_factory=list)
     wanted: list[Wanted] = field(default_factory=list)
@@ -94,23 +94,23 @@ class FetchPlan:
     links: list[tuple[str, str]] = field(default_factory=list)
     """Name and target of each link to make."""
     skipped: dict[str, str] = field(default_factory=dict)
-    """What holds nothing of the job's: sockets, links to elsewhere."""
+    """Reason by path, for entries without content of the job: sockets, links to elsewhere."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """What should come and will not, and why."""
+    """Reason by path, for files that should be fetched but cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
 class Landing:
-    """Where a file's bytes go once the node has said which copies it begins with."""
+    """The destination of a file's bytes, once the node has reported which copies it begins with."""
 
     source: Copy | None
-    """The copy that they continue; None when they are the whole file."""
+    """The copy that the bytes continue; None when they are the whole file."""
     name: str
-    """What the file is called in the end."""
+    """The file's final name."""
     replaces: Copy | None = None
-    """The copy of that name, of which the file is the continuation."""
+    """The copy of that name, which the file continues."""
     differs: bool = False
-    """Whether the name is a numbered one, because something else has the file's own."""
+    """Whether the name is numbered because something else has the file's own."""
 
 
 def plan_fetch(
@@ -121,10 +121,10 @@ def plan_fetch(
     is_head: bool,
     taken: Callable[[str], bool],
 ) -> FetchPlan:
-    """Return the plan for what ``node`` has listed.
+    """Return the plan for the listing of ``node``.
 
-    ``here`` returns what is here under a name; ``taken`` claims a log's name, and says whether another node
-    has it. Nothing ever gets a place outside the results folder.
+    ``here`` returns the local copies under a name; ``taken`` claims a log's name and returns whether another
+    node has it. No entry ever gets a path outside the results folder.
     """
     plan = FetchPlan()
     for entry in entries:
@@ -148,7 +148,7 @@ def plan_fetch(
 
 
 def _place(node: str, path: str, *, is_head: bool) -> str | None:
-    """Where a node's path lies in the results folder; None when that would not be within it.
+    """Return the path in the results folder of a node's path; None when it would lie outside.
 
     >>> [_place("node000001", path, is_head=False) for path in ("outputs/a/b", "logs/rank-1.log", "../x")]
     ['outputs/node000001/a/b', 'logs/rank-1.log', None]
@@ -168,7 +168,7 @@ def _place(node: str, path: str, *, is_head: bool) -> str | None:
 def _file(plan: FetchPlan, wanted: Wanted) -> None:
     entry = wanted.entry
     for copy in wanted.here.copies:
-        # As rsync does: whoever changes a file changes its time. Anything else is compared by its digest.
+        # As rsync does: a change of a file changes its time. Anything else is compared by its digest.
         if copy.whole and copy.digest and (copy.size, copy.mtime_ns) == (entry.size, entry.mtime_ns):
             plan.kept.append(copy)
             return
@@ -180,7 +180,7 @@ def _link(plan: FetchPlan, entry: Entry, here: Here) -> None:
     parts = entry.text.split("/")
     while ups < len(parts) and parts[ups] == "..":
         ups += 1
-    # Beyond its leading ones, a ".." may undo another link instead of the folder that stands before it.
+    # A ".." after a link leads to the parent of the link's target: only leading ones are predictable.
     if entry.text.startswith("/") or ".." in parts[ups:] or ups > entry.path.count("/") - 1:
         plan.skipped[entry.path] = f"is a link that leads out of the job's folder, to {entry.text}"
     elif entry.text not in here.links:
@@ -188,9 +188,10 @@ def _link(plan: FetchPlan, entry: Entry, here: Here) -> None:
 
 
 def landing(wanted: Wanted, matched: Sequence[int], size: int) -> Landing | Copy:
-    """Where the file goes whose beginnings with these numbers are true and which now has ``size`` bytes.
+    """Return the landing of a file of now ``size`` bytes that begins with the ``matched`` copies.
 
-    The copy itself when it is the whole file already. ``matched`` counts among ``wanted.here.copies``.
+    Return the copy itself when it is the whole file already. ``matched`` are indices of
+    ``wanted.here.copies``.
     """
     true = sorted(
         (wanted.here.copies[number] for number in matched), key=lambda copy: (copy.size, copy.whole)
@@ -208,7 +209,7 @@ def landing(wanted: Wanted, matched: Sequence[int], size: int) -> Landing | Copy
 
 
 def numbered(name: str, number: int) -> str:
-    """The name of the file's ``number``-th content.
+    """Return the name of the file's ``number``-th content.
 
     >>> numbered("logs/rank-0.log", 1), numbered("logs/rank-0.log", 2)
     ('logs/rank-0.log', 'logs/rank-0.log.~2~')

@@ -1,4 +1,4 @@
-"""What one node sends of a job, put in its place."""
+"""Download of one node's files of a job into the results folder."""
 
 from __future__ import annotations
 
@@ -21,59 +21,59 @@ __all__ = ["CollectReport", "NodeFetch", "NodeFiles", "Progress"]
 
 @dataclass(frozen=True, slots=True)
 class NodeFiles:
-    """What came of one node's files."""
+    """Counts and names of one node's collected files."""
 
     written: int
     kept: int
-    """Files that were here already, whole."""
+    """Number of files that were already here, whole."""
     bytes: int
-    """What was sent."""
+    """Number of bytes sent."""
     continued: int = 0
-    """Of those written, how many were here in part."""
+    """Number of written files that were here in part."""
     renamed: Mapping[str, str] = field(default_factory=dict)
-    """Numbered names, by the file's own, which something else has here."""
+    """Numbered name by the file's own name, which something else has here."""
     vanished: tuple[str, ...] = ()
-    """Files that were gone before their turn came: a running job removes some."""
+    """Files removed before their transfer: a running job removes some."""
     skipped: Mapping[str, str] = field(default_factory=dict)
-    """What is no file of the job's: sockets, links that lead out of its folder."""
+    """Reason by path, for what is not a file of the job: sockets, links that lead out of its folder."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Files that did not come, and why."""
+    """Reason by path, for files that were not fetched."""
 
 
 @dataclass(frozen=True, slots=True)
 class CollectReport:
-    """Where a job's files are now, and by node what came or why nothing did."""
+    """The folder of a job's files, and each node's files or error."""
 
     folder: Path
     results: Mapping[str, NodeFiles | Exception]
     without_head: str = ""
-    """Why the nodes were asked directly, when the head could not be."""
+    """Why the nodes were queried directly; empty when the head served."""
 
     @property
     def errors(self) -> dict[str, Exception]:
-        """The failures alone, by node."""
+        """Errors by node."""
         return {node: result for node, result in self.results.items() if isinstance(result, Exception)}
 
     @property
     def files(self) -> dict[str, NodeFiles]:
-        """What came, by node."""
+        """Files by node, without the errors."""
         return {node: result for node, result in self.results.items() if isinstance(result, NodeFiles)}
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that the nodes have is here."""
+        """Whether all files of the nodes are here."""
         return not self.errors and not any(files.left_out for files in self.files.values())
 
 
 class Progress:
-    """Bytes of all nodes: to come, come, and (of what is here already) looked at."""
+    """Bytes of all nodes: expected, received, and (of local files) hashed."""
 
     def __init__(self, show: Callable[[Progress], object]) -> None:
         self.total = self.come = self.checked = 0
         self._show = show
 
     def add(self, *, total: int = 0, come: int = 0, checked: int = 0) -> None:
-        """Counts on."""
+        """Add to the counts and report them."""
         self.total += total
         self.come += come
         self.checked += checked
@@ -81,15 +81,15 @@ class Progress:
 
 
 class NodeFetch:
-    """One node's files: its listing, the requests that follow from it, and what arrives.
+    """The fetch of one node's files: its listing, the requests that follow from it, and the data.
 
-    May be gone through again, over another way: what has come counts as it did.
+    It may be repeated over another connection: files that have arrived still count.
     """
 
     def __init__(self, node: str, results: Results, progress: Progress, claims: dict[str, str]) -> None:
         self.node = node
         self.has_folder = False
-        """Whether the node has anything of the job."""
+        """Whether the node has a folder of the job."""
         self._results, self._progress, self._claims = results, progress, claims
         self._decoder = frames.Decoder()
         self._entries: list[Entry] = []
@@ -105,14 +105,14 @@ class NodeFetch:
         self._left_out: dict[str, str] = {}
 
     def again(self) -> None:
-        """Another connection begins: what the last one left unfinished is asked for again."""
+        """Start again over another connection: request again what the last one left unfinished."""
         self.close()
         self._decoder = frames.Decoder()
         self._entries, self._listed = [], False
         self._waiting.clear()
 
     def close(self) -> None:
-        """Lets go of a file that is on its way; what there is of it stays."""
+        """Close a file whose transfer is unfinished; the received part stays."""
         if self._file is not None:
             self._file.close()
             self._file = None
@@ -121,13 +121,13 @@ class NodeFetch:
 
     @property
     def asked_for(self) -> int:
-        """Bytes of the files that have been asked for and have not come."""
+        """Bytes of the files that have been requested and have not arrived."""
         return sum(wanted.entry.size for wanted, _ in self._waiting)
 
     def requests(self, *, is_head: bool) -> bytes:
-        """What to ask the node for, once its listing has come; folders and links are made.
+        """Make folders and links by the node's listing; return the requests for its files.
 
-        Raises :class:`~launch.errors.GiveUpError` when the listing was cut short.
+        Raise :class:`~launch.errors.GiveUpError` when the listing is incomplete.
         """
         if not self._listed:
             raise GiveUpError(f"{self.node}: it ended before it had listed what it has")
@@ -144,7 +144,7 @@ class NodeFetch:
 
     @property
     def tells_of_head(self) -> bool:
-        """Whether its listing has what only a job's head has."""
+        """Whether the listing has records that only a job's head has."""
         return any(entry.path == "job.json" for entry in self._entries)
 
     def _is_taken(self, name: str) -> bool:
@@ -180,7 +180,7 @@ class NodeFetch:
     # -- what arrives -------------------------------------------------------------------------------
 
     def take(self, data: bytes) -> None:
-        """The next bytes of what the node says. Raises what concerns more than one file: a full disk."""
+        """Process the next bytes from the node. Raise errors that concern more than one file: a full disk."""
         for kind, payload in self._decoder.feed(data):
             if kind == send.DATA:
                 self._data(payload)
@@ -194,7 +194,7 @@ class NodeFetch:
                 self._end(**json.loads(payload))
 
     def check(self) -> None:
-        """Raises :class:`~launch.errors.GiveUpError` when files that were asked for have not come."""
+        """Raise :class:`~launch.errors.GiveUpError` when requested files have not arrived."""
         if self._waiting or self._file is not None:
             raise GiveUpError(f"{self.node}: it ended before it had sent everything")
 
@@ -243,7 +243,7 @@ class NodeFetch:
             self._renamed[file.wanted.name] = name
 
     def result(self) -> NodeFiles:
-        """What has come so far."""
+        """Return what has arrived so far."""
         return NodeFiles(
             written=len(self._written),
             kept=len(self._kept.difference(self._written)),
@@ -257,7 +257,7 @@ class NodeFetch:
 
 
 class _File:
-    """One file on its way; one that cannot be written is taken and forgotten, so that the next ones come."""
+    """A file being received; if it cannot be written, its bytes are discarded, so that the next follows."""
 
     def __init__(
         self, results: Results, wanted: Wanted, goal: Landing | Copy, mtime_ns: int, digest: Any
@@ -274,7 +274,7 @@ class _File:
                 self._problem = str(error)
 
     def write(self, data: bytes) -> None:
-        """Raises :class:`~launch.errors.RetryError` when nothing more can be written here."""
+        """Write the next bytes. Raise :class:`~launch.errors.RetryError` when no file can be written here."""
         if self._part is None:
             return
         try:
@@ -288,7 +288,7 @@ class _File:
         self.digest.update(data)
 
     def land(self, goal: Landing, sha256: str) -> str:
-        """Gives the file its name, and gives that. Raises :class:`~launch.results.folder.CannotKeep`."""
+        """Give the file its name and return it. Raise :class:`~launch.results.folder.CannotKeep`."""
         if self._problem:
             raise CannotKeep(self._problem)
         if self.digest.hexdigest() != sha256:
@@ -300,9 +300,9 @@ class _File:
         return self._results.keep(self.wanted.name, goal.name, goal.replaces, self.mtime_ns, sha256)
 
     def _drop_values(self, part: IO[bytes]) -> str:
-        """Take the values of the user's variables out of a plan; give its digest then.
+        """Remove the values of the user's variables from a plan; return its new digest, "" if unchanged.
 
-        They are secrets. Node code sends none, but that of earlier versions did, and jobs keep theirs.
+        The values are secrets. Only node code of earlier versions sends them, and its jobs keep that code.
         """
         part.seek(0)
         sent = part.read()
@@ -322,7 +322,7 @@ class _File:
         return hashlib.sha256(data).hexdigest()
 
     def close(self) -> None:
-        """What has come stays."""
+        """Close the file; the received part stays."""
         part, self._part = self._part, None
         if part is not None:
             try:

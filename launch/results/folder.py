@@ -1,10 +1,10 @@
-"""A job's results folder: what is in it, who works in it, and how files get there whole or not at all.
+"""A job's results folder: its content, its lock, and atomic writes of its files.
 
 ::
 
     results/<job>/logs/rank-<n>.log  outputs/<node>/...  exits/<node>.jsonl  the head's records
     results/<job>/SHA256SUMS         every file that is whole, for ``sha256sum -c``
-    results/<job>/.part/...          files on their way, under the same names; gone once all are here
+    results/<job>/.part/...          unfinished files, under the same names; removed once all are whole
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ _OF_THIS_NAME = frozenset(
         "EPERM",
     )
 )
-"""What keeps one file from being written here; anything else (a full disk, most of all) concerns them all."""
+"""Error numbers that concern one file's write; any other (a full disk, most of all) concerns all files."""
 _LINE = re.compile(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)", re.DOTALL)
 _ESCAPES = {"\\": "\\\\", "\n": "\\n", "\r": "\\r"}
 
 
 class CannotKeep(Exception):
-    """This one file cannot be written here; the text says why."""
+    """One file cannot be written here; the text is the reason."""
 
 
 class Changed(Exception):
-    """A file here is another one than a moment ago."""
+    """A local file has changed since it was listed."""
 
 
 class Results:
-    """The folder while one collect works in it; safe to use from several threads, a node each."""
+    """The folder, locked by one collect; safe to use from several threads, a node each."""
 
     def __init__(self, into: Path, job: str) -> None:
-        """Raises :class:`~launch.errors.InputError` when there can be no such folder, and
-        :class:`~launch.errors.RetryError` when another collect is at work in it."""
+        """Raise :class:`~launch.errors.InputError` when the folder cannot be made, and
+        :class:`~launch.errors.RetryError` when another collect works in it."""
         if "/" in job or job in ("", ".", ".."):
             raise InputError("job", job, "is no job's id", "see `fab jobs`")
         self.folder = into / job
@@ -74,10 +74,10 @@ class Results:
         self._made: set[Path] = set()
         self._guard = threading.Lock()
         self.broken: RankliftError | None = None
-        """Why nothing can be written any more."""
+        """The error that prevents all further writes."""
         try:
             into.mkdir(parents=True, exist_ok=True)
-            # What a job wrote may be its user's alone; whoever opens the folder to others does so on purpose.
+            # A job's files may be private to its user, who can still open the folder to others on purpose.
             self.folder.mkdir(mode=0o700, exist_ok=True)
             self._parts.mkdir(exist_ok=True)
             self._lock = self._locked()
@@ -92,7 +92,10 @@ class Results:
             ) from None
 
     def _locked(self) -> IO[bytes]:
-        """Whoever has finished removes the file: what was locked must be what is still there."""
+        """Lock the folder and return the lock file.
+
+        A collect that ends removes the file: retry unless the locked file is the one still in the folder.
+        """
         path = self._parts / _LOCK
         while True:
             self._parts.mkdir(exist_ok=True)
@@ -111,7 +114,7 @@ class Results:
     # -- what is here -----------------------------------------------------------------------------
 
     def here(self, name: str) -> Here:
-        """What there is under a name and its numbered ones, the part of an interrupted transfer included."""
+        """Return the copies under a name and its numbered names, and the part of an interrupted transfer."""
         copies = []
         links = set()
         number = 1
@@ -135,7 +138,7 @@ class Results:
             return None
 
     def digest(self, copy: Copy, on_bytes: Callable[[int], object]) -> Any:
-        """The copy's SHA-256, which can be gone on with. Raises :class:`Changed`."""
+        """Return the running SHA-256 of the copy, ready for more bytes. Raise :class:`Changed`."""
         running = hashlib.sha256()
         left = copy.size
         try:
@@ -151,17 +154,17 @@ class Results:
         return running
 
     def path(self, copy: Copy) -> Path:
-        """Where it is."""
+        """Return the path of the copy."""
         return (self.folder if copy.whole else self._parts) / copy.name
 
     # -- what comes -------------------------------------------------------------------------------
 
     def make_folder(self, name: str) -> None:
-        """Raises :class:`CannotKeep`."""
+        """Make a folder. Raise :class:`CannotKeep`."""
         self._make(self.folder, name)
 
     def make_link(self, name: str, target: str) -> None:
-        """A symbolic link at a name that nothing has. Raises :class:`CannotKeep`."""
+        """Make a symbolic link under an unused name. Raise :class:`CannotKeep`."""
         path = self._ready(self.folder, name)
         try:
             path.symlink_to(target)
@@ -169,9 +172,9 @@ class Results:
             raise self.trouble(error) from None
 
     def open_part(self, name: str, source: Copy | None, known: Any) -> IO[bytes]:
-        """The file on its way, to be written on behind ``source``'s bytes, whose SHA-256 is ``known``.
+        """Open the unfinished file, positioned after the bytes of ``source``, whose SHA-256 is ``known``.
 
-        Raises :class:`CannotKeep` and :class:`Changed`.
+        Raise :class:`CannotKeep` and :class:`Changed`.
         """
         path = self._ready(self._parts, name)
         continues = source is not None and not source.whole
@@ -209,9 +212,9 @@ class Results:
             raise Changed("it was changed here meanwhile")
 
     def keep(self, name: str, at: str, replaces: Copy | None, mtime_ns: int, digest: str) -> str:
-        """Gives a file that is whole its name ``at``, or the next one when something has that by now.
+        """Give a whole file its name ``at``, or the next free one when something else has that by now.
 
-        Gives the name. Raises :class:`CannotKeep`.
+        Return the name. Raise :class:`CannotKeep`.
         """
         part, path = self._parts / name, self._ready(self.folder, at)
         try:
@@ -228,17 +231,17 @@ class Results:
         return at
 
     def confirm(self, copy: Copy, mtime_ns: int, digest: str) -> None:
-        """Notes that a copy is what the node has."""
+        """Record that a copy equals the node's file."""
         _set_time(self.path(copy), mtime_ns)
         self.add_sum(copy.name, digest)
 
     def drop_part(self, name: str) -> None:
-        """Removes what there is of a file on its way."""
+        """Remove the part of an unfinished file."""
         with contextlib.suppress(OSError):
             (self._parts / name).unlink()
 
     def trouble(self, error: OSError) -> RankliftError | CannotKeep:
-        """What to raise when writing failed: this file's trouble alone, or everybody's."""
+        """Return the error to raise for a failed write: about this file alone, or about all files."""
         if error.errno in _OF_THIS_NAME:
             return CannotKeep(f"cannot be written here: {_words(error)}")
         self.broken = RetryError(
@@ -251,7 +254,7 @@ class Results:
         return self._make(top, parent) / name[len(parent) :].lstrip("/")
 
     def _make(self, top: Path, name: str) -> Path:
-        """A folder within ``top``, made as needed. No link is ever followed: it may have come from a node."""
+        """Make a folder within ``top`` as needed; return it. Follow no link: it may come from a node."""
         path = top
         for part in filter(None, name.split("/")):
             path = path / part
@@ -274,14 +277,14 @@ class Results:
     # -- SHA256SUMS -------------------------------------------------------------------------------
 
     def forget_sums(self, names: Iterable[str]) -> None:
-        """Takes out what is about to change: a line that is there shall be true at every moment."""
+        """Remove the sums of files about to change, so that every line is true at every moment."""
         with self._guard:
             known = [name for name in names if self._sums.pop(name, None) is not None]
             if known:
                 self._write_sums()
 
     def add_sum(self, name: str, digest: str) -> None:
-        """Adds a file that is whole."""
+        """Add the sum of a whole file."""
         with self._guard:
             self._sums[name] = digest
             try:
@@ -303,7 +306,7 @@ class Results:
             raise self.trouble(error) from None
 
     def close(self, *, complete: bool) -> None:
-        """Leaves the folder to others; when everything has come, nothing stays in ``.part``."""
+        """Unlock the folder; remove ``.part`` when all files are whole."""
         if self._lock.closed:
             return
         try:
@@ -323,7 +326,7 @@ class Results:
 
 
 def _is_record(name: str) -> bool:
-    """Whether a file is a record of the job: what is neither a log nor an output.
+    """Return whether a file is a record of the job: neither a log nor an output.
 
     >>> _is_record("job.json"), _is_record("exits/node000001.jsonl"), _is_record("outputs/node000000/model")
     (True, True, False)
@@ -332,14 +335,14 @@ def _is_record(name: str) -> bool:
 
 
 def write_all(file: IO[bytes], data: bytes) -> None:
-    """Writes all of it to an unbuffered file."""
+    """Write all of ``data`` to an unbuffered file."""
     view = memoryview(data)
     while view:
         view = view[file.write(view) :]
 
 
 def sums_line(name: str, digest: str) -> bytes:
-    r"""A line as sha256sum writes it: a name that would break the line is escaped, which a backslash says.
+    r"""Return a line as sha256sum writes it: a leading backslash marks a name with escapes.
 
     >>> sums_line("a b", "0" * 4), sums_line("a\nb", "0" * 4)
     (b'0000  a b\n', b'\\0000  a\\nb\n')
@@ -350,7 +353,7 @@ def sums_line(name: str, digest: str) -> bytes:
 
 
 def read_sums(data: bytes) -> dict[str, str]:
-    """Digest by name, the later of two counting; half a line at the end is passed over."""
+    """Return digest by name, the later of two; skip an incomplete last line."""
     found = {}
     for line in data.decode("utf-8", "surrogateescape").split("\n"):
         match = _LINE.fullmatch(line)
