@@ -1,1 +1,1 @@
-"""The code that a job runs: planned as a snapshot here, then brought to every node."""
+"""The code that a job runs: planned as a snapshot here, then pushed to every node."""

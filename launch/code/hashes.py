@@ -1,4 +1,4 @@
-"""Contents of files by their SHA-256, remembered as long as a file's status stays the same."""
+"""SHA-256 of files' contents, cached as long as a file's status stays the same."""
 
 from __future__ import annotations
 
@@ -17,36 +17,36 @@ from launch.code.private_keys import LARGEST, may_hold_key
 __all__ = ["Changed", "Content", "Hashes"]
 
 _SETTLED_NS = 100_000_000
-"""A file changed so shortly before it was read may change again within one tick of its clock."""
+"""Nanoseconds after a change before a hash is cached: until then the same tick may hide another change."""
 
 _CHUNK = 1 << 20
 
 _READINGS = 3
-"""How often a file is read that changes meanwhile."""
+"""Maximum number of readings of a file that changes meanwhile."""
 
 
 class Changed(OSError):
-    """A file was another one after it had been read than before, each time."""
+    """A file changed during every reading."""
 
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """What is known of a file's content."""
+    """Facts about a file's content."""
 
     sha256: str
     size: int
     may_hold_key: bool
-    """Whether some private key is in it: it has to be compared with those that never leave this machine."""
+    """Whether a private key may be in it, to be compared with those that never leave this machine."""
 
 
 def _read(full: str) -> Content:
-    """Read a file's content; raises :class:`Changed` for one that is never at rest."""
+    """Read a file's content. Raise :class:`Changed` when it changes during every reading."""
     for _ in range(_READINGS):
         digest = hashlib.sha256()
         size = 0
         beginning = b""
-        # Not to wait for a writer, if a pipe has taken the file's place; a str, as 10,000 Path objects cost
-        # as much as the hashes.
+        # O_NONBLOCK, so that a pipe in the file's place does not wait for a writer; a str, as 10,000 Path
+        # objects cost as much as the hashes.
         handle = os.open(full, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         with open(handle, "rb", buffering=0) as stream:  # noqa: PTH123  (a handle)
             before = os.fstat(handle)
@@ -64,7 +64,7 @@ def _read(full: str) -> Content:
 
 
 class Hashes:
-    """Hashes by path, remembered as long as the file's status stays the same."""
+    """Hashes by path, cached as long as the file's status stays the same."""
 
     def __init__(self, cache: Path | None, root: Path) -> None:
         self._cache, self._root = cache, str(root)
@@ -80,7 +80,7 @@ class Hashes:
                 self._old = {}  # a cache is only ever a shortcut
 
     def of(self, path: str, full: str, status: os.stat_result) -> Content:
-        """Return what ``path``, which lies at ``full``, holds; raises OSError and :class:`Changed`."""
+        """Return the content of ``path``, whose full path is ``full``. Raise OSError and :class:`Changed`."""
         key: list[int | str] = [status.st_size, status.st_mtime_ns, status.st_ctime_ns, status.st_ino]
         old = self._old.get(path)
         if old is not None and old[:-2] == key:
@@ -94,7 +94,7 @@ class Hashes:
         return content
 
     def save(self) -> None:
-        """Write what is known now; a cache that cannot be written is only slow."""
+        """Write the cache; one that cannot be written only costs time."""
         if self._cache is None or not (self._changed or len(self._new) != len(self._old)):
             return
         with suppress(OSError):  # on a full disk the next push reads the files again

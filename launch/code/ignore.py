@@ -1,19 +1,18 @@
-"""Which files a push leaves out: ``.gitignore`` and ``.ranklift-ignore``, at every level, as git reads them.
+"""The files that a push leaves out: ``.gitignore`` and ``.ranklift-ignore``, at every level, as in git.
 
-Both kinds of file hold the same rules and go through the same code. In one folder ``.ranklift-ignore`` has
-the last word, so ``!weights.bin`` there pushes a file that ``.gitignore`` keeps out of the repository. Deeper
-files win over higher ones, and nothing below an ignored folder is looked at. ``.git`` is always left out, and
-so is ``.ranklift``, where the keys of the nodes are.
+Both kinds of file have the same syntax. In one folder ``.ranklift-ignore`` wins, so ``!weights.bin`` there
+pushes a file that ``.gitignore`` keeps out of the repository. Deeper files win over higher ones, and nothing
+below an ignored folder is read. ``.git`` is always left out, and so is ``.ranklift``, where the keys of the
+nodes are.
 
-Azure ML's ``.amlignore`` takes the place of the ``.gitignore`` beside it, as it does there: a folder that was
-submitted to Azure ML is pushed as the same files.
+Azure ML's ``.amlignore`` replaces the ``.gitignore`` beside it, as in Azure ML: a folder that was submitted
+to Azure ML is pushed as the same files.
 
-What git knows beside the files of the tree is not asked: a tracked file that a rule matches is left out, and
-``.git/info/exclude`` or a user-wide ignore file change nothing.
+What git knows beside the files of the tree is ignored: a tracked file that a rule matches is left out, and
+``.git/info/exclude`` or a user-wide ignore file have no effect.
 
-``pathspec`` does not take the place of this module: its 1.1.1 differs from git in ``a**/*``,
-``[[:alpha:]]``, ``[^x]`` and a slash, ``?`` and a letter beyond ASCII, and names with a line break, and
-took 1.5 times as long.
+``pathspec`` is not used: its 1.1.1 differs from git in ``a**/*``, ``[[:alpha:]]``, ``[^x]`` and a slash,
+``?`` and a letter beyond ASCII, and names with a line break, and took 1.5 times as long.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from pathlib import Path
 __all__ = ["IGNORE_FILES", "Rules", "read_rules"]
 
 IGNORE_FILES = (".gitignore", ".amlignore", ".ranklift-ignore")
-"""In the order they are read: of two rules that match, the later one decides; ``.amlignore`` replaces the
+"""Names of ignore files in reading order: of two matching rules the later wins; ``.amlignore`` replaces the
 ``.gitignore`` of its folder."""
 
 
@@ -36,7 +35,7 @@ class _Rule:
     ignores: bool
     directories_only: bool
     anywhere: bool
-    """Holds for the name at any depth; otherwise for the whole path from the ignore file's folder."""
+    """Whether it matches the name at any depth, not the whole path from the ignore file's folder."""
     pattern: re.Pattern[str]
 
     def matches(self, path: str, is_directory: bool) -> bool:
@@ -55,10 +54,10 @@ class Rules:
     """
 
     levels: tuple[tuple[str, tuple[_Rule, ...]], ...] = ()
-    """Folders with ignore files, the highest first, each ending in a slash or empty, with their rules."""
+    """Folders with ignore files and their rules, the highest first; each path ends in a slash or is empty."""
 
     def within(self, folder: str, texts: dict[str, bytes]) -> Rules:
-        """Return the rules below ``folder``, whose ignore files have these contents."""
+        """Return the rules below ``folder``, whose ignore files contain ``texts``."""
         rules: list[_Rule] = []
         prefix = os.fsencode(f"{folder}/").decode("latin-1") if folder else ""
         for name in IGNORE_FILES:
@@ -131,7 +130,7 @@ def _expression(pattern: str) -> str | None:
     """Return a pattern's regular expression; ``None`` when no path can match it (an open bracket, say)."""
     plain = _PLAIN.match(pattern)
     assert plain is not None  # noqa: S101 - it matches nothing, too
-    # git compares what has no wildcard by itself, and then takes the rest for a pattern: a**/b is a and **/b.
+    # git compares up to the first wildcard literally, then the rest as a pattern: a**/b is a and **/b.
     parts, position, pattern = [re.escape(plain[0])], 0, pattern[plain.end() :]
     while position < len(pattern):
         token = _TOKEN.match(pattern, position)

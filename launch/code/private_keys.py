@@ -1,8 +1,8 @@
-"""A stack's private key, recognised in a file whatever the file's name, format and white space.
+"""Search for a stack's private key in files of any name, format and white space.
 
 A key is compared by its numbers, not by its text: a copy with other line ends, another comment or a
-passphrase, in PKCS#8 in place of OpenSSH's format, or within a larger file has the same ones. A key that was
-compressed, encrypted as a whole, or lies in a file of more than :data:`LARGEST` bytes is not recognised.
+passphrase, in PKCS#8 in place of OpenSSH's format, or within a larger file has the same numbers. A key that
+was compressed, encrypted as a whole, or lies in a file of more than :data:`LARGEST` bytes is not recognised.
 """
 
 from __future__ import annotations
@@ -14,17 +14,17 @@ from collections.abc import Collection
 __all__ = ["LARGEST", "key_numbers", "may_hold_key", "shows_key"]
 
 LARGEST = 1 << 20
-"""Bytes of a file that is searched for keys."""
+"""Size limit in bytes of a file that is searched for keys."""
 _MARK = b"PRIVATE KEY-----"
 _BLOCK = re.compile(rb"-----BEGIN [A-Z ]*PRIVATE KEY-----(.*?)-----END [A-Z ]*PRIVATE KEY-----", re.DOTALL)
 _NO_BASE64 = re.compile(rb"\\[nrt]|[^A-Za-z0-9+/]")
-"""White space, and what stands for it where a file quotes the key."""
+"""White space, and its escapes in a file that quotes the key."""
 _OPENSSH = b"openssh-key-v1\0"
 _SIZE = 32
-"""Bytes of an ed25519 key's public number, and of its private one."""
+"""Bytes of an ed25519 key's public number, and of its private number."""
 _PUBLIC = b"\0\0\0\x0bssh-ed25519\0\0\0\x20"
 _PAIR = b"\0\0\0\x40"
-"""In OpenSSH's format, before the private and the public number."""
+"""Prefix of the private and the public number in OpenSSH's format."""
 
 
 def may_hold_key(content: bytes) -> bool:
@@ -51,12 +51,12 @@ def key_numbers(content: bytes) -> frozenset[bytes]:
 
 
 def shows_key(content: bytes, numbers: Collection[bytes]) -> bool:
-    """Whether a private key in the content has one of these numbers."""
+    """Return whether a private key in the content has one of ``numbers``."""
     return any(number in block for block in _blocks(content) for number in numbers)
 
 
 def _blocks(content: bytes) -> list[bytes]:
-    """Return the decoded private keys of the content; what is no base64 is left out."""
+    """Return the decoded private keys of the content; omit blocks that are not base64."""
     decoded = []
     for match in _BLOCK.finditer(content):
         text = _NO_BASE64.sub(b"", match[1])

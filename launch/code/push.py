@@ -1,10 +1,10 @@
-"""Brings a snapshot to every node: one stream to the head, which spreads it inside the cluster.
+"""Push of a snapshot to every node: one stream to the head, which spreads it inside the cluster.
 
     operator --only what the head lacks--> head --only what somebody lacks--> a tree of all other nodes
 
-A push that changes nothing asks the head one question: the head remembers which nodes reported that they
-hold the snapshot. That is cheap and nearly always right; ``verify`` makes every node read its copy again,
-and mends it, which is what a node that was re-imaged, or a job that wrote over its own code, needs.
+A push that changes nothing is one call to the head, which remembers the nodes that reported to hold the
+snapshot. That is cheap and nearly always right; ``verify`` makes every node read its copy again and repair
+it, as needed after a node was re-imaged or a job overwrote its own code.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
 __all__ = ["Address", "PushReport", "push", "remote_id"]
 
 FANOUT = 4
-"""Children of each hop: 64 nodes are three hops deep, 300 nodes five, and a node sends four copies."""
+"""Children of each node in the tree: 64 nodes are three hops deep, 300 five, and a node sends four copies."""
 
 _PAYS = 0.8
-"""Compression is used when a sample shrinks at least to this: code does, weights and images do not."""
+"""Largest compressed share of a sample that makes compression pay: code does, weights and images do not."""
 _SAMPLE = 256 * 1024
 _CHUNK = 1 << 20
 
@@ -57,15 +57,15 @@ class Address(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PushReport:
-    """What a push did."""
+    """The result of a push."""
 
     snapshot: str
     files: int
     bytes_sent: int
-    """To the head, as they went over the operator's line."""
+    """Bytes sent from the operator to the head, after compression."""
     seconds: float
     results: Mapping[str, Exception | None] = field(repr=False)
-    """By node, the head included: ``None`` for one that holds the whole snapshot now."""
+    """Error by node, the head included; ``None`` for a node that holds the whole snapshot now."""
 
 
 @functools.cache
@@ -83,9 +83,9 @@ def _sources(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]
 
 @functools.cache
 def remote_id() -> str:
-    """The id of ``launch/remote``: 12 hexadecimal digits over its contents.
+    """Return the id of ``launch/remote``: 12 hexadecimal digits of its contents' SHA-256.
 
-    On nodes its modules are in ``~/.ranklift/remote/<id>/``: every call of a push brings them along.
+    On nodes its modules are in ``~/.ranklift/remote/<id>/``: every call of a push sends them along.
     """
     return hashlib.sha256(_modules()).hexdigest()[:12]
 
@@ -102,13 +102,13 @@ def push(
 ) -> PushReport:
     """Put the whole snapshot into ``~/.ranklift/snapshots/<id>/`` on every node.
 
-    ``nodes`` are all nodes wanted, the head among them. ``timeout`` bounds each call in seconds, on this
-    side and on the nodes; a node that says nothing for ``silence`` seconds, where one speaks every two, is
+    ``nodes`` are all nodes to push to, the head among them. ``timeout`` bounds each call in seconds, on this
+    side and on the nodes; a node that is silent for ``silence`` seconds, where one reports every two, is
     given up.
 
-    Raises :class:`~launch.errors.ManyNodesError` when some nodes could not be served: its ``results`` say
-    which, and the others hold the snapshot. Raises :class:`~launch.errors.RetryError` when the head could
-    not take it, and what ``head.run`` raises when the head does not answer.
+    Raise :class:`~launch.errors.ManyNodesError` when the push to some nodes failed: its ``results`` name
+    them, and the others hold the snapshot. Raise :class:`~launch.errors.RetryError` when the head could
+    not store the snapshot, and what ``head.run`` raises when the head does not answer.
     """
     started = time.monotonic()
     names = [node.name for node in nodes]
@@ -152,7 +152,7 @@ def _error(name: str, errors: Mapping[str, str | None]) -> Exception | None:
 
 
 class _Calls:
-    """The head's side of a push, as calls."""
+    """The calls of a push to the head."""
 
     def __init__(self, head: Host, timeout: float) -> None:
         self._head, self._timeout = head, timeout
@@ -194,9 +194,9 @@ class _Calls:
 
 
 def _contents(snapshot: Snapshot, blobs: Iterable[Entry]) -> Iterator[bytes]:
-    """Yield the blobs' bytes in pieces of about a megabyte: as many as planned, whatever the files become.
+    """Yield the blobs' bytes in pieces of about a megabyte: as many as planned, though the files may grow.
 
-    Raises :class:`~launch.errors.RetryError` for one that changed or is gone.
+    Raise :class:`~launch.errors.RetryError` for a file that became shorter or cannot be read.
     """
     pieces, gathered = [], 0
     for piece in itertools.chain.from_iterable(_content(snapshot, blob) for blob in blobs):
@@ -223,7 +223,7 @@ def _content(snapshot: Snapshot, blob: Entry) -> Iterator[bytes]:
 
 
 class _Stream(io.RawIOBase):
-    """A readable file made of pieces, compressed when the first of them says that this pays."""
+    """A readable file made of pieces, compressed when a sample of the first one shows that this pays."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         first = next(pieces, b"")
@@ -260,7 +260,7 @@ class _Stream(io.RawIOBase):
                 return 0
             except RetryError as error:
                 self.error = error
-                return 0  # the head misses the rest and says so; this error says why
+                return 0  # the head reports that the rest is missing; this error is the reason
         size = min(len(buffer), len(self._rest))
         buffer[:size] = self._rest[:size]
         self._rest = self._rest[size:]

@@ -1,4 +1,4 @@
-"""A key for one push, which its nodes show one another."""
+"""A key for one push, by which its nodes authenticate to one another."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ __all__ = ["make_credential"]
 
 
 def make_credential() -> str:
-    """A fresh private key and a certificate over it, in PEM, valid for a day either side of now.
+    """Return a fresh private key and its certificate, in PEM, valid from a day ago to a day ahead.
 
     >>> [line.strip("-") for line in make_credential().splitlines() if "BEGIN" in line]
     ['BEGIN PRIVATE KEY', 'BEGIN CERTIFICATE']

@@ -2,12 +2,12 @@
 
 The plan is a manifest: every file with its content's SHA-256, its size and whether it is executable, and
 every symbolic link with its target. Times, owners and other mode bits are not part of it, so equal trees
-have equal ids wherever they were checked out. Folders without files are left out, as git leaves them out.
+have equal ids wherever they were checked out. Folders without files are left out, as in git.
 Links in code are kept as links, whatever they point to: ``data -> /mnt/data`` means the node's ``/mnt/data``.
-Data is taken whole: no ignore file is asked, and links are followed.
+Data is taken whole: ignore files have no effect, and links are followed.
 
 A project's ``.ranklift`` holds the private keys of its nodes. It is left out at every depth, whatever the
-rules say and wherever links lead, under another name too; so is any file in which such a key is found
+rules and links are, under another name too; so is any file in which such a key is found
 (:mod:`launch.code.private_keys`).
 """
 
@@ -30,10 +30,10 @@ from launch.errors import InputError, RetryError
 __all__ = ["EMPTY", "Entry", "Snapshot", "plan_data", "plan_snapshot"]
 
 _STATE = ".ranklift"
-"""The folder in which a project keeps what its commands know, the private keys of all nodes among it."""
+"""The folder of a project's state, which includes the private keys of all nodes."""
 
 _STACK_FILES = frozenset({"inventory.json", "id_ed25519"})
-"""What a stack's own folder in it holds, whatever a folder around it was renamed to."""
+"""Files that identify a stack's folder, even where a folder around it was renamed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,18 +41,18 @@ class Entry:
     """One file or symbolic link."""
 
     path: str
-    """From the root, with slashes; bytes that are not UTF-8 as surrogate escapes."""
+    """Path from the root, with slashes; bytes that are not UTF-8 as surrogate escapes."""
     sha256: str = ""
-    """Of a file's content; empty for a link."""
+    """SHA-256 of a file's content; empty for a link."""
     size: int = 0
     executable: bool = False
     target: str | None = None
-    """Where a link points; ``None`` for a file."""
+    """A link's target; ``None`` for a file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """What will be pushed from ``root``."""
+    """The content to push from ``root``."""
 
     root: Path
     id: str
@@ -61,13 +61,13 @@ class Snapshot:
     manifest: bytes = field(repr=False)
     """The entries as the nodes read them (``launch/remote/store/assemble.py``)."""
     special: tuple[str, ...] = ()
-    """Pipes, sockets and devices of the tree, which are no content."""
+    """Paths of pipes, sockets and devices, which have no content."""
     private: tuple[str, ...] = ()
-    """What the tree has of private keys of a stack, or of links to them, by no rule left out."""
+    """Paths of a stack's private keys and of links to them, where no rule leaves them out."""
 
     @property
     def notice(self) -> str | None:
-        """What a user would look for on the nodes in vain; None where all is as it always is."""
+        """A line that names what is unexpectedly not pushed; None where all is."""
         parts = [
             f"{', '.join(paths)} ({why})"
             for paths, why in (
@@ -80,15 +80,15 @@ class Snapshot:
 
     @property
     def size(self) -> int:
-        """Bytes in all files together."""
+        """Total bytes of all files."""
         return sum(entry.size for entry in self.entries)
 
     def largest(self, count: int = 3) -> list[Entry]:
-        """Return the biggest files, which show a user what makes a push slow."""
+        """Return the largest files, so that a user sees what makes a push slow."""
         return sorted(self.entries, key=lambda entry: -entry.size)[:count]
 
     def blobs(self) -> list[Entry]:
-        """One entry for each distinct, non-empty content, in the order the nodes number them."""
+        """Return one entry for each distinct, non-empty content, in the order the nodes number them."""
         seen: dict[str, Entry] = {}
         for entry in self.entries:
             if entry.target is None and entry.size:
@@ -97,15 +97,16 @@ class Snapshot:
 
 
 def plan_snapshot(root: Path, cache: Path | None = None, keys: Collection[bytes] = ()) -> Snapshot:
-    """The tree below ``root`` as it is now, less what its ignore files name (:mod:`launch.code.ignore`).
+    """Return the tree below ``root`` as it is now, without what its ignore files name
+    (:mod:`launch.code.ignore`).
 
-    ``cache`` names a file that remembers hashes between calls: a tree of 10,000 files that did not
-    change is planned in well under half a second, because no content is read. A file is taken as unchanged
+    ``cache`` names a file that stores hashes between calls: a tree of 10,000 files that did not
+    change is planned in well under half a second, because no content is read. A file counts as unchanged
     when its size, inode and both its times are the same. ``keys`` are the numbers of private keys that
     never leave this machine (:func:`launch.code.private_keys.key_numbers`).
 
-    Raises :class:`~launch.errors.InputError` when there is nothing to push, when ``root`` is where keys are
-    kept, or naming every entry that cannot be read; :class:`~launch.errors.RetryError` naming every file that
+    Raise :class:`~launch.errors.InputError` when there is nothing to push, when ``root`` is a folder of keys,
+    or naming every entry that cannot be read; :class:`~launch.errors.RetryError` naming every file that
     vanished or changed meanwhile.
     """
     root = _absolute(root)
@@ -128,10 +129,11 @@ def plan_snapshot(root: Path, cache: Path | None = None, keys: Collection[bytes]
 
 
 def plan_data(path: Path, cache: Path | None = None, keys: Collection[bytes] = ()) -> Snapshot:
-    """A file, or a folder with all that is in it: what an ignore file names belongs to it, and what its
-    links lead to. A file lies in the snapshot under its own name.
+    """Return a file, or a folder with all its content, whatever ignore files name; links are followed.
 
-    ``cache`` and ``keys`` are as for :func:`plan_snapshot`, and so is what is raised.
+    A file has its own name in the snapshot.
+
+    ``cache``, ``keys`` and the errors raised are as for :func:`plan_snapshot`.
     """
     path = _absolute(path)
     _refuse_private(path)
@@ -163,16 +165,16 @@ def _refuse_private(path: Path) -> None:
 
 
 def _is_private(path: Path) -> bool:
-    """Whether this very path is a project's own folder, or that of one of its stacks."""
+    """Return whether ``path`` itself is a project's ``.ranklift`` or the folder of one of its stacks."""
     return _is_state(path.name) or all((path / name).exists() for name in _STACK_FILES)
 
 
 def _is_state(name: str) -> bool:
-    return name.lower() == _STATE  # some file systems take both cases for one
+    return name.lower() == _STATE  # some file systems ignore case
 
 
 def _absolute(path: Path) -> Path:
-    return Path(os.path.abspath(path))  # noqa: PTH100  (a root that is a link stays what the user named)
+    return Path(os.path.abspath(path))  # noqa: PTH100  (a root that is a link stays as the user named it)
 
 
 def _snapshot(
@@ -193,24 +195,24 @@ def _snapshot(
 
 
 EMPTY = _snapshot(Path(os.devnull), [])
-"""No file at all: the working folder of a job without code."""
+"""A snapshot without files: the working folder of a job without code."""
 
 
 class _Walk:
-    """What is found below ``root``, and what went wrong on the way, so that all of it is named at once."""
+    """A walk below ``root`` that collects entries and errors, so that one error names all of them."""
 
     def __init__(self, root: Path, hashes: Hashes, keys: Collection[bytes]) -> None:
         self._root, self._hashes, self._keys = root, hashes, keys
         self.entries: list[Entry] = []
         self.special: list[str] = []
-        """Pipes, sockets and devices."""
+        """Paths of pipes, sockets and devices."""
         self.private: list[str] = []
-        """What holds private keys, or leads to some."""
+        """Paths that hold private keys or lead to them."""
         self._unreadable: dict[str, list[str]] = {}
         self._moved: list[str] = []
 
     def check(self, remedy: str) -> None:
-        """Raise what the walk met: InputError for what cannot be read, RetryError for what did not stay."""
+        """Raise InputError for unreadable entries, RetryError for entries that vanished or changed."""
         if self._unreadable:
             paths = [path for found in self._unreadable.values() for path in found]
             shown = remedy.format(it="it" if len(paths) == 1 else "them")
@@ -227,7 +229,7 @@ class _Walk:
             raise RetryError(f"{', '.join(paths)} vanished or changed while being read; try it again")
 
     def code(self) -> None:
-        """The whole tree less what its ignore files name; links stay links."""
+        """Collect the whole tree without what its ignore files name; links stay links."""
         pending: list[tuple[str, Rules]] = [("", Rules())]
         while pending:
             folder, rules = pending.pop()
@@ -256,7 +258,7 @@ class _Walk:
                     self._failed(path, error)
 
     def data(self) -> None:
-        """The whole tree, links followed; raises InputError for links that lead in circles."""
+        """Collect the whole tree, links followed. Raise InputError for links that lead in circles."""
         top = self._root.stat()
         pending: list[tuple[str, frozenset[tuple[int, int]]]] = [("", frozenset({(top.st_dev, top.st_ino)}))]
         while pending:
@@ -280,7 +282,7 @@ class _Walk:
                 pending.append((path, above | {here}))
 
     def data_file(self, name: str) -> None:
-        """One file of the root, as the user named it."""
+        """Collect one file of the root, as the user named it."""
         try:
             self._file(name, (self._root / name).stat())
         except Changed as error:
@@ -302,7 +304,7 @@ class _Walk:
 
     @staticmethod
     def _ignore_files(children: Sequence[os.DirEntry[str]]) -> set[str]:
-        """Which of them have rules: a link that leads nowhere, or to itself, has none."""
+        """Return the names of ignore files, without links that lead nowhere or to themselves."""
         names = set()
         for child in children:
             if child.name in IGNORE_FILES:
