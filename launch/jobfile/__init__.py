@@ -1,4 +1,4 @@
-"""The Azure ML CLI v2 command job file, read with the line of everything in it."""
+"""The Azure ML CLI v2 command job file, parsed with the line of every value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads a job file's mappings key by key, and keeps every mistake on the way."""
+"""A reader of a job file's mappings, key by key, that collects errors."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 class Reader:
-    """Collects errors, so that a file with three of them is mended in one go."""
+    """A reader that collects errors, so that one run reports all mistakes of a file."""
 
     def __init__(self) -> None:
         self.errors: list[InputError] = []
@@ -29,7 +29,7 @@ class Reader:
 
     @contextlib.contextmanager
     def collecting(self) -> Iterator[None]:
-        """Keeps an error raised inside, and goes on behind it."""
+        """Collect an error raised inside, and continue after the block."""
         try:
             yield
         except JobFileError as error:
@@ -44,7 +44,7 @@ class Reader:
         unused: Sequence[str] = (),
         hints: Mapping[str, str] | None = None,
     ) -> dict[str, Place]:
-        """A mapping's keys that are used here; the others are noted or refused."""
+        """Return a mapping's ``used`` keys; record ``unused`` ones, report any other as an error."""
         found = {}
         entries: dict[str, Place] = {}
         with self.collecting():
@@ -59,7 +59,7 @@ class Reader:
         return found
 
     def named(self, place: Place | None, what: str) -> dict[str, Place]:
-        """A mapping whose keys the user chooses, each an identifier."""
+        """Return a mapping whose keys the user chooses, each an identifier."""
         entries: dict[str, Place] = {}
         if place is not None:
             with self.collecting():
@@ -71,7 +71,7 @@ class Reader:
         return entries
 
     def get(self, block: Mapping[str, Place], key: str, reader: Callable[[Place], T], default: T) -> T:
-        """What ``reader`` makes of a key's value; ``default`` where there is none, or none that will do."""
+        """Return a key's value as read by ``reader``; ``default`` where it is missing or wrong."""
         if key in block:
             with self.collecting():
                 return reader(block[key])

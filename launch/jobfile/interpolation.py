@@ -18,11 +18,11 @@ _BEGIN, _END = "${{", "}}"
 _WORD = re.compile(r"\$\{\{\s*\S*")
 _OPTIONAL = "$[["
 _DEEPEST = 100
-"""Inputs that may stand for one another in a row."""
+"""Longest chain of inputs that refer to one another."""
 
 
 def check(job: JobFile) -> None:
-    """Raises :class:`~launch.errors.InputError` for names that nothing defines, and for circles."""
+    """Raise :class:`~launch.errors.InputError` for undefined names and for circles."""
     known = values_of(job, dict.fromkeys(job.inputs, ""), "")
     for key, text in (
         ("command", job.command),
@@ -33,10 +33,10 @@ def check(job: JobFile) -> None:
 
 
 def values_of(job: JobFile, paths: Mapping[str, str], outputs: str) -> dict[str, str]:
-    """What every ``inputs.x`` and ``outputs.x`` stands for.
+    """Return the value of every ``inputs.x`` and ``outputs.x``.
 
-    ``paths`` are the places of data inputs on the nodes, ``outputs`` is the folder of the job's outputs.
-    Raises :class:`~launch.errors.InputError` as :func:`check` does.
+    ``paths`` are the paths of data inputs on the nodes, ``outputs`` is the folder of the job's outputs.
+    Raise :class:`~launch.errors.InputError` as :func:`check` does.
     """
     known = {f"outputs.{name}": f"{outputs}/{name}" for name in job.outputs}
     known |= {f"inputs.{name}": paths[name] for name, value in job.inputs.items() if isinstance(value, Data)}
@@ -63,9 +63,9 @@ def values_of(job: JobFile, paths: Mapping[str, str], outputs: str) -> dict[str,
 
 
 def filled(text: str, known: Mapping[str, str], place: Place) -> str:
-    """``text`` with every name replaced; what comes in is not looked at again.
+    """Return ``text`` with every name replaced; inserted values are not searched for names.
 
-    Raises :class:`~launch.errors.InputError` with the line of a name that nothing defines.
+    Raise :class:`~launch.errors.InputError` with the line of an undefined name.
     """
 
     if _OPTIONAL in text:
@@ -82,7 +82,7 @@ def filled(text: str, known: Mapping[str, str], place: Place) -> str:
         if one.name not in known:
             raise _undefined(one, text, known, place)
         size += len(known[one.name]) - (one.end - one.begin)
-    # What it becomes is measured before it is made: inputs that hold one another grow without bound.
+    # The length is computed before the text is built, as inputs that contain one another grow without bound.
     if size > LONGEST:
         problem = f"would be {size} characters long with its inputs, and {LONGEST} bytes are what Linux takes"
         raise place.wrong(problem, "put them into a file")
@@ -95,7 +95,7 @@ def filled(text: str, known: Mapping[str, str], place: Place) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Binding:
-    """``${{name}}`` in a text."""
+    """One ``${{name}}`` in a text."""
 
     begin: int
     end: int
@@ -103,7 +103,7 @@ class _Binding:
 
 
 def _bindings(text: str) -> tuple[list[_Binding], str | None]:
-    """All of them in their order, and the beginning of one that another begins in or that nothing closes."""
+    """Return all bindings in order, and the beginning of one not closed before the next or the end."""
     found: list[_Binding] = []
     begin = text.find(_BEGIN)
     while begin >= 0:

@@ -1,4 +1,4 @@
-"""From a job file's text to what it says: keys, types and paths checked, every mistake with its line."""
+"""Parse a job file: check keys, types and paths, and report every mistake with its line."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ USED = (
     *("type", "command", "code", "name", "display_name", "experiment_name", "description", "tags"),
     *("inputs", "outputs", "environment_variables", "distribution", "resources", "limits", "ranklift"),
 )
-"""Keys that mean something here."""
+"""Keys of the format that have an effect here."""
 _TEXTS = ("$schema", "compute", "parent_job_name", "id", "status")
 _BLOCKS = (
     "services",
@@ -33,16 +33,16 @@ _BLOCKS = (
     "parameters",
 )
 UNUSED = (*_TEXTS, *_BLOCKS, "environment")
-"""Keys of the format that mean nothing here."""
+"""Keys of the format without an effect here."""
 _OTHERS = {"jobs": "a pipeline's", "trial": "a sweep's"}
-"""Keys that only other kinds of jobs have."""
+"""Keys that only other kinds of jobs have, with the owner of each."""
 _RESOURCES_UNUSED = ("instance_type", "locations", "max_instance_count", "docker_args", "properties")
 
 
 def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
-    """The job file at ``path``; ``overrides`` set single values over it (``inputs.lr``, ``0.1``).
+    """Return the job file at ``path``; ``overrides`` replace single values (``inputs.lr``, ``0.1``).
 
-    Raises :class:`~launch.errors.InputError` naming file, line, key, value and remedy, or
+    Raise :class:`~launch.errors.InputError` naming file, line, key, value and remedy, or
     :class:`~launch.jobfile.schema.JobFileError` with all of them when there are several.
     """
     root = compose(path)
@@ -107,7 +107,7 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
 
 
 def _check_unused(key: str, place: Place) -> None:
-    """What means nothing here may still be mistyped."""
+    """Raise an error for a value of the wrong type, though its key has no effect here."""
     if key in _BLOCKS:
         place.entries()
     elif key in _TEXTS or not place.is_mapping:
@@ -115,7 +115,7 @@ def _check_unused(key: str, place: Place) -> None:
 
 
 def _check_setting(root: Place, key: str, value: str) -> None:
-    """What an override names under ``inputs`` or ``outputs`` must be there: nothing would use a new one."""
+    """Refuse an override of an input or output that the file lacks: nothing would use a new one."""
     group, _, rest = key.partition(".")
     name = rest.partition(".")[0]
     if group not in ("inputs", "outputs") or not name:
@@ -131,7 +131,7 @@ def _check_setting(root: Place, key: str, value: str) -> None:
 
 
 def _check_kind(entries: Mapping[str, Place]) -> None:
-    """Refuse another kind of file as such: every key it has would be unknown here."""
+    """Refuse another kind of file with one error, as each of its keys would be unknown here."""
     remedy = "launch the file of a command job"
     if "type" in entries and values.text(entries["type"]) != "command":
         raise entries["type"].wrong("is no kind of job that runs here", remedy)

@@ -1,4 +1,4 @@
-"""A job file's content, once it is read."""
+"""The parsed content of a job file."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["Data", "Distribution", "JobFile", "JobFileError", "Own"]
 
 
 class JobFileError(InputError):
-    """Several things in a job file are wrong; ``errors`` has each, the text a line for each."""
+    """Several mistakes in a job file: each in ``errors``, and on its own line of the text."""
 
     def __init__(self, errors: Sequence[InputError]) -> None:
         first = errors[0]
@@ -28,19 +28,19 @@ class Data:
 
     type: str
     local: Path | None
-    """On this machine: pushed to the nodes as it is."""
+    """Path on this machine, whose content is pushed to the nodes as it is."""
     remote: str | None
-    """On the nodes already."""
+    """Path that exists on the nodes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """The launcher, and how many processes it starts."""
+    """The launcher and its number of processes."""
 
     kind: str
     """A name in :data:`launch.launchers.registry.LAUNCHERS`."""
     processes: int | None = None
-    """On each node; None where the file has no count."""
+    """Number of processes on each node; None where the file has no count."""
     workers: int | None = None
     parameter_servers: int = 0
 
@@ -61,21 +61,21 @@ class Own:
 
 @dataclass(frozen=True, slots=True)
 class JobFile:
-    """One job file, found sound in itself; ``launch.jobfile.to_spec`` makes a job of it."""
+    """A valid job file; ``launch.jobfile.to_spec`` makes a job of it."""
 
     path: Path
     command: str
     code: Path | None
-    """A folder, or a file that is pushed alone; None for no code at all."""
+    """A folder, or a file that is pushed alone; None without code."""
     name: str | None
     display_name: str
     experiment: str
     description: str
     tags: Mapping[str, str]
     inputs: Mapping[str, str | Data]
-    """Text for plain values, in which other inputs may still be named."""
+    """Inputs by name; the text of a plain value may refer to other inputs."""
     outputs: Mapping[str, str]
-    """Types by name."""
+    """Output types by name."""
     env: Mapping[str, str]
     distribution: Distribution | None
     instance_count: int | None
@@ -83,19 +83,19 @@ class JobFile:
     timeout_s: float | None
     own: Own
     unused: tuple[str, ...]
-    """Keys of the format that mean nothing here, in the file's order."""
+    """Keys of the format without an effect here, in the file's order."""
     places: Mapping[str, Place] = field(repr=False)
-    """Where each key that was read stands."""
+    """The place in the file of each key that was read."""
 
     @property
     def notice(self) -> str | None:
-        """One line about keys that mean nothing here."""
+        """A line about keys without an effect here; None without such keys."""
         if not self.unused:
             return None
         return f"{self.path}: without meaning here, and left alone: {', '.join(self.unused)}"
 
     def located(self, error: InputError, key: str) -> InputError:
-        """``error`` with the line of ``key``, when the file has it; else with the file's name."""
+        """Return ``error`` with the line of ``key``; where the file lacks the key, with the file's name."""
         place = self.places.get(key)
         where = f"{place.where}: {key}" if place else f"{self.path}: {error.key}"
         return InputError(where, error.value, error.problem, error.remedy)

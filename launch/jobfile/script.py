@@ -1,4 +1,4 @@
-"""Which script of the pushed code a shell line runs, where that is clear without running it."""
+"""The script of the pushed code that a shell line runs, where that is clear without running it."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ _HARMLESS = (
     "df",
     "nvidia-smi",
 )
-"""They make no scripts and leave the working directory as it is."""
+"""Programs that neither write scripts nor change the working directory."""
 _TAKE_A_VALUE = ("-W", "-X")
 
 
 def script_of(line: str) -> str | None:
-    """The first script that the line runs, by its path in the code; None when that is not clear.
+    """Return the path in the code of the first script that the line runs; None when that is not clear.
 
-    Nothing is returned once a command may have changed the working directory or written files.
+    A command that may change the working directory or write files makes the rest of the line unclear.
 
     >>> script_of("pip install -r requirements.txt && python -u train.py --lr 0.1")
     'train.py'
@@ -60,7 +60,7 @@ def script_of(line: str) -> str | None:
 
 
 def _commands(line: str) -> Iterator[list[str]]:
-    """The line's commands without the variables set before them; raises ValueError for open quotes."""
+    """Yield the line's commands without their variable assignments. Raise ValueError for open quotes."""
     for words in commands(line):
         command = list(dropwhile(_ASSIGNMENT.match, words))
         if command:

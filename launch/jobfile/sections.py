@@ -1,4 +1,4 @@
-"""The parts of a job file that have parts themselves: inputs, outputs, distribution, the own block."""
+"""The nested sections of a job file: inputs, outputs, distribution, the ``ranklift:`` block."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from launch.remote.mpi.registry import MPIS
 __all__ = ["SCHEME", "read_distribution", "read_input", "read_output", "read_own"]
 
 SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!\\)")
-"""The beginning of an address; a drive letter does not match."""
+"""The scheme of an address; a drive letter does not match."""
 
 _ASSETS = get_args(OutputType)
 _INPUT_MODES = ("ro_mount", "download", "direct", "eval_mount", "eval_download")
@@ -33,7 +33,7 @@ _STAGE = (
 
 
 def read_input(reader: Reader, place: Place, folder: Path) -> str | Data | None:
-    """Return an input: the text of a plain value, or a file or folder; None for one that is wrong."""
+    """Return an input: the text of a plain value, or a file or folder; None for a wrong one."""
     if not place.is_mapping:
         if place.is_list:
             reader.errors.append(place.wrong("is a list", "give one value, or a type and a path"))
@@ -104,7 +104,7 @@ def read_output(reader: Reader, place: Place) -> str:
 
 
 def read_distribution(reader: Reader, place: Place) -> Distribution | None:
-    """Return the distribution; None for one that is wrong."""
+    """Return the distribution; None for a wrong one."""
     kind = None
     with reader.collecting():
         keys = place.entries()
@@ -174,7 +174,7 @@ def _words(place: Place) -> tuple[str, ...]:
 
 
 def _python(place: Place, folder: Path) -> str:
-    """Return a command, or a path on the nodes; a relative one begins where the job file's other paths do."""
+    """Return a command or a path on the nodes; make a relative path absolute from the job file's folder."""
     value = values.text(place)
     if "/" not in value or value.startswith(("/", "~")):
         return value

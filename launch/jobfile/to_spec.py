@@ -1,4 +1,4 @@
-"""The job that a job file describes, options over it."""
+"""The job's spec from a job file and the options that override it."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ _KEYS = {
     "outputs": "outputs",
     "environment": "environment_variables",
 }
-"""Keys of the file by the job's own."""
+"""The file's keys by the spec's."""
 _NO_TEXT: Mapping[str, str] = MappingProxyType({})
 
 
 @dataclass(frozen=True, slots=True)
 class Flags:
-    """Options that win over the file."""
+    """Options that override the file."""
 
     processes: int | Literal["auto"] | None = None
     env: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT)
@@ -59,31 +59,31 @@ class Flags:
 
 @dataclass(frozen=True, slots=True)
 class Pushed:
-    """What the nodes will have."""
+    """What the push puts on the nodes."""
 
     snapshot: str
     files: Collection[str]
-    """The code's paths."""
+    """Paths of the code's files."""
     paths: Mapping[str, str]
-    """Places on the nodes of the inputs that are files or folders, by name."""
+    """Paths on the nodes of inputs that are files or folders, by name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """The job, and notices of what was chosen for the user."""
+    """A job's spec, and notices of what was chosen for the user."""
 
     spec: JobSpec
     notices: tuple[str, ...]
 
 
 def name_of(job: JobFile, flags: Flags) -> str:
-    """Return what the job's id begins with: the name given, else the script's, else the file's."""
+    """Return the first part of the job's id: the name given, else the script's, else the file's."""
     script = script_of(job.command)
     return flags.name or job.name or job.display_name or PurePosixPath(script or job.path.name).stem
 
 
 def node_count(job: JobFile, chosen: int | None) -> int | None:
-    """Return on how many nodes the job runs, of those first in the stack; None for all chosen by name.
+    """Return the number of the stack's first nodes that the job runs on; None for all that are named.
 
     ``chosen`` is the number of nodes that ``ranklift.nodes`` names, None without it. Raises
     :class:`~launch.errors.InputError` when both are given and differ.
@@ -112,7 +112,7 @@ def make(
     """Return the job ``identifier`` on ``nodes`` nodes.
 
     ``source`` is the text of the script that the command runs (:func:`~launch.jobfile.script.script_of`),
-    where it is known. Raises :class:`~launch.errors.InputError` naming the file's line.
+    where it is known. Raise :class:`~launch.errors.InputError` naming the file's line.
     """
     flags = flags or Flags()
     command = job.places["command"]
@@ -163,7 +163,7 @@ def make(
 
 
 def located(job: JobFile, flags: Flags, error: InputError) -> InputError:
-    """Return an error about the job with the line of the file, or the option, that it comes from."""
+    """Return an error about the job with the line of the file, or the option, that caused it."""
     kind, _, name = error.key.partition(" ")
     if (kind == "env" and (name or str(error.value)) in flags.env) or (
         error.key == "processes_per_node" and flags.processes is not None
@@ -191,7 +191,7 @@ def _check_script(job: JobFile, line: str, pushed: Pushed) -> None:
 
 
 def _start(job: JobFile, nodes: int, line: str, source: str | None, flags: Flags) -> Start:
-    """Return which processes are started on each node."""
+    """Return the processes to start on each node."""
     if job.distribution is None:
         if nodes > 1:
             raise _no_distribution(job, nodes)
@@ -219,7 +219,7 @@ def _start(job: JobFile, nodes: int, line: str, source: str | None, flags: Flags
 
 
 def _check_tasks(job: JobFile, nodes: int) -> None:
-    """A node without a task would be held for nothing."""
+    """Refuse more nodes than tasks: a node without a task would be reserved for nothing."""
     wanted = job.distribution
     if wanted is None or wanted.workers is None:
         return

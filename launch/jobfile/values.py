@@ -1,4 +1,4 @@
-"""What single values of a job file may be; each function gives the value or raises its error."""
+"""Readers of a job file's single values; each function returns the value or raises its error."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LARGEST = 1024**5
 
 
 def text(place: Place) -> str:
-    """Text; numbers and ``true`` need quotes, as Azure ML has it."""
+    """Return a text; numbers and ``true`` need quotes, as in Azure ML."""
     if place.is_mapping or place.is_list:
         raise place.wrong(f"is {place.text}, but one text is due", "write it behind the colon")
     if place.is_null:
@@ -42,7 +42,7 @@ def text(place: Place) -> str:
 
 
 def written(place: Place) -> str:
-    """A plain value as it is written: ``010`` and ``true`` stay what they are, ``''`` is empty."""
+    """Return a plain value as written: ``010`` and ``true`` are unchanged, ``''`` is empty."""
     if place.is_mapping or place.is_list:
         raise place.wrong(f"is {place.text}, but one value is due", "write it behind the colon")
     if place.is_null:
@@ -52,7 +52,7 @@ def written(place: Place) -> str:
 
 
 def literal(place: Place) -> str:
-    """A plain value as Azure ML puts it into a command: 0.10 is 0.1, ``true`` is True."""
+    """Return a plain value as Azure ML puts it into a command: 0.10 is 0.1, ``true`` is True."""
     if place.is_null:
         raise place.wrong("is empty", "give it a value, or leave the key out")
     value = place.value
@@ -62,7 +62,7 @@ def literal(place: Place) -> str:
 
 
 def whole(place: Place, remedy: str, low: int = 1, high: int = numbers.MOST) -> int:
-    """A whole number from ``low`` to ``high``; one in quotes will do, as Azure ML has it."""
+    """Return a whole number from ``low`` to ``high``; quotes are allowed, as in Azure ML."""
     value = place.value
     if isinstance(value, (str, int)):
         value = numbers.whole(value)
@@ -78,7 +78,7 @@ def whole(place: Place, remedy: str, low: int = 1, high: int = numbers.MOST) -> 
 
 
 def flag(place: Place) -> bool:
-    """``true`` or ``false``."""
+    """Return ``true`` or ``false``."""
     value = place.value
     if not isinstance(value, bool):
         raise place.wrong("is neither true nor false", "write true or false")
@@ -86,7 +86,7 @@ def flag(place: Place) -> bool:
 
 
 def one_of(place: Place, words: Iterable[str]) -> str:
-    """One of ``words``, in whatever case it is written."""
+    """Return one of ``words``, which may be written in any case, in lower case."""
     known = tuple(words)
     value = text(place)
     if value.lower() not in known:
@@ -97,7 +97,7 @@ def one_of(place: Place, words: Iterable[str]) -> str:
 
 
 def byte_size(place: Place) -> int:
-    """A size as Docker writes it: ``2g``, ``512m``."""
+    """Return the bytes of a size in Docker's form: ``2g``, ``512m``."""
     value = text(place)
     remedy = "write a number and b, k, m or g, e.g. 2g"
     match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([bkmg]?)b?", value.strip().lower())
@@ -110,7 +110,7 @@ def byte_size(place: Place) -> int:
 
 
 def span(place: Place) -> float:
-    """Seconds, written as a number of them or like 90s, 10m and 2h."""
+    """Return the seconds of a duration, written as a number of seconds or like 90s, 10m and 2h."""
     remedy = "write it like 90, 90s, 10m or 2h"
     if place.is_mapping or place.is_list or place.is_null:
         raise place.wrong("is no span of time", remedy)
@@ -123,7 +123,7 @@ def span(place: Place) -> float:
 
 
 def local(place: Place, value: str, folder: Path, more: str = "") -> Path:
-    """The path on this machine that ``value`` names, from ``folder`` on; raises where nothing is there."""
+    """Return the path on this machine that ``value`` names, relative to ``folder``. It must exist."""
     try:
         found = folder / Path(value).expanduser()
         there = found.exists()
@@ -137,7 +137,7 @@ def local(place: Place, value: str, folder: Path, more: str = "") -> Path:
 
 
 def nearest(word: str, known: Iterable[str]) -> str | None:
-    """The known word that a misspelt one is likely to mean.
+    """Return the known word that is most similar to a misspelt one; None when none is similar.
 
     >>> nearest("comand", ["command", "compute"]), nearest("zzz", ["command"])
     ('command', None)
@@ -148,7 +148,7 @@ def nearest(word: str, known: Iterable[str]) -> str | None:
 
 
 def unknown(place: Place, key: str, known: Iterable[str], hint: str | None = None) -> InputError:
-    """The error for a key that there is none of."""
+    """Return the error for an unknown key."""
     names = sorted(known)
     close = nearest(key, names)
     what = f"one of {', '.join(names)}" if names else "leave it out"

@@ -1,8 +1,7 @@
-"""YAML with the place of everything in it, read key by key.
+"""YAML with the place of every value, read key by key.
 
-PyYAML's own reading forgets lines and lets the last of two equal keys win; what people look for in an error
-is the line, and a key that stands twice is a mistake. Only what is asked for is looked at, so that aliases
-that multiply cost nothing.
+PyYAML's own loader drops line numbers and lets the last of two equal keys win; an error needs the line, and a
+duplicate key is a mistake. Only requested values are read, so that aliases that multiply cost nothing.
 """
 
 from __future__ import annotations
@@ -27,29 +26,29 @@ _Pair = tuple[yaml.Node, yaml.Node]
 """A key and its value."""
 
 _LARGEST = 256 * 1024
-"""Bytes of a file that is read: two commands as long as Linux takes them; YAML reads some 200 kB a second."""
+"""Size limit of a file in bytes: two commands of Linux's maximum length; YAML parses some 200 kB a second."""
 _DEEPEST = 100
 _LONGEST_NUMBER = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What the places of one file share."""
+    """The part that the places of one file share."""
 
     name: str
     lines: tuple[str, ...]
     given: dict[int, str] = field(default_factory=dict)
-    """Where a value came from that is not in the file, by the node's id."""
+    """The origin of a value that is not from the file, by the node's id."""
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One value of the file: where it is, and what is there."""
+    """One value of the file and its location."""
 
     key: str
-    """The way to it, e.g. ``limits.timeout``; empty for the whole file."""
+    """The keys that lead to the value, e.g. ``limits.timeout``; empty for the whole file."""
     line: int
-    """Its key's line, counted from 1."""
+    """The line of the value's key, counted from 1."""
     node: yaml.Node = field(repr=False)
     source: _Source = field(repr=False)
 
@@ -61,31 +60,31 @@ class Place:
 
     @property
     def is_mapping(self) -> bool:
-        """Whether it has keys."""
+        """Whether the value is a mapping."""
         return isinstance(self.node, yaml.MappingNode)
 
     @property
     def is_list(self) -> bool:
-        """Whether it has items."""
+        """Whether the value is a list."""
         return isinstance(self.node, yaml.SequenceNode)
 
     @property
     def is_null(self) -> bool:
-        """Whether nothing is there, or ``null``."""
+        """Whether the value is missing or ``null``."""
         return self.node.tag == _NULL
 
     @property
     def text(self) -> str:
-        """A plain value as it is written; a short description of anything else."""
+        """A plain value as written; a short description of anything else."""
         if isinstance(self.node, yaml.ScalarNode):
             return str(self.node.value)
         return "a list" if self.is_list else "a mapping"
 
     @property
     def value(self) -> Any:
-        """A plain value as YAML 1.1 reads it, which is how Azure ML reads it: ``on`` is true, ``010`` is 8.
+        """A plain value by YAML 1.1, as in Azure ML: ``on`` is true, ``010`` is 8.
 
-        Raises :class:`~launch.errors.InputError` for a tag or a date that YAML itself cannot read.
+        Raise :class:`~launch.errors.InputError` for a tag or a date that YAML itself cannot read.
         """
         if not isinstance(self.node, yaml.ScalarNode):
             return None
@@ -94,14 +93,15 @@ class Place:
         try:
             return yaml.SafeLoader("").construct_object(self.node)
         except (yaml.YAMLError, ValueError, ArithmeticError, LookupError, AttributeError) as error:
-            # The last two are PyYAML's own for a !!bool or a !!timestamp that is none.
+            # PyYAML raises the last two for an invalid !!bool or !!timestamp.
             problem = getattr(error, "problem", None) or str(error)
             raise self.wrong(f"cannot be read ({problem})", "put it in quotes if it is text") from None
 
     def entries(self) -> dict[str, Place]:
-        """What the keys of a mapping hold, merged keys (``<<``) included.
+        """Return a mapping's values by key, merged keys (``<<``) included.
 
-        Raises :class:`~launch.errors.InputError` when it is no mapping, a key is no text or stands twice.
+        Raise :class:`~launch.errors.InputError` for another kind of value, a key that is not text or a
+        duplicate key.
         """
         node = self.node
         if not isinstance(node, yaml.MappingNode):
@@ -119,7 +119,7 @@ class Place:
         }
 
     def items(self) -> list[Place]:
-        """The items of a list; raises :class:`~launch.errors.InputError` when it is none."""
+        """Return the items of a list. Raise :class:`~launch.errors.InputError` for another kind of value."""
         if not isinstance(self.node, yaml.SequenceNode):
             raise self.wrong("is no list", "write one item a line below it, each with a dash")
         return [
@@ -128,7 +128,7 @@ class Place:
         ]
 
     def wrong(self, problem: str, remedy: str, *, at: str = "") -> InputError:
-        """The error for this value; ``at`` is a part of it whose own line is to be named."""
+        """Return the error for this value; with ``at``, a part of the value, name that part's line."""
         where = self.where
         if at and id(self.node) not in self.source.given:
             low, high = self.node.start_mark.line, self.node.end_mark.line
@@ -160,9 +160,9 @@ class Place:
     def _merged(
         self, node: yaml.Node, above: tuple[yaml.Node, ...], done: dict[int, dict[str, _Pair]]
     ) -> dict[str, _Pair]:
-        """A mapping's keys, those that it merges first: its own win over them, earlier ones over later ones.
+        """Return a mapping's keys: its own win over merged ones, earlier merged ones over later ones.
 
-        Key by key, as mappings that merge one another many times over would grow beyond all bounds.
+        Keys are stored once, as the pairs of mappings that merge one another many times grow without bound.
         """
         problem = (
             f"cannot be merged (expected a mapping, but found {_described(node)})"
@@ -186,14 +186,14 @@ class Place:
             for one in value.value if isinstance(value, yaml.SequenceNode) else [value]:
                 if id(one) not in done:
                     done[id(one)] = self._merged(one, (*above, node), done)
-                if id(one) not in seen:  # a second time it adds nothing
+                if id(one) not in seen:  # a repeated mapping adds nothing
                     seen.add(id(one))
                     merged = {**done[id(one)], **merged}
         return {**merged, **own}
 
 
 class _Bare(str):
-    """Shown without quotes, as it stands in the file."""
+    """A value that an error shows without quotes, as it is in the file."""
 
     __slots__ = ()
 
@@ -202,7 +202,7 @@ class _Bare(str):
 
 
 class _Loader(yaml.SafeLoader):
-    """A loader that goes no deeper than anybody writes: Python's own stack has an end."""
+    """A loader with a limit of depth, as Python's own stack is limited."""
 
     _depth = 0
 
@@ -222,13 +222,13 @@ def _described(node: yaml.Node) -> str:
 
 
 def compose(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Place:
-    """The file as one place; each override sets the plain value that a key's way leads to.
+    """Return the file as one place; each override sets the plain value at the end of a key's path.
 
-    Raises :class:`~launch.errors.InputError` with the line when it cannot be read.
+    Raise :class:`~launch.errors.InputError` with the line when the file cannot be parsed.
     """
     name = str(path)
     try:
-        # Not to wait for a writer, if it is a pipe.
+        # O_NONBLOCK, so that a pipe does not wait for a writer.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:  # noqa: PTH123  (a handle)
             if stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
                 raise InputError("file", name, "is a pipe", "name a job file, e.g. job.yml")
@@ -246,7 +246,7 @@ def compose(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Place:
     try:
         root = _Loader(text).get_single_node()
     except yaml.MarkedYAMLError as error:
-        # A quote that is left open is found at the end of the file.
+        # An unclosed quote is detected at the end of the file only.
         unclosed = error.problem is not None and "end of stream" in error.problem
         mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
         at = f"{name}, line {mark.line + 1 if mark else 1}"
@@ -265,10 +265,10 @@ def compose(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Place:
 
 
 def _override(node: yaml.Node, way: Sequence[str], value: str, source: _Source, given: str) -> yaml.Node:
-    """The node with one plain value set; nodes on the way are copied, as aliases may share them."""
+    """Return the node with one plain value set; nodes on the path are copied, as aliases may share them."""
     mark = node.start_mark
     if not way:
-        # A value is one value, whatever punctuation it has: never a mapping or a list.
+        # The text is one plain value, whatever punctuation it has: never a mapping or a list.
         tag = yaml.SafeLoader("").resolve(yaml.ScalarNode, value, (True, False)) if value else _TEXT  # type: ignore[no-untyped-call]
         new = yaml.ScalarNode(str(tag), value, mark, mark)
         source.given[id(new)] = given
