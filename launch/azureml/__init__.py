@@ -1,11 +1,11 @@
 """The classes of Azure ML's SDK v1 that start jobs, on one's own cluster.
 
-A script moves here by its import lines: ``from azureml.core import X`` becomes
+A script is ported by its import lines: ``from azureml.core import X`` becomes
 ``from launch.azureml import X``, ``from azureml.core.runconfig import Y`` becomes
-``from launch.azureml.runconfig import Y``. What this does not carry over is reported on stderr; what Azure ML
-has and this has not raises :class:`~launch.azureml.exceptions.NotSupported` by name.
+``from launch.azureml.runconfig import Y``. Settings that do not carry over are reported on stderr; names that
+only Azure ML has raise :class:`~launch.azureml.exceptions.NotSupported`.
 
-Unlike the rest of the library these classes write to stdout and stderr, as those they stand for do.
+Unlike the rest of the library these classes write to stdout and stderr, as Azure ML's do.
 """
 
 from __future__ import annotations

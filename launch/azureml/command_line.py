@@ -1,4 +1,4 @@
-"""A script and its arguments as one line for bash, in which nothing but the launcher's variables expands."""
+"""A script and its arguments as one line for bash, in which only the launcher's variables expand."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ __all__ = ["joined", "line", "strings"]
 
 _VARIABLE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
 _JOB_FILES_OWN = ("${{", "$[[", "{inputs.", "{outputs.")
-"""What job files give a meaning, quotes or not. Never in a word that needs no quotes itself."""
+"""Strings with a meaning in job files, quoted or not; a word that contains one always needs quotes."""
 
 
 def strings(arguments: Any) -> list[str]:
-    """What azureml-core takes as ``arguments``, as words: numbers and paths become text.
+    """Return azureml-core's ``arguments`` as words: numbers and paths become text.
 
     >>> strings(["--epochs", 50, "--lr", 1e-05]), strings("--name 'a b'"), strings(None)
     (['--epochs', '50', '--lr', '1e-05'], ['--name', 'a b'], [])
 
-    Raises UserErrorException for quotes that do not close, and for anything that is no list.
+    Raise UserErrorException for unclosed quotes, and for anything that is not a list.
     """
     if arguments is None:
         return []
@@ -40,15 +40,15 @@ def strings(arguments: Any) -> list[str]:
 
 
 def line(words: Sequence[str]) -> str:
-    """The words quoted for bash, so that each process gets them byte for byte.
+    """Return the words quoted for bash, so that each process gets them byte for byte.
 
-    ``$NAME`` and ``${NAME}`` of the launcher's own variables (guide G7) expand in the process they are
-    for; every other ``$`` is the user's, and so is what looks like a job file's ``${{…}}``.
+    ``$NAME`` and ``${NAME}`` of the launcher's own variables (guide G7) expand in each process; every other
+    ``$`` is literal, and so is anything like a job file's ``${{…}}``.
 
     >>> line(["python", "train.py", "--rank=$LOCAL_RANK", "a b", "$HOME", ""])
     'python train.py --rank="${LOCAL_RANK}" \\'a b\\' \\'$HOME\\' \\'\\''
 
-    Raises UserErrorException for a NUL byte, and for more than Linux lets a process have in one line.
+    Raise UserErrorException for a NUL byte, and for a line above Linux's limit for one argument.
     """
     made = " ".join(_quoted(word) for word in words)
     if "\0" in made:
@@ -69,7 +69,7 @@ def line(words: Sequence[str]) -> str:
 
 
 def joined(command: Any) -> str:
-    """A ``command`` as azureml-core makes one line of it: words are joined by spaces, and not quoted.
+    """Return a ``command`` as one line, as in azureml-core: words are joined by spaces and not quoted.
 
     >>> joined(["torchrun", "--nproc_per_node", 4, "train.py"])
     'torchrun --nproc_per_node 4 train.py'

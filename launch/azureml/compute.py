@@ -1,4 +1,4 @@
-"""``ComputeTarget`` under the module's name that scripts import it from."""
+"""``ComputeTarget`` in the module from which scripts import it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``CondaDependencies``: what a script asks to be installed, so that a notice can name it."""
+"""``CondaDependencies``: the packages that a script requests, for a notice that names them."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class CondaDependencies(Element):
         python_version: str = "3.10.18",
         pin_sdk_version: bool = True,
     ) -> CondaDependencies:
-        """With these packages."""
+        """Return dependencies on these packages."""
         made = CondaDependencies()
         made.set_python_version(python_version)
         for package in conda_packages or ():
@@ -60,25 +60,25 @@ class CondaDependencies(Element):
 
     @property
     def conda_packages(self) -> Sequence[str]:
-        """As they were asked for."""
+        """Conda packages as requested."""
         return tuple(self._conda)
 
     @property
     def pip_packages(self) -> Sequence[str]:
-        """As they were asked for."""
+        """Pip packages as requested."""
         return tuple(self._pip)
 
     @property
     def conda_channels(self) -> Sequence[str]:
-        """Where conda packages would come from."""
+        """Channels of the conda packages."""
         return tuple(self._channels)
 
     def add_channel(self, channel: str) -> None:
-        """One more channel."""
+        """Add a channel."""
         self._channels.append(channel)
 
     def add_conda_package(self, conda_package: str) -> None:
-        """One more package; ``python=…`` sets the version of Python."""
+        """Add a conda package; ``python=…`` sets the version of Python."""
         name, _, version = conda_package.partition("=")
         if name.strip() == "python":
             self._python_version = version.lstrip("=")
@@ -86,33 +86,33 @@ class CondaDependencies(Element):
             self._conda.append(conda_package)
 
     def add_pip_package(self, pip_package: str) -> None:
-        """One more package."""
+        """Add a pip package."""
         if pip_package not in self._pip:
             self._pip.append(pip_package)
 
     def remove_conda_package(self, conda_package: str) -> None:
-        """One package less, where it was asked for."""
+        """Remove a conda package, if it was requested."""
         self._conda = [package for package in self._conda if package != conda_package]
 
     def remove_pip_package(self, pip_package: str) -> None:
-        """One package less, where it was asked for."""
+        """Remove a pip package, if it was requested."""
         self._pip = [package for package in self._pip if package != pip_package]
 
     def set_pip_requirements(self, pip_requirements: Iterable[str]) -> None:
-        """The lines of a requirements file, without comments, in place of what there was."""
+        """Replace the pip packages by the lines of a requirements file, without comments."""
         lines = (line.partition(" #")[0].strip() for line in pip_requirements)
         self._pip = [line for line in lines if line and not line.startswith("#")]
 
     def set_python_version(self, version: str) -> None:
-        """The Python that conda would install."""
+        """Set the version of Python that conda would install."""
         self._python_version = version
 
     def get_python_version(self) -> str | None:
-        """The Python that conda would install, where one was named."""
+        """Return the version of Python that conda would install; None without one."""
         return self._python_version
 
     def asked_for(self) -> Sequence[str]:
-        """What would have been installed; empty when nothing was asked for."""
+        """Return a phrase for each kind of packages that conda and pip would install."""
         python = [f"python={self._python_version}"] if self._python_version else []
         conda = [*python, *(package for package in self._conda if package != "pip")]
         parts = [("conda packages", conda), ("pip packages", self._pip)]

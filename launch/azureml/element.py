@@ -1,4 +1,4 @@
-"""What the v1 classes share: attributes that are not there are refused, not made."""
+"""The base of the v1 classes: unknown attributes are refused, not created."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ __all__ = ["Element"]
 
 
 class _Named(type):
-    """For what is asked of the class itself, such as ``Environment.list``."""
+    """The metaclass, for missing attributes of the class itself, such as ``Environment.list``."""
 
     def __getattr__(cls, name: str) -> Any:
         if name.startswith("_"):
@@ -19,14 +19,14 @@ class _Named(type):
 
 
 class Element(metaclass=_Named):
-    """Misspelt attributes are errors, as in azureml-core; those that Ranklift lacks are named.
+    """A base that refuses misspelt attributes, as in azureml-core, and names those that Ranklift lacks.
 
     A class sets ``_complete`` at the end of its constructor.
     """
 
     _complete = False
     _known_as = ""
-    """The class in the table of what is missing; empty: its own name."""
+    """The class's name in :data:`~launch.azureml.missing.MISSING`; empty: its own name."""
 
     def __setattr__(self, name: str, value: Any) -> None:
         if self._complete:

@@ -1,4 +1,4 @@
-"""``Environment``: its variables and its own Python carry over, what would be installed does not."""
+"""``Environment``: its variables and its own Python carry over, its packages do not."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ _SHM_SIZE = "2g"
 
 
 class PythonSection(Element):
-    """Which Python runs the script.
+    """The Python that runs the script.
 
     With ``user_managed_dependencies`` it is ``interpreter_path``, a path or a command on the nodes;
-    otherwise the nodes' own ``python``, and ``conda_dependencies`` are named in a notice.
+    otherwise it is the nodes' own ``python``, and a notice names the ``conda_dependencies``.
     """
 
     def __init__(self) -> None:
@@ -31,7 +31,7 @@ class PythonSection(Element):
 
 
 class DockerSection(Element):
-    """Of an image, only ``shm_size`` means something on nodes: what their /dev/shm must hold at least."""
+    """An image's settings, of which only ``shm_size`` has an effect: the least size of the nodes' /dev/shm."""
 
     def __init__(self) -> None:
         self.enabled = False
@@ -61,7 +61,7 @@ class Environment(Element):
 
     @property
     def environment_variables(self) -> dict[str, str]:
-        """Set for every process of a run."""
+        """Variables of every process of a run."""
         return self._variables
 
     @environment_variables.setter
@@ -70,7 +70,7 @@ class Environment(Element):
 
     @staticmethod
     def get(workspace: Any, name: str, version: str | None = None, label: str | None = None) -> Environment:
-        """An environment known by its name alone: what Azure ML keeps under it does not carry over."""
+        """Return an environment by name alone: what Azure ML stores under the name does not carry over."""
         if label and version:
             remedy = "give one of the two"
             raise UserErrorException("label", label, "does not go with a version", remedy)
@@ -81,14 +81,14 @@ class Environment(Element):
 
     @staticmethod
     def from_conda_specification(name: str, file_path: str) -> Environment:
-        """With the packages of a conda file; raises UserErrorException when it cannot be read."""
+        """Return one with the packages of a conda file. Raise UserErrorException for an unreadable file."""
         made = Environment(name)
         made.python.conda_dependencies = CondaDependencies(file_path)
         return made
 
     @staticmethod
     def from_pip_requirements(name: str, file_path: str, pip_version: str | None = None) -> Environment:
-        """With the packages of a requirements file; raises UserErrorException when it cannot be read."""
+        """Return one with a requirements file's packages. Raise UserErrorException for an unreadable file."""
         try:
             lines = Path(file_path).read_text().splitlines()
         except OSError as error:
@@ -109,7 +109,7 @@ class Environment(Element):
         conda_specification: str | None = None,
         pip_requirements: str | None = None,
     ) -> Environment:
-        """With an image's name, which a notice will report."""
+        """Return one with an image's name, which a notice will report."""
         made = _with_packages(name, conda_specification, pip_requirements)
         made.docker.base_image = image
         made.docker.base_image_registry = container_registry
@@ -122,13 +122,13 @@ class Environment(Element):
         conda_specification: str | None = None,
         pip_requirements: str | None = None,
     ) -> Environment:
-        """With a Dockerfile, which a notice will report."""
+        """Return one with a Dockerfile, which a notice will report."""
         made = _with_packages(name, conda_specification, pip_requirements)
         made.docker.base_dockerfile = dockerfile
         return made
 
     def clone(self, new_name: str) -> Environment:
-        """The same under another name."""
+        """Return a copy under another name."""
         made = Environment(new_name)
         made.version, made.python, made.docker = self.version, self.python, self.docker
         made.environment_variables = self._variables
@@ -136,11 +136,11 @@ class Environment(Element):
         return made
 
     def register(self, workspace: Any) -> Environment:
-        """Itself: there is no place where environments are kept."""
+        """Return the environment itself, as Ranklift does not store environments."""
         return self
 
     def lost(self) -> Sequence[str]:
-        """What of it does not carry over, each as a few words."""
+        """Return a few words for each part that does not carry over."""
         parts = []
         if self._kept_elsewhere:
             parts.append("what Azure ML keeps under this name")

@@ -1,4 +1,4 @@
-"""What the v1 classes raise: azureml-core's names, within the project's own error tree."""
+"""Errors of the v1 classes: azureml-core's names within the project's own error tree."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ __all__ = [
 
 
 class AzureMLException(RankliftError):
-    """What all of these have in common, for scripts that catch it."""
+    """The base of all these errors, for scripts that catch it."""
 
     def __str__(self) -> str:
-        """The text, in which ranks may have had a say, as a terminal may get it: Python prints what nobody
-        catches."""
+        """Return the text made safe for a terminal: it may hold ranks' output, and Python prints uncaught
+        errors."""
         return for_terminal(super().__str__())
 
     @property
@@ -31,23 +31,23 @@ class AzureMLException(RankliftError):
 
 
 class UserErrorException(AzureMLException, InputError):
-    """Something the script gave is wrong; nothing was started."""
+    """An input of the script is wrong; nothing was started."""
 
 
 class RunConfigurationException(AzureMLException, InputError):
-    """A configuration was given what it cannot take."""
+    """A configuration got a wrong value."""
 
 
 class ComputeTargetException(AzureMLException):
-    """Never raised: which stack a name stands for is settled when a run is submitted."""
+    """Never raised: a target's name is resolved to a stack when a run is submitted."""
 
 
 class ExperimentExecutionException(AzureMLException, GiveUpError):
-    """A command on the cluster did not work; the text is its own."""
+    """A command on the cluster failed; the text is the command's."""
 
 
 class ActivityFailedException(AzureMLException, JobFailed):
-    """The run failed; the text ends with the last lines of the first rank that did."""
+    """The run failed; the text ends with the last lines of the first rank that failed."""
 
     def __init__(
         self, job: str, state: str, exit_status: int, reason: str, last_lines: tuple[str, ...] = ()
@@ -58,7 +58,7 @@ class ActivityFailedException(AzureMLException, JobFailed):
 
 
 class NotSupported(AzureMLException, NotImplementedError):
-    """Azure ML has it, Ranklift does not."""
+    """A feature that Azure ML has and Ranklift lacks."""
 
     def __init__(self, what: str, remedy: str) -> None:
         self.what, self.remedy = what, remedy

@@ -23,7 +23,7 @@ _NAME = re.compile(r"[a-zA-Z0-9][\w-]{0,254}")
 
 
 class Experiment(Element):
-    """Runs of one purpose; the name is part of their ids and stands in ``fab jobs --json``.
+    """Runs of one purpose; the name is part of their ids and appears in ``fab jobs --json``.
 
     >>> Experiment(None, "my experiment")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -50,11 +50,11 @@ class Experiment(Element):
         self._complete = True
 
     def submit(self, config: ScriptRunConfig, tags: Mapping[str, str] | None = None, **kwargs: Any) -> Run:
-        """Pushes the code, hands the job to the cluster and returns at once; the job goes on by itself.
+        """Push the code, submit the job and return at once; the job runs on by itself.
 
-        Raises UserErrorException before anything is sent when the configuration is wrong, NotSupported
+        Raise UserErrorException before anything is sent when the configuration is wrong, NotSupported
         for other configurations than ScriptRunConfig, ExperimentExecutionException when the cluster
-        does not take the job.
+        refuses the job.
         """
         if not isinstance(config, ScriptRunConfig):
             raise NotSupported(f"submitting a {type(config).__name__}", "submit a ScriptRunConfig")
@@ -76,7 +76,7 @@ class Experiment(Element):
     def get_runs(
         self, type: Any = None, tags: Any = None, properties: Any = None, include_children: bool = False
     ) -> Iterator[Run]:
-        """The runs of this name that the chosen stack's nodes have, newest first."""
+        """Yield the runs of this name on the chosen stack's nodes, newest first."""
         wanted = {tags: None} if isinstance(tags, str) else tags or {}
         for record in reversed(Fab(None).json("jobs", "--all")):
             has = record.get("tags") or {}
@@ -86,12 +86,12 @@ class Experiment(Element):
                 yield ScriptRun(self, record["job"])
 
     def get_portal_url(self) -> str:
-        """No address, since there is no portal: the command that lists the runs."""
+        """Return the command that lists the runs, as there is no portal."""
         return "fab jobs"
 
     @property
     def portal_url(self) -> str:
-        """As :meth:`get_portal_url`."""
+        """The result of :meth:`get_portal_url`."""
         return self.get_portal_url()
 
     @property
@@ -106,5 +106,5 @@ class Experiment(Element):
 def _yaml(job: Mapping[str, Any]) -> str:
     import yaml
 
-    # Escapes instead of letters: YAML forbids some characters that arguments may hold.
+    # Escapes instead of letters, as YAML forbids some characters that arguments may hold.
     return str(yaml.safe_dump(dict(job), sort_keys=False, allow_unicode=False, width=1 << 20))

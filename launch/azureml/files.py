@@ -1,4 +1,4 @@
-"""A run's files under the names that Azure ML would give them."""
+"""A run's files under Azure ML's names for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Files", "destination", "local_paths"]
 
 
 class Files:
-    """A copy of what ``fab collect`` brings, kept while the run's object lives."""
+    """A copy of the files that ``fab collect`` fetches, kept while the run's object lives."""
 
     def __init__(self, fab: Fab, job: str) -> None:
         self._fab, self._job = fab, job
@@ -26,9 +26,9 @@ class Files:
         self._final = False
 
     def table(self, nodes: Sequence[str], ranks: int, *, final: bool) -> Mapping[str, Path]:
-        """Name to copy, sorted; fetched again until the copy of a ``final`` state was made.
+        """Return each file's copy by name, sorted; fetch again until a copy of a ``final`` state was made.
 
-        Raises ExperimentExecutionException naming the nodes whose files cannot be had.
+        Raise ExperimentExecutionException naming the nodes whose files cannot be fetched.
         """
         if self._folder is None or not self._final:
             if self._folder is None:
@@ -60,7 +60,7 @@ def _named(folder: Path, nodes: Sequence[str], ranks: int) -> dict[str, Path]:
 
 
 def _log_name(rank: int, ranks: int) -> str:
-    """Azure ML's name of a process's log.
+    """Return Azure ML's name of a process's log.
 
     >>> _log_name(0, 1), _log_name(3, 8), _log_name(3, 16)
     ('user_logs/std_log.txt', 'user_logs/std_log_process_3.txt', 'user_logs/std_log_process_03.txt')
@@ -71,7 +71,7 @@ def _log_name(rank: int, ranks: int) -> str:
 
 
 def destination(name: str, asked_for: str | None) -> Path:
-    """Where one file goes: into a folder that exists or ends in a slash, else to the very path.
+    """Return one file's target: in a folder that exists or ends in a slash, else the path itself.
 
     >>> str(destination("outputs/model.pt", None)), str(destination("outputs/model.pt", "kept/"))
     ('model.pt', 'kept/model.pt')
@@ -88,12 +88,12 @@ def destination(name: str, asked_for: str | None) -> Path:
 def local_paths(
     names: Sequence[str], directory: str | None, paths: Sequence[str] | None, without: str
 ) -> list[Path]:
-    """Where many files go: ``paths`` or their own names less ``without``, in ``directory``.
+    """Return many files' targets in ``directory``: ``paths``, or their own names less ``without``.
 
     >>> [str(path) for path in local_paths(["outputs/a/b"], "got", None, "outputs/")]
     ['got/a/b']
 
-    Raises UserErrorException for other than one path a file.
+    Raise UserErrorException for other than one path a file.
     """
     if paths is not None and (len(paths) != len(names) or len(set(paths)) != len(paths)):
         problem = f"{counted(len(paths), 'path')} for {counted(len(names), 'file')}, or some twice"

@@ -1,4 +1,4 @@
-"""Names that azureml-core has and Ranklift does not: each says so, instead of being merely unknown."""
+"""Names that azureml-core has and Ranklift lacks, for errors that give a remedy."""
 
 from __future__ import annotations
 
@@ -95,11 +95,11 @@ MISSING: dict[str, dict[str, str]] = {
     },
     "ScriptRunConfig": {_SERVICE: "DELIM identity"},
 }
-"""By class (or module): the remedy, and the names it is for."""
+"""Missing names by class (or module) and remedy."""
 
 
 def absent(owner: str, name: str) -> Exception:
-    """What to raise for a name that ``owner`` does not have.
+    """Return the error to raise for a name that ``owner`` lacks.
 
     >>> print(absent("Run", "get_children"))
     Run.get_children is not offered by Ranklift: it is a service of Azure ML's own

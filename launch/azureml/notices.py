@@ -1,4 +1,4 @@
-"""Notices on stderr of what does not carry over: each once per process, none left out."""
+"""Notices on stderr of settings that do not carry over: each once per process, none omitted."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The seam to the cluster: the ``fab`` program, run as a user would run it."""
+"""The interface to the cluster: the ``fab`` program, run as a user would run it."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ _GIVE_UP_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """How a command ended, and what it said."""
+    """A command's exit status and output."""
 
     status: int
     out: str
     error: str
-    """From the line that begins with ``error:`` on; all of stderr where there is none."""
+    """stderr from the line that begins with ``error:`` on; all of it without such a line."""
 
 
 class Fab:
-    """Runs tasks on one stack, ``None`` for the chosen one, from the current folder.
+    """A runner of tasks on one stack, ``None`` for the chosen one, from the current folder.
 
     The fabfile is the one in or above the current folder; without one, the tasks are Ranklift's alone.
     """
@@ -46,9 +46,9 @@ class Fab:
         self.stack = stack
 
     def json(self, *words: str) -> Any:
-        """What a task prints under ``--json``.
+        """Run a task with ``--json`` and return its output, parsed.
 
-        Raises ExperimentExecutionException with the task's own error, MissingTool without ``fab``.
+        Raise ExperimentExecutionException with the task's own error, MissingTool without ``fab``.
         """
         answer = self.run([*words, "--json"])
         if answer.status != 0:
@@ -65,9 +65,9 @@ class Fab:
         on_line: Callable[[str], None] | None = None,
         on_note: Callable[[str], None] | None = None,
     ) -> Answer:
-        """Runs a task; its lines go to ``on_line`` as they come, its progress to ``on_note`` (stderr).
+        """Run a task; its lines go to ``on_line`` as they arrive, its progress to ``on_note`` (stderr).
 
-        Interrupting it interrupts the task too.
+        An interrupt of this call interrupts the task too.
         """
         notes = _Notes(on_note or _to_stderr)
         out: list[str] = []
@@ -100,7 +100,7 @@ class Fab:
 
 
 class _Notes:
-    """Passes lines on until one begins an error, which is kept for the exception."""
+    """A filter that passes lines on until one begins an error, which it keeps for the exception."""
 
     def __init__(self, pass_on: Callable[[str], None]) -> None:
         self._pass_on = pass_on

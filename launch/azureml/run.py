@@ -1,4 +1,4 @@
-"""``Run``: a job that was submitted, under Azure ML's words."""
+"""``Run``: a submitted job in Azure ML's terms."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ _STATUS = {
     "CANCELLED": "Canceled",
     "LOST": "Failed",
 }
-"""Azure ML's words. It has none for LOST: a poll loop ends at Failed, and the details say what happened."""
+"""Azure ML's status by state. LOST becomes Failed, which ends a poll loop; the details give the reason."""
 _OVER = ("Completed", "Failed", "Canceled")
 
 
 class Run(Element):
-    """One job on a stack, by its id; the stack is the chosen one unless it was submitted here."""
+    """One job on a stack, by its id; the stack is the chosen one unless this process submitted the run."""
 
     _known_as = "Run"
 
@@ -61,24 +61,24 @@ class Run(Element):
 
     @staticmethod
     def get(workspace: Any, run_id: str) -> Run:
-        """A run that was submitted earlier; raises UserErrorException when no node has it."""
+        """Return a run that was submitted earlier. Raise UserErrorException when no node has it."""
         found = workspace.get_run(run_id)
         assert isinstance(found, Run)  # noqa: S101  the type of get_run
         return found
 
     def get_status(self) -> str:
-        """Queued, Preparing, Running, Completed, Failed or Canceled, as the job's head says now."""
+        """Query the job's head; return Queued, Preparing, Running, Completed, Failed or Canceled."""
         return _STATUS[self.record()["state"]]
 
     @property
     def status(self) -> str:
-        """As :meth:`get_status`."""
+        """The result of :meth:`get_status`."""
         return self.get_status()
 
     def record(self) -> dict[str, Any]:
-        """What ``fab jobs --json`` says of the job: its state, nodes, times and failure.
+        """Return the job's record from ``fab jobs --json``: its state, nodes, times and failure.
 
-        Raises UserErrorException when no node has it.
+        Raise UserErrorException when no node has the job.
         """
         if self._last is not None and _STATUS[self._last["state"]] in _OVER:
             return self._last
@@ -91,11 +91,11 @@ class Run(Element):
     def wait_for_completion(
         self, show_output: bool = False, wait_post_processing: bool = False, raise_on_error: bool = True
     ) -> dict[str, Any]:
-        """Waits for the run's end and returns :meth:`get_details`.
+        """Wait for the run's end and return :meth:`get_details`.
 
-        With ``show_output`` the ranks' lines come to stdout as they are written, each with its rank and
-        node. Interrupting it leaves the run going. Raises ActivityFailedException with the last lines of
-        the first rank that failed, unless ``raise_on_error`` is off; a run that was cancelled raises nothing.
+        With ``show_output`` the ranks' lines go to stdout as they are written, each with its rank and
+        node. An interrupt leaves the run going. Raise ActivityFailedException with the last lines of
+        the first rank that failed, unless ``raise_on_error`` is off; a cancelled run raises nothing.
         """
         if show_output:
             _say(f"RunId: {self.id}\nTo follow it elsewhere: {self.get_portal_url()}\n")
@@ -136,11 +136,11 @@ class Run(Element):
         )
 
     def cancel(self) -> None:
-        """Ends the run and returns once nothing of it is left; one that has ended stays as it is."""
+        """Cancel the run and return once all its processes have exited; an ended run stays as it is."""
         self._fab.json("cancel", self.id)
 
     def get_details(self) -> dict[str, Any]:
-        """What is known of the run, under Azure ML's keys."""
+        """Return the run's details under Azure ML's keys."""
         record = self.record()
         status = _STATUS[record["state"]]
         details: dict[str, Any] = {
@@ -164,28 +164,28 @@ class Run(Element):
         return details
 
     def get_tags(self) -> dict[str, str]:
-        """The tags it was submitted with."""
+        """Return the tags that the run was submitted with."""
         return dict(self.record().get("tags") or {})
 
     @property
     def tags(self) -> dict[str, str]:
-        """As :meth:`get_tags`."""
+        """The result of :meth:`get_tags`."""
         return self.get_tags()
 
     def get_portal_url(self) -> str:
-        """No address, since there is no portal: the command that shows the run."""
+        """Return the command that shows the run, as there is no portal."""
         return f"fab logs -f {self.id}" + (f" --stack {self._fab.stack}" if self._fab.stack else "")
 
     @property
     def portal_url(self) -> str:
-        """As :meth:`get_portal_url`."""
+        """The result of :meth:`get_portal_url`."""
         return self.get_portal_url()
 
     def get_file_names(self) -> list[str]:
-        """The run's files: ``outputs/…``, ``user_logs/…`` and ``system_logs/…``.
+        """Return the names of the run's files: ``outputs/…``, ``user_logs/…`` and ``system_logs/…``.
 
-        They are brought from all nodes, once when the run is over. A file that several nodes have under
-        one name is the lowest node's; the others' stand under ``outputs/<node>/``.
+        The files are fetched from all nodes, only once after the run's end. Of different files with one
+        name, the lowest node's keeps the name; the others are under ``outputs/<node>/``.
         """
         return list(self._table())
 
@@ -196,9 +196,9 @@ class Run(Element):
     def download_file(
         self, name: str, output_file_path: str | None = None, _validate_checksum: bool = False
     ) -> None:
-        """Copies one file to ``output_file_path``: a file or a folder; the current folder when not given.
+        """Copy one file to ``output_file_path``: a file or a folder; the current folder when not given.
 
-        Raises UserErrorException when the run has no such file.
+        Raise UserErrorException when the run has no such file.
         """
         table = self._table()
         if name not in table:
@@ -214,10 +214,10 @@ class Run(Element):
         append_prefix: bool = True,
         timeout_seconds: int | None = None,
     ) -> None:
-        """Copies all files, or those of the folder ``prefix``, into ``output_directory`` (or here).
+        """Copy all files, or those of the folder ``prefix``, into ``output_directory`` (or here).
 
-        ``append_prefix=False`` leaves the prefix out of the paths made, ``output_paths`` names them one
-        by one. Raises UserErrorException when there is no such folder.
+        ``append_prefix=False`` omits the prefix from the target paths; ``output_paths`` gives them one
+        by one. Raise UserErrorException when there is no such folder.
         """
         wanted = prefix.replace("\\", "/").strip("/") + "/" if prefix else ""
         names = {name: path for name, path in self._table().items() if name.startswith(wanted)}
@@ -230,7 +230,7 @@ class Run(Element):
             _copy(source, target)
 
     def get_all_logs(self, destination: str | None = None) -> list[str]:
-        """Copies the logs of all ranks into ``destination`` (the current folder) and gives their paths."""
+        """Copy the logs of all ranks into ``destination`` (the current folder) and return their paths."""
         folder = Path(destination or ".")
         paths = []
         for name, source in self._table().items():
@@ -244,7 +244,7 @@ class Run(Element):
 
 
 class ScriptRun(Run):
-    """What :meth:`Experiment.submit` gives."""
+    """The run that :meth:`Experiment.submit` returns."""
 
     RUN_TYPE = "azureml.scriptrun"
 
@@ -257,7 +257,7 @@ class ScriptRun(Run):
     def submitted(
         cls, experiment: Any, run_id: str, stack: str | None, head: str | None, job: Mapping[str, Any]
     ) -> ScriptRun:
-        """A run that was handed over just now, to ``head`` of ``stack``, by the job file ``job``."""
+        """Return the run of job file ``job``, just submitted to ``head`` of ``stack``."""
         run = cls(experiment, run_id)
         run._fab = Fab(stack)
         run._files = Files(run._fab, run_id)
@@ -267,7 +267,9 @@ class ScriptRun(Run):
 
 
 def _where(head: str | None) -> list[str]:
-    """Asking the job's head alone costs the same on every stack: a scale set's names end in the id, base 36.
+    """Return options that query the job's head alone, which costs the same on every stack.
+
+    A scale set's VM names end in the instance id, base 36; other names give no options.
 
     >>> _where("node00000a"), _where(None), _where("login")
     (['--nodes', '10'], [], [])

@@ -1,4 +1,4 @@
-"""``RunConfiguration``, and the configurations of the three kinds of distributed job."""
+"""``RunConfiguration`` and the configurations of the three kinds of distributed job."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ class PyTorchConfiguration(Element):
     """A PyTorch process group (guide G5 to G8).
 
     ``process_count`` is the total over all nodes; without it there is one process on each, or the
-    command's own launcher. The backend is the script's own to choose: the name given here is checked
-    and kept, and changes nothing.
+    command's own launcher. The script chooses the backend itself: the name given here is checked and
+    kept, without an effect.
 
     >>> PyTorchConfiguration("mpi")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
@@ -80,7 +80,7 @@ class TensorflowConfiguration(Element):
 
 
 class DockerConfiguration(Element):
-    """Of Docker's settings, only ``shm_size`` means something on nodes: what /dev/shm must hold at least."""
+    """Docker's settings, of which only ``shm_size`` has an effect: the least size of the nodes' /dev/shm."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class DockerConfiguration(Element):
 
 
 class RunConfiguration(Element):
-    """All that is said of a run beside its folder; :class:`ScriptRunConfig` fills one in."""
+    """All settings of a run but its folder; :class:`ScriptRunConfig` fills one in."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class RunConfiguration(Element):
 
     @property
     def environment_variables(self) -> dict[str, str]:
-        """Set for every process, over those of the environment."""
+        """Variables of every process, over those of the environment."""
         return self._variables
 
     @environment_variables.setter
@@ -145,7 +145,7 @@ class RunConfiguration(Element):
 
     @property
     def target(self) -> str:
-        """The compute target's name; ``local`` when none was given, which stands for the chosen stack."""
+        """The compute target's name; ``local``, the chosen stack, when none was given."""
         return self._target
 
     @target.setter

@@ -1,4 +1,4 @@
-"""``ScriptRunConfig``: what to run, from which folder, on which stack, as which kind of job (guide G12)."""
+"""``ScriptRunConfig``: the script, its folder, its stack and its kind of job (guide G12)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _IGNORED = (
 
 
 class ScriptRunConfig(Element):
-    """What :meth:`launch.azureml.Experiment.submit` takes.
+    """The configuration of a run, for :meth:`launch.azureml.Experiment.submit`.
 
     ``script`` with ``arguments`` runs under Python, the arguments byte for byte but for the launcher's
     own variables (``$LOCAL_RANK``); ``command``, a line or words to be joined by spaces, runs in a shell.

@@ -1,4 +1,4 @@
-"""From a ``ScriptRunConfig`` to the job file that stands for it, as data and without I/O on the cluster."""
+"""The job file of a ``ScriptRunConfig``, as data and without I/O on the cluster."""
 
 from __future__ import annotations
 
@@ -19,28 +19,28 @@ _MPI = ("openmpi", "intelmpi", "mpi")
 _DEFAULT_SHM_SIZE = "2g"
 _COMMAND = re.compile(r"(python|pypy)[^/]*")
 _MARK = re.compile(r"\$(?=\{\{|\[\[)")
-"""Where a job file would look for an input's name, or for an optional part."""
+"""The ``$`` that begins an input's name or an optional part in a job file."""
 
 
 @dataclass(frozen=True, slots=True)
 class Submission:
-    """One launch."""
+    """A run to launch."""
 
     job: dict[str, Any]
     """The job file: an Azure ML command job."""
     stack: str | None
-    """None for the one that is chosen."""
+    """The stack's name; None for the chosen one."""
     notices: tuple[str, ...]
-    """What does not carry over."""
+    """Notices of settings that do not carry over."""
 
 
 def submission(
     config: ScriptRunConfig, experiment: str, tags: Mapping[str, Any], environ: Mapping[str, str]
 ) -> Submission:
-    """What to launch for ``config``.
+    """Return the submission of ``config``.
 
-    Of ``environ``, RANKLIFT_STACK names the stack whatever the compute target is called, RANKLIFT_PYTHON
-    the nodes' Python. Raises UserErrorException naming the key, NotSupported for what has no counterpart.
+    RANKLIFT_STACK in ``environ`` names the stack, whatever the compute target's name; RANKLIFT_PYTHON names
+    the nodes' Python. Raise UserErrorException naming the key, NotSupported for what has no counterpart.
     """
     run = config.run_config
     _refuse_data(run)
@@ -123,7 +123,7 @@ def _distribution(run: RunConfiguration) -> tuple[dict[str, Any] | None, int]:
 
 
 def _nodes(run: RunConfiguration, configured: Any) -> int:
-    """RunConfiguration and the job's configuration both have a node count; 1 may mean that it was not set."""
+    """Return the node count that RunConfiguration and the job's configuration agree on; 1 may mean unset."""
     given, own = _count("node_count", run.node_count), _count("node_count", configured)
     if 1 < given != own > 1:
         problem = f"the run configuration has node_count = {given}"
@@ -138,7 +138,7 @@ def _count(key: str, value: Any, least: int = 1) -> int:
 
 
 def _python(run: RunConfiguration, environ: Mapping[str, str]) -> tuple[str, str | None]:
-    """How the script's line begins, and which Python the job names."""
+    """Return the interpreter at the start of the script's line, and the Python that the job names."""
     python = run.environment.python
     if python.user_managed_dependencies and python.interpreter_path not in ("", "python"):
         path = python.interpreter_path
@@ -169,7 +169,7 @@ def _variables(run: RunConfiguration) -> dict[str, str]:
 
 
 def _shared_memory(docker: DockerConfiguration) -> dict[str, str]:
-    # The default would refuse nodes that nobody has asked anything of.
+    # The default is not a request: as a requirement it would refuse nodes with less.
     if docker.shm_size in (None, "", _DEFAULT_SHM_SIZE):
         return {}
     return {"shm_size": str(docker.shm_size)}

@@ -1,4 +1,4 @@
-"""``Workspace`` and ``ComputeTarget``: in Ranklift a project's folder and its stacks."""
+"""``Workspace`` and ``ComputeTarget``: in Ranklift, a project's folder and its stacks."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _PLACES = (".azureml/config.json", "aml_config/config.json", "config.json")
 
 
 class ComputeTarget(Element):
-    """A name that stands for a stack; whether the stack exists is checked when a run is submitted."""
+    """The name of a stack, whose existence is checked when a run is submitted."""
 
     _known_as = "ComputeTarget"
 
@@ -33,11 +33,11 @@ class ComputeTarget(Element):
 
 
 class AmlCompute(ComputeTarget):
-    """The same under azureml-core's other name."""
+    """:class:`ComputeTarget` under azureml-core's other name."""
 
 
 class _Targets(Mapping[str, ComputeTarget]):
-    """Every name is there, since old ones may stand for a stack; listed are the stacks kept here."""
+    """A mapping that has every name, as an old one may stand for a stack; it lists the project's stacks."""
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -58,7 +58,7 @@ class _Targets(Mapping[str, ComputeTarget]):
 
 
 class Workspace(Element):
-    """The project, which the fab tasks find by themselves; Azure ML's names are only kept."""
+    """The project, which the fab tasks find by themselves; Azure ML's names are stored without an effect."""
 
     def __init__(
         self,
@@ -82,10 +82,10 @@ class Workspace(Element):
     def from_config(
         path: str | None = None, auth: Any = None, _logger: Any = None, _file_name: str | None = None
     ) -> Workspace:
-        """The workspace that a config.json names, else one with the project's name.
+        """Return the workspace that a config.json names, else one with the project's name.
 
-        It is looked for as Azure ML does, in ``path`` (the current folder) and above. Raises
-        UserErrorException for one that cannot be read, and when ``path`` is not there.
+        The file is searched as in Azure ML, in ``path`` (the current folder) and above. Raise
+        UserErrorException for an unreadable file, and when ``path`` does not exist.
         """
         start = Path(path or ".").expanduser().resolve()
         if not start.exists():
@@ -112,16 +112,16 @@ class Workspace(Element):
         cloud: str = "AzureCloud",
         id: Any = None,
     ) -> Workspace:
-        """The project, called ``name``."""
+        """Return the project under ``name``."""
         return Workspace(subscription_id, resource_group, name)
 
     @property
     def compute_targets(self) -> Mapping[str, ComputeTarget]:
-        """By name: every name can be asked for, the project's stacks are listed."""
+        """Compute targets by name: every name has one, and the project's stacks are listed."""
         return _Targets(self)
 
     def get_run(self, run_id: str) -> Run:
-        """A run that was submitted earlier; raises UserErrorException when no node has it."""
+        """Return a run that was submitted earlier. Raise UserErrorException when no node has it."""
         from launch.azureml.experiment import Experiment
         from launch.azureml.run import Run
 
@@ -140,9 +140,9 @@ def _find(start: Path, file_name: str | None) -> Path | None:
 
 
 def project_folder() -> Path | None:
-    """The project around the current folder or the one that RANKLIFT_PROJECT names, where there is one.
+    """Return the project's folder: RANKLIFT_PROJECT, else the current folder or the nearest one above.
 
-    A fabfile may name another; commands go by it.
+    Return None without one. A fabfile may name another, which commands use.
     """
     named = os.environ.get("RANKLIFT_PROJECT")
     if named:
