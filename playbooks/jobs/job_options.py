@@ -1,4 +1,4 @@
-"""From a command line and its options to a job."""
+"""A job's spec from a command line and its options."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ class Request:
     max_restarts: int = 0
     grace: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
-    """Values of the launcher's own, by name."""
+    """Values of the launcher's own options, by name."""
 
 
 def job_spec(
     request: Request, launcher: Launcher, nodes: Sequence[Node], snapshot: str, root: Path, home: str
 ) -> tuple[JobSpec, tuple[str, ...]]:
-    """Return the job that a line makes with its options, and what was chosen for the user.
+    """Return the job of a command line and its options, and notices of what was chosen for the user.
 
-    ``root`` is where the code is, ``snapshot`` its id, ``home`` the nodes' home folder. Raise
+    ``root`` is the code's folder, ``snapshot`` the code's id, ``home`` the nodes' home folder. Raise
     :class:`~launch.errors.InputError`.
     """
     from launch.job.spec import GRACE_S, JobSpec
@@ -99,7 +99,7 @@ def _line(request: Request, nodes: Sequence[Node], argv: tuple[str, ...], source
 
 
 def _source(root: Path, line: Sequence[str]) -> str | None:
-    """Return the text of the script that is launched, where it is one of the code's."""
+    """Return the text of the launched script, where it is part of the code."""
     script = next((word for word in line if word.endswith(".py")), None)
     if script is None or PurePosixPath(script).is_absolute():
         return None

@@ -36,7 +36,7 @@ _LAST = {
     **{"max_restarts": None, "grace": None, "cancel_on_interrupt": False, "detach": False, "json": False},
     "dry_run": False,
 }
-"""Options of every launcher, with their defaults; its own come between the first and the last of them."""
+"""Options of every launcher, with their defaults; a launcher's own come between ``_FIRST`` and ``_LAST``."""
 
 
 def launch_task(launcher: Launcher) -> Task[Any]:

@@ -92,7 +92,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
 def _read(path: str, settings: Sequence[str]) -> JobFile:
     from launch.jobfile import read
 
-    file = Path(os.path.expanduser(path))  # noqa: PTH111  (a user there is not stays in the name)
+    file = Path(os.path.expanduser(path))  # noqa: PTH111  (an unknown ~user stays in the name)
     if path in (one.task for one in LAUNCHERS.values()) and not file.exists():
         raise InputError("file", path, "there is none of that name", f"did you mean fab launch.{path}?")
     if path.endswith((".py", ".sh")):
@@ -112,7 +112,7 @@ def _read(path: str, settings: Sequence[str]) -> JobFile:
 
 
 def _nodes(job: JobFile, inventory: Inventory, flag: str | None) -> Sequence[Node]:
-    """``--nodes``, else the file's own choice, else the first ones of the stack."""
+    """Return the nodes of ``--nodes``, else the file's own choice, else the first nodes of the stack."""
     from launch.jobfile import node_count
 
     if flag is not None:
@@ -171,7 +171,7 @@ def _launch(
 
 
 def _load(stack: Stack, job: JobFile) -> Load:
-    """The code, less what its ignore files name, and every input of this machine, whole."""
+    """Return the code, without what its ignore files name, and every input on this machine, whole."""
     from launch.code.snapshot import EMPTY, plan_data, plan_snapshot
     from launch.jobfile import Data
 
@@ -193,7 +193,7 @@ def _load(stack: Stack, job: JobFile) -> Load:
 
 
 def _places(job: JobFile, load: Load, home: str) -> dict[str, str]:
-    """Where each data input is on the nodes."""
+    """Return the path on the nodes of each data input."""
     from launch.jobfile import Data
 
     places = {}
