@@ -31,7 +31,7 @@ class PythonSection(Element):
 
 
 class DockerSection(Element):
-    """An image's settings, of which only ``shm_size`` has an effect: the least size of the nodes' /dev/shm."""
+    """An image's settings; only ``shm_size`` has an effect: the least size of the nodes' /dev/shm."""
 
     def __init__(self) -> None:
         self.enabled = False
