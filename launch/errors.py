@@ -138,7 +138,7 @@ class ManyNodesError(RankliftError):
 
     @property
     def errors(self) -> dict[str, Exception]:
-        """Errors by node, without the results."""
+        """The errors of failed nodes, by node."""
         return {node: r for node, r in self.results.items() if isinstance(r, Exception)}
 
 

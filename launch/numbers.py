@@ -93,7 +93,7 @@ def shown(value: object, number: int) -> object:
     '9999999999999999999999999999999999999999… (50 digits)'
     """
     if isinstance(value, int):
-        written = str(value) if abs(value) < 10**_SHOWN else f"{value:#x}"  # of which any length is quick
+        written = str(value) if abs(value) < 10**_SHOWN else f"{value:#x}"  # hex is fast at any length
     else:
         written = str(value).strip()
     digits = written.removeprefix("-").removeprefix("+").removeprefix("0x")

@@ -35,7 +35,7 @@ _BEYOND_ASCII = re.compile(r"[^\x00-~]")
 
 
 def for_stream(text: str, stream: IO[str]) -> str:
-    """Return ``text`` made safe for ``stream``: by :func:`for_terminal` or :func:`for_file`, whichever it is.
+    """Return ``text`` made safe for ``stream`` by :func:`for_terminal` or :func:`for_file`.
 
     ``NO_COLOR`` in the environment removes the colours.
     """

@@ -120,7 +120,7 @@ class LogLine:
     """One line that a rank wrote; the last may lack its line end."""
 
     time: datetime
-    """Arrival, by the head's clock."""
+    """The line's time by the head's clock."""
     rank: int | None
     """None for output of a launcher (mpirun, ssh, a runner)."""
     node: str

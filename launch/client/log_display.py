@@ -69,7 +69,7 @@ class _Waiting:
 
 
 class Merge:
-    """A merger of equal lines that many ranks write within a second into one.
+    """A filter that merges equal lines, written by many ranks within a second, into one.
 
     Every rank's lines stay in order: a line joins an equal one only if that one comes after the rank's
     previous line.

@@ -43,7 +43,7 @@ def parse_nodes(text: str, key: str = "--node") -> tuple[frozenset[str], frozens
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """A filter of output: a line passes when every field lets it."""
+    """A filter of output: a line passes when ranks, nodes, age and tail all match."""
 
     ranks: frozenset[int] | None = None
     names: frozenset[str] = frozenset()

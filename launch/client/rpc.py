@@ -94,7 +94,7 @@ def check(done: Completed, head: Host, job: str | None = None) -> None:
     """Raise the errors of :func:`ask` unless the command exited with status 0."""
     if done.exit_status == 0:
         return
-    said = done.stderr.strip()  # as bytes: their lines end at line feeds and returns, and at nothing else
+    said = done.stderr.strip()  # as bytes, which split at line feeds and returns only
     last = said.splitlines()[-1].decode("utf-8", "replace") if said else f"exit status {done.exit_status}"
     if done.exit_status == NO_RECORDS:
         raise NoSuchJob(job, last)

@@ -185,7 +185,7 @@ class _Run:
     # -- from the nodes themselves ----------------------------------------------------------------
 
     def directly(self, others: Others) -> None:
-        """Fetch directly from the nodes whose files are incomplete, after whichever attempt."""
+        """Fetch the files that are still missing directly from their nodes."""
         failed = self.without_head
         if self._head is None or failed is not None:
             self._names = self._names or self._remembered()

@@ -21,7 +21,7 @@ __all__ = ["CollectReport", "NodeFetch", "NodeFiles", "Progress"]
 
 @dataclass(frozen=True, slots=True)
 class NodeFiles:
-    """Counts and names of one node's collected files."""
+    """Counts and names of the files collected from one node."""
 
     written: int
     kept: int
@@ -327,5 +327,5 @@ class _File:
         if part is not None:
             try:
                 part.close()
-            except OSError as error:  # where the disk is a server's, it may say only now that it is full
+            except OSError as error:  # a network disk may report only now that it is full
                 raise self._results.trouble(error) from None

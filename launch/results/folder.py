@@ -134,7 +134,7 @@ class Results:
     def _look(self, path: Path) -> os.stat_result | None:
         try:
             return path.lstat()
-        except OSError:  # also a name that cannot be: writing it will say so
+        except OSError:  # also for an invalid name, whose write raises the error
             return None
 
     def digest(self, copy: Copy, on_bytes: Callable[[int], object]) -> Any:
@@ -180,7 +180,7 @@ class Results:
         continues = source is not None and not source.whole
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | (0 if continues else os.O_TRUNC)
         try:
-            if path.is_dir():  # of a folder that has become a file since
+            if path.is_dir():  # left by a folder that has become a file
                 shutil.rmtree(path)
             mode = 0o600 if _is_record(name) else 0o666
             part = os.fdopen(os.open(path, flags, mode), "r+b", buffering=0)
@@ -263,7 +263,7 @@ class Results:
             try:
                 found = self._look(path)
                 if found is not None and top == self._parts and not stat.S_ISDIR(found.st_mode):
-                    path.unlink()  # of a file that has become a folder since
+                    path.unlink()  # left by a file that has become a folder
                     found = None
                 if found is None:
                     path.mkdir(exist_ok=True)
@@ -320,7 +320,7 @@ class Results:
             if complete or [path.name for path in self._parts.iterdir()] == [_LOCK]:
                 shutil.rmtree(self._parts)
             with contextlib.suppress(OSError):
-                self.folder.rmdir()  # of a job that nobody has
+                self.folder.rmdir()  # empty, as no node has the job
         finally:
             self._lock.close()
 
@@ -353,7 +353,7 @@ def sums_line(name: str, digest: str) -> bytes:
 
 
 def read_sums(data: bytes) -> dict[str, str]:
-    """Return digest by name, the later of two; skip an incomplete last line."""
+    """Return the digests by name; a later line wins, an incomplete last line is skipped."""
     found = {}
     for line in data.decode("utf-8", "surrogateescape").split("\n"):
         match = _LINE.fullmatch(line)
@@ -371,7 +371,7 @@ def _is(found: os.stat_result, copy: Copy) -> bool:
 
 def _set_time(path: Path, mtime_ns: int) -> None:
     if mtime_ns >= 0:
-        with contextlib.suppress(OSError):  # somebody else's file is compared by its digest
+        with contextlib.suppress(OSError):  # without it, another user's file is compared by its digest
             os.utime(path, ns=(mtime_ns, mtime_ns))
 
 
