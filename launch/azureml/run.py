@@ -67,7 +67,7 @@ class Run(Element):
         return found
 
     def get_status(self) -> str:
-        """Query the job's head; return Queued, Preparing, Running, Completed, Failed or Canceled."""
+        """Return the current status: Queued, Preparing, Running, Completed, Failed or Canceled."""
         return _STATUS[self.record()["state"]]
 
     @property

@@ -140,9 +140,9 @@ def _find(start: Path, file_name: str | None) -> Path | None:
 
 
 def project_folder() -> Path | None:
-    """Return the project's folder: RANKLIFT_PROJECT, else the current folder or the nearest one above.
+    """Return the project's folder: RANKLIFT_PROJECT, else the nearest around the current folder.
 
-    Return None without one. A fabfile may name another, which commands use.
+    Return None without one. A fabfile may name another project, which commands then use.
     """
     named = os.environ.get("RANKLIFT_PROJECT")
     if named:
