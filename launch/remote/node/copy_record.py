@@ -1,7 +1,7 @@
-"""What of a job's working folder is still as it was copied: the record of the copies, and their removal.
+"""The record of the copies in a job's working folder, and the removal of those that the job did not change.
 
-The record holds the inode of each copy, by its path, and a time at which nothing was copied any more and
-before which no rank starts. What has another inode, path or file system, or a later change, is the job's.
+The record holds the inode of each copy by path, and a time between the last copy and the first rank's start.
+An entry with another inode, path or file system, or a later change, is the job's own.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 __all__ = ["permit", "read", "remove_copies", "remove_empty", "write"]
 
 _CLOCK_S = 2.0
-"""Seconds in which a file system's clock is expected to move on; most take 4 ms at the longest."""
+"""Seconds within which a file system's clock should advance; most take at most 4 ms."""
 _NEVER = -1
 
 
 def write(new: str, path: str) -> None:
-    """Record in ``path`` the copy ``new``, which is whole, once its file system's clock has moved on."""
+    """Write the record of the finished copy ``new`` to ``path``, once its file system's clock advanced."""
     inodes = _inodes(new)
     last = os.stat(new).st_ctime_ns
     until = time.monotonic() + _CLOCK_S
@@ -36,7 +36,7 @@ def write(new: str, path: str) -> None:
                 parts = (b"%d %s\0" % (inode, os.fsencode(name)) for name, inode in inodes.items())
                 write_all(fd, b"".join(parts))
                 return
-            if time.monotonic() > until:  # no change can be seen by its time: nothing counts as unchanged
+            if time.monotonic() > until:  # change times reveal nothing: treat everything as changed
                 last = _NEVER
         finally:
             os.close(fd)
@@ -44,10 +44,10 @@ def write(new: str, path: str) -> None:
 
 
 def _inodes(root: str) -> dict[str, int]:
-    """The inode of everything below a folder, and of itself, by the path below it."""
+    """Return the inodes of a folder and of every entry below it, by path relative to the folder."""
     inodes = {"": os.stat(root).st_ino}
     folders = [""]
-    for folder in folders:  # which grows
+    for folder in folders:  # grows in the loop
         with os.scandir(root + folder) as entries:
             for entry in entries:
                 name = f"{folder}/{entry.name}"
@@ -58,7 +58,7 @@ def _inodes(root: str) -> dict[str, int]:
 
 
 def read(path: str) -> tuple[int, dict[str, int]]:
-    """Return when the copy was whole, in nanoseconds of its file system's clock, and its parts' inodes."""
+    """Return when the copy was finished, in nanoseconds of its file system's clock, and inodes by path."""
     try:
         with open(path, "rb") as file:
             stamp, *parts = file.read().split(b"\0")[:-1]
@@ -69,16 +69,16 @@ def read(path: str) -> tuple[int, dict[str, int]]:
 
 
 def remove_copies(work: str, since: int, inodes: Mapping[str, int]) -> None:
-    """Remove the copies that are as and where they were made, and the folders among them that are then empty.
+    """Remove the copies that were neither changed nor moved, and copied folders that are empty afterwards.
 
-    Only such folders are looked into: what was mounted or moved there is another inode or file system, and a
-    link in a folder's place is none.
+    Enter copied folders alone: a mounted or moved folder has another inode or file system, and a link in a
+    folder's place is not a folder.
     """
     root = os.lstat(work)
     if inodes.get("") != root.st_ino:
         return
     folders = [""]
-    for folder in folders:  # which grows
+    for folder in folders:  # grows in the loop
         try:
             with os.scandir(work + folder) as entries:
                 for entry in list(entries):
@@ -99,9 +99,9 @@ def remove_copies(work: str, since: int, inodes: Mapping[str, int]) -> None:
 
 
 def permit(folder: str, found: os.stat_result) -> None:
-    """Give a folder's owner the rights to it that a job may have taken; lstat has ``found`` it.
+    """Restore the owner's rights to a folder, which a job may have removed; ``found`` is its lstat result.
 
-    Raises OSError.
+    Raise OSError.
     """
     if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
         os.chmod(folder, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
@@ -119,7 +119,7 @@ def _remove_bytecode(folder: str) -> None:
 
 
 def remove_empty(folders: Iterable[str]) -> None:
-    """Remove those folders that nothing is in."""
+    """Remove the folders that are empty."""
     for folder in folders:
         try:
             os.rmdir(folder)

@@ -1,4 +1,4 @@
-"""What a node must have before any rank of a job starts, and how it is found out."""
+"""Checks of what a node must have before any rank of a job starts."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["lacks", "missing_modules", "modules_argv", "shared_memory"]
 
 
-_SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's, whose size is asked for
+_SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's mount point; only its size is queried
 _MEBIBYTE = 1 << 20
 _SEEK = """\
 import importlib.util, sys
@@ -32,8 +32,7 @@ print("\\nmissing:", *missing)
 
 
 def lacks(checks: Checks, env: Mapping[str, str]) -> list[str]:
-    """Return why this node cannot run the job, as far as a check of it shows; ``env`` is what its ranks
-    get."""
+    """Return the reasons why this node cannot run the job; ``env`` is the environment of its ranks."""
     reasons = []
     python = checks["python"]
     folder = python_folder(python)
@@ -51,7 +50,7 @@ def lacks(checks: Checks, env: Mapping[str, str]) -> list[str]:
 
 
 def shared_memory(path: str) -> int:
-    """The whole size of the file system there, in bytes; 0 when there is none."""
+    """Return the total size in bytes of the file system at ``path``; 0 when the path does not exist."""
     try:
         found = os.statvfs(path)
     except OSError:
@@ -64,12 +63,12 @@ def _size(count: int) -> str:
 
 
 def modules_argv(python: str, modules: list[str]) -> list[str]:
-    """The command that looks for modules without importing them: torch alone would take seconds."""
+    """Return the command that finds modules without importing them: importing torch takes seconds."""
     return [python, "-c", _SEEK, *modules]
 
 
 def missing_modules(python: str, status: int, said: bytes) -> str:
-    """The reason that :func:`modules_argv`'s answer amounts to; empty when nothing is missing."""
+    """Return the reason in the output of :func:`modules_argv`'s command; "" when no module is missing."""
     lines = [line.decode("utf-8", "replace") for line in said.splitlines()]
     answer = next((line for line in reversed(lines) if line.startswith("missing:")), None)
     if status or answer is None:

@@ -1,4 +1,4 @@
-"""A runner's loop: its channel to the supervisor, its processes' output and ends, its clock."""
+"""A runner's event loop: channel to the supervisor, output and exits of processes, time limits."""
 
 from __future__ import annotations
 
@@ -22,36 +22,35 @@ __all__ = ["NODE", "NO_LOG", "TICK_MS", "Loop", "Process"]
 
 _CHUNK = 65536
 _BACKLOG = 8 * 1024 * 1024
-"""Bytes waiting to be sent from which on the output of ranks that print much is left out, until half of them
-have gone; from twice as many on that of all. The ranks' pipes are always emptied: no rank waits for the
-head."""
+"""Unsent bytes from which output of ranks that print much is left out, until half of the bytes are sent; at
+twice as many, output of all ranks. The ranks' pipes are always drained: no rank waits for the head."""
 _GATHER = 0.1
-"""Seconds in which output is gathered that follows what was just sent: a frame for many lines."""
+"""Seconds for which output is gathered after a send, so that one frame carries many lines."""
 _AT_END = 16
-"""Chunks that are read of a pipe once its rank has ended: no pipe holds more, and who else writes to it may
-never stop."""
+"""Chunks read from a pipe after its rank's exit: no pipe holds more, and another process that writes to the
+pipe may never stop."""
 TICK_MS = 250
 
 
 NODE = -1
-"""The rank of what the node does once for all of its ranks."""
+"""Rank number of a process that the node runs once for all of its ranks."""
 NO_LOG = -1
 
 
 class Process:
-    """One process of the job while it runs, or one that prepares its node."""
+    """A running process of the job, or one that prepares the node."""
 
     def __init__(self, rank: int, pid: int, pipes: dict[int, int], log: int) -> None:
         self.rank, self.pid, self.pipes, self.log = rank, pid, pipes, log
         self.status: int | None = None
         self.stopped = False
-        """Whether it still ran when its end was ordered."""
+        """Whether the process still ran when the stop was ordered."""
         self.said = b""
         self.outlet: Outlet | None = None
 
 
 class Loop:
-    """What a runner does all the time; ``channel_in`` and ``channel_out`` lead to the supervisor."""
+    """Event loop of a runner; ``channel_in`` and ``channel_out`` are descriptors of its channel."""
 
     def __init__(self, channel_in: int, channel_out: int) -> None:
         self.channel_in, self.channel_out = channel_in, channel_out
@@ -65,7 +64,7 @@ class Loop:
         self._grace = 0.0
         self._tethered = True
         self.deserted = False
-        """Whether the supervisor fell silent without a goodbye: it is cut off, or its node is dead."""
+        """Whether the supervisor went silent with the channel open: it is cut off, or its node is dead."""
         self._exits = -1
         self._rate = self._burst = 0
         self._sent = 0.0
@@ -78,11 +77,11 @@ class Loop:
             _signal.signal(number, self._on_signal)
 
     def hello(self, fields: Hello) -> None:
-        """Introduces this runner to the supervisor."""
+        """Send HELLO, which introduces this runner to the supervisor."""
         self._send(frames.HELLO, fields)
 
     def _wait_for(self, wanted: bytes) -> bytes | None:
-        """The payload of the next frame of that kind; None once the runner is to end."""
+        """Return the payload of the next frame of the ``wanted`` kind; None once the runner must end."""
         while self._tethered and not self._stopped:
             for kind, payload in self._turn(TICK_MS):
                 if kind == wanted:
@@ -90,7 +89,7 @@ class Loop:
         return None
 
     def _turn(self, wait_ms: int) -> list[tuple[bytes, bytes]]:
-        """Handles whatever happens within ``wait_ms``; gives the frames that were not for this method."""
+        """Handle events for up to ``wait_ms``; return the frames that the loop itself does not handle."""
         poll = select.poll()
         poll.register(self._wake, select.POLLIN)
         if self._tethered:
@@ -121,7 +120,7 @@ class Loop:
         return (rank.outlet for rank in self.ranks if rank.outlet is not None)
 
     def _pass_on(self, rank: Process, fd: int) -> bool:
-        """Moves what a pipe holds into the log and the outlet; False when it holds nothing more."""
+        """Move a chunk from a pipe to the log and the outlet; return False when the pipe is empty."""
         try:
             data = os.read(fd, _CHUNK)
         except BlockingIOError:
@@ -146,7 +145,7 @@ class Loop:
         return True
 
     def _hand_over(self, at_once: bool = False) -> None:
-        """Moves what the outlets hold to what is to be sent, if the time for that has come."""
+        """Move output from the outlets to the send buffer, every ``_GATHER`` seconds or ``at_once``."""
         now = time.monotonic()
         waiting = [outlet for outlet in self._outlets() if outlet.size]
         if waiting and (at_once or now - self._sent >= _GATHER):
@@ -231,7 +230,7 @@ class Loop:
             self._send(frames.EVICTION, eviction.notice())
 
     def stop(self, grace: float) -> None:
-        """SIGTERM to everything, SIGKILL after ``grace`` seconds; asked again, the earlier end counts."""
+        """Send SIGTERM to all descendants, SIGKILL after ``grace`` seconds; the earliest end wins."""
         at = time.monotonic() + grace
         self._stop_at = at if self._stop_at is None else min(at, self._stop_at)
         if not self._stopped:
@@ -239,7 +238,7 @@ class Loop:
             if any(rank.status is None for rank in self.ranks):
                 told = processes.signal_descendants(SIGTERM)
                 for rank in self.ranks:
-                    # one that failed by itself may be waiting to be noticed: its peers were quicker
+                    # a rank that failed by itself may not be reaped yet, if its peers were reported first
                     rank.stopped = rank.pid in told
 
     def _on_signal(self, number: int, _frame: object) -> None:
@@ -247,7 +246,7 @@ class Loop:
             self.stop(min(self._grace, timing.ABORT_GRACE_S))
 
     def _end_leftovers(self) -> list[int]:
-        """After the ranks ended: ends what they left behind and passes on its last words."""
+        """End the processes that outlive the ranks and forward their last output; return the pids left."""
         left: list[int] = []
         if processes.has_children():
             processes.signal_descendants(SIGTERM)
@@ -263,13 +262,13 @@ class Loop:
         return left
 
     def _leave(self) -> int:
-        """Sends what is still to be sent and waits for the channel's end."""
+        """Send the remaining frames and wait until the supervisor closes the channel."""
         while self._tethered:
             self._turn(TICK_MS)
         return 0
 
     def _send(self, kind: bytes, fields: Mapping[str, object]) -> None:
-        self._hand_over(at_once=True)  # a rank's end comes after its words
+        self._hand_over(at_once=True)  # a rank's EXIT must follow its output
         self._send_raw(frames.frame(kind, frames.pack(fields)))
 
     def _send_raw(self, data: bytes) -> None:

@@ -1,4 +1,4 @@
-"""The job's folder on a node, made before its ranks start."""
+"""The creation of a job's folder on a node, before the ranks start."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ __all__ = ["Unfit", "prepare_folder"]
 
 
 class Unfit(Exception):
-    """This node cannot run the job's ranks; ``reasons`` are for its user."""
+    """This node cannot run the job's ranks; ``reasons`` are for the job's user."""
 
     def __init__(self, *reasons: str) -> None:
         self.reasons = list(reasons)
@@ -30,9 +30,9 @@ class Unfit(Exception):
 
 
 def prepare_folder(spec: RunnerSpec) -> str:
-    """Make the job's folder on this node, all but its working folder; return its path.
+    """Make the job's folder on this node, except the working folder; return the path.
 
-    Raise :class:`Unfit` when there is no room for the job.
+    Raise :class:`Unfit` when a folder cannot be written.
     """
     folder = expand_home(spec["folder"])
     try:
@@ -50,9 +50,9 @@ def prepare_folder(spec: RunnerSpec) -> str:
 
 
 def _make_python(folder: str, spec: RunnerSpec) -> None:
-    """Make a ``python`` for nodes without one, which :mod:`launch.remote.node.rank_env` puts last on PATH.
+    """Make a ``python`` for a node without one; :mod:`launch.remote.node.rank_env` puts it last on PATH.
 
-    A script rather than a link, which would lose a virtual environment's packages.
+    It is a script, because a link would lose a virtual environment's packages.
     """
     path = spec["user_env"].get("PATH", os.environ.get("PATH", os.defpath))
     if python_folder(spec["python"]) or which("python", path):

@@ -16,9 +16,9 @@ __all__ = ["environment", "expand", "node_environment"]
 
 
 def environment(spec: RunnerSpec, own: Mapping[str, str], inherited: Mapping[str, str]) -> dict[str, str]:
-    """Return one rank's environment: the node's own over defaults, then the job's, its ``own``, the user's.
+    """Return one rank's environment; of defaults, node, job, rank (``own``) and user, the later one wins.
 
-    ``files`` are set only where the file exists on this node: images differ in what they bring.
+    Set variables of ``files`` only where the file exists on this node: images differ in their files.
     """
     dropped = tuple(spec["drop"])
     env = dict(spec["defaults"])
@@ -35,9 +35,9 @@ def environment(spec: RunnerSpec, own: Mapping[str, str], inherited: Mapping[str
 def node_environment(
     spec: RunnerSpec, inherited: Mapping[str, str], dropped: tuple[str, ...]
 ) -> dict[str, str]:
-    """Return the environment of the setup line and the checks: without a rank's variables.
+    """Return the environment of the setup line and the checks, without a rank's variables.
 
-    ``dropped`` are the beginnings of a launcher's own variables.
+    ``dropped`` are the prefixes of a launcher's own variables.
     """
     kept = {key: value for key, value in inherited.items() if not key.startswith(dropped)}
     return environment(spec, {}, kept)

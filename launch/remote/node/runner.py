@@ -1,13 +1,13 @@
-"""The process beside the ranks of a node: starts them, passes their output on, ends all of their processes.
+"""The runner, a process beside the ranks of a node: starts them, forwards their output, ends their processes.
 
-Without mpirun the supervisor starts one runner per node over ssh; the channel is its stdin and stdout.
-mpirun starts one per rank, which connects back to the supervisor, so that no value of the
-user's is ever on mpirun's command line. Either way that channel is the tether: when it closes, or nothing
-came over it for 30 s, everything the runner started is ended.
+Without mpirun the supervisor starts one runner per node over ssh; the channel is the runner's stdin and
+stdout. mpirun starts one runner per rank, which connects back to the supervisor, so that no value of the
+user's is ever on mpirun's command line. The channel is the tether of both: when it closes, or carries nothing
+for 30 s, the runner ends everything that it started.
 
-Many runners start at once on few cores in a rehearsal. So here, and in what this imports, are ``_socket`` and
-``_signal`` instead of their public faces, which import :mod:`enum`, and there is no :mod:`typing`, which
-imports :mod:`re`: each costs as much as starting the interpreter does.
+Many runners start at once on few cores in a rehearsal. So this module and its imports use ``_socket`` and
+``_signal`` instead of their public modules, which import :mod:`enum`, and not :mod:`typing`, which imports
+:mod:`re`: each costs as much as starting the interpreter.
 """
 
 from __future__ import annotations
@@ -34,8 +34,7 @@ __all__ = ["Runner", "run_node", "run_rank"]
 
 
 class Runner(Loop):
-    """Runs the ranks of one SPEC. It is decrypted with ``key`` where there is one, and must be for
-    ``context``."""
+    """The runner of one SPEC's ranks; with a ``key``, the SPEC must be encrypted for ``context``."""
 
     def __init__(
         self,
@@ -48,16 +47,16 @@ class Runner(Loop):
         super().__init__(channel_in, channel_out)
         self._key, self._context = key, context
         self._launcher_prefixes = launcher_prefixes
-        """Beginnings of variables of what started this runner: the setup line does not get them."""
+        """Prefixes of the variables of what started this runner; the setup line does not get them."""
         self._work = -1
-        """Holds the job's working folder on this node."""
+        """Descriptor that locks the job's working folder on this node; -1 without one."""
 
     def run(self) -> int:
-        """Wait for the SPEC, prepare, wait for GO and run the ranks to their end.
+        """Wait for the SPEC, prepare the node, wait for GO and run the ranks to their end.
 
-        Return 0 however they ended: the channel carries that. mpirun would end the other ranks by its own
-        rules if it saw a runner end early or badly, so all runners leave at once when the supervisor closes
-        the channel.
+        Return 0 whatever the ranks' exit statuses: the channel reports these. mpirun would end the other
+        ranks by its own rules if one runner exited early or with an error, so all runners exit at once, when
+        the supervisor closes the channel.
         """
         payload = self._wait_for(frames.SPEC)
         if payload is None:
@@ -68,7 +67,7 @@ class Runner(Loop):
         status = self._run(spec)
         if self._work >= 0:
             os.close(self._work)
-            if not spec["keep"]:  # else a restart may need it: the supervisor has it cleared at the job's end
+            if not spec["keep"]:  # a restart may need a kept one: the supervisor has it cleared later
                 work_dir.clear(expand_home(spec["folder"]))
         return status
 
@@ -92,7 +91,7 @@ class Runner(Loop):
                 self._send(frames.BUSY, busy)
                 return self._leave()
             except (Unfit, OSError) as error:
-                if not self._stopped:  # else this node is not why the job ends
+                if not self._stopped:  # a stopped job did not end because of this node
                     self._end_leftovers()
                     reasons = error.reasons if isinstance(error, Unfit) else [str(error)]
                     failed: payloads.Unfit = {"reasons": reasons}
@@ -102,13 +101,13 @@ class Runner(Loop):
             self._turn(TICK_MS)
         left = self._end_leftovers()
         for slot in held:
-            os.close(slot)  # before the word: the job may ask for them again at once
+            os.close(slot)  # before DONE: a restart may take the slots at once
         done: Done = {"left": left}
         self._send(frames.DONE, done)
         return self._leave()
 
     def _make_ready(self, spec: RunnerSpec, held: list[int]) -> list[int]:
-        """Do everything that can fail before a rank starts, so that none starts if it fails on any node.
+        """Do all that can fail before a rank starts, so that no rank starts if one node fails.
 
         Return the reserved ports. Raise :class:`~launch.remote.node.prepare.Unfit`.
         """
@@ -140,12 +139,12 @@ class Runner(Loop):
                     raise Unfit(reason)
         if not spec["ports"]:
             return []
-        from launch.remote.base.ports import take_ports  # which few jobs need
+        from launch.remote.base.ports import take_ports  # few jobs need it
 
         return take_ports(spec["first_port"], spec["ports"], held)
 
     def _rest(self, wait_ms: int) -> None:
-        """Send signs of life while something takes long. Raise Unfit once the runner is to end."""
+        """Run the loop, signs of life included, during long work. Raise Unfit once the runner must end."""
         self._turn(wait_ms)
         if self._stopped:
             raise Unfit("stopped")
@@ -153,7 +152,10 @@ class Runner(Loop):
     def _aside(
         self, argv: list[str], env: dict[str, str], spec: RunnerSpec, log: int, limit: float | None
     ) -> Process:
-        """Run a command for the whole node to its end; with a log its output is the job's too."""
+        """Run a command for the whole node to its end; with a ``log``, forward its output to the stream.
+
+        Kill the command after ``limit`` seconds. Raise Unfit once the runner must end.
+        """
         pid, out, err = processes.spawn(argv, env, expand_home(spec["cwd"]))
         process = Process(NODE, pid, {out: 1, err: 2}, log)
         self.ranks.append(process)
@@ -188,7 +190,7 @@ class Runner(Loop):
 
 
 def run_node() -> int:
-    """Run a whole node's ranks, the channel on stdin and stdout."""
+    """Run all ranks of a node, with the channel on stdin and stdout."""
     channel_in, channel_out = os.dup(0), os.dup(1)
     null = os.open(os.devnull, os.O_RDONLY)
     os.dup2(null, 0)
@@ -218,8 +220,8 @@ def _hello(rank: int, local_rank: int) -> Hello:
 def run_rank() -> int:
     """Run one rank under mpirun.
 
-    The MPI gives the rank's numbers in the environment; in which variables, and how it ends its ranks, is in
-    ``RANKLIFT_MPI``: see :func:`launch.remote.mpi.registry.runner_facts`.
+    The MPI passes the rank's numbers in environment variables; ``RANKLIFT_MPI`` holds their names and how the
+    MPI ends its ranks, see :func:`launch.remote.mpi.registry.runner_facts`.
     """
     processes.die_with_parent(SIGTERM)
     launcher, child = os.getppid(), os.getpid()
@@ -245,7 +247,7 @@ def run_rank() -> int:
         key = SharedKey.of_cluster(token)
         hello["proof"] = key.proof(frames.hello_words(hello))
     except OSError:
-        key = None  # the supervisor knows by the missing proof, and sends nothing
+        key = None  # the supervisor sees that the proof is missing, and sends no SPEC
     try:
         channel = _connect(host, int(port), frames.frame(frames.HELLO, frames.pack(hello)))
     except OSError as error:
@@ -267,10 +269,11 @@ def run_rank() -> int:
 
 
 def _connect(host: str, port: int, hello: bytes) -> _socket.socket | None:
-    """Return a connection over which the supervisor has answered ``hello``; None when it has ended meanwhile.
+    """Return a connection on which the supervisor has answered ``hello``; None when the supervisor has ended.
 
-    One that it closes before is made again: strangers may have crowded it out. Raises OSError when there is
-    no way, and when no answer comes within :data:`~launch.remote.base.timing.TETHER_S`.
+    Connect again when the supervisor closes a connection unanswered: strangers may have crowded it out. Raise
+    OSError when the supervisor cannot be reached, and without an answer within
+    :data:`~launch.remote.base.timing.TETHER_S`.
     """
     until = time.monotonic() + timing.TETHER_S
     is_first = True
@@ -290,7 +293,7 @@ def _connect(host: str, port: int, hello: bytes) -> _socket.socket | None:
             if channel.recv(1, _socket.MSG_PEEK):
                 return channel
         except (ConnectionResetError, BrokenPipeError):
-            pass  # closed while this was sent, or answered with a reset
+            pass  # the supervisor closed the connection unanswered
         channel.close()
         if time.monotonic() > until:
             raise OSError("it closed every connection without an answer")
@@ -298,10 +301,10 @@ def _connect(host: str, port: int, hello: bytes) -> _socket.socket | None:
 
 
 def _stand_behind_launcher() -> int | None:
-    """Fork; return None in the child, and in the process that the launcher started the child's exit status.
+    """Fork; return None in the child, and the child's exit status in the process that the launcher started.
 
     When a rank calls MPI_Abort or mpirun goes away, hydra ends what it started by SIGKILL alone. The child
-    then gets a SIGTERM, and has the time to end its rank's processes and to report how they ended.
+    then gets a SIGTERM, and has time to end its rank's processes and to report their exit.
     """
     parent = os.getpid()
     pid = os.fork()
@@ -316,10 +319,10 @@ def _stand_behind_launcher() -> int | None:
 
 
 def _numbers(variables: list[str]) -> tuple[int, int]:
-    """Return this rank's number, and that on its node, from the variables of the MPI that started it.
+    """Return this rank's number and local rank from the variables of the MPI that started it.
 
-    The rank gets Open MPI's names for them too, so that one script serves all. What hydra gave the rank
-    beside that is a descriptor, PMI_FD: it stays open here and in the rank.
+    Set Open MPI's names for the numbers too, so that one script serves every MPI. The descriptor PMI_FD that
+    hydra passes stays open here and in the rank.
     """
     env = os.environ
     numbers = [env.get(variable, "") for variable in variables]

@@ -1,7 +1,7 @@
-"""A node's slots: locks that a job's runners hold while it runs, and a command while it removes the node.
+"""A node's slots: locks held by a job's runners while the job runs, or by a command that removes the node.
 
-Run as a program, from its text alone, this takes every slot that is free and keeps it until stdin ends: what
-was pushed to the node last may be older than the command, or nothing was ever pushed there.
+Run as a program, from its source text, this module takes every free slot and holds it until stdin ends: the
+code last pushed to the node may be older than the command, or missing.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ __all__ = ["HOLDER_BYTES", "SlotsTaken", "hold", "take_slots", "taken_slots"]
 
 _TAKEN = -1
 HOLDER_BYTES = 200
-"""How long a holder's name may be."""
+"""Longest name of a holder, in bytes."""
 
 
 class SlotsTaken(Exception):
-    """Other jobs hold some of the slots that this one was given.
+    """Other jobs hold some of the slots assigned to this job.
 
     ``taken`` are all slots of the node that other jobs hold, each with its holder.
     """
@@ -33,9 +33,9 @@ class SlotsTaken(Exception):
 
 
 def take_slots(spec: SlotRequest) -> list[int]:
-    """Locks this node's slots for the job; they are free again when the descriptors given are closed.
+    """Lock the job's slots on this node; return the descriptors that hold them until they are closed.
 
-    The kernel frees them however the runner ends. Raises :class:`SlotsTaken`.
+    The kernel releases the slots however the runner ends. Raise :class:`SlotsTaken`.
     """
     folder, guard = _guard_slots()
     try:
@@ -56,7 +56,7 @@ def take_slots(spec: SlotRequest) -> list[int]:
 
 
 def taken_slots(count: int) -> list[tuple[int, str]]:
-    """Those of this node's ``count`` slots that somebody holds, each with its holder."""
+    """Return the held ones of this node's ``count`` slots, each with its holder."""
     folder, guard = _guard_slots()
     try:
         return _taken(folder, count)
@@ -65,10 +65,9 @@ def taken_slots(count: int) -> list[tuple[int, str]]:
 
 
 def hold(count: int, holder: str) -> list[int]:
-    """Locks those of this node's ``count`` slots that are free, so that no job takes them.
+    """Lock the free ones of this node's ``count`` slots, so that no job takes them.
 
-    Gives the descriptors that hold them. Jobs that have slots already keep those: :func:`taken_slots` names
-    them.
+    Return the descriptors that hold the slots. Running jobs keep theirs: see :func:`taken_slots`.
     """
     folder, guard = _guard_slots()
     try:
@@ -79,7 +78,7 @@ def hold(count: int, holder: str) -> list[int]:
 
 
 def _guard_slots() -> tuple[str, int]:
-    """The folder of the slots, and a lock that is held while looking: a look takes each slot for a moment."""
+    """Return the slots' folder and a guard lock, needed because a query locks each slot for a moment."""
     folder = os.environ.get("HOME", "/") + "/.ranklift/slots"
     os.makedirs(folder, mode=0o700, exist_ok=True)
     guard = os.open(folder + "/guard", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
@@ -88,8 +87,10 @@ def _guard_slots() -> tuple[str, int]:
 
 
 def _lock_slot(folder: str, slot: int, holder: str = "") -> tuple[int, str]:
-    """A descriptor that holds the slot, which then names the ``holder`` if one is given; or :data:`_TAKEN`
-    and who holds it."""
+    """Lock a slot and write the ``holder``, if given, to its file; return the descriptor and "".
+
+    Return :data:`_TAKEN` and the present holder when the slot is held.
+    """
     fd = os.open(f"{folder}/{slot}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -115,14 +116,14 @@ def _taken(folder: str, count: int) -> list[tuple[int, str]]:
 
 
 def _hold_until_stdin_ends(count: int, holder: str, limit_s: float) -> None:
-    """Holds the free slots while the connection lasts that started this, for ``limit_s`` at most."""
+    """Hold the free slots until the connection that started this program ends, for at most ``limit_s``."""
     import select
 
     hold(count, holder)
     os.write(1, b"held\n")
     waiting = select.poll()
     waiting.register(0, select.POLLIN | select.POLLHUP)
-    waiting.poll(limit_s * 1000)  # nothing is ever sent: the end of stdin is all that comes
+    waiting.poll(limit_s * 1000)  # nothing is ever sent, so the only event is the end of stdin
 
 
 if __name__ == "__main__":

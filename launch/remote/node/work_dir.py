@@ -1,11 +1,11 @@
 """A job's working folder on a node: a copy of the pushed code, made before its ranks and cleared after them.
 
-It is made under another name and renamed once it is whole, under a lock: of a node's runners the first one
-copies, the others wait, and a copy that was killed is begun again. Every runner then holds a shared lock on
-it for as long as it lives; whoever gets the exclusive one is the last, and clears it.
+The folder is made under another name and renamed once it is whole, under a lock: of a node's runners the
+first one copies and the others wait; a copy that was killed is restarted. Every runner then holds a shared
+lock on the folder as long as it lives; the last runner gets the exclusive lock and clears the folder.
 
-What a job left as it was copied is known by the file ``copied``, see :mod:`launch.remote.node.copy_record`;
-the rest is the job's, and is not touched.
+The file ``copied`` identifies what the job did not change, see :mod:`launch.remote.node.copy_record`;
+everything else is the job's and stays.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 __all__ = ["NAME", "clear", "make"]
 
 NAME = "work"
-"""The working folder's name in the job's folder on a node."""
+"""Name of the working folder in the job's folder on a node."""
 _UNFINISHED = ".new"
 _COPIED = "copied"
 _STARTED = "exits.jsonl"
-"""In the job's folder once ranks were started on the node."""
+"""File that is in the job's folder once ranks were started on the node."""
 _OUTPUTS = "outputs"
 _MISSING = "the pushed code {snapshot} is not on this node: push again"
 _NO_ROOM = (
@@ -40,25 +40,25 @@ _NO_ROOM = (
 )
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _UNSUPPORTED = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
-"""Why a file system refuses copy_file_range, of which sendfile knows nothing."""
+"""Errors with which a file system refuses copy_file_range; sendfile still works then."""
 _FICLONE = 0x40049409
 _PIECE = 64 << 20
 """Bytes copied between two signs of life."""
 _BETWEEN_S = 0.1
 """Seconds of work between two signs of life."""
 _WAIT_MS = 20
-"""Milliseconds between looks at another's lock."""
+"""Milliseconds between attempts to get a lock that another runner holds."""
 
 
 class _Tree:
-    """What is in a snapshot, listed before any of it is copied: paths below it with what lstat says."""
+    """Entries of a snapshot, listed before the copy starts: relative paths with their lstat results."""
 
     def __init__(self, root: str) -> None:
         self.root = root
         self.folders: list[tuple[str, os.stat_result]] = [("", os.stat(root))]
         self.files: list[tuple[str, os.stat_result]] = []
         self.links: list[tuple[str, os.stat_result]] = []
-        for folder, _ in self.folders:  # which grows
+        for folder, _ in self.folders:  # grows in the loop
             with os.scandir(root + folder) as entries:
                 for entry in entries:
                     found = entry.stat(follow_symlinks=False)
@@ -72,18 +72,18 @@ class _Tree:
                         self.links.append(one)
 
     def needed(self, block: int) -> tuple[int, int]:
-        """Bytes in whole blocks, and entries, that a copy takes."""
+        """Return the size of a copy: bytes in whole blocks, and entries."""
         blocks = sum(-(-found.st_size // block) for _, found in self.files)
         entries = len(self.files) + len(self.folders) + len(self.links)
         return (blocks + len(self.folders)) * block, entries
 
 
 def make(folder: str, snapshot: str, rest: Callable[[int], object]) -> int:
-    """Make the working folder in the job's ``folder`` unless it is there; return a descriptor that holds it.
+    """Make the working folder in the job's ``folder`` unless it exists; return a descriptor that locks it.
 
-    It has everything that ``snapshot`` has, with modes and times, or nothing if that is empty; and where the
-    snapshot has nothing of that name, ``outputs`` in it leads to the job's outputs: scripts written for
-    Azure ML put their results there. ``rest`` is called every 0.1 s, with the milliseconds that it may take.
+    The folder is a copy of ``snapshot``, with modes and times, or empty when that is "". Unless the snapshot
+    has an entry ``outputs``, a link of that name leads to the job's outputs: scripts written for Azure ML
+    write their results there. Call ``rest`` every 0.1 s, with the milliseconds that it may take.
     Raise :class:`~launch.remote.node.prepare.Unfit` where the node lacks the snapshot or the room for a
     copy, and what ``rest`` raises.
     """
@@ -95,7 +95,7 @@ def make(folder: str, snapshot: str, rest: Callable[[int], object]) -> int:
         try:  # noqa: SIM105  contextlib costs each rank its import
             os.mkdir(work + _UNFINISHED, 0o700)
         except FileExistsError:
-            pass  # another runner is copying, or was killed over it
+            pass  # another runner is copying, or was killed while it copied
         making = _lock(work + _UNFINISHED, fcntl.LOCK_EX, rest)
         if making is None:
             continue
@@ -110,14 +110,14 @@ def make(folder: str, snapshot: str, rest: Callable[[int], object]) -> int:
 
 
 def _lock(path: str, kind: int, rest: Callable[[int], object]) -> int | None:
-    """A descriptor with that lock on the folder; None when there is no such folder, or no longer."""
+    """Return a descriptor with the lock on the folder; None when the folder is missing or was renamed."""
     try:
         fd = _open(path)
     except FileNotFoundError:
         return None
     is_held = False
     try:
-        while not is_held and _is_still(path, fd):  # else it was renamed, and is held under its new name
+        while not is_held and _is_still(path, fd):  # a renamed folder is locked under its new name
             is_held = _is_locked(fd, kind)
             if not is_held:
                 rest(_WAIT_MS)
@@ -129,7 +129,7 @@ def _lock(path: str, kind: int, rest: Callable[[int], object]) -> int | None:
 
 
 def _open(path: str, flags: int = 0) -> int:
-    """A descriptor of a folder of the job's, which a launch before may have closed to its owner."""
+    """Return a descriptor of a folder; restore the owner's rights, which a launch may have removed."""
     flags |= os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
     try:
         return os.open(path, flags)
@@ -156,7 +156,7 @@ def _is_still(path: str, fd: int) -> bool:
 
 
 def _copy(snapshot: str, folder: str, rest: Callable[[int], object]) -> None:
-    """Fill the empty new folder and give it its name, or remove it and raise Unfit."""
+    """Fill the empty new folder and rename it to its final name, or remove it and raise Unfit."""
     work = f"{folder}/{NAME}"
     new = work + _UNFINISHED
     tree: _Tree | None = None
@@ -188,7 +188,7 @@ def _copy(snapshot: str, folder: str, rest: Callable[[int], object]) -> None:
 
 
 def _check_room(tree: _Tree, folder: str) -> None:
-    """Raise Unfit rather than fill the disk with what does not fit; a copy that shares blocks needs none."""
+    """Raise Unfit when the disk lacks room for the copy; a copy that shares blocks needs none."""
     room = os.statvfs(folder)
     needed, entries = tree.needed(room.f_frsize)
     has_inodes = not room.f_files or room.f_favail >= entries
@@ -205,7 +205,7 @@ def _no_room(tree: _Tree, folder: str) -> Unfit:
 
 
 def _shares_blocks(tree: _Tree, folder: str) -> bool:
-    """Whether copies on this file system take no room until they are written to."""
+    """Return whether copies on this file system take no room until they are changed."""
     largest = max(tree.files, key=lambda one: one[1].st_size, default=None)
     if largest is None:
         return False
@@ -242,7 +242,7 @@ def _copy_tree(tree: _Tree, new: str, rest: Callable[[int], object]) -> None:
 
 
 def _copy_file(source: str, target: str, found: os.stat_result) -> Iterator[None]:
-    """Copy one file in pieces. File systems that can share its blocks do so when asked to copy a range."""
+    """Copy one file in pieces, by copy_file_range first: file systems that can do so share blocks then."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     read = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     try:
@@ -273,16 +273,16 @@ def _copy_file(source: str, target: str, found: os.stat_result) -> Iterator[None
 
 
 def _send(source: int, target: int, count: int) -> int:
-    return os.sendfile(target, source, None, count)  # from where it stands
+    return os.sendfile(target, source, None, count)  # from the current offset
 
 
 def clear(folder: str) -> None:
     """Remove from the job's working folder what the job did not change, unless a runner still holds it.
 
-    Files and links that were written, replaced, renamed or given another mode or owner since stay, and all
-    that was made, moved or mounted there since, but for what Python compiled; with them the folders that they
-    are in. Neither a new name in the job's folder nor a mode that closes it to its owner keeps the copy. What
-    stays although no rank was started is put aside: a launch that is made later finds a whole copy or none.
+    These stay, with the folders they are in: files and links that were written, replaced, renamed or given
+    another mode or owner, and all that was made, moved or mounted there, except Python's bytecode. A working
+    folder that was renamed within the job's folder, or whose owner lost the rights to it, is cleared too. If
+    no rank was started, the rest is renamed, so that a later launch finds a whole copy or none.
     """
     work = f"{folder}/{NAME}"
     try:
@@ -315,7 +315,7 @@ def clear(folder: str) -> None:
 
 
 def _find(folder: str, inode: int | None) -> str | None:
-    """The path of the folder in the job's that has that inode: the working folder by whatever name."""
+    """Return the path of the working folder, which may have been renamed, by its inode; None without one."""
     with os.scandir(folder) as entries:
         for entry in entries:
             if entry.inode() == inode and entry.is_dir(follow_symlinks=False):
@@ -324,9 +324,9 @@ def _find(folder: str, inode: int | None) -> str | None:
 
 
 def _remove(root: str, is_kept: bool = False) -> None:
-    """Remove everything below an unfinished copy, and the root itself unless it ``is_kept``."""
+    """Remove everything below an unfinished copy, and the copy's root unless it ``is_kept``."""
     folders = [root]
-    for folder in folders:  # which grows
+    for folder in folders:  # grows in the loop
         try:
             with os.scandir(folder) as entries:
                 for entry in list(entries):
