@@ -1,5 +1,5 @@
-"""What the operator's client runs on the head, each one connection: submit, follow, list, show, wait, cancel,
-collect.
+"""Commands that the operator's client runs on the head, one per connection: submit, follow, list, show, wait,
+cancel, collect.
 
 Answers are frames on stdout (:mod:`launch.remote.base.frames`), errors plain text on stderr with exit
 status 3.
@@ -28,11 +28,11 @@ __all__ = ["NO_RECORDS", "OTHER_VERSION", "REFUSED", "TORN", "UNPUSHED", "main"]
 REFUSED = 3
 """Exit status when the request itself is at fault; stderr holds one line for the user."""
 UNPUSHED = 4
-"""Exit status when no job was made, because not every node is known to hold what it needs."""
+"""Exit status when no job was made, because a node is not known to hold the snapshots."""
 NO_RECORDS = 5
-"""Exit status when this head has no records of the job, or no longer."""
+"""Exit status when this head has no records of the job, or not any more."""
 TORN = 6
-"""Exit status when a record of the job is torn, as :class:`launch.remote.base.job_dir.Torn` says."""
+"""Exit status when a record of the job is torn, see :class:`launch.remote.base.job_dir.Torn`."""
 OTHER_VERSION = 7
 """Exit status when another version of the code made the job's plan."""
 
@@ -50,7 +50,7 @@ _UNREADABLE = {
 
 
 def main(arguments: list[str]) -> int:
-    """Runs one command."""
+    """Run one command; return its exit status."""
     what, *rest = arguments or [""]
     command = _COMMANDS.get(what)
     if command is None:
@@ -71,7 +71,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{error}: {remedy}\n")
         return status
     except BrokenPipeError:
-        return 0  # whoever followed has gone; the job goes on
+        return 0  # the follower has gone; the job goes on
 
 
 def _refuse(text: str) -> int:
@@ -97,7 +97,7 @@ def _show(job: str) -> int:
 
 
 def _wait(job: str) -> int:
-    """Sends every state until the last, and a sign of life in between."""
+    """Send every state until the last, and signs of life in between."""
     from launch.remote.head import query
 
     spoken = time.monotonic()
@@ -113,7 +113,7 @@ def _wait(job: str) -> int:
 
 
 def _submit(*words: str) -> int:
-    """Makes a job of the plan on stdin, once all its nodes hold the snapshots that are named."""
+    """Make a job of the plan on stdin, if all its nodes hold the named snapshots."""
     from launch.remote.head import supervisor
 
     try:
@@ -183,7 +183,7 @@ def _cancel(job: str, grace: str = "") -> int:
 
 
 def _sweep(job: str, grace: str = "0", keep: str = "") -> int:
-    """Ends the job's processes on this node; unless asked to ``keep`` it, clears its working folder."""
+    """End the job's processes on this node; clear its working folder unless ``keep`` is set."""
     from launch.remote.head import cancel
     from launch.remote.node import work_dir
 
@@ -200,7 +200,7 @@ def _release(job: str) -> int:
 
 
 def _slots(count: str) -> int:
-    """Prints as JSON which of this node's slots are held, and by whom."""
+    """Print this node's held slots and their holders as JSON."""
     from launch.remote.node import slots
 
     sys.stdout.write(json.dumps(slots.taken_slots(int(count))))
@@ -208,7 +208,7 @@ def _slots(count: str) -> int:
 
 
 def _mpi() -> int:
-    """Print as JSON which MPI this node has, of those that stdin asks for, and where it has no room."""
+    """Print as JSON which of the MPIs named on stdin this node has, and which folders cannot be written."""
     from launch.remote.base import paths
     from launch.remote.mpi.detect import CannotLaunch, find_mpi
 

@@ -1,1 +1,1 @@
-"""A job's files on their way to the operator: from each node, by way of the head."""
+"""The transfer of a job's files to the operator, from each node by way of the head."""

@@ -1,4 +1,4 @@
-"""The head's part in a collect: asks every node of the job at once and passes on what each says."""
+"""The head's part in a collect: query all nodes of the job at once and forward their answers."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 __all__ = ["NODES", "PART", "SAID", "relay"]
 
 NODES = b"N"
-"""JSON list: the names of the job's nodes, the head first. Nodes go by their place in it."""
+"""JSON list: names of the job's nodes, the head first. A node's number is its index in the list."""
 SAID = b"P"
-"""A piece of what one node said (:data:`PART`)."""
+"""A piece of one node's answer (:data:`PART`)."""
 PART = struct.Struct("!i?")
-"""In front of each piece: the node, and whether it is its last (then the bytes are its error, or none)."""
+"""Header of a piece: the node, and whether the piece is its last (which holds its error, or nothing)."""
 
 _AT_ONCE = 32
 _CHUNK = 1 << 16
@@ -34,7 +34,7 @@ _PIPE_SIZE = 1 << 20
 
 
 def relay(job: str, what: str) -> int:
-    """Runs ``files`` on every node, or ``send`` on those that stdin's lines name in front of each request."""
+    """Run ``files`` on every node, or ``send`` on the nodes that stdin's lines name before each request."""
     folder = job_dir.Folder(job)
     plan = folder.plan()
     _settle(folder)
@@ -64,7 +64,7 @@ def relay(job: str, what: str) -> int:
 
 
 def _settle(folder: job_dir.Folder) -> None:
-    """What is brought of a job whose supervisor is gone shall say so."""
+    """Write LOST to state.json if the job's supervisor is gone, so that the collected record has it."""
     try:
         folder.state()
     except (OSError, ValueError, KeyError):
@@ -80,7 +80,7 @@ def _requests() -> dict[int, bytes]:
 
 
 class _Asked:
-    """One node at work."""
+    """Command that runs on one node."""
 
     def __init__(self, plan: Plan, index: int, what: str, requests: bytes) -> None:
         handle = os.memfd_create("requests")
@@ -98,21 +98,21 @@ class _Asked:
         _widen(self.stdout)
 
     def end(self) -> bytes:
-        """Why it failed; nothing when it did not."""
+        """Wait for the command; return its error, or nothing when it succeeded."""
         _, said = self._process.communicate()
         words = said.strip().splitlines()
         status = self._process.returncode
         return (words[-1] if words else b"ended with status %d" % status) if status else b""
 
     def give_up(self) -> bytes:
-        """Ends it."""
+        """Kill the command; return the error."""
         self._process.kill()
         self._process.communicate()
         return f"said nothing for {timing.COLLECT_SILENT_S:g} s".encode()
 
 
 def _widen(pipe: int) -> None:
-    """Fewer and larger reads, where the node's limits allow it."""
+    """Enlarge a pipe where the node's limits allow it, for fewer and larger reads."""
     try:
         fcntl.fcntl(pipe, _SET_PIPE_SIZE, _PIPE_SIZE)
     except OSError:

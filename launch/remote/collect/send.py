@@ -1,10 +1,10 @@
-"""What a node has of a job, listed and sent to the operator: directly, or by way of the head.
+"""The listing and sending of a node's files of a job to the operator, directly or by way of the head.
 
-``files JOB`` lists what there is, in frames of JSON; the operator's side compares it with what it has and
-asks ``send JOB`` for the rest, one JSON line a file: ``[path, [[bytes, sha256], ...]]``, the pairs being
-beginnings of the file that it may have already. The node looks which of them are true, in one pass over the
-file, and sends what follows the longest. So one answer serves for a file that is new, whole, interrupted in
-the middle, grown since, or another one altogether.
+``files JOB`` lists the files, in frames of JSON; the operator's side compares the list with its own files and
+requests the rest from ``send JOB``, one JSON line a file: ``[path, [[bytes, sha256], ...]]``, where the pairs
+are beginnings of the file that the operator may have already. The node checks in one pass over the file which
+of them are true, and sends what follows the longest. So one answer serves for a file that is new, complete,
+interrupted in the middle, grown since, or replaced.
 """
 
 from __future__ import annotations
@@ -30,33 +30,33 @@ __all__ = ["BEAT", "DATA", "END", "ENTRIES", "LISTED", "PLAN", "RECORDS", "START
 
 ENTRIES = b"e"
 """JSON list of entries: ``["f", path, bytes, mtime_ns]``, ``["d", path]``, ``["l", path, target]``,
-``["x", path, reason]`` for what cannot be read and ``["o", path, reason]`` for what is nothing to read."""
+``["x", path, reason]`` for what cannot be read and ``["o", path, reason]`` for a socket, pipe or device."""
 LISTED = b"l"
-"""The listing is whole. JSON: whether this node has a folder of the job."""
+"""End of the listing. JSON: whether this node has a folder of the job."""
 START = b"s"
-"""JSON ``{matched, size, mtime_ns}`` of the next file asked for: the numbers of its true beginnings."""
+"""JSON ``{matched, size, mtime_ns}`` of the next requested file: ``matched`` numbers its true beginnings."""
 DATA = b"d"
 """The file's bytes, from the end of the longest true beginning."""
 END = b"n"
-"""JSON ``{sha256}`` of the whole file as it was read, or why it was not: ``{error}``, ``{gone}``."""
+"""JSON ``{sha256}`` of the whole file as it was read, or why it was not read: ``{error}``, ``{gone}``."""
 BEAT = frames.BEAT
-"""Nothing yet: a long file is being read."""
+"""Sign of life while a long file is read."""
 
 TREES = ("logs", "outputs")
 PLAN = "job.json"
-"""The record that is sent without the values of the user's variables."""
+"""Record that is sent without the values of the user's variables."""
 RECORDS = (PLAN, "state.json", "events.jsonl", "exits.jsonl", "supervisor.log")
-"""What lies beside them in the job's folder: all of it on the head, exits.jsonl on every node."""
+"""Files beside the trees in the job's folder: all on the head, exits.jsonl on every node."""
 
 _CHUNK = 1 << 16
-"""What is written here at once, too: from 128 KiB on, ext4 took ten times as long for the same file."""
+"""Bytes of a read and a write: from 128 KiB on, ext4 took ten times as long for the same file."""
 _BATCH = 512
 _SETTLED_NS = 2_000_000_000
-"""A file that changed less than this ago may change again within the same tick of its clock."""
+"""Nanoseconds after a change within which another one may have the same time in the file system's clock."""
 
 
 def files(job: str) -> int:
-    """Send a listing of what this node has of the job; nothing when it never ran here."""
+    """Send a listing of the job's files on this node; an empty one when the job never ran here."""
     base = os.fsencode(job_dir.Folder(job).path)
     batch: list[Listed] = []
     told = time.monotonic()
@@ -91,7 +91,7 @@ def _entries(base: bytes) -> Iterator[Listed]:
 
 
 def _plan(path: bytes) -> bytes:
-    """Return job.json as it leaves the head; raises OSError when it is not a plan that this code knows."""
+    """Return job.json as it leaves the head. Raise OSError when it is not a plan that this code knows."""
     with open(path, "rb") as file:
         data = file.read()
     try:
@@ -101,7 +101,7 @@ def _plan(path: bytes) -> bytes:
 
 
 def _in_memory(data: bytes) -> int:
-    """Return a descriptor of a file with this in it, which no folder has."""
+    """Return a descriptor of a file in memory that holds ``data``."""
     handle = os.memfd_create("ranklift", os.MFD_CLOEXEC)
     write_all(handle, data)
     os.lseek(handle, 0, os.SEEK_SET)
@@ -142,7 +142,7 @@ def _walk(base: bytes, top: bytes) -> Iterator[Listed]:
 
 
 def _target(base: bytes, path: bytes) -> bytes:
-    """Where a link leads, relative to itself when that is within the job's folder: it moves with the job."""
+    """Return a link's target; relative within the job's folder, so that the link still works in a copy."""
     target = os.readlink(os.path.join(base, path))
     if not target.startswith(b"/"):
         return target
@@ -154,7 +154,7 @@ def _target(base: bytes, path: bytes) -> bytes:
 
 
 def _mtime(info: os.stat_result) -> int:
-    """-1 for a file that may still change unseen."""
+    """Return the modification time in nanoseconds; -1 while a later change could have the same time."""
     return info.st_mtime_ns if time.time_ns() - info.st_mtime_ns > _SETTLED_NS else -1
 
 
@@ -163,7 +163,7 @@ def _text(path: bytes) -> str:
 
 
 def send(job: str) -> int:
-    """Sends the files that lines on stdin ask for, in their order; stdin's end is the end."""
+    """Send the files that lines on stdin request, in their order, until stdin ends."""
     base = job_dir.Folder(job).path.encode("utf-8", "surrogateescape")
     for line in sys.stdin.buffer:
         request: FileRequest = json.loads(line)
@@ -188,7 +188,7 @@ def _send_end(end: FileEnd) -> None:
 
 
 def _send_file(path: bytes, beginnings: list[tuple[int, str]], *, is_plan: bool = False) -> None:
-    # Without waiting: it may be a pipe by now. What is opened stays whole though it be removed meanwhile.
+    # Without blocking: the path may be a pipe by now. An open file stays whole even if it is removed.
     handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         info = os.fstat(handle)
@@ -206,7 +206,7 @@ def _send_file(path: bytes, beginnings: list[tuple[int, str]], *, is_plan: bool 
         while at < size:
             data = os.read(handle, min(_CHUNK, size - at))
             if not data:
-                break  # it was cut short since
+                break  # the file was truncated meanwhile
             digest.update(data)
             frames.send_answer(DATA, data)
             at += len(data)
@@ -216,7 +216,7 @@ def _send_file(path: bytes, beginnings: list[tuple[int, str]], *, is_plan: bool 
 
 
 def _compare(handle: int, size: int, beginnings: list[tuple[int, str]]) -> tuple[list[int], int, Any]:
-    """Which beginnings are the file's, where the longest of them ends, and the digest up to there."""
+    """Return the indices of the file's true beginnings, the longest one's end, and the digest up to there."""
     matched: list[int] = []
     best, digest = 0, hashlib.sha256()
     running, at = hashlib.sha256(), 0

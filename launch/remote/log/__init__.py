@@ -1,1 +1,1 @@
-"""The merged output of a job's ranks: written once, read by every follower."""
+"""The stream, a job's merged output: written once, read by every follower."""

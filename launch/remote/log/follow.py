@@ -1,7 +1,7 @@
-"""A job's output and states on their way to somebody who looks: all of it, or what they asked for.
+"""The transfer of a job's output and states to a follower: all of the output, or a selection.
 
-A follower is a process of its own on the head, which reads files and writes to its connection. However slow
-or dead that is, the job knows nothing of it.
+A follower is a process of its own on the head, which reads files and writes to its connection. A slow or dead
+connection does not affect the job.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ __all__ = ["Choice", "follow"]
 
 _POLL = 0.03
 _QUIET = 0.5
-"""Seconds after the last output until the other side is informed that nothing more is on its way for now."""
+"""Seconds after the last output until a beat informs the follower that no more is coming for now."""
 _BATCH = 256 * 1024
 _NO_END = 1 << 62
 
 
 class Choice:
-    """Which output is wanted: of all if ``query`` says nothing.
+    """The selection of output by a ``query``; all output if the query is empty.
 
-    ``ranks``: these ranks' alone; ``nodes`` and ``ids``: of nodes with one of these names or instance ids;
-    ``since``: of the last so many seconds; ``tail``: of what the others leave the last so many lines, and
-    what comes after them.
+    ``ranks``: of these ranks alone; ``nodes`` and ``ids``: of nodes with one of these names or instance ids;
+    ``since``: of the last so many seconds; ``tail``: of what the other fields select, the last so many lines
+    and what comes after them.
     """
 
     def __init__(self, query: LogQuery, nodes: list[str], now: float) -> None:
@@ -56,16 +56,16 @@ class Choice:
         self._since = None if seconds is None else now - seconds
         self._tail: int | None = query.get("tail")
         self._lines = 0
-        """With a tail, how many there are from the first segment on."""
+        """With a tail, number of selected lines from the first segment on."""
 
     def takes(self, rank: int, node: int, stream: int) -> bool:
-        """Whether output of this rank on this node is wanted; notices of what all ranks lack always are."""
+        """Return whether output of this rank on this node is wanted; True for notices about all ranks."""
         if rank == LAUNCHER and stream == NOTICE:
             return True
         return (self._ranks is None or rank in self._ranks) and (self._nodes is None or node in self._nodes)
 
     def first_segment(self, folder: str) -> int:
-        """The segment to begin with; 0 for the oldest, and for saying what there was before that."""
+        """Return the segment to begin with; 0 for the oldest, with a notice of what is missing before."""
         there = segments.numbers(folder)
         if self._since is not None:
             late = [number for number in there if _changed(segments.path(folder, number)) >= self._since]
@@ -82,9 +82,9 @@ class Choice:
         return 0
 
     def beginning(self, reader: StreamReader, end: tuple[int, int], go_on: bool) -> Iterator[bytes]:
-        """The wanted records among those until ``end``, and what lines that are cut there began with.
+        """Yield the wanted records until ``end``, and the beginnings of lines that ``end`` cuts.
 
-        Unless it will ``go_on``, the latter are the last lines.
+        Unless reading will ``go_on``, these beginnings count as the last lines.
         """
         if self._since is None and self._tail is None:
             yield from self.records(reader, end)
@@ -118,14 +118,14 @@ class Choice:
             yield RECORD.pack(line.time, *line.key, len(line.data)) + line.data
 
     def records(self, reader: StreamReader, end: tuple[int, int] | None = None) -> Iterator[bytes]:
-        """The wanted ones of the records that are there now."""
+        """Yield the wanted records among those written so far."""
         for (_, rank, node, stream, _), record in reader.read(end):
             if self.takes(rank, node, stream):
                 yield record
 
 
 class _Out:
-    """Frames on their way, many in one piece."""
+    """Buffer of frames, which are written in batches."""
 
     def __init__(self, write: Callable[[bytes], None]) -> None:
         self._write = write
@@ -137,7 +137,7 @@ class _Out:
             self.flush()
 
     def flush(self) -> bool:
-        """Whether there was anything."""
+        """Write the waiting frames; return whether there were any."""
         if not self._waiting:
             return False
         self._write(bytes(self._waiting))
@@ -146,9 +146,9 @@ class _Out:
 
 
 def follow(folder: job_dir.Folder, query: LogQuery, write: Callable[[bytes], None]) -> int:
-    """Sends what :class:`Choice` says of the output from its beginning, and every state until the last.
+    """Send the output that ``query`` selects (:class:`Choice`), and every state until the last.
 
-    With ``wait`` false only what is there now, and the state that the job is in. Raises FileNotFoundError
+    With ``wait`` false, send only the output so far and the present state. Raise FileNotFoundError
     when there is no such job, and whatever ``write`` raises when nobody listens any more.
     """
     nodes = folder.plan()["nodes"]

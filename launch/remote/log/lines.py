@@ -1,4 +1,4 @@
-"""Lines out of the pieces in which output comes."""
+"""The assembly of lines from pieces of output."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ if TYPE_CHECKING:
 __all__ = ["Line", "Lines"]
 
 _LONGEST = 2 << 20
-"""Bytes from which on a line without an end is taken for one: memory has one. The stream has none that long,
+"""Bytes at which an unfinished line counts as a line, because memory is limited. The stream has no such line,
 see :mod:`launch.remote.base.rate_limit`."""
 
 
 class Line:
-    """One line: when it began, where it is from (rank, node and stream), its bytes without its end."""
+    """One line: time of its first byte, source (rank, node and stream), bytes without the line end."""
 
     __slots__ = ("data", "key", "overwritten", "time")
 
     def __init__(self, time: float, key: Key, data: bytes, overwritten: bool = False) -> None:
         self.time, self.key, self.data = time, key, data
         self.overwritten = overwritten
-        """Whether it ended with a carriage return alone, as the states of a progress bar do."""
+        """Whether the line ended with a carriage return alone, as the states of a progress bar do."""
 
 
 class Lines:
-    """Puts lines together, by rank, node and stream."""
+    """Lines in assembly, by rank, node and stream."""
 
     def __init__(self) -> None:
         self._begun: dict[Key, tuple[float, bytes]] = {}
 
     def feed(self, time: float, key: Key, data: bytes) -> Iterator[Line]:
-        r"""The lines that this piece ends.
+        r"""Yield the lines that this piece of output completes.
 
         >>> lines = Lines()
         >>> [line.data for line in lines.feed(0.0, (0, 0, 1), b"one\ntw")]
@@ -73,7 +73,7 @@ class Lines:
             self._begun[key] = (begun, rest + b"\r" * waits)
 
     def skip(self, time: float, key: Key, data: bytes) -> None:
-        r"""As :meth:`feed` where nobody wants to see the lines: all but one that has no end yet.
+        r"""Drop the lines that this piece of output completes; keep an unfinished last line.
 
         >>> lines = Lines()
         >>> lines.skip(0.0, (0, 0, 1), b"one\n10%\rtw")
@@ -90,17 +90,17 @@ class Lines:
             self._begun[key] = (begun, (text + data)[-_LONGEST:])
 
     def unfinished(self) -> list[Line]:
-        """What has no end yet, oldest first, a last carriage return included."""
+        """Return the unfinished lines, oldest first, a last carriage return included."""
         begun = sorted(self._begun.items(), key=lambda item: item[1][0])
         return [Line(time, key, text) for key, (time, text) in begun]
 
     def end_rank(self, rank: int, node: int) -> Iterator[Line]:
-        """What has no end yet of a rank when a notice comes: what the notice is about comes after it."""
+        """Yield a rank's unfinished lines, because a notice concerns what comes after them."""
         for stream in (1, 2):
             yield from self.end((rank, node, stream))
 
     def end(self, key: Key) -> Iterator[Line]:
-        """What has no end yet of one rank, node and stream: it will get none."""
+        """Yield the unfinished line of one rank, node and stream as finished."""
         if key in self._begun:
             time, text = self._begun.pop(key)
             yield Line(time, key, text[:-1] if text.endswith(b"\r") else text)

@@ -1,4 +1,4 @@
-"""The stream as followers read it: from one segment to the next, nothing lost and nothing twice."""
+"""The reader of the stream: from segment to segment, nothing lost and nothing twice."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _CHUNK = 1 << 20
 
 
 class StreamReader:
-    """Reads whole records as they come; a half-written last one is left for the next time.
+    """Reader of whole records; a half-written last record is left for the next read.
 
-    Begins with the oldest segment there is, or with segment ``first``. In the place of segments that went
-    before they were read there is a notice of the launcher's.
+    Reading begins with the oldest segment, or with segment ``first``. A notice of the launcher's replaces
+    segments that were removed before they were read.
     """
 
     def __init__(self, folder: str, first: int = 0) -> None:
@@ -38,18 +38,18 @@ class StreamReader:
 
     @property
     def end(self) -> tuple[int, int]:
-        """The newest segment's number and size, for :meth:`read`."""
+        """Number and size of the newest segment, for :meth:`read`."""
         for number in reversed(segments.numbers(self._folder)):
             return number, os.stat(segments.path(self._folder, number)).st_size
         return 0, 0
 
     def read(self, until: tuple[int, int] | None = None) -> Iterator[tuple[Header, bytes]]:
-        """Every new record: its header's fields and all of its bytes, the header's among them.
+        """Yield every new record: the header's fields, and all bytes including the header.
 
-        ``until``, what :attr:`end` was, is where reading ends although more may have come.
+        Stop at ``until``, an earlier value of :attr:`end`, although more may have come since.
         """
         while until is None or self._number <= until[0]:
-            # what was written to a segment was written before there was a next one
+            # list first: a segment is complete once the next one exists
             there = segments.numbers(self._folder)
             is_last = until is not None and self._number == until[0]
             if self._fd >= 0:
@@ -58,13 +58,13 @@ class StreamReader:
                 return
 
     def close(self) -> None:
-        """Lets go of the file."""
+        """Close the segment's file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
 
     def _go_on(self, later: list[int]) -> bool:
-        """Opens the first of the later segments that is still there."""
+        """Open the first of the later segments that still exists; return whether one does."""
         for number in later:
             try:
                 fd = os.open(segments.path(self._folder, number), os.O_RDONLY | os.O_CLOEXEC)

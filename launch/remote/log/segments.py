@@ -1,7 +1,7 @@
-"""The files of the stream: ``stream.000001.log`` and so on, of which the newest are kept.
+"""Segments, the files of the stream: ``stream.000001.log`` and so on, of which the newest are kept.
 
-Each begins with a record of its own that says how much came before it, so that whoever finds the segments
-before it gone can say what is missing.
+Each segment begins with a record of the amount before it, so that a reader that misses earlier segments can
+report how much is missing.
 """
 
 from __future__ import annotations
@@ -15,26 +15,26 @@ from launch.remote.base.frames import RECORD
 __all__ = ["BEFORE", "START", "begin", "numbers", "path"]
 
 START = 0
-"""In the place of stdout or stderr: the record at a segment's beginning. Its data is :data:`BEFORE`."""
+"""Stream number of the record at a segment's beginning, whose data is :data:`BEFORE`."""
 BEFORE = struct.Struct("!QQ")
 """Bytes and lines that all segments before this one held."""
 
 
 def path(folder: str, number: int) -> str:
-    """The file of a segment, in its job's folder."""
+    """Return the path of a segment in a job's folder."""
     return f"{folder}/stream.{number:06}.log"
 
 
 def numbers(folder: str) -> list[int]:
-    """The segments that a job's folder holds, oldest first."""
+    """Return the numbers of the segments in a job's folder, oldest first."""
     names = [name.split(".") for name in os.listdir(folder) if name.startswith("stream.")]
     return sorted(int(parts[1]) for parts in names if len(parts) == 3 and parts[1].isdigit())  # noqa: PLR2004
 
 
 def begin(folder: str, number: int, count: int, lines: int) -> tuple[int, int]:
-    """Makes a segment before which there were ``count`` bytes: a descriptor to write to, and its size.
+    """Make a segment after ``count`` bytes and ``lines``; return a descriptor to write to, and the size.
 
-    It has its name only once it has its beginning: readers go by both. Raises OSError.
+    Name the segment only once its first record is written: readers need both. Raise OSError.
     """
     start = RECORD.pack(time.time(), -1, 0, START, BEFORE.size) + BEFORE.pack(count, lines)
     unfinished = path(folder, number) + ".new"

@@ -1,4 +1,4 @@
-"""The stream: the ranks' merged output on the head, as the supervisor writes it."""
+"""The writer of the stream, the ranks' merged output on the head, for the supervisor."""
 
 from __future__ import annotations
 
@@ -19,18 +19,19 @@ if TYPE_CHECKING:
 __all__ = ["LAUNCHER", "StreamWriter", "last_lines"]
 
 LAUNCHER = -1
-"""The rank of what mpirun, ssh or a runner itself says."""
+"""Rank number of output of mpirun, of ssh or of a runner itself."""
 
 _SEGMENT = 64 * 1024 * 1024
 _KEPT = 8
 _RESERVE = "stream.reserve"
 _RESERVED = 256 * 1024
-"""Bytes that are given up on a full disk, for a record that is half written and why the stream breaks off."""
+"""Bytes released on a full disk, for a half-written record and the reason why the stream breaks off."""
 
 
 def last_lines(data: bytes, count: int = 10) -> list[str]:
-    r"""The last ``count`` lines that are not empty. Line feeds and returns end a line; Unicode's other line
-    ends are letters of it.
+    r"""Return the last ``count`` lines that are not empty.
+
+    Line feeds and carriage returns end a line; Unicode's other line ends are part of the line.
 
     >>> last_lines(b"one\n\ntwo\xe2\x80\xa8more\n", 1)
     ['two\u2028more']
@@ -40,9 +41,9 @@ def last_lines(data: bytes, count: int = 10) -> list[str]:
 
 
 class StreamWriter:
-    """Appends records to the stream in a job's folder, and remembers each rank's last bytes.
+    """Writer of records to the stream in a job's folder, which also keeps each rank's last bytes.
 
-    What cannot be written, for the disk is full, is counted, and reported in the stream once there is room.
+    Output that a full disk cannot take is counted, and reported in the stream once there is room.
     """
 
     def __init__(self, folder: str, segment: int = _SEGMENT, kept: int = _KEPT) -> None:
@@ -51,7 +52,7 @@ class StreamWriter:
         self._number = self._size = 0
         self._bytes = self._lines = 0
         self._unwritten = b""
-        """The rest of a record of which the beginning is in the file."""
+        """Rest of a record whose beginning is in the file."""
         self._lost_bytes = self._lost_lines = 0
         self._why = ""
         self._tails: dict[tuple[int, int], LastBytes] = {}
@@ -59,21 +60,21 @@ class StreamWriter:
         self._reserve()
 
     def tail(self, rank: int, node: int) -> bytes:
-        """Return the last bytes that a rank on a node has written, or the launcher's there."""
+        """Return the last bytes that a rank, or the launcher, has written on a node."""
         last = self._tails.get((rank, node))
         return b"" if last is None else last.data
 
     @property
     def tails(self) -> dict[tuple[int, int], bytes]:
-        """The last bytes of all that have written any, by rank and node."""
+        """Last bytes by rank and node, of every rank that has written any."""
         return {key: last.data for key, last in self._tails.items()}
 
     def forget_tails(self) -> None:
-        """Forget them: what a restarted job's ranks print is not what they printed before."""
+        """Forget all last bytes, because a restarted job's ranks print their own."""
         self._tails.clear()
 
     def write(self, rank: int, node: int, stream: int, data: bytes) -> None:
-        """One record, stamped with the head's clock: nodes' clocks differ."""
+        """Write one record, with the head's time because nodes' clocks differ."""
         if stream != NOTICE:
             last = self._tails.get((rank, node))
             if last is None:
@@ -88,7 +89,7 @@ class StreamWriter:
             self._lost_lines += data.count(b"\n")
 
     def hear(self, kind: bytes, payload: bytes, node: int, name: str) -> bool:
-        """Takes a runner's frame if it is about output; ``name`` is what the node is called."""
+        """Handle a runner's frame if it concerns output of node ``name``; return whether it does."""
         if kind == frames.NOTE:
             fields: Note = frames.unpack(payload)
             self.write(fields["rank"], node, NOTICE, of_a_rank(fields, name).encode())
@@ -130,7 +131,7 @@ class StreamWriter:
             self._is_reserved = False
 
     def _give_up_the_reserve(self) -> bool:
-        """Whether there was any."""
+        """Remove the reserved file; return whether it existed."""
         was_reserved, self._is_reserved = self._is_reserved, False
         if was_reserved:
             with suppress(FileNotFoundError):  # the job's folder was removed
@@ -138,7 +139,7 @@ class StreamWriter:
         return was_reserved
 
     def _append(self, rank: int, node: int, stream: int, data: bytes) -> bool:
-        """Whether the record's beginning is in the file; its rest will be, before any other's."""
+        """Append a record; return whether its beginning was written. The next call writes the rest first."""
         self._unwritten = self._put(self._unwritten)
         if self._unwritten:
             return False
@@ -155,7 +156,7 @@ class StreamWriter:
         return True
 
     def _put(self, data: bytes) -> bytes:
-        """Writes to the segment, if there is one; gives what could not be."""
+        """Write to the segment, if one is open; return what could not be written."""
         try:
             while data and self._fd >= 0:
                 data = data[os.write(self._fd, data) :]
@@ -164,7 +165,7 @@ class StreamWriter:
         return data
 
     def _go_on_in_the_next(self) -> None:
-        """Begins the next segment; when that is impossible, the one there is goes on."""
+        """Begin the next segment; continue the present one when that fails."""
         try:
             fd, size = segments.begin(self._folder, self._number + 1, self._bytes, self._lines)
         except OSError as error:
