@@ -1,1 +1,1 @@
-"""Pushed code on nodes: kept by its contents, spread from the head along a tree."""
+"""Pushed code on nodes: stored by content, spread from the head along a tree."""

@@ -1,4 +1,4 @@
-"""Making one snapshot on a node from what is there and from a stream that several nodes share."""
+"""The assembly of one snapshot on a node, from older snapshots and from a stream that nodes share."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ __all__ = ["Builder", "Share"]
 
 
 class Builder:
-    """Makes one snapshot in a folder of its own and gives it its name when it is whole.
+    """Builder of one snapshot in a temporary folder, which gets its final name once it is whole.
 
-    ``start()``, then ``feed()`` with the blobs that ``expect()`` announced, then ``finish()``;
+    Call ``start()``, then ``feed()`` with the blobs that ``expect()`` announced, then ``finish()``;
     ``abort()`` at any time leaves nothing behind.
     """
 
     def __init__(self, store: Store, manifest: Manifest, check: bool) -> None:
-        """``check``: whether the stream's contents are hashed. The head does it once for everyone."""
+        """Make the temporary folder; ``check`` hashes the stream, which the head does once for all nodes."""
         self.store, self.manifest, self._check = store, manifest, check
         self.written = 0
         self._folder = tempfile.mkdtemp(prefix=".new-" + manifest.id + "-", dir=store.folder)
@@ -37,7 +37,7 @@ class Builder:
         self._out = -1
 
     def start(self) -> list[int]:
-        """Lays out folders and every content this node has; gives the numbers of the blobs it has not."""
+        """Make the folders, copy all contents that this node has; return the numbers of the missing blobs."""
         os.mkdir(self._tree)
         self._inside = os.open(self._tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         for folder in self.manifest.folders():
@@ -70,12 +70,12 @@ class Builder:
         return False
 
     def expect(self, order: Iterable[int]) -> None:
-        """Says which blobs the next bytes are; those not needed here are skipped."""
+        """Set the order of the blobs in the next bytes; blobs not needed here are skipped."""
         self._order = iter([self.manifest.blobs[number] for number in order])
         self._current, self._left = None, 0
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Takes the next bytes of the stream, cut anywhere."""
+        """Write the next bytes of the stream, cut anywhere."""
         view = memoryview(data)
         while view:
             if not self._left:
@@ -115,10 +115,10 @@ class Builder:
         return os.open(path, flags, 0o777 if executable else 0o666, dir_fd=self._inside)
 
     def finish(self, replace: bool = False) -> None:
-        """Adds links, copies of equal files and empty ones, and gives the snapshot its name.
+        """Add links, copies of equal files and empty files, and rename the snapshot to its final name.
 
-        Raises :class:`ValueError` when contents are missing. Whoever comes second with the same
-        snapshot keeps the first one's, unless ``replace``: then the old one is moved away whole.
+        Raise :class:`ValueError` when contents are missing. An existing snapshot of the same name stays,
+        unless ``replace``: then it is moved away whole.
         """
         if self._missing:
             raise ValueError(f"{len(self._missing)} file contents did not arrive; push again")
@@ -144,7 +144,7 @@ class Builder:
         self.abort()
 
     def abort(self) -> None:
-        """Removes whatever has no name yet."""
+        """Remove the temporary folder."""
         for fd in (self._out, self._inside):
             if fd >= 0:
                 os.close(fd)
@@ -158,7 +158,7 @@ def _write_all(out: int, data: memoryview) -> None:
 
 
 class Share:
-    """This node's own part in a push; its failure is kept in ``error`` and never stops the relaying."""
+    """This node's own part in a push, whose failure is kept in ``error`` and never stops the relay."""
 
     def __init__(self, store: Store, manifest: Manifest, verify: bool) -> None:
         self.store, self.manifest, self.verify = store, manifest, verify
@@ -166,7 +166,7 @@ class Share:
         self._builder: Builder | None = None
 
     def start(self) -> list[int]:
-        """Takes what this node has; gives the numbers of the blobs it lacks."""
+        """Copy what this node has; return the numbers of the missing blobs, none after a failure."""
         try:
             whole = self.store.intact(self.manifest) if self.verify else self.store.has(self.manifest.id)
             if whole:
@@ -178,12 +178,12 @@ class Share:
             return []
 
     def expect(self, order: Iterable[int]) -> None:
-        """Says which blobs will be fed."""
+        """Set the order of the blobs in the next bytes."""
         if self._builder is not None:
             self._builder.expect(order)
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Takes the next bytes of the stream."""
+        """Write the next bytes of the stream."""
         try:
             if self._builder is not None:
                 self._builder.feed(data)
@@ -191,7 +191,7 @@ class Share:
             self._fail(error)
 
     def finish(self) -> None:
-        """Gives the snapshot its name."""
+        """Rename the snapshot to its final name."""
         try:
             if self._builder is not None:
                 self._builder.finish(replace=self.verify)
@@ -200,7 +200,7 @@ class Share:
         self.store.touch(self.manifest.id)
 
     def abort(self) -> None:
-        """Removes what is not whole."""
+        """Remove the unfinished snapshot."""
         builder, self._builder = self._builder, None
         if builder is not None:
             builder.abort()

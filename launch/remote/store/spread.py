@@ -1,10 +1,10 @@
-"""Spreads one snapshot from the head to the other nodes, along a tree.
+"""The spread of one snapshot from the head to the other nodes, along a tree.
 
-Nodes are started and watched over the cluster's own ssh; the contents go beside it (``line.py``).
-Every hop unpacks while it passes the stream on to its children, so that the last node has the code
-shortly after the head has sent it. Before any content flows, the whole tree says what it lacks; the
-stream holds what somebody lacks and nothing else. A node that cannot be reached is named, and its parent
-serves its children instead; nodes below a connection that breaks later are served in a second pass.
+Nodes are started and watched over the cluster's own ssh; the contents go beside it
+(:mod:`launch.remote.store.tls`). Every hop unpacks the stream while it forwards it to its children, so that
+the last node has the code shortly after the head has sent it. Before any content flows, the whole tree
+reports missing blobs; the stream holds these and nothing else. A node that cannot be reached is reported, and
+its parent serves its children instead; nodes below a connection that breaks later are served in another pass.
 
 Every hop has time limits: a silent child is given up, and no process outlives the push's own limit.
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
 __all__ = ["CHUNK", "PASSES", "main", "put", "relay"]
 
 PASSES = 3
-"""Times the head tries: nodes below a connection that broke get another way in the next pass."""
+"""Passes of the head: nodes below a broken connection get another parent in the next pass."""
 
 
 def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
-    """One node that is not the head: makes its own snapshot while it serves those below."""
+    """Make the snapshot on a node other than the head while serving the nodes below."""
     store, manifest = Store(), _manifest(call)
     branches = Branches(call.header["trees"], call, up)
     share = Share(store, manifest, call.header["verify"])
@@ -73,7 +73,7 @@ def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
 
 
 def _pieces(line: Line, left: int) -> Iterator[memoryview]:
-    """What comes on a line, in pieces of :data:`CHUNK`, each valid until the next."""
+    """Yield ``left`` bytes of a line in pieces of :data:`CHUNK`, each valid until the next."""
     room = memoryview(bytearray(CHUNK))
     while left:
         piece = room[: min(CHUNK, left)]
@@ -90,7 +90,7 @@ def _undo(up: Up, share: Share, branches: Branches) -> None:
 
 
 def put(stdin: BinaryIO, call: Call, up: Up) -> None:
-    """The head: takes what it lacks from the operator, then serves the other nodes."""
+    """Take the head's missing contents from the operator, then serve the other nodes."""
     store, manifest, header = Store(), _manifest(call), call.header
     verify = header["verify"]
     if not (store.intact(manifest) if verify else store.has(manifest.id)):
@@ -106,7 +106,7 @@ def put(stdin: BinaryIO, call: Call, up: Up) -> None:
         finally:
             builder.abort()
     else:
-        while stdin.read(CHUNK):  # another push was faster; the operator still means to be heard out
+        while stdin.read(CHUNK):  # another push was faster; the operator still sends everything
             pass
     store.touch(manifest.id)
     header["drop"] = store.superfluous(manifest.id)
@@ -155,10 +155,10 @@ def _inflated(stdin: BinaryIO, packed: bool) -> Iterator[bytes]:
 
 
 def main(stdin: BinaryIO, name: str, source: bytes) -> None:
-    """Reads one call and does it. ``name`` and ``source`` are these modules, for the children."""
+    """Read one call and execute it; ``name`` and ``source`` are these modules, for the children."""
     header: PushHeader = json.loads(stdin.readline())
     signal.alarm(int(header["limit"]))
-    # Throughput counts here, not answering at once: being woken must not interrupt who runs.
+    # Throughput counts here, not latency: a wakeup must not preempt what runs.
     os.sched_setscheduler(0, os.SCHED_BATCH, os.sched_param(0))
     up = Up(sys.stdout.buffer)
     store = Store()
@@ -180,4 +180,4 @@ def main(stdin: BinaryIO, name: str, source: bytes) -> None:
     except (OSError, ValueError, EOFError) as error:
         sys.stderr.write(f"{error}\n")
         sys.stdout.flush()
-        os._exit(1)  # threads may wait on children that no one needs any more
+        os._exit(1)  # threads may still wait for children that are not needed any more

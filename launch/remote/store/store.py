@@ -1,13 +1,13 @@
-"""A node's store of pushed code: ``~/.ranklift/snapshots/<id>/``, each made whole or not at all.
+"""A node's store of pushed code: snapshots ``~/.ranklift/snapshots/<id>/``, each made whole or not at all.
 
 A snapshot is described by its manifest, one JSON array of ``["f", path, sha256, size, executable]`` and
-``["l", path, target]``; its id is the head of the manifest's own SHA-256. Contents travel as *blobs*: the
+``["l", path, target]``; its id is the beginning of the manifest's SHA-256. Contents travel as *blobs*: the
 distinct, non-empty file contents in the order of the manifest, one after the other with nothing between
-them. Whoever knows the manifest can therefore cut the stream, skip what it has and check all it takes.
+them. A receiver that knows the manifest can therefore cut the stream, skip what it has and check the rest.
 
-Contents a node already has come from its older snapshots, copied and checked, never linked. Jobs work in
-copies of their own (:mod:`launch.remote.node.work_dir`); one that writes over a snapshot all the same, such
-as an input's, must not reach into another.
+Contents that a node already has are copied from its older snapshots and checked, never linked. Jobs work in
+copies of their own (:mod:`launch.remote.node.work_dir`); a job that writes to a snapshot nevertheless, such
+as an input's, must not change another one.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from launch.remote.base.whole_file import replace_file
 __all__ = ["CHUNK", "KEEP", "Manifest", "Store", "digest_of"]
 
 KEEP = 5
-"""Snapshots kept on a node beside those that a job still uses."""
+"""Number of snapshots kept on a node beside those that a job still uses."""
 
 _ID_DIGITS = 16
 _ABANDONED_S = 86400.0
@@ -37,7 +37,7 @@ _FINAL_STATES = ('"SUCCEEDED"', '"FAILED"', '"CANCELLED"', '"LOST"')
 
 
 class Manifest:
-    """What a snapshot holds, read from its JSON text."""
+    """Contents of a snapshot, read from its JSON text."""
 
     def __init__(self, text: bytes) -> None:
         self.text = text
@@ -60,7 +60,7 @@ class Manifest:
             self.places[sha].append((path, bool(executable)))
 
     def folders(self) -> list[bytes]:
-        """Every folder that must exist, parents first."""
+        """Return every folder that must exist, parents first."""
         wanted: set[bytes] = set()
         for path in [entry[0] for entry in self.files] + [link[0] for link in self.links]:
             folder = os.path.dirname(path)
@@ -87,15 +87,15 @@ class Store:
         os.makedirs(self.folder, exist_ok=True)
 
     def path(self, snapshot: str) -> str:
-        """Where the snapshot is, or would be."""
+        """Return the path of a snapshot, whether it exists or not."""
         return os.path.join(self.folder, snapshot)
 
     def has(self, snapshot: str) -> bool:
-        """Whether it is there whole: it gets its name only when nothing is missing."""
+        """Return whether a snapshot exists; it gets its name only once it is whole."""
         return os.path.isdir(self.path(snapshot))
 
     def intact(self, manifest: Manifest) -> bool:
-        """Whether it is there and every file and link still is what was pushed; reads all of it."""
+        """Return whether a snapshot exists and no file or link has changed since the push; read all of it."""
         if not self.has(manifest.id):
             return False
         base = os.fsencode(self.path(manifest.id))
@@ -109,7 +109,7 @@ class Store:
             return False
 
     def known(self) -> list[str]:
-        """Ids of the whole snapshots, the most recently pushed first."""
+        """Return the ids of the whole snapshots, the most recently pushed first."""
         found = []
         for name in os.listdir(self.folder):
             if len(name) == _ID_DIGITS and "." not in name:
@@ -120,12 +120,12 @@ class Store:
         return [name for _, name in sorted(found, reverse=True)]
 
     def touch(self, snapshot: str) -> None:
-        """Marks it as just pushed, which keeps it from being pruned."""
+        """Mark a snapshot as just pushed, which keeps it from being pruned."""
         with contextlib.suppress(OSError):
             os.utime(self.path(snapshot) + ".manifest")
 
     def candidates(self, wanted: Iterable[str]) -> dict[str, list[bytes]]:
-        """Files of whole snapshots said to hold the wanted contents; not yet checked."""
+        """Return files of whole snapshots, by SHA-256, that should hold the wanted contents; unchecked."""
         missing = set(wanted)
         found: dict[str, list[bytes]] = {}
         for name in self.known():
@@ -141,7 +141,7 @@ class Store:
         return found
 
     def lacking(self, manifest: Manifest) -> list[int]:
-        """Numbers of the manifest's blobs that are nowhere on this node."""
+        """Return the numbers of the manifest's blobs that are nowhere on this node."""
         found = self.candidates(sha for sha, _ in manifest.blobs)
         return [
             number
@@ -150,9 +150,9 @@ class Store:
         ]
 
     def contents(self, manifest: Manifest, order: Iterable[int]) -> Iterator[bytes]:
-        """The blobs of a whole snapshot as one stream, in pieces of about :data:`CHUNK`.
+        """Yield the blobs of a whole snapshot as one stream, in pieces of about :data:`CHUNK`.
 
-        Raises :class:`ValueError` when a file no longer is what was pushed: nobody may take it for that.
+        Raise :class:`ValueError` when a file has changed since the push: no node may receive the change.
         """
         base = os.fsencode(self.path(manifest.id))
         pieces: list[bytes] = []
@@ -178,8 +178,7 @@ class Store:
         yield b"".join(pieces)
 
     def confirmed(self, snapshot: str, code: str) -> list[str]:
-        """Nodes that have reported to this one that they hold the snapshot, and these modules as of
-        ``code``."""
+        """Return the nodes that reported to this head to hold the snapshot and the modules ``code``."""
         try:
             with open(self.path(snapshot) + ".nodes", encoding="utf-8") as stream:
                 told = json.load(stream)
@@ -188,13 +187,13 @@ class Store:
             return []
 
     def forget(self, snapshots: Iterable[str]) -> None:
-        """Takes back :meth:`confirm`: this node, a head, needs them no more."""
+        """Undo :meth:`confirm`: this head does not need the snapshots any more."""
         for name in snapshots:
             with contextlib.suppress(OSError):
                 os.unlink(self.path(name) + ".nodes")
 
     def confirm(self, snapshot: str, code: str, nodes: Iterable[str]) -> None:
-        """Adds to :meth:`confirmed`."""
+        """Add nodes to :meth:`confirmed`."""
         with open(os.path.join(self.folder, ".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             both = sorted(set(self.confirmed(snapshot, code)).union(nodes))
@@ -202,7 +201,7 @@ class Store:
             replace_file(self.path(snapshot) + ".nodes", json.dumps(told).encode())
 
     def owe(self, snapshot: str, head: str) -> None:
-        """Notes that ``head`` counts on this node to hold the snapshot."""
+        """Write a note that ``head`` relies on this node to hold the snapshot."""
         with contextlib.suppress(OSError), open(self._note(snapshot, head), "wb"):
             pass
 
@@ -210,11 +209,11 @@ class Store:
         return f"{self.path(snapshot)}.of-{head}"
 
     def relied_on(self) -> list[str]:
-        """Snapshots that this node has spread and counts on other nodes to hold."""
+        """Return the snapshots that this node has spread and relies on other nodes to hold."""
         return [entry[: -len(".nodes")] for entry in os.listdir(self.folder) if entry.endswith(".nodes")]
 
     def superfluous(self, current: str) -> list[str]:
-        """Snapshots this node has spread, beyond the newest :data:`KEEP`, that no unfinished job needs."""
+        """Return spread snapshots beyond the newest :data:`KEEP` that no unfinished job needs."""
         old = [name for name in self.known() if name != current][KEEP - 1 :]
         if not old:
             return []
@@ -222,12 +221,12 @@ class Store:
         return [name for name in old if os.path.exists(self.path(name) + ".nodes") and name not in in_jobs]
 
     def prune(self, snapshots: Iterable[str], head: str, kept: Iterable[str]) -> None:
-        """Removes, in the background, what ``head`` needs no more; old debris as well.
+        """Remove, in the background, the snapshots that ``head`` does not need any more, and old debris.
 
-        ``kept`` is all that ``head`` counts on other nodes to hold: one that was replaced under its name has
-        forgotten what it spread before. What another head has spread stays, for that head's jobs, and what a
-        process of this node works in. Notes of a head count no longer once they are a day old and its name
-        leads nowhere: nodes reach each other by name alone. Younger ones may be of a push that is under way.
+        ``kept`` are all snapshots that ``head`` relies on other nodes to hold: a head that was replaced under
+        its name does not know what it spread before. Snapshots stay that another head has spread or that a
+        process of this node works in. A head's note expires once it is a day old and the head's name does not
+        resolve: nodes reach each other by name alone. A younger note may belong to a push that is under way.
         """
         trash = []
         for name in sorted(set(snapshots).union(self._void(set(snapshots), head, set(kept)))):
@@ -255,7 +254,7 @@ class Store:
             )
 
     def _void(self, dropped: set[str], head: str, kept: set[str]) -> set[str]:
-        """Removes the notes that count no longer; gives their snapshots."""
+        """Remove notes that expired or that ``head`` does not need; return their snapshots."""
         void, gone = set(), {head: False}
         for entry in os.listdir(self.folder):
             name, _, owner = entry.partition(".of-")
@@ -271,7 +270,7 @@ class Store:
 
 
 def _is_gone(head: str) -> bool:
-    """Whether there is no node of that name any more; not so while that cannot be found out."""
+    """Return whether the name of a node does not resolve any more; False when the lookup fails otherwise."""
     try:
         socket.getaddrinfo(head, None)
     except socket.gaierror as error:
@@ -282,7 +281,7 @@ def _is_gone(head: str) -> bool:
 
 
 def digest_of(path: bytes) -> str | None:
-    """SHA-256 of a file's content; ``None`` when it cannot be read."""
+    """Return the SHA-256 of a file's content; ``None`` when the file cannot be read."""
     try:
         digest = hashlib.sha256()
         with open(path, "rb", buffering=0) as stream:
@@ -301,7 +300,7 @@ def _age(path: str) -> float:
 
 
 def _unfinished_jobs(folder: str) -> Iterator[str]:
-    """The job.json texts of jobs whose state is not final; a snapshot's id in one means it is in use."""
+    """Yield the job.json texts of unfinished jobs; a snapshot whose id is in one of them is in use."""
     try:
         jobs = os.listdir(folder)
     except OSError:

@@ -1,8 +1,8 @@
-"""The line on which file contents go from one node to the next: TLS 1.3 with a key that lives for one push.
+"""TLS lines, which carry file contents from node to node: TLS 1.3 with a key that lives for one push.
 
 Nodes are started and watched over ssh, and over ssh each gets the push's credential, a private key with its
-own certificate. Both ends of a line must show it, so nobody else can send to a node or read what it is sent.
-Contents do not go through ssh itself, because ssh takes five times the processor time for them.
+own certificate. Both ends of a line must present the credential, so nobody else can send to a node or read
+what a node receives. Contents do not go through ssh, which takes five times the processor time for them.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ __all__ = ["CHUNK", "Line", "accept", "dial", "listen"]
 CHUNK = 256 * 1024
 _BACKLOG = 128
 _STRANGERS = 64
-"""Connections without the credential that are kept at a time: beyond them the oldest goes."""
+"""Maximum number of connections without the credential; beyond it, the oldest is closed."""
 
 
 class Line:
-    """A connected socket, encrypted in large pieces: one system call for many TLS records.
+    """A connected TLS socket that encrypts in large pieces: one system call for many TLS records.
 
-    Nothing may go over it before :meth:`shake_hands`.
+    Call :meth:`shake_hands` before any data is sent or received.
     """
 
     def __init__(self, plain: socket.socket, context: ssl.SSLContext, server_side: bool) -> None:
@@ -38,12 +38,12 @@ class Line:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def shake_hands(self) -> None:
-        """Wait until both ends have shown the credential. Raises :class:`OSError` or :class:`EOFError`."""
+        """Wait until both ends have presented the credential. Raise :class:`OSError` or :class:`EOFError`."""
         while not self._is_agreed():
             self._more()
 
     def shake_hands_further(self) -> bool:
-        """Use what has come; whether both ends have shown the credential now. Raises likewise."""
+        """Process received data; return whether the handshake is complete. Raise OSError or EOFError."""
         self._more()
         return self._is_agreed()
 
@@ -53,34 +53,34 @@ class Line:
         except ssl.SSLWantReadError:
             return False
         finally:
-            self._flush()  # a refusal must reach the other end, too
+            self._flush()  # a refusal must reach the other end too
         return True
 
     def __enter__(self) -> Line:
-        """Closes the socket at the end."""
+        """Return the line, which is closed when the block ends."""
         return self
 
     def __exit__(self, *error: object) -> None:
         self.close()
 
     def sendall(self, data: bytes | memoryview) -> None:
-        """Sends everything. Raises :class:`OSError`."""
+        """Send all data. Raise :class:`OSError`."""
         self._tls.write(data)
         self._flush()
 
     def recv_into(self, room: memoryview) -> None:
-        """Fills ``room``. Raises :class:`EOFError` or :class:`OSError` when the other end is gone."""
+        """Fill ``room``. Raise :class:`EOFError` or :class:`OSError` when the other end is gone."""
         filled = 0
         while filled < len(room):
             try:
                 filled += int(
                     self._tls.read(len(room) - filled, room[filled:])
-                )  # given room, it gives a size
+                )  # with a buffer, read() returns a size
             except ssl.SSLWantReadError:
                 self._more()
 
     def close(self) -> None:
-        """Ends the line."""
+        """Close the socket."""
         self._plain.close()
 
     def _flush(self) -> None:
@@ -95,14 +95,14 @@ class Line:
 
 
 def listen(address: str) -> socket.socket:
-    """A socket on the node's private address; the kernel chooses the port."""
+    """Return a listening socket on the node's private address; the kernel chooses the port."""
     return socket.create_server((address, 0), backlog=_BACKLOG)
 
 
 def accept(listener: socket.socket, credential: str) -> Line:
-    """The parent's line. Others who connect, before it or beside it, are refused or left waiting.
+    """Return the line to the parent; refuse other connections or leave them waiting.
 
-    Raises :class:`OSError` when the parent does not come in time.
+    Raise :class:`OSError` when the parent does not connect in time.
     """
     until = time.monotonic() + timing.PUSH_CONNECT_S * 2
     with listener, _Arriving(listener, _context(credential, server_side=True)) as arriving:
@@ -115,11 +115,11 @@ def accept(listener: socket.socket, credential: str) -> Line:
 
 
 class _Arriving:
-    """Connections whose other end has not shown the credential yet."""
+    """Connections whose other end has not presented the credential yet."""
 
     def __init__(self, listener: socket.socket, context: ssl.SSLContext) -> None:
         self.refused = ""
-        """Why the last of those was that did not show it."""
+        """Error of the last refused connection."""
         self._listener, self._context = listener, context
         listener.setblocking(False)
         self._lines: dict[Line, socket.socket] = {}
@@ -127,7 +127,7 @@ class _Arriving:
         self._selector.register(listener, selectors.EVENT_READ)
 
     def __enter__(self) -> _Arriving:
-        """Close all that are left at the end."""
+        """Return the connections, which are closed when the block ends."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -136,7 +136,7 @@ class _Arriving:
         self._selector.close()
 
     def turn(self, seconds: float) -> Line | None:
-        """Wait until something comes, and take it in; the first line whose other end has the credential."""
+        """Handle what arrives within ``seconds``; return the first line with the credential, or None."""
         for key, _ in self._selector.select(seconds):
             if key.data is None:
                 self._take_in()
@@ -169,7 +169,7 @@ class _Arriving:
 
 
 def dial(address: str, port: int, credential: str) -> Line:
-    """A line to a child. Raises :class:`OSError` or :class:`EOFError`."""
+    """Return a line to a child. Raise :class:`OSError` or :class:`EOFError`."""
     context = _context(credential, server_side=False)
     line = Line(socket.create_connection((address, port), timing.PUSH_CONNECT_S), context, server_side=False)
     try:
@@ -183,12 +183,12 @@ def dial(address: str, port: int, credential: str) -> Line:
 def _context(credential: str, server_side: bool) -> ssl.SSLContext:
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER if server_side else ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
-    context.check_hostname = False  # the key itself is the identity, and it is known
+    context.check_hostname = False  # the key is the identity: only the push's own certificate is trusted
     context.verify_mode = ssl.CERT_REQUIRED
     if server_side:
         context.num_tickets = 0
     context.load_verify_locations(cadata=credential[credential.index("-----BEGIN CERTIFICATE") :])
-    # OpenSSL reads keys from files only; this one is in memory and nowhere else.
+    # OpenSSL reads keys from files only; this file is in memory and nowhere else.
     handle = os.memfd_create("credential")
     try:
         os.write(handle, credential.encode())

@@ -1,4 +1,4 @@
-"""Who hands on to whom, and lists of numbers as they travel: plain data and pure functions."""
+"""The tree of a push and number lists in transit: plain data and pure functions."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any, List  # noqa: UP035  (nodes may run Python 3.8)
 __all__ = ["Tree", "plant", "runs", "spans"]
 
 Tree = List[Any]  # noqa: UP006  (evaluated)
-"""``[name, address, [subtrees]]``, as it goes through JSON."""
+"""``[name, address, [subtrees]]``, as in JSON."""
 
 
 def plant(nodes: Sequence[tuple[str, str]], fanout: int) -> list[Tree]:
-    """The nodes as at most ``fanout`` trees of nearly equal size, each with that fan-out.
+    """Return the nodes as at most ``fanout`` trees of nearly equal size, each with that fan-out.
 
     >>> plant([("a", "10.0.0.5"), ("b", "10.0.0.6"), ("c", "10.0.0.7")], 2)
     [['a', '10.0.0.5', [['b', '10.0.0.6', []]]], ['c', '10.0.0.7', []]]
@@ -29,7 +29,7 @@ def plant(nodes: Sequence[tuple[str, str]], fanout: int) -> list[Tree]:
 
 
 def runs(numbers: Iterable[int]) -> list[list[int]]:
-    """Ascending numbers as first and last of each unbroken run.
+    """Return ascending numbers as first and last of each unbroken run.
 
     >>> runs([0, 1, 2, 7]), list(spans([[0, 2], [7, 7]]))
     ([[0, 2], [7, 7]], [0, 1, 2, 7])
@@ -44,6 +44,6 @@ def runs(numbers: Iterable[int]) -> list[list[int]]:
 
 
 def spans(found: Iterable[Sequence[int]]) -> Iterator[int]:
-    """What :func:`runs` was given."""
+    """Yield the numbers that :func:`runs` was called with."""
     for first, last in found:
         yield from range(first, last + 1)

@@ -1,6 +1,6 @@
-"""One hop of the tree: the way up to the parent, and the children with their connections.
+"""One hop of the tree: the connection up to the parent, and the children with their connections.
 
-Up the tree go JSON lines behind a mark (login scripts may print too): ``beat``, ``lack``, ``told``.
+Messages up the tree are JSON lines after a mark (login scripts may print too): ``beat``, ``lack``, ``told``.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ spread.main(r,name,source)
 
 
 class Up:
-    """The way to whoever started this process: one JSON line a message, and a beat."""
+    """The connection to this process's parent in the tree: one JSON line per message, and beats."""
 
     def __init__(self, out: BinaryIO) -> None:
         self._out, self._lock = out, threading.Lock()
@@ -71,7 +71,7 @@ class Up:
         threading.Thread(target=self._beat, daemon=True).start()
 
     def send(self, message: PushMessage | OfferAnswer) -> None:
-        """Send one message; a broken way up only sets ``broken``."""
+        """Send one message; set ``broken`` when that fails."""
         line = MARK + json.dumps(message).encode() + b"\n"
         try:
             with self._lock:
@@ -108,28 +108,28 @@ class Branch:
         opening = call.opening(self.name, self.address, self.below)
         self._listening = threading.Thread(target=self._listen, daemon=True)
         self._listening.start()
-        # A node that is gone accepts nothing while ssh waits for it; its siblings must not wait as well.
+        # ssh blocks on a node that is gone; the node's siblings must not wait as well.
         threading.Thread(target=self.send_command, args=(opening,), daemon=True).start()
         threading.Thread(target=self._read, daemon=True).start()
 
     def send_command(self, data: bytes) -> None:
-        """Sends what is not file contents, over ssh."""
-        assert self._ssh.stdin is not None  # noqa: S101  (a pipe was asked for)
+        """Send data other than file contents, over ssh."""
+        assert self._ssh.stdin is not None  # noqa: S101  (stdin, stdout and stderr are pipes)
         try:
             self._ssh.stdin.write(data)
             self._ssh.stdin.flush()
         except OSError:
-            self._kill()  # _read() then sees its end and reports why
+            self._kill()  # _read() then sees the end of ssh and reports why
 
     def connect(self, credential: str) -> None:
-        """Opens the line for file contents."""
+        """Open the line for file contents."""
         try:
             self.line = dial(self.address, self.port, credential)
         except (OSError, EOFError) as error:
             self.give_up(f"port {self.port} cannot be reached from another node: {error}")
 
     def send(self, data: bytes | memoryview) -> None:
-        """Sends file contents; a child that takes none any more is given up."""
+        """Send file contents; give up the child when that fails."""
         if self.line is not None:
             try:
                 self.line.sendall(data)
@@ -138,15 +138,15 @@ class Branch:
                 self.fade(str(error))
 
     def fade(self, reason: str) -> None:
-        """Waits for the child's own last words; without any, ``reason`` is why it ended."""
+        """Wait for the child's own error, then give the child up; without an error, use ``reason``."""
         deadline = time.monotonic() + 2 * timing.PUSH_BEAT_S
         while not self.gone and time.monotonic() < deadline:
             time.sleep(0.05)
         self.give_up(reason)
 
     def close(self) -> None:
-        """No more data will come."""
-        assert self._ssh.stdin is not None  # noqa: S101  (a pipe was asked for)
+        """End the stream: close the line and ssh's stdin."""
+        assert self._ssh.stdin is not None  # noqa: S101  (stdin, stdout and stderr are pipes)
         if self.line is not None:
             with contextlib.suppress(OSError):
                 self.line.close()
@@ -154,22 +154,22 @@ class Branch:
             self._ssh.stdin.close()
 
     def give_up(self, reason: str) -> None:
-        """Ends the connection; ``reason`` is what will be reported of it."""
+        """End the connection; report the first ``reason`` given."""
         self.reason = self.reason or reason
         self._kill()
 
     def _kill(self) -> None:
-        if not self.gone:  # afterwards its number may be another's
+        if not self.gone:  # afterwards another process may have its pid
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._ssh.pid, signal.SIGKILL)
 
     def _listen(self) -> None:
-        assert self._ssh.stderr is not None  # noqa: S101  (a pipe was asked for)
+        assert self._ssh.stderr is not None  # noqa: S101  (stdin, stdout and stderr are pipes)
         for line in self._ssh.stderr:
             self._tail = line.strip() or self._tail
 
     def _read(self) -> None:
-        assert self._ssh.stdout is not None  # noqa: S101  (a pipe was asked for)
+        assert self._ssh.stdout is not None  # noqa: S101  (stdin, stdout and stderr are pipes)
         for line in self._ssh.stdout:
             self.heard = time.monotonic()
             if line.startswith(MARK):
@@ -177,7 +177,7 @@ class Branch:
                 if message["t"] != "beat":
                     self._events.put((self, message))
         status = self._ssh.wait()
-        self._listening.join(timing.PUSH_BEAT_S)  # what it said last is the reason
+        self._listening.join(timing.PUSH_BEAT_S)  # the last line of stderr is the reason
         if not self.reason:
             tail = self._tail.decode("utf-8", "replace")
             self.reason = tail or f"its process ended with status {status}"
@@ -186,17 +186,17 @@ class Branch:
 
 
 class Call:
-    """What is the same at every hop of one push."""
+    """The part of a push that is the same at every hop."""
 
     def __init__(self, header: PushHeader, packed: bytes, name: str, source: bytes) -> None:
         self.header, self.boot = header, (name, source)
         self.packed = packed
-        """The manifest, compressed: it goes on as it came."""
+        """The manifest, compressed as it was received."""
         self.ssh: list[str] = header.get("ssh", [])
         self.silence: float = header.get("silence", 0)
 
     def opening(self, name: str, address: str, trees: list[Tree]) -> bytes:
-        """Return what the child of this name gets first: these modules, the header, the manifest."""
+        """Return the first bytes for the child of this name: these modules, the header, the manifest."""
         header = self.header.copy()
         header.pop("nodes", None)
         header.pop("sent", None)
@@ -213,7 +213,7 @@ class Call:
 
 
 class Branches:
-    """All children of one hop, with those taken over from children that did not answer."""
+    """All children of one hop, including those adopted from children that did not answer."""
 
     def __init__(self, trees: Iterable[Tree], call: Call, up: Up) -> None:
         self._events: queue.Queue[tuple[Branch, PushMessage]] = queue.Queue()
@@ -222,7 +222,7 @@ class Branches:
         self._all = [Branch(tree, call, self._events) for tree in trees]
 
     def lacking(self) -> set[int]:
-        """Waits until every child has spoken or been replaced; gives what anybody below lacks."""
+        """Wait until every child has answered or been replaced; return the blobs missing below."""
         lacking: set[int] = set()
         waiting = set(self._all)
         while waiting:
@@ -240,7 +240,7 @@ class Branches:
         return lacking
 
     def announce(self, order: list[int]) -> None:
-        """Says which blobs will come, and opens the lines on which they do."""
+        """Announce the order of the blobs, and open the lines that carry them."""
         line = json.dumps(runs(order)).encode() + b"\n"
         for branch in self._all:
             if not branch.gone:
@@ -250,12 +250,12 @@ class Branches:
                 branch.connect(self._call.header["credential"])
 
     def send(self, data: bytes | memoryview) -> None:
-        """Passes file contents to every child that is still there."""
+        """Send file contents to every remaining child."""
         for branch in self._all:
             branch.send(data)
 
     def finish(self) -> None:
-        """Ends the stream and waits for what the children report; some may end without a word."""
+        """End the stream and wait for the children's reports; a child may end without one."""
         for branch in self._all:
             branch.close()
         waiting = {branch for branch in self._all if not branch.gone}
@@ -270,7 +270,7 @@ class Branches:
                 self._tell(branch.name, branch.reason)
 
     def stop(self) -> None:
-        """Ends every connection."""
+        """End every connection."""
         for branch in self._all:
             branch.give_up("stopped")
 
