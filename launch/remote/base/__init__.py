@@ -1,1 +1,1 @@
-"""What the supervisor, the runners and the operator's side share: frames, names, job folders."""
+"""Code shared by the supervisor, the runners and the operator's side: frames, names, job folders."""

@@ -1,4 +1,4 @@
-"""Azure's notice that it takes a node: as the node's watch leaves it, and what a supervisor makes of it."""
+"""Eviction notices: Azure's notice on a node, as the node's agent writes it, and a supervisor's use of it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _SOON_S = 12 * 3600
 
 
 def stamp() -> tuple[int, int] | None:
-    """What changes with the notice on this node; None when there is none."""
+    """Return a stamp that changes with the notice on this node; None without a notice."""
     try:
         entry = os.stat(expand_home(_PATH))
     except OSError:
@@ -31,9 +31,12 @@ def stamp() -> tuple[int, int] | None:
 
 
 def notice() -> EvictionNotice:
-    """The notice on this node as a runner reports it: ``type`` (empty: there is none), ``at`` (Unix seconds
-    by Azure's clock), ``left_ms``, and ``at_once`` (0: the job may go on for as long as it can)."""
-    import json  # costs each rank's start as much as the rest of it; notices are rare
+    """Return the notice on this node as a runner reports it.
+
+    Fields: ``type`` (empty without a notice), ``at`` (Unix seconds by Azure's clock), ``left_ms``, and
+    ``at_once`` (0: the job may go on for as long as it can).
+    """
+    import json  # costs as much as the rest of a rank's start; notices are rare
 
     try:
         with open(expand_home(_PATH), encoding="utf-8") as file:
@@ -46,7 +49,7 @@ def notice() -> EvictionNotice:
 
 
 def words(kind: str, at: float, now: float) -> str:
-    """What becomes of a node, in words; ``at`` and ``now`` in Unix seconds.
+    """Return the message about a node's eviction; ``at`` and ``now`` in Unix seconds.
 
     >>> words("Preempt", 1474309787, 1474309757)
     'will be taken by Azure at 18:29:47 UTC (Preempt)'
@@ -58,7 +61,7 @@ def words(kind: str, at: float, now: float) -> str:
 
 
 class Eviction:
-    """A node's notice as its runner reported it; times are those of the monotonic clock here."""
+    """A node's notice as its runner reported it; times are by this machine's monotonic clock."""
 
     def __init__(self, node: str, fields: EvictionNotice, now: float) -> None:
         self.node = node
@@ -67,15 +70,17 @@ class Eviction:
         self._at_once = bool(fields["at_once"])
 
     def due(self, grace: float, now: float) -> bool:
-        """Whether ranks that get ``grace`` seconds must be ordered to end."""
+        """Return whether ranks with a grace of ``grace`` seconds must be stopped now."""
         return (
             self._at_once
             or now >= self._deadline - max(grace, timing.EVICTION_LEAST_S) - timing.EVICTION_SPARE_S
         )
 
     def grace(self, own: float, now: float) -> float:
-        """Seconds the ranks get between SIGTERM and SIGKILL, where ``own`` is the job's, so that all is over
-        before the node is gone."""
+        """Return the seconds between SIGTERM and SIGKILL, so that all ranks end before the node does.
+
+        ``own`` is the job's grace in seconds.
+        """
         return max(
             timing.EVICTION_SHORTEST_S,
             min(max(own, timing.EVICTION_LEAST_S), self._deadline - now - timing.EVICTION_OVER_S),
@@ -83,7 +88,7 @@ class Eviction:
 
 
 def format_evictions(evictions: Iterable[Eviction]) -> str:
-    """Return all of them in one line, nodes with the same reason folded."""
+    """Return all evictions in one line, with nodes of the same reason folded."""
     from launch.remote.base.names import fold
 
     nodes: dict[str, list[str]] = {}

@@ -1,8 +1,8 @@
 """Frames between supervisor and runners, and from the head to the operator.
 
-A frame is a type (one byte), a length (four bytes, big-endian) and a payload. Payloads between
-supervisor and runner are bencoded rather than JSON: importing :mod:`json` takes longer than starting the
-interpreter without it, and every rank under MPI has a runner of its own.
+A frame is a type (one byte), a length (four bytes, big-endian) and a payload. Payloads between supervisor and
+runner are bencoded rather than JSON: importing :mod:`json` takes longer than starting the interpreter, and
+every rank under MPI has a runner of its own.
 """
 
 from __future__ import annotations
@@ -48,49 +48,48 @@ __all__ = [
 ]
 
 HELLO = b"H"
-"""Runner: here I am. ``{rank, local_rank, node, pid, token, proof}``; rank is -1 for a whole node's runner,
-which is on a channel of ssh's and has neither token nor proof. The proof is that of :func:`hello_words`, see
-:mod:`launch.remote.base.encryption`; it is empty where the node has no cluster key."""
+"""Runner: its introduction. ``{rank, local_rank, node, pid, token, proof}``; rank is -1 for a whole node's
+runner, whose channel is ssh's and which has neither token nor proof. The proof is that of
+:func:`hello_words`, see :mod:`launch.remote.base.encryption`; empty where the node has no cluster key."""
 SPEC = b"S"
-"""Supervisor: what to run, see :func:`launch.remote.head.runners.runner_spec.runner_spec`. To a runner of
-mpirun's it is encrypted: :mod:`launch.remote.base.encryption`."""
+"""Supervisor: what to run, see :func:`launch.remote.head.runners.runner_spec.runner_spec`; encrypted for
+mpirun's runners, see :mod:`launch.remote.base.encryption`."""
 READY = b"Y"
-"""Runner: I hold my slots and lack nothing; no rank of mine has started. ``{ports}``: those it took."""
+"""Runner: slots are held, checks have passed, no rank has started. ``{ports}``: the reserved ports."""
 GO = b"G"
-"""Supervisor: every runner is ready, start. Variables known only now, by rank."""
+"""Supervisor: every runner is ready, start the ranks. By rank, the variables known only now."""
 STARTED = b"R"
-"""Runner: every rank of mine is running. ``{pids}``."""
+"""Runner: all its ranks are running. ``{pids}``."""
 OUT = b"O"
 """Runner: output of a rank, or of the setup line as rank -1 (:data:`OUTPUT` header, bytes).
 On the operator's channel: one :data:`RECORD`."""
 NOTE = b"N"
-"""Runner: what of a rank's output is missing elsewhere. ``{rank, log, bytes, lines, lost, why}``: bytes and
-lines were left out of OUT; ``lost`` bytes are not in the log, as it could not be written because of ``why``.
-None of the three: it cannot be written from now on."""
+"""Runner: amount of a rank's output that is missing. ``{rank, log, bytes, lines, lost, why}``: ``bytes`` and
+``lines`` were left out of OUT; ``lost`` bytes are not in the log, which could not be written because of
+``why``. With none of the three, the log cannot be written from now on."""
 TAIL = b"W"
-"""Runner, before EXIT: the last bytes of a rank of which something was left out (:data:`OUTPUT` header,
-bytes)."""
+"""Runner, before EXIT: last bytes of a rank with output left out (:data:`OUTPUT` header, bytes)."""
 EXIT = b"E"
 """Runner: one rank ended. ``{rank, status, signal, stopped, time_us}``: the status is 128+n for signal n;
-stopped: I had signalled it; the time is by this node's clock."""
+``stopped``: the runner had signalled the rank; the time is by the node's clock."""
 FAILED = b"F"
-"""Runner: nothing was started. ``{reasons}``."""
+"""Runner: no rank was started. ``{reasons}``."""
 BUSY = b"Q"
-"""Runner: other jobs hold slots it was given. ``{taken}``: each slot that others hold, with its holder."""
+"""Runner: other jobs hold some of its slots. ``{taken}``: each slot that others hold, with its holder."""
 HELD = b"L"
-"""Runner: I hold my slots; what is to be done before READY may take a while."""
+"""Runner: slots are held; the checks before READY may take a while."""
 DONE = b"D"
-"""Runner: none of my ranks' processes is left. ``{left}``: pids that even SIGKILL did not end."""
+"""Runner: its ranks' processes have ended. ``{left}``: pids that even SIGKILL did not end."""
 EVICTION = b"V"
-"""Runner: Azure has given notice to my node, or has taken it back. See
+"""Runner: Azure has given its node notice, or has withdrawn the notice, see
 :func:`launch.remote.base.eviction.notice`."""
 STOP = b"T"
 """Supervisor: end every rank. ``{grace_ms}``."""
 BEAT = b"B"
-"""Either way: still alive."""
+"""Either way: sign of life."""
 JOB = b"J"
-"""Operator's channel: the job is in the supervisor's hands; where it is followed, also its nodes' names and
-how many ranks it has (JSON)."""
+"""Operator's channel: the supervisor has the job; where the job is followed, also its nodes' names and number
+of ranks (JSON)."""
 STATE = b"C"
 """Operator's channel: the job's state.json (JSON)."""
 
@@ -100,16 +99,16 @@ RECORD = struct.Struct("!diiBI")
 """One record of the stream: time, rank (-1: the launcher), node index, stream (1 stdout, 2 stderr,
 :data:`NOTICE`), length of what follows."""
 NOTICE = 3
-"""In the place of stdout or stderr: not the rank's words, but what is to be said of them."""
+"""Stream number of a notice about a rank's output, in the place of stdout or stderr."""
 
 HEADER = struct.Struct("!cI")
 """Type and length of a frame."""
 _END = ord("e")
 _LIMIT = 64 * 1024 * 1024
 _DEEPEST = 16
-"""Lists and dicts within each other: what is sent has 5."""
+"""Maximum nesting of lists and dicts; actual payloads have 5."""
 _DIGITS = 19
-"""Digits of a number at most: reading takes time that grows with their square."""
+"""Maximum digits of a number, because the time to parse one grows with their square."""
 
 
 class ProtocolError(Exception):
@@ -117,17 +116,17 @@ class ProtocolError(Exception):
 
 
 def frame(kind: bytes, payload: bytes = b"") -> bytes:
-    """One frame, ready to send."""
+    """Return one frame, ready to send."""
     return HEADER.pack(kind, len(payload)) + payload
 
 
 def send_answer(kind: bytes, payload: bytes = b"") -> None:
-    """Write one frame to stdout. Raise BrokenPipeError when nobody reads it any more."""
+    """Write one frame to stdout. Raise BrokenPipeError when nobody reads stdout any more."""
     write_all(1, frame(kind, payload))
 
 
 class Decoder:
-    """Cuts a byte stream into frames of at most ``limit`` bytes.
+    """Decoder of a byte stream into frames of at most ``limit`` bytes.
 
     >>> decoder = Decoder()
     >>> decoder.feed(frame(BEAT)[:3]), decoder.feed(frame(BEAT)[3:] + frame(STOP, b"x"))
@@ -139,9 +138,9 @@ class Decoder:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """The frames that ``data`` completes.
+        """Return the frames that ``data`` completes.
 
-        Raises :class:`ProtocolError` when a length cannot be true.
+        Raise :class:`ProtocolError` when a frame is longer than the limit.
         """
         buffer = self._buffer
         buffer += data
@@ -161,7 +160,7 @@ class Decoder:
 
 
 def pack(value: Any) -> bytes:
-    """``value`` (int, str, list, dict with str keys) bencoded; other bytes than UTF-8 survive.
+    """Return ``value`` (int, str, list, dict with str keys) bencoded; bytes other than UTF-8 survive.
 
     >>> pack({"rank": 3, "argv": ["a b", "é"]})
     b'd4:ranki3e4:argvl3:a b2:\\xc3\\xa9ee'
@@ -193,12 +192,12 @@ def _pack(value: Any, parts: list[bytes]) -> None:
 
 
 def unpack(data: bytes) -> Any:
-    """What :func:`pack` was given.
+    """Return the value that :func:`pack` has encoded.
 
     >>> unpack(pack({"rank": 3, "argv": ["a b", "é"]}))
     {'rank': 3, 'argv': ['a b', 'é']}
 
-    Raises :class:`ProtocolError` for anything else.
+    Raise :class:`ProtocolError` for anything else.
     """
     try:
         value, end = _unpack(data, 0, 0)
@@ -226,7 +225,7 @@ def _unpack(data: bytes, at: int, depth: int) -> tuple[Any, int]:
         keys, values = items[::2], items[1::2]
         if len(keys) != len(values) or not all(isinstance(key, str) for key in keys):
             raise ProtocolError("a dict needs a string and a value for each entry")
-        return dict(zip(keys, values)), at + 1  # noqa: B905  as many, and Python 3.8 has no strict
+        return dict(zip(keys, values)), at + 1  # noqa: B905  equal lengths, and Python 3.8 has no strict
     size, at = _number(data, at, b":")
     if not 0 <= size <= len(data) - at:
         raise ProtocolError("cut short")
@@ -242,5 +241,5 @@ def _number(data: bytes, at: int, closing: bytes) -> tuple[int, int]:
 
 
 def hello_words(hello: Mapping[str, object]) -> bytes:
-    """Return what a HELLO's proof is made of: who says that it is which rank, and where."""
+    """Return the bytes that a HELLO's proof covers: rank, local rank, node and pid."""
     return pack({name: hello[name] for name in ("rank", "local_rank", "node", "pid")})

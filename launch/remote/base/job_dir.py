@@ -1,13 +1,13 @@
-"""A job's folder on its head, ``~/.ranklift/jobs/<id>/``: what is in it and who may change it.
+"""A job's folder on its head, ``~/.ranklift/jobs/<id>/``: its files and who may change them.
 
 ========== =====================================================================================
 job.json   the plan, exactly as the operator sent it: with the values of the user's variables
 state.json where the job is; replaced by rename, changed by the job's supervisor alone
 events.jsonl what happened to the job, one event a line, see :meth:`Folder.event`
 stream.000001.log ... the ranks' merged output, see :mod:`launch.remote.log.segments`
-exits.jsonl how each rank ended, in the order in which it was heard
-cancel     exists once somebody asked for the job's end
-reserve    room on the disk for the job's end, given up for it when there is no other
+exits.jsonl how each rank ended, in the order of the reports
+cancel     exists once a cancel was requested
+reserve    room on the disk for the job's terminal state, used when the disk is full
 ========== =====================================================================================
 """
 
@@ -54,15 +54,15 @@ PLAN_VERSION: Version = 1
 """Version of the plan that this code makes and executes."""
 
 _LOOK_AGAIN = 1.0
-"""Seconds after which a job's supervisor is looked for although its state.json is the same."""
+"""Seconds after which the supervisor is checked although state.json is unchanged."""
 _RESERVE = "reserve"
 _RESERVE_BYTES = 64 << 10
 
 
 def identity(pid: int) -> Process:
-    """What distinguishes a process from a later one with the same number, also after a reboot.
+    """Return what distinguishes a process from a later one with the same pid, also after a reboot.
 
-    Raises OSError when there is no such process.
+    Raise OSError when there is no such process.
     """
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
@@ -74,8 +74,7 @@ def identity(pid: int) -> Process:
 
 
 def is_alive(process: Process | None) -> bool:
-    """Whether the process that :func:`identity` described still runs; True as well when that cannot be found
-    out."""
+    """Return whether the process that :func:`identity` described still runs; True when that is unknown."""
     if not process:
         return False
     try:
@@ -83,7 +82,7 @@ def is_alive(process: Process | None) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return False
     except OSError:
-        return True  # no descriptor was left to look with, say: nothing that ends a job
+        return True  # no file descriptor is left, for example, which must not end a job
 
 
 def without_values(plan: Plan) -> Plan | ShownPlan:
@@ -96,7 +95,7 @@ def without_values(plan: Plan) -> Plan | ShownPlan:
 
 
 class Unreadable(Exception):
-    """A record, by its path, and the ``problem`` for which it cannot be used."""
+    """A record, by path, that cannot be used, and the ``problem``."""
 
     def __init__(self, path: str, problem: str) -> None:
         super().__init__(f"{path} {problem}")
@@ -104,15 +103,15 @@ class Unreadable(Exception):
 
 
 class Torn(Unreadable):
-    """A record that is not what was written: a machine that goes down may leave it empty or in part."""
+    """A record that is not as written: a crash of the machine may leave it empty or incomplete."""
 
 
 class OtherVersion(Unreadable):
-    """A plan that another version of the code made: what its fields mean is not known."""
+    """A plan that another version of the code made, whose fields' meaning is unknown."""
 
 
 def parse_plan(data: bytes, path: str = "job.json") -> Plan:
-    """Return the plan that the bytes of a job.json hold. Raises :class:`Torn` and :class:`OtherVersion`."""
+    """Return the plan that the bytes of a job.json hold. Raise :class:`Torn` or :class:`OtherVersion`."""
     plan: Plan = _parse_record(data, ("nodes",), path)
     if plan.get("version") != PLAN_VERSION:
         its = f"of version {plan['version']!r}" if "version" in plan else "without a version"
@@ -123,7 +122,7 @@ def parse_plan(data: bytes, path: str = "job.json") -> Plan:
 def shown_plan(data: bytes) -> bytes:
     """Return a job.json as it may leave the head: unchanged where it holds no value of a user's variable.
 
-    Raises :class:`Unreadable`: what is not understood may hold values anywhere.
+    Raise :class:`Unreadable`, because an unknown plan may hold values anywhere.
     """
     plan = parse_plan(data)
     shown = without_values(plan)
@@ -136,7 +135,7 @@ def _read(path: str) -> bytes:
 
 
 def _parse_record(data: bytes, fields: Iterable[str], path: str) -> Any:
-    """Return the record that the bytes of a file hold, which has these fields. Raises :class:`Torn`."""
+    """Return the record that a file's bytes hold. Raise :class:`Torn` when it lacks one of ``fields``."""
     try:
         record = json.loads(data)
     except (ValueError, RecursionError):
@@ -147,7 +146,7 @@ def _parse_record(data: bytes, fields: Iterable[str], path: str) -> Any:
 
 
 def first_state(job: str, plan: Plan, created: float, supervisor: Process | None) -> State:
-    """Return the state of a job of which nothing has happened yet; of a plan that is torn, what it has."""
+    """Return the state of a new job; a torn ``plan`` may lack fields."""
     return {
         "job": job,
         "name": plan.get("name", job),
@@ -181,13 +180,13 @@ class Folder:
         self.path = os.path.join(os.path.expanduser(ROOT), job)
 
     def file(self, name: str) -> str:
-        """The path of a file in it."""
+        """Return the path of a file in the folder."""
         return os.path.join(self.path, name)
 
     def create(self, plan: Plan) -> None:
-        """Makes the folder with job.json in it, or nothing at all.
+        """Make the folder with job.json in it, or nothing at all.
 
-        Raises FileExistsError when there is such a job, and OSError when the head has no room for it.
+        Raise FileExistsError when the job exists, and OSError when the head has no room for the folder.
         """
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         os.mkdir(self.path, 0o700)
@@ -202,15 +201,15 @@ class Folder:
             raise
 
     def plan(self) -> Plan:
-        """Return the plan. Raises FileNotFoundError when there is no such job, and as :func:`parse_plan`."""
+        """Return the plan. Raise FileNotFoundError when there is no such job, and as :func:`parse_plan`."""
         path = self.file("job.json")
         return parse_plan(_read(path), path)
 
     def state(self) -> State:
-        """Where the job is; LOST when its supervisor is gone without having written an end.
+        """Return the job's state; write LOST when the supervisor is gone without a terminal state.
 
-        Where state.json is torn, which a crash of the head leaves behind, a supervisor that lives goes on and
-        writes it again; the job is LOST without one.
+        Where state.json is torn, after a crash of the head, a live supervisor goes on and writes the file
+        again; without a supervisor the job is LOST.
         """
         try:
             state = self._state()
@@ -223,7 +222,7 @@ class Folder:
         return self.lose(state, reason + self._what_stays())
 
     def _what_stays(self) -> str:
-        """What a supervisor clears at the end of a job that may be restarted, and nobody did."""
+        """Return a hint at working folders that the job's supervisor has not cleared; "" without any."""
         try:
             restarts = self.plan().get("max_restarts")
         except (OSError, Unreadable):
@@ -231,7 +230,7 @@ class Folder:
         return f"; its working folders stay on its nodes until `fab cancel {self.job}`" if restarts else ""
 
     def lose(self, state: State, reason: str) -> State:
-        """Writes that a job in this state has no supervisor any more; gives the job's state then."""
+        """Write the state LOST for a job without a supervisor; return the job's state then."""
         lost: State = {
             **state,
             "state": "LOST",
@@ -254,16 +253,16 @@ class Folder:
         return state
 
     def _made_again(self) -> State:
-        """A state by what else is known, where state.json is torn."""
+        """Return a state from other records and processes, in place of a torn state.json."""
         try:
             plan = self.plan()
         except (FileNotFoundError, Unreadable):
-            plan = {"nodes": []}  # type: ignore[typeddict-item]  # what is known of a torn one
+            plan = {"nodes": []}  # type: ignore[typeddict-item]  # all that is known of a torn plan
         state = first_state(self.job, plan, os.stat(self.path).st_mtime, self._find_supervisor())
         return {**state, "state": "RUNNING", "reason": "state.json is torn"}
 
     def _find_supervisor(self) -> Process | None:
-        """The process that writes the job's supervisor.log, as :func:`identity` describes it."""
+        """Return the process that writes the job's supervisor.log, as :func:`identity` does, or None."""
         for pid in sorted(int(name) for name in os.listdir("/proc") if name.isdigit()):
             with suppress(OSError):
                 if os.readlink(f"/proc/{pid}/fd/2") == self.file("supervisor.log"):
@@ -271,14 +270,14 @@ class Folder:
         return None
 
     def permit(self) -> None:
-        """Give the folder its mode back, which a rank may have changed. Raises OSError."""
+        """Restore the folder's mode, which a rank may have changed. Raise OSError."""
         os.chmod(self.path, 0o700)
 
     def write_state(self, state: State) -> State:
-        """Replaces state.json and notes the change; a terminal state stays. Gives the job's state then.
+        """Replace state.json unless it is terminal, and log the change; return the job's state then.
 
-        On a full disk a terminal state takes the room that is reserved for it; another one is not written,
-        and the job goes on. Nothing is raised for want of room.
+        On a full disk a terminal state takes the reserved room; another state is not written, and the job
+        goes on. A full disk raises nothing.
         """
         try:
             folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
@@ -287,10 +286,10 @@ class Folder:
             folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(folder, fcntl.LOCK_EX)
-            with suppress(FileNotFoundError, Torn):  # the first one; a torn one is mended by this
+            with suppress(FileNotFoundError, Torn):  # none yet, or a torn one, which this write repairs
                 before = self._state()
                 if before["state"] in TERMINAL:
-                    return before  # whoever was first: a supervisor, or a look that missed it
+                    return before  # of a supervisor, and a query that found none, the first wins
             try:
                 replace_file(self.file("state.json"), json.dumps(state).encode())
                 if state["state"] in TERMINAL:
@@ -308,7 +307,7 @@ class Folder:
         return state
 
     def _into_reserve(self, name: str, value: State) -> None:
-        """Like :func:`replace_file`, in blocks that the reserve has: freed ones would be gone at once."""
+        """Write a file in the reserve's own blocks: freed blocks would be taken by others at once."""
         try:
             with open(self.file(_RESERVE), "r+b") as file:
                 file.write(json.dumps(value).encode())
@@ -317,10 +316,10 @@ class Folder:
                 os.fsync(file.fileno())
             os.rename(self.file(_RESERVE), self.file(name))
         except OSError:
-            return  # it was given up before; the supervisor's end will be found by whoever looks next
+            return  # no reserve is left; the next query finds that the supervisor has ended
 
     def event(self, what: str, **fields: Any) -> None:
-        """Notes an event with its time.
+        """Append an event with its time to events.jsonl.
 
         ========= ==================================================================================
         state     ``state``, ``reason``: the job's state became this one
@@ -328,14 +327,14 @@ class Folder:
                   it was ended on request), ``attempt`` (0 for the job's first launch)
         failure   ``rank`` (None: the launcher), ``node``, ``status``, ``last_lines``: why a launch failed
         restart   ``count``, ``reason``: the job is launched again
-        lost-node ``node``, ``reason``: its runner went away or fell silent
+        lost-node ``node``, ``reason``: its runner ended or went silent
         eviction  ``node``, ``reason``: Azure takes it
         ========= ==================================================================================
         """
         self.append("events.jsonl", dict(fields, time=time.time(), event=what))
 
     def append(self, name: str, record: Mapping[str, object]) -> None:
-        """Adds one line to a file of records, whole or not at all: a full disk loses it, not the job."""
+        """Append one line to a file of records, or nothing: a full disk loses the line, not the job."""
         line = json.dumps(record).encode() + b"\n"
         try:
             fd = os.open(self.file(name), os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -344,7 +343,7 @@ class Folder:
         try:
             size = os.fstat(fd).st_size
             if size and os.pread(fd, 1, size - 1) != b"\n":
-                line = b"\n" + line  # what was cut short must not take this one with it
+                line = b"\n" + line  # a cut line before must not spoil this one
             if os.write(fd, line) < len(line):
                 os.ftruncate(fd, size)
         except OSError:
@@ -354,7 +353,7 @@ class Folder:
 
 
 class StateWatch:
-    """A job's state for one who looks many times a second: it is read when it is another, and each second."""
+    """A job's state for frequent queries: read when state.json has changed, and once a second."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -363,7 +362,7 @@ class StateWatch:
         self._looked = 0.0
 
     def state(self) -> State:
-        """As :meth:`Folder.state`. Raises FileNotFoundError when there is no such job."""
+        """Return the state, see :meth:`Folder.state`. Raise FileNotFoundError when there is no such job."""
         now = time.monotonic()
         entry = os.stat(self._folder.file("state.json"))
         stamp = (entry.st_ino, entry.st_mtime_ns)
@@ -374,7 +373,7 @@ class StateWatch:
 
 
 def all_jobs() -> list[State]:
-    """The state of every job this head has, oldest first; half-made ones, and what is none, left out."""
+    """Return the state of every job on this head, oldest first, without incomplete folders."""
     try:
         names = sorted(os.listdir(os.path.expanduser(ROOT)))
     except FileNotFoundError:

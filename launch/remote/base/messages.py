@@ -1,4 +1,4 @@
-"""What is said in the stream of output that is not in it."""
+"""Messages in the stream about output that is missing from the stream."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _THOUSAND = 1000
 
 
 def size(count: float) -> str:
-    """Bytes in decimal units.
+    """Return bytes in decimal units.
 
     >>> size(12), size(12_345_678)
     ('12 B', '12.3 MB')
@@ -27,7 +27,7 @@ def size(count: float) -> str:
 
 
 def amount(count: int, lines: int) -> str:
-    """Bytes and lines.
+    """Return bytes and lines.
 
     >>> amount(12_345_678, 240_112), amount(5, 1)
     ('12.3 MB, 240,112 lines', '5 B, 1 line')
@@ -36,7 +36,7 @@ def amount(count: int, lines: int) -> str:
 
 
 def of_a_rank(fields: Note, node: str) -> str:
-    """What a NOTE says, of a rank or of a launcher, which has no log.
+    """Return the message of a NOTE about a rank, or about a launcher, which has no log.
 
     >>> note = {"rank": 3, "log": "rank-3", "bytes": 12_345_678, "lines": 240_112, "lost": 0, "why": ""}
     >>> of_a_rank(note, "node000001")
@@ -56,7 +56,7 @@ def of_a_rank(fields: Note, node: str) -> str:
 
 
 def not_going_on(why: str) -> str:
-    """Where the stream on the head breaks off.
+    """Return the message with which the stream on the head breaks off.
 
     >>> not_going_on("No space left on device")
     'cannot go on here: No space left on device; the job does, and so do the logs on its nodes'
@@ -65,7 +65,7 @@ def not_going_on(why: str) -> str:
 
 
 def not_kept(count: int, lines: int, why: str) -> str:
-    """Of output that did not get into the stream on the head.
+    """Return the message about output that could not be written to the stream on the head.
 
     >>> not_kept(2_000_000, 9_000, "No space left on device")
     'left out 2.0 MB, 9,000 lines of all ranks: No space left on device; see the logs on the nodes'
@@ -74,7 +74,7 @@ def not_kept(count: int, lines: int, why: str) -> str:
 
 
 def passed_by(count: int, lines: int) -> str:
-    """Of output that left the stream before a follower read it.
+    """Return the message about output that left the stream before a follower read it.
 
     >>> passed_by(2_000_000, 9_000)
     'missed 2.0 MB, 9,000 lines of all ranks: only the newest are kept here; the logs on the nodes have them'

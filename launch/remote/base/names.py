@@ -1,4 +1,4 @@
-"""Names of nodes and of what holds their slots, as the head and the operator's side both read them."""
+"""Names of nodes and of slot holders, shared by the head and the operator's side."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NAME = re.compile(r"(?P<prefix>.*?)(?P<id>[0-9a-z]{6})")
 
 
 def base36(number: int, width: int = 6) -> str:
-    """The number in lower-case base 36, padded with zeros.
+    """Return the number in lower-case base 36, padded with zeros.
 
     >>> base36(10), base36(299)
     ('00000a', '00008b')
@@ -28,7 +28,7 @@ def base36(number: int, width: int = 6) -> str:
 
 
 def instance_id(name: str) -> int | None:
-    """The instance id that a node's name ends with; None when it ends with none.
+    """Return the instance id at the end of a node's name; None without one.
 
     >>> instance_id("node00000a"), instance_id("login")
     (10, None)
@@ -38,7 +38,7 @@ def instance_id(name: str) -> int | None:
 
 
 def fold(names: Iterable[str]) -> str:
-    """The names in one short string; runs of consecutive ids become ranges.
+    """Return the names in one short string; runs of consecutive ids become ranges.
 
     >>> fold(["node000000", "node000001", "node00000f", "node000002"])
     'node[000000-000002,00000f]'
@@ -75,7 +75,7 @@ def _runs(numbers: list[int]) -> list[tuple[int, int]]:
 
 
 def is_removal(holder: str) -> bool:
-    """Return whether a slot's holder is a command that removes the node; the id of a job has no blank.
+    """Return whether a slot's holder is a command that removes the node; a job's id has no blank.
 
     >>> is_removal("`fab scale 3` of ann on desk"), is_removal("train-20260301-090507-0f3a")
     (True, False)

@@ -1,4 +1,4 @@
-"""Commands that the head starts on a job's nodes: by a shell on itself, over ssh on the others."""
+"""Commands that the head starts on a job's nodes: by a shell on the head, over ssh on the others."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ def start_on_node(
     """Start ``command`` of :mod:`launch.remote.cli` on node ``index`` of the plan; return the process, whose
     stdout is a pipe.
 
-    It leads a session of its own, so that no signal to the supervisor's group reaches it.
+    The process leads a session of its own, so that no signal to the supervisor's group reaches it.
     """
-    # A shell line, because only the node's own shell knows its home folder. Nothing of the user's is in it.
+    # A shell line, because only the node's own shell knows its home folder; it has no value of the user's.
     line = f'exec python3 -I -S "$HOME/{plan["remote"]}/__main__.py" {command}'
     argv = ["sh", "-c", line]
     if index != 0:

@@ -39,11 +39,11 @@ def which(command: str, path: str) -> str:
 
 def temporary_folder() -> str:
     """Return the folder for temporary files."""
-    return os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  as they all do
+    return os.environ.get("TMPDIR") or "/tmp"  # noqa: S108  the usual default
 
 
 def unwritable(*folders: str) -> list[str]:
-    """Return why a job cannot write there: a reason for each folder that is full, read-only or missing."""
+    """Return why a job cannot write to ``folders``: a reason for each full, read-only or missing one."""
     reasons = []
     for folder in folders:
         probe = temporary_name(f"{folder}/.ranklift")
@@ -51,7 +51,7 @@ def unwritable(*folders: str) -> list[str]:
             fd = os.open(probe, FRESH, 0o600)
             try:
                 if os.write(fd, bytes(_PROBE_BYTES)) < _PROBE_BYTES:
-                    os.write(fd, b"-")  # says why
+                    os.write(fd, b"-")  # raises with the reason
             finally:
                 os.close(fd)
                 os.unlink(probe)

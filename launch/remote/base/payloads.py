@@ -1,7 +1,7 @@
-"""Types of what the operator, a job's head and its nodes send each other, each defined here once.
+"""Types of the messages between the operator, a job's head and its nodes, each defined once.
 
-Import this module under ``TYPE_CHECKING`` alone, as :mod:`launch.remote.base.records`. What passes between
-supervisor and runner is bencoded (:mod:`launch.remote.base.frames`), everything else is JSON.
+Import this module under ``TYPE_CHECKING`` alone, as :mod:`launch.remote.base.records`. Messages between
+supervisor and runner are bencoded (:mod:`launch.remote.base.frames`), all others are JSON.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     Tree = list[Any]
     """``[name, address, [subtrees]]``, see :mod:`launch.remote.store.tree`."""
     FileRequest = tuple[str, list[tuple[int, str]]]
-    """A file to send: its path, and the sizes and SHA-256 digests of what may be its beginnings."""
+    """A file to send: its path, and sizes and SHA-256 digests of its possible beginnings."""
 
 __all__ = [
     "Busy",
@@ -139,12 +139,12 @@ class Note(TypedDict):
 
 
 class SlotRequest(TypedDict):
-    """The slots of a node that a job is given."""
+    """Slots of a node that are assigned to a job."""
 
     job: str
     slots: list[int]
     of: int
-    """Slots that the node has."""
+    """Number of slots of the node."""
 
 
 class RunnerSpec(SlotRequest):
@@ -185,7 +185,7 @@ class Stop(TypedDict):
 
 
 class PlanExcerpt(TypedDict, total=False):
-    """What a :class:`JobReport` shows of the plan."""
+    """Part of the plan that a :class:`JobReport` shows."""
 
     command: list[str]
     grace_s: float
@@ -269,7 +269,7 @@ class _Writable(TypedDict):
 
 
 class MpiAnswer(_Writable, total=False):
-    """Answer of ``mpi``: ``error``, or the other two."""
+    """Answer of ``mpi``: ``error``, or ``title`` and ``command``."""
 
     title: str
     command: str
@@ -280,7 +280,7 @@ class MpiAnswer(_Writable, total=False):
 
 
 class FileStart(TypedDict):
-    """Frame START of a collect: which of the requested beginnings are the file's."""
+    """Frame START of a collect; ``matched`` are the indices of the file's true beginnings."""
 
     matched: list[int]
     size: int
@@ -288,7 +288,7 @@ class FileStart(TypedDict):
 
 
 class FileEnd(TypedDict, total=False):
-    """Frame END of a collect: one of these."""
+    """Frame END of a collect, with one of these fields."""
 
     sha256: str
     error: str
@@ -338,7 +338,7 @@ class _PushType(TypedDict):
 
 
 class PushMessage(_PushType, total=False):
-    """A line up the tree of a push."""
+    """Message up the tree of a push."""
 
     present: bool
     confirmed: list[str]

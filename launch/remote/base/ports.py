@@ -1,4 +1,4 @@
-"""TCP ports of this node, of which each belongs to one job at a time."""
+"""TCP ports of this node, each reserved for one job at a time."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LAST_PORT = 65535
 
 
 def take_ports(first: int, count: int, held: list[int]) -> list[int]:
-    """Reserve ``count`` ports from ``first`` that nothing on this node listens at and no other job holds.
+    """Reserve ``count`` ports from ``first`` that no process of this node listens on and no other job holds.
 
     The job holds them until the descriptors added to ``held`` are closed. Raise OSError when fewer are
     free.
@@ -41,8 +41,8 @@ def take_ports(first: int, count: int, held: list[int]) -> list[int]:
 
 
 def is_free(port: int) -> bool:
-    """Return whether nothing on this node listens at the port."""
-    import _socket  # the module around it takes as long to import as the rest of a runner's start
+    """Return whether nothing on this node listens on the port."""
+    import _socket  # importing socket takes as long as the rest of a runner's start
 
     probe = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM)
     try:

@@ -1,7 +1,7 @@
-"""Starting one process of a rank and ending everything that came of it.
+"""The start of a rank's process and the end of all its descendants.
 
-A runner is a child subreaper, so that also a double-forked daemon of a rank stays among its
-descendants: they are found by walking /proc, never by name.
+A runner is a child subreaper, so that even a double-forked daemon of a rank stays a descendant of the runner.
+Descendants are found by walking /proc, never by name.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = [
 ]
 
 RUNNER_OF = "RANKLIFT_RUNNER_OF"
-"""The variable by which a runner under mpirun is known for its job's; ranks do not have it."""
+"""Environment variable that names the job of a runner under mpirun; ranks do not have it."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGXFSZ = 1, 2, 9, 13, 15, 17, 18, 25
@@ -38,26 +38,26 @@ _HANDLED = (SIGHUP, SIGINT, SIGTERM, SIGCHLD)
 _PASSES = 3
 _COMMAND_NOT_EXECUTABLE, _COMMAND_NOT_FOUND = 126, 127
 
-_libc = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # ctypes itself costs each rank 3 ms of processor
+_libc = _ctypes.dlopen(None, 0)  # type: ignore[arg-type]  # importing ctypes costs each rank 3 ms of CPU
 _prctl = _ctypes.dlsym(_libc, "prctl")
 
 
 def become_subreaper() -> None:
-    """From now on orphans among this process's descendants become its children."""
+    """Make this process the new parent of orphans among its descendants."""
     _ctypes.call_function(_prctl, (_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
 
 
 def die_with_parent(signal_number: int) -> None:
-    """Asks the kernel to send this process ``signal_number`` when its parent ends."""
+    """Have the kernel send this process ``signal_number`` when its parent ends."""
     _ctypes.call_function(_prctl, (_PR_SET_PDEATHSIG, signal_number, 0, 0, 0))
 
 
 def spawn(argv: list[str], env: dict[str, str], cwd: str) -> tuple[int, int, int]:
-    """Starts ``argv`` in a session of its own; gives its pid and the read ends of its stdout and stderr.
+    """Start ``argv`` in a session of its own; return its pid and the read ends of its stdout and stderr.
 
-    The command is looked up in the new environment's PATH. What cannot be started says so on its own
-    stderr and ends with 127 (not found) or 126, as under a shell. Signals are held back until the child has
-    given up this process's handlers, or one that came before exec would be swallowed by them.
+    The command is searched in the new environment's PATH. A command that cannot be started writes the reason
+    to its stderr and exits with 127 (not found) or 126, as under a shell. Signals are blocked until the child
+    has reset this process's handlers, which would swallow a signal that arrives before exec.
     """
     parent = os.getpid()
     out_read, out_write = os.pipe()
@@ -85,7 +85,7 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str) -> tuple[int, int, int
             _signal.signal(number, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
         os.chdir(cwd)
-        # UTF-8 whatever the node's locale is: every byte arrives as it was sent
+        # UTF-8 whatever the node's locale is, so that every byte arrives as it was sent
         _exec([_encoded(word) for word in argv], {_encoded(key): _encoded(env[key]) for key in env})
     except OSError as error:
         if isinstance(error, FileNotFoundError):
@@ -100,7 +100,7 @@ def _encoded(text: str) -> bytes:
 
 
 def _exec(argv: list[bytes], env: dict[bytes, bytes]) -> None:
-    """Like os.execvpe, which imports :mod:`warnings` first. Raises the error that says most."""
+    """Execute ``argv`` like os.execvpe, which would import :mod:`warnings`. Raise the most specific error."""
     if b"/" in argv[0]:
         os.execve(argv[0], argv, env)  # noqa: S606  an argv, no shell
     refused: OSError = FileNotFoundError(2, os.strerror(2))
@@ -115,7 +115,7 @@ def _exec(argv: list[bytes], env: dict[bytes, bytes]) -> None:
 
 
 def _parents() -> dict[int, int]:
-    """The parent of every process that can be seen, zombies left out."""
+    """Return the parent of every visible process that is not a zombie, by pid."""
     parents = {}
     for entry in os.listdir("/proc"):
         if not entry.isdigit():
@@ -131,7 +131,7 @@ def _parents() -> dict[int, int]:
 
 
 def descendants(root: int) -> list[int]:
-    """Every living process below ``root``, parents before their children."""
+    """Return every living process below ``root``, parents before their children."""
     below: dict[int, list[int]] = {}
     for pid, parent in _parents().items():
         below.setdefault(parent, []).append(pid)
@@ -145,9 +145,9 @@ def descendants(root: int) -> list[int]:
 
 
 def has_children() -> bool:
-    """Whether anything is left below this process, ended children that nobody waited for aside.
+    """Return whether this process has living descendants; reap its ended children.
 
-    Every descendant of a subreaper hangs on one of its children, so that no look into /proc is needed.
+    Every descendant of a subreaper is below one of its children, so that /proc need not be read.
     """
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
@@ -158,10 +158,10 @@ def has_children() -> bool:
 
 
 def signal_descendants(number: int) -> list[int]:
-    """Sends the signal once to everything below this process; gives the pids that were there.
+    """Send the signal once to every descendant of this process; return the descendants' pids.
 
-    What is stopped goes on at a SIGTERM, to be reached by it. It looks again for what was forked between
-    listing and signalling.
+    Continue stopped processes after a SIGTERM, so that they handle it. List again, because a process may fork
+    between listing and signalling.
     """
     told: list[int] = []
     for _ in range(_PASSES):
@@ -177,9 +177,9 @@ def signal_descendants(number: int) -> list[int]:
 
 
 def end_descendants(seconds: float) -> list[int]:
-    """Kills until nothing is left below this process; gives the pids still there after ``seconds``.
+    """Kill all descendants of this process; return the pids that are left after ``seconds``.
 
-    Again and again, because a process may fork between being listed and being killed.
+    Repeat the kill, because a process may fork between being listed and being killed.
     """
     deadline = time.monotonic() + seconds
     while True:
@@ -196,9 +196,9 @@ def end_descendants(seconds: float) -> list[int]:
 
 
 def start_time(pid: int) -> bytes:
-    """When a process started, in the kernel's ticks; empty when there is none with that number.
+    """Return when a process started, in the kernel's ticks; b"" when the process does not exist.
 
-    Number and start together are one process and no later one.
+    Pid and start time together identify one process.
     """
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
@@ -208,13 +208,12 @@ def start_time(pid: int) -> bytes:
 
 
 def end_idle_launcher(launcher: int, started: bytes, child: int) -> None:
-    """Ends the MPI's own daemon on this node once it has none of its processes left but ``child``.
+    """End the MPI's own daemon on this node once ``child`` is its only process left.
 
-    ``started`` is the daemon's :func:`start_time`: its number may be another process's by now, which is left
-    alone.
+    ``started`` is the daemon's :func:`start_time`: another process that has its pid by now is left alone.
 
-    It waits for an mpirun that is cut off or dead for as long as TCP does, which may be for ever. Only the
-    youngest of its processes sees to that, after the others have had their time to end.
+    The daemon waits for an mpirun that is cut off or dead as long as TCP does, which may be for ever. Only
+    the youngest of its processes ends it, after the others have had their time to end.
     """
 
     def others() -> list[int]:
@@ -230,9 +229,9 @@ def end_idle_launcher(launcher: int, started: bytes, child: int) -> None:
 
 
 def children_of_job(job: str) -> list[int]:
-    """Processes of this user whose environment says they belong to ``job``, this one and its parents not.
+    """Return the processes of this user with ``job`` in their environment, without this one and its parents.
 
-    For what is left when a runner itself was killed: nothing walks up to it any more.
+    These remain when a runner was killed, and are not descendants of a runner any more.
     """
     wanted = b"RANKLIFT_JOB_ID=" + job.encode()
     parents = _parents()
@@ -253,11 +252,10 @@ def children_of_job(job: str) -> list[int]:
 
 
 def runners_of_job(job: str) -> list[int]:
-    """Return the runners of ``job`` on this node, and under mpirun what started them: mpirun, its ssh and its
-    daemons. :func:`children_of_job` does not find them.
+    """Return the runners of ``job`` on this node, under mpirun also mpirun, its ssh and its daemons.
 
-    Over ssh a runner's command line names the job; under mpirun, where it is the same for every job, the
-    environment does.
+    :func:`children_of_job` does not find these. Over ssh a runner's command line names the job; under mpirun,
+    where the command line is the same for every job, the environment does.
     """
     found = []
     for pid in _parents():
@@ -276,7 +274,7 @@ def runners_of_job(job: str) -> list[int]:
 
 
 def kill(pid: int, number: int) -> None:
-    """Sends the signal, if the process is still there and this user's."""
+    """Send the signal to a process; ignore one that has ended or is another user's."""
     try:
         os.kill(pid, number)
     except (ProcessLookupError, PermissionError):

@@ -1,7 +1,7 @@
-"""What of a rank's output goes on to the head: all of it up to a rate; over that, whole lines are left out.
+"""The rate limit of a rank's output to the head: above the rate, whole lines are left out.
 
-The rank's own log has everything. The stream on the head is for people, and for all ranks together: one that
-prints 100 MB/s must not fill it, nor wait for it.
+The rank's own log has everything. The stream on the head is for people, and for all ranks together: a rank
+that prints 100 MB/s must not fill the stream, nor wait for it.
 """
 
 from __future__ import annotations
@@ -11,19 +11,19 @@ from launch.remote.base import frames as protocol
 __all__ = ["LAST_BYTES", "LastBytes", "Outlet"]
 
 LAST_BYTES = 4096
-"""Bytes of each rank's output that are kept at hand for its last lines."""
+"""Bytes of each rank's output that are kept for its last lines."""
 
 _LONGEST_LINE = 1 << 20
-"""Bytes of a line that are passed on at most. Up to there a line that has begun is passed on to its end, over
-the rate if need be: what it takes more is saved afterwards."""
+"""Maximum bytes of a line that are forwarded. Up to this limit a begun line is forwarded to its end, above
+the rate if necessary: the excess is saved afterwards."""
 _PAUSE = 1.0
-"""Seconds' worth of the rate that must have come together again before lines are passed on: what is shown
-then is a run of lines with one notice before it, not a line here and there."""
+"""Seconds' worth of the rate that must be available again before lines are forwarded, so that a run of lines
+follows one notice, not a line here and there."""
 
 
 class LastBytes:
-    r"""The last bytes of a rank's output, by lines: what one stream has begun stays whole when lines of the
-    other come between.
+    r"""The last bytes of a rank's output, by lines: a line begun on one stream stays whole although lines of
+    the other come between.
 
     >>> last = LastBytes()
     >>> for stream, data in (1, b"loss: "), (2, b"careful\n"), (1, b"0.5\nend"), (2, b"so"):
@@ -35,10 +35,10 @@ class LastBytes:
     def __init__(self, data: bytes = b"") -> None:
         self._lines = data
         self._begun: dict[int, bytes] = {}
-        """By stream, a last line that has no end yet; that which went on last is the last."""
+        """By stream, an unfinished last line; the stream written last is the last key."""
 
     def add(self, stream: int, data: bytes) -> None:
-        """Add what the rank wrote to a stream."""
+        """Add the rank's output on a stream."""
         begun = self._begun.pop(stream, b"")
         if begun:
             data = begun + data
@@ -49,15 +49,15 @@ class LastBytes:
 
     @property
     def data(self) -> bytes:
-        """At most :data:`LAST_BYTES`: whole lines, then what has been begun of others."""
+        """At most :data:`LAST_BYTES`: finished lines, then unfinished ones."""
         return (self._lines + b"\n".join(self._begun.values()))[-LAST_BYTES:]
 
 
 class Outlet:
-    """One rank's way to the head: bytes of its stdout (1) and stderr (2) go in, frames come out.
+    """Filter of one rank's output to the head: bytes of stdout (1) and stderr (2) go in, frames come out.
 
-    ``log`` is the name of the rank's log, which notices give; ``rate`` is in bytes per second, ``burst`` what
-    a rank that was quiet may print at once. Times are of one monotonic clock, in seconds.
+    ``log`` is the name of the rank's log, for notices; ``rate`` is in bytes per second, ``burst`` the bytes
+    that a rank may print at once after a pause. Times are by one monotonic clock, in seconds.
     """
 
     def __init__(self, rank: int, log: str, rate: int, burst: int, now: float) -> None:
@@ -65,11 +65,11 @@ class Outlet:
         self._tokens, self._filled, self._taken = float(burst), now, now
         self._over = False
         self._half: dict[int, int] = {}
-        """Streams whose last line has no end yet, with the bytes of it that were passed on."""
+        """Streams whose last line is unfinished, with the bytes forwarded of that line."""
         self._cut: set[int] = set()
         """Streams whose last line was left out in part."""
         self._returned: set[int] = set()
-        """Streams whose last byte was a carriage return: a line feed after it ends no second line."""
+        """Streams whose last byte was a carriage return: a line feed next does not end a second line."""
         self._bytes = self._lines = 0
         self._has_left_out = False
         self._lost = 0
@@ -81,16 +81,16 @@ class Outlet:
 
     @property
     def size(self) -> int:
-        """Bytes that wait to be sent."""
+        """Number of bytes that wait to be sent."""
         return len(self._frames) + len(self._piece)
 
     @property
     def is_modest(self) -> bool:
-        """Whether the rank has printed so little of late that others must be what fills the way."""
+        """Whether the rank has printed so little lately that other ranks must have filled the channel."""
         return not self._over and self._tokens > self._burst / 2
 
     def take(self, stream: int, data: bytes, now: float, has_room: bool = True) -> None:
-        """What the rank has written; without room for more on the way to the head, all of it is left out."""
+        """Take the rank's output; leave all of it out when the channel to the head has no room."""
         self._tail.add(stream, data)
         self._taken = now
         self.tick(now, has_room)
@@ -108,7 +108,7 @@ class Outlet:
             self._pass_lines(stream, data[:end])
             data = data[end:]
             self._over = True
-            self._tokens = min(0.0, self._tokens)  # a long line or none: in either case a pause comes now
+            self._tokens = min(0.0, self._tokens)  # a pause follows, with or without a long line
         if stream in self._half:
             end = _first_end(data) or len(data)
             self._pass_lines(stream, data[:end])
@@ -116,7 +116,7 @@ class Outlet:
         self._leave_out(stream, data)
 
     def tick(self, now: float, has_room: bool = True) -> None:
-        """Let time pass: report what was left out once there is room again."""
+        """Update the allowance to the time ``now``; report what was left out once there is room again."""
         self._tokens = min(self._burst, self._tokens + (now - self._filled) * self._rate)
         self._filled = now
         if self._over:
@@ -126,7 +126,7 @@ class Outlet:
             self._notice()
 
     def logged(self, lost: int, why: str) -> None:
-        """How writing to the rank's log went: ``lost`` bytes could not be written, because of ``why``."""
+        """Count ``lost`` bytes that could not be written to the rank's log, because of ``why``."""
         if lost and not self._why:
             self._why = why
             self._tell(why=why)
@@ -136,20 +136,20 @@ class Outlet:
 
     @property
     def gap(self) -> bytes:
-        """What the log is to say of the bytes it lacks, before anything that follows them."""
+        """Note for the log about the bytes it lacks, to precede what follows them."""
         if not self._lost:
             return b""
         return f"\n[{self._lost} bytes could not be written here: {self._why}]\n".encode()
 
     def frames(self) -> bytes:
-        """Everything that waits to be sent, as frames."""
+        """Return everything that waits to be sent, as frames."""
         self._close_piece()
         data = bytes(self._frames)
         self._frames.clear()
         return data
 
     def end(self) -> None:
-        """The rank has ended: report what was left out, and its last bytes if the head lacks some."""
+        """Report at the rank's end what was left out, and its last bytes if the head lacks some output."""
         if self._bytes:
             self._notice()
         if self._lost:
@@ -159,7 +159,7 @@ class Outlet:
             self._add(protocol.TAIL, protocol.OUTPUT.pack(self._rank, 0) + self._tail.data)
 
     def _pass_lines(self, stream: int, data: bytes) -> None:
-        """Pass on what is there, but of each line no more than :data:`_LONGEST_LINE`."""
+        """Forward data, but at most :data:`_LONGEST_LINE` of each line."""
         while self._half.get(stream, 0) + len(data) > _LONGEST_LINE:
             end = _first_end(data) or len(data)
             room = _LONGEST_LINE - self._half.get(stream, 0)
@@ -192,7 +192,7 @@ class Outlet:
         if not data:
             return
         self._has_left_out = True
-        self._half.pop(stream, None)  # a line without an end: what was passed on of it stands alone
+        self._half.pop(stream, None)  # the forwarded part of a line stays without an end
         self._bytes += len(data)
         self._lines += data.count(b"\n") + data.count(b"\r") - data.count(b"\r\n")
         if stream in self._returned and data[:1] == b"\n":
@@ -224,7 +224,7 @@ class Outlet:
 
 
 def _first_end(data: bytes) -> int:
-    r"""Where the first line of ``data`` ends; 0 when it does not.
+    r"""Return the end of the first line of ``data``; 0 when it is unfinished.
 
     >>> _first_end(b"a\nb\n"), _first_end(b"10%\r20%"), _first_end(b"a\r\nb"), _first_end(b"a")
     (2, 4, 3, 0)
@@ -236,7 +236,7 @@ def _first_end(data: bytes) -> int:
 
 
 def _last_end(data: bytes, limit: int) -> int:
-    r"""Where the last line that ends within ``limit`` bytes does; 0 when none does.
+    r"""Return the end of the last line that ends within ``limit`` bytes; 0 when none does.
 
     >>> _last_end(b"a\nb\nc", 9), _last_end(b"a\nb\n", 3), _last_end(b"a\r\nb", 2), _last_end(b"abc", 2)
     (4, 2, 0, 0)

@@ -1,7 +1,7 @@
 """Types of the records that a job leaves on its head and its nodes, each JSON and defined here once.
 
-Import this module under ``TYPE_CHECKING`` alone: :mod:`typing` takes longer to import than a rank's runner
-takes to start. What travels besides records is in :mod:`launch.remote.base.payloads`.
+Import this module under ``TYPE_CHECKING`` alone: importing :mod:`typing` takes longer than a rank's runner
+takes to start. Messages are in :mod:`launch.remote.base.payloads`.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ StateName = Literal["QUEUED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "CAN
 
 if TYPE_CHECKING:
     Version = Literal[1]
-    """Version of the plan; :data:`launch.remote.base.job_dir.PLAN_VERSION` is the number."""
+    """Version of the plan, as in :data:`launch.remote.base.job_dir.PLAN_VERSION`."""
     SlotHolder = tuple[int, str]
-    """A slot and who holds it: a job's id, or a command that removes the node."""
+    """A slot and its holder: a job's id, or a command that removes the node."""
     Taken = dict[str, list[SlotHolder]]
-    """By node, its slots that other jobs hold."""
+    """By node, the slots that other jobs hold."""
 
 __all__ = [
     "Checks",
@@ -50,7 +50,7 @@ class PlannedRank(TypedDict):
 
     rank: int
     task: str
-    """Type of its TensorFlow task; empty without one."""
+    """Type of the rank's TensorFlow task; empty without one."""
     env: dict[str, str]
 
 
@@ -61,7 +61,7 @@ class PlannedNode(TypedDict):
     private_ip: str
     slots: int
     reserve: int
-    """Slots that the job holds there."""
+    """Number of slots that the job holds on the node."""
     env: dict[str, str]
     ranks: list[PlannedRank]
 
@@ -74,7 +74,7 @@ class CommandLine(TypedDict):
 
 
 class Checks(TypedDict, total=False):
-    """What a node must have before the first rank starts; empty when nothing is checked."""
+    """Requirements that a node must meet before the first rank starts; empty when nothing is checked."""
 
     python: str
     setup: str
@@ -125,7 +125,7 @@ class _Plan(TypedDict):
 
 
 class Plan(_Plan):
-    """Everything that a job runs: job.json on the head, and the request to submit it."""
+    """The plan, all that a job runs: job.json on the head, and the request to submit the job."""
 
     user_env: dict[str, str]
     """Variables of the user; their values may be secrets."""
@@ -141,7 +141,7 @@ class ShownPlan(_Plan):
 
 
 class Process(TypedDict):
-    """A process, distinct from a later one with the same number, also after a reboot."""
+    """Identity of a process, distinct from a later one with the same pid, also after a reboot."""
 
     pid: int
     started: int
@@ -149,7 +149,7 @@ class Process(TypedDict):
 
 
 class Failure(TypedDict):
-    """Why a launch failed; ``rank`` is None for the launcher."""
+    """Failure of a launch; ``rank`` is None for the launcher."""
 
     rank: int | None
     node: str | None
@@ -159,11 +159,11 @@ class Failure(TypedDict):
 
 class _Asked(TypedDict, total=False):
     cancelling: bool
-    """Whether a cancel waits for its effect: in answers alone, not in state.json."""
+    """Whether a cancel is pending; in answers alone, not in state.json."""
 
 
 class State(_Asked):
-    """Where a job is: state.json."""
+    """State of a job: state.json."""
 
     job: str
     name: str
@@ -194,7 +194,7 @@ class _Timed(TypedDict, total=False):
 
 
 class StateEvent(_Timed):
-    """The job's state became this one."""
+    """A change of the job's state, to this one."""
 
     event: Literal["state"]
     state: StateName
@@ -202,32 +202,32 @@ class StateEvent(_Timed):
 
 
 class RankEnd(_Timed):
-    """How a rank ended: a line of exits.jsonl on the head."""
+    """End of a rank: a line of exits.jsonl on the head."""
 
     rank: int
     node: str
     status: int
     signal: int | None
     stopped: bool
-    """Whether its runner had signalled it before."""
+    """Whether the runner had signalled the rank before."""
     attempt: int
     """0 for the job's first launch."""
 
 
 class ExitEvent(RankEnd):
-    """A rank ended."""
+    """End of a rank."""
 
     event: Literal["exit"]
 
 
 class FailureEvent(Failure, _Timed):
-    """A launch failed."""
+    """Event of a failed launch."""
 
     event: Literal["failure"]
 
 
 class RestartEvent(_Timed):
-    """The job is launched again."""
+    """Another launch of the job."""
 
     event: Literal["restart"]
     count: int
@@ -235,7 +235,7 @@ class RestartEvent(_Timed):
 
 
 class LostNodeEvent(_Timed):
-    """A node's runner went away or fell silent."""
+    """Loss of a node, whose runner ended or went silent."""
 
     event: Literal["lost-node"]
     node: str
@@ -243,7 +243,7 @@ class LostNodeEvent(_Timed):
 
 
 class EvictionEvent(_Timed):
-    """Azure takes a node, or no longer does."""
+    """Azure's notice that it takes a node, or the notice's withdrawal."""
 
     event: Literal["eviction"]
     node: str
@@ -256,7 +256,7 @@ if TYPE_CHECKING:
 
 
 class NodeExit(TypedDict):
-    """How a rank ended: a line of exits.jsonl on the rank's own node."""
+    """End of a rank: a line of exits.jsonl on the rank's own node."""
 
     rank: int
     status: int
@@ -265,7 +265,7 @@ class NodeExit(TypedDict):
 
 
 class Reservation(TypedDict):
-    """Slots that a job needs on a node, of those that the node has."""
+    """Number of slots that a job needs on a node, of the number that the node has."""
 
     need: int
     of: int
@@ -278,10 +278,10 @@ class QueueEntry(TypedDict):
     process: Process
     nodes: dict[str, Reservation]
     slots: dict[str, list[int]] | None
-    """By node, the slots it was given; None while it waits."""
+    """By node, the slots assigned to the job; None while it waits."""
     port: int | None
     holds: bool
-    """Whether its runners hold those slots."""
+    """Whether the job's runners hold the assigned slots."""
     foreign: Taken
 
 

@@ -1,4 +1,4 @@
-"""TF_CONFIG (guide G11), which needs the ports that each node found free."""
+"""TF_CONFIG (guide G11), which needs the ports that each node has reserved."""
 
 from __future__ import annotations
 
@@ -11,13 +11,15 @@ if TYPE_CHECKING:
 __all__ = ["FIRST_PORT", "TYPES", "tf_configs"]
 
 FIRST_PORT = 2222
-"""Azure ML's port for TensorFlow's servers; on each node the next free one when it is taken."""
+"""Azure ML's port for TensorFlow's servers; a node where the port is taken uses its next free one."""
 TYPES = ("chief", "worker", "ps")
-"""Types of tasks in the order in which a cluster names them."""
+"""Types of tasks, in the order of TF_CONFIG's cluster."""
 
 
 def tf_configs(tasks: Iterable[tuple[int, str, str]]) -> dict[int, str]:
-    """TF_CONFIG by rank, from each task's rank, type and ``address:port``; a type's tasks count by rank.
+    """Return TF_CONFIG by rank, from each task's rank, type and ``address:port``.
+
+    Indices within a type follow the ranks.
 
     >>> print(tf_configs([(0, "worker", "10.0.0.4:2222"), (1, "ps", "10.0.0.5:2222")])[0])
     {"cluster": {"worker": ["10.0.0.4:2222"], "ps": ["10.0.0.5:2222"]}, \

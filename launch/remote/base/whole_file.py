@@ -1,4 +1,4 @@
-"""Files that others, and whoever looks after a crash of the machine, see whole: the old or the new one."""
+"""Atomic replacement of files: readers, even after a crash of the machine, see the old or the new file."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ import os
 __all__ = ["FRESH", "keep_name", "replace_file", "temporary_name", "write_all"]
 
 FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
-"""How to open what must not be there yet, be it a link that somebody left."""
+"""Flags to open a file that must not exist yet, not even as a link."""
 
 
 def temporary_name(path: str) -> str:
-    """Return a name beside ``path`` that nobody else has: process ids are alike on nodes that share it."""
+    """Return a unique name beside ``path``; a pid is not unique among nodes that share the folder."""
     folder, name = os.path.split(path)
     return os.path.join(folder, f".new-{name}.{os.urandom(8).hex()}")
 
 
 def write_all(fd: int, data: bytes) -> None:
-    """Write all of it, in as many pieces as a pipe or a disk takes. Raises OSError."""
+    """Write all data, in as many pieces as a pipe or a disk takes. Raise OSError."""
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(fd, rest) :]
 
 
 def replace_file(path: str, data: bytes, *, mode: int = 0o600, outlives_machine: bool = True) -> None:
-    """Put a file with ``data`` in the place of ``path``; nothing is changed when that fails. Raises OSError.
+    """Replace ``path`` by a file with ``data``, or change nothing and raise OSError.
 
-    The data are on the disk before the file has its name: a machine that goes down leaves no empty file. That
-    takes some milliseconds, which what is void after a restart of the machine need not cost.
+    The data are synced to disk before the rename, so that a crash of the machine leaves no empty file. The
+    sync takes some milliseconds; set ``outlives_machine`` to False for data that are void after a reboot.
     """
     temporary = temporary_name(path)
     try:
@@ -49,9 +49,9 @@ def replace_file(path: str, data: bytes, *, mode: int = 0o600, outlives_machine:
 
 
 def keep_name(path: str) -> None:
-    """Have the disk keep that ``path`` is what it is now: after it, a crash brings nothing older back.
+    """Sync the folder of ``path`` to disk, so that a crash does not bring an older file back.
 
-    It costs as much as writing the file did, so it is for what must not be undone. Raises OSError.
+    The sync costs as much as writing the file did, so use it only for what must not be undone. Raise OSError.
     """
     fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
     try:
