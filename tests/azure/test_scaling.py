@@ -274,7 +274,7 @@ def test_a_replacement_that_was_interrupted_says_so_and_goes_on(cluster: Workpla
 
 def test_as_many_nodes_as_there_are_is_no_change(cluster: Workplace) -> None:
     told = refused(cluster, "scale", "4", status=0)
-    assert told.out == "stack rehearsal: there are 4 nodes, as many as its configuration asks for\n"
+    assert told.out == "stack rehearsal: it has 4 nodes, as its configuration asks for\n"
     assert told.err == ""
 
 
