@@ -48,8 +48,8 @@ def prepare(disks: str, network: str, view: Mapping[str, Any]) -> None:
     Path("image").mkdir(exist_ok=True)
     Path("root").mkdir(exist_ok=True)
     mount("tmpfs", "root", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
+    _devices("root/dev")  # first: a project may lie below /dev/shm
     _show(Path("root"), view)
-    _devices("root/dev")
     for name in ("proc", "sys"):
         _bind(f"/{name}", Path("root", name))
     _bind("../image/etc", Path("root/etc"))

@@ -9,6 +9,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import textwrap
 import time
 from pathlib import Path
@@ -106,6 +107,19 @@ def test_the_nodes_python_and_its_programs_work_in_a_checkout_below_tmp(tmp_path
                 )
 
     asyncio.run(story())
+
+
+def test_nodes_of_a_project_in_shared_memory_boot_with_a_shared_memory_of_their_own(tmp_path: Path) -> None:
+    made = tmp_path / "checkout" / ".venv-node"
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", made], check=True)
+
+    async def story(project: Path) -> None:
+        (project / ".venv-node").symlink_to(made)
+        async with lab(tmp_path, 1, node_python=project / ".venv-node") as it:
+            assert await it.ssh(0, "hostname; ls /dev/shm") == (0, "node000000\n")
+
+    with tempfile.TemporaryDirectory(dir="/dev/shm") as project:
+        asyncio.run(story(Path(project)))
 
 
 def test_growing_leaves_those_there_alone_and_removing_leaves_nothing(tmp_path: Path) -> None:
