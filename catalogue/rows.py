@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import tomllib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, fields
 from functools import cache
 from types import NoneType
 from typing import Any, Literal, get_args, get_origin, get_type_hints
 
 from catalogue.size import Size
-from launch.errors import InputError
+from launch.errors import InputError, InputErrors
 
 __all__ = ["NOTHING", "CatalogueError", "Entries", "read"]
 
@@ -19,14 +19,8 @@ _OWN = ("name", "image", "instead", "note")
 _LIKE = "write it like the rows of catalogue/sizes.toml"
 
 
-class CatalogueError(InputError):
-    """Rows of a file are wrong; ``errors`` has each mistake, the text a line for each."""
-
-    def __init__(self, errors: Sequence[InputError]) -> None:
-        first = errors[0]
-        super().__init__(first.key, first.value, first.problem, first.remedy)
-        self.errors = tuple(errors)
-        self.args = ("\n".join(map(str, errors)),)
+class CatalogueError(InputErrors):
+    """Rows of a file are wrong."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 
     RankliftError
     ├── InputError            correct the input: names the key, its value and the remedy
+    │   ├── InputErrors       several inputs are wrong; carries each
     │   └── NoSuchJob         none of the nodes queried has records of that job
     ├── RetryError            the same call may succeed later
     │   ├── NodeUnreachable   no answer from a node
@@ -21,13 +22,14 @@ This is the one module that every package may import.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 __all__ = [
     "GiveUpError",
     "HostKeyChanged",
     "InputError",
+    "InputErrors",
     "JobFailed",
     "ManyNodesError",
     "MissingTool",
@@ -64,6 +66,23 @@ class InputError(RankliftError, ValueError):
             value = f"{value[:_SHOWN]}…"
         shown = "" if value is None else f" = {value!r}" if isinstance(value, str) else f" = {value}"
         super().__init__(f"{key}{shown}: {problem}; {remedy}")
+
+
+class InputErrors(InputError):
+    """Several inputs are wrong: ``errors`` has each, and the text a line for each.
+
+    >>> raise InputErrors([InputError(key, 1, "is odd", "double it") for key in "ab"])
+    Traceback (most recent call last):
+    ...
+    launch.errors.InputErrors: a = 1: is odd; double it
+    b = 1: is odd; double it
+    """
+
+    def __init__(self, errors: Sequence[InputError]) -> None:
+        first = errors[0]
+        super().__init__(first.key, first.value, first.problem, first.remedy)
+        self.errors = tuple(errors)
+        self.args = ("\n".join(map(str, errors)),)
 
 
 class NoSuchJob(InputError):

@@ -21,7 +21,7 @@ from infra.config.cluster_config import VNET_PREFIX, ClusterConfig, Storage
 from infra.config.collector import Settings
 from infra.config.network_settings import private_prefix, ssh_sources
 from infra.config.readers import KEY, Access, Partial
-from launch.errors import InputError
+from launch.errors import InputError, InputErrors
 
 __all__ = ["ConfigError", "parse"]
 
@@ -57,14 +57,8 @@ _KEYS = (
 _CLOUD = "azure-native:environment"
 
 
-class ConfigError(InputError):
-    """Several settings are wrong: ``errors`` has each, and the text a line for each."""
-
-    def __init__(self, errors: Sequence[InputError]) -> None:
-        first = errors[0]
-        super().__init__(first.key, first.value, first.problem, first.remedy)
-        self.errors = tuple(errors)
-        self.args = ("\n".join(map(str, errors)),)
+class ConfigError(InputErrors):
+    """Several settings are wrong."""
 
 
 def parse(settings: Mapping[str, object], *, today: date | None = None) -> ClusterConfig:

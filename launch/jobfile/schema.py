@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from launch.errors import InputError
+from launch.errors import InputError, InputErrors
 from launch.jobfile.yaml_source import Place
 
 __all__ = ["Data", "Distribution", "JobFile", "JobFileError", "Own"]
 
 
-class JobFileError(InputError):
-    """Several mistakes in a job file: each in ``errors``, and on its own line of the text."""
-
-    def __init__(self, errors: Sequence[InputError]) -> None:
-        first = errors[0]
-        super().__init__(first.key, first.value, first.problem, first.remedy)
-        self.errors = tuple(errors)
-        self.args = ("\n".join(map(str, errors)),)
+class JobFileError(InputErrors):
+    """Several mistakes in a job file."""
 
 
 @dataclass(frozen=True, slots=True)
