@@ -15,7 +15,15 @@ from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.services import Services
 
-__all__ = ["ENTRIES", "AccountHooks", "account_key", "account_of", "check_child_name", "services_of"]
+__all__ = [
+    "ENTRIES",
+    "AccountHooks",
+    "ServiceHooks",
+    "account_key",
+    "account_of",
+    "check_child_name",
+    "services_of",
+]
 
 Body = dict[str, Any]
 _ACCOUNTS = ResourceType(
@@ -66,6 +74,14 @@ def check_child_name(rid: ResourceId, what: str) -> None:
             f"that are not allowed: '{rid.name}'."
         )
         raise ArmError(400, "InvalidResourceName", problem)
+
+
+class ServiceHooks(Hooks[Services]):
+    """A service exists with its account."""
+
+    def show(self, record: Record, shown: Body) -> None:
+        """Remove what Azure does not show of a service."""
+        shown["properties"].pop("provisioningState", None)
 
 
 class AccountHooks(Hooks[Services]):

@@ -10,9 +10,9 @@ from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.services import Services
-from rehearsal.arm.storage.accounts import account_of, check_child_name, services_of
+from rehearsal.arm.storage.accounts import ServiceHooks, account_of, check_child_name, services_of
 
-__all__ = ["ENTRIES", "BlobServiceHooks", "ContainerHooks"]
+__all__ = ["ENTRIES", "ContainerHooks"]
 
 Body = dict[str, Any]
 _SERVICES = ResourceType(
@@ -34,14 +34,6 @@ _CONTAINERS = ResourceType(
     tracked=False,
     sync=True,
 )
-
-
-class BlobServiceHooks(Hooks[Services]):
-    """The service exists with its account."""
-
-    def show(self, record: Record, shown: Body) -> None:
-        """Remove what Azure does not show of a service."""
-        shown["properties"].pop("provisioningState", None)
 
 
 class ContainerHooks(Hooks[Services]):
@@ -80,4 +72,4 @@ class ContainerHooks(Hooks[Services]):
         shown["properties"].pop("provisioningState", None)
 
 
-ENTRIES = ((_SERVICES, BlobServiceHooks), (_CONTAINERS, ContainerHooks))
+ENTRIES = ((_SERVICES, ServiceHooks), (_CONTAINERS, ContainerHooks))

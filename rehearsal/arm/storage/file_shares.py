@@ -10,9 +10,9 @@ from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.services import Services
-from rehearsal.arm.storage.accounts import account_of, check_child_name
+from rehearsal.arm.storage.accounts import ServiceHooks, account_of, check_child_name
 
-__all__ = ["ENTRIES", "FileServiceHooks", "ShareHooks"]
+__all__ = ["ENTRIES", "ShareHooks"]
 
 Body = dict[str, Any]
 _SERVICES = ResourceType(
@@ -36,14 +36,6 @@ _SHARES = ResourceType(
 )
 
 
-class FileServiceHooks(Hooks[Services]):
-    """The service exists with its account."""
-
-    def show(self, record: Record, shown: Body) -> None:
-        """Remove what Azure does not show of a service."""
-        shown["properties"].pop("provisioningState", None)
-
-
 class ShareHooks(Hooks[Services]):
     """Shares are checked and shown."""
 
@@ -64,4 +56,4 @@ class ShareHooks(Hooks[Services]):
         shown["properties"].pop("provisioningState", None)
 
 
-ENTRIES = ((_SERVICES, FileServiceHooks), (_SHARES, ShareHooks))
+ENTRIES = ((_SERVICES, ServiceHooks), (_SHARES, ShareHooks))
