@@ -26,23 +26,13 @@ from tests.launch.standin import (
     states,
     until,
 )
-from tests.launch.whole_jobs.test_restarting import events
+from tests.launch.whole_jobs.test_restarting import KINDS, events
 
 pytestmark = pytest.mark.timeout(120)
 
 AT = int(time.time()) + 30
 WHEN = time.strftime("%H:%M:%S UTC", time.gmtime(AT))
 TRAP = 'trap "echo saved; exit 0" TERM; echo up; sleep 300 & wait'
-KINDS = pytest.mark.parametrize(
-    ("kind", "options"),
-    [
-        ("mpi", {}),
-        ("pytorch", {}),
-        ("pytorch", {"per_node": True, "processes_per_node": None}),
-        ("tensorflow", {}),
-    ],
-    ids=["mpi", "pytorch", "per-node", "tensorflow"],
-)
 
 
 @pytest.fixture

@@ -11,13 +11,11 @@ import pytest
 
 from launch.remote.node import work_dir
 from tests.launch.remote.node.working_folder import (
-    folder,
     left,
     make,
     no_rest,
     ranks_ran,
     seen,
-    snapshot_in,
 )
 
 ROOT = Path(__file__).resolve().parents[4]
@@ -40,16 +38,6 @@ def as_nobody_special(script: str, *names: str, job: Path, code: Path) -> str:
     plain = ["setpriv", "--bounding-set", "-dac_override,-dac_read_search"] if os.geteuid() == 0 else []
     argv = [*plain, sys.executable, "-c", script, str(job), str(code), *names]
     return subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, check=False, timeout=60).stderr
-
-
-@pytest.fixture
-def code(tmp_path: Path) -> Path:
-    return snapshot_in(tmp_path)
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Path:
-    return folder(tmp_path, "t-1")
 
 
 def test_an_untouched_one_disappears_whole(code: Path, job: Path) -> None:
@@ -153,7 +141,9 @@ def test_one_that_the_job_closed_to_its_own_user_goes_all_the_same(code: Path, j
 
 
 def test_what_the_job_wrote_in_a_closed_one_stays_and_can_be_read(code: Path, job: Path) -> None:
-    written = CLOSED.replace("# what the job does", "open(f'{job}/work/pkg/mine', 'w').close()")
+    written = CLOSED.replace(
+        "# what the job does", "open(os.path.join(job, 'work', 'pkg', 'mine'), 'w').close()"
+    )
     assert as_nobody_special(written, "work/pkg", "work", job=job, code=code) == ""
     assert left(job) == ["work", "work/pkg", "work/pkg/mine"]
     assert all(path.stat().st_mode & 0o700 == 0o700 for path in (job / "work", job / "work/pkg"))

@@ -7,10 +7,7 @@ import sys
 from pathlib import Path
 
 from launch.remote.node import work_dir
-from tests.launch.remote.node.test_work_dir import code, job
 from tests.launch.remote.node.working_folder import make, ranks_ran
-
-__all__ = ["code", "job"]
 
 
 def test_a_folder_that_was_moved_there_stays_with_its_old_files(

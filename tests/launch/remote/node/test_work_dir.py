@@ -21,18 +21,7 @@ from tests.launch.remote.node.working_folder import (
     make,
     ranks_ran,
     seen,
-    snapshot_in,
 )
-
-
-@pytest.fixture
-def code(tmp_path: Path) -> Path:
-    return snapshot_in(tmp_path)
-
-
-@pytest.fixture
-def job(tmp_path: Path) -> Path:
-    return folder(tmp_path, "t-1")
 
 
 def test_it_is_a_copy_with_modes_times_links_and_empty_folders(code: Path, job: Path) -> None:
