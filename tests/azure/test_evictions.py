@@ -43,7 +43,7 @@ def running(cluster: Workplace, *words: str) -> Iterator[str]:
     assert found is not None, launched
     deadline = time.monotonic() + 60
     while cluster.fab("logs", found[0]).out.count("] up") < 3:
-        assert time.monotonic() < deadline
+        assert time.monotonic() < deadline, cluster.fab("job", found[0], status=None)
     try:
         yield found[0]
     finally:

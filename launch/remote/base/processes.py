@@ -160,20 +160,32 @@ def has_children() -> bool:
 def signal_descendants(number: int) -> list[int]:
     """Send the signal once to every descendant of this process; return the descendants' pids.
 
-    Continue stopped processes after a SIGTERM, so that they handle it. List again, because a process may fork
-    between listing and signalling.
+    Signal whole process groups, which the kernel does in one step: a process that forks meanwhile either gets
+    the signal with its child or forks afterwards, in its handler. What a handler starts, to save the rank's
+    state, is not signalled. List again, because a group may be made between listing and signalling. Continue
+    stopped processes after a SIGTERM, so that they handle it.
     """
-    told: list[int] = []
+    own_group = os.getpgid(0)
+    found: list[int] = []
+    signalled: set[int] = set()
     for _ in range(_PASSES):
-        new = [pid for pid in descendants(os.getpid()) if pid not in told]
+        new = [pid for pid in descendants(os.getpid()) if pid not in found]
         if not new:
             break
         for pid in new:
-            kill(pid, number)
+            try:
+                group = os.getpgid(pid)
+            except ProcessLookupError:
+                continue
+            target = pid if group == own_group else -group
+            if target in signalled:
+                continue
+            signalled.add(target)
+            kill(target, number)
             if number == SIGTERM:
-                kill(pid, SIGCONT)
-        told += new
-    return told
+                kill(target, SIGCONT)
+        found += new
+    return found
 
 
 def end_descendants(seconds: float) -> list[int]:

@@ -1,8 +1,10 @@
-"""Ending an MPI's daemon that waits for an mpirun it will never hear of again."""
+"""Signals to all processes of a rank, and the end of an MPI's daemon whose mpirun has gone."""
 
 from __future__ import annotations
 
 import subprocess
+import sys
+import textwrap
 import time
 from collections.abc import Iterator
 
@@ -51,3 +53,53 @@ def test_what_has_ended_has_no_start() -> None:
     with subprocess.Popen(["true"]) as process:
         process.wait()
     assert processes.start_time(process.pid) == b""
+
+
+SIGNALLER = """
+import os, subprocess, time
+from launch.remote.base import processes
+
+rank = subprocess.Popen(["bash", "-c", {script!r}], stdout=subprocess.PIPE, text=True, start_new_session=True)
+assert rank.stdout.readline() == "up\\n"
+listed = processes.descendants
+
+def list_late(root):
+    time.sleep(0.3)  # a handler has begun before the second listing
+    return listed(root)
+
+processes.descendants = list_late
+assert rank.pid in processes.signal_descendants(processes.SIGTERM)
+print(rank.stdout.read(), end="")
+"""
+
+
+def signalled(script: str) -> str:
+    """Return what a rank with this script prints after it was signalled."""
+    argv = [sys.executable, "-c", SIGNALLER.format(script=textwrap.dedent(script))]
+    return subprocess.run(argv, check=True, stdout=subprocess.PIPE, text=True, timeout=30).stdout
+
+
+def test_what_a_handler_starts_is_not_signalled() -> None:
+    assert (
+        signalled(
+            """
+            trap 'sleep 1; echo saved by $(sleep 0.5; echo itself); exit' TERM
+            echo up
+            while :; do sleep 0.1; done
+            """
+        )
+        == "saved by itself\n"
+    )
+
+
+def test_a_process_in_a_session_of_its_own_is_signalled_too() -> None:
+    assert (
+        signalled(
+            """
+            trap : TERM
+            setsid bash -c 'trap "echo ended; exit" TERM; echo up; while :; do sleep 0.1; done' &
+            until wait; do :; done
+            """
+        )
+        == "ended\n"
+    )
