@@ -5,15 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from launch.client.events import JobState
 from launch.client.rpc import ask, asked, node_code
 from launch.host import Host
 from launch.remote.base import payloads
-
-if TYPE_CHECKING:
-    from launch.remote.base.records import Event, ExitEvent
+from launch.remote.base.records import Event, ExitEvent
 
 __all__ = ["Happening", "JobReport", "Listing", "RankEnd", "list_some", "show_job"]
 

@@ -20,17 +20,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from importlib.resources.abc import Traversable
-from typing import IO, TYPE_CHECKING, Any, Protocol
+from typing import IO, Any, Protocol
 
 from launch.code.push_key import make_credential
 from launch.code.snapshot import Entry, Snapshot
 from launch.errors import InputError, ManyNodesError, NodeUnreachable, RetryError
+from launch.host import Host
 from launch.remote.base.payloads import OfferAnswer, PushHeader, PushMessage
 from launch.remote.base.timing import PUSH_SILENT_S, PUSH_SSH, PUSH_STEP_S
 from launch.remote.store.tree_node import BOOT, MARK
-
-if TYPE_CHECKING:
-    from launch.host import Host
 
 __all__ = ["Address", "PushReport", "push", "remote_id"]
 

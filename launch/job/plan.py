@@ -20,8 +20,8 @@ from launch.job.spec import JobNode, JobSpec
 from launch.launchers.base import Launcher, RankPlan
 from launch.launchers.registry import launcher_of
 from launch.remote.base import timing
+from launch.remote.base.files import python_folder
 from launch.remote.base.job_dir import PLAN_VERSION, without_values
-from launch.remote.base.paths import python_folder
 from launch.remote.base.records import Checks, Plan, ShownPlan
 from launch.remote.base.tf_config import FIRST_PORT
 from launch.remote.mpi.base import CommandLine

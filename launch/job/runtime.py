@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from launch.launchers.base import Spec
-from launch.remote.base.paths import python_folder
+from launch.remote.base.files import python_folder
 
 __all__ = ["RUNTIMES", "Bare", "Runtime"]
 

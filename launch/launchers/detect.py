@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import PurePosixPath
 
 from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHER_PROGRAMS, commands
-from launch.remote.base.paths import python_folder
+from launch.remote.base.files import python_folder
 
 __all__ = ["required_modules", "runs_under", "starts_own_processes"]
 

@@ -13,7 +13,7 @@ from launch.launchers.base import COUNT, Count, Launcher, Line, LineStart, Optio
 from launch.launchers.detect import starts_own_processes
 from launch.launchers.shell_line import commands
 from launch.numbers import MOST, bounded, counted, whole
-from launch.remote.base.paths import python_folder
+from launch.remote.base.files import python_folder
 
 __all__ = [
     "ELASTIC_ENV",

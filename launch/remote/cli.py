@@ -11,17 +11,13 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING
 
 from launch.remote.base import frames, job_dir, timing
-from launch.remote.base.whole_file import write_all
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
-
-    from launch.remote.base.payloads import Handover, LogQuery, MpiAnswer, MpiRequest
-    from launch.remote.base.records import Plan
+from launch.remote.base.files import write_all
+from launch.remote.base.payloads import Handover, LogQuery, MpiAnswer, MpiRequest
+from launch.remote.base.records import Plan
 
 __all__ = ["NO_RECORDS", "OTHER_VERSION", "REFUSED", "TORN", "UNPUSHED", "main"]
 
@@ -209,11 +205,11 @@ def _slots(count: str) -> int:
 
 def _mpi() -> int:
     """Print as JSON which of the MPIs named on stdin this node has, and which folders cannot be written."""
-    from launch.remote.base import paths
+    from launch.remote.base import files
     from launch.remote.mpi.detect import CannotLaunch, find_mpi
 
     request: MpiRequest = json.loads(sys.stdin.buffer.readline())
-    unwritable = paths.unwritable(paths.expand_home("~"), paths.temporary_folder())
+    unwritable = files.unwritable(files.expand_home("~"), files.temporary_folder())
     answer: MpiAnswer = {"unwritable": unwritable}
     try:
         mpi = find_mpi(request["known"], request["first"])

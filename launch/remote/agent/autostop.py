@@ -19,14 +19,11 @@ import shlex
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import quote
 
 from launch.remote.agent.entry import WATCH
 from launch.remote.agent.imds import IDLE, OK, TTL, identity, moment
-
-if TYPE_CHECKING:
-    from typing import Any
 
 __all__ = [
     "STOPPED",

@@ -25,7 +25,7 @@ import os
 from _blake2 import blake2b  # hashlib imports half of the standard library around it
 from _operator import _compare_digest
 
-from launch.remote.base.paths import expand_home
+from launch.remote.base.files import expand_home
 
 __all__ = ["CLUSTER_KEY", "NotAuthentic", "SharedKey", "is_equal"]
 

@@ -6,7 +6,7 @@ import os
 import time
 
 from launch.remote.base import timing
-from launch.remote.base.paths import expand_home
+from launch.remote.base.files import expand_home
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

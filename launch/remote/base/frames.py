@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import struct
 
-from launch.remote.base.whole_file import write_all
+from launch.remote.base.files import write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

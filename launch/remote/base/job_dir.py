@@ -17,15 +17,12 @@ import fcntl
 import json
 import os
 import time
+from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from launch.remote.base.whole_file import keep_name, replace_file
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
-
-    from launch.remote.base.records import Plan, Process, ShownPlan, State, Version
+from launch.remote.base.files import keep_name, replace_file
+from launch.remote.base.records import Plan, Process, ShownPlan, State, Version
 
 __all__ = [
     "PLAN_VERSION",

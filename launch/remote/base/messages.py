@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from launch.remote.base.payloads import Note
+from launch.remote.base.payloads import Note
 
 __all__ = ["amount", "not_going_on", "not_kept", "of_a_rank", "passed_by", "size"]
 

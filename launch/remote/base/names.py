@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
+from collections.abc import Iterable
 
-if TYPE_CHECKING:
-    from collections.abc import Iterable
-
-__all__ = ["base36", "fold", "instance_id", "is_removal"]
+__all__ = ["base36", "fold", "instance_id", "is_removal", "runs"]
 
 _DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"
 _NAME = re.compile(r"(?P<prefix>.*?)(?P<id>[0-9a-z]{6})")
@@ -55,23 +52,24 @@ def fold(names: Iterable[str]) -> str:
             by_prefix.setdefault(match["prefix"], set()).add(int(match["id"], 36))
     folded = sorted(plain)
     for prefix, ids in sorted(by_prefix.items()):
-        runs = _runs(sorted(ids))
-        if len(ids) == 1:
-            folded.append(prefix + base36(runs[0][0]))
-        else:
-            inner = ",".join(base36(a) if a == b else f"{base36(a)}-{base36(b)}" for a, b in runs)
-            folded.append(f"{prefix}[{inner}]")
+        inner = ",".join(base36(a) if a == b else f"{base36(a)}-{base36(b)}" for a, b in runs(sorted(ids)))
+        folded.append(prefix + (inner if len(ids) == 1 else f"[{inner}]"))
     return ",".join(folded)
 
 
-def _runs(numbers: list[int]) -> list[tuple[int, int]]:
-    runs: list[tuple[int, int]] = []
+def runs(numbers: Iterable[int]) -> list[list[int]]:
+    """Return ascending numbers as first and last of each unbroken run.
+
+    >>> runs([0, 1, 2, 7])
+    [[0, 2], [7, 7]]
+    """
+    found: list[list[int]] = []
     for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], number)
+        if found and number == found[-1][1] + 1:
+            found[-1][1] = number
         else:
-            runs.append((number, number))
-    return runs
+            found.append([number, number])
+    return found
 
 
 def is_removal(holder: str) -> bool:

@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import subprocess
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from launch.remote.base.records import Plan
 
 from launch.remote.base import timing
+from launch.remote.base.records import Plan
 
 __all__ = ["start_on_node"]
 

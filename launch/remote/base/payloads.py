@@ -1,30 +1,23 @@
 """Types of the messages between the operator, a job's head and its nodes, each defined once.
 
-Import this module under ``TYPE_CHECKING`` alone, as :mod:`launch.remote.base.records`. Messages between
-supervisor and runner are bencoded (:mod:`launch.remote.base.frames`), all others are JSON.
+Ranks do not import it, as :mod:`launch.remote.base.records`. Messages between supervisor and runner are
+bencoded (:mod:`launch.remote.base.frames`), all others are JSON.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypedDict
+from typing import Any, Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  (nodes may run Python 3.8)
 
-if TYPE_CHECKING:
-    from typing import Any, Literal
-
-    from launch.remote.base.records import Checks, Event, ExitEvent, PlannedRank, SlotHolder, State, StateName
-
-    Go = dict[str, dict[str, str]]
-    """Frame GO: by rank, the variables that are known only once every runner is ready."""
-    Listed = (
-        tuple[Literal["f"], str, int, int]
-        | tuple[Literal["d"], str]
-        | tuple[Literal["l", "x", "o"], str, str]
-    )
-    """An entry of a node's listing, see :data:`launch.remote.collect.send.ENTRIES`."""
-    Tree = list[Any]
-    """``[name, address, [subtrees]]``, see :mod:`launch.remote.store.tree`."""
-    FileRequest = tuple[str, list[tuple[int, str]]]
-    """A file to send: its path, and sizes and SHA-256 digests of its possible beginnings."""
+from launch.remote.base.records import (
+    Checks,
+    Event,
+    ExitEvent,
+    ForRanks,
+    PlannedRank,
+    SlotHolder,
+    State,
+    StateName,
+)
 
 __all__ = [
     "Busy",
@@ -56,6 +49,18 @@ __all__ = [
     "SweepAnswer",
     "Unfit",
 ]
+
+# ruff: noqa: UP006, UP007  (these aliases are evaluated)
+Go = Dict[str, Dict[str, str]]
+"""Frame GO: by rank, the variables that are known only once every runner is ready."""
+Listed = Union[
+    Tuple[Literal["f"], str, int, int], Tuple[Literal["d"], str], Tuple[Literal["l", "x", "o"], str, str]
+]
+"""An entry of a node's listing, see :data:`launch.remote.collect.send.ENTRIES`."""
+Tree = List[Any]
+"""``[name, address, [subtrees]]``: a part of a push's tree."""
+FileRequest = Tuple[str, List[Tuple[int, str]]]
+"""A file to send: its path, and sizes and SHA-256 digests of its possible beginnings."""
 
 # -- frames from a runner to the supervisor -------------------------------------------------------
 
@@ -147,27 +152,17 @@ class SlotRequest(TypedDict):
     """Number of slots of the node."""
 
 
-class RunnerSpec(SlotRequest):
+class RunnerSpec(SlotRequest, ForRanks):
     """Frame SPEC: what a runner runs, cut from the plan."""
 
     folder: str
-    cwd: str
     snapshot: str
     keep: int
-    hostfile: str
-    drop: list[str]
-    defaults: dict[str, str]
-    files: dict[str, str]
-    paths: dict[str, str]
     env: dict[str, str]
     user_env: dict[str, str]
-    argv: list[str]
-    expand: list[str]
-    python: str
     outputs: list[str]
     checks: Checks
     ports: int
-    first_port: int
     grace_ms: int
     rate: int
     """Bytes of output a second that each rank may send to the head."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 
-from launch.remote.base.paths import expand_home
+from launch.remote.base.files import expand_home
 
 __all__ = ["LAST_PORT", "is_free", "take_ports"]
 

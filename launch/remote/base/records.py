@@ -1,31 +1,21 @@
 """Types of the records that a job leaves on its head and its nodes, each JSON and defined here once.
 
-Import this module under ``TYPE_CHECKING`` alone: importing :mod:`typing` takes longer than a rank's runner
-takes to start. Messages are in :mod:`launch.remote.base.payloads`.
+What ranks import has these names under ``TYPE_CHECKING`` alone: importing :mod:`typing` takes longer than a
+rank's runner takes to start. Messages are in :mod:`launch.remote.base.payloads`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, TypedDict
-
-StateName = Literal["QUEUED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED", "LOST"]
-
-if TYPE_CHECKING:
-    Version = Literal[1]
-    """Version of the plan, as in :data:`launch.remote.base.job_dir.PLAN_VERSION`."""
-    SlotHolder = tuple[int, str]
-    """A slot and its holder: a job's id, or a command that removes the node."""
-    Taken = dict[str, list[SlotHolder]]
-    """By node, the slots that other jobs hold."""
+from typing import Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  (nodes may run Python 3.8)
 
 __all__ = [
     "Checks",
     "CommandLine",
-    "EvictionEvent",
     "ExitEvent",
     "Failure",
     "FailureEvent",
-    "LostNodeEvent",
+    "ForRanks",
+    "NodeEvent",
     "NodeExit",
     "Notice",
     "Plan",
@@ -39,8 +29,15 @@ __all__ = [
     "ShownPlan",
     "State",
     "StateEvent",
-    "StateName",
 ]
+
+StateName = Literal["QUEUED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED", "LOST"]
+Version = Literal[1]
+"""Version of the plan, as in :data:`launch.remote.base.job_dir.PLAN_VERSION`."""
+SlotHolder = Tuple[int, str]  # noqa: UP006  (evaluated)
+"""A slot and its holder: a job's id, or a command that removes the node."""
+Taken = Dict[str, List[SlotHolder]]  # noqa: UP006  (evaluated)
+"""By node, the slots that other jobs hold."""
 
 # -- the plan: job.json ---------------------------------------------------------------------------
 
@@ -83,7 +80,22 @@ class Checks(TypedDict, total=False):
     needs_python: int
 
 
-class _Plan(TypedDict):
+class ForRanks(TypedDict):
+    """Fields of the plan that each runner gets as they are."""
+
+    cwd: str
+    argv: list[str]
+    expand: list[str]
+    python: str
+    first_port: int
+    drop: list[str]
+    defaults: dict[str, str]
+    files: dict[str, str]
+    paths: dict[str, str]
+    hostfile: str
+
+
+class _Plan(ForRanks):
     version: Version
     id: str
     name: str
@@ -96,19 +108,10 @@ class _Plan(TypedDict):
     command: list[str]
     snapshot: str
     remote: str
-    cwd: str
-    argv: list[str]
-    expand: list[str]
-    python: str
     checks: Checks
     setup: str
     output_folders: list[str]
     services: list[int]
-    first_port: int
-    drop: list[str]
-    defaults: dict[str, str]
-    files: dict[str, str]
-    paths: dict[str, str]
     env: dict[str, str]
     master_addr: str
     port: int
@@ -117,7 +120,6 @@ class _Plan(TypedDict):
     grace_s: float
     max_restarts: int
     min_nodes: int | None
-    hostfile: str
     machinefile: str
     mpirun: dict[str, CommandLine]
     """By MPI."""
@@ -157,12 +159,12 @@ class Failure(TypedDict):
     last_lines: list[str]
 
 
-class _Asked(TypedDict, total=False):
+class _Cancelling(TypedDict, total=False):
     cancelling: bool
     """Whether a cancel is pending; in answers alone, not in state.json."""
 
 
-class State(_Asked):
+class State(_Cancelling):
     """State of a job: state.json."""
 
     job: str
@@ -234,25 +236,17 @@ class RestartEvent(_Timed):
     reason: str
 
 
-class LostNodeEvent(_Timed):
-    """Loss of a node, whose runner ended or went silent."""
+class NodeEvent(_Timed):
+    """Loss of a node, whose runner ended or went silent; or Azure's notice that it takes the node, or the
+    notice's withdrawal."""
 
-    event: Literal["lost-node"]
+    event: Literal["lost-node", "eviction"]
     node: str
     reason: str
 
 
-class EvictionEvent(_Timed):
-    """Azure's notice that it takes a node, or the notice's withdrawal."""
-
-    event: Literal["eviction"]
-    node: str
-    reason: str
-
-
-if TYPE_CHECKING:
-    Event = StateEvent | ExitEvent | FailureEvent | RestartEvent | LostNodeEvent | EvictionEvent
-    """A line of events.jsonl."""
+Event = Union[StateEvent, ExitEvent, FailureEvent, RestartEvent, NodeEvent]  # noqa: UP007  (evaluated)
+"""A line of events.jsonl."""
 
 
 class NodeExit(TypedDict):

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterable
+from collections.abc import Iterable
 
 __all__ = ["FIRST_PORT", "TYPES", "tf_configs"]
 

@@ -10,13 +10,10 @@ import struct
 import subprocess
 import sys
 import time
-from typing import TYPE_CHECKING
 
 from launch.remote.base import frames, job_dir, timing
 from launch.remote.base.node_command import start_on_node
-
-if TYPE_CHECKING:
-    from launch.remote.base.records import Plan
+from launch.remote.base.records import Plan
 
 __all__ = ["NODES", "PART", "SAID", "relay"]
 

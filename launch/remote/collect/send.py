@@ -16,15 +16,12 @@ import os
 import stat
 import sys
 import time
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import Any
 
 from launch.remote.base import frames, job_dir, timing
-from launch.remote.base.whole_file import write_all
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from launch.remote.base.payloads import FileEnd, FileRequest, FileStart, Listed
+from launch.remote.base.files import write_all
+from launch.remote.base.payloads import FileEnd, FileRequest, FileStart, Listed
 
 __all__ = ["BEAT", "DATA", "END", "ENTRIES", "LISTED", "PLAN", "RECORDS", "START", "TREES", "files", "send"]
 

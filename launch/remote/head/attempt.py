@@ -11,14 +11,18 @@ The state of a launch lies with plain objects, whose methods are given events an
 
 from __future__ import annotations
 
+import selectors
+import subprocess
 import time
-from typing import TYPE_CHECKING
 
 from launch.remote.base import frames, timing
-from launch.remote.base.paths import temporary_folder, unwritable
+from launch.remote.base.files import temporary_folder, unwritable
 from launch.remote.base.processes import SIGTERM
+from launch.remote.base.records import Taken
 from launch.remote.head import outcome
 from launch.remote.head.cancel import cancel_request
+from launch.remote.head.job_state import JobState
+from launch.remote.head.launch_order import LaunchOrder
 from launch.remote.head.node_loss import GoOn, NodeLoss
 from launch.remote.head.outcome import Outcome
 from launch.remote.head.rank_states import RankStates
@@ -40,14 +44,6 @@ from launch.remote.head.shutdown import (
 from launch.remote.head.start_barrier import StartBarrier
 from launch.remote.log.writer import LAUNCHER, last_lines
 from launch.remote.mpi.detect import CannotLaunch
-
-if TYPE_CHECKING:
-    import selectors
-    import subprocess
-
-    from launch.remote.base.records import Taken
-    from launch.remote.head.job_state import JobState
-    from launch.remote.head.launch_order import LaunchOrder
 
 __all__ = ["Attempt"]
 

@@ -9,14 +9,11 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from launch.remote.base import job_dir, processes, timing
-from launch.remote.base.whole_file import replace_file
+from launch.remote.base.files import replace_file
+from launch.remote.base.payloads import CancelAnswer, ReleaseAnswer, SweepAnswer
 from launch.remote.head.query import lost_nodes
-
-if TYPE_CHECKING:
-    from launch.remote.base.payloads import CancelAnswer, ReleaseAnswer, SweepAnswer
 
 __all__ = ["cancel", "cancel_request", "release", "sweep"]
 

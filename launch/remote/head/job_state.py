@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 import time
-from typing import TYPE_CHECKING
 
 from launch.remote.base import job_dir
+from launch.remote.base.records import Plan
 from launch.remote.head import queue
-
-if TYPE_CHECKING:
-    from launch.remote.base.records import Plan
-    from launch.remote.head.outcome import Outcome
+from launch.remote.head.outcome import Outcome
 
 __all__ = ["JobState"]
 

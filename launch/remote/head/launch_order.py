@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-if TYPE_CHECKING:
-    from launch.remote.base import job_dir
-    from launch.remote.base.records import Plan
-    from launch.remote.log.writer import StreamWriter
+from launch.remote.base import job_dir
+from launch.remote.base.records import Plan
+from launch.remote.log.writer import StreamWriter
 
 __all__ = ["LaunchOrder"]
 

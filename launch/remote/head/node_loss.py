@@ -6,22 +6,19 @@ the ranks of the lost node are dispensed with.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from launch.remote.base import eviction
 from launch.remote.base.eviction import Eviction
+from launch.remote.base.job_dir import Folder
+from launch.remote.base.payloads import EvictionNotice
+from launch.remote.base.records import Plan
 from launch.remote.head import outcome
 from launch.remote.head.outcome import Outcome
-from launch.remote.head.shutdown import Stop
-
-if TYPE_CHECKING:
-    from launch.remote.base.job_dir import Folder
-    from launch.remote.base.payloads import EvictionNotice
-    from launch.remote.base.records import Plan
-    from launch.remote.head.rank_states import RankStates
-    from launch.remote.head.shutdown import Shutdown
-    from launch.remote.head.start_barrier import StartBarrier
-    from launch.remote.log.writer import StreamWriter
+from launch.remote.head.rank_states import RankStates
+from launch.remote.head.shutdown import Shutdown, Stop
+from launch.remote.head.start_barrier import StartBarrier
+from launch.remote.log.writer import StreamWriter
 
 __all__ = ["GoOn", "NodeLoss"]
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import re
 import signal
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping
 
 from launch.remote.base import timing
+from launch.remote.base.records import Failure, StateName
 from launch.remote.log.writer import LAUNCHER, StreamWriter, last_lines
 from launch.remote.mpi.registry import MPIS
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Mapping
-
-    from launch.remote.base.records import Failure, StateName
 
 __all__ = [
     "CANCELLED",

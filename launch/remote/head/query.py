@@ -8,15 +8,11 @@ from __future__ import annotations
 import json
 import os
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
 
 from launch.remote.base import job_dir
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from launch.remote.base.payloads import JobListing, JobReport
-    from launch.remote.base.records import Event, ExitEvent, State
+from launch.remote.base.payloads import JobListing, JobReport
+from launch.remote.base.records import Event, ExitEvent, State
 
 __all__ = ["job_report", "list_jobs", "lost_nodes", "state_changes"]
 

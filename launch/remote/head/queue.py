@@ -18,20 +18,17 @@ import json
 import os
 import subprocess
 import time
+from collections.abc import Collection, Iterator
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from launch.remote.base import timing
+from launch.remote.base.files import replace_file
 from launch.remote.base.job_dir import Folder, identity, is_alive
 from launch.remote.base.names import is_removal
 from launch.remote.base.node_command import start_on_node
 from launch.remote.base.ports import LAST_PORT, is_free
-from launch.remote.base.whole_file import replace_file
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterator
-
-    from launch.remote.base.records import Plan, QueueEntry, Reservation, Taken
+from launch.remote.base.records import Plan, QueueEntry, Reservation, Taken
 
 __all__ = [
     "Allocation",

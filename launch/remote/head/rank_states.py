@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from launch.remote.base.records import PlannedNode
+from launch.remote.base.records import PlannedNode
 
 __all__ = ["RankStates"]
 

@@ -6,31 +6,26 @@ time by the channel, before a handler sees it.
 
 from __future__ import annotations
 
+import socket
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from launch.remote.base import encryption, frames
+from launch.remote.base.payloads import Hello, RankExit, Ready
+from launch.remote.base.records import RankEnd, Taken
 from launch.remote.head import outcome
+from launch.remote.head.job_state import JobState
+from launch.remote.head.launch_order import LaunchOrder
+from launch.remote.head.node_loss import NodeLoss
 from launch.remote.head.outcome import Outcome
+from launch.remote.head.rank_states import RankStates
 from launch.remote.head.runners import frame_fields
-from launch.remote.head.runners.channel import DONE, REFUSED
-from launch.remote.head.shutdown import Stop
+from launch.remote.head.runners.channel import DONE, REFUSED, Channel
+from launch.remote.head.runners.runner_pool import RunnerPool
+from launch.remote.head.shutdown import Shutdown, Stop
+from launch.remote.head.start_barrier import StartBarrier
 from launch.remote.log.writer import LAUNCHER
-
-if TYPE_CHECKING:
-    import socket
-
-    from launch.remote.base.payloads import Hello, RankExit, Ready
-    from launch.remote.base.records import RankEnd, Taken
-    from launch.remote.head.job_state import JobState
-    from launch.remote.head.launch_order import LaunchOrder
-    from launch.remote.head.node_loss import NodeLoss
-    from launch.remote.head.rank_states import RankStates
-    from launch.remote.head.runners.channel import Channel
-    from launch.remote.head.runners.runner_pool import RunnerPool
-    from launch.remote.head.shutdown import Shutdown
-    from launch.remote.head.start_barrier import StartBarrier
 
 __all__ = ["RunnerEvents"]
 

@@ -4,18 +4,14 @@ from __future__ import annotations
 
 import subprocess
 import time
-from typing import TYPE_CHECKING, NamedTuple
+from collections.abc import Collection, Iterable
+from typing import NamedTuple
 
 from launch.remote.base import timing
 from launch.remote.base.node_command import start_on_node
-from launch.remote.head.outcome import Failures
+from launch.remote.base.records import Plan
+from launch.remote.head.outcome import Failures, Outcome
 from launch.remote.log.writer import last_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Collection, Iterable
-
-    from launch.remote.base.records import Plan
-    from launch.remote.head.outcome import Outcome
 
 __all__ = [
     "CUT_OFF",

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterable
 
 from launch.remote.base import names, tf_config, timing
-from launch.remote.head.outcome import not_started
+from launch.remote.base.records import Plan
+from launch.remote.head.outcome import Outcome, not_started
 from launch.remote.log.writer import LAUNCHER, StreamWriter, last_lines
-
-if TYPE_CHECKING:
-    from collections.abc import Container, Iterable
-
-    from launch.remote.base.records import Plan
-    from launch.remote.head.outcome import Outcome
 
 __all__ = ["StartBarrier"]
 

@@ -6,9 +6,9 @@ import os
 import signal
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
-from launch.remote.base import timing
+from launch.remote.base import job_dir, timing
+from launch.remote.base.records import Plan
 from launch.remote.head import outcome, queue
 from launch.remote.head.attempt import Attempt
 from launch.remote.head.cancel import cancel_request
@@ -18,10 +18,6 @@ from launch.remote.head.outcome import Outcome
 from launch.remote.head.queue import SlotQuery
 from launch.remote.head.shutdown import clear_work_dirs
 from launch.remote.log.writer import LAUNCHER, StreamWriter
-
-if TYPE_CHECKING:
-    from launch.remote.base import job_dir
-    from launch.remote.base.records import Plan
 
 __all__ = ["detach", "supervise"]
 

@@ -10,22 +10,17 @@ import json
 import os
 import time
 from collections import deque
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
 
 from launch.remote.base import frames, job_dir, timing
 from launch.remote.base.frames import NOTICE, RECORD
 from launch.remote.base.names import instance_id
+from launch.remote.base.payloads import Handover, LogQuery
+from launch.remote.base.records import State
 from launch.remote.log import segments
-from launch.remote.log.lines import Line, Lines
+from launch.remote.log.lines import Key, Line, Lines
 from launch.remote.log.reader import StreamReader
 from launch.remote.log.writer import LAUNCHER
-
-if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
-
-    from launch.remote.base.payloads import Handover, LogQuery
-    from launch.remote.base.records import State
-    from launch.remote.log.lines import Key
 
 __all__ = ["Choice", "follow"]
 

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    Key = tuple[int, int, int]
+from collections.abc import Iterator
+from typing import Tuple  # noqa: UP035  (nodes may run Python 3.8)
 
 __all__ = ["Line", "Lines"]
+
+Key = Tuple[int, int, int]  # noqa: UP006  (evaluated)
 
 _LONGEST = 2 << 20
 """Bytes at which an unfinished line counts as a line, because memory is limited. The stream has no such line,

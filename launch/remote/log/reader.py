@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from typing import Tuple  # noqa: UP035  (nodes may run Python 3.8)
 
 from launch.remote.base.frames import NOTICE, RECORD
 from launch.remote.base.messages import passed_by
 from launch.remote.log import segments
 from launch.remote.log.writer import LAUNCHER
 
-if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    Header = tuple[float, int, int, int, int]
-
 __all__ = ["StreamReader"]
+
+Header = Tuple[float, int, int, int, int]  # noqa: UP006  (evaluated)
 
 _CHUNK = 1 << 20
 

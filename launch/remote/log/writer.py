@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import time
 from contextlib import suppress
-from typing import TYPE_CHECKING
 
 from launch.remote.base import frames
 from launch.remote.base.frames import NOTICE, RECORD
 from launch.remote.base.messages import not_going_on, not_kept, of_a_rank
+from launch.remote.base.payloads import Note
 from launch.remote.base.rate_limit import LastBytes
 from launch.remote.log import segments
-
-if TYPE_CHECKING:
-    from launch.remote.base.payloads import Note
 
 __all__ = ["LAUNCHER", "StreamWriter", "last_lines"]
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
 
 from launch.remote.base import timing
-
-if TYPE_CHECKING:
-    import re
 
 __all__ = ["SSH_OPTIONS", "CommandLine", "Mpi", "Start"]
 

@@ -7,17 +7,14 @@ import os
 import re
 import shutil
 import subprocess
+from collections.abc import Iterator, Mapping
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from launch.remote.base import timing
-from launch.remote.base.whole_file import replace_file
+from launch.remote.base.files import replace_file
+from launch.remote.mpi.base import Mpi
 from launch.remote.mpi.registry import MPIS, mpi_of
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
-
-    from launch.remote.mpi.base import Mpi
 
 __all__ = ["CannotLaunch", "FoundMpi", "find_mpi"]
 

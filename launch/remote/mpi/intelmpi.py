@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from launch.remote.mpi.base import SSH_OPTIONS, CommandLine
-from launch.remote.mpi.hydra import Hydra
-
-if TYPE_CHECKING:
-    from launch.remote.mpi.base import Start
+from launch.remote.mpi.base import SSH_OPTIONS, CommandLine, Start
+from launch.remote.mpi.mpich import Hydra
 
 __all__ = ["IntelMpi"]
 

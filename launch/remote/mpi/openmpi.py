@@ -3,13 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
 from launch.remote.base.processes import RUNNER_OF
-from launch.remote.mpi.base import SSH_OPTIONS, CommandLine, Mpi
-
-if TYPE_CHECKING:
-    from launch.remote.mpi.base import Start
+from launch.remote.mpi.base import SSH_OPTIONS, CommandLine, Mpi, Start
 
 __all__ = ["FROM_HOSTS_ON_NO_TREE", "OpenMpi"]
 

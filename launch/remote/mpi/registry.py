@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
+from launch.remote.mpi.base import CommandLine, Mpi, Start
 from launch.remote.mpi.intelmpi import IntelMpi
 from launch.remote.mpi.mpich import Mpich
 from launch.remote.mpi.openmpi import OpenMpi
-
-if TYPE_CHECKING:
-    from launch.remote.mpi.base import CommandLine, Mpi, Start
 
 __all__ = ["MPIS", "command_lines", "mpi_of", "process_prefixes", "runner_facts"]
 

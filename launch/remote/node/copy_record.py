@@ -10,7 +10,7 @@ import os
 import stat
 import time
 
-from launch.remote.base.whole_file import write_all
+from launch.remote.base.files import write_all
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -10,7 +10,6 @@ import time
 from launch.remote.base import eviction, frames, processes, timing
 from launch.remote.base.processes import SIGCHLD, SIGHUP, SIGINT, SIGKILL, SIGTERM
 from launch.remote.base.rate_limit import Outlet
-from launch.remote.node import log_files
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
 
     from launch.remote.base.payloads import Hello, RankExit, Stop
 
-__all__ = ["NODE", "NO_LOG", "TICK_MS", "Loop", "Process"]
+__all__ = ["NODE", "NO_LOG", "TICK_MS", "Loop", "Process", "open_log", "write_exit"]
 
 _CHUNK = 65536
 _BACKLOG = 8 * 1024 * 1024
@@ -137,7 +136,7 @@ class Loop:
         if rank.outlet is None:
             log = f"setup-{os.uname().nodename}" if rank.rank == NODE else f"rank-{rank.rank}"
             rank.outlet = Outlet(rank.rank, log, self._rate, self._burst, now)
-        rank.outlet.logged(*log_files.write_log(rank.log, rank.outlet.gap + data))
+        rank.outlet.logged(*_write_log(rank.log, rank.outlet.gap + data))
         is_let_through = rank.outlet.is_modest and len(self._outgoing) < 2 * _BACKLOG
         rank.outlet.take(rank.pipes[fd], data, now, self._has_room or is_let_through)
         if rank.outlet.size >= _CHUNK:
@@ -175,7 +174,7 @@ class Loop:
                 rank.outlet.end()
             if rank.rank == NODE:
                 continue
-            log_files.write_exit(self._exits, rank.rank, rank.status, rank.stopped)
+            write_exit(self._exits, rank.rank, rank.status, rank.stopped)
             ended: RankExit = {
                 "rank": rank.rank,
                 "status": rank.status,
@@ -288,3 +287,28 @@ class Loop:
             del self._outgoing[:sent]
         if not self._tethered:
             self._outgoing.clear()
+
+
+def open_log(folder: str, name: str) -> int:
+    """Open the log file of a rank or a setup line, for stdout and stderr in order of arrival."""
+    return os.open(f"{folder}/logs/{name}.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+def _write_log(fd: int, data: bytes) -> tuple[int, str]:
+    """Append to a log; return the number of bytes that could not be written, and why.
+
+    A full disk loses these bytes alone.
+    """
+    try:
+        while data:
+            data = data[os.write(fd, data) :]
+    except OSError as error:
+        return len(data), error.strerror or str(error)
+    return 0, ""
+
+
+def write_exit(fd: int, rank: int, status: int, stopped: bool) -> None:
+    """Write a rank's exit status to its node's record, as one JSON line."""
+    flag = "true" if stopped else "false"
+    line = f'{{"rank": {rank}, "status": {status}, "stopped": {flag}, "time": {time.time():.3f}}}\n'
+    _write_log(fd, line.encode())

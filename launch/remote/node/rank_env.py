@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from launch.remote.base.paths import expand_home, python_folder, which
+from launch.remote.base.files import expand_home, python_folder, which
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

@@ -18,11 +18,11 @@ import sys
 import time
 
 from launch.remote.base import eviction, frames, processes, timing
-from launch.remote.base.paths import expand_home, python_folder
+from launch.remote.base.files import expand_home, python_folder
 from launch.remote.base.processes import SIGKILL, SIGTERM
-from launch.remote.node import log_files, rank_env, slots, work_dir
-from launch.remote.node.loop import NO_LOG, NODE, TICK_MS, Loop, Process
-from launch.remote.node.prepare import Unfit, prepare_folder
+from launch.remote.node import rank_env, slots, work_dir
+from launch.remote.node.loop import NO_LOG, NODE, TICK_MS, Loop, Process, open_log
+from launch.remote.node.prepare import Unfit, lacks, missing_modules, modules_argv, prepare_folder
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -119,22 +119,20 @@ class Runner(Loop):
         processes.become_subreaper()
         checks = spec["checks"]
         if checks:
-            from launch.remote.node import health
-
             env = rank_env.node_environment(spec, os.environ, self._launcher_prefixes)
-            reasons = health.lacks(checks, env)
+            reasons = lacks(checks, env)
             if reasons:
                 raise Unfit(*reasons)
             if checks["setup"]:
-                log = log_files.open_log(folder, "setup-" + os.uname().nodename)
+                log = open_log(folder, "setup-" + os.uname().nodename)
                 done = self._aside(["bash", "-c", checks["setup"]], env, spec, log, None)
                 if done.status:
                     raise Unfit(f"the setup line ended with exit status {done.status}")
             if checks["requires"]:
                 python = "python" if python_folder(spec["python"]) else spec["python"]
-                argv = health.modules_argv(expand_home(python), checks["requires"])
+                argv = modules_argv(expand_home(python), checks["requires"])
                 done = self._aside(argv, env, spec, NO_LOG, timing.MODULES_S)
-                reason = health.missing_modules(spec["python"], done.status or 0, done.said)
+                reason = missing_modules(spec["python"], done.status or 0, done.said)
                 if reason:
                     raise Unfit(reason)
         if not spec["ports"]:
@@ -181,7 +179,7 @@ class Runner(Loop):
             argv = rank_env.expand(spec["argv"], spec["expand"], env)
             if argv[0] == spec["python"]:
                 argv[0] = expand_home(argv[0])
-            log = log_files.open_log(folder, f"rank-{number}")
+            log = open_log(folder, f"rank-{number}")
             pid, out, err = processes.spawn(argv, env, expand_home(spec["cwd"]))
             self.ranks.append(Process(number, pid, {out: 1, err: 2}, log))
             pids.append(pid)

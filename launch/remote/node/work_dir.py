@@ -16,7 +16,7 @@ import os
 import stat
 import time
 
-from launch.remote.base.paths import expand_home
+from launch.remote.base.files import expand_home
 from launch.remote.node import copy_record
 from launch.remote.node.prepare import Unfit
 

@@ -9,7 +9,7 @@ import tempfile
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from launch.remote.base.whole_file import replace_file
+from launch.remote.base.files import replace_file
 from launch.remote.store.store import CHUNK, Manifest, Store
 
 __all__ = ["Builder", "Share"]

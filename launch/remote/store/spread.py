@@ -22,16 +22,14 @@ import sys
 import threading
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING, BinaryIO
+from typing import BinaryIO
 
+from launch.remote.base.names import runs
+from launch.remote.base.payloads import PushHeader
 from launch.remote.store.assemble import Builder, Share
 from launch.remote.store.store import Manifest, Store
 from launch.remote.store.tls import CHUNK, Line, accept, listen
-from launch.remote.store.tree import plant, runs, spans
-from launch.remote.store.tree_node import Branches, Call, Up
-
-if TYPE_CHECKING:
-    from launch.remote.base.payloads import PushHeader
+from launch.remote.store.tree_node import Branches, Call, Up, plant, spans
 
 __all__ = ["CHUNK", "PASSES", "main", "put", "relay"]
 

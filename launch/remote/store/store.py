@@ -23,7 +23,7 @@ import tempfile
 import time
 from collections.abc import Iterable, Iterator
 
-from launch.remote.base.whole_file import replace_file
+from launch.remote.base.files import replace_file
 
 __all__ = ["CHUNK", "KEEP", "Manifest", "Store", "digest_of"]
 

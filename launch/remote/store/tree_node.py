@@ -14,24 +14,15 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, BinaryIO
+from collections.abc import Iterable, Iterator, Sequence
+from typing import BinaryIO
 
 from launch.remote.base import timing
+from launch.remote.base.names import runs
+from launch.remote.base.payloads import OfferAnswer, PushHeader, PushMessage, Tree
 from launch.remote.store.tls import Line, dial
-from launch.remote.store.tree import Tree, runs, spans
 
-if TYPE_CHECKING:
-    from launch.remote.base.payloads import OfferAnswer, PushHeader, PushMessage
-
-__all__ = [
-    "BOOT",
-    "MARK",
-    "Branch",
-    "Branches",
-    "Call",
-    "Up",
-]
+__all__ = ["BOOT", "MARK", "Branch", "Branches", "Call", "Up", "plant", "spans"]
 
 MARK = b"\x1eranklift "
 
@@ -60,6 +51,33 @@ exec(code,{"__file__":entry,"__name__":"entry"})
 from launch.remote.store import spread
 spread.main(r,name,source)
 """
+
+
+def plant(nodes: Sequence[tuple[str, str]], fanout: int) -> list[Tree]:
+    """Return the nodes as at most ``fanout`` trees of nearly equal size, each with that fan-out.
+
+    >>> plant([("a", "10.0.0.5"), ("b", "10.0.0.6"), ("c", "10.0.0.7")], 2)
+    [['a', '10.0.0.5', [['b', '10.0.0.6', []]]], ['c', '10.0.0.7', []]]
+    """
+    trees = []
+    parts = min(fanout, len(nodes))
+    start = 0
+    for part in range(parts):
+        size = (len(nodes) - start + parts - part - 1) // (parts - part)
+        mine = nodes[start : start + size]
+        trees.append([mine[0][0], mine[0][1], plant(mine[1:], fanout)])
+        start += size
+    return trees
+
+
+def spans(found: Iterable[Sequence[int]]) -> Iterator[int]:
+    """Yield the numbers that :func:`~launch.remote.base.names.runs` was called with.
+
+    >>> list(spans([[0, 2], [7, 7]]))
+    [0, 1, 2, 7]
+    """
+    for first, last in found:
+        yield from range(first, last + 1)
 
 
 class Up:

@@ -13,7 +13,7 @@ import pytest
 
 from launch.client.events import JobState
 from launch.remote import cli
-from launch.remote.base import job_dir, whole_file
+from launch.remote.base import files, job_dir
 from launch.remote.head import cancel, job_state, query
 from launch.remote.head.outcome import Outcome
 from tests.launch.remote.sample_records import sample_plan, sample_state
@@ -146,7 +146,7 @@ def test_a_file_has_its_name_only_when_its_contents_are_on_the_disk(
 
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(os, "rename", rename)
-    whole_file.replace_file(str(tmp_path / "a"), b"x")
+    files.replace_file(str(tmp_path / "a"), b"x")
     assert done == ["sync file of 1", "rename"]
     assert (tmp_path / "a").read_bytes() == b"x"
     folder = job_dir.Folder("t-2")

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import subprocess
 import time
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from launch.remote.base import frames
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Mapping
 
 __all__ = ["DONE", "GOING", "GREETED", "NEW", "READY", "REFUSED", "STARTED", "Channel"]
 

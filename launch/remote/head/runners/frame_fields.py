@@ -6,17 +6,14 @@ another exception and never a value that somebody has to doubt later.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any, Callable  # noqa: UP035  (nodes may run Python 3.8)
 
 from launch.remote.base import frames
 from launch.remote.base.frames import ProtocolError
 
-if TYPE_CHECKING:
-    from collections.abc import Callable
-
-    Shape = Callable[[object], bool]
-
 __all__ = ["is_output", "output", "read"]
+
+Shape = Callable[[object], bool]
 
 _TEXT = 64 << 10
 _MANY = 1 << 16

@@ -12,14 +12,12 @@ from __future__ import annotations
 import selectors
 import socket
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from launch.remote.base import frames, timing
 from launch.remote.base.encryption import is_equal
+from launch.remote.base.payloads import Hello
 from launch.remote.head.runners import frame_fields
-
-if TYPE_CHECKING:
-    from launch.remote.base.payloads import Hello
 
 __all__ = ["MOST", "PendingConnections"]
 

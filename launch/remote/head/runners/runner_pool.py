@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import selectors
+import socket
 import subprocess
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping
 
 from launch.remote.base import frames, timing
 from launch.remote.base.node_command import start_on_node
+from launch.remote.base.records import Plan
 from launch.remote.head.runners.channel import GOING, GREETED, READY, Channel
+from launch.remote.head.runners.mpirun import Mpirun
 from launch.remote.head.runners.runner_spec import runner_spec
-
-if TYPE_CHECKING:
-    import socket
-    from collections.abc import Iterator, Mapping
-
-    from launch.remote.base.records import Plan
-    from launch.remote.head.runners.mpirun import Mpirun
 
 __all__ = ["RunnerPool"]
 

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from launch.remote.base.job_dir import ROOT
-
-if TYPE_CHECKING:
-    from launch.remote.base.payloads import RunnerSpec
-    from launch.remote.base.records import Plan, PlannedRank
+from launch.remote.base.payloads import RunnerSpec
+from launch.remote.base.records import Plan, PlannedRank
 
 __all__ = ["runner_spec"]
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from launch.remote.base import paths, whole_file
+from launch.remote.base import files
 
 
 class TestACheckForRoom:
@@ -16,23 +16,23 @@ class TestACheckForRoom:
         theirs.write_text("kept")
         link = tmp_path / f".ranklift-{os.getpid()}"
         link.symlink_to(theirs)
-        assert paths.unwritable(str(tmp_path)) == []
+        assert files.unwritable(str(tmp_path)) == []
         assert (theirs.read_text(), link.is_symlink()) == ("kept", True)
 
     def test_opens_nothing_that_is_there(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(os, "urandom", bytes)
-        theirs = Path(whole_file.temporary_name(f"{tmp_path}/.ranklift"))
+        theirs = Path(files.temporary_name(f"{tmp_path}/.ranklift"))
         theirs.symlink_to(tmp_path / "elsewhere")
-        assert paths.unwritable(str(tmp_path)) == [f"{tmp_path} cannot be written: File exists"]
+        assert files.unwritable(str(tmp_path)) == [f"{tmp_path} cannot be written: File exists"]
         assert not (tmp_path / "elsewhere").exists()
         assert theirs.is_symlink()
 
     def test_leaves_nothing(self, tmp_path: Path) -> None:
-        assert paths.unwritable(str(tmp_path), f"{tmp_path}/none") == [
+        assert files.unwritable(str(tmp_path), f"{tmp_path}/none") == [
             f"{tmp_path}/none cannot be written: No such file or directory"
         ]
         assert list(tmp_path.iterdir()) == []
 
 
 def test_temporary_files_of_processes_with_one_number_are_two() -> None:
-    assert whole_file.temporary_name("/shared/file") != whole_file.temporary_name("/shared/file")
+    assert files.temporary_name("/shared/file") != files.temporary_name("/shared/file")
