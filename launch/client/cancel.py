@@ -6,13 +6,13 @@ import time
 from dataclasses import dataclass
 
 from launch.client.events import JobState, StateName
-from launch.client.rpc import ask, asked, node_code, version_there
+from launch.client.rpc import ask, version_there
 from launch.errors import GiveUpError, StepTimeout
 from launch.host import Host
 from launch.remote.base import timing
 from launch.remote.base.payloads import CancelAnswer, ReleaseAnswer, SweepAnswer
 
-__all__ = ["Ending", "Swept", "Unheeded", "end_job", "end_supervisor", "sweep_node"]
+__all__ = ["Ending", "SupervisorTimeout", "Swept", "end_job", "end_supervisor", "sweep_node"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Swept:
     """Ids of processes that survived SIGKILL: the node has to be restarted."""
 
 
-class Unheeded(StepTimeout):
+class SupervisorTimeout(StepTimeout):
     """A job's supervisor, process ``pid`` on the head ``node``, did not obey a request to end the job."""
 
     def __init__(self, node: str, job: str, pid: int | None, seconds: float) -> None:
@@ -53,24 +53,24 @@ def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) 
     """End the job, ``grace_s`` seconds (None: the job's own grace) after its ranks got SIGTERM.
 
     A job that has ended stays as it is; repeated and concurrent calls do no harm. The head is polled, so that
-    no single call takes long. Raise :class:`Unheeded` when the job's supervisor exceeds the time for the
-    cancellation, and :class:`~launch.errors.InputError` when there is no such job.
+    no single call takes long. Raise :class:`SupervisorTimeout` when the job's supervisor exceeds the time for
+    the cancellation, and :class:`~launch.errors.InputError` when there is no such job.
     """
     words = ["cancel", job, *([] if grace_s is None else [f"{grace_s:g}"])]
     before: StateName | None = None
     until = None
     begun = time.monotonic()
     while True:
-        told: CancelAnswer = ask(head, asked(node_code(remote), *words), timing.CANCEL_STEP_S, job)
-        before = before or told["before"]
-        state = JobState.from_dict(told["state"])
+        answer = ask(CancelAnswer, head, remote, *words, timeout=timing.CANCEL_STEP_S, job=job)
+        before = before or answer["before"]
+        state = JobState.from_dict(answer["state"])
         if state.is_terminal:
-            return Ending(state, before, tuple(told["lost"]), told["grace"])
-        until = until or begun + told["within"]
+            return Ending(state, before, tuple(answer["lost"]), answer["grace"])
+        until = until or begun + answer["within"]
         if time.monotonic() > until:
-            supervisor = told["state"].get("supervisor")
+            supervisor = answer["state"].get("supervisor")
             pid = None if supervisor is None else supervisor["pid"]
-            raise Unheeded(head.name, job, pid, time.monotonic() - begun)
+            raise SupervisorTimeout(head.name, job, pid, time.monotonic() - begun)
 
 
 def end_supervisor(job: str, head: Host, *, remote: str) -> JobState:
@@ -78,8 +78,8 @@ def end_supervisor(job: str, head: Host, *, remote: str) -> JobState:
 
     Call this once no node runs anything of the job: the job becomes LOST, and its place in the queue is free.
     """
-    told: ReleaseAnswer = ask(head, asked(node_code(remote), "release", job), timing.CANCEL_STEP_S, job)
-    return JobState.from_dict(told["state"])
+    answer = ask(ReleaseAnswer, head, remote, "release", job, timeout=timing.CANCEL_STEP_S, job=job)
+    return JobState.from_dict(answer["state"])
 
 
 def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> Swept:
@@ -99,7 +99,6 @@ def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> S
                 f"{node.name}: its ~/.ranklift is gone, the job is not: end it by `kill -9 {pids}` there"
             )
         return Swept(0, ())
-    told: SweepAnswer = ask(
-        node, asked(node_code(version), "sweep", job, f"{grace_s:g}"), grace_s + timing.CANCEL_STEP_S, job
-    )
-    return Swept(told["ended"], tuple(told["left"]))
+    timeout = grace_s + timing.CANCEL_STEP_S
+    answer = ask(SweepAnswer, node, version, "sweep", job, f"{grace_s:g}", timeout=timeout, job=job)
+    return Swept(answer["ended"], tuple(answer["left"]))

@@ -172,10 +172,10 @@ class Reader:
             elif kind == frames.BEAT:
                 self._on_event(Quiet())
             elif kind == frames.JOB:
-                told: Handover = json.loads(payload)
-                self._nodes = tuple(told.get("nodes", ()))
+                job: Handover = json.loads(payload)
+                self._nodes = tuple(job.get("nodes", ()))
                 if self._nodes and self._on_job is not None:
-                    self._on_job(self._nodes, told["ranks"])
+                    self._on_job(self._nodes, job["ranks"])
             elif kind == frames.STATE:
                 state = JobState.from_dict(json.loads(payload))
                 if state.is_terminal:

@@ -36,7 +36,9 @@ def parse_nodes(text: str, key: str = "--node") -> tuple[frozenset[str], frozens
         elif word[:1].isdigit():
             numbers.append(word)
         else:
-            raise InputError(key, text, f"{part!r} is no node", "give names or instance ids: node000001,4-7")
+            raise InputError(
+                key, text, f"{part!r} is not a node", "give names or instance ids: node000001,4-7"
+            )
     ids = parse_ranges(",".join(numbers), key) if numbers else ()
     return frozenset(names), frozenset(ids)
 
@@ -55,14 +57,14 @@ class Selection:
     tail: int | None = None
     """Number of last lines to begin with; later lines follow."""
 
-    def as_wish(self, *, wait: bool) -> str:
+    def as_query(self, *, wait: bool) -> str:
         """Return the selection as an argument of :func:`launch.remote.log.follow.follow`."""
-        wish: LogQuery = {"wait": wait, "since": self.since, "tail": self.tail}
+        query: LogQuery = {"wait": wait, "since": self.since, "tail": self.tail}
         if self.ranks is not None:
-            wish["ranks"] = sorted(self.ranks)
+            query["ranks"] = sorted(self.ranks)
         if self.names or self.ids:
-            wish.update({"nodes": sorted(self.names), "ids": sorted(self.ids)})
-        return json.dumps(wish)
+            query.update({"nodes": sorted(self.names), "ids": sorted(self.ids)})
+        return json.dumps(query)
 
     def check(self, job: str, nodes: Sequence[str], ranks: int) -> None:
         """Raise :class:`~launch.errors.InputError` for ranks and nodes that the job does not have."""

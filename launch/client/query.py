@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from launch.client.events import JobState
-from launch.client.rpc import ask, asked, node_code
+from launch.client.rpc import ask
 from launch.host import Host
 from launch.remote.base import payloads
 from launch.remote.base.records import Event, ExitEvent
@@ -73,9 +73,7 @@ class JobReport:
 
 def list_some(head: Host, *, remote: str, last: int | None = None) -> Listing:
     """Return a head's jobs: all that have not ended, and the ``last`` (None: all) that have."""
-    found: payloads.JobListing = ask(
-        head, asked(node_code(remote), "list", *([] if last is None else [str(last)]))
-    )
+    found = ask(payloads.JobListing, head, remote, "list", *([] if last is None else [str(last)]))
     return Listing(tuple(map(JobState.from_dict, found["jobs"])), found["left_out"])
 
 
@@ -84,8 +82,8 @@ def show_job(job: str, head: Host, *, remote: str) -> JobReport:
 
     Raise :class:`~launch.errors.InputError` when the head has no such job.
     """
-    told: payloads.JobReport = ask(head, asked(node_code(remote), "show", job), job=job)
-    plan = told["plan"]
+    answer = ask(payloads.JobReport, head, remote, "show", job, job=job)
+    plan = answer["plan"]
     ends = [
         RankEnd(
             rank=end["rank"],
@@ -96,25 +94,25 @@ def show_job(job: str, head: Host, *, remote: str) -> JobReport:
             attempt=end["attempt"],
             time=_time(end),
         )
-        for end in told["ends"]
+        for end in answer["ends"]
     ]
     happenings = [
         Happening(
             _time(event), event["event"], {k: v for k, v in event.items() if k not in ("time", "event")}
         )
-        for event in told["events"]
+        for event in answer["events"]
     ]
     return JobReport(
-        state=JobState.from_dict(told["state"]),
+        state=JobState.from_dict(answer["state"]),
         command=tuple(plan["command"]),
         code=plan["snapshot"],
         timeout_s=plan["timeout_s"],
         grace_s=plan["grace_s"],
         max_restarts=plan.get("max_restarts", 0),
-        ranks={node: tuple(ranks) for node, ranks in told["ranks"].items()},
+        ranks={node: tuple(ranks) for node, ranks in answer["ranks"].items()},
         ends=tuple(ends),
         events=tuple(happenings),
-        folder=told["folder"],
+        folder=answer["folder"],
     )
 
 

@@ -3,30 +3,31 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import PurePosixPath
-from typing import Any
+from typing import TypeVar
 
 from launch.errors import GiveUpError, InputError, NoSuchJob, NotPushed
 from launch.host import Completed, Host
 from launch.remote.base import frames, job_dir, timing
 from launch.remote.cli import NO_RECORDS, REFUSED, UNPUSHED
 
-__all__ = ["ask", "asked", "check", "code_of", "node_code", "readable", "version_there"]
+__all__ = ["ask", "check", "code_of", "readable", "rpc_argv", "version_there"]
 
+_Answer = TypeVar("_Answer")
 _NO_SUCH_FILE, _NOT_FOUND = 2, 127
 _VERSIONS = "ls -t .ranklift/remote 2>/dev/null"
 """Shell command that lists a node's versions of the node code, newest first."""
 
 
-def node_code(remote: str) -> str:
-    """Return the folder of version ``remote`` of the node code, relative to the home folder.
+def rpc_argv(remote: str, *words: str) -> list[str]:
+    """Return the argv of a command of :mod:`launch.remote.cli`, by version ``remote`` of the node code.
 
-    >>> node_code("0123456789ab")
-    '.ranklift/remote/0123456789ab'
+    >>> rpc_argv("0123456789ab", "list")
+    ['python3', '-I', '-S', '.ranklift/remote/0123456789ab/__main__.py', 'list']
     """
-    return f".ranklift/remote/{remote}"
+    return ["python3", "-I", "-S", f".ranklift/remote/{remote}/__main__.py", *words]
 
 
 def code_of(plan: bytes, node: str) -> str:
@@ -55,24 +56,27 @@ def version_there(
     return wanted if wanted in present else next(iter(present), None)
 
 
-def asked(folder: str, *words: str) -> list[str]:
-    """Return the argv of a command of :mod:`launch.remote.cli`; ``folder`` is the node code's."""
-    return ["python3", "-I", "-S", f"{folder}/__main__.py", *words]
-
-
-def ask(head: Host, argv: Sequence[str], timeout: float = timing.STEP_S, job: str | None = None) -> Any:
-    """Run a command on the head and return its JSON answer, parsed.
+def ask(
+    _answer: type[_Answer],
+    head: Host,
+    remote: str,
+    *words: str,
+    timeout: float = timing.STEP_S,
+    job: str | None = None,
+) -> _Answer:
+    """Run a command of version ``remote`` of the node code on the head; return its answer, of this type.
 
     Raise :class:`~launch.errors.NoSuchJob` when the head has no records of ``job``, and
     :class:`~launch.errors.GiveUpError` when the head cannot answer.
     """
-    done = head.run(argv, timeout=timeout)
+    done = head.run(rpc_argv(remote, *words), timeout=timeout)
     check(done, head, job)
     with readable(head):
         for kind, payload in frames.Decoder().feed(done.stdout):
             if kind == frames.STATE:
-                return json.loads(payload)
-    raise GiveUpError(f"{head.name}: no answer to {' '.join(argv[len(asked('')) :])}")
+                answer: _Answer = json.loads(payload)
+                return answer
+    raise GiveUpError(f"{head.name}: no answer to {' '.join(words)}")
 
 
 @contextmanager
@@ -94,8 +98,8 @@ def check(done: Completed, head: Host, job: str | None = None) -> None:
     """Raise the errors of :func:`ask` unless the command exited with status 0."""
     if done.exit_status == 0:
         return
-    said = done.stderr.strip()  # as bytes, which split at line feeds and returns only
-    last = said.splitlines()[-1].decode("utf-8", "replace") if said else f"exit status {done.exit_status}"
+    lines = done.stderr.strip().splitlines()  # as bytes, which split at line feeds and returns only
+    last = lines[-1].decode("utf-8", "replace") if lines else f"exit status {done.exit_status}"
     if done.exit_status == NO_RECORDS:
         raise NoSuchJob(job, last)
     if done.exit_status == REFUSED:

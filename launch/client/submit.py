@@ -6,16 +6,17 @@ import io
 import json
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import PurePosixPath
 
 from launch.client.events import Event, JobState, Reader
 from launch.client.log_filter import ALL, Selection
-from launch.client.rpc import asked, check, node_code, readable
+from launch.client.rpc import check, readable, rpc_argv
 from launch.errors import GiveUpError, NodeUnreachable
 from launch.host import Host
 from launch.job.plan import JobPlan
 from launch.remote.base import timing
 
-__all__ = ["follow", "so_far", "submit", "submit_and_follow"]
+__all__ = ["follow", "submit", "submit_and_follow"]
 
 _SIGNALLED = 128
 """Exit statuses from this one on mean that a signal ended the command, not that it gave up."""
@@ -28,7 +29,7 @@ def submit(plan: JobPlan, head: Host, snapshots: Sequence[str] = ()) -> str:
     node code and ``snapshots`` as far as the head knows; :class:`~launch.errors.GiveUpError` when the head
     cannot run the plan.
     """
-    done = head.run(asked(plan.remote, "submit", *snapshots), stdin=_message(plan), timeout=timing.STEP_S)
+    done = head.run(_submit_argv(plan, *snapshots), stdin=_message(plan), timeout=timing.STEP_S)
     check(done, head)
     return plan.id
 
@@ -40,7 +41,7 @@ def submit_and_follow(
 
     Raise what :func:`submit` and :func:`follow` raise. An interrupt leaves the job running.
     """
-    command = asked(plan.remote, "submit", "--follow", *snapshots)
+    command = _submit_argv(plan, "--follow", *snapshots)
     return _watch(head, command, plan.id, Reader(on_event), io.BytesIO(_message(plan)))
 
 
@@ -51,27 +52,18 @@ def follow(
     *,
     remote: str,
     selection: Selection = ALL,
+    wait: bool = True,
 ) -> JobState:
     """Report a job's output, as far as ``selection`` lets it pass, until the job ends; return its last state.
 
-    ``remote`` is the node code's id, as for :func:`launch.job.plan.plan`. Raise
-    :class:`~launch.errors.InputError` when the head has no such job, or the job no such ranks or nodes.
+    Without ``wait``, report the output so far and return the present state. ``remote`` is the node code's id,
+    as for :func:`launch.job.plan.plan`. Raise :class:`~launch.errors.InputError` when the head has no such
+    job, or the job no such ranks or nodes.
     """
-    command = asked(node_code(remote), "follow", job, selection.as_wish(wait=True))
-    return _watch(head, command, job, Reader(on_event, partial(selection.check, job)))
-
-
-def so_far(
-    job: str,
-    head: Host,
-    on_event: Callable[[Event], None],
-    *,
-    remote: str,
-    selection: Selection = ALL,
-) -> JobState:
-    """Report a job's output so far, as :func:`follow` does; return the job's current state."""
+    command = rpc_argv(remote, "follow", job, selection.as_query(wait=wait))
     reader = Reader(on_event, partial(selection.check, job))
-    command = asked(node_code(remote), "follow", job, selection.as_wish(wait=False))
+    if wait:
+        return _watch(head, command, job, reader)
     with readable(head):
         done = head.stream(command, reader.feed)
     check(done, head, job)
@@ -114,6 +106,10 @@ def _without_head(head: Host, job: str, reason: str) -> NodeUnreachable:
         f"themselves within {timing.TETHER_S:g} s, else the job goes on; `fab logs -f {job}` follows it "
         "again, `fab jobs` shows its state",
     )
+
+
+def _submit_argv(plan: JobPlan, *words: str) -> list[str]:
+    return rpc_argv(PurePosixPath(plan.remote).name, "submit", *words)
 
 
 def _message(plan: JobPlan) -> bytes:

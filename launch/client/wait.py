@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Callable
 
-from launch.client.events import JobState
-from launch.client.rpc import asked, check, node_code, readable
+from launch.client.events import JobState, Reader
+from launch.client.rpc import check, readable, rpc_argv
 from launch.errors import NodeUnreachable, StepTimeout
 from launch.host import Host
-from launch.remote.base import frames, timing
+from launch.remote.base import timing
 
 __all__ = ["wait_for_end"]
 
@@ -32,21 +31,20 @@ def wait_for_end(
     :class:`~launch.errors.NodeUnreachable` naming the head. ``on_break`` gets each break's reason once.
     Raise :class:`~launch.errors.InputError` when there is no such job.
     """
-    command = asked(node_code(remote), "wait", job)
+    command = rpc_argv(remote, "wait", job)
     deadline = None if timeout is None else time.monotonic() + timeout
     state: JobState | None = None
     heard = time.monotonic()
-    told = False
+    is_reported = False
 
     def take(data: bytes) -> None:
-        nonlocal heard, state, told
-        heard, told = time.monotonic(), False
-        for kind, payload in decoder.feed(data):
-            if kind == frames.STATE:
-                state = JobState.from_dict(json.loads(payload))
+        nonlocal heard, state, is_reported
+        heard, is_reported = time.monotonic(), False
+        reader.feed(data)
+        state = reader.state or state
 
     while True:
-        decoder = frames.Decoder()
+        reader = Reader(lambda _: None)
         left = None if deadline is None else max(0.1, deadline - time.monotonic())
         try:
             with readable(head):
@@ -64,7 +62,7 @@ def wait_for_end(
         if is_late or time.monotonic() - heard > patience:
             silent = time.monotonic() - heard
             raise NodeUnreachable(head.name, f"no answer about job {job} for {silent:.0f} s ({reason})")
-        if not told:
-            told = True
+        if not is_reported:
+            is_reported = True
             on_break(reason)
         time.sleep(timing.ASK_AGAIN_S)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from launch.client.rpc import asked, check, node_code, version_there
+from launch.client.rpc import check, rpc_argv, version_there
 from launch.errors import GiveUpError, InputError, NodeUnreachable, RankliftError, ReplaceNodeError
 from launch.host import Host
 from launch.nodeset import fold
@@ -146,7 +146,7 @@ class _Run:
                     self._hear(self._names[index], payload[relay.PART.size :], last=last)
 
         try:
-            command = asked(node_code(self._remote or ""), "relay", self._job, what)
+            command = rpc_argv(self._remote or "", "relay", self._job, what)
             check(head.stream(command, take, stdin=requests, timeout=_limit(size)), head, self._job)
         except RankliftError:
             raise
@@ -217,13 +217,12 @@ class _Run:
             if not self._names:  # any node of the stack may be queried: one without code had no job
                 return
             raise GiveUpError(f"{host.name} has none of the project's node code")
-        folder = node_code(version)
         try:
-            self._ask(host, fetch, asked(folder, "files", self._job))
+            self._ask(host, fetch, rpc_argv(version, "files", self._job))
             is_head = fetch.tells_of_head if self._head is None else host.name == self._head
             requests = fetch.requests(is_head=is_head)
             if requests:
-                self._ask(host, fetch, asked(folder, "send", self._job), requests)
+                self._ask(host, fetch, rpc_argv(version, "send", self._job), requests)
             fetch.check()
         except RankliftError:
             raise

@@ -31,7 +31,7 @@ from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
 if TYPE_CHECKING:
-    from launch.client.cancel import Swept, Unheeded
+    from launch.client.cancel import SupervisorTimeout, Swept
     from launch.client.events import JobState
     from playbooks.ssh.connection import Cluster
 
@@ -150,7 +150,7 @@ def cancel_job(stack: Stack, inventory: Inventory, job: str, grace_s: float | No
 
     Raises :class:`~launch.errors.InputError` when neither the job nor a process of it exists.
     """
-    from launch.client.cancel import Unheeded, end_job, end_supervisor
+    from launch.client.cancel import SupervisorTimeout, end_job, end_supervisor
     from playbooks.ssh.connection import Cluster
 
     place: Place | None = None
@@ -164,7 +164,7 @@ def cancel_job(stack: Stack, inventory: Inventory, job: str, grace_s: float | No
             ending = end_job(job, cluster.host(place.head), remote=place.remote, grace_s=grace_s)
         except (ManyNodesError, NodeUnreachable, NoSuchJob, NotPushed, StepTimeout) as error:
             problem = None
-            if isinstance(error, Unheeded):
+            if isinstance(error, SupervisorTimeout):
                 problem = f"{error}; {_remedy(error, inventory)}"
             elif isinstance(error, StepTimeout):
                 problem = f"{error.node} did not answer within {error.seconds:g} s; cancel again"
@@ -183,7 +183,7 @@ def cancel_job(stack: Stack, inventory: Inventory, job: str, grace_s: float | No
             if isinstance(error, NoSuchJob) and place is None and _had_nothing(found):
                 problem = f"{error.problem}, and no process of it runs on any of {len(found)} nodes"
                 raise InputError("job", job, problem, "see `fab jobs`") from error
-            if isinstance(error, Unheeded) and place is not None and _is_free(found):
+            if isinstance(error, SupervisorTimeout) and place is not None and _is_free(found):
                 with suppress(InputError, NodeUnreachable, StepTimeout):  # then the problem is reported
                     state = end_supervisor(job, cluster.host(place.head), remote=place.remote)
                     if state.is_terminal:
@@ -208,7 +208,7 @@ def _is_free(swept: Mapping[str, Swept | Exception]) -> bool:
     return not any(not isinstance(found, Exception) and found.left for found in swept.values())
 
 
-def _remedy(error: Unheeded, inventory: Inventory) -> str:
+def _remedy(error: SupervisorTimeout, inventory: Inventory) -> str:
     """Return the remedy for a supervisor that does not react."""
     number = next(node.instance_id for node in inventory.nodes if node.name == error.node)
     end_it = (

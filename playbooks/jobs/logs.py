@@ -49,8 +49,7 @@ def logs(  # noqa: PLR0913, PLR0917
 
     Ctrl-C leaves the job running and prints how to follow and end it.
     """
-    from launch.client.submit import follow as watch
-    from launch.client.submit import so_far
+    from launch.client.submit import follow as read
     from playbooks.ssh.connection import Cluster
 
     selection = _selection(tail, since, rank, node)
@@ -64,8 +63,8 @@ def logs(  # noqa: PLR0913, PLR0917
         return f"job {job} keeps running\n{detached_job_commands(chosen, job)}" if follow else "interrupted"
 
     with Cluster(inventory, chosen.folder) as cluster, attached(on_signal):
-        read = watch if follow else so_far
-        state = read(job, cluster.host(place.head), printer, remote=place.remote, selection=selection)
+        head = cluster.host(place.head)
+        state = read(job, head, printer, remote=place.remote, selection=selection, wait=follow)
     printer.finish()
     if follow:
         end_as(state)

@@ -72,13 +72,13 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
 def _query(host: Host, slots: int) -> tuple[tuple[JobState, ...], int, tuple[str, ...]]:
     """Return the jobs with this head that have not ended, how many have, and who holds the node's slots."""
     from launch.client.query import list_some
-    from launch.client.rpc import asked, node_code, version_there
+    from launch.client.rpc import rpc_argv, version_there
     from launch.code.push import remote_id
 
     remote = version_there(host, remote_id(), STEP_S)
     if remote is None:  # no job was ever launched there
         return (), 0, ()
     found = list_some(host, remote=remote, last=0)
-    done = host.run(asked(node_code(remote), "slots", str(slots)), timeout=STEP_S)
+    done = host.run(rpc_argv(remote, "slots", str(slots)), timeout=STEP_S)
     taken: Sequence[tuple[int, str]] = json.loads(done.stdout)
     return found.jobs, found.left_out, tuple(holder for _, holder in taken)

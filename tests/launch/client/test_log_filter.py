@@ -13,13 +13,13 @@ NODES = ("node000000", "node00000a")
 
 
 def test_everything_wishes_for_nothing() -> None:
-    assert json.loads(ALL.as_wish(wait=True)) == {"wait": True, "since": None, "tail": None}
+    assert json.loads(ALL.as_query(wait=True)) == {"wait": True, "since": None, "tail": None}
     ALL.check("t-1", NODES, 4)
 
 
 def test_what_is_wished_for() -> None:
     chosen = Selection(frozenset({3, 1}), frozenset({"node000000"}), frozenset({10}), 600.0, 20)
-    assert json.loads(chosen.as_wish(wait=False)) == {
+    assert json.loads(chosen.as_query(wait=False)) == {
         "wait": False, "ranks": [1, 3], "nodes": ["node000000"], "ids": [10], "since": 600.0, "tail": 20,
     }  # fmt: skip
     chosen.check("t-1", NODES, 4)

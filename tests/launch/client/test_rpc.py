@@ -7,14 +7,15 @@ from typing import IO
 
 import pytest
 
-from launch.client.rpc import ask, asked, node_code
-from launch.client.submit import follow, so_far, submit_and_follow
+from launch.client.rpc import ask
+from launch.client.submit import follow, submit_and_follow
 from launch.client.wait import wait_for_end
 from launch.errors import GiveUpError, InputError, NotPushed
 from launch.host import Completed
 from launch.job.plan import plan
 from launch.job.spec import JobNode, JobSpec
 from launch.remote.base import frames
+from launch.remote.base.payloads import JobListing
 from launch.remote.cli import REFUSED
 
 PLAN = plan(
@@ -53,21 +54,21 @@ class Head:
 
 def test_no_answer_names_the_question() -> None:
     with pytest.raises(GiveUpError, match=r"^node000000: no answer to cancel t-1 10$"):
-        ask(Head(Completed(0, b"", b"")), asked(node_code("abc"), "cancel", "t-1", "10"))
+        ask(JobListing, Head(Completed(0, b"", b"")), "abc", "cancel", "t-1", "10")
 
 
 def test_a_refusal_says_where_to_look() -> None:
     refusal = Completed(REFUSED, b"", b"there is no job t-1 on this head\n")
     with pytest.raises(InputError, match=r"^job = 't-1': there is no job t-1 on this head; see `fab jobs`$"):
-        ask(Head(refusal), asked(node_code("abc"), "show", "t-1"), job="t-1")
+        ask(JobListing, Head(refusal), "abc", "show", "t-1", job="t-1")
 
 
 def test_a_head_that_was_made_anew_is_told_from_one_that_was_never_pushed_to() -> None:
     answer = Completed(2, b"", b"python3: can't open file '.ranklift/remote/abc/__main__.py'\n")
     with pytest.raises(NotPushed, match=r"abc/__main__\.py': push first$"):
-        ask(Head(answer), asked(node_code("abc"), "list"))
+        ask(JobListing, Head(answer), "abc", "list")
     with pytest.raises(NotPushed, match=r"^node000000: .* replaced, .*; `fab collect t-1` brings"):
-        ask(Head(answer), asked(node_code("abc"), "show", "t-1"), job="t-1")
+        ask(JobListing, Head(answer), "abc", "show", "t-1", job="t-1")
 
 
 @pytest.mark.parametrize(
@@ -81,9 +82,9 @@ def test_an_answer_that_cannot_be_read_names_the_node_and_what_may_have_written_
 ) -> None:
     head = Head(Completed(0, written, b""))
     ways: dict[str, Callable[[], object]] = {
-        "ask": lambda: ask(head, asked(node_code("abc"), "list")),
+        "ask": lambda: ask(JobListing, head, "abc", "list"),
         "follow": lambda: follow("t-1", head, lambda _: None, remote="abc"),
-        "so_far": lambda: so_far("t-1", head, lambda _: None, remote="abc"),
+        "so_far": lambda: follow("t-1", head, lambda _: None, remote="abc", wait=False),
         "submit": lambda: submit_and_follow(PLAN, head, lambda _: None),
         "wait": lambda: wait_for_end("t-1", head, remote="abc"),
     }

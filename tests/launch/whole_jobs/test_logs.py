@@ -71,7 +71,7 @@ def test_every_line_of_every_rank_comes_once_and_in_its_order(tmp_path: Path, ki
     for rank in range(8):
         assert printed(events, rank) == [f"{rank} line {number}" for number in range(500)]
     again: list[Event] = []
-    submit.so_far(state.job, nodes.head, again.append, remote="hash")
+    submit.follow(state.job, nodes.head, again.append, remote="hash", wait=False)
     assert lines(again) == lines(events)
 
 
@@ -167,7 +167,9 @@ def test_what_is_shown_of_a_running_job_is_what_there_is_now(nodes: Nodes) -> No
     time.sleep(0.3)
     events: list[Event] = []
     begun = time.monotonic()
-    state = submit.so_far(started.job, nodes.head, events.append, remote="hash", selection=Selection(tail=10))
+    state = submit.follow(
+        started.job, nodes.head, events.append, remote="hash", wait=False, selection=Selection(tail=10)
+    )
     assert time.monotonic() - begun < 3
     assert state.state == "RUNNING"
     assert sorted(lines(events)) == [(rank, text) for rank in (0, 1) for text in ("half", "one")]
@@ -182,10 +184,12 @@ def test_a_selection_is_cut_on_the_head(nodes: Nodes) -> None:
     assert lines(events) == [(1, "1 2"), (1, "1 3")]
     by_node: list[Event] = []
     chosen = Selection(ids=frozenset({0}), since=60.0)
-    submit.so_far(state.job, nodes.head, by_node.append, remote="hash", selection=chosen)
+    submit.follow(state.job, nodes.head, by_node.append, remote="hash", wait=False, selection=chosen)
     assert lines(by_node) == [(0, f"0 {i}") for i in (1, 2, 3)]
     with pytest.raises(InputError, match=r"--rank = '2': .* has 2 ranks; give numbers from 0 to 1"):
-        submit.so_far(state.job, nodes.head, print, remote="hash", selection=Selection(ranks=frozenset({2})))
+        submit.follow(
+            state.job, nodes.head, print, remote="hash", wait=False, selection=Selection(ranks=frozenset({2}))
+        )
 
 
 def test_bytes_that_are_no_text_and_progress_bars_survive(nodes: Nodes) -> None:

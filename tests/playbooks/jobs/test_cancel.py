@@ -14,7 +14,7 @@ from invoke.exceptions import Exit
 
 from infra.inventory import Inventory
 from launch.client import cancel as launch_ending
-from launch.client.cancel import Ending, Swept, Unheeded, end_job
+from launch.client.cancel import Ending, SupervisorTimeout, Swept, end_job
 from launch.client.events import JobState
 from launch.errors import InputError, NodeUnreachable, NoSuchJob, NotPushed, StepTimeout
 from playbooks.jobs import cancel as ending
@@ -138,7 +138,7 @@ def test_a_supervisor_that_does_not_react_is_ended_once_nothing_of_the_job_is_le
         state("t-1", "LOST"), reason="the job's supervisor did not react to the cancel and was ended"
     )
     monkeypatch.setattr(launch_ending, "end_supervisor", lambda *_, **__: lost)
-    sealed.head_fails(Unheeded("node000000", "t-1", 4242, 33.2))
+    sealed.head_fails(SupervisorTimeout("node000000", "t-1", 4242, 33.2))
     sealed.nodes_find({"node000000": Swept(2, ())})
     assert sealed.cancel() == 0
     assert capsys.readouterr().out == (
@@ -151,7 +151,7 @@ def test_a_supervisor_that_does_not_react_is_ended_also_while_a_node_is_dead(
     sealed: Sealed, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(launch_ending, "end_supervisor", lambda *_, **__: state("t-1", "LOST"))
-    sealed.head_fails(Unheeded("node000000", "t-1", 4242, 33.2))
+    sealed.head_fails(SupervisorTimeout("node000000", "t-1", 4242, 33.2))
     sealed.nodes_find({"node000000": Swept(2, ()), "node000003": NodeUnreachable("node000003", "refused")})
     assert sealed.cancel() == 1
     said = capsys.readouterr()
@@ -165,7 +165,7 @@ def test_a_supervisor_that_does_not_react_is_ended_also_while_a_node_is_dead(
 def test_a_supervisor_that_does_not_react_is_named_with_what_to_do(
     sealed: Sealed, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    sealed.head_fails(Unheeded("node000000", "t-1", 4242, 33.2))
+    sealed.head_fails(SupervisorTimeout("node000000", "t-1", 4242, 33.2))
     sealed.nodes_find({"node000000": Swept(2, ()), "node000003": Swept(0, (7,))})
     assert sealed.cancel() == 1
     said = capsys.readouterr()
@@ -260,7 +260,7 @@ def test_the_end_that_does_not_come_names_the_process_that_owes_it(monkeypatch: 
         name = "node000000"
 
     with pytest.raises(
-        Unheeded, match=r"process 77 on node000000, does not react: job t-1 was asked to end 0 s ago"
+        SupervisorTimeout, match=r"process 77 on node000000, does not react: job t-1 was asked to end 0 s ago"
     ):
         end_job("t-1", Head(), remote="abc")  # type: ignore[arg-type]
 
