@@ -21,6 +21,7 @@ from launch.remote.base.records import Plan
 
 __all__ = ["NO_RECORDS", "OTHER_VERSION", "REFUSED", "TORN", "UNPUSHED", "main"]
 
+_FAILED = 1
 REFUSED = 3
 """Exit status when the request itself is at fault; stderr holds one line for the user."""
 UNPUSHED = 4
@@ -58,21 +59,18 @@ def main(arguments: list[str]) -> int:
         if name not in ("job.json", "state.json"):
             return _refuse(str(error))
         job = os.path.basename(folder)
-        sys.stderr.write(
-            f"there is no job {job} on this head: it never was, or its records were removed ({folder})\n"
-        )
-        return NO_RECORDS
+        why = f"there is no job {job} on this head: it never was, or its records were removed ({folder})"
+        return _refuse(why, NO_RECORDS)
     except job_dir.Unreadable as error:
         status, remedy = _UNREADABLE[type(error)]
-        sys.stderr.write(f"{error}: {remedy}\n")
-        return status
+        return _refuse(f"{error}: {remedy}", status)
     except BrokenPipeError:
         return 0  # the follower has gone; the job goes on
 
 
-def _refuse(text: str) -> int:
+def _refuse(text: str, status: int = REFUSED) -> int:
     sys.stderr.write(text + "\n")
-    return REFUSED
+    return status
 
 
 def _answer(value: Mapping[str, object]) -> int:
@@ -113,26 +111,24 @@ def _submit(*words: str) -> int:
     from launch.remote.head import supervisor
 
     try:
-        plan = job_dir.parse_plan(_read_exactly(int(_read_exactly(10))), "the request")
-    except (EOFError, job_dir.Torn):
+        size = int(sys.stdin.buffer.read(10))
+        plan = job_dir.parse_plan(sys.stdin.buffer.read(size), "the request")
+    except (ValueError, job_dir.Torn):
         return _refuse("the plan was cut short, so no job was made")
     lacking = _unpushed(plan, [word for word in words if word != "--follow"])
     if lacking:
-        sys.stderr.write(f"not every node holds {', '.join(lacking)}\n")
-        return UNPUSHED
+        return _refuse(f"not every node holds {', '.join(lacking)}", UNPUSHED)
     folder = job_dir.Folder(plan["id"])
     try:
         folder.create(plan)
     except FileExistsError:
         return _refuse(f"there is a job {plan['id']} already")
     except OSError as error:
-        sys.stderr.write(f"no job was made: {folder.path} cannot be written: {error.strerror}\n")
-        return 1
+        return _refuse(f"no job was made: {folder.path} cannot be written: {error.strerror}", _FAILED)
     try:
         supervisor.detach(folder, plan)
     except OSError as error:
-        sys.stderr.write(f"{error}\n")
-        return 1
+        return _refuse(str(error), _FAILED)
     handover: Handover = {"job": plan["id"]}
     frames.send_answer(frames.JOB, json.dumps(handover).encode())
     return _watch(folder, {}) if "--follow" in words else 0
@@ -150,16 +146,6 @@ def _unpushed(plan: Plan, snapshots: list[str]) -> list[str]:
         else:
             lacking.append(snapshot)
     return lacking
-
-
-def _read_exactly(count: int) -> bytes:
-    data = b""
-    while len(data) < count:
-        more = os.read(0, count - len(data))
-        if not more:
-            raise EOFError
-        data += more
-    return data
 
 
 def _follow(job: str, query: str = "{}") -> int:
@@ -220,7 +206,7 @@ def _mpi() -> int:
     return 0
 
 
-def _files(job: str) -> int:
+def _list_files(job: str) -> int:
     from launch.remote.collect import send
 
     return send.files(job)
@@ -240,7 +226,7 @@ def _relay(job: str, what: str) -> int:
 
 _COMMANDS: dict[str, Callable[..., int]] = {
     "cancel": _cancel,
-    "files": _files,
+    "files": _list_files,
     "follow": _follow,
     "list": _list,
     "mpi": _mpi,

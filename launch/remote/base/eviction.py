@@ -31,11 +31,7 @@ def stamp() -> tuple[int, int] | None:
 
 
 def notice() -> EvictionNotice:
-    """Return the notice on this node as a runner reports it.
-
-    Fields: ``type`` (empty without a notice), ``at`` (Unix seconds by Azure's clock), ``left_ms``, and
-    ``at_once`` (0: the job may go on for as long as it can).
-    """
+    """Return the notice on this node as a runner reports it."""
     import json  # costs as much as the rest of a rank's start; notices are rare
 
     try:
@@ -71,20 +67,13 @@ class Eviction:
 
     def due(self, grace: float, now: float) -> bool:
         """Return whether ranks with a grace of ``grace`` seconds must be stopped now."""
-        return (
-            self._at_once
-            or now >= self._deadline - max(grace, timing.EVICTION_LEAST_S) - timing.EVICTION_SPARE_S
-        )
+        last = self._deadline - max(grace, timing.EVICTION_LEAST_S) - timing.EVICTION_SPARE_S
+        return self._at_once or now >= last
 
     def grace(self, own: float, now: float) -> float:
-        """Return the seconds between SIGTERM and SIGKILL, so that all ranks end before the node does.
-
-        ``own`` is the job's grace in seconds.
-        """
-        return max(
-            timing.EVICTION_SHORTEST_S,
-            min(max(own, timing.EVICTION_LEAST_S), self._deadline - now - timing.EVICTION_OVER_S),
-        )
+        """Return the grace with which all ranks end before the node does; ``own`` is the job's."""
+        left = self._deadline - now - timing.EVICTION_OVER_S
+        return max(timing.EVICTION_SHORTEST_S, min(max(own, timing.EVICTION_LEAST_S), left))
 
 
 def format_evictions(evictions: Iterable[Eviction]) -> str:

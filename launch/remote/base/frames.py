@@ -16,75 +16,41 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
     from typing import Any
 
-__all__ = [
-    "BEAT",
-    "BUSY",
-    "DONE",
-    "EVICTION",
-    "EXIT",
-    "FAILED",
-    "GO",
-    "HEADER",
-    "HELD",
-    "HELLO",
-    "JOB",
-    "NOTE",
-    "NOTICE",
-    "OUT",
-    "READY",
-    "RECORD",
-    "SPEC",
-    "STARTED",
-    "STATE",
-    "STOP",
-    "TAIL",
-    "Decoder",
-    "ProtocolError",
-    "frame",
-    "hello_words",
-    "pack",
-    "send_answer",
-    "unpack",
-]
+__all__ = ["Decoder", "ProtocolError", "frame", "hello_words", "pack", "send_answer", "unpack"]
+
+# Types of frames; the fields of each are in launch.remote.base.payloads.
 
 HELLO = b"H"
-"""Runner: its introduction. ``{rank, local_rank, node, pid, token, proof}``; rank is -1 for a whole node's
-runner, whose channel is ssh's and which has neither token nor proof. The proof is that of
-:func:`hello_words`, see :mod:`launch.remote.base.encryption`; empty where the node has no cluster key."""
+"""Runner: its introduction."""
 SPEC = b"S"
-"""Supervisor: what to run, see :func:`launch.remote.head.runners.runner_spec.runner_spec`; encrypted for
-mpirun's runners, see :mod:`launch.remote.base.encryption`."""
+"""Supervisor: what to run; encrypted for mpirun's runners, see :mod:`launch.remote.base.encryption`."""
 READY = b"Y"
-"""Runner: slots are held, checks have passed, no rank has started. ``{ports}``: the reserved ports."""
+"""Runner: slots are held, checks have passed, no rank has started."""
 GO = b"G"
 """Supervisor: every runner is ready, start the ranks. By rank, the variables known only now."""
 STARTED = b"R"
-"""Runner: all its ranks are running. ``{pids}``."""
+"""Runner: all its ranks are running."""
 OUT = b"O"
 """Runner: output of a rank, or of the setup line as rank -1 (:data:`OUTPUT` header, bytes).
 On the operator's channel: one :data:`RECORD`."""
 NOTE = b"N"
-"""Runner: amount of a rank's output that is missing. ``{rank, log, bytes, lines, lost, why}``: ``bytes`` and
-``lines`` were left out of OUT; ``lost`` bytes are not in the log, which could not be written because of
-``why``. With none of the three, the log cannot be written from now on."""
+"""Runner: amount of a rank's output that is missing."""
 TAIL = b"W"
 """Runner, before EXIT: last bytes of a rank with output left out (:data:`OUTPUT` header, bytes)."""
 EXIT = b"E"
-"""Runner: one rank ended. ``{rank, status, signal, stopped, time_us}``: the status is 128+n for signal n;
-``stopped``: the runner had signalled the rank; the time is by the node's clock."""
+"""Runner: one rank ended."""
 FAILED = b"F"
-"""Runner: no rank was started. ``{reasons}``."""
+"""Runner: no rank was started."""
 BUSY = b"Q"
-"""Runner: other jobs hold some of its slots. ``{taken}``: each slot that others hold, with its holder."""
+"""Runner: other jobs hold some of its slots."""
 HELD = b"L"
 """Runner: slots are held; the checks before READY may take a while."""
 DONE = b"D"
-"""Runner: its ranks' processes have ended. ``{left}``: pids that even SIGKILL did not end."""
+"""Runner: its ranks' processes have ended."""
 EVICTION = b"V"
-"""Runner: Azure has given its node notice, or has withdrawn the notice, see
-:func:`launch.remote.base.eviction.notice`."""
+"""Runner: Azure has given its node notice, or has withdrawn the notice."""
 STOP = b"T"
-"""Supervisor: end every rank. ``{grace_ms}``."""
+"""Supervisor: end every rank."""
 BEAT = b"B"
 """Either way: sign of life."""
 JOB = b"J"

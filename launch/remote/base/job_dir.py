@@ -3,7 +3,7 @@
 ========== =====================================================================================
 job.json   the plan, exactly as the operator sent it: with the values of the user's variables
 state.json where the job is; replaced by rename, changed by the job's supervisor alone
-events.jsonl what happened to the job, one event a line, see :meth:`Folder.event`
+events.jsonl what happened to the job, one :data:`launch.remote.base.records.Event` a line
 stream.000001.log ... the ranks' merged output, see :mod:`launch.remote.log.segments`
 exits.jsonl how each rank ended, in the order of the reports
 cancel     exists once a cancel was requested
@@ -228,16 +228,8 @@ class Folder:
 
     def lose(self, state: State, reason: str) -> State:
         """Write the state LOST for a job without a supervisor; return the job's state then."""
-        lost: State = {
-            **state,
-            "state": "LOST",
-            "reason": reason,
-            "exit_status": 255,
-            "ended": time.time(),
-            "place": None,
-            "waits_for": [],
-        }
-        return self.write_state(lost)
+        lost: State = {**state, "state": "LOST", "reason": reason, "exit_status": 255, "ended": time.time()}
+        return self.write_state({**lost, "place": None, "waits_for": []})
 
     def _state(self) -> State:
         path = self.file("state.json")
@@ -291,43 +283,30 @@ class Folder:
                 replace_file(self.file("state.json"), json.dumps(state).encode())
                 if state["state"] in TERMINAL:
                     keep_name(self.file("state.json"))
-            except OSError:
-                if state["state"] in TERMINAL:
-                    self._into_reserve("state.json", state)
-            else:
-                if state["state"] in TERMINAL:
                     with suppress(OSError):
                         os.unlink(self.file(_RESERVE))
+            except OSError:
+                if state["state"] in TERMINAL:
+                    self._into_reserve(state)
         finally:
             os.close(folder)
         self.event("state", state=state["state"], reason=state["reason"])
         return state
 
-    def _into_reserve(self, name: str, value: State) -> None:
-        """Write a file in the reserve's own blocks: freed blocks would be taken by others at once."""
+    def _into_reserve(self, state: State) -> None:
+        """Write state.json in the reserve's own blocks: freed blocks would be taken by others at once."""
         try:
             with open(self.file(_RESERVE), "r+b") as file:
-                file.write(json.dumps(value).encode())
+                file.write(json.dumps(state).encode())
                 file.truncate()
                 file.flush()
                 os.fsync(file.fileno())
-            os.rename(self.file(_RESERVE), self.file(name))
+            os.rename(self.file(_RESERVE), self.file("state.json"))
         except OSError:
             return  # no reserve is left; the next query finds that the supervisor has ended
 
     def event(self, what: str, **fields: Any) -> None:
-        """Append an event with its time to events.jsonl.
-
-        ========= ==================================================================================
-        state     ``state``, ``reason``: the job's state became this one
-        exit      ``rank``, ``node``, ``status``, ``signal`` (None when it was none), ``stopped`` (whether
-                  it was ended on request), ``attempt`` (0 for the job's first launch)
-        failure   ``rank`` (None: the launcher), ``node``, ``status``, ``last_lines``: why a launch failed
-        restart   ``count``, ``reason``: the job is launched again
-        lost-node ``node``, ``reason``: its runner ended or went silent
-        eviction  ``node``, ``reason``: Azure takes it
-        ========= ==================================================================================
-        """
+        """Append an event of :data:`launch.remote.base.records.Event`, with its time, to events.jsonl."""
         self.append("events.jsonl", dict(fields, time=time.time(), event=what))
 
     def append(self, name: str, record: Mapping[str, object]) -> None:

@@ -66,7 +66,7 @@ FileRequest = Tuple[str, List[Tuple[int, str]]]
 
 
 class Hello(TypedDict):
-    """Frame HELLO."""
+    """Frame HELLO. A whole node's runner, whose channel is ssh's, has rank -1, no token and no proof."""
 
     rank: int
     local_rank: int
@@ -74,6 +74,7 @@ class Hello(TypedDict):
     pid: int
     token: str
     proof: str
+    """Proof of :func:`launch.remote.base.frames.hello_words`; empty where the node has no cluster key."""
 
 
 class Held(TypedDict):
@@ -81,7 +82,7 @@ class Held(TypedDict):
 
 
 class Ready(TypedDict):
-    """Frame READY."""
+    """Frame READY, with the reserved ports."""
 
     ports: list[int]
 
@@ -93,13 +94,17 @@ class Started(TypedDict):
 
 
 class RankExit(TypedDict):
-    """Frame EXIT; ``signal`` is 0 without one, ``stopped`` 0 or 1."""
+    """Frame EXIT."""
 
     rank: int
     status: int
+    """128+n for signal n."""
     signal: int
+    """0 without one."""
     stopped: int
+    """1 where the runner had signalled the rank, else 0."""
     time_us: int
+    """Time of the end by the node's clock."""
 
 
 class Unfit(TypedDict):
@@ -109,13 +114,13 @@ class Unfit(TypedDict):
 
 
 class Busy(TypedDict):
-    """Frame BUSY."""
+    """Frame BUSY, with all slots of the node that others hold."""
 
     taken: list[SlotHolder]
 
 
 class Done(TypedDict):
-    """Frame DONE."""
+    """Frame DONE, with the pids that even SIGKILL did not end."""
 
     left: list[int]
 
@@ -125,12 +130,15 @@ class EvictionNotice(TypedDict):
 
     type: str
     at: int
+    """Unix seconds by Azure's clock."""
     left_ms: int
     at_once: int
+    """0: the job may go on for as long as it can."""
 
 
 class Note(TypedDict):
-    """Frame NOTE."""
+    """Frame NOTE: ``bytes`` and ``lines`` were left out of OUT, ``lost`` bytes are not in the log because of
+    ``why``. With none of the three, the log cannot be written from now on."""
 
     rank: int
     log: str

@@ -196,12 +196,7 @@ def end_descendants(seconds: float) -> list[int]:
     deadline = time.monotonic() + seconds
     while True:
         left = signal_descendants(SIGKILL)
-        while True:
-            try:
-                if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                    break
-            except ChildProcessError:
-                break
+        has_children()
         if not left or time.monotonic() > deadline:
             return left
         time.sleep(0.005)
@@ -245,22 +240,14 @@ def children_of_job(job: str) -> list[int]:
 
     These remain when a runner was killed, and are not descendants of a runner any more.
     """
-    wanted = b"RANKLIFT_JOB_ID=" + job.encode()
     parents = _parents()
-    above = set()
+    above = {0}
     pid = os.getpid()
-    while pid:
+    while pid not in above:
         above.add(pid)
         pid = parents.get(pid, 0)
-    found = []
-    for pid in parents:
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                if pid not in above and wanted in file.read().split(b"\0"):
-                    found.append(pid)
-        except OSError:
-            continue
-    return found
+    wanted = b"RANKLIFT_JOB_ID=" + job.encode()
+    return [pid for pid in parents if pid not in above and wanted in _words(pid, "environ")]
 
 
 def runners_of_job(job: str) -> list[int]:
@@ -269,20 +256,23 @@ def runners_of_job(job: str) -> list[int]:
     :func:`children_of_job` does not find these. Over ssh a runner's command line names the job; under mpirun,
     where the command line is the same for every job, the environment does.
     """
+    mark, last = f"{RUNNER_OF}={job}".encode(), [b"node", job.encode(), b""]
     found = []
     for pid in _parents():
-        try:
-            with open(f"/proc/{pid}/cmdline", "rb") as file:
-                words = file.read().split(b"\0")[:-1]
-            is_of_job = words[-2:] == [b"node", job.encode()] and words[-3:-2][0].endswith(b"/__main__.py")
-            if not is_of_job:
-                with open(f"/proc/{pid}/environ", "rb") as file:
-                    is_of_job = f"{RUNNER_OF}={job}".encode() in file.read().split(b"\0")
-        except (OSError, IndexError):
-            continue
-        if is_of_job:
+        words = _words(pid, "cmdline")
+        is_runner = words[-3:] == last and b"".join(words[-4:-3]).endswith(b"/__main__.py")
+        if is_runner or mark in _words(pid, "environ"):
             found.append(pid)
     return found
+
+
+def _words(pid: int, name: str) -> list[bytes]:
+    """Return the words of a process's ``cmdline`` or ``environ``; [] where that cannot be read."""
+    try:
+        with open(f"/proc/{pid}/{name}", "rb") as file:
+            return file.read().split(b"\0")
+    except OSError:
+        return []
 
 
 def kill(pid: int, number: int) -> None:

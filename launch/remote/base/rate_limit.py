@@ -129,10 +129,10 @@ class Outlet:
         """Count ``lost`` bytes that could not be written to the rank's log, because of ``why``."""
         if lost and not self._why:
             self._why = why
-            self._tell(why=why)
+            self._report(why=why)
         self._lost += lost
         if self._lost and not lost:
-            self._tell_lost()
+            self._report_lost()
 
     @property
     def gap(self) -> bytes:
@@ -153,7 +153,7 @@ class Outlet:
         if self._bytes:
             self._notice()
         if self._lost:
-            self._tell_lost()
+            self._report_lost()
         if self._has_left_out:
             self._has_left_out = False
             self._add(protocol.TAIL, protocol.OUTPUT.pack(self._rank, 0) + self._tail.data)
@@ -201,14 +201,14 @@ class Outlet:
         (self._returned.add if data[-1:] == b"\r" else self._returned.discard)(stream)
 
     def _notice(self) -> None:
-        self._tell(bytes=self._bytes, lines=self._lines, why=self._why)
+        self._report(bytes=self._bytes, lines=self._lines, why=self._why)
         self._bytes = self._lines = 0
 
-    def _tell_lost(self) -> None:
-        self._tell(lost=self._lost, why=self._why)
+    def _report_lost(self) -> None:
+        self._report(lost=self._lost, why=self._why)
         self._lost, self._why = 0, ""
 
-    def _tell(self, bytes: int = 0, lines: int = 0, lost: int = 0, why: str = "") -> None:
+    def _report(self, bytes: int = 0, lines: int = 0, lost: int = 0, why: str = "") -> None:
         fields = {"rank": self._rank, "log": self._log, "bytes": bytes, "lines": lines}
         self._add(protocol.NOTE, protocol.pack(dict(fields, lost=lost, why=why)))
 

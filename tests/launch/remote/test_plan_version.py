@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -72,8 +74,7 @@ class TestOnTheHead:
     ) -> None:
         plan = {key: value for key, value in sample_plan(version=version).items() if value != "absent"}
         data = json.dumps(plan).encode()
-        parts = iter((b"%010d" % len(data), data))
-        monkeypatch.setattr(cli, "_read_exactly", lambda _: next(parts))
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"%010d" % len(data) + data)))
         assert cli.main(["submit"]) == cli.OTHER_VERSION
         assert capsys.readouterr().err.startswith("the request is a plan ")
         assert not Path(job_dir.Folder("t-1").path).exists()

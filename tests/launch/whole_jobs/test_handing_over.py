@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import io
 import json
 import socket
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -104,7 +106,7 @@ def test_why_a_supervisor_did_not_come_up_is_told_in_words(
 
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setattr(supervisor, "detach", dies)
-    parts = iter((b"73", json.dumps(sample_plan(nodes=[{"name": "a"}])).encode()))
-    monkeypatch.setattr(cli, "_read_exactly", lambda _: next(parts))
+    plan = json.dumps(sample_plan(nodes=[{"name": "a"}])).encode()
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"%010d" % len(plan) + plan)))
     assert cli.main(["submit"]) == 1
     assert capsys.readouterr().err == "the supervisor did not come up\n"
