@@ -10,10 +10,10 @@ import pytest
 from azure.mgmt.imagebuilder import models
 
 from images.build.config import KEY, parse
-from images.image_builder import Build, image_template
 from images.os_images import MarketplaceImage
 from images.steps import steps
 from launch.errors import InputError
+from tests.images.image_template import Build, image_template
 
 ROOT = Path(__file__).parents[2]
 V100 = {

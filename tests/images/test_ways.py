@@ -13,12 +13,12 @@ import pytest
 import yaml
 from azure.mgmt.imagebuilder import models
 
-from images.image_builder import Build, image_template
 from images.os_images import MarketplaceImage
 from images.packer import packer_files
 from images.recipe import Recipe, recipe_for
 from images.steps import Step, steps
 from images.user_data import LIMIT, user_data
+from tests.images.image_template import Build, image_template
 
 GOLDEN = Path(__file__).parent / "golden"
 GROUP = "/subscriptions/s/resourceGroups/images"
