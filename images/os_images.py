@@ -15,19 +15,16 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
-from typing import Any
 
 from catalogue.size import GpuDriver, Size
 from launch.errors import InputError
 
 __all__ = [
-    "Contents",
     "GalleryImage",
     "Image",
     "KnownImage",
     "MarketplaceImage",
     "Plan",
-    "contents",
     "default_image",
     "known_images",
     "parse_image",
@@ -107,7 +104,7 @@ class GalleryImage:
 
     @property
     def plan(self) -> Plan | None:
-        """Nothing: an own image is no purchase."""
+        """Nothing: an own image is not a purchase."""
         return None
 
 
@@ -115,56 +112,24 @@ Image = MarketplaceImage | GalleryImage
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Contents:
-    """What an image holds, by the release of azhpc-images that made it."""
-
-    tag: str
-    ofed: str
-    driver: str
-    cuda: str
-    nccl: str
-    hpcx: str
-    openmpi: str
-    intel_mpi: str
-    mvapich: str
-    waagent: str
-    source: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
 class KnownImage:
     """A marketplace image of Azure's for HPC."""
 
-    publisher: str
-    offer: str
-    sku: str
-    version: str | None
-    """``None``: no source names one; who wants the image has to."""
+    urn: str
+    """Without a version where no source names one; who wants the image has to."""
     gpus: GpuDriver
     rule: str | None = None
     """The ``image`` rule of sizes whose default it is."""
     release: str | None = None
-    """Whose contents it has; ``None`` where that was not looked up."""
+    """The release of azhpc-images that made it; ``None`` where that was not looked up."""
     source: str
 
 
+@cache
 def known_images() -> tuple[KnownImage, ...]:
     """Return every known image, those with a version first."""
-    return _data()[0]
-
-
-def contents(image: Image) -> Contents | None:
-    """Return what ``image`` holds, or ``None`` when that is unknown.
-
-    >>> contents(default_image("ubuntu-v100")).cuda
-    '12.8'
-    >>> contents(parse_image("microsoft-dsvm:ubuntu-hpc:2404:24.04.2026010101")) is None
-    True
-    """
-    for known in known_images():
-        if known.release and image == _marketplace(known):
-            return next(one for one in _data()[1] if one.tag == known.release)
-    return None
+    data = json.loads(resources.files(__package__).joinpath("catalogue.json").read_text("utf-8"))
+    return tuple(KnownImage(**row) for row in data["images"])
 
 
 def unfit(image: Image, size: Size | None) -> str | None:
@@ -191,14 +156,18 @@ release 9 or newer, or leave image out for the one of the size'
     if size is None or size.gpu_driver is None:
         return None
     wanted = size.gpu_driver
-    names = {(known.publisher, known.offer, known.sku): known.gpus for known in known_images()}
-    held = names.get((image.publisher.lower(), image.offer.lower(), image.sku.lower()))
+    drivers = {_unversioned(known.urn): known.gpus for known in known_images()}
+    held = drivers.get(_unversioned(image.urn.lower()))
     # An older image with proprietary modules drives a newer GPU as well; what it lacks is seen on the nodes.
     if held in (None, wanted) or (held == "nvidia-proprietary" and wanted == "nvidia-open"):
         return None
-    fitting = [f"{p}:{o}:{s}" for (p, o, s), gpus in names.items() if gpus == wanted]
+    fitting = [name for name, gpus in drivers.items() if gpus == wanted]
     listed = f"{', '.join(fitting[:-1])} or {fitting[-1]}"
     return f"has {held} drivers, and a {size.gpu} needs {wanted}: take {listed}"
+
+
+def _unversioned(urn: str) -> str:
+    return ":".join(urn.split(":")[:3])
 
 
 def _release(image: MarketplaceImage) -> int | None:
@@ -224,29 +193,7 @@ def _release(image: MarketplaceImage) -> int | None:
 
 def default_image(rule: str) -> MarketplaceImage:
     """Return the image of a size's ``image`` rule: ``ubuntu``, ``ubuntu-v100`` or ``ubuntu-rocm``."""
-    found = next(_marketplace(known) for known in known_images() if known.rule == rule)
-    assert found is not None, f"{rule} has no version"  # noqa: S101 - data of this module
-    return found
-
-
-def _marketplace(known: KnownImage) -> MarketplaceImage | None:
-    if known.version is None:
-        return None
-    return MarketplaceImage(known.publisher, known.offer, known.sku, known.version)
-
-
-@cache
-def _data() -> tuple[tuple[KnownImage, ...], tuple[Contents, ...]]:
-    data = json.loads(resources.files(__package__).joinpath("catalogue.json").read_text("utf-8"))
-    return tuple(_known(row) for row in data["images"]), tuple(Contents(**row) for row in data["releases"])
-
-
-def _known(row: dict[str, Any]) -> KnownImage:
-    publisher, offer, sku, *version = row["urn"].split(":")
-    rest = {key: value for key, value in row.items() if key != "urn"}
-    return KnownImage(
-        publisher=publisher, offer=offer, sku=sku, version=version[0] if version else None, **rest
-    )
+    return MarketplaceImage(*next(known.urn for known in known_images() if known.rule == rule).split(":"))
 
 
 def parse_image(text: str, key: str = "image") -> Image:

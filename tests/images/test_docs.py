@@ -5,9 +5,10 @@ import re
 from pathlib import Path
 from typing import Any
 
-from images.os_images import contents, default_image
+from images.os_images import default_image
 from images.recipe import recipe_for
 from images.steps import steps
+from tests.images.contents import contents
 
 ROOT = Path(__file__).parents[2]
 TEXT = (ROOT / "docs/images.md").read_text("utf-8")
@@ -46,13 +47,5 @@ def test_every_default_image_is_listed_with_what_it_holds() -> None:
         assert urn.strip("`") == image.urn
         held = contents(image)
         if held is not None:
-            for figure in (
-                held.ofed,
-                held.driver,
-                held.cuda,
-                held.nccl,
-                held.hpcx,
-                held.openmpi,
-                held.intel_mpi,
-            ):
-                assert re.search(rf"{re.escape(figure)}\b", holds), (rule, figure)
+            for part in ("ofed", "driver", "cuda", "nccl", "hpcx", "openmpi", "intel_mpi"):
+                assert re.search(rf"{re.escape(held[part])}\b", holds), (rule, part)

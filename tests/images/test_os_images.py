@@ -6,13 +6,13 @@ from catalogue.sizes import lookup
 from images.os_images import (
     GalleryImage,
     MarketplaceImage,
-    contents,
     default_image,
     known_images,
     parse_image,
     unfit,
 )
 from launch.errors import InputError
+from tests.images.contents import contents
 
 SIZES = {
     "V100": lookup("Standard_ND40rs_v2"),
@@ -78,15 +78,15 @@ def test_what_is_no_fixed_image_is_refused(image: str, problem: str) -> None:
 
 def test_every_known_image_has_a_source_and_those_without_a_version_are_no_default() -> None:
     assert all(known.source for known in known_images())
-    assert [known for known in known_images() if known.rule and known.version is None] == []
+    assert [known for known in known_images() if known.rule and known.urn.count(":") < 3] == []
 
 
 @pytest.mark.parametrize("rule", ["ubuntu", "ubuntu-v100"])
 def test_says_what_a_default_image_holds(rule: str) -> None:
     held = contents(default_image(rule))
     assert held is not None
-    assert held.cuda.startswith("12." if rule == "ubuntu-v100" else "13.")
-    assert held.ofed.startswith("DOCA ")
+    assert held["cuda"].startswith("12." if rule == "ubuntu-v100" else "13.")
+    assert held["ofed"].startswith("DOCA ")
 
 
 def test_what_the_rocm_image_holds_is_not_known() -> None:
@@ -94,7 +94,7 @@ def test_what_the_rocm_image_holds_is_not_known() -> None:
 
 
 def test_no_image_for_arm_is_known_so_that_none_is_made_up() -> None:
-    assert not any("arm" in f"{known.offer}{known.sku}".lower() for known in known_images())
+    assert not any("arm" in known.urn.lower() for known in known_images())
 
 
 @pytest.mark.parametrize(
@@ -161,3 +161,9 @@ def test_nobody_knows_what_an_own_image_holds() -> None:
 def test_versions_are_releases_where_the_offer_counts_them_so(urn: str, problem: str | None) -> None:
     told = unfit(parse_image(urn), None)
     assert (told or "").startswith(problem) if problem else told is None
+
+
+def test_what_an_image_without_a_known_release_holds_is_not_known() -> None:
+    image = parse_image("microsoft-dsvm:ubuntu-hpc:2404:24.04.2026010101")
+    assert isinstance(image, MarketplaceImage)
+    assert contents(image) is None
