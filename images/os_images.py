@@ -15,6 +15,7 @@ import re
 from dataclasses import dataclass
 from functools import cache
 from importlib import resources
+from typing import Literal
 
 from catalogue.size import GpuDriver, Size
 from launch.errors import InputError
@@ -82,6 +83,14 @@ class MarketplaceImage:
     def urn(self) -> str:
         """``publisher:offer:sku:version``, as the ``az`` command takes it."""
         return f"{self.publisher}:{self.offer}:{self.sku}:{self.version}"
+
+    @property
+    def ubuntu(self) -> Literal["22.04", "24.04"] | None:
+        """Ubuntu's release by the image's names; ``None`` for another one, and where they do not show it."""
+        named = f"{self.offer} {self.sku}".lower()
+        if re.search("24[_.]?04|noble", named):
+            return "24.04"
+        return "22.04" if re.search("22[_.]?04|jammy", named) else None
 
     @property
     def plan(self) -> Plan | None:

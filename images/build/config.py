@@ -75,7 +75,7 @@ def parse(settings: Mapping[str, object]) -> ImageConfig:
     given = {key.removeprefix(KEY): value for key, value in settings.items() if key.startswith(KEY)}
     for key, value in given.items():
         if key not in _SETTINGS:
-            raise InputError(KEY + key, value, "is no setting", "the keys are " + ", ".join(_SETTINGS))
+            raise InputError(KEY + key, value, "is not a setting", "the keys are " + ", ".join(_SETTINGS))
 
     def required(key: str, pattern: str) -> str:
         value = given.get(key)
@@ -122,12 +122,11 @@ def _base(text: str, recipe: Recipe) -> MarketplaceImage:
     key = f"{KEY}base"
     image = parse_image(text, key)
     if not isinstance(image, MarketplaceImage):
-        raise InputError(key, text, "is no marketplace image", f"set it to {_SETTINGS['base']}")
+        raise InputError(key, text, "is not a marketplace image", f"set it to {_SETTINGS['base']}")
     if image.publisher.lower() != "canonical":
         return image  # whoever takes another one knows what it is
     name = f"{image.offer}:{image.sku}".lower()
-    release = "24.04" if "24_04" in name or "noble" in name else "22.04" if "22_04" in name else "another"
-    if release != recipe.ubuntu:
+    if image.ubuntu != recipe.ubuntu:
         problem = f"is not the Ubuntu {recipe.ubuntu} of the recipe"
         raise InputError(key, text, problem, f"take one, or set {KEY}ubuntu")
     if ("arm64" in name) != (recipe.cpu_arch == "Arm64"):
@@ -148,6 +147,6 @@ def _tags(value: object) -> dict[str, str]:
         found = None
     if not isinstance(found, Mapping) or not all(isinstance(part, str) for part in found.values()):
         raise InputError(
-            f"{KEY}tags", value, "is no mapping of names to texts", "write it like {team: vision}"
+            f"{KEY}tags", value, "is not a mapping of names to texts", "write it like {team: vision}"
         )
     return dict(found)

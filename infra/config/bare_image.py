@@ -9,7 +9,6 @@ True
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -35,12 +34,7 @@ def is_plain(image: Image) -> bool:
 
 def release(image: Image) -> Ubuntu | None:
     """Return the image's Ubuntu release; ``None`` for other images and for releases without a recipe."""
-    if not isinstance(image, MarketplaceImage) or not is_plain(image):
-        return None
-    named = f"{image.offer} {image.sku}"
-    if re.search("22[_.]?04|jammy", named):
-        return "22.04"
-    return "24.04" if re.search("24[_.]?04|noble", named) else None
+    return image.ubuntu if isinstance(image, MarketplaceImage) and is_plain(image) else None
 
 
 def boot_steps(config: ClusterConfig) -> tuple[Step, ...]:
