@@ -150,9 +150,7 @@ def remove(
 
     identifier = resource_id(subscription, kind, inputs)
     try:
-        resources.resources.begin_delete_by_id(
-            identifier, api_version=api_version(REMOVABLE[kind].azure)
-        ).result()
+        resources.resources.begin_delete_by_id(identifier, api_version=api_version(REMOVABLE[kind])).result()
     except ResourceNotFoundError:
         return  # some types answer so, others as if it had been there
 

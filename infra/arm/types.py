@@ -7,10 +7,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["REMOVABLE", "ResourceType", "api_version", "resource_id"]
+__all__ = ["REMOVABLE", "api_version", "resource_id"]
 
 _API_VERSIONS = {
     "Microsoft.Authorization": "2022-04-01",
@@ -28,86 +27,48 @@ _API_VERSIONS = {
 """By provider, or by the beginning of a type where that has another version than its provider."""
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceType:
-    """A type as Azure names it, and Pulumi's inputs that name one resource of it."""
-
-    azure: str
-    names: tuple[str, ...]
-    """The group, or the scope that the resource extends, and the names; ``=name`` is a fixed name."""
-
-
-REMOVABLE: Mapping[str, ResourceType] = {
-    "azure-native:authorization:RoleAssignment": ResourceType(
-        "Microsoft.Authorization/roleAssignments", ("scope", "roleAssignmentName")
-    ),
-    "azure-native:authorization:RoleDefinition": ResourceType(
-        "Microsoft.Authorization/roleDefinitions", ("scope", "roleDefinitionId")
-    ),
-    "azure-native:compute:VirtualMachine": ResourceType(
-        "Microsoft.Compute/virtualMachines", ("resourceGroupName", "vmName")
-    ),
-    "azure-native:compute:VirtualMachineScaleSet": ResourceType(
-        "Microsoft.Compute/virtualMachineScaleSets", ("resourceGroupName", "vmScaleSetName")
-    ),
-    "azure-native:compute:Disk": ResourceType("Microsoft.Compute/disks", ("resourceGroupName", "diskName")),
-    "azure-native:managedidentity:UserAssignedIdentity": ResourceType(
-        "Microsoft.ManagedIdentity/userAssignedIdentities", ("resourceGroupName", "resourceName")
-    ),
-    "azure-native:network:LoadBalancer": ResourceType(
-        "Microsoft.Network/loadBalancers", ("resourceGroupName", "loadBalancerName")
-    ),
-    "azure-native:network:NatGateway": ResourceType(
-        "Microsoft.Network/natGateways", ("resourceGroupName", "natGatewayName")
-    ),
-    "azure-native:network:NetworkInterface": ResourceType(
-        "Microsoft.Network/networkInterfaces", ("resourceGroupName", "networkInterfaceName")
-    ),
-    "azure-native:network:NetworkSecurityGroup": ResourceType(
-        "Microsoft.Network/networkSecurityGroups", ("resourceGroupName", "networkSecurityGroupName")
-    ),
-    "azure-native:network:PrivateEndpoint": ResourceType(
-        "Microsoft.Network/privateEndpoints", ("resourceGroupName", "privateEndpointName")
-    ),
-    "azure-native:network:PrivateDnsZoneGroup": ResourceType(
-        "Microsoft.Network/privateEndpoints/privateDnsZoneGroups",
-        ("resourceGroupName", "privateEndpointName", "privateDnsZoneGroupName"),
-    ),
-    "azure-native:network:PublicIPAddress": ResourceType(
-        "Microsoft.Network/publicIPAddresses", ("resourceGroupName", "publicIpAddressName")
-    ),
-    "azure-native:network:Subnet": ResourceType(
-        "Microsoft.Network/virtualNetworks/subnets", ("resourceGroupName", "virtualNetworkName", "subnetName")
-    ),
-    "azure-native:network:VirtualNetwork": ResourceType(
-        "Microsoft.Network/virtualNetworks", ("resourceGroupName", "virtualNetworkName")
-    ),
-    "azure-native:privatedns:PrivateZone": ResourceType(
-        "Microsoft.Network/privateDnsZones", ("resourceGroupName", "privateZoneName")
-    ),
-    "azure-native:privatedns:VirtualNetworkLink": ResourceType(
-        "Microsoft.Network/privateDnsZones/virtualNetworkLinks",
-        ("resourceGroupName", "privateZoneName", "virtualNetworkLinkName"),
-    ),
-    "azure-native:storage:BlobContainer": ResourceType(
-        "Microsoft.Storage/storageAccounts/blobServices/containers",
-        ("resourceGroupName", "accountName", "=default", "containerName"),
-    ),
-    "azure-native:storage:FileShare": ResourceType(
-        "Microsoft.Storage/storageAccounts/fileServices/shares",
-        ("resourceGroupName", "accountName", "=default", "shareName"),
-    ),
-    "azure-native:storage:StorageAccount": ResourceType(
-        "Microsoft.Storage/storageAccounts", ("resourceGroupName", "accountName")
-    ),
+REMOVABLE: Mapping[str, str] = {
+    f"azure-native:{kind}": f"Microsoft.{path}"
+    for kind, path in {
+        "authorization:RoleAssignment": "Authorization/roleAssignments/{roleAssignmentName}",
+        "authorization:RoleDefinition": "Authorization/roleDefinitions/{roleDefinitionId}",
+        "compute:VirtualMachine": "Compute/virtualMachines/{vmName}",
+        "compute:VirtualMachineScaleSet": "Compute/virtualMachineScaleSets/{vmScaleSetName}",
+        "compute:Disk": "Compute/disks/{diskName}",
+        "managedidentity:UserAssignedIdentity": "ManagedIdentity/userAssignedIdentities/{resourceName}",
+        "network:LoadBalancer": "Network/loadBalancers/{loadBalancerName}",
+        "network:NatGateway": "Network/natGateways/{natGatewayName}",
+        "network:NetworkInterface": "Network/networkInterfaces/{networkInterfaceName}",
+        "network:NetworkSecurityGroup": "Network/networkSecurityGroups/{networkSecurityGroupName}",
+        "network:PrivateEndpoint": "Network/privateEndpoints/{privateEndpointName}",
+        "network:PrivateDnsZoneGroup": (
+            "Network/privateEndpoints/{privateEndpointName}/privateDnsZoneGroups/{privateDnsZoneGroupName}"
+        ),
+        "network:PublicIPAddress": "Network/publicIPAddresses/{publicIpAddressName}",
+        "network:Subnet": "Network/virtualNetworks/{virtualNetworkName}/subnets/{subnetName}",
+        "network:VirtualNetwork": "Network/virtualNetworks/{virtualNetworkName}",
+        "privatedns:PrivateZone": "Network/privateDnsZones/{privateZoneName}",
+        "privatedns:VirtualNetworkLink": (
+            "Network/privateDnsZones/{privateZoneName}/virtualNetworkLinks/{virtualNetworkLinkName}"
+        ),
+        "storage:BlobContainer": (
+            "Storage/storageAccounts/{accountName}/blobServices/default/containers/{containerName}"
+        ),
+        "storage:FileShare": "Storage/storageAccounts/{accountName}/fileServices/default/shares/{shareName}",
+        "storage:StorageAccount": "Storage/storageAccounts/{accountName}",
+    }.items()
 }
-"""The types that :func:`infra.arm.clients.remove` takes, by Pulumi's name.
+"""The types that :func:`infra.arm.clients.remove` takes, by Pulumi's name: a resource's path, with Pulumi's
+inputs for its names.
 
 Resource groups are not among them: others may have put something into one."""
 
+_EXTENSIONS = "Microsoft.Authorization/"
+"""Resources of this provider extend a ``scope``; the others lie in a resource group."""
+
 
 def api_version(azure_type: str) -> str:
-    """Return the API version for a type, in any case of letters.
+    """Return the API version for a type, or for a path that begins with one, in any case of letters.
 
     Raises ``KeyError`` for types of providers that the project does not use.
     """
@@ -125,9 +86,9 @@ def resource_id(subscription: str, kind: str, inputs: Mapping[str, Any]) -> str:
     ...             {"resourceGroupName": "g", "virtualNetworkName": "v", "subnetName": "n"})
     '/subscriptions/s/resourceGroups/g/providers/Microsoft.Network/virtualNetworks/v/subnets/n'
     """
-    names = REMOVABLE[kind].names
-    namespace, *collections = REMOVABLE[kind].azure.split("/")
-    where, *given = [name[1:] if name.startswith("=") else str(inputs[name]) for name in names]
-    scope = where if names[0] == "scope" else f"/subscriptions/{subscription}/resourceGroups/{where}"
-    path = "/".join(f"{collection}/{name}" for collection, name in zip(collections, given, strict=True))
-    return f"{scope.rstrip('/')}/providers/{namespace}/{path}"
+    path = REMOVABLE[kind]
+    if path.startswith(_EXTENSIONS):
+        scope = str(inputs["scope"])
+    else:
+        scope = f"/subscriptions/{subscription}/resourceGroups/{inputs['resourceGroupName']}"
+    return f"{scope.rstrip('/')}/providers/{path.format_map(inputs)}"

@@ -109,7 +109,7 @@ def _questions(stack: Stack, known: Mapping[str, Mapping[str, Any]]) -> dict[str
         if one["type"] == SCALE_SET:
             questions[""] = partial(capacity, identifier)
         elif not _is_listed(identifier) and one["type"] in REMOVABLE:
-            version = api_version(REMOVABLE[one["type"]].azure)
+            version = api_version(REMOVABLE[one["type"]])
             questions[identifier] = partial(is_there, identifier, version)
     return questions
 

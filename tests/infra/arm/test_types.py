@@ -17,8 +17,8 @@ def test_everything_removable_is_named_by_inputs_that_pulumi_has(kind: str) -> N
     leaf = re.sub(r"(?<=[a-z])([A-Z])", r"_\1", name.replace("IPA", "IpA")).lower()
     made = getattr(import_module(f"pulumi_azure_native.{module}.{leaf}"), name)
     inputs = {word.replace("_", "") for word in inspect.signature(made._internal_init).parameters}
-    given = [name for name in REMOVABLE[kind].names if not name.startswith("=")]
-    assert {name.lower() for name in given} <= inputs
+    where = "scope" if module == "authorization" else "resourceGroupName"
+    assert {name.lower() for name in (where, *re.findall(r"{(\w+)}", REMOVABLE[kind]))} <= inputs
 
 
 def test_extensions_and_children_have_the_ids_that_azure_gives_them() -> None:
