@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from infra.config import readers
 from infra.config.readers import KEY
@@ -20,13 +20,16 @@ class Settings:
     def __init__(self, settings: Mapping[str, object]) -> None:
         """Take the keys of this program's namespace from ``settings``."""
         self.all = {key.removeprefix(KEY): value for key, value in settings.items() if key.startswith(KEY)}
+        self.known = set[str]()
+        """Keys that were read, with a value or without."""
         self.errors: list[InputError] = []
 
     def has(self, key: str) -> bool:
         """Whether the key has a value."""
+        self.known.add(key)
         return self.all.get(key) not in (None, "")
 
-    def required(self, key: str, reader: Callable[[str, object], T]) -> T | None:
+    def required(self, key: str, reader: Callable[[str, object], T]) -> Any:
         """Return the value as ``reader`` returns it; if absent or wrong, add an error and return ``None``."""
         if not self.has(key):
             self.errors.append(InputError(KEY + key, None, "is not set", readers.remedy(key)))
@@ -39,13 +42,16 @@ class Settings:
 
     def optional(self, key: str, reader: Callable[[str, object], T], default: T) -> T:
         """Return the value or, if absent, the default; if wrong, add an error and return the default."""
-        value = self.required(key, reader) if self.has(key) else None
+        value = self.perhaps(key, reader)
         return default if value is None else value
 
     def perhaps(self, key: str, reader: Callable[[str, object], T]) -> T | None:
         """Return the value or, if absent, ``None``; if wrong, add an error and return ``None``."""
-        return self.required(key, reader) if self.has(key) else None
+        value: T | None = self.required(key, reader) if self.has(key) else None
+        return value
 
     def guard(self, key: str, reader: Callable[[str, object], T]) -> T | None:
         """Like :meth:`perhaps`, but refuse an empty value: an empty limit is a mistake."""
-        return self.required(key, reader) if key in self.all else None
+        self.known.add(key)
+        value: T | None = self.required(key, reader) if key in self.all else None
+        return value
