@@ -10,7 +10,7 @@ import json
 import os
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -76,7 +76,7 @@ class Inventory:
 
 @dataclass(frozen=True, slots=True)
 class StackOutputs:
-    """The Pulumi program's outputs."""
+    """Those of the Pulumi program's outputs by which its nodes are reached."""
 
     stack: str
     scale_set_id: str
@@ -96,18 +96,6 @@ class StackOutputs:
     host_public_key: str
     """``ssh-ed25519 AAAA…``: the host key of all nodes of the stack."""
     user_private_key: str = field(repr=False)
-    cluster_public_key: str = ""
-    resource_group: str | None = None
-    """``None`` for stacks of an earlier program."""
-    data_group: str | None = None
-    """Resource group of what the stack stores; ``None`` if it stores nothing."""
-    identity_client_id: str | None = None
-    """The nodes' identity; ``None`` if they have none."""
-    storage_account: str | None = None
-    blob_endpoint: str | None = None
-    """``https://<account>.blob.core.windows.net/``"""
-    nfs_mount: str | None = None
-    """Source of the mount at ``/mnt/nfs``, e.g. ``server:/path``."""
 
     @classmethod
     def from_json(cls, outputs: Mapping[str, Any]) -> StackOutputs:
@@ -116,40 +104,21 @@ class StackOutputs:
         Raises :class:`~launch.errors.InputError` naming the first missing output: the stack is not up, or
         only partly.
         """
-
-        def get(key: str) -> Any:
+        found: dict[str, Any] = {}
+        for one in fields(cls):
+            first, *rest = one.name.split("_")
+            key = first + "".join(map(str.capitalize, rest))
+            value = outputs.get(key)  # Pulumi omits null outputs
             # In a stack that is only partly up, a placeholder stands for an unknown id.
-            half = key == "scaleSetId" and not str(outputs.get(key, "")).startswith("/")
-            if key not in outputs or half:
+            half = one.name == "scale_set_id" and not str(value).startswith("/")
+            if half or (value is None and "None" not in str(one.type)):
                 raise InputError(
                     f"output {key}", None, "is missing: the stack is not up, or only partly", "run `fab up`"
                 )
-            return outputs[key]
-
-        return cls(
-            stack=get("stack"),
-            scale_set_id=get("scaleSetId"),
-            # Pulumi omits null outputs.
-            load_balancer_id=outputs.get("loadBalancerId"),
-            backend_pool=outputs.get("backendPool"),
-            public_ip=outputs.get("publicIp"),
-            ssh_port=int(get("sshPort")),
-            vm_size=get("vmSize"),
-            location=get("location"),
-            node_count=int(get("nodeCount")),
-            slots=int(get("slots")),
-            admin_user=get("adminUser"),
-            access=get("access"),
-            host_public_key=str(get("hostPublicKey")).strip(),
-            user_private_key=get("userPrivateKey"),
-            cluster_public_key=str(get("clusterPublicKey")).strip(),
-            resource_group=outputs.get("resourceGroup"),
-            data_group=outputs.get("dataGroup"),
-            identity_client_id=outputs.get("identityClientId"),
-            storage_account=outputs.get("storageAccount"),
-            blob_endpoint=outputs.get("blobEndpoint"),
-            nfs_mount=outputs.get("nfsMount"),
-        )
+            if isinstance(value, str):
+                value = value.strip()
+            found[one.name] = int(value) if one.type == "int" else value
+        return cls(**found)
 
 
 class AzureClients(Protocol):

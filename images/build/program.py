@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from typing import Any
 
 import pulumi
 from pulumi_azure_native.authorization._inputs import PermissionArgs
@@ -78,6 +79,11 @@ class NodeImage(pulumi.ComponentResource):
             tags=self._tags,
             opts=self._child,
         )
+        self._common: dict[str, Any] = {
+            "resource_group_name": self._group.name,
+            "location": config.location,
+            "tags": self._tags,
+        }
         definition = self._build_definition()
         version_id = pulumi.Output.concat(definition.id, "/versions/", config.version)
         template = f"{config.definition}-{config.version}"
@@ -99,9 +105,7 @@ class NodeImage(pulumi.ComponentResource):
             "gallery",
             gallery_name="ranklift_" + self._stack.replace("-", "_"),
             description="Images of InfiniBand nodes",
-            resource_group_name=self._group.name,
-            location=config.location,
-            tags=self._tags,
+            **self._common,
             opts=kept,
         )
         return GalleryImage(
@@ -115,9 +119,7 @@ class NodeImage(pulumi.ComponentResource):
             os_state=OperatingSystemStateTypes.GENERALIZED,
             hyper_v_generation="V2",
             architecture=config.recipe.cpu_arch,
-            resource_group_name=self._group.name,
-            location=config.location,
-            tags=self._tags,
+            **self._common,
             opts=kept,
         )
 
@@ -125,9 +127,7 @@ class NodeImage(pulumi.ComponentResource):
         identity = UserAssignedIdentity(
             "builder",
             resource_name_=f"ranklift-images-{self._stack}-builder",
-            resource_group_name=self._group.name,
-            location=self._config.location,
-            tags=self._tags,
+            **self._common,
             opts=self._child,
         )
         role = RoleDefinition(
@@ -199,9 +199,7 @@ class NodeImage(pulumi.ComponentResource):
                     artifact_tags=self._tags,
                 )
             ],
-            resource_group_name=self._group.name,
-            location=config.location,
-            tags=self._tags,
+            **self._common,
             opts=pulumi.ResourceOptions.merge(
                 self._child,
                 pulumi.ResourceOptions(

@@ -150,10 +150,7 @@ def build_account(
                 for source in firewall_sources(config.ssh_from)
             ],
         ),
-        resource_group_name=data.group.name,
-        location=data.location,
-        tags=data.tags,
-        opts=data.opts,
+        **data.common,
     )
 
 

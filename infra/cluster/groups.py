@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import pulumi
 from pulumi_azure_native.resources.resource_group import ResourceGroup
@@ -25,6 +26,16 @@ class Place:
     location: str
     tags: Mapping[str, str]
     opts: pulumi.ResourceOptions
+
+    @property
+    def common(self) -> dict[str, Any]:
+        """The arguments that all resources in the group take."""
+        return {
+            "resource_group_name": self.group.name,
+            "location": self.location,
+            "tags": self.tags,
+            "opts": self.opts,
+        }
 
     @property
     def subscription(self) -> pulumi.Output[str]:

@@ -40,10 +40,7 @@ def build_identity(place: Place) -> Identity:
     identity = UserAssignedIdentity(
         "identity",
         resource_name_=f"{place.name}-nodes",
-        resource_group_name=place.group.name,
-        location=place.location,
-        tags=place.tags,
-        opts=place.opts,
+        **place.common,
     )
     return Identity(identity.id, identity.client_id, identity.principal_id)
 

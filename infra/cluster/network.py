@@ -92,10 +92,7 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
         "guard",
         network_security_group_name=f"{place.name}-nsg",
         security_rules=security_rules(config),
-        resource_group_name=place.group.name,
-        location=place.location,
-        tags=place.tags,
-        opts=place.opts,
+        **place.common,
     )
     if config.subnet_id is not None:
         from infra.cluster.existing_network import checked_network
@@ -110,10 +107,7 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
         sku=NatGatewaySkuArgs(name="Standard"),
         public_ip_addresses=[SubResourceArgs(id=outside.id)],
         idle_timeout_in_minutes=10,
-        resource_group_name=place.group.name,
-        location=place.location,
-        tags=place.tags,
-        opts=place.opts,
+        **place.common,
     )
     own_name = subnet_name(place.stack, shared=config.vnet_id is not None)
     vnet_id: pulumi.Output[str]
@@ -129,10 +123,7 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
             "network",
             virtual_network_name=network_name(place.stack),
             address_space=AddressSpaceArgs(address_prefixes=[config.vnet_prefix]),
-            resource_group_name=place.group.name,
-            location=place.location,
-            tags=place.tags,
-            opts=place.opts,
+            **place.common,
         )
         vnet_id = network.id
         group, within = place.group.name, network.name
@@ -167,9 +158,7 @@ def build_frontend(place: Place) -> Frontend:
     own_id = place.group.id.apply(lambda group: f"{group}/providers/Microsoft.Network/loadBalancers/{name}")
     balancer = LoadBalancer(
         "load-balancer",
-        resource_group_name=place.group.name,
         load_balancer_name=name,
-        location=place.location,
         sku=LoadBalancerSkuArgs(name="Standard"),
         frontend_ip_configurations=[
             FrontendIPConfigurationArgs(name="public", public_ip_address=PublicIPAddressArgs(id=address.id))
@@ -192,8 +181,7 @@ def build_frontend(place: Place) -> Frontend:
                 idle_timeout_in_minutes=30,
             )
         ],
-        tags=place.tags,
-        opts=place.opts,
+        **place.common,
     )
     return Frontend(
         load_balancer_id=balancer.id,
@@ -229,12 +217,9 @@ def _rule(
 def _address(name: str, azure_name: str, place: Place) -> PublicIPAddress:
     return PublicIPAddress(
         name,
-        resource_group_name=place.group.name,
         public_ip_address_name=azure_name,
-        location=place.location,
         sku=PublicIPAddressSkuArgs(name="Standard"),
         public_ip_allocation_method="Static",
         public_ip_address_version="IPv4",
-        tags=place.tags,
-        opts=place.opts,
+        **place.common,
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pulumi
 from pulumi_azure_native.network._inputs import (
     PrivateDnsZoneConfigArgs,
@@ -34,23 +32,15 @@ def build_private_endpoint(
     endpoint = PrivateEndpoint(
         f"{service}-endpoint",
         private_endpoint_name=f"{place.name}-{service}",
-        location=place.location,
         subnet=SubnetArgs(id=network.subnet_id),
         private_link_service_connections=[
             PrivateLinkServiceConnectionArgs(
                 name=service, private_link_service_id=account_id, group_ids=[service]
             )
         ],
-        tags=place.tags,
-        resource_group_name=place.group.name,
-        opts=place.opts,
+        **place.common,
     )
-    everywhere: dict[str, Any] = {
-        "location": "Global",
-        "tags": place.tags,
-        "resource_group_name": place.group.name,
-        "opts": place.opts,
-    }
+    everywhere = {**place.common, "location": "Global"}
     zone = PrivateZone(
         f"{service}-zone", private_zone_name=f"privatelink.{service}.core.windows.net", **everywhere
     )

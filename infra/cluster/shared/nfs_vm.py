@@ -74,10 +74,7 @@ class NfsVm:
                     private_ip_allocation_method="Dynamic",
                 )
             ],
-            resource_group_name=place.group.name,
-            location=place.location,
-            tags=place.tags,
-            opts=place.opts,
+            **place.common,
         )
         disks = [
             Disk(
@@ -90,10 +87,7 @@ class NfsVm:
                 network_access_policy="DenyAll",
                 public_network_access="Disabled",
                 zones=zones,
-                resource_group_name=data.group.name,
-                location=data.location,
-                tags=data.tags,
-                opts=data.opts,
+                **data.common,
             )
             for lun in range(striped.disks)
         ]
