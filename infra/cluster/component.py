@@ -8,7 +8,7 @@ from images.cloud_init import NodeSetup, cloud_config
 from infra.cluster.groups import build_data_place, build_place
 from infra.cluster.keys import KeyPair, secret
 from infra.cluster.network import SSH, build_frontend, build_network
-from infra.cluster.nodes import NodeAccess, NodeRights, build_scale_set
+from infra.cluster.nodes import NodeAccess, build_scale_set
 from infra.cluster.shared.base import SharedSite
 from infra.cluster.shared.registry import KINDS
 from infra.cluster.teardown_report import TeardownReport
@@ -70,7 +70,7 @@ class TrainingCluster(pulumi.ComponentResource):
             network,
             frontend.pool_id if frontend else None,
             NodeAccess(_cloud_config(config, cluster, host, folder), authorized_keys, tuple(used)),
-            NodeRights(identity.id, identity.client_id) if identity is not None else None,
+            identity,
         )
         if identity is not None and (config.ttl_hours is not None or config.idle_stop_minutes is not None):
             from infra.cluster.identity import build_watcher_role

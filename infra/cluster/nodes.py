@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pulumi
 from pulumi_azure_native.compute._enums import (
@@ -49,7 +50,10 @@ from infra.config.cluster_config import ClusterConfig
 from infra.config.limits import spot_price
 from infra.naming import IDENTITY_TAG, IDLE_TAG, NFS_TAG, TTL_TAG
 
-__all__ = ["NodeAccess", "NodeRights", "build_scale_set", "live_tags"]
+if TYPE_CHECKING:  # its Pulumi package takes time to import, and plain clusters have no identity
+    from infra.cluster.identity import Identity
+
+__all__ = ["NodeAccess", "build_scale_set", "live_tags"]
 
 _NOTICE = "PT5M"
 """Azure's longest wait between a VM's termination notice and its deletion: the shortest that can be set."""
@@ -80,15 +84,6 @@ class NodeAccess:
     """Resources that the nodes use from their first boot on."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRights:
-    """The nodes' identity."""
-
-    identity_id: pulumi.Output[str]
-    client_id: pulumi.Output[str]
-    """Chooses the identity on a machine with several."""
-
-
 def live_tags(config: ClusterConfig) -> dict[str, str]:
     """Return the settings that nodes read from their metadata service, so that changes reach running nodes.
 
@@ -105,7 +100,7 @@ def build_scale_set(
     network: NodeNetwork,
     pool_id: pulumi.Output[str] | None,
     access: NodeAccess,
-    rights: NodeRights | None = None,
+    identity: Identity | None = None,
 ) -> VirtualMachineScaleSet:
     """Make the scale set. A changed ``nodeCount`` changes ``sku.capacity`` alone.
 
@@ -118,8 +113,16 @@ def build_scale_set(
         resource_group_name=place.group.name,
         vm_scale_set_name=place.name,
         location=place.location,
-        tags={**place.tags, **live_tags(config), **_identity_tag(rights)},
-        identity=_identity(rights),
+        tags={
+            **place.tags,
+            **live_tags(config),
+            **({} if identity is None else {IDENTITY_TAG: identity.client_id}),
+        },
+        identity=VirtualMachineScaleSetIdentityArgs(
+            type=ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[identity.id]
+        )
+        if identity
+        else None,
         zones=[config.zone] if config.zone else None,
         sku=SkuArgs(name=config.size.name, tier="Standard", capacity=config.node_count),
         plan=PlanArgs(name=plan.name, product=plan.product, publisher=plan.publisher) if plan else None,
@@ -134,7 +137,9 @@ def build_scale_set(
         virtual_machine_profile=VirtualMachineScaleSetVMProfileArgs(
             priority="Spot" if config.spot else "Regular",
             eviction_policy="Delete" if config.spot else None,
-            billing_profile=_billing(config),
+            billing_profile=BillingProfileArgs(max_price=spot_price(config.max_price, config.node_count))
+            if config.spot
+            else None,
             scheduled_events_profile=_scheduled_events(config),
             os_profile=_os_profile(config, access),
             storage_profile=VirtualMachineScaleSetStorageProfileArgs(
@@ -154,24 +159,6 @@ def build_scale_set(
             ),
         ),
     )
-
-
-def _identity_tag(rights: NodeRights | None) -> dict[str, pulumi.Output[str]]:
-    return {} if rights is None else {IDENTITY_TAG: rights.client_id}
-
-
-def _identity(rights: NodeRights | None) -> VirtualMachineScaleSetIdentityArgs | None:
-    if rights is None:
-        return None
-    return VirtualMachineScaleSetIdentityArgs(
-        type=ResourceIdentityType.USER_ASSIGNED, user_assigned_identities=[rights.identity_id]
-    )
-
-
-def _billing(config: ClusterConfig) -> BillingProfileArgs | None:
-    if not config.spot:
-        return None
-    return BillingProfileArgs(max_price=spot_price(config.max_price, config.node_count))
 
 
 def _scheduled_events(config: ClusterConfig) -> ScheduledEventsProfileArgs | None:
