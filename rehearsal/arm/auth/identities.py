@@ -22,8 +22,8 @@ _SPACE = uuid.UUID("5c2b1d8e-8a0e-4f0c-9d0b-2a9a4a2f6b11")
 _IDENTITIES = ResourceType(
     "Microsoft.ManagedIdentity/userAssignedIdentities",
     "msi.Identity",
-    "azure-native:managedidentity:UserAssignedIdentity",
     ("resourceName",),
+    own_token="azure-native:managedidentity:UserAssignedIdentity",
     patch_model="msi.IdentityUpdate",
     sync=True,
 )

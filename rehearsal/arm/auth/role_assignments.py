@@ -27,7 +27,6 @@ def _not_permitted(_path: str) -> ArmError:
 _ASSIGNMENTS = ResourceType(
     roles.ASSIGNMENTS,
     "authorization.RoleAssignmentCreateParameters",
-    "azure-native:authorization:RoleAssignment",
     ("roleAssignmentName",),
     shown_model="authorization.RoleAssignment",
     immutable=("principalId", "roleDefinitionId", "principalType"),

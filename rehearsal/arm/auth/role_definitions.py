@@ -19,7 +19,6 @@ Body = dict[str, Any]
 _DEFINITIONS = ResourceType(
     roles.DEFINITIONS,
     "authorization.RoleDefinition",
-    "azure-native:authorization:RoleDefinition",
     ("roleDefinitionId",),
     tracked=False,
     extends=True,

@@ -20,7 +20,6 @@ _GALLERY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.]{0,78}[A-Za-z0-9])?")
 _IMAGES = ResourceType(
     "Microsoft.Compute/images",
     "compute.Image",
-    "azure-native:compute:Image",
     ("imageName",),
     patch_model="compute.ImageUpdate",
     immutable=("storageProfile", "sourceVirtualMachine", "hyperVGeneration"),
@@ -28,7 +27,6 @@ _IMAGES = ResourceType(
 _GALLERIES = ResourceType(
     "Microsoft.Compute/galleries",
     "compute.Gallery",
-    "azure-native:compute:Gallery",
     ("galleryName",),
     patch_model="compute.GalleryUpdate",
     version="2024-03-03",
@@ -36,7 +34,6 @@ _GALLERIES = ResourceType(
 DEFINITIONS = ResourceType(
     f"{_GALLERIES.type}/images",
     "compute.GalleryImage",
-    "azure-native:compute:GalleryImage",
     ("galleryName", "galleryImageName"),
     patch_model="compute.GalleryImageUpdate",
     immutable=("identifier", "osType", "osState", "hyperVGeneration", "architecture"),
@@ -46,7 +43,6 @@ DEFINITIONS = ResourceType(
 VERSIONS = ResourceType(
     f"{DEFINITIONS.type}/versions",
     "compute.GalleryImageVersion",
-    "azure-native:compute:GalleryImageVersion",
     ("galleryName", "galleryImageName", "galleryImageVersionName"),
     patch_model="compute.GalleryImageVersionUpdate",
     immutable=("storageProfile",),

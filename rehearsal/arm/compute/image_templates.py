@@ -22,8 +22,8 @@ Body = dict[str, Any]
 _TEMPLATES = ResourceType(
     "Microsoft.VirtualMachineImages/imageTemplates",
     "imagebuilder.ImageTemplate",
-    "azure-native:virtualmachineimages:VirtualMachineImageTemplate",
     ("imageTemplateName",),
+    own_token="azure-native:virtualmachineimages:VirtualMachineImageTemplate",
     patch_model="imagebuilder.ImageTemplateUpdateParameters",
     # An image template is replaced, not changed (learn.microsoft.com image-builder-troubleshoot).
     immutable=("source", "customize", "distribute", "vmProfile", "buildTimeoutInMinutes"),

@@ -20,7 +20,6 @@ _GIB = 1 << 30
 DISKS = ResourceType(
     "Microsoft.Compute/disks",
     "compute.Disk",
-    "azure-native:compute:Disk",
     ("diskName",),
     patch_model="compute.DiskUpdate",
     immutable=("creationData", "zones", "osType"),

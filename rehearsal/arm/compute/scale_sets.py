@@ -28,7 +28,6 @@ _MAX = 1000
 _SCALE_SETS = ResourceType(
     "Microsoft.Compute/virtualMachineScaleSets",
     "compute.VirtualMachineScaleSet",
-    "azure-native:compute:VirtualMachineScaleSet",
     ("vmScaleSetName",),
     patch_model="compute.VirtualMachineScaleSetUpdate",
     immutable=(

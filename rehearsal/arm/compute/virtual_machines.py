@@ -25,7 +25,6 @@ _ACTIONS = ("start", "restart", "poweroff", "deallocate", "redeploy", "reimage")
 _MACHINES = ResourceType(
     "Microsoft.Compute/virtualMachines",
     "compute.VirtualMachine",
-    "azure-native:compute:VirtualMachine",
     ("vmName",),
     patch_model="compute.VirtualMachineUpdate",
     immutable=(

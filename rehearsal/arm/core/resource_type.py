@@ -44,23 +44,27 @@ class ResourceType:
     """E.g. ``Microsoft.Network/virtualNetworks``."""
     model_name: str
     """For :func:`~rehearsal.arm.core.models.model`: the body of a PUT."""
-    token: str
-    """Pulumi's type token; empty when the emulation offers none."""
     names: tuple[str, ...]
     """Pulumi's input for each name in the id, outermost first; ``=default`` for a fixed name."""
     patch_model: str = "network.TagsObject"
     shown_model: str = ""
     """Model of a GET, where it is another one."""
+    own_token: str | None = None
+    """Pulumi's type token where the model's name does not give it; empty when the emulation offers none."""
     children: Mapping[str, str] = field(default_factory=dict)
     """Type of the embedded children in each list under ``properties``."""
     immutable: tuple[str, ...] = ()
     """Paths, as Pulumi's inputs have them, that Azure never changes on a resource that exists."""
     immutable_error: Callable[[str], ArmError] = _change_not_allowed
     """Azure's refusal to change the immutable property at a path."""
+    merges: bool = False
+    """A PUT leaves the properties that it lacks as they are."""
     keeps: tuple[str, ...] = ()
     """Lists under ``properties`` that a PUT without them leaves as they are; other lists are replaced."""
     in_use: InUse | None = None
     """None: a reference from another resource does not stop a deletion."""
+    shows_state: bool = True
+    """A GET shows its ``provisioningState``."""
     tracked: bool = True
     """Has a location and tags of its own."""
     embedded: bool = False
@@ -99,6 +103,13 @@ class ResourceType:
         return model(self.shown_model or self.model_name)
 
     @property
+    def token(self) -> str:
+        """Pulumi's type token; empty when the emulation offers none."""
+        if self.own_token is not None:
+            return self.own_token
+        return f"azure-native:{(self.shown_model or self.model_name).replace('.', ':')}"
+
+    @property
     def namespace(self) -> str:
         """The resource provider."""
         return self.type.partition("/")[0]
@@ -125,7 +136,6 @@ class ResourceType:
 GROUP = ResourceType(
     "Microsoft.Resources/resourceGroups",
     "resources.ResourceGroup",
-    "azure-native:resources:ResourceGroup",
     ("resourceGroupName",),
     patch_model="resources.ResourceGroupPatchable",
     immutable=("managedBy",),

@@ -26,35 +26,32 @@ _IN_USE = InUse(
 
 
 def _child(
-    collection: str, model_name: str, name: str, token: str = "", in_use: InUse | None = None
+    collection: str, model_name: str, token: str | None = "", in_use: InUse | None = None
 ) -> ResourceType:
     return ResourceType(
         f"{LOAD_BALANCERS}/{collection}",
         f"network.{model_name}",
-        token,
-        ("loadBalancerName", name),
+        ("loadBalancerName", f"{model_name[0].lower()}{model_name[1:]}Name"),
+        own_token=token,
         in_use=in_use,
         tracked=False,
         embedded=True,
     )
 
 
-_POOLS = _child("backendAddressPools", "BackendAddressPool", "backendAddressPoolName", in_use=_IN_USE)
-_NAT_RULES = _child(
-    "inboundNatRules", "InboundNatRule", "inboundNatRuleName", "azure-native:network:InboundNatRule"
-)
+_POOLS = _child("backendAddressPools", "BackendAddressPool", in_use=_IN_USE)
 _OTHERS = (
-    _child("frontendIPConfigurations", "FrontendIPConfiguration", "frontendIPConfigurationName"),
-    _child("probes", "Probe", "probeName", in_use=_IN_USE),
-    _child("loadBalancingRules", "LoadBalancingRule", "loadBalancingRuleName"),
-    _child("outboundRules", "OutboundRule", "outboundRuleName"),
+    _child("inboundNatRules", "InboundNatRule", token=None),
+    _child("frontendIPConfigurations", "FrontendIPConfiguration"),
+    _child("probes", "Probe", in_use=_IN_USE),
+    _child("loadBalancingRules", "LoadBalancingRule"),
+    _child("outboundRules", "OutboundRule"),
 )
 _BALANCERS = ResourceType(
     LOAD_BALANCERS,
     "network.LoadBalancer",
-    "azure-native:network:LoadBalancer",
     ("loadBalancerName",),
-    children={child.collection: child.type for child in (_POOLS, _NAT_RULES, *_OTHERS)},
+    children={child.collection: child.type for child in (_POOLS, *_OTHERS)},
     immutable=("sku.name", "extendedLocation"),
     in_use=_IN_USE,
     group_rank=2,
@@ -164,5 +161,5 @@ def _check_rules(subscription: Subscription, rid: ResourceId, body: dict[str, An
 ENTRIES = (
     (_BALANCERS, LoadBalancerHooks),
     (_POOLS, BackendPoolHooks),
-    *((kind, Hooks) for kind in (_NAT_RULES, *_OTHERS)),
+    *((kind, Hooks) for kind in _OTHERS),
 )

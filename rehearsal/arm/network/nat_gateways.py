@@ -12,7 +12,6 @@ ENTRIES = (
         ResourceType(
             "Microsoft.Network/natGateways",
             "network.NatGateway",
-            "azure-native:network:NatGateway",
             ("natGatewayName",),
             immutable=("sku.name", "zones"),
             in_use=InUse("InUseNatGatewayCannotBeDeleted"),

@@ -20,7 +20,6 @@ _TYPE = "Microsoft.Network/networkInterfaces"
 INTERFACES = ResourceType(
     _TYPE,
     "network.NetworkInterface",
-    "azure-native:network:NetworkInterface",
     ("networkInterfaceName",),
     children={"ipConfigurations": f"{_TYPE}/ipConfigurations"},
     immutable=("extendedLocation",),

@@ -18,7 +18,6 @@ _VERSION = "2024-06-01"
 _ZONES = ResourceType(
     "Microsoft.Network/privateDnsZones",
     "privatedns.PrivateZone",
-    "azure-native:privatedns:PrivateZone",
     ("privateZoneName",),
     patch_model="privatedns.PrivateZone",
     version=_VERSION,
@@ -27,7 +26,6 @@ _ZONES = ResourceType(
 _LINKS = ResourceType(
     f"{_ZONES.type}/virtualNetworkLinks",
     "privatedns.VirtualNetworkLink",
-    "azure-native:privatedns:VirtualNetworkLink",
     ("privateZoneName", "virtualNetworkLinkName"),
     patch_model="privatedns.VirtualNetworkLink",
     immutable=("virtualNetwork.id",),
@@ -40,8 +38,8 @@ _LINKS = ResourceType(
 RECORDS = ResourceType(
     f"{_ZONES.type}/A",
     "privatedns.RecordSet",
-    "",
     ("privateZoneName", "relativeRecordSetName"),
+    own_token="",
     tracked=False,
     sync=True,
     version=_VERSION,

@@ -23,7 +23,6 @@ _TTL = 10
 _ENDPOINTS = ResourceType(
     "Microsoft.Network/privateEndpoints",
     "network.PrivateEndpoint",
-    "azure-native:network:PrivateEndpoint",
     ("privateEndpointName",),
     # Azure changes neither where an endpoint is nor what it leads to.
     immutable=("subnet.id", "privateLinkServiceConnections", "customNetworkInterfaceName"),
@@ -34,7 +33,6 @@ _ENDPOINTS = ResourceType(
 _ZONE_GROUPS = ResourceType(
     "Microsoft.Network/privateEndpoints/privateDnsZoneGroups",
     "network.PrivateDnsZoneGroup",
-    "azure-native:network:PrivateDnsZoneGroup",
     ("privateEndpointName", "privateDnsZoneGroupName"),
     tracked=False,
     guid_name="resourceGuid",

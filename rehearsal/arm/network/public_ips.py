@@ -14,7 +14,6 @@ __all__ = ["ENTRIES", "PublicIpHooks"]
 _ADDRESSES = ResourceType(
     "Microsoft.Network/publicIPAddresses",
     "network.PublicIPAddress",
-    "azure-native:network:PublicIPAddress",
     ("publicIpAddressName",),
     immutable=("sku.name", "publicIPAddressVersion", "publicIPPrefix", "extendedLocation", "zones"),
     in_use=InUse(

@@ -15,7 +15,6 @@ __all__ = ["ENTRIES", "SecurityGroupHooks"]
 _GROUPS = ResourceType(
     "Microsoft.Network/networkSecurityGroups",
     "network.NetworkSecurityGroup",
-    "azure-native:network:NetworkSecurityGroup",
     ("networkSecurityGroupName",),
     children={"securityRules": "Microsoft.Network/networkSecurityGroups/securityRules"},
     in_use=InUse("InUseNetworkSecurityGroupCannotBeDeleted"),
@@ -25,7 +24,6 @@ _GROUPS = ResourceType(
 _RULES = ResourceType(
     "Microsoft.Network/networkSecurityGroups/securityRules",
     "network.SecurityRule",
-    "azure-native:network:SecurityRule",
     ("networkSecurityGroupName", "securityRuleName"),
     tracked=False,
     embedded=True,

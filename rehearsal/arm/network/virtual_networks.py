@@ -28,7 +28,6 @@ _IN_USE = InUse(
 _NETWORKS = ResourceType(
     "Microsoft.Network/virtualNetworks",
     "network.VirtualNetwork",
-    "azure-native:network:VirtualNetwork",
     ("virtualNetworkName",),
     children={"subnets": "Microsoft.Network/virtualNetworks/subnets"},
     immutable=("extendedLocation",),
@@ -40,7 +39,6 @@ _NETWORKS = ResourceType(
 _SUBNETS = ResourceType(
     "Microsoft.Network/virtualNetworks/subnets",
     "network.Subnet",
-    "azure-native:network:Subnet",
     ("virtualNetworkName", "subnetName"),
     in_use=_IN_USE,
     tracked=False,

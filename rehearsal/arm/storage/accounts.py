@@ -29,7 +29,6 @@ Body = dict[str, Any]
 _ACCOUNTS = ResourceType(
     "Microsoft.Storage/storageAccounts",
     "storage.StorageAccountCreateParameters",
-    "azure-native:storage:StorageAccount",
     ("accountName",),
     patch_model="storage.StorageAccountUpdateParameters",
     shown_model="storage.StorageAccount",

@@ -18,7 +18,6 @@ Body = dict[str, Any]
 _SERVICES = ResourceType(
     "Microsoft.Storage/storageAccounts/blobServices",
     "storage.BlobServiceProperties",
-    "azure-native:storage:BlobServiceProperties",
     ("accountName", "blobServicesName"),
     tracked=False,
     singleton=True,
@@ -27,7 +26,6 @@ _SERVICES = ResourceType(
 _CONTAINERS = ResourceType(
     f"{_SERVICES.type}/containers",
     "storage.BlobContainer",
-    "azure-native:storage:BlobContainer",
     ("accountName", "=default", "containerName"),
     patch_model="storage.BlobContainer",
     immutable=("defaultEncryptionScope", "denyEncryptionScopeOverride"),

@@ -18,7 +18,6 @@ Body = dict[str, Any]
 _SERVICES = ResourceType(
     "Microsoft.Storage/storageAccounts/fileServices",
     "storage.FileServiceProperties",
-    "azure-native:storage:FileServiceProperties",
     ("accountName", "fileServicesName"),
     tracked=False,
     singleton=True,
@@ -27,7 +26,6 @@ _SERVICES = ResourceType(
 _SHARES = ResourceType(
     f"{_SERVICES.type}/shares",
     "storage.FileShare",
-    "azure-native:storage:FileShare",
     ("accountName", "=default", "shareName"),
     patch_model="storage.FileShare",
     immutable=("enabledProtocols",),

@@ -17,7 +17,6 @@ APPLIED: list[tuple[str, str]] = []
 TABLES = ResourceType(
     "Microsoft.Network/routeTables",
     "network.RouteTable",
-    "azure-native:network:RouteTable",
     ("routeTableName",),
     immutable=("disableBgpRoutePropagation",),
     in_use=InUse("InUseRouteTableCannotBeDeleted"),
