@@ -32,6 +32,7 @@ import rehearsal
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.storage.accounts import account_key
+from rehearsal.arm.storage.blobs import Blobs
 from rehearsal.imds.tokens import Identity, Tokens
 from rehearsal.listener import Listener, relay_to
 from rehearsal.run_dir import replace_file
@@ -80,7 +81,7 @@ class _Service:
         await _end(self.process)
 
 
-class Azurite:
+class Azurite(Blobs):
     """The blob services of a rehearsal; ``folder`` is theirs alone."""
 
     def __init__(self, folder: Path, home: Path = HOME) -> None:

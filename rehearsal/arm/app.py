@@ -15,17 +15,16 @@ from rehearsal.arm.auth.authentication import SENDER, Unproven, asks_for_token
 from rehearsal.arm.auth.authorization import check_right
 from rehearsal.arm.auth.identities import AssignedIdentities
 from rehearsal.arm.compute.scale_set_api import ScaleSetApi
-from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.errors import ArmError, unknown_type
 from rehearsal.arm.core.hooks import Work
 from rehearsal.arm.core.ids import ResourceId
-from rehearsal.arm.core.operations import Faults
+from rehearsal.arm.core.operations import Faults, Operation
 from rehearsal.arm.core.resource_manager import ResourceManager
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.network.nat_rules import NatRules
 from rehearsal.arm.offers import market
-from rehearsal.arm.offers.figures import Figures
 from rehearsal.arm.services import Services, SharedState
-from rehearsal.arm.storage.blobs import Blobs, NoBlobs
+from rehearsal.arm.storage.blobs import Blobs
 from rehearsal.listener import Listener
 from rehearsal.vms.api import Machines
 
@@ -34,7 +33,6 @@ __all__ = ["MANAGER", "SERVICES", "UNPROVEN", "listen", "make_app"]
 MANAGER = web.AppKey("manager", ResourceManager)
 SERVICES = web.AppKey("services", Services)
 UNPROVEN = web.AppKey("unproven", Unproven)
-_SCALE_SETS = web.AppKey("scale_sets", ScaleSetApi)
 _API_VERSION = re.compile(r"\d{4}-\d{2}-\d{2}(-\w+)?")
 _PROVIDERS = "/providers/"
 _WHO = 401
@@ -59,9 +57,9 @@ def make_app(
         subscription,
         machines,
         NatRules(subscription, machines),
-        market.Market(subscription, scarcity, Figures()),
+        market.Market(subscription, scarcity),
         shared.events,
-        blobs or NoBlobs(),
+        blobs or Blobs(),
     )
     hooks = subscription.types.hooks(services)
     manager = ResourceManager(subscription, hooks, (AssignedIdentities(services),), faults)
@@ -69,7 +67,6 @@ def make_app(
         middlewares=[_answers, asks_for_token(token, shared.tokens, unproven), *middlewares]
     )
     app[MANAGER], app[SERVICES], app[UNPROVEN] = manager, services, unproven
-    app[_SCALE_SETS] = ScaleSetApi(manager, services)
     app.router.add_route("*", "/{tail:.*}", _dispatch)
     app.cleanup_ctx.append(_warm)
     app.on_cleanup.append(_close)
@@ -193,8 +190,7 @@ async def _by_id(request: web.Request, manager: ResourceManager, path: str) -> w
         return _list(request, manager, scope, namespace, parts)
     rid = scope.extended(namespace, parts)
     if types.find(rid.type) is None:
-        problem = f"The resource type '{rid.type.partition('/')[2]}' could not be found in the namespace "
-        raise ArmError(400, "InvalidResourceType", f"{problem}'{namespace}' for the emulated api versions.")
+        raise unknown_type(rid.type.partition("/")[2], namespace)
     return await resource_api.answer(request, manager, rid)
 
 
@@ -203,14 +199,10 @@ async def _special(
 ) -> web.StreamResponse | None:
     if not rid.group:
         return None
-    answer = await request.app[_SCALE_SETS].answer(
-        request, ResourceId(rid.subscription, rid.group), rid.parts
-    )
-    if answer is None:
-        return await _action(request, manager, rid)
-    if answer.operation is None:
-        return answer.response()
-    return resource_api.accepted(request, manager, answer.operation)
+    answer = await ScaleSetApi(manager, request.app[SERVICES]).answer(request, rid)
+    if isinstance(answer, Operation):
+        return resource_api.accepted(request, manager, answer)
+    return answer if answer is not None else await _action(request, manager, rid)
 
 
 async def _action(

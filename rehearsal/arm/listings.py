@@ -8,7 +8,7 @@ from typing import Any
 
 from aiohttp import web
 
-from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.errors import ArmError, unknown_type
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_manager import ResourceManager
@@ -81,8 +81,7 @@ def of_type(manager: ResourceManager, resource_type: str, group: str = "") -> we
     """Return every resource of a type, in all groups or in one."""
     if manager.subscription.types.find(resource_type) is None:
         namespace, _, name = resource_type.partition("/")
-        problem = f"The resource type '{name}' could not be found in the namespace '{namespace}'."
-        raise ArmError(400, "InvalidResourceType", problem)
+        raise unknown_type(name, namespace)
     return _page(
         manager.view(r.id)
         for r in list(manager.subscription.resources.values())
@@ -95,7 +94,7 @@ def children(manager: ResourceManager, parent: ResourceId, collection: str) -> w
     kind = manager.subscription.types.find(f"{parent.type}/{collection}")
     record = manager.subscription.find(parent)
     if kind is None:
-        raise ArmError(400, "InvalidResourceType", f"The resource type '{collection}' could not be found.")
+        raise unknown_type(f"{parent.type.partition('/')[2]}/{collection}", parent.namespace)
     if kind.singleton:
         return _page([manager.view(parent.child(kind.collection, "default"))])
     if kind.embedded:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rehearsal.arm.auth import identities, role_assignments, role_definitions
 from rehearsal.arm.compute import galleries, image_templates, managed_disks, scale_sets, virtual_machines
-from rehearsal.arm.core.registry import ResourceTypes
+from rehearsal.arm.core.registry import Entry, ResourceTypes
 from rehearsal.arm.network import (
     load_balancers,
     nat_gateways,
@@ -15,29 +15,14 @@ from rehearsal.arm.network import (
     security_groups,
     virtual_networks,
 )
-from rehearsal.arm.storage import accounts, blob_containers, file_shares
+from rehearsal.arm.storage import accounts, contents
 
 __all__ = ["ENTRIES", "RESOURCE_TYPES"]
 
-ENTRIES = (
-    *virtual_networks.ENTRIES,
-    *security_groups.ENTRIES,
-    *nat_gateways.ENTRIES,
-    *public_ips.ENTRIES,
-    *load_balancers.ENTRIES,
-    *network_interfaces.ENTRIES,
-    *private_endpoints.ENTRIES,
-    *private_dns.ENTRIES,
-    *scale_sets.ENTRIES,
-    *virtual_machines.ENTRIES,
-    *managed_disks.ENTRIES,
-    *galleries.ENTRIES,
-    *image_templates.ENTRIES,
-    *identities.ENTRIES,
-    *role_definitions.ENTRIES,
-    *role_assignments.ENTRIES,
-    *accounts.ENTRIES,
-    *blob_containers.ENTRIES,
-    *file_shares.ENTRIES,
+_FAMILIES = (
+    *(virtual_networks, security_groups, nat_gateways, public_ips, load_balancers, network_interfaces),
+    *(private_endpoints, private_dns, scale_sets, virtual_machines, managed_disks, galleries),
+    *(image_templates, identities, role_definitions, role_assignments, accounts, contents),
 )
+ENTRIES: tuple[Entry, ...] = tuple(entry for family in _FAMILIES for entry in family.ENTRIES)
 RESOURCE_TYPES = ResourceTypes(ENTRIES)

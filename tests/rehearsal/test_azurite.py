@@ -14,7 +14,7 @@ from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import BlobServiceClient
 
 from rehearsal import azurite
-from rehearsal.arm.storage.blobs import NoBlobs
+from rehearsal.arm.storage.blobs import Blobs
 from rehearsal.azurite import Azurite
 from rehearsal.imds.tokens import Identity, Tokens
 from rehearsal.run_dir import start_time
@@ -151,4 +151,4 @@ def test_it_is_not_there_unless_it_is_installed(tmp_path: Path) -> None:
 
 
 def test_without_it_there_is_nothing_to_end() -> None:
-    asyncio.run(NoBlobs().close())
+    asyncio.run(Blobs().close())

@@ -23,7 +23,7 @@ _IDENTITIES = ResourceType(
     "Microsoft.ManagedIdentity/userAssignedIdentities",
     "msi.Identity",
     ("resourceName",),
-    own_token="azure-native:managedidentity:UserAssignedIdentity",
+    pulumi_type="azure-native:managedidentity:UserAssignedIdentity",
     patch_model="msi.IdentityUpdate",
     sync=True,
 )

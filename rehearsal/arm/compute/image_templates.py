@@ -23,7 +23,7 @@ _TEMPLATES = ResourceType(
     "Microsoft.VirtualMachineImages/imageTemplates",
     "imagebuilder.ImageTemplate",
     ("imageTemplateName",),
-    own_token="azure-native:virtualmachineimages:VirtualMachineImageTemplate",
+    pulumi_type="azure-native:virtualmachineimages:VirtualMachineImageTemplate",
     patch_model="imagebuilder.ImageTemplateUpdateParameters",
     # An image template is replaced, not changed (learn.microsoft.com image-builder-troubleshoot).
     immutable=("source", "customize", "distribute", "vmProfile", "buildTimeoutInMinutes"),

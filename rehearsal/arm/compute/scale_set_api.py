@@ -17,22 +17,10 @@ from rehearsal.arm.core.resource_manager import ResourceManager
 from rehearsal.arm.services import Services
 from rehearsal.imds.termination import EVICTION_NOTICE_S
 
-__all__ = ["Answer", "ScaleSetApi"]
+__all__ = ["ScaleSetApi"]
 
 _SET = 2
 _VM = 4
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """A body, or the operation that was started."""
-
-    body: dict[str, Any] | None = None
-    operation: Operation | None = None
-
-    def response(self) -> web.Response:
-        """Return the body over HTTP, 204 without one."""
-        return web.Response(status=204) if self.body is None else web.json_response(self.body)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,31 +30,31 @@ class ScaleSetApi:
     manager: ResourceManager
     services: Services
 
-    async def answer(self, request: web.Request, group: ResourceId, parts: tuple[str, ...]) -> Answer | None:
-        """Return the answer for a path below a scale set; None for every other path.
+    async def answer(self, request: web.Request, asked: ResourceId) -> web.Response | Operation | None:
+        """Return the answer for a path below a scale set, or the started operation; None for other paths.
 
         Interfaces of scale sets are requested from ``Microsoft.Compute`` and from ``Microsoft.Network``.
         """
-        lower = tuple(p.lower() for p in parts)
+        parts, lower = asked.parts, tuple(p.lower() for p in asked.parts)
         if lower[0] != "virtualmachinescalesets" or len(parts) <= _SET:
             return None
         subscription = self.manager.subscription
-        rid = ResourceId(
-            subscription.id, group.group, "Microsoft.Compute", ("virtualMachineScaleSets", parts[1])
-        )
+        own = ("virtualMachineScaleSets", parts[1])
+        rid = ResourceId(subscription.id, asked.group, "Microsoft.Compute", own)
         record = subscription.find(rid)
         held = subscription.scale_sets.get(rid.key)
         instances = [held.instances[n] for n in sorted(held.instances)] if held is not None else []
         rest = lower[_SET:]
         if rest == ("instanceview",):
-            return Answer(vm_views.scale_set_view(instances))
+            return web.json_response(vm_views.scale_set_view(instances))
         if rest == ("networkinterfaces",):
-            return Answer({"value": [n for i in instances for n in _interfaces(record, i)]})
+            return web.json_response({"value": [n for i in instances for n in _interfaces(record, i)]})
         if rest == ("virtualmachines",):
             alive = await self._alive(record) if _expands(request) else None
-            return Answer({"value": [vm_views.virtual_machine(record, i, alive) for i in instances]})
+            shown = [vm_views.virtual_machine(record, i, alive) for i in instances]
+            return web.json_response({"value": shown})
         if len(rest) == 1 and request.method == "POST":
-            return Answer(operation=await self._act(request, record, instances, rest[0]))
+            return await self._act(request, record, instances, rest[0])
         if rest[0] == "virtualmachines" and len(parts) >= _VM:
             return await self._of_vm(request, record, instances, rest[1:])
         problem = f"The resource type '{'/'.join(parts[::2])}' is not emulated."
@@ -98,32 +86,32 @@ class ScaleSetApi:
 
     async def _of_vm(
         self, request: web.Request, record: Record, instances: list[Instance], rest: tuple[str, ...]
-    ) -> Answer:
+    ) -> web.Response | Operation:
         instance = next((i for i in instances if str(i.id) == rest[0]), None)
         if instance is None:
             problem = f"The entity was not found: instance {rest[0]} of {record.id.name}."
             raise ArmError(404, "NotFound", problem)
         below = rest[1:]
         if not below and request.method == "DELETE":
-            return Answer(operation=self._delete(record, [instance]))
+            return self._delete(record, [instance])
         if len(below) == 1 and request.method == "POST":
             return self._act_on_vm(record, instance, below[0])
         if not below:
             alive = await self._alive(record) if _expands(request) else None
-            return Answer(vm_views.virtual_machine(record, instance, alive))
+            return web.json_response(vm_views.virtual_machine(record, instance, alive))
         if below == ("instanceview",):
-            return Answer(vm_views.instance_view(instance, await self._alive(record)))
+            return web.json_response(vm_views.instance_view(instance, await self._alive(record)))
         if below == ("networkinterfaces",):
-            return Answer({"value": _interfaces(record, instance)})
+            return web.json_response({"value": _interfaces(record, instance)})
         raise ArmError(400, "InvalidResourceType", f"'{below[0]}' of a scale set's VM is not emulated.")
 
-    def _act_on_vm(self, record: Record, instance: Instance, action: str) -> Answer:
+    def _act_on_vm(self, record: Record, instance: Instance, action: str) -> web.Response | Operation:
         if action != "simulateeviction":
-            return Answer(operation=self._power(record, [instance], action))
+            return self._power(record, [instance], action)
         scale_set_vms.refuse_eviction(record, instance)
         work = scale_set_vms.evict(self.services, record, [instance.id], EVICTION_NOTICE_S)
         self.manager.begin(record, "post", work, None)
-        return Answer()
+        return web.Response(status=204)
 
 
 def _expands(request: web.Request) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.errors import ArmError, dangling
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import place
 from rehearsal.arm.core.references import references
@@ -82,12 +82,7 @@ def refuse_dangling(subscription: Subscription, rid: ResourceId, kind: ResourceT
         inside = target.key.startswith(f"{rid.key}/")
         known = subscription.types.find(target.type) is not None
         if (inside and target.key not in own) or (known and not inside and not subscription.exists(target)):
-            raise ArmError(
-                400,
-                "InvalidResourceReference",
-                f"Resource {target} referenced by resource {holder} was not found. Please make sure that the "
-                "referenced resource exists, and that both resources are in the same region.",
-            )
+            raise dangling(target, holder)
 
 
 def refuse_in_use(subscription: Subscription, rid: ResourceId, kind: ResourceType) -> None:

@@ -6,12 +6,17 @@ from typing import Any
 
 __all__ = [
     "ArmError",
+    "being_deleted",
     "conflict",
+    "dangling",
     "group_not_found",
+    "missing",
     "no_provider_in",
     "not_available",
     "not_found",
     "over_quota",
+    "subnet_full",
+    "unknown_type",
 ]
 
 
@@ -47,6 +52,43 @@ def not_found(type_and_name: str, group: str) -> ArmError:
         f"The Resource '{type_and_name}' under resource group '{group}' was not found. "
         "For more details please go to https://aka.ms/ARMResourceNotFoundFix",
     )
+
+
+def being_deleted(group: str) -> ArmError:
+    """Return the refusal of a change in a group that is being deleted, or of its name."""
+    return ArmError(
+        409,
+        "ResourceGroupBeingDeleted",
+        f"The resource group '{group}' is in deprovisioning state and cannot perform this operation.",
+    )
+
+
+def unknown_type(name: str, namespace: str) -> ArmError:
+    """Return the refusal of a resource type that the emulation lacks."""
+    problem = f"The resource type '{name}' could not be found in the namespace '{namespace}'."
+    return ArmError(400, "InvalidResourceType", problem)
+
+
+def dangling(target: object, holder: object) -> ArmError:
+    """Return the refusal of a reference to a resource that does not exist."""
+    return ArmError(
+        400,
+        "InvalidResourceReference",
+        f"Resource {target} referenced by resource {holder} was not found. Please make sure that the "
+        "referenced resource exists, and that both resources are in the same region.",
+    )
+
+
+def missing(parameter: str) -> ArmError:
+    """Return the compute provider's refusal of a body without a parameter."""
+    problem = f"Required parameter '{parameter}' is missing (null)."
+    return ArmError(400, "InvalidParameter", problem, parameter)
+
+
+def subnet_full(subnet: str, more: int) -> ArmError:
+    """Return the refusal of ``more`` addresses of a subnet that has fewer left."""
+    problem = f"Subnet {subnet} does not have enough capacity for {more} IP addresses."
+    return ArmError(400, "SubnetIsFull", problem)
 
 
 def over_quota(name: str, location: str, limit: int, used: int, more: int) -> ArmError:

@@ -9,9 +9,10 @@ from typing import Any, Generic, TypeVar
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 
-__all__ = ["Hooks", "Work"]
+__all__ = ["Body", "Hooks", "Work"]
 
 Body = dict[str, Any]
+"""Body of a resource, of a request or of an answer."""
 S = TypeVar("S")
 
 

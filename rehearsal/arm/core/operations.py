@@ -101,7 +101,7 @@ class Operations:
         location: str,
         work: Coroutine[Any, Any, Any],
         fault: Fault | None,
-        ended: Callable[[Operation], None],
+        ended: Callable[[Operation], None] = lambda _: None,
     ) -> Operation:
         """Run ``work`` in the background; call ``ended`` before the status shows the end."""
         operation = Operation(str(uuid.uuid4()), namespace, location)

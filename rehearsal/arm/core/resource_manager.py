@@ -9,7 +9,7 @@ from collections.abc import Collection, Coroutine, Mapping
 from typing import Any
 
 from rehearsal.arm.core import checks
-from rehearsal.arm.core.errors import ArmError, conflict, not_found
+from rehearsal.arm.core.errors import ArmError, being_deleted, conflict, not_found, unknown_type
 from rehearsal.arm.core.hooks import Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.operations import Fault, Faults, Operation, Operations
@@ -53,7 +53,8 @@ class ResourceManager:
         shown = copy.deepcopy(record.body)
         shown.update(id=str(record.id), name=record.id.name, type=record.kind.type)
         properties = shown.setdefault("properties", {})
-        properties["provisioningState"] = record.state
+        if record.kind.shows_state:
+            properties["provisioningState"] = record.state
         if record.kind is GROUP:
             return shown
         for collection in record.kind.children:
@@ -92,12 +93,11 @@ class ResourceManager:
         subscription = self.subscription
         kind = subscription.types.find(rid.type)
         if kind is None:
-            problem = f"The resource type '{rid.type.partition('/')[2]}' could not be found in the namespace "
-            raise ArmError(400, "InvalidResourceType", f"{problem}'{rid.namespace}'.")
+            raise unknown_type(rid.type.partition("/")[2], rid.namespace)
         if kind is GROUP:
             return self._put_group(rid, body), None
         if rid.group and subscription.group(rid).state == "Deleting":
-            raise _leaving(rid.group)
+            raise being_deleted(rid.group)
         if kind.embedded:
             return self._put_child(rid, kind, body)
         if rid.parent.parts and not subscription.exists(rid.parent):
@@ -121,6 +121,7 @@ class ResourceManager:
     def _accept(
         self, rid: ResourceId, kind: ResourceType, body: dict[str, Any], old: dict[str, Any] | None
     ) -> dict[str, Any]:
+        body = {**body, "properties": body.get("properties") or {}}
         if kind.tracked:
             body = checks.with_location(rid, body, old)
         if old is not None:
@@ -129,6 +130,8 @@ class ResourceManager:
             for child in checks.lost_children(rid, kind, body, old):
                 self._refuse_in_use(child)
         checks.refuse_dangling(self.subscription, rid, kind, body)
+        if kind.merges and old is not None:
+            body["properties"] = {**old["properties"], **body["properties"]}
         for behaviour in (*self._common, self.hooks(kind)):
             body = behaviour.accept(rid, body, old)
         return body
@@ -143,7 +146,7 @@ class ResourceManager:
             groups[rid.key] = Record(rid, GROUP, body, "Succeeded")
             return True
         if old.state == "Deleting":
-            raise _leaving(rid.group)
+            raise being_deleted(rid.group)
         if place(old.body["location"]) != place(body["location"]):
             raise ArmError(
                 409,
@@ -252,8 +255,7 @@ class ResourceManager:
             work.close()
             raise
         if state is None:
-            namespace = record.kind.type.split("/")[0]
-            return self.operations.start(namespace, self._place(record), work, fault, _nothing)
+            return self.operations.start(record.kind.namespace, self._place(record), work, fault)
         record.state = state
         operation = self._start(record, work, fault, "Succeeded")
         operation.subject = None  # an action's final answer is its result, not the resource
@@ -294,15 +296,3 @@ class ResourceManager:
 def _no_parent(rid: ResourceId) -> ArmError:
     problem = "Can not perform requested operation on nested resource. Parent resource "
     return ArmError(404, "ParentResourceNotFound", f"{problem}'{rid.parent.name}' not found.")
-
-
-def _leaving(group: str) -> ArmError:
-    return ArmError(
-        409,
-        "ResourceGroupBeingDeleted",
-        f"The resource group '{group}' is in deprovisioning state and cannot perform this operation.",
-    )
-
-
-def _nothing(_: Operation) -> None:
-    """Leave the resource's state as it is when the operation ends."""

@@ -49,7 +49,7 @@ class ResourceType:
     patch_model: str = "network.TagsObject"
     shown_model: str = ""
     """Model of a GET, where it is another one."""
-    own_token: str | None = None
+    pulumi_type: str | None = None
     """Pulumi's type token where the model's name does not give it; empty when the emulation offers none."""
     children: Mapping[str, str] = field(default_factory=dict)
     """Type of the embedded children in each list under ``properties``."""
@@ -105,8 +105,8 @@ class ResourceType:
     @property
     def token(self) -> str:
         """Pulumi's type token; empty when the emulation offers none."""
-        if self.own_token is not None:
-            return self.own_token
+        if self.pulumi_type is not None:
+            return self.pulumi_type
         return f"azure-native:{(self.shown_model or self.model_name).replace('.', ':')}"
 
     @property

@@ -32,7 +32,7 @@ def _child(
         f"{LOAD_BALANCERS}/{collection}",
         f"network.{model_name}",
         ("loadBalancerName", f"{model_name[0].lower()}{model_name[1:]}Name"),
-        own_token=token,
+        pulumi_type=token,
         in_use=in_use,
         tracked=False,
         embedded=True,

@@ -39,7 +39,7 @@ RECORDS = ResourceType(
     f"{_ZONES.type}/A",
     "privatedns.RecordSet",
     ("privateZoneName", "relativeRecordSetName"),
-    own_token="",
+    pulumi_type="",
     tracked=False,
     sync=True,
     version=_VERSION,

@@ -20,10 +20,9 @@ from infra.naming import OFFER_UNKNOWN
 from rehearsal.arm.core.errors import ArmError, no_provider_in, not_available, over_quota
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.subscription import Subscription
-from rehearsal.arm.offers.figures import Figures
 from rehearsal.arm.offers.regions import REGIONS, is_offered
 
-__all__ = ["FAMILY_LIMIT", "Market", "Scarcity", "answer", "prices", "skus", "usages"]
+__all__ = ["FAMILY_LIMIT", "Figures", "Market", "Scarcity", "answer", "prices", "skus", "usages"]
 
 FAMILY_LIMIT, REGION_LIMIT, SPOT_LIMIT = 60_000, 120_000, 60_000
 """vCPUs: room for 300 nodes of the largest size."""
@@ -53,6 +52,18 @@ class Scarcity(Protocol):
 
     def is_certain(self, kind: str) -> bool:
         """Whether the fault ``quota`` or ``sku`` hits the next VM."""
+
+
+@dataclass(slots=True)
+class Figures:
+    """Figures in place of the usual ones; sizes and quotas in Azure's spelling."""
+
+    limits: dict[str, int] = field(default_factory=dict)
+    """Quota by its name among the usages, e.g. ``standardNDSv2Family``, in vCPUs, in every region."""
+    closed: dict[str, str] = field(default_factory=dict)
+    """Sizes closed to the subscription, with the reason: ``NotAvailableForSubscription``."""
+    prices: dict[tuple[str, bool], float | None] = field(default_factory=dict)
+    """USD an hour by size and whether it is a spot VM's; None: the price list has no such meter."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,27 +5,17 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from typing import Any
 
 from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks, Work
+from rehearsal.arm.core.hooks import Body, Hooks, Work
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.services import Services
 
-__all__ = [
-    "ENTRIES",
-    "AccountHooks",
-    "ServiceHooks",
-    "account_key",
-    "account_of",
-    "check_child_name",
-    "services_of",
-]
+__all__ = ["ENTRIES", "AccountHooks", "account_key", "services_of"]
 
-Body = dict[str, Any]
 _ACCOUNTS = ResourceType(
     "Microsoft.Storage/storageAccounts",
     "storage.StorageAccountCreateParameters",
@@ -44,7 +34,6 @@ _ACCOUNTS = ResourceType(
     created=202,
 )
 _NAME = re.compile(r"[a-z0-9]{3,24}")
-_CONTAINER = re.compile(r"(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*")
 _SERVICES = {"StorageV2": ("blob", "dfs", "file", "queue", "table", "web"), "FileStorage": ("file",)}
 _PREMIUM_FILES = ("Premium_LRS", "Premium_ZRS", "PremiumV2_LRS", "PremiumV2_ZRS")
 
@@ -55,32 +44,9 @@ def account_key(record: Record, name: str) -> str:
     return base64.b64encode(hashlib.sha512(seed).digest()).decode()
 
 
-def account_of(subscription: Subscription, rid: ResourceId) -> Record:
-    """Return the account that a container, share or service belongs to."""
-    return subscription.find(ResourceId(rid.subscription, rid.group, rid.namespace, rid.parts[:2]))
-
-
 def services_of(account: Record) -> tuple[str, ...]:
     """Return the services of an account: ``blob``, ``file`` ..."""
     return _SERVICES.get(account.body["kind"], ("blob",))
-
-
-def check_child_name(rid: ResourceId, what: str) -> None:
-    """Refuse a name that no container or share may have."""
-    if not _CONTAINER.fullmatch(rid.name) and rid.name not in ("$root", "$web", "$logs"):
-        problem = (
-            f"The specified {what} name length is not within the permissible limits, or it has characters "
-            f"that are not allowed: '{rid.name}'."
-        )
-        raise ArmError(400, "InvalidResourceName", problem)
-
-
-class ServiceHooks(Hooks[Services]):
-    """A service exists with its account."""
-
-    def show(self, record: Record, shown: Body) -> None:
-        """Remove what Azure does not show of a service."""
-        shown["properties"].pop("provisioningState", None)
 
 
 class AccountHooks(Hooks[Services]):
@@ -105,15 +71,13 @@ class AccountHooks(Hooks[Services]):
         ):
             problem = f"The storage account named {rid.name} is already taken."
             raise ArmError(409, "StorageAccountAlreadyTaken", problem, "StorageAccount")
-        properties = body.get("properties") or {}
         if body["kind"] == "FileStorage" and body["sku"]["name"] not in _PREMIUM_FILES:
             # The refusal is Azure's; its exact words for this pair are not known here.
             problem = f"The sku {body['sku']['name']} is not valid for kind FileStorage."
             raise ArmError(400, "InvalidRequestPropertyValue", problem, "sku.name")
-        _check_rules(self.services.subscription, rid, properties.get("networkAcls") or {})
-        before = (old or {}).get("properties") or {}
+        _check_rules(self.services.subscription, rid, body["properties"].get("networkAcls") or {})
         # What a PUT leaves out stays as it was.
-        return {**body, "properties": {**before, **properties}}
+        return {**body, "properties": {**(old or {}).get("properties", {}), **body["properties"]}}
 
     async def apply(self, record: Record, old: Body | None) -> None:
         """Start the blob service."""
@@ -158,7 +122,7 @@ class AccountHooks(Hooks[Services]):
         }
 
 
-def _check_rules(subscription: Subscription, rid: ResourceId, rules: dict[str, Any]) -> None:
+def _check_rules(subscription: Subscription, rid: ResourceId, rules: Body) -> None:
     for rule in rules.get("virtualNetworkRules") or ():
         subnet = ResourceId.parse(rule["id"])
         if subnet is None or not subscription.exists(subnet):
