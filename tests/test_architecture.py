@@ -86,7 +86,10 @@ ARROWS: dict[str, set[str]] = {
         *("rehearsal.arm.storage.blobs", "rehearsal.imds", "rehearsal.vms.api"),
     },
     "rehearsal.arm.auth": {"rehearsal.arm.core", "rehearsal.arm.services", "rehearsal.imds.tokens"},
-    "rehearsal.arm.network": {"rehearsal.arm.core", "rehearsal.arm.services", "rehearsal.vms.api"},
+    "rehearsal.arm.network": {
+        *("rehearsal.arm.core", "rehearsal.arm.services", "rehearsal.arm.storage.accounts"),
+        "rehearsal.vms.api",
+    },
     "rehearsal.arm.offers": {"catalogue", "infra.naming", "rehearsal.arm.core"},
     "rehearsal.arm.storage": {"rehearsal.arm.core", "rehearsal.arm.services"},
     "rehearsal.arm.compute": {

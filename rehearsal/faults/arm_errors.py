@@ -9,22 +9,11 @@ from __future__ import annotations
 
 from rehearsal.arm.auth.authorization import action_of
 from rehearsal.arm.auth.roles import refused
-from rehearsal.arm.core import errors
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.registry import ResourceTypes
 
-__all__ = [
-    "allocation_failed",
-    "being_deleted",
-    "expired",
-    "forbidden",
-    "not_available",
-    "over_quota",
-    "overconstrained",
-    "subnet_in_use",
-    "throttled",
-]
+__all__ = ["allocation_failed", "expired", "forbidden", "overconstrained", "subnet_in_use", "throttled"]
 
 _OPERATOR = "00000000-0000-4000-8000-00000000cafe"
 
@@ -57,15 +46,6 @@ def forbidden(method: str, path: str, types: ResourceTypes) -> ArmError:
     return refused("operator@example.com", _OPERATOR, *action_of(method, path.rstrip("/"), types))
 
 
-def being_deleted(group: str) -> ArmError:
-    """Return the refusal of the name of a group that is being deleted."""
-    return ArmError(
-        409,
-        "ResourceGroupBeingDeleted",
-        f"The resource group '{group}' is in deprovisioning state and cannot perform this operation.",
-    )
-
-
 def subnet_in_use(network: ResourceId) -> ArmError:
     """Return the refusal to delete a subnet that an invisible resource holds."""
     holder = (
@@ -78,16 +58,6 @@ def subnet_in_use(network: ResourceId) -> ArmError:
         f"Subnet nodes is in use by {holder} and cannot be deleted. In order to delete the subnet, delete "
         "all the resources within the subnet. See aka.ms/deletesubnet.",
     )
-
-
-def not_available(resource: ResourceId, location: str) -> ArmError:
-    """Return the refusal of a size that the subscription may not have there."""
-    return errors.not_available(resource, resource.subscription, location)
-
-
-def over_quota(family: str, location: str, used: int, more: int) -> ArmError:
-    """Return the refusal of ``more`` vCPUs by a quota that is used up."""
-    return errors.over_quota(family, location, used, used, more)
 
 
 def allocation_failed() -> ArmError:

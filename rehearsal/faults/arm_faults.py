@@ -17,7 +17,7 @@ from aiohttp import web
 
 from launch.nodeset import base36
 from rehearsal.arm.auth.authentication import SENDER
-from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.errors import ArmError, being_deleted, not_available, over_quota
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.operations import Fault
 from rehearsal.arm.resource_types import RESOURCE_TYPES
@@ -116,7 +116,7 @@ class ArmFaults:
         """Return the fault of a write: see :class:`~rehearsal.arm.core.operations.Faults`."""
         kind = resource.type.lower()
         if verb == "put" and not resource.parts and self._hit("conflict"):
-            return Fault(error=arm_errors.being_deleted(resource.group), at_request=True)
+            return Fault(error=being_deleted(resource.group), at_request=True)
         if verb == "delete" and kind == _NETWORKS and self._hit("subnet"):
             return Fault(error=arm_errors.subnet_in_use(resource), at_request=True)
         if kind == _SCALE_SETS:
@@ -132,9 +132,9 @@ class ArmFaults:
     def refuse_growth(self, resource: ResourceId, location: str, quota: str, used: int, more: int) -> None:
         """Refuse ``more`` vCPUs of a ``quota`` of which ``used`` are in use, before any VM is created."""
         if self._hit("sku"):
-            raise arm_errors.not_available(resource, location)
+            raise not_available(resource, resource.subscription, location)
         if self._hit("quota"):
-            raise arm_errors.over_quota(quota, location, used, more)
+            raise over_quota(quota, location, used, used, more)
 
     def is_certain(self, kind: str) -> bool:
         """Whether a fault of this kind hits the next VM: one that lets some pass cannot be foreseen."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
-from typing import Any
 
 from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import ResourceType
@@ -17,7 +16,6 @@ from rehearsal.imds.tokens import TENANT_ID
 
 __all__ = ["ENTRIES", "AssignedIdentities", "IdentityHooks", "assigned", "client_id", "of_principal"]
 
-Body = dict[str, Any]
 _SPACE = uuid.UUID("5c2b1d8e-8a0e-4f0c-9d0b-2a9a4a2f6b11")
 _IDENTITIES = ResourceType(
     "Microsoft.ManagedIdentity/userAssignedIdentities",

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rehearsal.arm.auth import roles
 from rehearsal.arm.auth.identities import of_principal
 from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import ResourceType
@@ -15,8 +13,6 @@ from rehearsal.arm.services import Services
 from rehearsal.imds.tokens import TENANT_ID
 
 __all__ = ["ENTRIES", "RoleAssignmentHooks"]
-
-Body = dict[str, Any]
 
 
 def _not_permitted(_path: str) -> ArmError:
@@ -31,6 +27,7 @@ _ASSIGNMENTS = ResourceType(
     shown_model="authorization.RoleAssignment",
     immutable=("principalId", "roleDefinitionId", "principalType"),
     immutable_error=_not_permitted,
+    shows_state=False,
     tracked=False,
     extends=True,
     sync=True,
@@ -85,7 +82,6 @@ class RoleAssignmentHooks(Hooks[Services]):
         """Add scope and times."""
         at = record.created
         shown["properties"].update(scope=str(record.id.base), createdOn=at, updatedOn=at)
-        del shown["properties"]["provisioningState"]
 
 
 ENTRIES = ((_ASSIGNMENTS, RoleAssignmentHooks),)

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
 from rehearsal.arm.auth import roles
 from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
-from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.services import Services
 
 __all__ = ["ENTRIES", "RoleDefinitionHooks"]
 
-Body = dict[str, Any]
 _DEFINITIONS = ResourceType(
     roles.DEFINITIONS,
     "authorization.RoleDefinition",
     ("roleDefinitionId",),
+    shows_state=False,
     tracked=False,
     extends=True,
     sync=True,
@@ -52,10 +50,6 @@ class RoleDefinitionHooks(Hooks[Services]):
             if record.properties["roleDefinitionId"].lower().endswith(f"/{rid.name.lower()}"):
                 problem = "There are existing role assignments referencing role."
                 raise ArmError(400, "RoleDefinitionHasAssignments", problem)
-
-    def show(self, record: Record, shown: Body) -> None:
-        """Remove what Azure does not show of a definition."""
-        del shown["properties"]["provisioningState"]
 
     def built_in(self) -> Mapping[str, Body]:
         """Return Azure's own roles."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import ResourceType
@@ -14,7 +13,6 @@ from rehearsal.arm.services import Services
 
 __all__ = ["DEFINITIONS", "ENTRIES", "VERSIONS", "GalleryHooks", "VersionHooks"]
 
-Body = dict[str, Any]
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _GALLERY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.]{0,78}[A-Za-z0-9])?")
 _IMAGES = ResourceType(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from typing import Any
 
 from rehearsal.arm.auth import roles
 from rehearsal.arm.auth.identities import assigned
 from rehearsal.arm.compute.galleries import VERSIONS
 from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks, Work
+from rehearsal.arm.core.hooks import Body, Hooks, Work
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record, now
 from rehearsal.arm.core.resource_type import ResourceType
@@ -18,7 +17,6 @@ from rehearsal.arm.services import Services
 
 __all__ = ["ENTRIES", "TemplateHooks"]
 
-Body = dict[str, Any]
 _TEMPLATES = ResourceType(
     "Microsoft.VirtualMachineImages/imageTemplates",
     "imagebuilder.ImageTemplate",

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.errors import ArmError, missing
+from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import ResourceType
@@ -15,7 +13,6 @@ from rehearsal.arm.services import Services
 
 __all__ = ["DISKS", "ENTRIES", "DiskHooks"]
 
-Body = dict[str, Any]
 _GIB = 1 << 30
 DISKS = ResourceType(
     "Microsoft.Compute/disks",
@@ -23,6 +20,7 @@ DISKS = ResourceType(
     ("diskName",),
     patch_model="compute.DiskUpdate",
     immutable=("creationData", "zones", "osType"),
+    merges=True,
     created=202,
     version="2024-03-02",
 )
@@ -33,12 +31,12 @@ class DiskHooks(Hooks[Services]):
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
         """Refuse a disk without a source or a size, and one that shrinks."""
-        properties = {**((old or {}).get("properties") or {}), **(body.get("properties") or {})}
+        properties = body["properties"]
         if not properties.get("creationData"):
-            raise _missing("disk.creationData")
-        size, before = properties.get("diskSizeGB"), ((old or {}).get("properties") or {}).get("diskSizeGB")
+            raise missing("disk.creationData")
+        size, before = properties.get("diskSizeGB"), old and old["properties"].get("diskSizeGB")
         if properties["creationData"].get("createOption") == "Empty" and not size:
-            raise _missing("disk.diskSizeGB")
+            raise missing("disk.diskSizeGB")
         if before is not None and size is not None and size < before:
             problem = (
                 f"New disk size specified ({size} GB) of disk {rid.name} is less than it has ({before} GB)."
@@ -46,7 +44,7 @@ class DiskHooks(Hooks[Services]):
             raise ArmError(
                 409, "OperationNotAllowed", f"{problem} Shrinking of managed disks is not supported."
             )
-        return {**body, "properties": properties}
+        return body
 
     def release(self, rid: ResourceId) -> None:
         """Refuse to delete a disk that is attached."""
@@ -66,11 +64,6 @@ class DiskHooks(Hooks[Services]):
         )
         if holder:
             shown["managedBy"] = holder
-
-
-def _missing(parameter: str) -> ArmError:
-    problem = f"Required parameter '{parameter}' is missing (null)."
-    return ArmError(400, "InvalidParameter", problem, parameter)
 
 
 def _holder(subscription: Subscription, rid: ResourceId) -> str:

@@ -45,7 +45,7 @@ async def power(services: Services, scale_set: ScaleSet, instances: Sequence[Ins
     for instance in instances:
         instance.deallocated = action == "deallocate"
     if action in _BOOTS:
-        await boot(services, scale_set, list(instances))
+        await boot(services, network, instances)
 
 
 def refuse_eviction(record: Record, instance: Instance) -> None:
@@ -53,26 +53,24 @@ def refuse_eviction(record: Record, instance: Instance) -> None:
     profile = record.properties.get("virtualMachineProfile") or {}
     if str(profile.get("priority", "")).lower() != "spot":
         name = f"{record.id.name}_{instance.id}"
-        problem = f"Operation 'simulateEviction' is not allowed on VM '{name}': it is no Spot VM."
+        problem = f"Operation 'simulateEviction' is not allowed on VM '{name}': it is not a Spot VM."
         raise ArmError(409, "OperationNotAllowed", problem)
 
 
-async def boot(services: Services, scale_set: ScaleSet, instances: list[Instance]) -> None:
+async def boot(services: Services, network: str, instances: Sequence[Instance]) -> None:
     """Boot VMs; refuse with :class:`ArmError` when one does not come up: its state is ``Failed`` then."""
     if not instances:
         return
     for instance in instances:
         instance.state = "Creating"
     try:
-        await services.machines.boot(scale_set.network, [i.machine for i in instances])
+        await services.machines.boot(network, [i.machine for i in instances])
     except (RankliftError, OSError) as error:
-        alive = await services.machines.running(scale_set.network)
-        for instance in instances:
-            instance.state = "Succeeded" if instance.machine.name in alive else "Failed"
+        alive = await services.machines.running(network)
         culprit = getattr(error, "node", instances[0].machine.name)
         for instance in instances:
-            if instance.machine.name == culprit:
-                instance.state = "Failed"
+            name = instance.machine.name
+            instance.state = "Succeeded" if name in alive and name != culprit else "Failed"
         raise ArmError(
             409,
             "OSProvisioningTimedOut",
@@ -101,9 +99,8 @@ async def evict(services: Services, record: Record, ids: list[int], seconds: flo
     gone = [scale_set.instances[number] for number in ids if number in scale_set.instances]
     await termination.eviction_notice(services.events, record, gone, seconds)
     gone = [instance for instance in gone if scale_set.instances.get(instance.id) is instance]
-    for (
-        instance
-    ) in gone:  # a lost VM sends nothing to its peers; one that is shut down closes its connections
+    # A lost VM sends nothing to its peers; one that is shut down closes its connections.
+    for instance in gone:
         await services.machines.fault(scale_set.network, instance.machine.name, "death")
     await _take(services, scale_set, [instance.id for instance in gone if instance.state != "Deleting"])
     _count(record, scale_set)

@@ -5,12 +5,11 @@ from __future__ import annotations
 import base64
 import binascii
 from itertools import islice
-from typing import Any
 
 from launch.nodeset import base36
 from rehearsal.arm.compute import scale_set_vms
-from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.errors import ArmError, missing, subnet_full
+from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Instance, Record, ScaleSet
 from rehearsal.arm.core.resource_type import ResourceType
@@ -19,9 +18,8 @@ from rehearsal.arm.network.virtual_networks import free_addresses
 from rehearsal.arm.services import Services
 from rehearsal.vms.api import Machine
 
-__all__ = ["ENTRIES", "MAX_SINGLE_PLACEMENT_GROUP", "ScaleSetHooks", "user_data"]
+__all__ = ["ENTRIES", "MAX_SINGLE_PLACEMENT_GROUP", "ScaleSetHooks", "machine_of", "user_data"]
 
-Body = dict[str, Any]
 MAX_SINGLE_PLACEMENT_GROUP = 300
 """VMs in one placement group: 100 by default, 300 by support request (learn.microsoft.com sizes-hpc)."""
 _MAX = 1000
@@ -37,6 +35,7 @@ _SCALE_SETS = ResourceType(
         "virtualMachineProfile.osProfile.adminUsername",
         "virtualMachineProfile.osProfile.computerNamePrefix",
     ),
+    merges=True,
     group_rank=6,
     guid_name="uniqueId",
 )
@@ -50,35 +49,30 @@ class ScaleSetHooks(Hooks[Services]):
         sku = {**((old or {}).get("sku") or {}), **(body.get("sku") or {})}
         for name in ("name", "capacity"):
             if sku.get(name) is None:
-                raise _missing(f"sku.{name}")
-        before = (old or {}).get("properties") or {}
-        properties = {**before, **(body.get("properties") or {})}
-        body = {**body, "sku": sku, "properties": properties}
+                raise missing(f"sku.{name}")
+        before, properties = (old or {}).get("properties") or {}, body["properties"]
+        body = {**body, "sku": sku}
         _check_placement(sku["capacity"], properties, before)
         profile = properties.get("virtualMachineProfile") or {}
         if properties.get("orchestrationMode", "Uniform") != "Uniform":
             problem = "The emulation has scale sets of orchestrationMode Uniform only."
             raise ArmError(400, "InvalidParameter", problem, "orchestrationMode")
         if not properties.get("upgradePolicy"):
-            raise _missing("upgradePolicy")
+            raise missing("upgradePolicy")
         if not profile:
-            raise _missing("virtualMachineProfile")
+            raise missing("virtualMachineProfile")
         system_before = (before.get("virtualMachineProfile") or {}).get("osProfile") or {}
         system = {**system_before, **(profile.get("osProfile") or {})}
         properties["virtualMachineProfile"] = {**profile, "osProfile": system}
         for name in ("computerNamePrefix", "adminUsername"):
             if not system.get(name):
-                raise _missing(f"virtualMachineProfile.osProfile.{name}")
+                raise missing(f"virtualMachineProfile.osProfile.{name}")
         user_data(system)
         subnet = _subnet(Record(rid, _SCALE_SETS, body))
         scale_set = self.services.subscription.scale_sets.get(rid.key)
         more = sku["capacity"] - (len(scale_set.instances) if scale_set else 0)
         if more > len(list(islice(free_addresses(self.services.subscription, subnet), max(more, 0)))):
-            raise ArmError(
-                400,
-                "SubnetIsFull",
-                f"Subnet {subnet.name} does not have enough capacity for {more} IP addresses.",
-            )
+            raise subnet_full(subnet.name, more)
         self._check_ports(body, rid, sku["capacity"])
         spot = (properties["virtualMachineProfile"].get("priority") or "Regular") != "Regular"
         self.services.market.check(rid, sku["name"], body["location"], more, spot=spot, growth=True)
@@ -103,7 +97,7 @@ class ScaleSetHooks(Hooks[Services]):
         come, error = self.services.market.granted(len(wanted))
         for instance in wanted[come:]:  # whether Azure keeps them in its list is not known; here it does
             instance.state = "Failed"
-        await scale_set_vms.boot(self.services, scale_set, wanted[:come])
+        await scale_set_vms.boot(self.services, network, wanted[:come])
         await self.services.nat_rules.reconcile()
         if error is not None:
             raise error
@@ -121,7 +115,7 @@ class ScaleSetHooks(Hooks[Services]):
         for secret in ("customData", "adminPassword"):
             shown["properties"]["virtualMachineProfile"]["osProfile"].pop(secret, None)
 
-    def _check_ports(self, body: dict[str, Any], rid: ResourceId, capacity: int) -> None:
+    def _check_ports(self, body: Body, rid: ResourceId, capacity: int) -> None:
         model = Record(rid, _SCALE_SETS, body)
         for _, configuration in configurations(model):
             for reference in configuration["properties"].get("loadBalancerBackendAddressPools") or ():
@@ -132,7 +126,7 @@ class ScaleSetHooks(Hooks[Services]):
                         raise range_too_small(rule["name"], low, high)
 
 
-def _check_placement(capacity: int, properties: dict[str, Any], before: dict[str, Any]) -> None:
+def _check_placement(capacity: int, properties: Body, before: Body) -> None:
     if properties.get("singlePlacementGroup") and before.get("singlePlacementGroup") is False:
         path = "singlePlacementGroup"
         raise ArmError(409, "PropertyChangeNotAllowed", f"Changing property '{path}' is not allowed.", path)
@@ -147,21 +141,16 @@ def _check_placement(capacity: int, properties: dict[str, Any], before: dict[str
         )
 
 
-def _missing(parameter: str) -> ArmError:
-    problem = f"Required parameter '{parameter}' is missing (null)."
-    return ArmError(400, "InvalidParameter", problem, parameter)
-
-
 def _subnet(record: Record) -> ResourceId:
     for nic, configuration in configurations(record):
         primary = nic.get("properties", {}).get("primary", True)
         subnet = ResourceId.parse((configuration["properties"].get("subnet") or {}).get("id", ""))
         if primary and subnet is not None:
             return subnet
-    raise _missing("networkInterfaceConfigurations.ipConfigurations.subnet")
+    raise missing("networkInterfaceConfigurations.ipConfigurations.subnet")
 
 
-def user_data(system: dict[str, Any]) -> str:
+def user_data(system: Body) -> str:
     """Return the decoded ``customData`` of an ``osProfile``; refuse what is not base64."""
     try:
         return base64.b64decode(system.get("customData") or "", validate=True).decode()
@@ -177,16 +166,21 @@ def user_data(system: dict[str, Any]) -> str:
 
 def _instance(record: Record, scale_set: ScaleSet, subnet: str, address: str) -> Instance:
     system = record.properties["virtualMachineProfile"]["osProfile"]
-    keys = ((system.get("linuxConfiguration") or {}).get("ssh") or {}).get("publicKeys") or ()
     number, scale_set.next_id = scale_set.next_id, scale_set.next_id + 1
-    machine = Machine(
-        name=system["computerNamePrefix"] + base36(number),
+    name = system["computerNamePrefix"] + base36(number)
+    return Instance(number, machine_of(system, name, address), subnet)
+
+
+def machine_of(system: Body, name: str, address: str) -> Machine:
+    """Return the VM of an ``osProfile``."""
+    keys = ((system.get("linuxConfiguration") or {}).get("ssh") or {}).get("publicKeys") or ()
+    return Machine(
+        name=name,
         private_ip=address,
         admin_user=system["adminUsername"],
         authorized_keys=tuple(k["keyData"] for k in keys if k.get("keyData")),
         user_data=user_data(system),
     )
-    return Instance(number, machine, subnet)
 
 
 ENTRIES = ((_SCALE_SETS, ScaleSetHooks),)

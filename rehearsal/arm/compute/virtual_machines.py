@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from launch.errors import RankliftError
 from rehearsal.arm.compute.managed_disks import DISKS
-from rehearsal.arm.compute.scale_sets import user_data
+from rehearsal.arm.compute.scale_set_vms import boot
+from rehearsal.arm.compute.scale_sets import machine_of, user_data
 from rehearsal.arm.compute.vm_views import instance_view
-from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks, Work
+from rehearsal.arm.core.errors import ArmError, missing
+from rehearsal.arm.core.hooks import Body, Hooks, Work
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Instance, Record
 from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.network.network_interfaces import subnet_of, vm_of
 from rehearsal.arm.services import Services
-from rehearsal.vms.api import Machine
 
 __all__ = ["ENTRIES", "VirtualMachineHooks"]
 
-Body = dict[str, Any]
 _IMAGE_GIB = 30
 _ACTIONS = ("start", "restart", "poweroff", "deallocate", "redeploy", "reimage")
 _MACHINES = ResourceType(
@@ -35,6 +31,7 @@ _MACHINES = ResourceType(
         "osProfile.customData",
         "storageProfile.imageReference",
     ),
+    merges=True,
     group_rank=5,
 )
 
@@ -44,13 +41,13 @@ class VirtualMachineHooks(Hooks[Services]):
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
         """Refuse missing parameters, a size that cannot be had, and interfaces or disks of other VMs."""
-        properties = {**((old or {}).get("properties") or {}), **(body.get("properties") or {})}
+        properties = body["properties"]
         if not (properties.get("hardwareProfile") or {}).get("vmSize"):
-            raise _missing("vmSize")
+            raise missing("vmSize")
         system = properties.get("osProfile") or {}
         for name in ("computerName", "adminUsername"):
             if not system.get(name):
-                raise _missing(f"osProfile.{name}")
+                raise missing(f"osProfile.{name}")
         user_data(system)
         if old is None:
             spot = properties.get("priority") == "Spot"
@@ -58,7 +55,7 @@ class VirtualMachineHooks(Hooks[Services]):
             self.services.market.check(rid, size, body["location"], 1, spot=spot)
         nics = [ResourceId.parse(n.get("id", "")) for n in _nics(properties)]
         if not nics:
-            raise _missing("networkProfile")
+            raise missing("networkProfile")
         for nic in nics:
             holder = vm_of(self.services.subscription, nic) if nic is not None else None
             if holder is not None and holder.key != rid.key:
@@ -69,7 +66,7 @@ class VirtualMachineHooks(Hooks[Services]):
             if holder is not None and holder.key != rid.key:
                 problem = f"Disk {disk.name} cannot be attached to VM {rid.name}: it is attached to {holder}."
                 raise ArmError(409, "AttachDiskWhileBeingDetached", problem)
-        return {**body, "properties": properties}
+        return body
 
     async def apply(self, record: Record, old: Body | None) -> None:
         """Boot the VM, unless it is there."""
@@ -79,24 +76,16 @@ class VirtualMachineHooks(Hooks[Services]):
         subnet = subnet_of(nic.body)
         assert subnet is not None and nic.address is not None  # noqa: S101  (checked with the interface)
         system = record.properties["osProfile"]
-        keys = ((system.get("linuxConfiguration") or {}).get("ssh") or {}).get("publicKeys") or ()
-        machine = Machine(
-            name=system["computerName"],
-            private_ip=nic.address,
-            admin_user=system["adminUsername"],
-            authorized_keys=tuple(k["keyData"] for k in keys if k.get("keyData")),
-            user_data=user_data(system),
-        )
-        instance = Instance(0, machine, str(subnet))
+        instance = Instance(0, machine_of(system, system["computerName"], nic.address), str(subnet))
         self.services.subscription.virtual_machines[record.id.key] = instance
         self._make_system_disk(record)
-        await self._boot(instance)
+        await boot(self.services, _network(instance), [instance])
 
     async def remove(self, record: Record) -> None:
         """End the VM; delete the disks and interfaces that go with it."""
         instance = self.services.subscription.virtual_machines.pop(record.id.key, None)
         if instance is not None:
-            await self.services.machines.remove(str(_parsed(instance.subnet).parent), [instance.machine.name])
+            await self.services.machines.remove(_network(instance), [instance.machine.name])
         storage = record.properties.get("storageProfile") or {}
         ends = str((storage.get("osDisk") or {}).get("deleteOption", "Detach")).lower() == "delete"
         for disk in list(self.services.subscription.of_type(DISKS.type)):
@@ -133,31 +122,15 @@ class VirtualMachineHooks(Hooks[Services]):
     async def part(self, record: Record, name: str) -> Body:
         """Return the instance view."""
         instance = self.services.subscription.virtual_machines[record.id.key]
-        network = str(_parsed(instance.subnet).parent)
-        return instance_view(instance, await self.services.machines.running(network))
+        return instance_view(instance, await self.services.machines.running(_network(instance)))
 
     async def _power(self, record: Record, action: str) -> None:
         instance = self.services.subscription.virtual_machines[record.id.key]
         if action != "start":
-            await self.services.machines.remove(str(_parsed(instance.subnet).parent), [instance.machine.name])
+            await self.services.machines.remove(_network(instance), [instance.machine.name])
         instance.deallocated = action == "deallocate"
         if action in ("start", "restart", "redeploy", "reimage"):
-            await self._boot(instance)
-
-    async def _boot(self, instance: Instance) -> None:
-        network = str(_parsed(instance.subnet).parent)
-        try:
-            await self.services.machines.boot(network, [instance.machine])
-        except (RankliftError, OSError) as error:
-            instance.state = "Failed"
-            raise ArmError(
-                409,
-                "OSProvisioningTimedOut",
-                f"OS Provisioning for VM '{instance.machine.name}' did not finish in the allotted time. "
-                "The VM may still finish provisioning successfully. Please check provisioning state later. "
-                f"{error}",
-            ) from error
-        instance.state = "Succeeded"
+            await boot(self.services, _network(instance), [instance])
 
     def _make_system_disk(self, record: Record) -> None:
         wanted = (record.properties.get("storageProfile") or {}).get("osDisk") or {}
@@ -177,11 +150,6 @@ class VirtualMachineHooks(Hooks[Services]):
         self.services.subscription.add(Record(rid, DISKS, body, "Succeeded", owner=str(record.id)))
 
 
-def _missing(parameter: str) -> ArmError:
-    problem = f"Required parameter '{parameter}' is missing (null)."
-    return ArmError(400, "InvalidParameter", problem, parameter)
-
-
 def _nics(properties: Body) -> list[Body]:
     return list((properties.get("networkProfile") or {}).get("networkInterfaces") or ())
 
@@ -190,6 +158,10 @@ def _data_disks(properties: Body) -> list[ResourceId]:
     disks = (properties.get("storageProfile") or {}).get("dataDisks") or ()
     found = [ResourceId.parse((d.get("managedDisk") or {}).get("id", "")) for d in disks]
     return [d for d in found if d is not None]
+
+
+def _network(instance: Instance) -> str:
+    return str(_parsed(instance.subnet).parent)
 
 
 def _parsed(text: str) -> ResourceId:

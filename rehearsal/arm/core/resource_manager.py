@@ -10,7 +10,7 @@ from typing import Any
 
 from rehearsal.arm.core import checks
 from rehearsal.arm.core.errors import ArmError, being_deleted, conflict, not_found, unknown_type
-from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.operations import Fault, Faults, Operation, Operations
 from rehearsal.arm.core.records import Record, place
@@ -43,7 +43,7 @@ class ResourceManager:
 
     # -- views --------------------------------------------------------------------------------------------
 
-    def view(self, rid: ResourceId) -> dict[str, Any]:
+    def view(self, rid: ResourceId) -> Body:
         """Return the body of a GET of a resource, a resource group or a child."""
         subscription = self.subscription
         record = subscription.find(rid)
@@ -70,9 +70,7 @@ class ResourceManager:
             behaviour.show(record, shown)
         return shown
 
-    def _child(
-        self, record: Record, element: dict[str, Any], collection: str, *, brief: bool = False
-    ) -> dict[str, Any]:
+    def _child(self, record: Record, element: Body, collection: str, *, brief: bool = False) -> Body:
         shown = copy.deepcopy(element)
         rid = record.id.child(collection, element.get("name", ""))
         shown.update(id=str(rid), type=rid.type, etag=f'W/"{record.etag}"')
@@ -85,7 +83,7 @@ class ResourceManager:
 
     # -- writes -------------------------------------------------------------------------------------------
 
-    def put(self, rid: ResourceId, body: dict[str, Any], verb: str = "put") -> tuple[bool, Operation | None]:
+    def put(self, rid: ResourceId, body: Body, verb: str = "put") -> tuple[bool, Operation | None]:
         """Create or change a resource from a body that fits its model.
 
         Returns whether it is new, and the operation that was started.
@@ -118,9 +116,7 @@ class ResourceManager:
         record.etag = str(uuid.uuid4())
         return new, self._start(record, self.hooks(kind).apply(record, old), fault, "Succeeded")
 
-    def _accept(
-        self, rid: ResourceId, kind: ResourceType, body: dict[str, Any], old: dict[str, Any] | None
-    ) -> dict[str, Any]:
+    def _accept(self, rid: ResourceId, kind: ResourceType, body: Body, old: Body | None) -> Body:
         body = {**body, "properties": body.get("properties") or {}}
         if kind.tracked:
             body = checks.with_location(rid, body, old)
@@ -136,7 +132,7 @@ class ResourceManager:
             body = behaviour.accept(rid, body, old)
         return body
 
-    def _put_group(self, rid: ResourceId, body: dict[str, Any]) -> bool:
+    def _put_group(self, rid: ResourceId, body: Body) -> bool:
         groups = self.subscription.groups
         old = groups.get(rid.key)
         fault = self._fault("put", rid)
@@ -157,9 +153,7 @@ class ResourceManager:
         old.body = body
         return False
 
-    def _put_child(
-        self, rid: ResourceId, kind: ResourceType, body: dict[str, Any]
-    ) -> tuple[bool, Operation | None]:
+    def _put_child(self, rid: ResourceId, kind: ResourceType, body: Body) -> tuple[bool, Operation | None]:
         if self.subscription.resources.get(rid.parent.key) is None:
             raise _no_parent(rid)
         parent = self.subscription.find(rid.parent)

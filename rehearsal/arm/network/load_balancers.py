@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
 
 from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks, Work
+from rehearsal.arm.core.hooks import Body, Hooks, Work
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.models import check, model
 from rehearsal.arm.core.records import Record
@@ -17,7 +16,6 @@ from rehearsal.arm.services import Services
 
 __all__ = ["ENTRIES", "BackendPoolHooks", "LoadBalancerHooks"]
 
-Body = dict[str, Any]
 _TOP_PORT = 65534
 _IN_USE = InUse(
     "LoadBalancerInUseByVirtualMachineScaleSet",
@@ -120,7 +118,7 @@ class BackendPoolHooks(Hooks[Services]):
         return Work(answer(), is_change=False)
 
 
-def _check_rules(subscription: Subscription, rid: ResourceId, body: dict[str, Any]) -> None:
+def _check_rules(subscription: Subscription, rid: ResourceId, body: Body) -> None:
     """Refuse NAT rules without a usable port range, and public addresses that others hold."""
     properties = body.get("properties") or {}
     ranges: dict[str, list[tuple[int, int, str]]] = {}

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.errors import ArmError, subnet_full
+from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import InUse, ResourceType
@@ -15,7 +13,6 @@ from rehearsal.arm.services import Services
 
 __all__ = ["ENTRIES", "INTERFACES", "InterfaceHooks", "assign_address", "subnet_of", "vm_of"]
 
-Body = dict[str, Any]
 _TYPE = "Microsoft.Network/networkInterfaces"
 INTERFACES = ResourceType(
     _TYPE,
@@ -75,8 +72,7 @@ class InterfaceHooks(Hooks[Services]):
             problem = f"IP address {wanted} of {rid} is not available in subnet {subnet}."
             raise ArmError(400, "PrivateIPAddressNotAvailable", problem)
         if old is None and not free:
-            problem = f"Subnet {subnet.name} does not have enough capacity for 1 IP addresses."
-            raise ArmError(400, "SubnetIsFull", problem)
+            raise subnet_full(subnet.name, 1)
         return body
 
     async def apply(self, record: Record, old: Body | None) -> None:

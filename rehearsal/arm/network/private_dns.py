@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import ResourceType
@@ -13,7 +11,6 @@ from rehearsal.arm.services import Services
 
 __all__ = ["ENTRIES", "RECORDS", "ZoneHooks", "ZoneLinkHooks"]
 
-Body = dict[str, Any]
 _VERSION = "2024-06-01"
 _ZONES = ResourceType(
     "Microsoft.Network/privateDnsZones",

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
-from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.errors import ArmError, dangling, subnet_full
+from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import ResourceType
@@ -14,11 +13,10 @@ from rehearsal.arm.network.network_interfaces import INTERFACES, assign_address
 from rehearsal.arm.network.private_dns import RECORDS
 from rehearsal.arm.network.virtual_networks import free_addresses
 from rehearsal.arm.services import Services
+from rehearsal.arm.storage.accounts import SERVICES
 
 __all__ = ["ENTRIES", "EndpointHooks", "ZoneGroupHooks"]
 
-Body = dict[str, Any]
-_OFFERS = {"StorageV2": ("blob", "dfs", "file", "queue", "table", "web"), "FileStorage": ("file",)}
 _TTL = 10
 _ENDPOINTS = ResourceType(
     "Microsoft.Network/privateEndpoints",
@@ -52,24 +50,16 @@ class EndpointHooks(Hooks[Services]):
         own = connections[0].get("properties") or {}
         target = ResourceId.parse(own.get("privateLinkServiceId", ""))
         if target is None or not self.services.subscription.exists(target):
-            raise ArmError(
-                400,
-                "InvalidResourceReference",
-                f"Resource {own.get('privateLinkServiceId')} referenced by resource {rid} was not found. "
-                "Please make sure that the referenced resource exists, and that both resources are in the "
-                "same region.",
-            )
-        offered = _OFFERS.get(self.services.subscription.find(target).body.get("kind", ""), ())
+            raise dangling(own.get("privateLinkServiceId"), rid)
+        offered = SERVICES.get(self.services.subscription.find(target).body.get("kind", ""), ())
         wrong = [g for g in own.get("groupIds") or () if g not in offered]
         if wrong or not own.get("groupIds"):
             # That such a group is refused is Azure's; the code is not known here.
-            problem = (
-                f"Call to Microsoft.Storage/storageAccounts failed. Error message: The group id {wrong} is "
-            )
-            raise ArmError(400, "PrivateLinkServiceGroupIdInvalid", f"{problem}not one of {list(offered)}.")
+            call = "Call to Microsoft.Storage/storageAccounts failed."
+            problem = f"{call} Error message: The group id {wrong} is not one of {list(offered)}."
+            raise ArmError(400, "PrivateLinkServiceGroupIdInvalid", problem)
         if old is None and next(free_addresses(self.services.subscription, subnet), None) is None:
-            problem = f"Subnet {subnet.name} does not have enough capacity for 1 IP addresses."
-            raise ArmError(400, "SubnetIsFull", problem)
+            raise subnet_full(subnet.name, 1)
         return body
 
     async def apply(self, record: Record, old: Body | None) -> None:

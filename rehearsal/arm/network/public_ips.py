@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
-
-from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import InUse, ResourceType
 from rehearsal.arm.services import Services
@@ -29,7 +27,7 @@ _ADDRESSES = ResourceType(
 class PublicIpHooks(Hooks[Services]):
     """Each resource holds one address, from its creation to its deletion."""
 
-    async def apply(self, record: Record, old: dict[str, Any] | None) -> None:
+    async def apply(self, record: Record, old: Body | None) -> None:
         """Reserve an address."""
         if record.address is None:
             record.address = await self.services.machines.public_address()
@@ -39,7 +37,7 @@ class PublicIpHooks(Hooks[Services]):
         if record.address is not None:
             await self.services.machines.release_address(record.address)
 
-    def show(self, record: Record, shown: dict[str, Any]) -> None:
+    def show(self, record: Record, shown: Body) -> None:
         """Add the address and the frontend that has it."""
         if record.address is None:
             return

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.resource_type import InUse, ResourceType
 from rehearsal.arm.services import Services
@@ -33,13 +33,13 @@ _RULES = ResourceType(
 class SecurityGroupHooks(Hooks[Services]):
     """Rules are checked; no traffic is filtered."""
 
-    def accept(self, rid: ResourceId, body: dict[str, Any], old: dict[str, Any] | None) -> dict[str, Any]:
+    def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
         """Refuse rules that conflict."""
         _check_rules(body)
         return body
 
 
-def _check_rules(body: dict[str, Any]) -> None:
+def _check_rules(body: Body) -> None:
     """Refuse two rules of one direction with the same priority."""
     seen: dict[tuple[str, Any], str] = {}
     for rule in (body.get("properties") or {}).get("securityRules") or ():

@@ -5,10 +5,9 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 from itertools import combinations
-from typing import Any
 
 from rehearsal.arm.core.errors import ArmError
-from rehearsal.arm.core.hooks import Hooks
+from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.references import references
@@ -18,7 +17,6 @@ from rehearsal.arm.services import Services
 
 __all__ = ["ENTRIES", "VirtualNetworkHooks", "free_addresses"]
 
-Body = dict[str, Any]
 _RESERVED = 4
 _IN_USE = InUse(
     "InUseSubnetCannotBeDeleted",
@@ -75,7 +73,7 @@ class VirtualNetworkHooks(Hooks[Services]):
         await self.services.machines.delete_network(str(record.id))
 
 
-def _prefixes(body: dict[str, Any]) -> list[str]:
+def _prefixes(body: Body) -> list[str]:
     """Return a network's address prefixes."""
     space = (body.get("properties") or {}).get("addressSpace") or {}
     return list(space.get("addressPrefixes") or ())
@@ -101,12 +99,12 @@ def _network(rid: ResourceId, prefix: str) -> ipaddress.IPv4Network:
     return loose
 
 
-def _subnet_prefix(subnet: dict[str, Any]) -> str:
+def _subnet_prefix(subnet: Body) -> str:
     properties = subnet.get("properties") or {}
     return str(properties.get("addressPrefix") or next(iter(properties.get("addressPrefixes") or ()), ""))
 
 
-def _check_prefixes(rid: ResourceId, body: dict[str, Any]) -> None:
+def _check_prefixes(rid: ResourceId, body: Body) -> None:
     if not _prefixes(body):
         raise ArmError(400, "InvalidRequestFormat", f"Resource {rid} has no addressSpace.addressPrefixes.")
     space = [_network(rid, p) for p in _prefixes(body)]

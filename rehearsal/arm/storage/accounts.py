@@ -14,7 +14,7 @@ from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.services import Services
 
-__all__ = ["ENTRIES", "AccountHooks", "account_key", "services_of"]
+__all__ = ["ENTRIES", "SERVICES", "AccountHooks", "account_key", "services_of"]
 
 _ACCOUNTS = ResourceType(
     "Microsoft.Storage/storageAccounts",
@@ -34,7 +34,8 @@ _ACCOUNTS = ResourceType(
     created=202,
 )
 _NAME = re.compile(r"[a-z0-9]{3,24}")
-_SERVICES = {"StorageV2": ("blob", "dfs", "file", "queue", "table", "web"), "FileStorage": ("file",)}
+SERVICES = {"StorageV2": ("blob", "dfs", "file", "queue", "table", "web"), "FileStorage": ("file",)}
+"""Services by the kind of an account."""
 _PREMIUM_FILES = ("Premium_LRS", "Premium_ZRS", "PremiumV2_LRS", "PremiumV2_ZRS")
 
 
@@ -46,7 +47,7 @@ def account_key(record: Record, name: str) -> str:
 
 def services_of(account: Record) -> tuple[str, ...]:
     """Return the services of an account: ``blob``, ``file`` ..."""
-    return _SERVICES.get(account.body["kind"], ("blob",))
+    return SERVICES.get(account.body["kind"], ("blob",))
 
 
 class AccountHooks(Hooks[Services]):
