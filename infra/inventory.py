@@ -7,7 +7,6 @@
 from __future__ import annotations
 
 import json
-import os
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
@@ -17,6 +16,7 @@ from typing import Any, Protocol
 from infra.json_records import read_list, read_record
 from launch.errors import GiveUpError, InputError
 from launch.remote.base import timing
+from launch.remote.base.whole_file import replace_file
 
 __all__ = [
     "INVENTORY_FILE",
@@ -182,11 +182,11 @@ def save(inventory: Inventory, outputs: StackOutputs, folder: Path) -> None:
     """Write the files for plain ``ssh -F`` and the tasks into ``folder`` (0700), each by rename."""
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
     folder.chmod(0o700)
-    _write(folder / KEY_FILE, outputs.user_private_key.rstrip("\n") + "\n", 0o600)
-    _write(folder / KNOWN_HOSTS_FILE, known_hosts_text(inventory, outputs.host_public_key), 0o600)
-    _write(folder / SSH_CONFIG_FILE, ssh_config_text(inventory, folder), 0o600)
+    _write(folder / KEY_FILE, outputs.user_private_key.rstrip("\n") + "\n")
+    _write(folder / KNOWN_HOSTS_FILE, known_hosts_text(inventory, outputs.host_public_key))
+    _write(folder / SSH_CONFIG_FILE, ssh_config_text(inventory, folder))
     # The inventory comes last: once it is there, so are the other files.
-    _write(folder / INVENTORY_FILE, json.dumps(asdict(inventory), indent=1) + "\n", 0o600)
+    _write(folder / INVENTORY_FILE, json.dumps(asdict(inventory), indent=1) + "\n")
 
 
 def load(folder: Path) -> Inventory:
@@ -348,16 +348,8 @@ def _quoted(path: Path) -> str:
     return f'"{escaped}"'
 
 
-def _write(path: Path, text: str, mode: int) -> None:
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, mode)
-    with os.fdopen(descriptor, "w") as stream:
-        os.fchmod(stream.fileno(), mode)
-        stream.write(text)
-        stream.flush()
-        os.fsync(stream.fileno())  # after a power failure the old file is there, not an empty one
+def _write(path: Path, text: str) -> None:
     try:
-        temporary.replace(path)
-    except OSError as error:
-        temporary.unlink()
+        replace_file(str(path), text.encode())
+    except IsADirectoryError as error:
         raise GiveUpError(f"{path} cannot be replaced ({error.strerror}): remove what is there") from error

@@ -108,7 +108,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "rehearsal.vms": {"rehearsal.listener", "rehearsal.run_dir"},
     "infra": {
-        *("catalogue", "images", "launch.remote.base.timing"),
+        *("catalogue", "images", "launch.remote.base"),
         *("infra.arm", "infra.cluster", "infra.config", "infra.preflight"),
     },
     "infra.arm": {"infra.config"},

@@ -7,7 +7,7 @@ the records as they are.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rehearsal.arm.auth.identities import client_id
@@ -38,61 +38,54 @@ class RegisteredVm:
     size: str
     profile: Mapping[str, Any]
     """``virtualMachineProfile`` or a VM's ``properties``: image, priority."""
-    tags: Mapping[str, str] = field(default_factory=dict)
-    zones: tuple[str, ...] = ()
-    identity: Mapping[str, Any] = field(default_factory=dict)
+    tags: Mapping[str, str]
+    zones: tuple[str, ...]
+    identity: Mapping[str, Any]
     """The resource's ``identity``."""
 
 
 def find_vm(subscription: Subscription, network: str, address: str) -> RegisteredVm | None:
     """Return the VM with a private address in a network; None when no VM has it."""
     for key, scale_set in subscription.scale_sets.items():
-        if scale_set.network == network:
-            for instance in scale_set.instances.values():
-                record = subscription.resources.get(key)
-                if instance.machine.private_ip == address and record is not None:
-                    return _of_scale_set(record, instance)
+        record = subscription.resources.get(key)
+        for instance in scale_set.instances.values() if scale_set.network == network else ():
+            if instance.machine.private_ip == address and record is not None:
+                return _registered(
+                    record,
+                    instance,
+                    resource_id=record.id.child("virtualMachines", str(instance.id)),
+                    name=f"{record.id.name}_{instance.id}",
+                    scale_set=record.id.name,
+                    size=record.body["sku"]["name"],
+                    profile=record.properties.get("virtualMachineProfile") or {},
+                )
     for key, machine in subscription.virtual_machines.items():
         record, subnet = subscription.resources.get(key), ResourceId.parse(machine.subnet)
         is_there = subnet is not None and subnet.parent.key == network.lower()
         if is_there and machine.machine.private_ip == address and record is not None:
-            return _alone(record, machine)
+            return _registered(
+                record,
+                machine,
+                resource_id=record.id,
+                name=record.id.name,
+                scale_set="",
+                size=record.properties["hardwareProfile"]["vmSize"],
+                profile=record.properties,
+            )
     return None
 
 
-def _of_scale_set(record: Record, instance: Instance) -> RegisteredVm:
+def _registered(record: Record, instance: Instance, **own: Any) -> RegisteredVm:
     return RegisteredVm(
         scope=record.id.key,
-        resource_id=record.id.child("virtualMachines", str(instance.id)),
-        name=f"{record.id.name}_{instance.id}",
-        scale_set=record.id.name,
         vm_id=instance.vm_id,
         machine=instance.machine,
         subnet=instance.subnet,
         location=record.body["location"],
-        size=record.body["sku"]["name"],
-        profile=record.properties.get("virtualMachineProfile") or {},
         tags=record.body.get("tags") or {},
         zones=tuple(record.body.get("zones") or ()),
         identity=record.body.get("identity") or {},
-    )
-
-
-def _alone(record: Record, instance: Instance) -> RegisteredVm:
-    return RegisteredVm(
-        scope=record.id.key,
-        resource_id=record.id,
-        name=record.id.name,
-        scale_set="",
-        vm_id=instance.vm_id,
-        machine=instance.machine,
-        subnet=instance.subnet,
-        location=record.body["location"],
-        size=record.properties["hardwareProfile"]["vmSize"],
-        profile=record.properties,
-        tags=record.body.get("tags") or {},
-        zones=tuple(record.body.get("zones") or ()),
-        identity=record.body.get("identity") or {},
+        **own,
     )
 
 

@@ -15,7 +15,6 @@ import binascii
 import gzip
 import re
 import shlex
-from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import PurePosixPath
@@ -39,6 +38,9 @@ _TEMPORARY_DISK = "ephemeral0"
 _RECIPES_OWN = "power_state"
 """Only a node that installs its drivers on plain Ubuntu reboots."""
 _SHARED_KINDS = ("nfs", "nfs4")
+_SWITCHES = ("ssh_deletekeys", "package_update", "package_upgrade")
+"""Nothing to do here: a node's image has no host keys to delete, and no packages to bring up to date."""
+_MODULES = (*_SWITCHES, "packages", "ssh_keys", "write_files", "mounts", "runcmd")
 _FILE_KEYS = {"path", "content", "owner", "permissions", "encoding", "append", "defer"}
 
 
@@ -93,7 +95,9 @@ def parse(user_data: str, admin_user: str) -> CloudConfig:
     try:
         document = yaml.load(user_data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except yaml.YAMLError as error:
-        raise InputError("customData", None, f"no YAML: {error}", "mend the cloud-config document") from error
+        raise InputError(
+            "customData", None, f"is not YAML: {error}", "mend the cloud-config document"
+        ) from error
     if document is None:
         return CloudConfig()
     if not isinstance(document, dict):
@@ -107,16 +111,20 @@ def parse(user_data: str, admin_user: str) -> CloudConfig:
             raise InputError(
                 f"cloud-config {module}", None, "not a module of a rehearsed node", f"use one of {known}"
             )
-    early: list[File] = []
-    late: list[File] = []
-    for module, read in _MODULES.items():
-        for file, deferred in read(document.get(module), admin_user):
-            (late if deferred else early).append(file)
+    for module in _SWITCHES:
+        if document.get(module) not in (None, True, False):
+            raise _wrong(module, document[module], "must be true or false")
+    written = [
+        _write_file(f"write_files[{number}]", entry, admin_user)
+        for number, entry in enumerate(_listed("write_files", document.get("write_files")))
+    ]
+    late = [file for file, deferred in written if deferred]
+    early = [file for file, deferred in written if not deferred]
     return CloudConfig(
-        tuple(early + late),
-        _runcmd(document.get("runcmd")),
-        _mounts(document.get("mounts")),
-        _packages(document.get("packages")),
+        (*_host_keys(document.get("ssh_keys")), *early, *late),
+        _runcmd(_listed("runcmd", document.get("runcmd"))),
+        _mounts(_listed("mounts", document.get("mounts"))),
+        _packages(_listed("packages", document.get("packages"), "must be a list of names")),
     )
 
 
@@ -125,16 +133,13 @@ def _wrong(key: str, value: object, problem: str) -> InputError:
     return InputError(key, None, f"{problem}, not {type(value).__name__}", "mend the cloud-config document")
 
 
-def _switch(module: str) -> Callable[[Any, str], list[tuple[File, bool]]]:
-    def read(value: Any, _user: str) -> list[tuple[File, bool]]:
-        if value not in (None, True, False):
-            raise _wrong(module, value, "must be true or false")
-        return []  # a rehearsed node's image has no host keys to delete, and no packages to bring up to date
-
-    return read
+def _listed(module: str, value: object, problem: str = "must be a list") -> list[Any]:
+    if not isinstance(value, list | None):
+        raise _wrong(module, value, problem)
+    return value or []
 
 
-def _host_keys(value: Any, _user: str) -> list[tuple[File, bool]]:
+def _host_keys(value: Any) -> list[File]:
     if value is None:
         return []
     if not isinstance(value, dict):
@@ -148,18 +153,10 @@ def _host_keys(value: Any, _user: str) -> list[tuple[File, bool]]:
         if not isinstance(text, str):
             raise _wrong(f"ssh_keys.{key}", text, "must be text")
         path, mode = _HOST_KEYS[key]
-        files.append((File(path, text.rstrip("\n").encode() + b"\n", mode), False))
+        files.append(File(path, text.rstrip("\n").encode() + b"\n", mode))
     if "ed25519_private" not in value:
         raise InputError("ssh_keys", None, "has no ed25519_private", "give both halves of the host key")
     return files
-
-
-def _write_files(value: Any, user: str) -> list[tuple[File, bool]]:
-    if value is None:
-        return []
-    if not isinstance(value, list):
-        raise _wrong("write_files", value, "must be a list")
-    return [_write_file(f"write_files[{number}]", entry, user) for number, entry in enumerate(value)]
 
 
 def _write_file(where: str, entry: Any, user: str) -> tuple[File, bool]:
@@ -176,10 +173,12 @@ def _write_file(where: str, entry: Any, user: str) -> tuple[File, bool]:
             raise _wrong(f"{where}.{key}", entry[key], "must be true or false")
     owner = entry.get("owner", "root:root")
     if not isinstance(owner, str) or not set(owner.split(":")) <= {"root", user}:
-        raise InputError(f"{where}.owner", owner, "no user of a node", f"use root or {user}")
+        raise InputError(f"{where}.owner", owner, "is not a user of a node", f"use root or {user}")
     permissions = entry.get("permissions", "0644")
     if not isinstance(permissions, str) or not _PERMISSIONS.fullmatch(permissions):
-        raise InputError(f"{where}.permissions", permissions, "no octal string", "write it like '0644'")
+        raise InputError(
+            f"{where}.permissions", permissions, "is not an octal string", "write it like '0644'"
+        )
     content = _decode(where, entry.get("content", ""), entry.get("encoding", "text/plain"))
     file = File(path, content, int(permissions, 8), bool(entry.get("append", False)))
     return file, bool(entry.get("defer", False))
@@ -206,37 +205,27 @@ def _decode(where: str, content: Any, encoding: Any) -> bytes:
     raise InputError(f"{where}.encoding", encoding, "unknown", "use b64, gzip or gz+b64")
 
 
-def _runcmd(value: Any) -> str:
-    if value is None:
-        return ""
-    if not isinstance(value, list):
-        raise _wrong("runcmd", value, "must be a list")
+def _runcmd(commands: list[Any]) -> str:
     lines = ["#!/bin/sh"]
-    for number, command in enumerate(value):
+    for number, command in enumerate(commands):
         if isinstance(command, str):
             lines.append(command)
         elif isinstance(command, list):
             lines.append(shlex.join(str(word) for word in command))
         else:
             raise _wrong(f"runcmd[{number}]", command, "must be text or a list")
-    return "\n".join(lines) + "\n" if value else ""
+    return "\n".join(lines) + "\n" if commands else ""
 
 
-def _packages(value: Any) -> tuple[str, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list) or not all(isinstance(one, str) for one in value):
-        raise _wrong("packages", value, "must be a list of names")
-    return tuple(value)
+def _packages(names: list[Any]) -> tuple[str, ...]:
+    if not all(isinstance(one, str) for one in names):
+        raise _wrong("packages", names, "must be a list of names")
+    return tuple(names)
 
 
-def _mounts(value: Any) -> tuple[Mount, ...]:
-    if value is None:
-        return ()
-    if not isinstance(value, list):
-        raise _wrong("mounts", value, "must be a list")
+def _mounts(entries: list[Any]) -> tuple[Mount, ...]:
     found = []
-    for number, entry in enumerate(value):
+    for number, entry in enumerate(entries):
         where = f"mounts[{number}]"
         temporary = isinstance(entry, list) and entry[:1] == [_TEMPORARY_DISK]
         if not isinstance(entry, list) or len(entry) < _MOUNT_FIELDS - temporary:
@@ -249,15 +238,3 @@ def _mounts(value: Any) -> tuple[Mount, ...]:
         if not temporary:  # without such a disk cloud-init ignores the entry
             found.append(Mount(source, target))
     return tuple(found)
-
-
-_MODULES: dict[str, Callable[[Any, str], list[tuple[File, bool]]]] = {
-    "ssh_deletekeys": _switch("ssh_deletekeys"),
-    "package_update": _switch("package_update"),
-    "package_upgrade": _switch("package_upgrade"),
-    "packages": lambda _value, _user: [],  # no files: read by itself
-    "ssh_keys": _host_keys,
-    "write_files": _write_files,
-    "mounts": lambda _value, _user: [],
-    "runcmd": lambda _value, _user: [],
-}

@@ -4,113 +4,86 @@ from __future__ import annotations
 
 import re
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterable, Mapping, Sequence
 
 from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.hooks import Body
 from rehearsal.arm.core.ids import ResourceId
+from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.subscription import Subscription
 
 __all__ = [
     "ASSIGNMENTS",
     "BUILT_IN",
     "DEFINITIONS",
-    "Permission",
-    "Role",
     "allows",
     "built_in",
     "check_guid",
     "definition",
+    "grants",
     "refused",
-    "roles_of",
 ]
 
 ASSIGNMENTS = "Microsoft.Authorization/roleAssignments"
 DEFINITIONS = "Microsoft.Authorization/roleDefinitions"
 
 
-@dataclass(frozen=True, slots=True)
-class Permission:
-    """One block of a role: what it grants, less what it excludes."""
+def grants(permission: Body, action: str, *, data: bool = False) -> bool:
+    """Whether one block of a role allows ``action``, with ``data`` on the data inside a resource.
 
-    actions: tuple[str, ...] = ()
-    not_actions: tuple[str, ...] = ()
-    data_actions: tuple[str, ...] = ()
-    not_data_actions: tuple[str, ...] = ()
-
-    def grants(self, action: str, data: bool = False) -> bool:
-        """Whether it allows ``action``, with ``data`` on the data inside a resource.
-
-        >>> Permission(("*",), ("Microsoft.Authorization/*/Write",)).grants("microsoft.compute/disks/write")
-        True
-        """
-        given, taken = self.actions, self.not_actions
-        if data:
-            given, taken = self.data_actions, self.not_data_actions
-        return _any(given, action) and not _any(taken, action)
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """Role definition as the check needs it."""
-
-    name: str
-    permissions: tuple[Permission, ...]
+    >>> grants({"actions": ["*"], "notActions": ["A.B/*/Write"]}, "a.c/disks/write")
+    True
+    """
+    given, taken = ("dataActions", "notDataActions") if data else ("actions", "notActions")
+    return _any(permission.get(given) or (), action) and not _any(permission.get(taken) or (), action)
 
 
 def _any(patterns: Iterable[str], action: str) -> bool:
     return any(re.fullmatch(".*".join(map(re.escape, p.split("*"))), action, re.IGNORECASE) for p in patterns)
 
 
-_CONTAINERS = "Microsoft.Storage/storageAccounts/blobServices/containers"
-BUILT_IN: Mapping[str, Role] = {
-    "8e3af657-a8ff-443c-a75c-2fe8c4bcb635": Role("Owner", (Permission(("*",)),)),
-    "b24988ac-6180-42a0-ab88-20f7382dd24c": Role(
+def _role(
+    name: str, actions: Sequence[str], *, excluded: Sequence[str] = (), data: Sequence[str] = ()
+) -> Body:
+    permission = {"actions": actions, "notActions": excluded, "dataActions": data, "notDataActions": ()}
+    shown = {name: list(patterns) for name, patterns in permission.items()}
+    return {
+        "roleName": name,
+        "type": "BuiltInRole",
+        "description": "",
+        "assignableScopes": ["/"],
+        "permissions": [shown],
+    }
+
+
+_STORAGE = "Microsoft.Storage/storageAccounts/blobServices"
+_CONTAINERS = f"{_STORAGE}/containers"
+_DELEGATE = f"{_STORAGE}/generateUserDelegationKey/action"
+_CHANGES = ("delete", "read", "write", "move/action", "add/action")
+BUILT_IN: Mapping[str, Body] = {
+    "8e3af657-a8ff-443c-a75c-2fe8c4bcb635": _role("Owner", ["*"]),
+    "b24988ac-6180-42a0-ab88-20f7382dd24c": _role(
         "Contributor",
-        (
-            Permission(
-                ("*",),
-                (
-                    "Microsoft.Authorization/*/Delete",
-                    "Microsoft.Authorization/*/Write",
-                    "Microsoft.Authorization/elevateAccess/Action",
-                    "Microsoft.Blueprint/blueprintAssignments/write",
-                    "Microsoft.Blueprint/blueprintAssignments/delete",
-                    "Microsoft.Compute/galleries/share/action",
-                ),
-            ),
-        ),
+        ["*"],
+        excluded=[
+            "Microsoft.Authorization/*/Delete",
+            "Microsoft.Authorization/*/Write",
+            "Microsoft.Authorization/elevateAccess/Action",
+            "Microsoft.Blueprint/blueprintAssignments/write",
+            "Microsoft.Blueprint/blueprintAssignments/delete",
+            "Microsoft.Compute/galleries/share/action",
+        ],
     ),
-    "acdd72a7-3385-48ef-bd42-f606fba81ae7": Role("Reader", (Permission(("*/read",)),)),
-    "ba92f5b4-2d11-453d-a403-e96b0029c9fe": Role(
+    "acdd72a7-3385-48ef-bd42-f606fba81ae7": _role("Reader", ["*/read"]),
+    "ba92f5b4-2d11-453d-a403-e96b0029c9fe": _role(
         "Storage Blob Data Contributor",
-        (
-            Permission(
-                actions=(
-                    f"{_CONTAINERS}/delete",
-                    f"{_CONTAINERS}/read",
-                    f"{_CONTAINERS}/write",
-                    "Microsoft.Storage/storageAccounts/blobServices/generateUserDelegationKey/action",
-                ),
-                data_actions=tuple(
-                    f"{_CONTAINERS}/blobs/{what}"
-                    for what in ("delete", "read", "write", "move/action", "add/action")
-                ),
-            ),
-        ),
+        [*(f"{_CONTAINERS}/{what}" for what in ("delete", "read", "write")), _DELEGATE],
+        data=[f"{_CONTAINERS}/blobs/{what}" for what in _CHANGES],
     ),
-    "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1": Role(
+    "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1": _role(
         "Storage Blob Data Reader",
-        (
-            Permission(
-                actions=(
-                    f"{_CONTAINERS}/read",
-                    "Microsoft.Storage/storageAccounts/blobServices/generateUserDelegationKey/action",
-                ),
-                data_actions=(f"{_CONTAINERS}/blobs/read",),
-            ),
-        ),
+        [f"{_CONTAINERS}/read", _DELEGATE],
+        data=[f"{_CONTAINERS}/blobs/read"],
     ),
 }
 """Azure's own roles by id (learn.microsoft.com role-based-access-control/built-in-roles), as far as a
@@ -118,65 +91,37 @@ training cluster meets them; any other id is a role that does not exist here.
 """
 
 
-def built_in(subscription: str, role_id: str) -> dict[str, Any]:
+def built_in(subscription: str, role_id: str) -> Body:
     """Return one of Azure's own roles as a GET shows it."""
-    role = BUILT_IN[role_id]
-    return {
-        "id": f"/subscriptions/{subscription}/providers/{DEFINITIONS}/{role_id}",
-        "name": role_id,
-        "type": DEFINITIONS,
-        "properties": {
-            "roleName": role.name,
-            "type": "BuiltInRole",
-            "description": "",
-            "assignableScopes": ["/"],
-            "permissions": [
-                {
-                    "actions": list(p.actions),
-                    "notActions": list(p.not_actions),
-                    "dataActions": list(p.data_actions),
-                    "notDataActions": list(p.not_data_actions),
-                }
-                for p in role.permissions
-            ],
-        },
-    }
+    rid = f"/subscriptions/{subscription}/providers/{DEFINITIONS}/{role_id}"
+    return {"id": rid, "name": role_id, "type": DEFINITIONS, "properties": BUILT_IN[role_id]}
 
 
-def definition(subscription: Subscription, role_id: str) -> Role | None:
-    """Return the role of this id, or of an id's last part: a built-in or a custom one."""
+def definition(subscription: Subscription, role_id: str) -> Body | None:
+    """Return the properties of the role of this id, or of an id's last part: a built-in or a custom one."""
     guid = role_id.rpartition("/")[2].lower()
-    found = BUILT_IN.get(guid)
-    if found is not None:
-        return found
-    for record in subscription.of_type(DEFINITIONS):
-        if record.id.name.lower() == guid and record.state != "Deleting":
-            blocks = record.properties.get("permissions") or ()
-            return Role(str(record.properties.get("roleName")), tuple(_permission(b) for b in blocks))
-    return None
+    custom = (r.properties for r in subscription.of_type(DEFINITIONS) if _is_named(r, guid))
+    return BUILT_IN.get(guid) or next(custom, None)
 
 
-def _permission(block: Mapping[str, Any]) -> Permission:
-    names = ("actions", "notActions", "dataActions", "notDataActions")
-    return Permission(*(tuple(block.get(n) or ()) for n in names))
-
-
-def roles_of(subscription: Subscription, principal: str, scope: ResourceId) -> Iterator[Role]:
-    """Yield the roles of a principal at ``scope``, by assignments there and on everything around it."""
-    for record in subscription.of_type(ASSIGNMENTS):
-        own = str(record.properties.get("principalId", "")).lower() == principal.lower()
-        if own and record.state != "Deleting" and record.id.base.contains(scope):
-            role = definition(subscription, str(record.properties.get("roleDefinitionId")))
-            if role is not None:
-                yield role
+def _is_named(record: Record, name: str) -> bool:
+    return record.id.name.lower() == name and record.state != "Deleting"
 
 
 def allows(
     subscription: Subscription, principal: str, action: str, scope: ResourceId, data: bool = False
 ) -> bool:
-    """Whether ``principal`` (an object id) may do ``action`` at ``scope``; with ``data`` a data action."""
-    roles = roles_of(subscription, principal, scope)
-    return any(p.grants(action, data) for role in roles for p in role.permissions)
+    """Whether ``principal`` (an object id) may do ``action`` at ``scope``; with ``data`` a data action.
+
+    What counts are the assignments there and on everything around it.
+    """
+    for record in subscription.of_type(ASSIGNMENTS):
+        own = str(record.properties.get("principalId", "")).lower() == principal.lower()
+        if own and record.state != "Deleting" and record.id.base.contains(scope):
+            role = definition(subscription, str(record.properties.get("roleDefinitionId"))) or {}
+            if any(grants(block, action, data=data) for block in role.get("permissions") or ()):
+                return True
+    return False
 
 
 def refused(client: str, principal: str, action: str, scope: ResourceId) -> ArmError:

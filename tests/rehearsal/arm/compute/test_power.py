@@ -71,7 +71,7 @@ def test_a_scale_set_tells_since_when_it_is_there(sets: Any) -> None:
 
 def test_only_a_spot_vm_can_be_evicted(azure: Endpoint, sets: Any) -> None:
     vms = azure.clients().compute.virtual_machine_scale_set_vms
-    with pytest.raises(HttpResponseError, match="no Spot VM"):
+    with pytest.raises(HttpResponseError, match="not a Spot VM"):
         vms.simulate_eviction("lab", "nodes", "0")
 
 
