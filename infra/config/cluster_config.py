@@ -9,10 +9,11 @@ from typing import Literal
 
 from catalogue.size import Size
 from images.os_images import Image
-from infra.config.readers import Access, Partial
 
-__all__ = ["VNET_PREFIX", "ClusterConfig", "SharedFolder", "Storage", "subnet_of"]
+__all__ = ["VNET_PREFIX", "Access", "ClusterConfig", "SharedFolder", "Storage", "subnet_of"]
 
+Access = Literal["public", "private"]
+Partial = Literal["keep", "remove"]
 Storage = Literal["none", "serviceEndpoint", "privateEndpoint"]
 """How the nodes reach blob storage, if at all."""
 

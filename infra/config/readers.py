@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date
-from typing import Literal, TypeVar
+from typing import TypeVar
 
 from catalogue.size import Size
 from catalogue.sizes import lookup, refusal
@@ -17,19 +17,15 @@ from launch.numbers import shown, whole
 
 __all__ = [
     "KEY",
-    "Access",
-    "Partial",
-    "access",
     "admin_user",
     "boolean",
-    "choice",
     "computer_name_prefix",
     "fit_size",
     "image",
     "image_of",
     "location",
     "node_count",
-    "partial",
+    "one_of",
     "public_only",
     "remedy",
     "string_list",
@@ -39,8 +35,6 @@ __all__ = [
     "zone",
 ]
 
-Access = Literal["public", "private"]
-Partial = Literal["keep", "remove"]
 W = TypeVar("W", bound=str)
 
 KEY = "ranklift:"
@@ -114,35 +108,26 @@ def string_list(key: str, value: object) -> list[str]:
     return [part.strip() for part in parts]
 
 
-def choice(key: str, value: object, words: tuple[W, ...]) -> W:
-    """Read one of ``words``.
+def one_of(*words: W) -> Callable[[str, object], W]:
+    """Return the reader of one of ``words``.
 
-    >>> choice("storage", "blob", ("none", "serviceEndpoint", "privateEndpoint"))
+    >>> one_of("none", "serviceEndpoint", "privateEndpoint")("storage", "blob")
     Traceback (most recent call last):
     ...
     launch.errors.InputError: storage = 'blob': is none of none, serviceEndpoint and privateEndpoint; set it \
 to none, serviceEndpoint or privateEndpoint
     """
-    for word in words:
-        if value == word:
-            return word
-    *others, last = words
-    problem = f"is neither {others[0]} nor {last}" if len(words) == 2 else None  # noqa: PLR2004 - two words
-    listed = ", ".join(others)
-    problem = problem or f"is none of {listed} and {last}"
-    raise InputError(key, value, problem, f"set it to {listed} or {last}")
 
+    def read(key: str, value: object) -> W:
+        for word in words:
+            if value == word:
+                return word
+        *others, last = words
+        listed = ", ".join(others)
+        problem = f"is none of {listed} and {last}" if others[1:] else f"is neither {listed} nor {last}"
+        raise InputError(key, value, problem, f"set it to {listed} or {last}")
 
-def access(key: str, value: object) -> Access:
-    """Read ``public`` or ``private``."""
-    ways: tuple[Access, ...] = ("public", "private")
-    return choice(key, value, ways)
-
-
-def partial(key: str, value: object) -> Partial:
-    """Read whether new nodes stay when Azure could not give all of them: ``keep`` or ``remove``."""
-    words: tuple[Partial, ...] = ("keep", "remove")
-    return choice(key, value, words)
+    return read
 
 
 def zone(key: str, value: object) -> str:

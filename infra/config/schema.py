@@ -14,12 +14,19 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import date
 from typing import Any
 
-from infra.config import arm_ids, bare_image, limits, network_settings, readers, shared_settings
-from infra.config import storage_settings as storage
-from infra.config.cluster_config import VNET_PREFIX, ClusterConfig, Storage
+from infra.config import (
+    arm_ids,
+    bare_image,
+    limits,
+    network_settings,
+    readers,
+    shared_settings,
+    storage_settings,
+)
+from infra.config.cluster_config import VNET_PREFIX, Access, ClusterConfig, Storage
 from infra.config.collector import Settings
 from infra.config.network_settings import private_prefix, ssh_sources
-from infra.config.readers import KEY, Access
+from infra.config.readers import KEY, one_of
 from launch.errors import InputError, InputErrors
 
 __all__ = ["ConfigError", "parse"]
@@ -41,8 +48,9 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
     read = Settings(settings)
     without_infiniband = read.optional("allowWithoutInfiniBand", readers.boolean, False)
     large = read.optional("largeScaleSet", readers.boolean, False)
-    access: Access = read.optional("access", readers.access, "public")
-    stored: Storage = read.optional("storage", storage.storage, "none")
+    access: Access = read.optional("access", one_of("public", "private"), "public")
+    ways = one_of("none", "serviceEndpoint", "privateEndpoint")
+    stored: Storage = read.optional("storage", ways, "none")
     on = today or date.today()
     size = read.required("vmSize", lambda key, value: readers.fit_size(key, value, without_infiniband, on))
     count = read.required("nodeCount", lambda key, value: readers.node_count(key, value, large))
@@ -81,13 +89,13 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
         idle_stop_minutes=read.guard("idleStopMinutes", limits.idle_stop_minutes),
         ephemeral_os_disk=read.optional("ephemeralOsDisk", readers.boolean, False),
         zone=read.perhaps("zone", readers.zone),
-        partial=read.optional("partial", readers.partial, "remove"),
+        partial=read.optional("partial", one_of("keep", "remove"), "remove"),
     )
     _raise([*_unknown_keys(read), *_other_cloud(settings), *read.errors])
     mismatches = [
         network_settings.mismatches,
         shared_settings.mismatches,
-        storage.mismatches,
+        storage_settings.mismatches,
         bare_image.mismatches,
         _without_local_disk,
     ]

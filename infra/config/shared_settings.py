@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from infra.cluster.shared.registry import KINDS
 from infra.config.cluster_config import ClusterConfig, SharedFolder, Storage
 from infra.config.collector import Settings
-from infra.config.readers import KEY, choice
+from infra.config.readers import KEY, one_of
 from launch.errors import InputError
 
 __all__ = ["mismatches", "read_shared", "shared_keys"]
@@ -23,7 +23,7 @@ def read_shared(settings: Settings, storage: Storage) -> SharedFolder | None:
 
     ``storage`` is how the nodes reach blob storage, which some kinds go by.
     """
-    name = settings.optional("nfs", lambda key, value: choice(key, value, ("none", *KINDS)), "none")
+    name = settings.optional("nfs", one_of("none", *KINDS), "none")
     kind = KINDS.get(name)
     return kind.read(settings, storage) if kind else None
 

@@ -1,27 +1,21 @@
-"""The settings of blob storage: readers, and checks across settings."""
+"""The settings of blob storage, checked beside each other."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
-from infra.config.cluster_config import ClusterConfig, Storage
+from infra.config.cluster_config import ClusterConfig
 from infra.config.collector import Settings
-from infra.config.readers import KEY, choice
+from infra.config.readers import KEY
 from launch.errors import InputError
 
-__all__ = ["firewall_sources", "mismatches", "storage"]
+__all__ = ["firewall_sources", "mismatches"]
 
 _PRIVATE = [IPv4Network(p) for p in ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")]
 """Ranges that address rules do not take (learn.microsoft.com storage-network-security)."""
 
 _NARROWEST_RANGE = 30  # rules take single addresses instead of a /31 or /32 (same source)
-
-
-def storage(key: str, value: object) -> Storage:
-    """Read how the nodes reach blob storage, or ``none``."""
-    modes: tuple[Storage, ...] = ("none", "serviceEndpoint", "privateEndpoint")
-    return choice(key, value, modes)
 
 
 def firewall_sources(ssh_from: tuple[str, ...]) -> tuple[str, ...]:
