@@ -74,10 +74,8 @@ def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) 
 
 
 def end_supervisor(job: str, head: Host, *, remote: str) -> JobState:
-    """End a job's supervisor that does not react to a request to end the job; return the job's state then.
-
-    Call this once no node runs anything of the job: the job becomes LOST, and its place in the queue is free.
-    """
+    """Kill a job's supervisor that does not react, once no node runs anything of the job; return the job's
+    state, LOST then. Its place in the queue is free."""
     answer = ask(ReleaseAnswer, head, remote, "release", job, timeout=timing.CANCEL_STEP_S, job=job)
     return JobState.from_dict(answer["state"])
 

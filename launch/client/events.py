@@ -148,10 +148,8 @@ Event = LogLine | StateChange | Quiet
 
 
 class Reader:
-    """A decoder from the head's bytes to events; :attr:`state` is the newest state of the job.
-
-    ``on_job`` is called before the first event, with the names of the job's nodes and its number of ranks.
-    """
+    """A decoder from the head's bytes to events, with the newest :attr:`state`; ``on_job`` gets the names of
+    the job's nodes and its number of ranks before the first event."""
 
     def __init__(
         self,

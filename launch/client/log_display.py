@@ -69,11 +69,8 @@ class _Waiting:
 
 
 class Merge:
-    """A filter that merges equal lines, written by many ranks within a second, into one.
-
-    Every rank's lines stay in order: a line joins an equal one only if that one comes after the rank's
-    previous line.
-    """
+    """A filter that merges equal lines, written by many ranks within a second, into one that comes after the
+    previous line of every rank."""
 
     def __init__(self) -> None:
         self._waiting: dict[int, _Waiting] = {}

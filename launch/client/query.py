@@ -78,10 +78,8 @@ def list_some(head: Host, *, remote: str, last: int | None = None) -> Listing:
 
 
 def show_job(job: str, head: Host, *, remote: str) -> JobReport:
-    """Return the full report of the job.
-
-    Raise :class:`~launch.errors.InputError` when the head has no such job.
-    """
+    """Return the full report of the job. Raise :class:`~launch.errors.InputError` when the head has no such
+    job."""
     answer = ask(payloads.JobReport, head, remote, "show", job, job=job)
     plan = answer["plan"]
     ends = [

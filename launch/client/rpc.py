@@ -31,10 +31,8 @@ def rpc_argv(remote: str, *words: str) -> list[str]:
 
 
 def code_of(plan: bytes, node: str) -> str:
-    """Return the id of the node code that runs the job whose job.json ``node`` has.
-
-    Raise :class:`~launch.errors.GiveUpError` for a plan that is torn or that another version made.
-    """
+    """Return the id of the node code that runs the job whose job.json ``node`` has. Raise
+    :class:`~launch.errors.GiveUpError` for a plan that is torn or of another version."""
     try:
         return PurePosixPath(job_dir.parse_plan(plan)["remote"]).name
     except job_dir.OtherVersion as error:
@@ -47,10 +45,8 @@ def code_of(plan: bytes, node: str) -> str:
 def version_there(
     node: Host, wanted: str | None, timeout: float = timing.STEP_S, *, with_jobs: bool = False
 ) -> str | None:
-    """Return the version of the node code to run on the node: ``wanted``, else the newest there.
-
-    Return None when the node has none; with ``with_jobs`` also when it never had a job.
-    """
+    """Return the version of the node code to run on the node, ``wanted`` or the newest; None without one, and
+    ``with_jobs`` also without a job."""
     line = f"test -d .ranklift/jobs && {_VERSIONS}" if with_jobs else _VERSIONS
     present = node.run(["sh", "-c", line], timeout=timeout).stdout.decode("utf-8", "replace").split()
     return wanted if wanted in present else next(iter(present), None)
@@ -81,10 +77,8 @@ def ask(
 
 @contextmanager
 def readable(head: Host) -> Iterator[None]:
-    """Raise :class:`~launch.errors.GiveUpError` where the node's answer is not made of frames.
-
-    The error names the node and the likely writer of the other bytes.
-    """
+    """Raise :class:`~launch.errors.GiveUpError`, naming the likely writer, where the node's answer is not
+    made of frames."""
     try:
         yield
     except (frames.ProtocolError, json.JSONDecodeError) as error:

@@ -37,10 +37,8 @@ def submit(plan: JobPlan, head: Host, snapshots: Sequence[str] = ()) -> str:
 def submit_and_follow(
     plan: JobPlan, head: Host, on_event: Callable[[Event], None], snapshots: Sequence[str] = ()
 ) -> JobState:
-    """Submit the plan and follow the job over the same connection; return the job's last state.
-
-    Raise what :func:`submit` and :func:`follow` raise. An interrupt leaves the job running.
-    """
+    """Submit the plan and follow the job over the same connection; return the job's last state. An interrupt
+    leaves the job running."""
     command = _submit_argv(plan, "--follow", *snapshots)
     return _watch(head, command, plan.id, Reader(on_event), io.BytesIO(_message(plan)))
 

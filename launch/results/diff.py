@@ -35,9 +35,9 @@ class Entry:
     """A link's target; for ``o`` and ``x``, why the entry is not sent."""
 
     @classmethod
-    def from_list(cls, told: Sequence[Any]) -> Entry:
+    def from_list(cls, listed: Sequence[Any]) -> Entry:
         """Return an entry from the node's listing. Raise ValueError or TypeError for anything else."""
-        kind, path, *rest = told
+        kind, path, *rest = listed
         if kind == "f":
             size, mtime_ns = rest
             return cls(kind, str(path), int(size), int(mtime_ns))
@@ -109,8 +109,6 @@ class Landing:
     """The file's final name."""
     replaces: Copy | None = None
     """The copy of that name, which the file continues."""
-    differs: bool = False
-    """Whether the name is numbered because something else has the file's own."""
 
 
 def plan_fetch(
@@ -188,11 +186,8 @@ def _link(plan: FetchPlan, entry: Entry, here: Here) -> None:
 
 
 def landing(wanted: Wanted, matched: Sequence[int], size: int) -> Landing | Copy:
-    """Return the landing of a file of now ``size`` bytes that begins with the ``matched`` copies.
-
-    Return the copy itself when it is the whole file already. ``matched`` are indices of
-    ``wanted.here.copies``.
-    """
+    """Return where a file of now ``size`` bytes goes that begins with the copies of these indices
+    (``matched``); the copy itself when it is the whole file already."""
     true = sorted(
         (wanted.here.copies[number] for number in matched), key=lambda copy: (copy.size, copy.whole)
     )
@@ -205,7 +200,7 @@ def landing(wanted: Wanted, matched: Sequence[int], size: int) -> Landing | Copy
         replaced = next((copy for copy in wanted.here.copies if copy.name == wanted.name), None)
     if replaced is not None:
         return Landing(source, replaced.name, replaced)
-    return Landing(source, wanted.here.free, differs=wanted.here.free != wanted.name)
+    return Landing(source, wanted.here.free)
 
 
 def numbered(name: str, number: int) -> str:

@@ -12,9 +12,10 @@ from typing import IO, Any
 
 from launch.errors import GiveUpError
 from launch.remote.base import frames, job_dir
+from launch.remote.base.files import write_all
 from launch.remote.collect import send
 from launch.results.diff import Copy, Entry, FetchPlan, Landing, Wanted, landing, plan_fetch
-from launch.results.folder import CannotKeep, Changed, Results, write_all
+from launch.results.folder import CannotKeep, Changed, Results
 
 __all__ = ["CollectReport", "NodeFetch", "NodeFiles", "Progress"]
 
@@ -81,10 +82,8 @@ class Progress:
 
 
 class NodeFetch:
-    """The fetch of one node's files: its listing, the requests that follow from it, and the data.
-
-    It may be repeated over another connection: files that have arrived still count.
-    """
+    """The fetch of one node's files, repeated over another connection where need be: files that have arrived
+    count."""
 
     def __init__(self, node: str, results: Results, progress: Progress, claims: dict[str, str]) -> None:
         self.node = node
@@ -125,10 +124,8 @@ class NodeFetch:
         return sum(wanted.entry.size for wanted, _ in self._waiting)
 
     def requests(self, *, is_head: bool) -> bytes:
-        """Make folders and links by the node's listing; return the requests for its files.
-
-        Raise :class:`~launch.errors.GiveUpError` when the listing is incomplete.
-        """
+        """Make folders and links by the node's listing; return the requests for its files. Raise
+        :class:`~launch.errors.GiveUpError` when the listing is incomplete."""
         if not self._listed:
             raise GiveUpError(f"{self.node}: it ended before it had listed what it has")
         here = self._results.here
@@ -278,7 +275,7 @@ class _File:
         if self._part is None:
             return
         try:
-            write_all(self._part, data)
+            write_all(self._part.fileno(), data)
         except OSError as error:
             trouble = self._results.trouble(error)
             self.close()
@@ -316,7 +313,7 @@ class _File:
         part.seek(0)
         part.truncate()
         try:
-            write_all(part, data)
+            write_all(part.fileno(), data)
         except OSError as error:
             raise self._results.trouble(error) from None
         return hashlib.sha256(data).hexdigest()

@@ -23,29 +23,20 @@ from pathlib import Path
 from typing import IO, Any
 
 from launch.errors import InputError, RankliftError, RetryError
+from launch.remote.base.files import write_all
 from launch.remote.collect.send import TREES
 from launch.results.diff import Copy, Here, numbered
 
-__all__ = ["PARTS", "SUMS", "CannotKeep", "Changed", "Results", "read_sums", "sums_line", "write_all"]
+__all__ = ["PARTS", "SUMS", "CannotKeep", "Changed", "Results", "read_sums", "sums_line"]
 
 SUMS = "SHA256SUMS"
 PARTS = ".part"
 
 _LOCK = "lock"
 _CHUNK = 1 << 16
-_OF_THIS_NAME = frozenset(
-    getattr(errno, name)
-    for name in (
-        "EACCES",
-        "EEXIST",
-        "EILSEQ",
-        "EINVAL",
-        "EISDIR",
-        "ELOOP",
-        "ENAMETOOLONG",
-        "ENOTDIR",
-        "EPERM",
-    )
+_OF_THIS_NAME = (
+    *(errno.EACCES, errno.EEXIST, errno.EILSEQ, errno.EINVAL, errno.EISDIR, errno.ELOOP),
+    *(errno.ENAMETOOLONG, errno.ENOTDIR, errno.EPERM),
 )
 """Error numbers that concern one file's write; any other (a full disk, most of all) concerns all files."""
 _LINE = re.compile(r"(?P<escaped>\\?)(?P<digest>[0-9a-f]{64}) [ *](?P<name>.+)", re.DOTALL)
@@ -92,10 +83,8 @@ class Results:
             ) from None
 
     def _locked(self) -> IO[bytes]:
-        """Lock the folder and return the lock file.
-
-        A collect that ends removes the file: retry unless the locked file is the one still in the folder.
-        """
+        """Lock the folder; return the lock file, which a collect that ends removes: it must still be in the
+        folder."""
         path = self._parts / _LOCK
         while True:
             self._parts.mkdir(exist_ok=True)
@@ -172,10 +161,8 @@ class Results:
             raise self.trouble(error) from None
 
     def open_part(self, name: str, source: Copy | None, known: Any) -> IO[bytes]:
-        """Open the unfinished file, positioned after the bytes of ``source``, whose SHA-256 is ``known``.
-
-        Raise :class:`CannotKeep` and :class:`Changed`.
-        """
+        """Open the unfinished file after the bytes of ``source``, whose SHA-256 is ``known``. Raise
+        :class:`CannotKeep` and :class:`Changed`."""
         path = self._ready(self._parts, name)
         continues = source is not None and not source.whole
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC | (0 if continues else os.O_TRUNC)
@@ -205,17 +192,15 @@ class Results:
         left = source.size
         with self.path(source).open("rb") as file:
             while left and (data := file.read(min(_CHUNK, left))):
-                write_all(part, data)
+                write_all(part.fileno(), data)
                 running.update(data)
                 left -= len(data)
         if running.digest() != known.digest():
             raise Changed("it was changed here meanwhile")
 
     def keep(self, name: str, at: str, replaces: Copy | None, mtime_ns: int, digest: str) -> str:
-        """Give a whole file its name ``at``, or the next free one when something else has that by now.
-
-        Return the name. Raise :class:`CannotKeep`.
-        """
+        """Give a whole file its name ``at``, or the next free one; return the name. Raise
+        :class:`CannotKeep`."""
         part, path = self._parts / name, self._ready(self.folder, at)
         try:
             _set_time(part, mtime_ns)
@@ -332,13 +317,6 @@ def _is_record(name: str) -> bool:
     (True, True, False)
     """
     return name.partition("/")[0] not in TREES
-
-
-def write_all(file: IO[bytes], data: bytes) -> None:
-    """Write all of ``data`` to an unbuffered file."""
-    view = memoryview(data)
-    while view:
-        view = view[file.write(view) :]
 
 
 def sums_line(name: str, digest: str) -> bytes:

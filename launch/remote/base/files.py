@@ -1,7 +1,4 @@
-"""Files and folders of this node: a user's ``~``, programs on PATH, what can be written, atomic replacement.
-
-Readers of a replaced file, even after a crash of the machine, see the old or the new one.
-"""
+"""Files and folders of this node: ``~``, programs on PATH, what can be written, replacement as a whole."""
 
 from __future__ import annotations
 
@@ -9,6 +6,7 @@ import os
 
 __all__ = [
     "expand_home",
+    "file_in_memory",
     "keep_name",
     "python_folder",
     "replace_file",
@@ -61,13 +59,9 @@ def unwritable(*folders: str) -> list[str]:
     for folder in folders:
         probe = temporary_name(f"{folder}/.ranklift")
         try:
-            fd = os.open(probe, _FRESH, 0o600)
-            try:
-                if os.write(fd, bytes(_PROBE_BYTES)) < _PROBE_BYTES:
-                    os.write(fd, b"-")  # raises with the reason
-            finally:
-                os.close(fd)
+            with open(os.open(probe, _FRESH, 0o600), "wb", buffering=0) as file:
                 os.unlink(probe)
+                write_all(file.fileno(), bytes(_PROBE_BYTES))
         except OSError as error:
             reasons.append(UNWRITABLE.format(folder=folder, why=error.strerror))
     return reasons
@@ -86,22 +80,27 @@ def write_all(fd: int, data: bytes) -> None:
         rest = rest[os.write(fd, rest) :]
 
 
+def file_in_memory(data: bytes) -> int:
+    """Return a descriptor, at its beginning, of a file in memory that holds ``data``."""
+    fd = os.memfd_create("ranklift", os.MFD_CLOEXEC)
+    write_all(fd, data)
+    os.lseek(fd, 0, os.SEEK_SET)
+    return fd
+
+
 def replace_file(path: str, data: bytes, *, mode: int = 0o600, outlives_machine: bool = True) -> None:
     """Replace ``path`` by a file with ``data``, or change nothing and raise OSError.
 
-    The data are synced to disk before the rename, so that a crash of the machine leaves no empty file. The
-    sync takes some milliseconds; set ``outlives_machine`` to False for data that are void after a reboot.
+    After a crash of the machine readers see the old or the new file: data are synced before the rename, which
+    takes some milliseconds. Set ``outlives_machine`` to False for data that are void after a reboot.
     """
     temporary = temporary_name(path)
     try:
-        fd = os.open(temporary, _FRESH, 0o600)
-        try:
-            write_all(fd, data)
-            os.fchmod(fd, mode)
+        with open(os.open(temporary, _FRESH, 0o600), "wb", buffering=0) as file:
+            write_all(file.fileno(), data)
+            os.fchmod(file.fileno(), mode)
             if outlives_machine:
-                os.fsync(fd)
-        finally:
-            os.close(fd)
+                os.fsync(file.fileno())
         os.rename(temporary, path)
     except OSError:
         try:  # noqa: SIM105  contextlib costs each rank its import
@@ -112,10 +111,8 @@ def replace_file(path: str, data: bytes, *, mode: int = 0o600, outlives_machine:
 
 
 def keep_name(path: str) -> None:
-    """Sync the folder of ``path`` to disk, so that a crash does not bring an older file back.
-
-    The sync costs as much as writing the file did, so use it only for what must not be undone. Raise OSError.
-    """
+    """Sync the folder of ``path``, so that no crash brings an older file back; it costs as much as the write.
+    Raise OSError."""
     fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
     try:
         os.fsync(fd)

@@ -104,10 +104,8 @@ class Decoder:
         self._buffer = bytearray()
 
     def feed(self, data: bytes) -> list[tuple[bytes, bytes]]:
-        """Return the frames that ``data`` completes.
-
-        Raise :class:`ProtocolError` when a frame is longer than the limit.
-        """
+        """Return the frames that ``data`` completes. Raise :class:`ProtocolError` for a longer one than the
+        limit."""
         buffer = self._buffer
         buffer += data
         frames = []

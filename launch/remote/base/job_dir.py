@@ -57,10 +57,7 @@ _RESERVE_BYTES = 64 << 10
 
 
 def identity(pid: int) -> Process:
-    """Return what distinguishes a process from a later one with the same pid, also after a reboot.
-
-    Raise OSError when there is no such process.
-    """
+    """Return what distinguishes a process from any later one. Raise OSError when there is no such process."""
     with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:
         fields = file.read().rpartition(")")[2].split()
     with open("/proc/sys/kernel/random/boot_id", encoding="utf-8") as file:
@@ -117,10 +114,8 @@ def parse_plan(data: bytes, path: str = "job.json") -> Plan:
 
 
 def shown_plan(data: bytes) -> bytes:
-    """Return a job.json as it may leave the head: unchanged where it holds no value of a user's variable.
-
-    Raise :class:`Unreadable`, because an unknown plan may hold values anywhere.
-    """
+    """Return a job.json without values of the user's variables. Raise :class:`Unreadable`: an unknown plan
+    may hold values anywhere."""
     plan = parse_plan(data)
     shown = without_values(plan)
     return data if shown is plan else json.dumps(shown).encode()
@@ -181,10 +176,8 @@ class Folder:
         return os.path.join(self.path, name)
 
     def create(self, plan: Plan) -> None:
-        """Make the folder with job.json in it, or nothing at all.
-
-        Raise FileExistsError when the job exists, and OSError when the head has no room for the folder.
-        """
+        """Make the folder with job.json in it, or nothing. Raise OSError: FileExistsError when the job
+        exists."""
         os.makedirs(os.path.dirname(self.path), mode=0o700, exist_ok=True)
         os.mkdir(self.path, 0o700)
         try:
@@ -265,8 +258,7 @@ class Folder:
     def write_state(self, state: State) -> State:
         """Replace state.json unless it is terminal, and log the change; return the job's state then.
 
-        On a full disk a terminal state takes the reserved room; another state is not written, and the job
-        goes on. A full disk raises nothing.
+        A full disk raises nothing: a terminal state takes the reserved room; another state is not written.
         """
         try:
             folder = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)

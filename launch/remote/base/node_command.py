@@ -13,11 +13,8 @@ __all__ = ["start_on_node"]
 def start_on_node(
     plan: Plan, index: int, command: str, *, stdin: int, stderr: int, connect_s: int = timing.SSH_CONNECT_S
 ) -> subprocess.Popen[bytes]:
-    """Start ``command`` of :mod:`launch.remote.cli` on node ``index`` of the plan; return the process, whose
-    stdout is a pipe.
-
-    The process leads a session of its own, so that no signal to the supervisor's group reaches it.
-    """
+    """Start ``command`` of :mod:`launch.remote.cli` on node ``index`` of the plan; return the process, with a
+    pipe as stdout, in a session of its own: no signal to the supervisor's group reaches it."""
     # A shell line, because only the node's own shell knows its home folder; it has no value of the user's.
     line = f'exec python3 -I -S "$HOME/{plan["remote"]}/__main__.py" {command}'
     argv = ["sh", "-c", line]

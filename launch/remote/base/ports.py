@@ -13,11 +13,8 @@ LAST_PORT = 65535
 
 
 def take_ports(first: int, count: int, held: list[int]) -> list[int]:
-    """Reserve ``count`` ports from ``first`` that no process of this node listens on and no other job holds.
-
-    The job holds them until the descriptors added to ``held`` are closed. Raise OSError when fewer are
-    free.
-    """
+    """Reserve ``count`` ports from ``first`` that nobody listens on and no other job holds, until the
+    descriptors added to ``held`` are closed. Raise OSError when fewer are free."""
     if not count:
         return []
     folder = expand_home("~/.ranklift/ports")

@@ -145,10 +145,7 @@ def descendants(root: int) -> list[int]:
 
 
 def has_children() -> bool:
-    """Return whether this process has living descendants; reap its ended children.
-
-    Every descendant of a subreaper is below one of its children, so that /proc need not be read.
-    """
+    """Return whether this process, a subreaper, has living descendants; reap its ended children."""
     try:
         while os.waitpid(-1, os.WNOHANG)[0]:
             pass
@@ -189,10 +186,8 @@ def signal_descendants(number: int) -> list[int]:
 
 
 def end_descendants(seconds: float) -> list[int]:
-    """Kill all descendants of this process; return the pids that are left after ``seconds``.
-
-    Repeat the kill, because a process may fork between being listed and being killed.
-    """
+    """Kill all descendants, again and again, as a process may fork meanwhile; return the pids left after
+    ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
         left = signal_descendants(SIGKILL)
@@ -203,10 +198,8 @@ def end_descendants(seconds: float) -> list[int]:
 
 
 def start_time(pid: int) -> bytes:
-    """Return when a process started, in the kernel's ticks; b"" when the process does not exist.
-
-    Pid and start time together identify one process.
-    """
+    """Return when a process started, in the kernel's ticks; b"" without such a process. It distinguishes
+    equal pids."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             return file.read().rpartition(b")")[2].split()[19]
@@ -236,10 +229,8 @@ def end_idle_launcher(launcher: int, started: bytes, child: int) -> None:
 
 
 def children_of_job(job: str) -> list[int]:
-    """Return the processes of this user with ``job`` in their environment, without this one and its parents.
-
-    These remain when a runner was killed, and are not descendants of a runner any more.
-    """
+    """Return this user's processes with ``job`` in their environment, but this one and its parents. They
+    remain when a runner was killed, and are not descendants of a runner any more."""
     parents = _parents()
     above = {0}
     pid = os.getpid()

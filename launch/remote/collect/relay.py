@@ -12,6 +12,7 @@ import sys
 import time
 
 from launch.remote.base import frames, job_dir, timing
+from launch.remote.base.files import file_in_memory
 from launch.remote.base.node_command import start_on_node
 from launch.remote.base.records import Plan
 
@@ -38,12 +39,12 @@ def relay(job: str, what: str) -> int:
     frames.send_answer(NODES, json.dumps([node["name"] for node in plan["nodes"]]).encode())
     requests = dict.fromkeys(range(len(plan["nodes"])), b"") if what == "files" else _requests()
     waiting = list(requests)
-    running: dict[int, _Asked] = {}
+    running: dict[int, _Answer] = {}
     with selectors.DefaultSelector() as selector:
         while waiting or running:
             while waiting and len(running) < _AT_ONCE:
                 index = waiting.pop(0)
-                running[index] = _Asked(plan, index, what, requests.pop(index))
+                running[index] = _Answer(plan, index, what, requests.pop(index))
                 selector.register(running[index].stdout, selectors.EVENT_READ, index)
             for key, _ in selector.select(1.0):
                 data = os.read(key.fd, _CHUNK)
@@ -53,9 +54,9 @@ def relay(job: str, what: str) -> int:
                 else:
                     selector.unregister(key.fd)
                     frames.send_answer(SAID, PART.pack(key.data, True) + running.pop(key.data).end())
-            for index, asked in list(running.items()):
-                if time.monotonic() - asked.heard > timing.COLLECT_SILENT_S:
-                    selector.unregister(asked.stdout)
+            for index, answer in list(running.items()):
+                if time.monotonic() - answer.heard > timing.COLLECT_SILENT_S:
+                    selector.unregister(answer.stdout)
                     frames.send_answer(SAID, PART.pack(index, True) + running.pop(index).give_up())
     return 0
 
@@ -76,15 +77,12 @@ def _requests() -> dict[int, bytes]:
     return {index: b"".join(lines) for index, lines in found.items()}
 
 
-class _Asked:
-    """Command that runs on one node."""
+class _Answer:
+    """The answer of a command that runs on one node."""
 
     def __init__(self, plan: Plan, index: int, what: str, requests: bytes) -> None:
-        handle = os.memfd_create("requests")
+        handle = file_in_memory(requests)
         try:
-            with os.fdopen(os.dup(handle), "wb") as file:
-                file.write(requests)
-            os.lseek(handle, 0, os.SEEK_SET)
             command = f"{what} {plan['id']}"
             self._process = start_on_node(plan, index, command, stdin=handle, stderr=subprocess.PIPE)
         finally:
@@ -96,10 +94,10 @@ class _Asked:
 
     def end(self) -> bytes:
         """Wait for the command; return its error, or nothing when it succeeded."""
-        _, said = self._process.communicate()
-        words = said.strip().splitlines()
+        _, errors = self._process.communicate()
+        lines = errors.strip().splitlines()
         status = self._process.returncode
-        return (words[-1] if words else b"ended with status %d" % status) if status else b""
+        return (lines[-1] if lines else b"ended with status %d" % status) if status else b""
 
     def give_up(self) -> bytes:
         """Kill the command; return the error."""

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from launch.remote.base import frames, job_dir, timing
-from launch.remote.base.files import write_all
+from launch.remote.base.files import file_in_memory
 from launch.remote.base.payloads import FileEnd, FileRequest, FileStart, Listed
 
 __all__ = ["BEAT", "DATA", "END", "ENTRIES", "LISTED", "PLAN", "RECORDS", "START", "TREES", "files", "send"]
@@ -56,12 +56,12 @@ def files(job: str) -> int:
     """Send a listing of the job's files on this node; an empty one when the job never ran here."""
     base = os.fsencode(job_dir.Folder(job).path)
     batch: list[Listed] = []
-    told = time.monotonic()
+    sent = time.monotonic()
     for entry in _entries(base):
         batch.append(entry)
-        if len(batch) >= _BATCH or time.monotonic() - told > timing.COLLECT_BEAT_S:
+        if len(batch) >= _BATCH or time.monotonic() - sent > timing.COLLECT_BEAT_S:
             frames.send_answer(ENTRIES, json.dumps(batch).encode())
-            batch, told = [], time.monotonic()
+            batch, sent = [], time.monotonic()
     frames.send_answer(ENTRIES, json.dumps(batch).encode())
     frames.send_answer(LISTED, json.dumps(os.path.isdir(base)).encode())
     return 0
@@ -95,14 +95,6 @@ def _plan(path: bytes) -> bytes:
         return job_dir.shown_plan(data)
     except job_dir.Unreadable as error:
         raise OSError(errno.EINVAL, error.problem) from None
-
-
-def _in_memory(data: bytes) -> int:
-    """Return a descriptor of a file in memory that holds ``data``."""
-    handle = os.memfd_create("ranklift", os.MFD_CLOEXEC)
-    write_all(handle, data)
-    os.lseek(handle, 0, os.SEEK_SET)
-    return handle
 
 
 def _walk(base: bytes, top: bytes) -> Iterator[Listed]:
@@ -192,7 +184,7 @@ def _send_file(path: bytes, beginnings: list[tuple[int, str]], *, is_plan: bool 
         if not stat.S_ISREG(info.st_mode):
             raise OSError(errno.EINVAL, "is no longer a file")
         if is_plan:
-            shown = _in_memory(_plan(path))
+            shown = file_in_memory(_plan(path))
             os.close(handle)
             handle = shown
         size = os.fstat(handle).st_size

@@ -21,8 +21,7 @@ from launch.remote.base.processes import SIGTERM
 from launch.remote.base.records import Taken
 from launch.remote.head import outcome
 from launch.remote.head.cancel import cancel_request
-from launch.remote.head.job_state import JobState
-from launch.remote.head.launch_order import LaunchOrder
+from launch.remote.head.job_state import JobState, LaunchOrder
 from launch.remote.head.node_loss import GoOn, NodeLoss
 from launch.remote.head.outcome import Outcome
 from launch.remote.head.rank_states import RankStates

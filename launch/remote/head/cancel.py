@@ -24,9 +24,8 @@ _REMOVED = "its records on the head were removed"
 def cancel(job: str, grace: float | None) -> CancelAnswer:
     """Request the job's end; return its state once it has ended, or after 20 s. May be repeated.
 
-    ``before`` is the state it was in, ``grace`` what its processes get, ``within`` how many seconds its end
-    may take from now, ``lost`` the nodes that its supervisor could not reach. An ended job stays as it is.
-    Raise FileNotFoundError when there is no such job.
+    ``within`` is how many seconds its end may take from now, ``lost`` are the nodes that its supervisor could
+    not reach. Raise FileNotFoundError when there is no such job.
     """
     folder = job_dir.Folder(job)
     state = folder.state()
@@ -53,10 +52,10 @@ def cancel(job: str, grace: float | None) -> CancelAnswer:
 
 
 def release(job: str) -> ReleaseAnswer:
-    """Kill a supervisor that did not obey the cancel request; return the job's ``state``, which is LOST then.
+    """Kill a supervisor that did not obey the cancel request; return the job's state, which is LOST then.
 
-    For when no node has anything of the job any more. Without a cancel request, or where another process has
-    the supervisor's number by now, do nothing. Raise FileNotFoundError when there is no such job.
+    Without a cancel request, or where another process has the supervisor's number by now, do nothing. Raise
+    FileNotFoundError when there is no such job.
     """
     folder = job_dir.Folder(job)
     state = folder.state()
@@ -82,8 +81,7 @@ def _request(folder: job_dir.Folder, grace: float | None) -> None:
 
 
 def cancel_request(folder: job_dir.Folder, own: float) -> tuple[float, str] | None:
-    """Return the grace of the job's cancel request, by default the job's ``own``, and its reason, which may
-    be empty; None without a request.
+    """Return grace (without one, the job's ``own``) and reason of the job's cancel request; None without one.
 
     The removal of the job's records is a request, too: nobody could find and end the job otherwise.
     """

@@ -1,16 +1,18 @@
-"""A job's state between its queue and its end, as state.json and the events record it."""
+"""A job's state from its queue to its end, as state.json and the events record it, and what a launch gets."""
 
 from __future__ import annotations
 
 import os
 import time
+from typing import NamedTuple
 
 from launch.remote.base import job_dir
 from launch.remote.base.records import Plan
 from launch.remote.head import queue
 from launch.remote.head.outcome import Outcome
+from launch.remote.log.writer import StreamWriter
 
-__all__ = ["JobState"]
+__all__ = ["JobState", "LaunchOrder"]
 
 
 class JobState:
@@ -103,3 +105,16 @@ class JobState:
 
     def _write(self) -> None:
         self._folder.write_state(self._state)
+
+
+class LaunchOrder(NamedTuple):
+    """``restarts`` is the number of launches before; ``deadline``, by the monotonic clock, the end of the
+    job's time, None without a limit."""
+
+    folder: job_dir.Folder
+    plan: Plan
+    slots: dict[str, list[int]]
+    port: int
+    stream: StreamWriter
+    restarts: int
+    deadline: float | None

@@ -46,10 +46,8 @@ _SSH_LOST = re.compile(r"^(?:Connection to|Timeout, server) (\S+?) (?:closed|not
 
 
 class Outcome:
-    """How a launch ended; ``failure`` has the first failed rank, its node and its last lines.
-
-    ``ran`` is whether any rank was started, ``was_timed_out`` whether the job's time was over.
-    """
+    """How a launch ended; ``failure`` is the first, ``ran`` whether any rank was started, ``was_timed_out``
+    whether the job's time was over."""
 
     def __init__(
         self, state: StateName, exit_status: int, reason: str, failure: Failure | None = None

@@ -21,10 +21,7 @@ _EXIT_FIELDS = {"rank", "node", "status", "signal", "stopped", "attempt"}
 
 
 def list_jobs(last: int | None) -> JobListing:
-    """Return every job that has not ended, and the ``last`` of those that have (None: all), oldest first.
-
-    ``left_out`` counts the ended jobs that are not among them.
-    """
+    """Return every job that has not ended, and the ``last`` of those that have (None: all), oldest first."""
     states = job_dir.all_jobs()
     ended = [state for state in states if state["state"] in job_dir.TERMINAL]
     left_out = 0 if last is None else max(0, len(ended) - last)
@@ -42,11 +39,7 @@ def _with_cancelling(folder: job_dir.Folder, state: State) -> State:
 
 
 def job_report(job: str) -> JobReport:
-    """Return all records of one job but its output.
-
-    ``ends`` has each rank's newest end, ``events`` the other events, in order. Raise FileNotFoundError when
-    there is no such job.
-    """
+    """Return all records of one job but its output. Raise FileNotFoundError when there is no such job."""
     folder = job_dir.Folder(job)
     plan = folder.plan()
     ends: dict[int, ExitEvent] = {}

@@ -1,14 +1,12 @@
 """The queue of a head's jobs: first in, first out, as far as jobs share slots.
 
-``~/.ranklift/queue.json`` holds an entry for each job that waits or runs. It is read and replaced under
-a lock; entries whose supervisor is gone are dropped on sight. Jobs with other heads are not in it: the
-runners' own locks on the slots keep those apart (:func:`launch.remote.node.slots.take_slots`). A job learns
-which slots they hold when a node refuses it: it keeps its place and avoids those slots from then on, and asks
-the nodes again from time to time (:class:`SlotQuery`).
+``~/.ranklift/queue.json`` holds an entry for each job that waits or runs. It is read and replaced under a
+lock; entries whose supervisor is gone are dropped on sight. Jobs with other heads are not in it: the runners'
+own locks keep those apart (:func:`launch.remote.node.slots.take_slots`). A job that a node refuses keeps its
+place, avoids the slots that others hold there, and queries the nodes from time to time (:class:`SlotQuery`).
 
 A torn queue.json, which a crash or a hand leaves behind, counts as empty but for the entries that are whole.
-Jobs that wait enter it again at their next look, at its end; those that run keep their slots by the runners'
-locks, as jobs of other heads do, and later jobs learn of them from the nodes.
+Jobs that wait enter it again at its end; those that run keep their slots by the runners' locks.
 """
 
 from __future__ import annotations
@@ -141,10 +139,8 @@ def refusing_nodes(job: str) -> list[str]:
 
 
 def confirm(job: str) -> None:
-    """Record that the job's runners hold all that it was given; until then no job behind it gets their nodes.
-
-    On a full disk the jobs behind it wait longer.
-    """
+    """Record that the job's runners hold all that it was given: jobs behind it may get its nodes then. On a
+    full disk these wait longer."""
     with suppress(OSError), _entries() as entries:
         entries[_position(entries, job)]["holds"] = True
 
@@ -268,7 +264,7 @@ class SlotQuery:
 
     def __init__(self, plan: Plan, names: Collection[str]) -> None:
         null = subprocess.DEVNULL
-        self._asked = {
+        self._queries = {
             node["name"]: start_on_node(plan, index, f"slots {int(node['slots'])}", stdin=null, stderr=null)
             for index, node in enumerate(plan["nodes"])
             if node["name"] in names
@@ -279,14 +275,14 @@ class SlotQuery:
     def is_over(self) -> bool:
         """Whether all nodes have answered, or had their time to."""
         return time.monotonic() > self._until or all(
-            process.poll() is not None for process in self._asked.values()
+            process.poll() is not None for process in self._queries.values()
         )
 
     def result(self) -> Taken:
         """End the query; return the held slots. A node that did not answer is left out: the next launch finds
         the reason."""
         taken: Taken = {}
-        for name, process in self._asked.items():
+        for name, process in self._queries.items():
             if process.poll() is None:
                 process.kill()
             output, _ = process.communicate()

@@ -15,8 +15,7 @@ from launch.remote.base import encryption, frames
 from launch.remote.base.payloads import Hello, RankExit, Ready
 from launch.remote.base.records import RankEnd, Taken
 from launch.remote.head import outcome
-from launch.remote.head.job_state import JobState
-from launch.remote.head.launch_order import LaunchOrder
+from launch.remote.head.job_state import JobState, LaunchOrder
 from launch.remote.head.node_loss import NodeLoss
 from launch.remote.head.outcome import Outcome
 from launch.remote.head.rank_states import RankStates

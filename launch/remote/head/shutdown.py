@@ -97,10 +97,8 @@ def start_sweep(
 def sweep_nodes(
     plan: Plan, indexes: Iterable[int], silent: Collection[int] = (), is_last: bool = False
 ) -> dict[int, str]:
-    """End what a job has left on these nodes, all at once; return ssh's errors by node not reached.
-
-    On ``silent`` nodes the ranks end by themselves, so ssh gives up earlier there.
-    """
+    """End what a job has left on these nodes, all at once; return ssh's errors by node not reached. Wait less
+    for ``silent`` nodes, where the ranks end by themselves."""
     running = {
         index: start_sweep(
             plan, index, timing.SSH_CONNECT_LOST_S if index in silent else timing.SSH_CONNECT_S, is_last

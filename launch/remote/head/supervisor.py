@@ -12,8 +12,7 @@ from launch.remote.base.records import Plan
 from launch.remote.head import outcome, queue
 from launch.remote.head.attempt import Attempt
 from launch.remote.head.cancel import cancel_request
-from launch.remote.head.job_state import JobState
-from launch.remote.head.launch_order import LaunchOrder
+from launch.remote.head.job_state import JobState, LaunchOrder
 from launch.remote.head.outcome import Outcome
 from launch.remote.head.queue import SlotQuery
 from launch.remote.head.shutdown import clear_work_dirs
@@ -25,10 +24,8 @@ _POLL = 0.2
 
 
 def detach(folder: job_dir.Folder, plan: Plan) -> None:
-    """Start a supervisor for the job in the background; return once its state.json is there.
-
-    Raise OSError when it does not start.
-    """
+    """Start a supervisor for the job in the background; return once its state.json is there. Raise OSError
+    when it does not start."""
     ready_read, ready_write = os.pipe()
     child = os.fork()
     if child == 0:

@@ -77,10 +77,8 @@ class Choice:
         return 0
 
     def beginning(self, reader: StreamReader, end: tuple[int, int], go_on: bool) -> Iterator[bytes]:
-        """Yield the wanted records until ``end``, and the beginnings of lines that ``end`` cuts.
-
-        Unless reading will ``go_on``, these beginnings count as the last lines.
-        """
+        """Yield the wanted records until ``end``, and the beginnings of lines that ``end`` cuts; unless
+        reading will ``go_on``, these count as the last lines."""
         if self._since is None and self._tail is None:
             yield from self.records(reader, end)
             return

@@ -42,10 +42,8 @@ class StreamReader:
         return 0, 0
 
     def read(self, until: tuple[int, int] | None = None) -> Iterator[tuple[Header, bytes]]:
-        """Yield every new record: the header's fields, and all bytes including the header.
-
-        Stop at ``until``, an earlier value of :attr:`end`, although more may have come since.
-        """
+        """Yield header and whole bytes of every new record; stop at ``until``, an earlier value of
+        :attr:`end`."""
         while until is None or self._number <= until[0]:
             # list first: a segment is complete once the next one exists
             there = segments.numbers(self._folder)

@@ -10,6 +10,7 @@ import os
 import struct
 import time
 
+from launch.remote.base.files import write_all
 from launch.remote.base.frames import RECORD
 
 __all__ = ["BEFORE", "START", "begin", "numbers", "path"]
@@ -32,17 +33,13 @@ def numbers(folder: str) -> list[int]:
 
 
 def begin(folder: str, number: int, count: int, lines: int) -> tuple[int, int]:
-    """Make a segment after ``count`` bytes and ``lines``; return a descriptor to write to, and the size.
-
-    Name the segment only once its first record is written: readers need both. Raise OSError.
-    """
+    """Make a segment after ``count`` bytes and ``lines``, named once readers find its first record; return a
+    descriptor to write to, and the size. Raise OSError."""
     start = RECORD.pack(time.time(), -1, 0, START, BEFORE.size) + BEFORE.pack(count, lines)
     unfinished = path(folder, number) + ".new"
     fd = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
     try:
-        written = 0
-        while written < len(start):
-            written += os.write(fd, start[written:])
+        write_all(fd, start)
         os.rename(unfinished, path(folder, number))
     except OSError:
         os.close(fd)

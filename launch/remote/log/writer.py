@@ -38,10 +38,8 @@ def last_lines(data: bytes, count: int = 10) -> list[str]:
 
 
 class StreamWriter:
-    """Writer of records to the stream in a job's folder, which also keeps each rank's last bytes.
-
-    Output that a full disk cannot take is counted, and reported in the stream once there is room.
-    """
+    """Writer of records to the stream in a job's folder; keeps each rank's last bytes. What a full disk
+    cannot take is counted, and reported in the stream once there is room."""
 
     def __init__(self, folder: str, segment: int = _SEGMENT, kept: int = _KEPT) -> None:
         self._folder, self._limit, self._kept = folder, segment, kept
@@ -78,7 +76,7 @@ class StreamWriter:
                 last = self._tails[rank, node] = LastBytes()
             last.add(stream, data)
         if self._lost_bytes:
-            self._tell_lost()
+            self._report_lost()
         if not self._append(rank, node, stream, data):
             if not self._lost_bytes:
                 self._break_off()
@@ -103,7 +101,7 @@ class StreamWriter:
     def close(self) -> None:
         """Report what was left out, and close the file."""
         if self._lost_bytes:
-            self._tell_lost()
+            self._report_lost()
         if self._fd >= 0:
             self._put(self._unwritten)
             os.close(self._fd)
@@ -114,7 +112,7 @@ class StreamWriter:
         if self._give_up_the_reserve():
             self._append(LAUNCHER, 0, NOTICE, not_going_on(self._why).encode())
 
-    def _tell_lost(self) -> None:
+    def _report_lost(self) -> None:
         words = not_kept(self._lost_bytes, self._lost_lines, self._why)
         if self._append(LAUNCHER, 0, NOTICE, words.encode()):
             self._lost_bytes = self._lost_lines = 0

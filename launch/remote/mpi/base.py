@@ -28,19 +28,15 @@ class Start:
 
     @property
     def program(self) -> list[str]:
-        """The program started once for every rank: a runner, which gets everything else from the supervisor.
-
-        So no argument, variable or secret of the user's is ever on a command line of an MPI.
-        """
+        """The program started once for every rank: a runner, which gets all that is the user's from the
+        supervisor, never on a command line."""
         return ["sh", "-c", f'exec python3 -I -S "$HOME/{self.remote}/__main__.py" rank']
 
 
 @dataclass(frozen=True)
 class CommandLine:
-    """One MPI's way to start the job.
-
-    ``{hostfile}`` and ``{machinefile}`` stand for those files on the head.
-    """
+    """One MPI's way to start the job; ``{hostfile}`` and ``{machinefile}`` stand for those files on the
+    head."""
 
     argv: list[str]
     env: dict[str, str] = field(default_factory=dict)

@@ -28,10 +28,8 @@ class CannotLaunch(Exception):
 
 
 class FoundMpi:
-    """An MPI found on this node: ``command`` starts it in ``env``, of which ranks need ``exports``.
-
-    ``name`` is that of its command line in the plan.
-    """
+    """An MPI found on this node: ``command`` starts it in ``env``, of which ranks need ``exports``; ``name``
+    is that of its command line in the plan."""
 
     def __init__(self, kind: Mpi, version: str, command: str, env: dict[str, str]) -> None:
         self.kind, self.name, self.version = kind, kind.name(version), version
@@ -40,10 +38,8 @@ class FoundMpi:
 
     @property
     def library_path(self) -> str:
-        """Folder where programs built with this MPI find its library, when it is in no usual place.
-
-        For ranks alone: mpirun's ssh must not take its libraries from there.
-        """
+        """Folder of its library, when that is in no usual place, for ranks alone: mpirun's ssh must not use
+        it."""
         folder = f"{os.path.dirname(os.path.dirname(self.command))}/lib"
         library = self.kind.library
         return folder if library and "/" in self.command and os.path.exists(f"{folder}/{library}") else ""
@@ -109,16 +105,20 @@ def _candidates(kinds: list[Mpi], first: str) -> Iterator[tuple[str, dict[str, s
 
 def _module_environment(module: str) -> dict[str, str] | None:
     script = f". {_MODULES_SCRIPT} && module load {module} >/dev/null 2>&1 && env -0"
-    try:
-        done = subprocess.run(
-            ["bash", "-c", script], capture_output=True, timeout=timing.MPI_LOOK_S, check=False
-        )
-    except subprocess.TimeoutExpired as error:
-        raise CannotLaunch(f"`module load {module}` did not end within {timing.MPI_LOOK_S} s") from error
+    done = _run(["bash", "-c", script], f"`module load {module}`")
     if done.returncode:
         return None
     pairs = (line.partition("=") for line in os.fsdecode(done.stdout).split("\0") if line)
     return {key: value for key, _, value in pairs}
+
+
+def _run(
+    argv: list[str], name: str, env: Mapping[str, str] | None = None
+) -> subprocess.CompletedProcess[bytes]:
+    try:
+        return subprocess.run(argv, env=env, capture_output=True, timeout=timing.MPI_LOOK_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise CannotLaunch(f"{name} did not end within {timing.MPI_LOOK_S} s") from error
 
 
 def _changed(env: Mapping[str, str]) -> list[str]:
@@ -138,22 +138,13 @@ def _version_output(found: str, env: Mapping[str, str]) -> str:
         if known["of"] == key:
             return str(known["says"])
     except (OSError, ValueError, KeyError):
-        pass  # not asked before
+        pass  # the first time
     try:
-        done = subprocess.run(
-            [found, "--version"],
-            env=env,
-            capture_output=True,
-            text=True,
-            timeout=timing.MPI_LOOK_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired as error:
-        raise CannotLaunch(f"{found} --version did not end within {timing.MPI_LOOK_S} s") from error
+        done = _run([found, "--version"], f"{found} --version", env)
     except OSError as error:
         return str(error)
-    output = done.stdout + done.stderr
+    output = os.fsdecode(done.stdout + done.stderr)
     if _identify(output)[0]:
-        with suppress(OSError):  # no room: it is asked again the next time
+        with suppress(OSError):  # no room: mpirun is run again the next time
             replace_file(kept, json.dumps({"of": key, "says": output}).encode())
     return output

@@ -1,4 +1,4 @@
-"""The MPIs that are known, and what is asked of all of them."""
+"""The MPIs that are known, and what is needed of all of them."""
 
 from __future__ import annotations
 

@@ -99,10 +99,8 @@ def remove_copies(work: str, since: int, inodes: Mapping[str, int]) -> None:
 
 
 def permit(folder: str, found: os.stat_result) -> None:
-    """Restore the owner's rights to a folder, which a job may have removed; ``found`` is its lstat result.
-
-    Raise OSError.
-    """
+    """Restore the owner's rights to a folder, which a job may have removed; ``found`` is its lstat. Raise
+    OSError."""
     if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
         os.chmod(folder, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)
 

@@ -44,7 +44,7 @@ class Process:
         self.status: int | None = None
         self.stopped = False
         """Whether the process still ran when the stop was ordered."""
-        self.said = b""
+        self.output = b""
         self.outlet: Outlet | None = None
 
 
@@ -129,7 +129,7 @@ class Loop:
             del rank.pipes[fd]
             return False
         if rank.rank == NODE:
-            rank.said = (rank.said + data)[-_CHUNK:]
+            rank.output = (rank.output + data)[-_CHUNK:]
         if rank.log == NO_LOG:
             return True
         now = time.monotonic()
@@ -235,10 +235,10 @@ class Loop:
         if not self._stopped:
             self._stopped = True
             if any(rank.status is None for rank in self.ranks):
-                told = processes.signal_descendants(SIGTERM)
+                signalled = processes.signal_descendants(SIGTERM)
                 for rank in self.ranks:
                     # a rank that failed by itself may not be reaped yet, if its peers were reported first
-                    rank.stopped = rank.pid in told
+                    rank.stopped = rank.pid in signalled
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if number != SIGCHLD:
@@ -295,10 +295,7 @@ def open_log(folder: str, name: str) -> int:
 
 
 def _write_log(fd: int, data: bytes) -> tuple[int, str]:
-    """Append to a log; return the number of bytes that could not be written, and why.
-
-    A full disk loses these bytes alone.
-    """
+    """Append to a log; return the number of bytes that a full disk could not take, and why."""
     try:
         while data:
             data = data[os.write(fd, data) :]

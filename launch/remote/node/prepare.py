@@ -48,10 +48,7 @@ class Unfit(Exception):
 
 
 def prepare_folder(spec: RunnerSpec) -> str:
-    """Make the job's folder on this node, except the working folder; return the path.
-
-    Raise :class:`Unfit` when a folder cannot be written.
-    """
+    """Make the job's folder, except the working folder; return the path. Raise :class:`Unfit`."""
     folder = expand_home(spec["folder"])
     try:
         for path in ("/logs", "/outputs", *("/outputs/" + name for name in spec["outputs"])):
@@ -119,13 +116,13 @@ def modules_argv(python: str, modules: list[str]) -> list[str]:
     return [python, "-c", _SEEK, *modules]
 
 
-def missing_modules(python: str, status: int, said: bytes) -> str:
+def missing_modules(python: str, status: int, output: bytes) -> str:
     """Return the reason in the output of :func:`modules_argv`'s command; "" when no module is missing."""
-    lines = [line.decode("utf-8", "replace") for line in said.splitlines()]
+    lines = [line.decode("utf-8", "replace") for line in output.splitlines()]
     answer = next((line for line in reversed(lines) if line.startswith("missing:")), None)
     if status or answer is None:
         last = lines[-1] if lines else f"exit status {status}"
-        return f"{python} could not be asked for modules: {last}"
+        return f"{python} could not look for modules: {last}"
     names = answer.split()[1:]
     if not names:
         return ""

@@ -107,10 +107,8 @@ class Runner(Loop):
         return self._leave()
 
     def _make_ready(self, spec: RunnerSpec, held: list[int]) -> list[int]:
-        """Do all that can fail before a rank starts, so that no rank starts if one node fails.
-
-        Return the reserved ports. Raise :class:`~launch.remote.node.prepare.Unfit`.
-        """
+        """Do all that can fail, so that no rank starts if one node fails; return the reserved ports. Raise
+        Unfit."""
         coming = eviction.notice() if eviction.stamp() else None
         if coming and coming["type"]:
             raise Unfit(eviction.words(coming["type"], coming["at"], time.time()))
@@ -132,7 +130,7 @@ class Runner(Loop):
                 python = "python" if python_folder(spec["python"]) else spec["python"]
                 argv = modules_argv(expand_home(python), checks["requires"])
                 done = self._aside(argv, env, spec, NO_LOG, timing.MODULES_S)
-                reason = missing_modules(spec["python"], done.status or 0, done.said)
+                reason = missing_modules(spec["python"], done.status or 0, done.output)
                 if reason:
                     raise Unfit(reason)
         if not spec["ports"]:
@@ -150,10 +148,8 @@ class Runner(Loop):
     def _aside(
         self, argv: list[str], env: dict[str, str], spec: RunnerSpec, log: int, limit: float | None
     ) -> Process:
-        """Run a command for the whole node to its end; with a ``log``, forward its output to the stream.
-
-        Kill the command after ``limit`` seconds. Raise Unfit once the runner must end.
-        """
+        """Run a command for the whole node, for at most ``limit`` seconds; with a ``log``, forward its output
+        to the stream. Raise Unfit once the runner must end."""
         pid, out, err = processes.spawn(argv, env, expand_home(spec["cwd"]))
         process = Process(NODE, pid, {out: 1, err: 2}, log)
         self.ranks.append(process)
@@ -319,8 +315,7 @@ def _stand_behind_launcher() -> int | None:
 def _numbers(variables: list[str]) -> tuple[int, int]:
     """Return this rank's number and local rank from the variables of the MPI that started it.
 
-    Set Open MPI's names for the numbers too, so that one script serves every MPI. The descriptor PMI_FD that
-    hydra passes stays open here and in the rank.
+    Set Open MPI's names for the numbers too, so that one script serves every MPI.
     """
     env = os.environ
     numbers = [env.get(variable, "") for variable in variables]

@@ -21,10 +21,8 @@ HOLDER_BYTES = 200
 
 
 class SlotsTaken(Exception):
-    """Other jobs hold some of the slots assigned to this job.
-
-    ``taken`` are all slots of the node that other jobs hold, each with its holder.
-    """
+    """Other jobs hold some of the slots assigned to this job; ``taken`` are all that they hold on the
+    node."""
 
     def __init__(self, taken: list[tuple[int, str]]) -> None:
         self.taken = taken
@@ -33,10 +31,8 @@ class SlotsTaken(Exception):
 
 
 def take_slots(spec: SlotRequest) -> list[int]:
-    """Lock the job's slots on this node; return the descriptors that hold them until they are closed.
-
-    The kernel releases the slots however the runner ends. Raise :class:`SlotsTaken`.
-    """
+    """Lock the job's slots on this node; return the descriptors that hold them until they are closed, however
+    the runner ends. Raise :class:`SlotsTaken`."""
     folder, guard = _guard_slots()
     try:
         held: list[int] = []
@@ -65,10 +61,8 @@ def taken_slots(count: int) -> list[tuple[int, str]]:
 
 
 def hold(count: int, holder: str) -> list[int]:
-    """Lock the free ones of this node's ``count`` slots, so that no job takes them.
-
-    Return the descriptors that hold the slots. Running jobs keep theirs: see :func:`taken_slots`.
-    """
+    """Lock the free ones of this node's ``count`` slots, so that no job takes them; return the descriptors
+    that hold them. Running jobs keep theirs."""
     folder, guard = _guard_slots()
     try:
         locked = (_lock_slot(folder, slot, holder)[0] for slot in range(count))
@@ -87,10 +81,8 @@ def _guard_slots() -> tuple[str, int]:
 
 
 def _lock_slot(folder: str, slot: int, holder: str = "") -> tuple[int, str]:
-    """Lock a slot and write the ``holder``, if given, to its file; return the descriptor and "".
-
-    Return :data:`_TAKEN` and the present holder when the slot is held.
-    """
+    """Lock a slot and write the ``holder``, if given, to its file; return the descriptor and "". Where it is
+    held, return :data:`_TAKEN` and its holder."""
     fd = os.open(f"{folder}/{slot}", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -23,6 +23,7 @@ from launch.remote.node.prepare import Unfit
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
+    from io import FileIO
 
 __all__ = ["NAME", "clear", "make"]
 
@@ -200,8 +201,9 @@ def _no_room(tree: _Tree, folder: str) -> Unfit:
     room = os.statvfs(folder)
     needed, entries = tree.needed(room.f_frsize)
     free = room.f_bavail * room.f_frsize
-    said = _NO_ROOM.format(folder=folder, needed=needed, entries=entries, free=free, inodes=room.f_favail)
-    return Unfit(said)
+    return Unfit(
+        _NO_ROOM.format(folder=folder, needed=needed, entries=entries, free=free, inodes=room.f_favail)
+    )
 
 
 def _shares_blocks(tree: _Tree, folder: str) -> bool:
@@ -211,16 +213,9 @@ def _shares_blocks(tree: _Tree, folder: str) -> bool:
         return False
     probe = f"{folder}/{NAME}{_UNFINISHED}/.probe"
     try:
-        source = os.open(tree.root + largest[0], os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            target = os.open(probe, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            try:
-                fcntl.ioctl(target, _FICLONE, source)
-            finally:
-                os.close(target)
-                os.unlink(probe)
-        finally:
-            os.close(source)
+        with open(tree.root + largest[0], "rb", buffering=0) as source, _created(probe) as target:
+            os.unlink(probe)
+            fcntl.ioctl(target, _FICLONE, source.fileno())
     except OSError:
         return False
     return True
@@ -243,33 +238,32 @@ def _copy_tree(tree: _Tree, new: str, rest: Callable[[int], object]) -> None:
 
 def _copy_file(source: str, target: str, found: os.stat_result) -> Iterator[None]:
     """Copy one file in pieces, by copy_file_range first: file systems that can do so share blocks then."""
-    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     read = os.open(source, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
-    try:
-        write = os.open(target, flags, 0o600)
-        try:
-            copy: Callable[[int, int, int], int] = os.copy_file_range
-            left = found.st_size
-            while left:
-                try:
-                    done = copy(read, write, min(left, _PIECE))
-                except OSError as error:
-                    if copy is _send or error.errno not in _UNSUPPORTED:
-                        raise
-                    done = 0
-                if not done and copy is _send:
-                    raise OSError(errno.EIO, "became shorter while it was copied", source)
-                if not done:
-                    copy = _send
-                left -= done
-                yield
-            os.fchmod(write, stat.S_IMODE(found.st_mode))
-            os.utime(write, ns=(found.st_atime_ns, found.st_mtime_ns))
-        finally:
-            os.close(write)
-    finally:
-        os.close(read)
+    with open(read, "rb", buffering=0), _created(target) as written:
+        write = written.fileno()
+        copy: Callable[[int, int, int], int] = os.copy_file_range
+        left = found.st_size
+        while left:
+            try:
+                done = copy(read, write, min(left, _PIECE))
+            except OSError as error:
+                if copy is _send or error.errno not in _UNSUPPORTED:
+                    raise
+                done = 0
+            if not done and copy is _send:
+                raise OSError(errno.EIO, "became shorter while it was copied", source)
+            if not done:
+                copy = _send
+            left -= done
+            yield
+        os.fchmod(write, stat.S_IMODE(found.st_mode))
+        os.utime(write, ns=(found.st_atime_ns, found.st_mtime_ns))
     yield
+
+
+def _created(path: str) -> FileIO:
+    """Open a file that must not exist yet."""
+    return open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "wb", buffering=0)
 
 
 def _send(source: int, target: int, count: int) -> int:

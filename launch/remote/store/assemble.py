@@ -6,21 +6,20 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Iterable, Iterator
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, TypeVar
 
-from launch.remote.base.files import replace_file
+from launch.remote.base.files import replace_file, write_all
 from launch.remote.store.store import CHUNK, Manifest, Store
 
 __all__ = ["Builder", "Share"]
 
+_Result = TypeVar("_Result")
+
 
 class Builder:
-    """Builder of one snapshot in a temporary folder, which gets its final name once it is whole.
-
-    Call ``start()``, then ``feed()`` with the blobs that ``expect()`` announced, then ``finish()``;
-    ``abort()`` at any time leaves nothing behind.
-    """
+    """Builder of one snapshot, which gets its name once it is whole: ``start()``, ``feed()`` with the blobs
+    that ``expect()`` announced, ``finish()``; ``abort()`` at any time leaves nothing behind."""
 
     def __init__(self, store: Store, manifest: Manifest, check: bool) -> None:
         """Make the temporary folder; ``check`` hashes the stream, which the head does once for all nodes."""
@@ -59,7 +58,7 @@ class Builder:
                 try:
                     for data in iter(lambda: stream.read(CHUNK), b""):
                         digest.update(data)
-                        _write_all(out, memoryview(data))
+                        write_all(out, data)
                 finally:
                     os.close(out)
         except FileNotFoundError:
@@ -87,7 +86,7 @@ class Builder:
             if self._out >= 0:
                 if self._hash is not None:
                     self._hash.update(part)
-                _write_all(self._out, part)
+                write_all(self._out, part)
                 self.written += len(part)
             self._left -= len(part)
             view = view[len(part) :]
@@ -115,11 +114,9 @@ class Builder:
         return os.open(path, flags, 0o777 if executable else 0o666, dir_fd=self._inside)
 
     def finish(self, replace: bool = False) -> None:
-        """Add links, copies of equal files and empty files, and rename the snapshot to its final name.
-
-        Raise :class:`ValueError` when contents are missing. An existing snapshot of the same name stays,
-        unless ``replace``: then it is moved away whole.
-        """
+        """Add links, copies of equal files and empty files, and rename the snapshot to its final name. Raise
+        ValueError when contents are missing. Keep an existing snapshot unless ``replace``: move it away
+        whole."""
         if self._missing:
             raise ValueError(f"{len(self._missing)} file contents did not arrive; push again")
         with_content = {sha for sha, _ in self.manifest.blobs}
@@ -152,11 +149,6 @@ class Builder:
         shutil.rmtree(self._folder, ignore_errors=True)
 
 
-def _write_all(out: int, data: memoryview) -> None:
-    while data:
-        data = data[os.write(out, data) :]
-
-
 class Share:
     """This node's own part in a push, whose failure is kept in ``error`` and never stops the relay."""
 
@@ -167,15 +159,14 @@ class Share:
 
     def start(self) -> list[int]:
         """Copy what this node has; return the numbers of the missing blobs, none after a failure."""
-        try:
-            whole = self.store.intact(self.manifest) if self.verify else self.store.has(self.manifest.id)
-            if whole:
+
+        def build() -> list[int]:
+            if self.store.intact(self.manifest) if self.verify else self.store.has(self.manifest.id):
                 return []
             self._builder = Builder(self.store, self.manifest, check=False)
             return self._builder.start()
-        except (OSError, ValueError) as error:
-            self._fail(error)
-            return []
+
+        return self._attempt(build) or []
 
     def expect(self, order: Iterable[int]) -> None:
         """Set the order of the blobs in the next bytes."""
@@ -184,19 +175,13 @@ class Share:
 
     def feed(self, data: bytes | memoryview) -> None:
         """Write the next bytes of the stream."""
-        try:
-            if self._builder is not None:
-                self._builder.feed(data)
-        except (OSError, ValueError) as error:
-            self._fail(error)
+        if self._builder is not None:
+            self._attempt(self._builder.feed, data)
 
     def finish(self) -> None:
         """Rename the snapshot to its final name."""
-        try:
-            if self._builder is not None:
-                self._builder.finish(replace=self.verify)
-        except (OSError, ValueError) as error:
-            self._fail(error)
+        if self._builder is not None:
+            self._attempt(self._builder.finish, self.verify)
         self.store.touch(self.manifest.id)
 
     def abort(self) -> None:
@@ -205,6 +190,10 @@ class Share:
         if builder is not None:
             builder.abort()
 
-    def _fail(self, error: Exception) -> None:
-        self.error = str(error)
-        self.abort()
+    def _attempt(self, step: Callable[..., _Result], *arguments: object) -> _Result | None:
+        try:
+            return step(*arguments)
+        except (OSError, ValueError) as error:
+            self.error = str(error)
+            self.abort()
+            return None

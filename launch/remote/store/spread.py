@@ -110,16 +110,16 @@ def put(stdin: BinaryIO, call: Call, up: Up) -> None:
     header["drop"] = store.superfluous(manifest.id)
     header["kept"] = sorted({manifest.id, *store.relied_on()}.difference(header["drop"]))
     todo = [(name, address) for name, address in header["nodes"] if name != header["head"]]
-    told: dict[str, str | None] = {header["head"]: None}
+    errors: dict[str, str | None] = {header["head"]: None}
     up.send({"t": "told", "node": header["head"], "error": None})
     for _ in range(PASSES):
-        todo = [node for node in todo if node[0] not in told]
+        todo = [node for node in todo if node[0] not in errors]
         if todo:
-            told.update(_one_pass(store, manifest, todo, call, up))
+            errors.update(_one_pass(store, manifest, todo, call, up))
     for name, _ in todo:
-        if name not in told:
+        if name not in errors:
             up.send({"t": "told", "node": name, "error": f"the connection to it broke {PASSES} times"})
-    store.confirm(manifest.id, call.boot[0], [name for name, error in told.items() if error is None])
+    store.confirm(manifest.id, call.boot[0], [name for name, error in errors.items() if error is None])
     store.forget(header["drop"])
     store.prune(header["drop"], header["head"], header["kept"])
 
@@ -137,7 +137,7 @@ def _one_pass(
     except BaseException:
         branches.stop()
         raise
-    return branches.told
+    return branches.errors
 
 
 def _manifest(call: Call) -> Manifest:

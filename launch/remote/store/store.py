@@ -150,10 +150,8 @@ class Store:
         ]
 
     def contents(self, manifest: Manifest, order: Iterable[int]) -> Iterator[bytes]:
-        """Yield the blobs of a whole snapshot as one stream, in pieces of about :data:`CHUNK`.
-
-        Raise :class:`ValueError` when a file has changed since the push: no node may receive the change.
-        """
+        """Yield the blobs of a whole snapshot in pieces of about :data:`CHUNK`. Raise ValueError when a file
+        has changed since the push: no node may receive the change."""
         base = os.fsencode(self.path(manifest.id))
         pieces: list[bytes] = []
         gathered = 0
@@ -181,8 +179,8 @@ class Store:
         """Return the nodes that reported to this head to hold the snapshot and the modules ``code``."""
         try:
             with open(self.path(snapshot) + ".nodes", encoding="utf-8") as stream:
-                told = json.load(stream)
-            return list(told["nodes"]) if told["code"] == code else []
+                known = json.load(stream)
+            return list(known["nodes"]) if known["code"] == code else []
         except (OSError, ValueError, KeyError, TypeError):
             return []
 
@@ -197,8 +195,8 @@ class Store:
         with open(os.path.join(self.folder, ".lock"), "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             both = sorted(set(self.confirmed(snapshot, code)).union(nodes))
-            told = {"code": code, "nodes": both}
-            replace_file(self.path(snapshot) + ".nodes", json.dumps(told).encode())
+            confirmed = {"code": code, "nodes": both}
+            replace_file(self.path(snapshot) + ".nodes", json.dumps(confirmed).encode())
 
     def owe(self, snapshot: str, head: str) -> None:
         """Write a note that ``head`` relies on this node to hold the snapshot."""

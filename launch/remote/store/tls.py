@@ -14,6 +14,7 @@ import ssl
 import time
 
 from launch.remote.base import timing
+from launch.remote.base.files import file_in_memory
 
 __all__ = ["CHUNK", "Line", "accept", "dial", "listen"]
 
@@ -24,10 +25,8 @@ _STRANGERS = 64
 
 
 class Line:
-    """A connected TLS socket that encrypts in large pieces: one system call for many TLS records.
-
-    Call :meth:`shake_hands` before any data is sent or received.
-    """
+    """A TLS socket that encrypts in large pieces: one system call for many TLS records. Shake hands before
+    any data."""
 
     def __init__(self, plain: socket.socket, context: ssl.SSLContext, server_side: bool) -> None:
         self._plain = plain
@@ -55,13 +54,6 @@ class Line:
         finally:
             self._flush()  # a refusal must reach the other end too
         return True
-
-    def __enter__(self) -> Line:
-        """Return the line, which is closed when the block ends."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        self.close()
 
     def sendall(self, data: bytes | memoryview) -> None:
         """Send all data. Raise :class:`OSError`."""
@@ -100,10 +92,8 @@ def listen(address: str) -> socket.socket:
 
 
 def accept(listener: socket.socket, credential: str) -> Line:
-    """Return the line to the parent; refuse other connections or leave them waiting.
-
-    Raise :class:`OSError` when the parent does not connect in time.
-    """
+    """Return the line to the parent; refuse other connections or leave them waiting. Raise OSError when the
+    parent does not come in time."""
     until = time.monotonic() + timing.PUSH_CONNECT_S * 2
     with listener, _Arriving(listener, _context(credential, server_side=True)) as arriving:
         while (left := until - time.monotonic()) > 0:
@@ -189,9 +179,8 @@ def _context(credential: str, server_side: bool) -> ssl.SSLContext:
         context.num_tickets = 0
     context.load_verify_locations(cadata=credential[credential.index("-----BEGIN CERTIFICATE") :])
     # OpenSSL reads keys from files only; this file is in memory and nowhere else.
-    handle = os.memfd_create("credential")
+    handle = file_in_memory(credential.encode())
     try:
-        os.write(handle, credential.encode())
         context.load_cert_chain(f"/proc/self/fd/{handle}")
     finally:
         os.close(handle)

@@ -236,7 +236,7 @@ class Branches:
     def __init__(self, trees: Iterable[Tree], call: Call, up: Up) -> None:
         self._events: queue.Queue[tuple[Branch, PushMessage]] = queue.Queue()
         self._call, self._up = call, up
-        self.told: dict[str, str | None] = {}
+        self.errors: dict[str, str | None] = {}
         self._all = [Branch(tree, call, self._events) for tree in trees]
 
     def lacking(self) -> set[int]:
@@ -251,7 +251,7 @@ class Branches:
                 waiting.discard(branch)
             elif message["t"] == "gone" and branch in waiting:
                 waiting.discard(branch)
-                self._tell(branch.name, branch.reason)
+                self._report(branch.name, branch.reason)
                 adopted = [Branch(tree, self._call, self._events) for tree in branch.below]
                 self._all += adopted
                 waiting.update(adopted)
@@ -284,8 +284,8 @@ class Branches:
         while not self._events.empty():
             self._next(set())
         for branch in self._all:
-            if branch.name not in self.told:
-                self._tell(branch.name, branch.reason)
+            if branch.name not in self.errors:
+                self._report(branch.name, branch.reason)
 
     def stop(self) -> None:
         """End every connection."""
@@ -302,9 +302,9 @@ class Branches:
                         branch.give_up(f"said nothing for {self._call.silence:g} s")
                 continue
             if message["t"] == "told":
-                self._tell(message["node"], message["error"])
+                self._report(message["node"], message["error"])
             return branch, message
 
-    def _tell(self, node: str, error: str | None) -> None:
-        self.told[node] = error
+    def _report(self, node: str, error: str | None) -> None:
+        self.errors[node] = error
         self._up.send({"t": "told", "node": node, "error": error})

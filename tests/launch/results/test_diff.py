@@ -152,7 +152,7 @@ class TestWhereItLands:
 
     def test_another_content_gets_the_free_name_and_what_is_here_stays(self) -> None:
         goal = landing(wanted(self.WHOLE, free=numbered(LOG, 2)), [], 100)
-        assert goal == Landing(None, numbered(LOG, 2), differs=True)
+        assert goal == Landing(None, numbered(LOG, 2))
 
     def test_the_other_content_grows_under_its_numbered_name(self) -> None:
         second = Copy(numbered(LOG, 2), 50, 1)

@@ -77,7 +77,7 @@ class TestModules:
             python.write_text("#!/bin/sh\necho no libssl >&2; exit 1\n")
             python.chmod(0o755)
         state, _ = nodes.run(shell(MARK, requires=("json",), python="~/python-x"))
-        assert "node[000000-000002]: ~/python-x could not be asked for modules: no libssl" in state.reason
+        assert "node[000000-000002]: ~/python-x could not look for modules: no libssl" in state.reason
 
     def test_the_slots_are_free_again(self, nodes: Nodes) -> None:
         nodes.run(shell(MARK, requires=("horovod",)))

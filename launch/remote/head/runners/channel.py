@@ -49,11 +49,8 @@ _NEXT = {
 
 
 class Channel:
-    """One runner's channel, its ranks and its stage.
-
-    ``process`` is the ssh client (or, on the head, the runner itself) behind the channel; runners that
-    mpirun started have ``connection`` instead.
-    """
+    """One runner's channel, to ``process``, its ssh client (on the head, the runner itself), or, where mpirun
+    started it, over ``connection``."""
 
     def __init__(
         self,
@@ -105,11 +102,8 @@ class Channel:
         return bool(poll.poll(0))
 
     def accept(self, kind: bytes, rank: int | None = None) -> None:
-        """Check that a frame of this type, about this rank, may come now, and advance the stage.
-
-        ``rank`` is -1 for the node, None where the frame has no rank. Raise
-        :class:`~launch.remote.base.frames.ProtocolError`.
-        """
+        """Check that a frame of this type, about this rank (-1: the node, None: no rank), may come now;
+        advance the stage. Raise :class:`~launch.remote.base.frames.ProtocolError`."""
         if self.stage not in _ALLOWED.get(kind, ()):
             raise frames.ProtocolError(f"a frame of type {kind!r} at the wrong time")
         if rank is not None and rank not in (-1, *self.ranks):
@@ -142,10 +136,8 @@ class Channel:
             del self._outgoing[:sent]
 
     def receive(self) -> list[tuple[bytes, bytes]]:
-        """Return the frames that came; set :attr:`is_open` to False at the channel's end.
-
-        Raise :class:`~launch.remote.base.frames.ProtocolError`.
-        """
+        """Return the frames that came; set :attr:`is_open` to False at the channel's end. Raise
+        :class:`~launch.remote.base.frames.ProtocolError`."""
         try:
             data = os.read(self.reading, _CHUNK)
         except BlockingIOError:

@@ -1,7 +1,7 @@
 """What a runner's frames must hold: one table, which the supervisor applies before it uses any field.
 
 A channel may bring anything: what does not fit is a :class:`~launch.remote.base.frames.ProtocolError`, never
-another exception and never a value that somebody has to doubt later.
+another exception.
 """
 
 from __future__ import annotations
@@ -71,12 +71,11 @@ _SHAPES: dict[bytes, dict[str, Shape]] = {
 
 
 def read(kind: bytes, payload: bytes) -> Any:
-    """Return the fields of a runner's frame as :mod:`launch.remote.base.payloads` has them, each checked.
+    """Return the fields of a runner's frame, checked. Raise
+    :class:`~launch.remote.base.frames.ProtocolError`.
 
     >>> read(frames.HELD, frames.pack({}))
     {}
-
-    Raises :class:`~launch.remote.base.frames.ProtocolError`.
     """
     shapes = _SHAPES.get(kind)
     if shapes is None:
@@ -91,15 +90,12 @@ def read(kind: bytes, payload: bytes) -> Any:
 
 
 def is_output(kind: bytes) -> bool:
-    """Whether frames of this type are ranks' output: a header and bytes, no fields."""
+    """Return whether frames of this type are ranks' output: a header and bytes, no fields."""
     return kind in _STREAMS
 
 
 def output(kind: bytes, payload: bytes) -> int:
-    """Return the rank whose output a frame holds.
-
-    Raises :class:`~launch.remote.base.frames.ProtocolError`.
-    """
+    """Return the rank whose output a frame holds. Raise :class:`~launch.remote.base.frames.ProtocolError`."""
     if len(payload) < frames.OUTPUT.size:
         raise ProtocolError(f"a frame of type {kind!r} with {len(payload)} bytes")
     rank, stream = frames.OUTPUT.unpack_from(payload)

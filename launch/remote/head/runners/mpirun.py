@@ -23,45 +23,39 @@ from launch.remote.mpi.registry import MPIS, runner_facts
 __all__ = ["Mpirun"]
 
 _BACKLOG = 1024
-_ASKED_AT_ONCE = 48
+_AT_ONCE = 48
 
 
 class Mpirun:
-    """Starts mpirun for a plan; every rank's runner connects to :attr:`listener` and shows :attr:`token`.
-    Each SPEC is encrypted with :attr:`key`.
+    """Starts mpirun for a plan; every rank's runner connects to :attr:`listener` and shows :attr:`token`, and
+    gets its SPEC encrypted with :attr:`key`.
 
-    Raises :class:`~launch.remote.mpi.detect.CannotLaunch` when the head has no MPI that the job can use, or
-    no key.
+    Raise :class:`~launch.remote.mpi.detect.CannotLaunch` when the head has no MPI that the job can use, or no
+    key.
     """
 
     def __init__(self, folder: Folder, plan: Plan) -> None:
         self._plan, self._known = plan, list(plan["mpirun"])
-        python = python_folder(plan["python"])
+        python, head = python_folder(plan["python"]), f"{plan['nodes'][0]['name']}, the head"
         self._first = f"{python}/bin" if python else ""
+        self.token = os.urandom(16).hex()
         try:
             self._mpi = find_mpi(self._known, self._first)
         except CannotLaunch as error:
-            raise CannotLaunch(
-                f"{plan['nodes'][0]['name']}, the head: {error}: use an image that brings it, or name as the "
-                "job's python an environment on the nodes that does"
-            ) from error
-        for name in ("hostfile", "machinefile"):
-            try:
+            remedy = "use an image that brings it, or name as the job's python an environment on the nodes"
+            raise CannotLaunch(f"{head}: {error}: {remedy} that does") from error
+        try:
+            for name in ("hostfile", "machinefile"):
                 with open(folder.file(name), "w", encoding="utf-8") as file:
                     file.write(plan[name])
-            except OSError as error:
-                head = plan["nodes"][0]["name"]
-                raise CannotLaunch(
-                    f"{head}, the head: {folder.path} cannot be written: {error.strerror}"
-                ) from error
-        self.token = os.urandom(16).hex()
+        except OSError as error:
+            raise CannotLaunch(f"{head}: {folder.path} cannot be written: {error.strerror}") from error
         try:
             self.key = SharedKey.of_cluster(self.token)
         except OSError as error:
-            head = plan["nodes"][0]["name"]
             raise CannotLaunch(
-                f"{head}, the head: the cluster's key {CLUSTER_KEY} cannot be read: {error.strerror}; MPI "
-                "jobs encrypt with it what they send: copy it there from another node, with mode 0600"
+                f"{head}: the cluster's key {CLUSTER_KEY} cannot be read: {error.strerror}; MPI jobs encrypt "
+                "with it what they send: copy it there from another node, with mode 0600"
             ) from error
         self.listener = socket.socket()
         self.listener.bind((plan["nodes"][0]["private_ip"], 0))
@@ -83,19 +77,16 @@ class Mpirun:
         self.process = _start(argv, self._mpi, given)
 
     def unfit_nodes(self) -> dict[int, str]:
-        """Return by node why it cannot start ranks for this mpirun; for when mpirun ended before every rank
-        ran. Empty when every node can.
-
-        All nodes are asked over ssh, at once.
-        """
+        """Query all nodes over ssh; return by node why it cannot start ranks for this mpirun, which ended
+        before every rank ran."""
         request = json.dumps({"known": self._known, "first": self._first}).encode() + b"\n"
         reasons: dict[int, str] = {}
         others = range(1, len(self._plan["nodes"]))
-        for start in range(0, len(others), _ASKED_AT_ONCE):
-            indexes = others[start : start + _ASKED_AT_ONCE]
-            asked = [(index, _ask_for_mpi(self._plan, index, request)) for index in indexes]
+        for start in range(0, len(others), _AT_ONCE):
+            indexes = others[start : start + _AT_ONCE]
+            queries = [(index, _query_mpi(self._plan, index, request)) for index in indexes]
             until = time.monotonic() + timing.MPI_ANSWER_S
-            for index, process in asked:
+            for index, process in queries:
                 reason = _unfit_for(self._mpi, process, until)
                 if reason:
                     reasons[index] = reason
@@ -133,10 +124,8 @@ class Mpirun:
 
 
 def _start(argv: list[str], mpi: FoundMpi, more: Mapping[str, str]) -> subprocess.Popen[bytes]:
-    """Start mpirun in the home folder, which every node has; secrets in ``more`` reach it by that alone.
-
-    It leads a session of its own, for some MPI's is a script that runs the real one.
-    """
+    """Start mpirun in the home folder, which every node has, and in a session of its own, for some MPI's is a
+    script; secrets in ``more`` reach it by its environment alone."""
     return subprocess.Popen(
         [mpi.command, *argv[1:]],
         env=dict(mpi.env, **more),
@@ -149,7 +138,7 @@ def _start(argv: list[str], mpi: FoundMpi, more: Mapping[str, str]) -> subproces
     )
 
 
-def _ask_for_mpi(plan: Plan, index: int, request: bytes) -> subprocess.Popen[bytes]:
+def _query_mpi(plan: Plan, index: int, request: bytes) -> subprocess.Popen[bytes]:
     pipe = subprocess.PIPE
     process = start_on_node(plan, index, "mpi", stdin=pipe, stderr=pipe)
     if process.stdin is not None:

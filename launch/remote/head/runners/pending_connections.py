@@ -59,10 +59,8 @@ class _Pending:
 
 
 class PendingConnections:
-    """Accepts connections at ``listener`` until each has shown a HELLO with ``token``.
-
-    The listener and the connections are registered with ``selector``, this object as the keys' data.
-    """
+    """Accepts connections at ``listener`` until each has shown a HELLO with ``token``; the keys' data in
+    ``selector`` is this object."""
 
     def __init__(self, listener: socket.socket, token: str, selector: selectors.BaseSelector) -> None:
         self._listener, self._token, self._selector = listener, token, selector

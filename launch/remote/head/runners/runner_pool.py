@@ -21,10 +21,8 @@ _AT_ONCE = 48
 
 
 class RunnerPool:
-    """Channels to the runners; ``slots`` and ``port`` are what the queue gave the job.
-
-    Each channel is registered with :attr:`selector`, itself as the key's data.
-    """
+    """Channels to the runners, each the data of its key in :attr:`selector`; ``slots`` and ``port`` are what
+    the queue gave the job."""
 
     def __init__(self, plan: Plan, slots: dict[str, list[int]], port: int, restarts: int) -> None:
         self._plan, self._slots, self._port, self._restarts = plan, slots, port, restarts
@@ -124,10 +122,8 @@ class RunnerPool:
             channel.flush()
 
     def silent_channels(self, now: float) -> list[Channel]:
-        """Return the channels over which nothing came for ``timing.NODE_SILENT_S``.
-
-        A runner whose bytes only wait to be read is not silent: the head itself may have been held up.
-        """
+        """Return the channels over which nothing came for ``timing.NODE_SILENT_S``, nor waits to be read: the
+        head itself may have been held up."""
         return [
             channel
             for channel in self.open_channels

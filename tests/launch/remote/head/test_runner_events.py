@@ -12,8 +12,7 @@ import pytest
 
 from launch.remote.base import frames, job_dir
 from launch.remote.head import queue
-from launch.remote.head.job_state import JobState
-from launch.remote.head.launch_order import LaunchOrder
+from launch.remote.head.job_state import JobState, LaunchOrder
 from launch.remote.head.node_loss import NodeLoss
 from launch.remote.head.rank_states import RankStates
 from launch.remote.head.runner_events import RunnerEvents

@@ -6,6 +6,7 @@ import socket
 import ssl
 import threading
 import time
+from contextlib import closing
 
 import pytest
 
@@ -20,7 +21,7 @@ def serve(credential: str) -> tuple[int, list[bytes | Exception], threading.Thre
 
     def work() -> None:
         try:
-            with accept(listener, credential) as line:
+            with closing(accept(listener, credential)) as line:
                 room = bytearray(8)
                 line.recv_into(memoryview(room))
                 got.append(bytes(room))
@@ -35,14 +36,14 @@ def serve(credential: str) -> tuple[int, list[bytes | Exception], threading.Thre
 def test_the_same_credential_at_both_ends_makes_a_line() -> None:
     credential = make_credential()
     port, got, thread = serve(credential)
-    with dial("127.0.0.1", port, credential) as line:
+    with closing(dial("127.0.0.1", port, credential)) as line:
         line.sendall(b"contents")
     thread.join()
     assert got == [b"contents"]
 
 
 def parent(port: int, credential: str) -> None:
-    with dial("127.0.0.1", port, credential) as line:
+    with closing(dial("127.0.0.1", port, credential)) as line:
         line.sendall(b"contents")
 
 
