@@ -1,6 +1,6 @@
-"""Whether jobs run on a node, and since when none does, as its watch sees it.
+"""Whether jobs run on a node, and since when none does, as its agent sees it.
 
-The watch outlives the code that comes with pushes, so this reads what that leaves on the disk and in locks:
+The agent outlives the code that comes with pushes, so this reads what that leaves on the disk and in locks:
 ``slots/`` of :mod:`launch.remote.node.slots`, ``queue.json`` of :mod:`launch.remote.head.queue`, ``jobs/``.
 """
 
@@ -22,10 +22,10 @@ _ROOM_NAME = ".reserve"
 
 
 class Activity:
-    """What goes on in a ``~/.ranklift``; the time of the last is kept here and in the file ``active`` there.
+    """Jobs of a ``~/.ranklift``; the time of the last is kept here and, for other processes, in its file
+    ``active``.
 
-    Other processes have only the file. A time that cannot be written takes it away, and without one that can
-    be written the present counts: how long nothing has run is unknown.
+    A time that cannot be written removes the file, and without any known time the present counts.
     """
 
     def __init__(self, folder: str) -> None:
@@ -36,7 +36,7 @@ class Activity:
         """Whether a job would miss this node; one that only waits for its turn would not."""
 
     def look(self) -> float:
-        """Seconds since a job ran or waited here, as far as is known; 0 when one does."""
+        """Return the seconds since a job ran or waited here, as far as is known; 0 when one does."""
         queue, now = self._queue(), time.monotonic()
         self.is_busy = any(entry.get("slots") for entry in queue) or self._slots_are_held()
         before, self._stamp = self._stamp, self._changed()
@@ -46,7 +46,7 @@ class Activity:
         return now - max(known) if known else self._note(now)
 
     def jobs(self) -> list[str]:
-        """The ids of the jobs with their head here that wait or run."""
+        """Return the ids of the jobs with their head here that wait or run."""
         return [entry["job"] for entry in self._queue()]
 
     def _note(self, now: float) -> float:
@@ -66,7 +66,7 @@ class Activity:
         return since if since <= now else 0.0  # it is from before this boot
 
     def _changed(self) -> int:
-        """When the queue was last another one: a job may come and go between two looks."""
+        """Return when the queue last changed: a job may come and go between two looks."""
         try:
             return os.stat(f"{self._folder}/queue.json").st_mtime_ns
         except OSError:
@@ -80,11 +80,8 @@ class Activity:
             return []
 
     def _slots_are_held(self) -> bool:
-        """Whether jobs hold slots: takes each lock for a moment, under the guard that runners take as well.
-
-        A command that removes this node may hold them, too (:func:`launch.remote.base.names.is_removal`);
-        Azure waits for no job then.
-        """
+        """Return whether jobs hold slots; lock each for a moment, under the guard that runners take as well.
+        A command that removes this node (:func:`launch.remote.base.names.is_removal`) is not a job."""
         folder = f"{self._folder}/slots"
         try:
             guard = os.open(f"{folder}/guard", os.O_RDWR | os.O_CLOEXEC)
@@ -110,7 +107,7 @@ class Activity:
 
 
 def _is_alive(process: dict[str, Any]) -> bool:
-    """Whether the process still runs that :func:`launch.remote.base.job_dir.identity` described."""
+    """Return whether the process still runs that :func:`launch.remote.base.job_dir.identity` described."""
     try:
         with open(f"/proc/{int(process['pid'])}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
@@ -120,38 +117,26 @@ def _is_alive(process: dict[str, Any]) -> bool:
 
 
 def replace(path: str, text: str) -> bool:
-    """Write a whole file, or leave the old one; return whether the file is new.
-
-    On a full disk it takes the room that :func:`keep_room` reserved, if any.
-    """
+    """Write a whole file, on a full disk into the room of :func:`keep_room`, or leave the old one; return
+    whether the file is new."""
     temporary = f"{path}.{os.urandom(8).hex()}"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(temporary, path)
-    except OSError:
-        _remove(temporary)
-    else:
-        return True
-    try:
-        with open(path + _ROOM_NAME, "r+", encoding="utf-8") as file:
-            file.write(text)
-            file.truncate()
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(path + _ROOM_NAME, path)
-    except OSError:
-        return False
-    return True
+    for source, mode in ((temporary, "w"), (path + _ROOM_NAME, "r+")):
+        try:
+            with open(source, mode, encoding="utf-8") as file:
+                file.write(text)
+                file.truncate()
+                file.flush()
+                os.fsync(file.fileno())
+            os.rename(source, path)
+        except OSError:
+            _remove(temporary)
+        else:
+            return True
+    return False
 
 
 def keep_room(path: str) -> None:
-    """Reserve room on the disk, while there is some, for a later :func:`replace`.
-
-    An existing file becomes that room, and is gone.
-    """
+    """Reserve room on the disk for a later :func:`replace`; an existing file becomes that room."""
     try:
         if os.path.exists(path):
             os.rename(path, path + _ROOM_NAME)
@@ -188,11 +173,9 @@ def _remove(path: str) -> None:
 
 
 def end_jobs(folder: str, within_s: float, reason: str) -> int:
-    """Request the end of every job with its head here, in its own grace but within so many seconds.
-
-    Gives how many there are that nobody had asked to end.
-    """
-    asked = 0
+    """Request the end of every job with its head here, in its own grace but within so many seconds; return
+    the number of new requests."""
+    ending = 0
     for job in Activity(folder).jobs():
         place = f"{folder}/jobs/{job}"
         try:
@@ -201,5 +184,5 @@ def end_jobs(folder: str, within_s: float, reason: str) -> int:
         except (OSError, ValueError, KeyError):
             continue
         if not os.path.exists(f"{place}/cancel"):
-            asked += replace(f"{place}/cancel", f"{grace:g}\n{reason}")
-    return asked
+            ending += replace(f"{place}/cancel", f"{grace:g}\n{reason}")
+    return ending

@@ -1,14 +1,14 @@
 """The end of a whole cluster: when its time is over, or when no job ran on it for long enough.
 
-Run now and then by every node's watch where the scale set's tags ask for one of them, as ``watch.py lead
-'{"compute": {...}, "spans": {...}, "idle_s": 0, "memory": {...}, "imds": "http://..."}'``; ends after one
-look and answers in JSON. A process of its own, for Python's TLS takes more memory than the watch may have.
+Every node's agent, where the scale set's tags limit either, runs this now and then as ``watch.py lead
+'{"compute": {...}, "spans": {...}, "idle_s": 0, "memory": {...}, "imds": "http://..."}'``: it checks once and
+answers in JSON. A process of its own, for Python's TLS takes more memory than the agent may have.
 
-The lowest node of the scale set leads whose watch runs and whose last look went well, as its file ``leads``
-says; the next one steps in where Azure refuses a node or cannot be reached from it. Others ask the more
-rarely the more nodes come before them: 300 nodes ask Azure some six times a minute together. The leader
-deletes the set or makes its capacity 0, with the rights of the nodes' identity, which has them on their own
-scale set alone.
+The lowest node of the scale set leads whose agent runs and whose last check succeeded, as its file ``leads``
+says; the next one steps in where Azure refuses a node or cannot be reached from it. Others check the more
+rarely the more nodes come before them: 300 nodes query Azure some six times a minute together. The leader
+deletes the set or makes its capacity 0, with the nodes' identity, which has rights on their own scale set
+alone.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ __all__ = [
 ]
 
 STOPPED = "ranklift-stopped"
-"""The scale set's tag that says when and why its capacity was made 0."""
+"""The scale set's tag with the time and the reason when its capacity was made 0."""
 LOOK_S, REFUSED_S = 60.0, 600.0
-"""Seconds between two looks at most, and after Azure said no or did what it was asked."""
+"""Longest seconds between two checks, and seconds after Azure refused or did what it was to do."""
 WARNING_S = 60.0
 """Seconds before a cluster's end at which its jobs are ended; a quarter of lives under 4 min."""
 _SLACK_S = 5.0
@@ -65,7 +65,7 @@ _ENVIRONMENTS = {
 
 
 class Refused(Exception):
-    """Azure did not do what it was asked, or its answer is not understood; next check after ``wait`` s."""
+    """Azure refused, or its answer is not understood; next check after ``wait`` s."""
 
     def __init__(self, words: str, wait: float) -> None:
         super().__init__(words)
@@ -73,7 +73,7 @@ class Refused(Exception):
 
 
 def pause(status: int, headers: dict[str, str], usual: float) -> float:
-    """Seconds until the next look after a question that was answered with ``status``.
+    """Return the seconds until the next check after an answer with ``status``.
 
     >>> pause(429, {"retry-after": "17"}, 60.0), pause(403, {}, 60.0), pause(500, {}, 60.0)
     (17.0, 600.0, 60.0)
@@ -85,10 +85,8 @@ def pause(status: int, headers: dict[str, str], usual: float) -> float:
 
 
 def members(listed: Any) -> list[tuple[int, str]]:
-    """Instance ids and computer names of a scale set's VMs, the lowest first.
-
-    Raises ValueError for what is no such list.
-    """
+    """Return instance ids and computer names of a scale set's VMs, lowest first. Raise ValueError for
+    anything else."""
     try:
         return sorted(
             (int(one["instanceId"]), str(one["properties"]["osProfile"]["computerName"])) for one in listed
@@ -98,10 +96,8 @@ def members(listed: Any) -> list[tuple[int, str]]:
 
 
 def time_left(document: Any, span: float, azure: float) -> float:
-    """Seconds until the scale set has existed for ``span``; ``azure`` is the time by Azure's clock.
-
-    Raises ValueError when the scale set does not say since when it exists.
-    """
+    """Return the seconds until the scale set has existed for ``span``; ``azure`` is the time by Azure's
+    clock. Raise ValueError when the time of its creation is missing."""
     made = document["properties"].get("timeCreated") if isinstance(document, dict) else None
     since = moment(str(made))
     if since is None:
@@ -112,33 +108,29 @@ def time_left(document: Any, span: float, azure: float) -> float:
 def quiet(
     answers: dict[str, float | None], silent: dict[str, float], now: float, span: float
 ) -> tuple[float, str]:
-    """Seconds after which to ask again, 0 when no job ran for ``span``; and what is in the way besides jobs.
+    """Return the seconds until the next query, 0 when no job ran for ``span``; and the obstacle beside jobs.
 
-    ``answers`` are each node's seconds since it had a job, None where it did not answer; ``silent`` says
-    since when those have not, which counts as being idle after as long. Who hears less than half of the
+    ``answers`` are each node's seconds since it had a job, None without an answer; ``silent`` has since when
+    those have not answered, which counts as being idle after as long. A node that hears less than half of the
     nodes may be the one that is cut off.
     """
     heard = [idle for idle in answers.values() if idle is not None]
     if 2 * len(heard) < len(answers):
         return span, f"{len(heard)} of {len(answers)} nodes say whether a job runs: too few to stop them all"
-    since = dict(
-        silent, **{name: now for name, idle in answers.items() if idle is None and name not in silent}
-    )
-    waits = [span - idle for idle in heard] + [
-        span - (now - since[name]) for name in since if name in answers
-    ]
-    longest = max(waits, default=span)
-    names = ", ".join(sorted(name for name, idle in answers.items() if idle is None)[:8])
-    return max(0.0, longest), f"no answer from {names}" if names else ""
+    unheard = sorted(name for name, idle in answers.items() if idle is None)
+    since = {**dict.fromkeys(unheard, now), **silent}
+    idles = [*heard, *(now - since[name] for name in since if name in answers)]
+    longest = max((span - idle for idle in idles), default=span)
+    return max(0.0, longest), f"no answer from {', '.join(unheard[:8])}" if unheard else ""
 
 
 class ScaleSet:
-    """The scale set of the VM that ``compute`` of its metadata describes; all of it may raise Refused."""
+    """The scale set of the VM that ``compute`` of its metadata describes; every method may raise Refused."""
 
     def __init__(self, compute: dict[str, Any], imds: str, usual: float) -> None:
         self._imds, self._usual = imds, usual
         self.azure = time.time()
-        """The time by Azure's clock, as its last answer had it."""
+        """Time by Azure's clock, from its last answer."""
         name = str(compute.get("azEnvironment", ""))
         if name.lower() not in _ENVIRONMENTS:
             raise Refused(f"azEnvironment is {name!r:.60}: nothing is known of that cloud", REFUSED_S)
@@ -155,7 +147,7 @@ class ScaleSet:
         """Without which a VM with several identities is refused."""
 
     def members(self) -> list[tuple[int, str]]:
-        """See :func:`members`."""
+        """Return :func:`members`, of all pages."""
         listed: list[Any] = []
         path = f"{self._path}/virtualMachines?api-version={_API}"
         while path:
@@ -172,18 +164,18 @@ class ScaleSet:
             raise Refused(str(error), self._usual) from error
 
     def read(self) -> Any:
-        """Its resource, as Azure has it."""
+        """Return its resource."""
         return self._ask("GET", f"{self._path}?api-version={_API}")
 
     def delete(self) -> None:
-        """Azure is to delete it with all its VMs."""
+        """Have Azure delete it with all its VMs."""
         self._ask("DELETE", f"{self._path}?api-version={_API}")
 
     def stop(self, document: dict[str, Any], words: str) -> None:
-        """Azure is to delete its VMs; ``words`` say why in :data:`STOPPED`.
+        """Have Azure delete its VMs; ``words``, the reason, become the tag :data:`STOPPED`.
 
-        Azure refuses when the set is no longer as ``document`` has it: who made it larger meanwhile wants
-        its nodes. In API versions since 2024-03-01 every answer has an etag.
+        Azure refuses when the set has changed since ``document``: whoever made it larger wants its nodes. In
+        API versions since 2024-03-01 every answer has an etag.
         """
         tags = dict(document.get("tags") or {}, **{STOPPED: words})
         body = {"sku": dict(document["sku"], capacity=0), "tags": tags}
@@ -237,7 +229,7 @@ def _words(data: bytes) -> str:
 
 
 class Nodes:
-    """The watches of other nodes, asked over ssh with the cluster's own key, many at once."""
+    """The agents of other nodes, queried over ssh with the cluster's own key, many at once."""
 
     def idle(self, names: list[str]) -> dict[str, float | None]:
         """Return by node the seconds since it had a job; None where its agent does not answer."""
@@ -257,7 +249,7 @@ class Nodes:
         options = (*SSH_OPTIONS, "-T")
         answers = {}
         for start in range(0, len(names), _AT_ONCE):
-            asked = {
+            running = {
                 name: subprocess.Popen(
                     ["ssh", *options, name, line],
                     stdin=subprocess.DEVNULL,
@@ -267,7 +259,7 @@ class Nodes:
                 for name in names[start : start + _AT_ONCE]
             }
             until = time.monotonic() + LIMIT_S
-            for name, process in asked.items():
+            for name, process in running.items():
                 try:
                     answers[name], _ = process.communicate(timeout=max(0.1, until - time.monotonic()))
                 except subprocess.TimeoutExpired:
@@ -326,10 +318,8 @@ def _lead(
             left = max(left, since + warning - now)  # nobody is surprised, however late the leader is
             if left <= 0:
                 scale_set.delete()
-                result["say"]["act"], result["next_s"] = (
-                    f"{reason}: its scale set is being deleted",
-                    REFUSED_S,
-                )
+                result["say"]["act"] = f"{reason}: its scale set is being deleted"
+                result["next_s"] = REFUSED_S
                 return
             all_nodes = [os.uname().nodename, *others]
             ended = nodes.end_jobs(all_nodes, max(1.0, left - _SLACK_S), reason)
@@ -341,7 +331,7 @@ def _lead(
     if IDLE in spans and document["sku"]["capacity"] > 0:
         span, silent = spans[IDLE], memory.get("silent", {})
         answers: dict[str, float | None] = {"": request["idle_s"]}
-        if request["idle_s"] >= span:  # while this node has something to do, nobody need be asked
+        if request["idle_s"] >= span:  # while this node has something to do, no other counts
             answers.update(nodes.idle(others))
         wait, obstacle = quiet(answers, silent, now, span)
         unheard = [name for name, idle in answers.items() if idle is None]

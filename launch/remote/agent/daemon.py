@@ -1,14 +1,14 @@
-"""What Azure is about to do to this node, watched on every node from its first boot on.
+"""Azure's plans for this node, watched on every node from its first boot on.
 
 One process of the nodes' user (``ranklift-watch.service``). The code of jobs comes with each push; this comes
-with cloud-init and stays as it is, with the few modules it needs beside it in ``/usr/local/lib/ranklift``.
+with cloud-init and stays as it is, with the few modules it needs in ``/usr/local/lib/ranklift``.
 
 An event of the metadata service that takes the node becomes ``~/.ranklift/notice.json``, which runners look
 for, until the event is over or called off; it is approved once no job needs the node. Where the scale set's
-tags limit the cluster's life or idleness, ``watch.py lead`` is run now and then to see to that. What is done,
-and what cannot be, is in ``~/.ranklift/watch.log``. Whether this node can lead is in ``~/.ranklift/leads``.
+tags limit the cluster's life or idleness, ``watch.py lead`` runs now and then; ``~/.ranklift/leads`` holds
+whether this node can lead. ``~/.ranklift/watch.log`` has what was done and what could not be.
 
-No answer ends this, and none is acted on that is not understood. Facts and their sources: docs/evictions.md.
+No answer ends this, and none is obeyed that is not understood. Facts and their sources: docs/evictions.md.
 """
 
 from __future__ import annotations
@@ -66,14 +66,13 @@ def decide(
     idle_s: float,
     is_whole: bool = True,
 ) -> list[tuple[str, Any]]:
-    """What to do about the events that take this node: ``("notice", {...})``, ``("clear", None)`` and
+    """Return the actions for the events that take this node: ``("notice", {...})``, ``("clear", None)`` and
     ``("approve", id)``.
 
     ``standing`` is the notice on the disk, ``azure`` the time by the metadata service's clock, ``now`` this
-    node's monotonic one, ``idle_s`` the seconds since a job needed this node; ``is_whole`` says that all of
-    the answer is understood: without that, no event is taken to be over that is not ``found``. An approval
-    speaks for every VM that the event names, so only events with one are approved; an eviction is not, as
-    nobody waits for it and its seconds are the job's.
+    node's monotonic one, ``idle_s`` the seconds since a job needed this node. Unless all of the answer is
+    understood (``is_whole``), no event counts as over that is not ``found``. An approval holds for every VM
+    of an event, so only events with one VM are approved; an eviction is not, as its seconds are the job's.
     """
     if standing and not is_whole and standing["id"] not in [event.id for event in found]:
         return []
@@ -99,7 +98,7 @@ def decide(
 
 
 def patience(status: int, headers: dict[str, str], failures: int, has_heard: bool) -> float:
-    """Seconds until the next question after one that failed; ``status`` is 0 when nothing was answered.
+    """Return the seconds until the next question after a failure; ``status`` is 0 without an answer.
 
     >>> patience(429, {"retry-after": "7"}, 1, True), patience(0, {}, 3, True), patience(0, {}, 9, False)
     (7.0, 5.0, 60.0)
@@ -134,7 +133,7 @@ class Log:
             return
 
     def say(self, topic: str, words: str) -> None:
-        """Add a line if it is another one than the topic's last; empty ``words`` close the topic."""
+        """Add a line unless it is the topic's last; empty ``words`` close the topic."""
         if words != self._last.get(topic, ""):
             self._last[topic] = words
             if words:
@@ -142,7 +141,7 @@ class Log:
 
 
 class Unanswered(Exception):
-    """The metadata service did not answer; it is asked again after ``wait`` seconds."""
+    """The metadata service did not answer; next question after ``wait`` seconds."""
 
     def __init__(self, words: str, wait: float) -> None:
         super().__init__(f"the metadata service does not answer: {words}")
@@ -347,7 +346,7 @@ class Watch:
 
 
 def leads(folder: str) -> bool:
-    """Whether the watch of this ``~/.ranklift`` has said lately that it leads; not before this boot."""
+    """Return whether the agent of this ``~/.ranklift`` leads by its last report, since this boot."""
     try:
         with open(f"{folder}/leads", encoding="ascii") as file:
             return 0 <= float(file.read()) - time.monotonic() <= FRESH_S + 1  # it is written rounded

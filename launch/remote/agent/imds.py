@@ -1,7 +1,7 @@
 """Questions to a VM's metadata service, and what its answers say of the VM's end and of its tags.
 
-Without :mod:`http` and :mod:`socket`, which would take more memory than all the rest of the watch that asks.
-Facts and their sources are in docs/evictions.md.
+Without :mod:`http` and :mod:`socket`, which would take more memory than all the rest of the agent. Facts and
+their sources are in docs/evictions.md.
 """
 
 from __future__ import annotations
@@ -40,17 +40,15 @@ _LIMIT_BYTES = 4 << 20
 
 
 class Event:
-    """A scheduled event that takes this VM; ``not_before`` is None once it has begun.
-
-    ``alone`` says that it names no other VM, ``by_user`` that somebody asked Azure for it.
-    """
+    """A scheduled event that takes this VM, no other where ``alone``, at somebody's request where
+    ``by_user``; ``not_before`` is None once it has begun."""
 
     def __init__(self, id: str, kind: str, not_before: float | None, alone: bool, by_user: bool) -> None:
         self.id, self.kind, self.not_before, self.alone, self.by_user = id, kind, not_before, alone, by_user
 
 
 def moment(text: str) -> float | None:
-    """Seconds since 1970; None for what is no time in UTC.
+    """Return a time in UTC as seconds since 1970; None for anything else.
 
     >>> moment("Mon, 19 Sep 2016 18:29:47 GMT"), moment("2016-09-19T18:29:47.1234567+00:00"), moment("soon")
     (1474309787, 1474309787, None)
@@ -67,10 +65,8 @@ def moment(text: str) -> float | None:
 
 
 def events(document: Any, name: str) -> tuple[list[Event], list[str]]:
-    """The events that take the VM ``name``, and in words what of the document is not understood.
-
-    Without such words the list is whole: what is not in it is over.
-    """
+    """Return the events that take the VM ``name``, and in words what of the document is not understood;
+    without such words the list is whole."""
     listed = document.get("Events") if isinstance(document, dict) else None
     if not isinstance(listed, list):
         return [], ["the metadata service returned no list of Events"]
@@ -98,7 +94,7 @@ def events(document: Any, name: str) -> tuple[list[Event], list[str]]:
 
 
 def settings(tags: Any) -> tuple[dict[str, float], list[str]]:
-    """Seconds by tag, of the spans that the scale set's tags ask for; and in words what of them is no span.
+    """Return the seconds of the spans in the scale set's tags, by tag, and in words what is not a span.
 
     >>> settings([{"name": "ranklift-ttl-hours", "value": "1.5"}, {"name": "stack", "value": "dev"}])
     ({'ranklift-ttl-hours': 5400.0}, [])
@@ -120,7 +116,7 @@ def settings(tags: Any) -> tuple[dict[str, float], list[str]]:
 
 
 def identity(tags: Any) -> str:
-    """The client id that the tag :data:`IDENTITY` has; empty without one.
+    """Return the client id in the tag :data:`IDENTITY`; empty without one.
 
     >>> identity([{"name": "ranklift-identity", "value": "1b4e28ba"}]), identity(None)
     ('1b4e28ba', '')
@@ -132,10 +128,8 @@ def identity(tags: Any) -> str:
 
 
 def parse(data: bytes) -> Answer | None:
-    """Status, headers by lower-case name, and body of an HTTP answer; None while it is not whole.
-
-    Raises ValueError when it is none.
-    """
+    """Return status, headers by lower-case name, and body of an HTTP answer; None while it is not whole.
+    Raise ValueError for anything else."""
     head, blank, body = data.partition(b"\r\n\r\n")
     if not blank:
         return None
@@ -159,10 +153,8 @@ def parse(data: bytes) -> Answer | None:
 
 
 def ask(method: str, base: str, path: str, body: bytes, limit: float) -> Answer:
-    """One question over plain HTTP, as the metadata service speaks it, never by way of a proxy.
-
-    Raises OSError without an answer within ``limit`` seconds, ValueError when it is none.
-    """
+    """Return the answer to one question over plain HTTP, past any proxy. Raise OSError without an answer
+    within ``limit`` seconds, and as :func:`parse`."""
     address = base.partition("://")[2]
     host, _, port = address.partition(":")
     head = f"{method} {path} HTTP/1.1\r\nHost: {address}\r\nMetadata: true\r\nConnection: close\r\n"

@@ -161,7 +161,8 @@ class Share:
         """Copy what this node has; return the numbers of the missing blobs, none after a failure."""
 
         def build() -> list[int]:
-            if self.store.intact(self.manifest) if self.verify else self.store.has(self.manifest.id):
+            store, manifest = self.store, self.manifest
+            if store.intact(manifest) if self.verify else store.has(manifest.id):
                 return []
             self._builder = Builder(self.store, self.manifest, check=False)
             return self._builder.start()
