@@ -26,7 +26,6 @@ class Ending:
     """Nodes that the job lost or that fell silent: its head does not know what runs there."""
 
     grace_s: float
-    """Seconds that the job's processes got between SIGTERM and SIGKILL."""
 
 
 @dataclass(frozen=True, slots=True)

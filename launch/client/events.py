@@ -65,7 +65,6 @@ class JobState:
     description: str = ""
     tags: Mapping[str, str] = field(default_factory=dict)
     restarts: int = 0
-    """Number of launches after a failure."""
     place: int | None = None
     """The job's position in its head's queue, 1 for the next; None unless it is QUEUED."""
     waits_for: tuple[str, ...] = ()
@@ -120,7 +119,6 @@ class LogLine:
     """One line that a rank wrote; the last may lack its line end."""
 
     time: datetime
-    """The line's time by the head's clock."""
     rank: int | None
     """None for output of a launcher (mpirun, ssh, a runner)."""
     node: str

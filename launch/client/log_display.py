@@ -16,7 +16,6 @@ _BAR_EVERY = timedelta(seconds=10)
 _TOGETHER = timedelta(seconds=1)
 """The longest that a line waits for the same line of other ranks."""
 _WAITING = 10_000
-"""Maximum number of waiting lines."""
 
 _Who = tuple[int | None, str]
 
@@ -50,7 +49,6 @@ class SharedLine:
 
     ranks: tuple[int | None, ...]
     nodes: tuple[str, ...]
-    """The ranks' nodes, each once."""
     stream: StreamName
     data: bytes
 

@@ -51,11 +51,9 @@ class Selection:
     names: frozenset[str] = frozenset()
     """Nodes by name; every node where :attr:`ids` is empty too."""
     ids: frozenset[int] = frozenset()
-    """Nodes by instance id."""
     since: float | None = None
     """Age limit of output in seconds, by the head's clock."""
     tail: int | None = None
-    """Number of last lines to begin with; later lines follow."""
 
     def as_query(self, *, wait: bool) -> str:
         """Return the selection as an argument of :func:`launch.remote.log.follow.follow`."""

@@ -22,7 +22,6 @@ class Listing:
     jobs: tuple[JobState, ...]
     """Oldest first; a job whose supervisor is gone is LOST."""
     left_out: int
-    """Number of ended jobs that the list omits."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +34,6 @@ class RankEnd:
     """128+n for signal n."""
     signal: int | None
     stopped: bool
-    """Whether the rank was stopped on request."""
     attempt: int
     """Number of the launch, 0 for the job's first."""
     time: datetime
@@ -63,7 +61,6 @@ class JobReport:
     grace_s: float
     max_restarts: int
     ranks: Mapping[str, tuple[int, ...]]
-    """Ranks by node."""
     ends: tuple[RankEnd, ...]
     """Sorted by rank, without ranks that are running or whose exit was not reported."""
     events: tuple[Happening, ...]

@@ -1,9 +1,10 @@
-"""Submit and follow jobs. Each call is one command on the head."""
+"""Submit jobs, follow them and wait for their ends. Each call is one command on the head."""
 
 from __future__ import annotations
 
 import io
 import json
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import PurePosixPath
@@ -11,12 +12,12 @@ from pathlib import PurePosixPath
 from launch.client.events import Event, JobState, Reader
 from launch.client.log_filter import ALL, Selection
 from launch.client.rpc import check, readable, rpc_argv
-from launch.errors import GiveUpError, NodeUnreachable
+from launch.errors import GiveUpError, NodeUnreachable, StepTimeout
 from launch.host import Host
 from launch.job.plan import JobPlan
 from launch.remote.base import timing
 
-__all__ = ["follow", "submit", "submit_and_follow"]
+__all__ = ["follow", "submit", "submit_and_follow", "wait_for_end"]
 
 _SIGNALLED = 128
 """Exit statuses from this one on mean that a signal ended the command, not that it gave up."""
@@ -69,6 +70,58 @@ def follow(
     if reader.state is None:
         raise GiveUpError(f"{head.name}: the job's output came without its state")
     return reader.state
+
+
+def wait_for_end(
+    job: str,
+    head: Host,
+    *,
+    remote: str,
+    timeout: float | None = None,
+    on_break: Callable[[str], None] = lambda _: None,
+    patience: float = timing.HEAD_GONE_S,
+) -> JobState:
+    """Wait until the job has ended or ``timeout`` seconds have passed; return its state then.
+
+    After a break of the connection, retry the head for ``patience`` seconds, then raise
+    :class:`~launch.errors.NodeUnreachable` naming the head. ``on_break`` gets each break's reason once.
+    Raise :class:`~launch.errors.InputError` when there is no such job.
+    """
+    command = rpc_argv(remote, "wait", job)
+    deadline = None if timeout is None else time.monotonic() + timeout
+    state: JobState | None = None
+    heard = time.monotonic()
+    is_reported = False
+
+    def take(data: bytes) -> None:
+        nonlocal heard, state, is_reported
+        heard, is_reported = time.monotonic(), False
+        reader.feed(data)
+        state = reader.state or state
+
+    while True:
+        reader = Reader(lambda _: None)
+        left = None if deadline is None else max(0.1, deadline - time.monotonic())
+        try:
+            with readable(head):
+                done = head.stream(command, take, timeout=left)
+            if done.exit_status < _SIGNALLED:
+                check(done, head, job)
+            reason = "it stopped reporting the job's state"
+        except StepTimeout as error:
+            reason = str(error)
+        except NodeUnreachable as error:
+            reason = error.reason
+        is_late = deadline is not None and time.monotonic() > deadline
+        if state is not None and (state.is_terminal or is_late):
+            return state
+        if is_late or time.monotonic() - heard > patience:
+            silent = time.monotonic() - heard
+            raise NodeUnreachable(head.name, f"no answer about job {job} for {silent:.0f} s ({reason})")
+        if not is_reported:
+            is_reported = True
+            on_break(reason)
+        time.sleep(timing.ASK_AGAIN_S)
 
 
 def _watch(

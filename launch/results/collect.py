@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from launch.client.rpc import check, rpc_argv, version_there
 from launch.errors import GiveUpError, InputError, NodeUnreachable, RankliftError, ReplaceNodeError
@@ -18,6 +19,8 @@ from launch.results.download import CollectReport, NodeFetch, NodeFiles, Progres
 from launch.results.folder import Results
 
 __all__ = ["Others", "collect"]
+
+_Result = TypeVar("_Result")
 
 _SLOWEST = 100_000
 """Slowest transfer in bytes a second; a slower one times out and may be retried."""
@@ -31,7 +34,6 @@ class Others:
     """Direct access to nodes, past the job's head."""
 
     names: Sequence[str]
-    """All nodes that the job may have run on."""
     visit: Callable[[Callable[[Host], None], Iterable[str]], Mapping[str, Exception | None]]
     """Function that applies another to these nodes' hosts, many at once, and returns each node's error."""
     say: Callable[[str], object]
@@ -141,9 +143,9 @@ class _Run:
             for kind, payload in decoder.feed(data):
                 if kind == relay.NODES:
                     self._names = _checked(head.name, json.loads(payload))
-                elif kind == relay.SAID:
+                elif kind == relay.PIECE:
                     index, last = relay.PART.unpack_from(payload)
-                    self._hear(self._names[index], payload[relay.PART.size :], last=last)
+                    self._on_piece(self._names[index], payload[relay.PART.size :], last=last)
 
         try:
             command = rpc_argv(self._remote or "", "relay", self._job, what)
@@ -153,7 +155,7 @@ class _Run:
         except _NONSENSE as error:
             raise GiveUpError(f"{head.name}: what it sends makes no sense ({error})") from error
 
-    def _hear(self, name: str, piece: bytes, *, last: bool) -> None:
+    def _on_piece(self, name: str, piece: bytes, *, last: bool) -> None:
         if name in self._errors:
             return
         if not last:
@@ -162,25 +164,19 @@ class _Run:
             self._errors[name] = NodeUnreachable(name, piece.decode("utf-8", "replace"))
 
     def _requests(self, name: str, *, is_head: bool) -> bytes:
-        lines = b""
+        return self._attempt(name, lambda: self._fetch(name).requests(is_head=is_head)) or b""
 
-        def ask() -> None:
-            nonlocal lines
-            lines = self._fetch(name).requests(is_head=is_head)
-
-        self._attempt(name, ask)
-        return lines
-
-    def _attempt(self, name: str, step: Callable[[], None]) -> None:
+    def _attempt(self, name: str, step: Callable[[], _Result]) -> _Result | None:
         """Run ``step``; record its error for the node, unless nothing can be written here any more."""
         try:
-            step()
+            return step()
         except RankliftError as error:
             if self._results.broken is not None:
                 raise
             self._errors[name] = error
         except _NONSENSE as error:
             self._errors[name] = GiveUpError(f"{name}: what it sends makes no sense ({error})")
+        return None
 
     # -- from the nodes themselves ----------------------------------------------------------------
 

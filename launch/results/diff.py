@@ -66,7 +66,6 @@ class Here:
     free: str = ""
     """The first unused of these names."""
     links: frozenset[str] = frozenset()
-    """Targets of the symbolic links with these names."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,11 +91,9 @@ class FetchPlan:
     wanted: list[Wanted] = field(default_factory=list)
     folders: list[str] = field(default_factory=list)
     links: list[tuple[str, str]] = field(default_factory=list)
-    """Name and target of each link to make."""
     skipped: dict[str, str] = field(default_factory=dict)
     """Reason by path, for entries without content of the job: sockets, links to elsewhere."""
     left_out: dict[str, str] = field(default_factory=dict)
-    """Reason by path, for files that should be fetched but cannot be."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +103,6 @@ class Landing:
     source: Copy | None
     """The copy that the bytes continue; None when they are the whole file."""
     name: str
-    """The file's final name."""
     replaces: Copy | None = None
     """The copy of that name, which the file continues."""
 

@@ -28,7 +28,6 @@ class NodeFiles:
     kept: int
     """Number of files that were already here, whole."""
     bytes: int
-    """Number of bytes sent."""
     continued: int = 0
     """Number of written files that were here in part."""
     renamed: Mapping[str, str] = field(default_factory=dict)
@@ -38,7 +37,6 @@ class NodeFiles:
     skipped: Mapping[str, str] = field(default_factory=dict)
     """Reason by path, for what is not a file of the job: sockets, links that lead out of its folder."""
     left_out: Mapping[str, str] = field(default_factory=dict)
-    """Reason by path, for files that were not fetched."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +86,6 @@ class NodeFetch:
     def __init__(self, node: str, results: Results, progress: Progress, claims: dict[str, str]) -> None:
         self.node = node
         self.has_folder = False
-        """Whether the node has a folder of the job."""
         self._results, self._progress, self._claims = results, progress, claims
         self._decoder = frames.Decoder()
         self._entries: list[Entry] = []

@@ -18,7 +18,7 @@ import re
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
@@ -58,7 +58,7 @@ class Results:
         """Raise :class:`~launch.errors.InputError` when the folder cannot be made, and
         :class:`~launch.errors.RetryError` when another collect works in it."""
         if "/" in job or job in ("", ".", ".."):
-            raise InputError("job", job, "is no job's id", "see `fab jobs`")
+            raise InputError("job", job, "is not the id of a job", "see `fab jobs`")
         self.folder = into / job
         self._parts = self.folder / PARTS
         self._sums: dict[str, str] = {}
@@ -129,18 +129,22 @@ class Results:
     def digest(self, copy: Copy, on_bytes: Callable[[int], object]) -> Any:
         """Return the running SHA-256 of the copy, ready for more bytes. Raise :class:`Changed`."""
         running = hashlib.sha256()
-        left = copy.size
         try:
-            with self.path(copy).open("rb") as file:
-                while left and (data := file.read(min(_CHUNK, left))):
-                    running.update(data)
-                    left -= len(data)
-                    on_bytes(len(data))
+            for data in self._pieces(copy):
+                running.update(data)
+                on_bytes(len(data))
         except OSError as error:
             raise Changed(_words(error)) from None
+        return running
+
+    def _pieces(self, copy: Copy) -> Iterator[bytes]:
+        left = copy.size
+        with self.path(copy).open("rb") as file:
+            while left and (data := file.read(min(_CHUNK, left))):
+                left -= len(data)
+                yield data
         if left:
             raise Changed("it has become shorter")
-        return running
 
     def path(self, copy: Copy) -> Path:
         """Return the path of the copy."""
@@ -189,12 +193,9 @@ class Results:
 
     def _copy(self, source: Copy, part: IO[bytes], known: Any) -> None:
         running = hashlib.sha256()
-        left = source.size
-        with self.path(source).open("rb") as file:
-            while left and (data := file.read(min(_CHUNK, left))):
-                write_all(part.fileno(), data)
-                running.update(data)
-                left -= len(data)
+        for data in self._pieces(source):
+            write_all(part.fileno(), data)
+            running.update(data)
         if running.digest() != known.digest():
             raise Changed("it was changed here meanwhile")
 
@@ -253,7 +254,7 @@ class Results:
                 if found is None:
                     path.mkdir(exist_ok=True)
                 elif not stat.S_ISDIR(found.st_mode):
-                    raise CannotKeep(f"{path.relative_to(top)} is in its way here, and no folder")
+                    raise CannotKeep(f"{path.relative_to(top)} is in its way here, and not a folder")
             except OSError as error:
                 raise self.trouble(error) from None
             self._made.add(path)

@@ -31,7 +31,7 @@ def wait_for_jobs(stack: Stack, jobs: Sequence[str], limit: float | None, *, jso
     :class:`~launch.errors.InputError` for a job that does not exist, and
     :class:`~launch.errors.NodeUnreachable` when a head is given up.
     """
-    from launch.client.wait import wait_for_end
+    from launch.client.submit import wait_for_end
     from launch.remote.base.timing import HEAD_GONE_S
     from playbooks.ssh.connection import Cluster
 

@@ -61,7 +61,6 @@ _ENVIRONMENTS = {
     "azurechinacloud": "https://management.chinacloudapi.cn",
     "rankliftrehearsal": "",  # whoever answers for the metadata service passes on what is Azure's
 }
-"""The resource manager's address by ``azEnvironment``."""
 
 
 class Refused(Exception):

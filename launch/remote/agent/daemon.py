@@ -171,7 +171,6 @@ class Watch:
         self._failures, self._has_heard = 0, False
         self._spans: dict[str, float] = {}
         self._memory: dict[str, Any] = {}
-        """State that ``watch.py lead`` gets the next time."""
         self._look_at: float | None = None
         self._look_until = 0.0
         self._is_able, self._says_until = False, 0.0

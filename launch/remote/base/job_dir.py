@@ -48,7 +48,6 @@ TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 ROOT = "~/.ranklift/jobs"
 
 PLAN_VERSION: Version = 1
-"""Version of the plan that this code makes and executes."""
 
 _LOOK_AGAIN = 1.0
 """Seconds after which the supervisor is checked although state.json is unchanged."""

@@ -157,7 +157,6 @@ class SlotRequest(TypedDict):
     job: str
     slots: list[int]
     of: int
-    """Number of slots of the node."""
 
 
 class RunnerSpec(SlotRequest, ForRanks):
@@ -173,7 +172,6 @@ class RunnerSpec(SlotRequest, ForRanks):
     ports: int
     grace_ms: int
     rate: int
-    """Bytes of output a second that each rank may send to the head."""
     burst: int
     ranks: list[PlannedRank]
 

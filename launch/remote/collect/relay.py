@@ -16,11 +16,11 @@ from launch.remote.base.files import file_in_memory
 from launch.remote.base.node_command import start_on_node
 from launch.remote.base.records import Plan
 
-__all__ = ["NODES", "PART", "SAID", "relay"]
+__all__ = ["NODES", "PART", "PIECE", "relay"]
 
 NODES = b"N"
 """JSON list: names of the job's nodes, the head first. A node's number is its index in the list."""
-SAID = b"P"
+PIECE = b"P"
 """A piece of one node's answer (:data:`PART`)."""
 PART = struct.Struct("!i?")
 """Header of a piece: the node, and whether the piece is its last (which holds its error, or nothing)."""
@@ -50,14 +50,14 @@ def relay(job: str, what: str) -> int:
                 data = os.read(key.fd, _CHUNK)
                 if data:
                     running[key.data].heard = time.monotonic()
-                    frames.send_answer(SAID, PART.pack(key.data, False) + data)
+                    frames.send_answer(PIECE, PART.pack(key.data, False) + data)
                 else:
                     selector.unregister(key.fd)
-                    frames.send_answer(SAID, PART.pack(key.data, True) + running.pop(key.data).end())
+                    frames.send_answer(PIECE, PART.pack(key.data, True) + running.pop(key.data).end())
             for index, answer in list(running.items()):
                 if time.monotonic() - answer.heard > timing.COLLECT_SILENT_S:
                     selector.unregister(answer.stdout)
-                    frames.send_answer(SAID, PART.pack(index, True) + running.pop(index).give_up())
+                    frames.send_answer(PIECE, PART.pack(index, True) + running.pop(index).give_up())
     return 0
 
 
@@ -103,7 +103,7 @@ class _Answer:
         """Kill the command; return the error."""
         self._process.kill()
         self._process.communicate()
-        return f"said nothing for {timing.COLLECT_SILENT_S:g} s".encode()
+        return f"sent nothing for {timing.COLLECT_SILENT_S:g} s".encode()
 
 
 def _widen(pipe: int) -> None:

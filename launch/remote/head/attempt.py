@@ -56,7 +56,6 @@ then are read in one turn."""
 _MUCH = 16 * 1024
 """Bytes at once that show that a runner has more to send than it could."""
 _OUTPUT = (frames.OUT, frames.NOTE, frames.TAIL, frames.BEAT)
-"""Types of frames that can wait for more to come."""
 
 
 class Attempt:

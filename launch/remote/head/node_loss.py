@@ -49,7 +49,6 @@ class NodeLoss:
         self.silent: set[int] = set()
         self._recorded: set[int] = set()
         self._notices: dict[int, Eviction] = {}
-        """Azure's notices by node."""
         self._leaving: list[int] = []
         """Nodes whose notice was due."""
         self._evicted: Outcome | None = None

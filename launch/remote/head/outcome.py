@@ -40,7 +40,6 @@ CANCELLED = 130
 """Exit status, as a shell gives it after Ctrl-C."""
 _SIGNALLED = 128
 _SHOWN = 8
-"""Ranks that one line names."""
 _SSH_LOST = re.compile(r"^(?:Connection to|Timeout, server) (\S+?) (?:closed|not responding)")
 """What the ssh below mpirun writes when the way to a node is gone."""
 

@@ -66,7 +66,7 @@ class RunnerEvents:
             fields = frame_fields.read(kind, payload)
             rank = fields["rank"] if kind == frames.NOTE else None
         channel.accept(kind, rank)
-        self._order.stream.hear(kind, payload, channel.node, self._name(channel))
+        self._order.stream.on_frame(kind, payload, channel.node, self._name(channel))
         if kind == frames.EXIT:
             return self._on_exit(channel, fields, now)
         if kind == frames.FAILED:

@@ -83,7 +83,7 @@ class StreamWriter:
             self._lost_bytes += len(data)
             self._lost_lines += data.count(b"\n")
 
-    def hear(self, kind: bytes, payload: bytes, node: int, name: str) -> bool:
+    def on_frame(self, kind: bytes, payload: bytes, node: int, name: str) -> bool:
         """Handle a runner's frame if it concerns output of node ``name``; return whether it does."""
         if kind == frames.NOTE:
             fields: Note = frames.unpack(payload)

@@ -55,7 +55,6 @@ class Mpi:
     flavour: str
     """Its name in options and job files."""
     title: str
-    """Its own name."""
     version: re.Pattern[str]
     """Finds the version, as its first group, in the output of ``mpirun --version``."""
     modules: tuple[str, ...] = ()

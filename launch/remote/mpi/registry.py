@@ -10,7 +10,6 @@ from launch.remote.mpi.openmpi import OpenMpi
 __all__ = ["MPIS", "command_lines", "mpi_of", "process_prefixes", "runner_facts"]
 
 MPIS: dict[str, Mpi] = {mpi.flavour: mpi for mpi in (OpenMpi(), Mpich(), IntelMpi())}
-"""By flavour."""
 
 
 def mpi_of(name: str) -> Mpi | None:

@@ -17,7 +17,6 @@ __all__ = ["HOLDER_BYTES", "SlotsTaken", "hold", "take_slots", "taken_slots"]
 
 _TAKEN = -1
 HOLDER_BYTES = 200
-"""Longest name of a holder, in bytes."""
 
 
 class SlotsTaken(Exception):

@@ -109,7 +109,6 @@ class _Arriving:
 
     def __init__(self, listener: socket.socket, context: ssl.SSLContext) -> None:
         self.refused = ""
-        """Error of the last refused connection."""
         self._listener, self._context = listener, context
         listener.setblocking(False)
         self._lines: dict[Line, socket.socket] = {}

@@ -299,7 +299,7 @@ class Branches:
             except queue.Empty:
                 for branch in waiting:
                     if time.monotonic() - branch.heard > self._call.silence:
-                        branch.give_up(f"said nothing for {self._call.silence:g} s")
+                        branch.give_up(f"sent nothing for {self._call.silence:g} s")
                 continue
             if message["t"] == "told":
                 self._report(message["node"], message["error"])

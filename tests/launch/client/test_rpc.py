@@ -8,8 +8,7 @@ from typing import IO
 import pytest
 
 from launch.client.rpc import ask
-from launch.client.submit import follow, submit_and_follow
-from launch.client.wait import wait_for_end
+from launch.client.submit import follow, submit_and_follow, wait_for_end
 from launch.errors import GiveUpError, InputError, NotPushed
 from launch.host import Completed
 from launch.job.plan import plan

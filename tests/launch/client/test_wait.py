@@ -8,7 +8,7 @@ from typing import IO
 
 import pytest
 
-from launch.client.wait import wait_for_end
+from launch.client.submit import wait_for_end
 from launch.errors import GiveUpError, InputError, NodeUnreachable, StepTimeout
 from launch.host import Completed
 from launch.remote.base import frames, timing

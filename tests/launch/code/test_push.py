@@ -201,7 +201,7 @@ def test_a_full_disk_is_named_and_its_node_still_passes_everything_on(tmp_path: 
 def test_a_silent_node_is_given_up_in_time(cluster: Cluster, tree: Path) -> None:
     (cluster.nodes[1].home / "silent").touch()
     snapshot = plan_snapshot(tree)
-    with pytest.raises(ManyNodesError, match="node000001: said nothing for 1 s"):
+    with pytest.raises(ManyNodesError, match="node000001: sent nothing for 1 s"):
         push(snapshot, cluster.head, cluster.nodes[:2], ssh=cluster.ssh, silence=1)
     assert contents(cluster.nodes[0].snapshot(snapshot.id)) == contents(tree)
 

@@ -68,7 +68,7 @@ class TestTheFolder:
 
     @pytest.mark.parametrize("job", ["../x", "a/b", "/tmp", "..", "", "."])
     def test_it_is_never_elsewhere(self, tmp_path: Path, job: str) -> None:
-        with pytest.raises(InputError, match="is no job's id"):
+        with pytest.raises(InputError, match="is not the id of a job"):
             Results(tmp_path, job)
 
     def test_that_it_cannot_be_made_is_told(self, tmp_path: Path) -> None:
@@ -108,7 +108,7 @@ class TestNames:
     def test_no_link_here_is_ever_followed(self, results: Results, tmp_path: Path) -> None:
         (tmp_path / "elsewhere").mkdir()
         results.make_link("outputs/d", str(tmp_path / "elsewhere"))
-        with pytest.raises(CannotKeep, match="outputs/d is in its way here, and no folder"):
+        with pytest.raises(CannotKeep, match="outputs/d is in its way here, and not a folder"):
             bring(results, "outputs/d/x", b"1", at="outputs/d/x")
         assert list((tmp_path / "elsewhere").iterdir()) == []
 

@@ -8,6 +8,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 
 from launch.remote.base import frames
 
@@ -66,7 +67,6 @@ class Channel:
         self.is_open = True
         self.last_heard = time.monotonic()
         self.received = 0
-        """Bytes of the last :meth:`receive`."""
         self._decoder = frames.Decoder(_LONGEST)
         self._outgoing = bytearray()
         if process is not None:
@@ -159,10 +159,8 @@ class Channel:
         if self.process is not None:
             for pipe in (self.process.stdin, self.process.stdout):
                 if pipe is not None:
-                    try:
+                    with suppress(OSError):
                         pipe.close()
-                    except OSError:
-                        continue
 
     def kill(self) -> None:
         """Kill the ssh client; its runner notices that its connection is gone."""

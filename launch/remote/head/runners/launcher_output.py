@@ -60,7 +60,7 @@ class LauncherOutput:
         else:
             source.outlet.end()
         for kind, payload in frames.Decoder().feed(source.outlet.frames()):
-            self._stream.hear(kind, payload, source.node, "")
+            self._stream.on_frame(kind, payload, source.node, "")
         if not data:
             self._selector.unregister(fd)
             del self._pipes[fd]

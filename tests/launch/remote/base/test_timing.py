@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from launch.client import wait
+from launch.client import submit
 from launch.code import push
 from launch.remote.agent import autostop
 from launch.remote.base import timing
@@ -105,7 +105,7 @@ def test_every_ssh_client_has_the_same_options() -> None:
     defaults = inspect.signature(push.push).parameters
     assert defaults["ssh"].default == timing.PUSH_SSH
     assert defaults["silence"].default == timing.PUSH_SILENT_S
-    assert inspect.signature(wait.wait_for_end).parameters["patience"].default == timing.HEAD_GONE_S
+    assert inspect.signature(submit.wait_for_end).parameters["patience"].default == timing.HEAD_GONE_S
 
 
 def test_the_agent_has_the_same_limits_as_a_copy() -> None:

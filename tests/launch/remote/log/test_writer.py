@@ -231,8 +231,8 @@ class TestWhatRunnersTell:
             (protocol.NOTE, protocol.pack(note)),
             (protocol.TAIL, protocol.OUTPUT.pack(3, 0) + b"true last line\n"),
         ]
-        assert all(writer.hear(kind, payload, 1, "node000001") for kind, payload in frames)
-        assert not writer.hear(protocol.EXIT, b"", 1, "node000001")
+        assert all(writer.on_frame(kind, payload, 1, "node000001") for kind, payload in frames)
+        assert not writer.on_frame(protocol.EXIT, b"", 1, "node000001")
         words = "left out 12.3 MB, 240,112 lines; all of it is in logs/rank-3.log on node000001"
         assert read(StreamReader(str(tmp_path))) == [(3, 2, "one\n"), (3, NOTICE, words)]
         assert writer.tails == {(3, 1): b"true last line\n"}
@@ -240,11 +240,11 @@ class TestWhatRunnersTell:
     def test_last_lines_have_what_stdout_began_before_stderr_came_between(self, tmp_path: Path) -> None:
         writer = StreamWriter(str(tmp_path))
         for stream, data in ((1, b"one\nchunk "), (2, b"warning\nworse\n"), (1, b"x ...\nleft")):
-            writer.hear(protocol.OUT, protocol.OUTPUT.pack(3, stream) + data, 1, "node000001")
+            writer.on_frame(protocol.OUT, protocol.OUTPUT.pack(3, stream) + data, 1, "node000001")
         assert last_lines(writer.tail(3, 1)) == ["one", "warning", "worse", "chunk x ...", "left"]
 
     def test_an_unfinished_piece_of_either_stream_is_a_last_line(self, tmp_path: Path) -> None:
         writer = StreamWriter(str(tmp_path))
         for stream, data in ((1, b"loss: 0.5"), (2, b"Aborted")):
-            writer.hear(protocol.OUT, protocol.OUTPUT.pack(3, stream) + data, 1, "node000001")
+            writer.on_frame(protocol.OUT, protocol.OUTPUT.pack(3, stream) + data, 1, "node000001")
         assert last_lines(writer.tail(3, 1)) == ["loss: 0.5", "Aborted"]
