@@ -16,7 +16,7 @@ from typing import Any, Protocol
 from infra.json_records import read_list, read_record
 from launch.errors import GiveUpError, InputError
 from launch.remote.base import timing
-from launch.remote.base.whole_file import replace_file
+from launch.remote.base.files import replace_file
 
 __all__ = [
     "INVENTORY_FILE",
