@@ -246,14 +246,10 @@ def inject_vm_fault(project: Path, stack: str, names: Sequence[str], kind: VmFau
 
     Raises :class:`~launch.errors.InputError` when none runs or the stack has no network in it.
     """
-    folder = _folder(project)
-    found = status(project)
-    if not found.running or found.networks is None:
-        raise InputError("rehearsal", str(folder.project), "none runs here", "run fab rehearsal.start")
     group = f"/resourcegroups/{cluster_name(stack)}/"
-    for network in found.networks:
+    for network in _ask(project, "status")["networks"]:
         if group in network.lower():
-            folder.ask("fault", network=network, names=list(names), fault=kind)
+            _ask(project, "fault", network=network, names=list(names), fault=kind)
             return
     raise InputError("--stack", stack, "has no nodes in the rehearsal that runs here", "run fab up")
 

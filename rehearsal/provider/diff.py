@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any, Literal
 
 from rehearsal.arm.core.records import place
@@ -12,13 +13,17 @@ from rehearsal.provider.values import plain
 
 __all__ = ["Change", "changes"]
 
+Kind = Literal["add", "delete", "update"]
+_Found = Iterator[tuple[str, Kind, Any, Any]]
+"""Path, kind, old and new value of each difference."""
+
 
 @dataclass(frozen=True, slots=True)
 class Change:
     """One difference; ``path`` as Pulumi writes it: ``sku.capacity``, ``subnets[0].name``."""
 
     path: str
-    kind: Literal["add", "delete", "update"]
+    kind: Kind
     replace: bool
 
 
@@ -48,30 +53,20 @@ def _under(path: str, prefix: str) -> bool:
     return path == prefix or path.startswith((f"{prefix}.", f"{prefix}["))
 
 
-def _walk(
-    before: Any, after: Any, path: str
-) -> Iterator[tuple[str, Literal["add", "delete", "update"], Any, Any]]:
+def _walk(before: Any, after: Any, path: str) -> _Found:
     if isinstance(before, dict) and isinstance(after, dict):
         for name in (*after, *(n for n in before if n not in after)):
             below = f"{path}.{name}" if path else name
             yield from _pair(before.get(name), after.get(name), below)
     elif isinstance(before, list) and isinstance(after, list):
-        for number in range(max(len(before), len(after))):
-            old = before[number] if number < len(before) else None
-            new = after[number] if number < len(after) else None
+        for number, (old, new) in enumerate(zip_longest(before, after)):
             yield from _pair(old, new, f"{path}[{number}]")
     elif before != after or isinstance(before, bool) != isinstance(after, bool):
         yield path, "update", before, after
 
 
-def _pair(
-    before: Any, after: Any, path: str
-) -> Iterator[tuple[str, Literal["add", "delete", "update"], Any, Any]]:
-    if before is None and after is None:
-        return
-    if before is None:
-        yield path, "add", before, after
-    elif after is None:
-        yield path, "delete", before, after
-    else:
+def _pair(before: Any, after: Any, path: str) -> _Found:
+    if before is not None and after is not None:
         yield from _walk(before, after, path)
+    elif before is not after:
+        yield path, "add" if before is None else "delete", before, after

@@ -104,7 +104,7 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         """Return the inputs with the resource's name: the old one, or the Pulumi name and 8 hex digits."""
         kind = await self._kind(request, context)
         before, after = decode(request.olds), decode(request.news)
-        *parents, name = translate.path_names(kind)
+        *parents, name = kind.inputs
         if after.get(name) is None:
             after[name] = before.get(name) or _automatic_name(request, kind)
         failures = [
@@ -120,8 +120,7 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         before, after = decode(request.old_inputs), decode(request.news)
         found = changes(kind, before, after, list(request.ignoreChanges))
         detail = {c.path: _DIFF(kind=_KINDS[c.kind, c.replace], inputDiff=True) for c in found}
-        names = translate.path_names(kind)
-        same_id = all(plain(before.get(n)) == plain(after.get(n)) for n in names)
+        same_id = all(plain(before.get(n)) == plain(after.get(n)) for n in kind.inputs)
         response = provider_pb2.DiffResponse
         return response(
             changes=response.DIFF_SOME if found else response.DIFF_NONE,

@@ -11,7 +11,7 @@ from rehearsal.arm.core.resource_type import GROUP, ResourceType
 from rehearsal.arm.core.shapes import levels, variant
 from rehearsal.provider.values import UNKNOWN, Unknown, plain, weave
 
-__all__ = ["body", "inputs_of", "outputs", "path_names", "predicted", "resource_id"]
+__all__ = ["body", "inputs_of", "outputs", "predicted", "resource_id"]
 
 
 def resource_id(kind: ResourceType, subscription: str, inputs: dict[str, Any]) -> ResourceId:
@@ -30,15 +30,9 @@ def resource_id(kind: ResourceType, subscription: str, inputs: dict[str, Any]) -
     return scope.extended(namespace, parts)
 
 
-def path_names(kind: ResourceType) -> tuple[str, ...]:
-    """Return the inputs that stand in the id and not in the body."""
-    return kind.inputs
-
-
 def body(kind: ResourceType, rid: ResourceId, inputs: dict[str, Any]) -> dict[str, Any]:
     """Return the ARM body for inputs without unknowns; ``$self/`` in ids is the resource's own id."""
-    names = path_names(kind)
-    known = {n: v for n, v in plain(inputs).items() if n not in names and v is not None}
+    known = {n: v for n, v in plain(inputs).items() if n not in kind.inputs and v is not None}
     made: dict[str, Any] = _own_ids(nest(kind.model, _identities(known)), str(rid))
     return made
 
@@ -67,7 +61,7 @@ def outputs(kind: ResourceType, inputs: dict[str, Any], answer: dict[str, Any]) 
     """Return Pulumi's outputs for ARM's answer; secrets in the inputs stay secret."""
     shown = flatten(kind.shown, answer)
     shown["azureApiVersion"] = kind.api_version
-    woven: dict[str, Any] = weave({n: v for n, v in inputs.items() if n not in path_names(kind)}, shown)
+    woven: dict[str, Any] = weave({n: v for n, v in inputs.items() if n not in kind.inputs}, shown)
     return woven
 
 
@@ -78,10 +72,10 @@ def predicted(
 
     ``before`` are the outputs of the resource that exists: what only Azure sets stays as it is.
     """
-    given = {n: v for n, v in plain(inputs).items() if n not in path_names(kind)}
+    given = {n: v for n, v in plain(inputs).items() if n not in kind.inputs}
     guessed = _predict(Field("model", model=kind.shown), nest(kind.model, _identities(given)))
     shown = flatten(kind.shown, guessed)
-    name = plain(inputs).get(path_names(kind)[-1], UNKNOWN)
+    name = plain(inputs).get(kind.inputs[-1], UNKNOWN)
     shown.update(name=name, azureApiVersion=kind.api_version)
     if before is not None:
         shown = _remembered(shown, plain(before))

@@ -7,6 +7,7 @@ conversion.
 from __future__ import annotations
 
 import typing
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from rehearsal.arm.core.errors import ArmError
@@ -106,29 +107,52 @@ def nest(cls: type, value: Any) -> Any:
     >>> nest(model("network.Subnet"), {"name": "s", "addressPrefix": "10.0.0.0/20"})
     {'name': 's', 'properties': {'addressPrefix': '10.0.0.0/20'}}
     """
-    return _nest(Field("model", model=cls), value, root=True)
+    return _converted(Field("model", model=cls), value, _nest, root=True)
 
 
-def _nest(field: Field, value: Any, root: bool = False) -> Any:
+def flatten(cls: type, body: Any) -> Any:
+    """Return an ARM body as Pulumi's outputs: the reverse of :func:`nest`."""
+    return _converted(Field("model", model=cls), body, _flatten, root=True)
+
+
+_Convert = Callable[[Shape, dict[str, Any], bool], dict[str, Any]]
+"""Converts an object of a model; whether it is the resource itself."""
+
+
+def _converted(field: Field, value: Any, convert: _Convert, *, root: bool = False) -> Any:
+    """Return ``value`` with the objects in it converted."""
     if field.kind == "integer" and isinstance(value, float) and value.is_integer():
         return int(value)
     if isinstance(value, list) and field.item is not None:
-        return [_nest(field.item, v) for v in value]
-    if not isinstance(value, dict):
-        return value
-    if field.kind == "map" and field.item is not None:
-        return {k: _nest(field.item, v) for k, v in value.items()}
-    if field.model is None:
-        return value
-    known = shape(variant(field.model, value))
+        return [_converted(field.item, v, convert) for v in value]
+    if isinstance(value, dict) and field.kind == "map" and field.item is not None:
+        return {k: _converted(field.item, v, convert) for k, v in value.items()}
+    if isinstance(value, dict) and field.model is not None:
+        return convert(shape(variant(field.model, value)), value, root)
+    return value
+
+
+def _nest(known: Shape, value: dict[str, Any], root: bool) -> dict[str, Any]:
     outer, inner = levels(known, root)
     result: dict[str, Any] = {}
     for name, v in value.items():
         own, below = _named(known, outer, name), _named(_inner(known), inner, name)
         if below is not None and (own is None or outer[own].read_only):
-            result.setdefault("properties", {})[below] = _nest(inner[below], v)
+            result.setdefault("properties", {})[below] = _converted(inner[below], v, _nest)
         else:
-            result[own or name] = v if own is None else _nest(outer[own], v)
+            result[own or name] = v if own is None else _converted(outer[own], v, _nest)
+    return result
+
+
+def _flatten(known: Shape, value: dict[str, Any], root: bool) -> dict[str, Any]:
+    outer, inner = levels(known, root)
+    shown = [n for n in value if n in outer and (n != "properties" or not inner)]
+    result = {known.renamed.get(n, n): _converted(outer[n], value[n], _flatten) for n in shown}
+    below = _inner(known)
+    renamed = below.renamed if below is not None else {}
+    for name, v in value.get("properties", {}).items() if inner else ():
+        if name in inner:
+            result[renamed.get(name, name)] = _converted(inner[name], v, _flatten)
     return result
 
 
@@ -137,7 +161,7 @@ def _inner(known: Shape) -> Shape | None:
     return shape(properties.model) if properties is not None and properties.model is not None else None
 
 
-def _named(known: Shape | None, fields: typing.Mapping[str, Field], shown: str) -> str | None:
+def _named(known: Shape | None, fields: Mapping[str, Field], shown: str) -> str | None:
     # The JSON name of what Pulumi shows as ``shown``.
     for name, other in (known.renamed if known is not None else {}).items():
         if other == shown and name in fields:
@@ -145,29 +169,3 @@ def _named(known: Shape | None, fields: typing.Mapping[str, Field], shown: str) 
         if name == shown and name in fields:
             return None
     return shown if shown in fields else None
-
-
-def flatten(cls: type, body: Any) -> Any:
-    """Return an ARM body as Pulumi's outputs: the reverse of :func:`nest`."""
-    return _flatten(Field("model", model=cls), body, root=True)
-
-
-def _flatten(field: Field, value: Any, root: bool = False) -> Any:
-    if isinstance(value, list) and field.item is not None:
-        return [_flatten(field.item, v) for v in value]
-    if not isinstance(value, dict):
-        return value
-    if field.kind == "map" and field.item is not None:
-        return {k: _flatten(field.item, v) for k, v in value.items()}
-    if field.model is None:
-        return value
-    known = shape(variant(field.model, value))
-    outer, inner = levels(known, root)
-    shown = [n for n in value if n in outer and (n != "properties" or not inner)]
-    result = {known.renamed.get(n, n): _flatten(outer[n], value[n]) for n in shown}
-    below = _inner(known)
-    renamed = below.renamed if below is not None else {}
-    for name, v in value.get("properties", {}).items() if inner else ():
-        if name in inner:
-            result[renamed.get(name, name)] = _flatten(inner[name], v)
-    return result

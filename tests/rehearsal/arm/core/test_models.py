@@ -12,7 +12,6 @@ import pytest
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.models import check, flatten, model, nest, shape
 from rehearsal.arm.resource_types import RESOURCE_TYPES
-from rehearsal.provider.translate import path_names
 
 BALANCER = {
     "location": "westeurope",
@@ -105,7 +104,7 @@ def test_every_input_of_pulumis_sdk_has_its_place(token: str) -> None:
     arguments = inspect.signature(getattr(module, name)._internal_init).parameters
     kind = RESOURCE_TYPES.by_token(token)
     assert kind is not None
-    known = set(path_names(kind))
+    known = set(kind.inputs)
     for cls in (kind.model, shape(kind.model).fields["properties"].model):
         assert cls is not None
         known |= {shape(cls).renamed.get(n, n) for n in shape(cls).fields}
