@@ -9,6 +9,7 @@ import hashlib
 import secrets
 import uuid
 from collections.abc import Awaitable, Callable
+from functools import wraps
 from typing import Any, NoReturn
 
 import grpc
@@ -39,7 +40,33 @@ _KINDS = {
     ("update", False): _DIFF.UPDATE,
     ("update", True): _DIFF.UPDATE_REPLACE,
 }
+_GONE = {"ResourceGroupNotFound", "ResourceNotFound", "ResourceGroupBeingDeleted", "ParentResourceNotFound"}
 _UNKNOWN, _INVALID = grpc.StatusCode.UNKNOWN, grpc.StatusCode.INVALID_ARGUMENT
+
+Call = Callable[["AzureNative", Any, Any], Awaitable[Any]]
+"""One of the engine's calls: its request and context in, its response out."""
+
+
+def _guarded(call: Call) -> Call:
+    """Return the call, which aborts with what failed in it."""
+
+    @wraps(call)
+    async def guarded(self: AzureNative, request: Any, context: Any) -> Any:
+        limit = getattr(request, "timeout", 0) or None
+        try:
+            async with asyncio.timeout(limit):
+                return await call(self, request, context)
+        except ArmError as error:
+            await context.abort(_UNKNOWN, f'Code="{error.code}" Message="{error.message}"')
+        except Interrupted:
+            await context.abort(grpc.StatusCode.CANCELLED, "cancelled")
+        except TimeoutError:
+            problem = f"did not end within {limit:g} s" if limit is not None else "did not answer in time"
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"Azure {problem}")
+        except OSError as error:
+            await context.abort(grpc.StatusCode.UNAVAILABLE, f"the resource manager does not answer: {error}")
+
+    return guarded
 
 
 class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
@@ -132,6 +159,7 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
             deleteBeforeReplace=same_id,
         )
 
+    @_guarded
     async def Create(self, request: Any, context: Any) -> Any:
         """Create the resource and wait for its operation."""
         kind, inputs = await self._kind(request, context), decode(request.properties)
@@ -141,67 +169,47 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
             rid = translate.resource_id(kind, SUBSCRIPTION_ID, inputs)
         except ValueError as error:
             await context.abort(_INVALID, str(error))
+        if not kind.singleton and await self._client.get(rid) is not None:
+            await context.abort(_UNKNOWN, f"cannot create already existing resource '{rid}'")
+        shown = await self._write(kind, rid, inputs, context)
+        return provider_pb2.CreateResponse(id=str(rid), properties=encode(shown))
 
-        async def work(cancelled: Callable[[], bool]) -> Any:
-            if not kind.singleton and await self._client.get(rid) is not None:
-                await context.abort(_UNKNOWN, f"cannot create already existing resource '{rid}'")
-            shown = await self._write(kind, rid, inputs, cancelled, context)
-            return provider_pb2.CreateResponse(id=str(rid), properties=encode(shown))
-
-        return await self._guarded(work, request, context)
-
+    @_guarded
     async def Update(self, request: Any, context: Any) -> Any:
         """Change the resource in place and wait for its operation."""
         kind, inputs = await self._kind(request, context), decode(request.news)
         if request.preview:
             shown = translate.predicted(kind, inputs, decode(request.olds))
-            return provider_pb2.UpdateResponse(properties=encode(shown))
-        rid = _parsed(request.id)
+        else:
+            shown = await self._write(kind, _parsed(request.id), inputs, context)
+        return provider_pb2.UpdateResponse(properties=encode(shown))
 
-        async def work(cancelled: Callable[[], bool]) -> Any:
-            shown = await self._write(kind, rid, inputs, cancelled, context)
-            return provider_pb2.UpdateResponse(properties=encode(shown))
-
-        return await self._guarded(work, request, context)
-
+    @_guarded
     async def Read(self, request: Any, context: Any) -> Any:
         """Return the resource as it is; an empty answer when it does not exist."""
         kind, rid = await self._kind(request, context), _parsed(request.id)
-        before = decode(request.inputs)
+        before, answer = decode(request.inputs), await self._client.get(rid)
+        if answer is None:
+            return provider_pb2.ReadResponse()
+        shown = translate.outputs(kind, before, answer)
+        inputs = translate.inputs_of(kind, rid, before, shown)
+        return provider_pb2.ReadResponse(id=str(rid), properties=encode(shown), inputs=encode(inputs))
 
-        async def work(_: Callable[[], bool]) -> Any:
-            answer = await self._client.get(rid)
-            if answer is None:
-                return provider_pb2.ReadResponse()
-            shown = translate.outputs(kind, before, answer)
-            inputs = translate.inputs_of(kind, rid, before, shown)
-            return provider_pb2.ReadResponse(id=str(rid), properties=encode(shown), inputs=encode(inputs))
-
-        return await self._guarded(work, request, context)
-
+    @_guarded
     async def Delete(self, request: Any, context: Any) -> Any:
         """Delete the resource; one that does not exist is fine."""
         kind = await self._kind(request, context)
-        rid = _parsed(request.id)
         # A singleton cannot be deleted: it is reset.
         verb, body = ("PUT", dict[str, Any]()) if kind.singleton else ("DELETE", None)
-
-        async def work(cancelled: Callable[[], bool]) -> Any:
-            try:
-                answer = await self._client.start(verb, rid, body, cancelled)
-            except ArmError as error:
-                if error.code not in (
-                    "ResourceGroupNotFound",
-                    "ResourceNotFound",
-                    "ResourceGroupBeingDeleted",
-                    "ParentResourceNotFound",
-                ):
-                    raise
-            else:
-                await self._client.wait(answer, cancelled)
-            return empty_pb2.Empty()
-
-        return await self._guarded(work, request, context)
+        cancelled = self._cancelled_in(context)
+        try:
+            answer = await self._client.start(verb, _parsed(request.id), body, cancelled)
+        except ArmError as error:
+            if error.code not in _GONE:
+                raise
+        else:
+            await self._client.wait(answer, cancelled)
+        return empty_pb2.Empty()
 
     # -- shared steps -------------------------------------------------------------------------------------
 
@@ -214,13 +222,12 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
             raise AssertionError  # abort has raised
         return kind
 
+    def _cancelled_in(self, context: Any) -> Callable[[], bool]:
+        peer = context.peer()
+        return lambda: peer in self._cancelled
+
     async def _write(
-        self,
-        kind: ResourceType,
-        rid: ResourceId,
-        inputs: dict[str, Any],
-        cancelled: Callable[[], bool],
-        context: Any,
+        self, kind: ResourceType, rid: ResourceId, inputs: dict[str, Any], context: Any
     ) -> dict[str, Any]:
         if has_unknown(inputs):
             await context.abort(_INVALID, f"{rid}: some inputs are not known yet")
@@ -230,6 +237,7 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
             body["location"] = (group or {}).get("location")
         if kind.children:
             await self._keep_children(kind, rid, body)
+        cancelled = self._cancelled_in(context)
         answer = await self._client.start("PUT", rid, body, cancelled)
         try:
             await self._client.wait(answer, cancelled)
@@ -248,24 +256,6 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
             properties = (current or {}).get("properties") or {}
             if properties.get(collection) and collection not in (body.get("properties") or {}):
                 body.setdefault("properties", {})[collection] = properties[collection]
-
-    async def _guarded(
-        self, work: Callable[[Callable[[], bool]], Awaitable[Any]], request: Any, context: Any
-    ) -> Any:
-        peer = context.peer()
-        limit = getattr(request, "timeout", 0) or None
-        try:
-            async with asyncio.timeout(limit):
-                return await work(lambda: peer in self._cancelled)
-        except ArmError as error:
-            await context.abort(_UNKNOWN, f'Code="{error.code}" Message="{error.message}"')
-        except Interrupted:
-            await context.abort(grpc.StatusCode.CANCELLED, "cancelled")
-        except TimeoutError:
-            problem = f"did not end within {limit:g} s" if limit is not None else "did not answer in time"
-            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"Azure {problem}")
-        except OSError as error:
-            await context.abort(grpc.StatusCode.UNAVAILABLE, f"the resource manager does not answer: {error}")
 
 
 def _parsed(text: str) -> ResourceId:
