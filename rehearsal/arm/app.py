@@ -57,7 +57,7 @@ def make_app(
         subscription,
         machines,
         NatRules(subscription, machines),
-        market.Market(subscription, scarcity),
+        market.Market(subscription, scarcity or market.Scarcity()),
         shared.events,
         blobs or Blobs(),
     )
@@ -213,8 +213,9 @@ async def _action(
         return None
     of, name = rid.base.extended(rid.namespace, rid.parts[:-1]), rid.parts[-1]
     kind = manager.subscription.types.find(of.type)
-    if request.method == "GET" and kind is not None and name.lower() in manager.hooks(kind).parts:
-        return web.json_response(await manager.hooks(kind).part(manager.subscription.find(of), name.lower()))
+    if request.method == "GET" and kind is not None:
+        shown = await manager.hooks(kind).part(manager.subscription.find(of), name.lower())
+        return web.json_response(shown) if shown is not None else None
     if request.method != "POST":
         return None
     record = manager.subscription.find(of)

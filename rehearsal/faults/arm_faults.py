@@ -20,6 +20,7 @@ from rehearsal.arm.auth.authentication import SENDER
 from rehearsal.arm.core.errors import ArmError, being_deleted, not_available, over_quota
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.operations import Fault
+from rehearsal.arm.offers.market import Scarcity
 from rehearsal.arm.resource_types import RESOURCE_TYPES
 from rehearsal.faults import arm_errors
 from rehearsal.faults.fault_kinds import FaultSpec
@@ -55,7 +56,7 @@ class _SetFault:
         return True
 
 
-class ArmFaults:
+class ArmFaults(Scarcity):
     """The faults that are set; ``clock`` returns monotonic seconds."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:

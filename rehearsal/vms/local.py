@@ -59,7 +59,6 @@ class _Network:
     prefix: ipaddress.IPv4Network
     client: NetnsClient
     machines: dict[str, Machine] = field(default_factory=dict)
-    listeners: set[tuple[str, int]] = field(default_factory=set)
     fillers: dict[str, list[socket.socket]] = field(default_factory=dict)
     targets: dict[tuple[str, int], str] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -111,7 +110,9 @@ class LocalMachines:
             await asyncio.to_thread(remove_tree, folder)
             (folder / "vnet").mkdir(parents=True)
             replace_file(folder / "vnet" / "hosts", hosts_text({}))
-            await asyncio.to_thread(make_image, disks / "image", self._node_bin())
+            python = self._settings.node_python
+            node_bin = str(python / "bin") if python is not None else None
+            await asyncio.to_thread(make_image, disks / "image", node_bin)
             client = await start_netns(
                 disks,
                 {
@@ -150,7 +151,7 @@ class LocalMachines:
         async with found.lock:
             self._check_limit(found, machines)
             configs = {machine.name: _configure(machine) for machine in machines}
-            alive = frozenset((await found.client.request("status"))["running"])
+            alive = await self.running(network)
             wanted = [machine for machine in machines if machine.name not in alive]
             for machine in wanted:
                 found.machines[machine.name] = machine
@@ -179,7 +180,8 @@ class LocalMachines:
                 _drain(found, name)
                 del found.machines[name]
             self._write_hosts(found)
-            await asyncio.to_thread(_remove_disks, found, known)
+            for name in known:
+                await asyncio.to_thread(remove_tree, found.folder / name)
 
     async def public_address(self) -> str:
         """Return a loopback address (127.x.y.z) that no other public IP of any rehearsal uses."""
@@ -231,9 +233,7 @@ class LocalMachines:
     async def running(self, network: str) -> frozenset[str]:
         """Return the names of the VMs that run."""
         found = self._networks.get(network)
-        return (
-            frozenset((await found.client.request("status"))["running"]) if found is not None else frozenset()
-        )
+        return frozenset((await found.client.request("status"))["running"] if found is not None else ())
 
     async def fault(self, network: str, name: str, fault: VmFault) -> None:
         """Stop the VM at once (``death``), or set its link down (``partition``) or up (``heal``)."""
@@ -308,9 +308,6 @@ class LocalMachines:
     def _is_hit(self, kind: str, machine: Machine) -> bool:
         return self._faults is not None and self._faults.hits_boot(kind, machine.name)
 
-    def _node_bin(self) -> str | None:
-        return str(self._settings.node_python / "bin") if self._settings.node_python is not None else None
-
     def _spec(self, network: _Network, machine: Machine, config: CloudConfig) -> dict[str, Any]:
         return asdict(
             NodeSpec(
@@ -356,11 +353,6 @@ class LocalMachines:
                     filler.setblocking(False)
                     filler.connect_ex(listen)
                     fillers.append(filler)
-
-
-def _remove_disks(network: _Network, names: Sequence[str]) -> None:
-    for name in names:
-        remove_tree(network.folder / name)
 
 
 def _drain(network: _Network, name: str) -> None:

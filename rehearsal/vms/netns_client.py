@@ -158,12 +158,9 @@ async def start_netns(disks: Path, settings: Mapping[str, Any], log: Path) -> Ne
     try:
         async with asyncio.timeout(_START_LIMIT):
             await client.started
-        client.user_namespace = str(Path(f"/proc/{_first_child(process.pid)}/ns/user").readlink())
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
+        client.user_namespace = str(Path(f"/proc/{children.split()[0]}/ns/user").readlink())
     except BaseException:
         await client.close()
         raise
     return client
-
-
-def _first_child(pid: int) -> int:
-    return int(Path(f"/proc/{pid}/task/{pid}/children").read_text().split()[0])

@@ -89,7 +89,8 @@ def visible_paths(
         shown.append(machine / _PACKAGES)
     shown += [path for path in _entries(machine / _ADDED) if not _is_work(path, private)]
     hidden = list(dict.fromkeys([*(machine / name for name in _SOURCES), *private]))
-    kept = [part for path in needed for part in _prefixes(path) if part not in _system_prefixes(machine)]
+    system = (machine, machine / "usr", machine / "usr/local")
+    kept = [part for path in needed for part in _prefixes(path) if part not in system]
     return VisiblePaths(
         tuple(shown),
         tuple(links),
@@ -156,10 +157,6 @@ def _prefixes(python: Path) -> Iterator[Path]:
         program = Path(os.path.normpath(program.parent / program.readlink()))
         yield program.parent.parent
     yield program.resolve().parent.parent
-
-
-def _system_prefixes(machine: Path) -> tuple[Path, ...]:
-    return (machine, machine / "usr", machine / "usr/local")
 
 
 def _parts(prefix: Path, private: list[Path]) -> Iterator[Path]:

@@ -58,11 +58,9 @@ class TemplateHooks(Hooks[Services]):
         """Return the work of a run."""
         return Work(_run(self.services.subscription, record)) if action == "run" else None
 
-    parts = ("runoutputs",)
-
-    async def part(self, record: Record, name: str) -> Body:
+    async def part(self, record: Record, name: str) -> Body | None:
         """Return what the last run has made, one entry a distribution."""
-        return {"value": _run_outputs(self.services.subscription, record)}
+        return {"value": _run_outputs(self.services.subscription, record)} if name == "runoutputs" else None
 
 
 async def _run(subscription: Subscription, record: Record) -> None:

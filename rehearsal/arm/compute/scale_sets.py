@@ -94,7 +94,7 @@ class ScaleSetHooks(Hooks[Services]):
         scale_set.instances.update({i.id: i for i in new})
         self.services.nat_rules.assign()
         wanted = [*failed, *new]
-        come, error = self.services.market.granted(len(wanted))
+        come, error = self.services.market.scarcity.granted(len(wanted))
         for instance in wanted[come:]:  # whether Azure keeps them in its list is not known; here it does
             instance.state = "Failed"
         await scale_set_vms.boot(self.services, network, wanted[:come])

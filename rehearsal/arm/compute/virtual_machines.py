@@ -117,10 +117,10 @@ class VirtualMachineHooks(Hooks[Services]):
         """Return the work of a power action."""
         return Work(self._power(record, action)) if action in _ACTIONS else None
 
-    parts = ("instanceview",)
-
-    async def part(self, record: Record, name: str) -> Body:
+    async def part(self, record: Record, name: str) -> Body | None:
         """Return the instance view."""
+        if name != "instanceview":
+            return None
         instance = self.services.subscription.virtual_machines[record.id.key]
         return instance_view(instance, await self.services.machines.running(_network(instance)))
 

@@ -57,12 +57,9 @@ class Hooks(Generic[S]):
         """Return the work or the answer of a POST of ``action``, in lower case; None when not emulated."""
         return None
 
-    parts: tuple[str, ...] = ()
-    """Names, in lower case, of what a GET shows below a resource although it is not a resource."""
-
-    async def part(self, record: Record, name: str) -> Body:
-        """Return the answer to a GET of one of :attr:`parts`."""
-        raise NotImplementedError(name)
+    async def part(self, record: Record, name: str) -> Body | None:
+        """Return the answer to a GET of a ``name``, in lower case, below it that is not a resource."""
+        return None
 
     def built_in(self) -> Mapping[str, Body]:
         """Return the resources of the type that exist without being created, by name in lower case."""

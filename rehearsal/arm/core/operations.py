@@ -6,7 +6,7 @@ import asyncio
 import uuid
 from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from launch.errors import RankliftError
 from rehearsal.arm.core.errors import ArmError
@@ -32,11 +32,8 @@ class Fault:
     free: asyncio.Event = field(default_factory=asyncio.Event, compare=False)
 
 
-class Faults(Protocol):
-    """Source of faults, called once for every write; None lets the write pass."""
-
-    def __call__(self, verb: str, resource: ResourceId) -> Fault | None:
-        """Return the fault of a write; ``verb`` is ``put``, ``patch``, ``delete`` or ``post``."""
+Faults = Callable[[str, ResourceId], Fault | None]
+"""Called once for every write, with ``put``, ``patch``, ``delete`` or ``post``; None lets the write pass."""
 
 
 @dataclass(slots=True)

@@ -88,11 +88,8 @@ def model(name: str) -> type:
 
 def service_of(cls: type) -> str:
     """Return the service of a model: ``compute``, ``storage`` ..."""
-    return next((s for s, m in _MODELS.items() if cls.__module__.startswith(m)), _other(cls))
-
-
-def _other(cls: type) -> str:
-    return cls.__module__.split(".")[2] if cls.__module__.startswith("azure.mgmt.") else "resources"
+    other = cls.__module__.split(".")[2] if cls.__module__.startswith("azure.mgmt.") else "resources"
+    return next((s for s, m in _MODELS.items() if cls.__module__.startswith(m)), other)
 
 
 @cache

@@ -77,12 +77,17 @@ class NatRules:
         return sorted(found, key=lambda m: (m.scale_set.id.key, m.instance.id))
 
     def rules(self, pool: ResourceId) -> Iterator[tuple[Record, dict[str, Any]]]:
-        """Yield the version 2 rules whose backend is ``pool``, with their load balancers."""
+        """Return the version 2 rules whose backend is ``pool``, with their load balancers."""
+        return ((balancer, rule) for balancer, rule, own in self._all_rules() if own.key == pool.key)
+
+    def _all_rules(self) -> Iterator[tuple[Record, dict[str, Any], ResourceId]]:
+        """Yield the version 2 rules with their load balancers and pools."""
         for balancer in self._subscription.of_type(LOAD_BALANCERS):
-            for rule in balancer.children("inboundNatRules"):
+            for rule in balancer.children("inboundNatRules") if balancer.state != "Deleting" else ():
                 target = (rule.get("properties") or {}).get("backendAddressPool") or {}
-                if balancer.state != "Deleting" and target.get("id", "").lower() == pool.key:
-                    yield balancer, rule
+                pool = ResourceId.parse(target.get("id", ""))
+                if pool is not None:
+                    yield balancer, rule, pool
 
     def mapping(self, member: Member, pool: ResourceId) -> list[dict[str, Any]]:
         """Return the ports that lead to one VM: rule, protocol, frontend and backend port."""
@@ -110,7 +115,7 @@ class NatRules:
         self._ports = {slot: port for slot, port in self._ports.items() if slot in slots}
         for balancer, rule, member in wanted:
             slot = _slot(balancer, rule, member)
-            low, high = _range(rule)
+            low, high = (rule["properties"][f"frontendPortRange{end}"] for end in ("Start", "End"))
             if not low <= self._ports.get(slot, -1) <= high:
                 taken = {port for (key, _, _), port in self._ports.items() if key == slot[0]}
                 free = next((p for p in range(low, high + 1) if p not in taken), None)
@@ -140,14 +145,9 @@ class NatRules:
                     self._forwards[key] = target
 
     def _wanted(self) -> Iterator[tuple[Record, dict[str, Any], Member]]:
-        for balancer in self._subscription.of_type(LOAD_BALANCERS):
-            if balancer.state == "Deleting":
-                continue
-            for rule in balancer.children("inboundNatRules"):
-                target = (rule.get("properties") or {}).get("backendAddressPool") or {}
-                pool = ResourceId.parse(target.get("id", ""))
-                for member in self.members(pool) if pool is not None else ():
-                    yield balancer, rule, member
+        for balancer, rule, pool in self._all_rules():
+            for member in self.members(pool):
+                yield balancer, rule, member
 
     def _address(self, balancer: Record, rule: dict[str, Any]) -> str | None:
         target = (rule["properties"].get("frontendIPConfiguration") or {}).get("id", "").lower()
@@ -162,10 +162,6 @@ class NatRules:
 def _slot(balancer: Record, rule: dict[str, Any], member: Member) -> tuple[str, str, int]:
     key = balancer.id.child("inboundNatRules", rule["name"]).key
     return key, member.scale_set.id.key, member.instance.id
-
-
-def _range(rule: dict[str, Any]) -> tuple[int, int]:
-    return rule["properties"]["frontendPortRangeStart"], rule["properties"]["frontendPortRangeEnd"]
 
 
 def range_too_small(rule: str, low: int, high: int) -> ArmError:

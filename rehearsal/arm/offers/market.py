@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from aiohttp import web
 
@@ -19,6 +19,7 @@ from catalogue.sizes import catalogue, find
 from infra.naming import OFFER_UNKNOWN
 from rehearsal.arm.core.errors import ArmError, no_provider_in, not_available, over_quota
 from rehearsal.arm.core.ids import ResourceId
+from rehearsal.arm.core.records import place
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.offers.regions import REGIONS, is_offered
 
@@ -41,17 +42,19 @@ _GLOBAL = "Global"
 _VNET = "Virtual Network"
 
 
-class Scarcity(Protocol):
-    """Source of shortages: asked when VMs are wanted, and when the offer is listed."""
+class Scarcity:
+    """Shortages of VMs: none, unless a fault makes one."""
 
     def refuse_growth(self, resource: ResourceId, location: str, quota: str, used: int, more: int) -> None:
         """Refuse ``more`` vCPUs of a ``quota`` of which ``used`` are in use, before anything has changed."""
 
     def granted(self, wanted: int) -> tuple[int, ArmError | None]:
         """Return how many of the VMs wanted come, and Azure's error about the others."""
+        return wanted, None
 
     def is_certain(self, kind: str) -> bool:
         """Whether the fault ``quota`` or ``sku`` hits the next VM."""
+        return False
 
 
 @dataclass(slots=True)
@@ -71,7 +74,7 @@ class Market:
     """Sizes, quotas and prices of one subscription."""
 
     subscription: Subscription
-    scarcity: Scarcity | None = None
+    scarcity: Scarcity = field(default_factory=Scarcity)
     figures: Figures = field(default_factory=Figures)
 
     def check(
@@ -80,26 +83,18 @@ class Market:
         """Refuse ``more`` VMs of a size that is closed, or beyond a quota; ``growth``: of a scale set."""
         if more <= 0:
             return
-        region, each = location.lower().replace(" ", ""), _vcpus(size)
-        if growth and self.scarcity is not None:
-            name, used = _family_use(self.subscription, size, location)
-            self.scarcity.refuse_growth(resource, location, name, used, more * each)
+        region, each = place(location), _vcpus(size)
+        quotas = _quotas(self, region)
+        if growth:
+            _, used = quotas.get(_quota(size), (0, 0))
+            self.scarcity.refuse_growth(resource, location, _quota(size), used, more * each)
         closed = {name.lower() for name in self.figures.closed}
         if size.lower() in closed or is_offered(size, region) is False:
             raise not_available(resource, self.subscription.id, region)
-        quotas = _quotas(self, region)
         for name in _counts(size, spot=spot):
             limit, used = quotas.get(name, (0, 0))
             if name in quotas and used + more * each > limit:
                 raise over_quota(name, region, limit, used, more * each)
-
-    def granted(self, wanted: int) -> tuple[int, ArmError | None]:
-        """Return how many of the VMs wanted come, and Azure's error about the others."""
-        return self.scarcity.granted(wanted) if wanted and self.scarcity is not None else (wanted, None)
-
-    def is_certain(self, kind: str) -> bool:
-        """Whether the fault ``quota`` or ``sku`` hits the next VM."""
-        return self.scarcity is not None and self.scarcity.is_certain(kind)
 
 
 def answer(request: web.Request, market: Market) -> web.Response | None:
@@ -116,7 +111,7 @@ def answer(request: web.Request, market: Market) -> web.Response | None:
     if _SKUS.fullmatch(path) is not None:
         wanted = dict(_FILTER.findall(request.query.get("$filter", ""))).get("location")
         places = [wanted.lower()] if wanted else list(REGIONS)
-        closed = market.is_certain("sku")
+        closed = market.scarcity.is_certain("sku")
         return web.json_response({"value": list(skus(places, closed=closed, figures=market.figures))})
     return None
 
@@ -126,7 +121,7 @@ def answer(request: web.Request, market: Market) -> web.Response | None:
 
 def usages(market: Market, location: str) -> list[dict[str, Any]]:
     """Return every quota of the region; with the fault ``quota`` none has anything left."""
-    full = market.is_certain("quota")
+    full = market.scarcity.is_certain("quota")
     return [
         _usage(name, used, used if full else limit)
         for name, (limit, used) in _quotas(market, location).items()
@@ -149,17 +144,6 @@ def _counts(size: str, *, spot: bool) -> tuple[str, ...]:
     return ("lowPriorityCores",) if spot else (_quota(size), "cores")
 
 
-def _family_use(subscription: Subscription, size: str, location: str) -> tuple[str, int]:
-    """Return a size's quota and the vCPUs of it in use in the region."""
-    name = _quota(size)
-    used = sum(
-        count * _vcpus(other)
-        for other, count, spot in _machines(subscription, location)
-        if _quota(other) == name and not spot
-    )
-    return name, used
-
-
 def _usage(name: str, used: int, limit: int) -> dict[str, Any]:
     labels = {"cores": "Total Regional vCPUs", "lowPriorityCores": "Total Regional Low-priority vCPUs"}
     label = labels.get(name) or f"{name[0].upper()}{name[1:]} vCPUs"
@@ -174,7 +158,7 @@ def _usage(name: str, used: int, limit: int) -> dict[str, Any]:
 def _machines(subscription: Subscription, location: str) -> Iterator[tuple[str, int, bool]]:
     """Yield size, number and whether they are spot of the VMs in the region."""
     for record in subscription.of_type("Microsoft.Compute/virtualMachineScaleSets"):
-        if _place(record.body) == location:
+        if place(record.body["location"]) == location:
             scale_set = subscription.scale_sets.get(record.id.key)
             profile = record.body.get("properties", {}).get("virtualMachineProfile") or {}
             there = scale_set.instances.values() if scale_set is not None else ()
@@ -182,13 +166,9 @@ def _machines(subscription: Subscription, location: str) -> Iterator[tuple[str, 
             yield record.body["sku"]["name"], count, profile.get("priority") == "Spot"
     for record in subscription.of_type("Microsoft.Compute/virtualMachines"):
         held = subscription.virtual_machines.get(record.id.key)
-        if _place(record.body) == location and held is not None and not held.deallocated:
+        if place(record.body["location"]) == location and held is not None and not held.deallocated:
             spot = record.properties.get("priority") == "Spot"
             yield record.properties["hardwareProfile"]["vmSize"], 1, spot
-
-
-def _place(body: Mapping[str, Any]) -> str:
-    return str(body.get("location", "")).lower().replace(" ", "")
 
 
 # -- sizes ------------------------------------------------------------------------------------------------
@@ -202,9 +182,9 @@ def skus(
     With the fault ``sku`` every size is ``closed`` to this subscription.
     """
     reasons = figures.closed if figures is not None else {}
-    for place in places:
+    for region in places:
         for size in _sold():
-            name, offered = size.name, is_offered(size.name, place)
+            name, offered = size.name, is_offered(size.name, region)
             if offered is False:
                 continue
             capabilities = {
@@ -222,18 +202,18 @@ def skus(
                 "tier": "Standard",
                 "size": name.removeprefix("Standard_"),
                 "family": _family(name),
-                "locations": [place],
-                "locationInfo": [{"location": place, "zones": ["1", "2"], "zoneDetails": []}],
+                "locations": [region],
+                "locationInfo": [{"location": region, "zones": ["1", "2"], "zoneDetails": []}],
                 "capabilities": [{"name": key, "value": value} for key, value in capabilities.items()],
-                "restrictions": [_closed(place, reasons.get(name))] if closed or name in reasons else [],
+                "restrictions": [_closed(region, reasons.get(name))] if closed or name in reasons else [],
             }
 
 
-def _closed(place: str, reason: str | None = None) -> dict[str, Any]:
+def _closed(region: str, reason: str | None = None) -> dict[str, Any]:
     return {
         "type": "Location",
-        "values": [place],
-        "restrictionInfo": {"locations": [place]},
+        "values": [region],
+        "restrictionInfo": {"locations": [region]},
         "reasonCode": reason or "NotAvailableForSubscription",
     }
 
