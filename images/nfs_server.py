@@ -14,7 +14,6 @@ from dataclasses import dataclass
 __all__ = [
     "EXPORT",
     "SERVER_IMAGE",
-    "NfsServerSetup",
     "Stripes",
     "server_cloud_config",
     "stripes",
@@ -38,28 +37,18 @@ class Stripes:
     disk_gib: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class NfsServerSetup:
-    """Input of the server's first boot; it holds no secret.
-
-    It shows a host key that it makes itself. The nodes' own would make it one of them to whoever connects.
-    """
-
-    user: str
-    """Who owns the folder; Azure's provisioning creates the account on server and nodes with the same uid."""
-    subnet_prefix: str
-    """Who may mount it."""
-    disks: int
-
-
 def stripes(size_gib: int) -> Stripes:
     """Disks that hold ``size_gib`` GiB together: a disk for every TiB, for each brings its own throughput."""
     disks = min(_MOST_DISKS, max(2, math.ceil(size_gib / _DISK_GIB)))
     return Stripes(disks, math.ceil(size_gib / disks))
 
 
-def server_cloud_config(setup: NfsServerSetup) -> str:
-    """The ``#cloud-config`` text of the server, which exports :data:`EXPORT` to the subnet alone.
+def server_cloud_config(*, user: str, subnet_prefix: str, disks: int) -> str:
+    """Return the ``#cloud-config`` text of the server, which exports :data:`EXPORT` to the subnet alone.
+
+    ``user`` owns the folder: Azure's provisioning creates the account on server and nodes with the same uid.
+    The text holds no secret. The server shows a host key that it makes itself: the nodes' own would make it
+    one of them to whoever connects.
 
     What the server has acknowledged is on its disks (``sync``): a crash takes no checkpoint that a job
     believes to be written.
@@ -73,10 +62,10 @@ def server_cloud_config(setup: NfsServerSetup) -> str:
         "write_files": [
             _file(
                 "/etc/exports.d/ranklift.exports",
-                f"{EXPORT} {setup.subnet_prefix}(rw,sync,no_subtree_check,no_root_squash)\n",
+                f"{EXPORT} {subnet_prefix}(rw,sync,no_subtree_check,no_root_squash)\n",
             ),
             _file("/etc/nfs.conf.d/ranklift.conf", f"[nfsd]\nthreads={_THREADS}\n"),
-            _file("/usr/local/sbin/ranklift-nfs-server", _script(setup), "0755"),
+            _file("/usr/local/sbin/ranklift-nfs-server", _script(shlex.quote(user), disks), "0755"),
         ],
         "runcmd": [["/usr/local/sbin/ranklift-nfs-server"]],
     }
@@ -87,15 +76,14 @@ def _file(path: str, content: str, permissions: str = "0644") -> dict[str, str]:
     return {"path": path, "content": content, "permissions": permissions}
 
 
-def _script(setup: NfsServerSetup) -> str:
-    user = shlex.quote(setup.user)
+def _script(user: str, disks: int) -> str:
     return f"""\
 #!/bin/bash
 # Stripes the data disks, mounts them at {EXPORT} and exports that. May be run again.
 set -euo pipefail
 
 disks=()
-for ((lun = 0; lun < {setup.disks}; lun++)); do
+for ((lun = 0; lun < {disks}; lun++)); do
     disk=/dev/disk/azure/scsi1/lun$lun
     for ((waited = 0; waited < 300; waited++)); do
         [[ -e $disk ]] && break
@@ -109,7 +97,7 @@ if ! vgs ranklift >/dev/null 2>&1; then
     vgcreate ranklift "${{disks[@]}}"
 fi
 if ! lvs ranklift/shared >/dev/null 2>&1; then
-    lvcreate --yes --name shared --extents 100%FREE --stripes {setup.disks} --stripesize 256k ranklift
+    lvcreate --yes --name shared --extents 100%FREE --stripes {disks} --stripesize 256k ranklift
 fi
 if ! blkid /dev/ranklift/shared >/dev/null; then
     mkfs.xfs /dev/ranklift/shared

@@ -118,7 +118,7 @@ def recipe_for(
         # Where there is no GPU, HPC-X's build for CUDA is the one that Azure's images carry too.
         mpi_file = _file("hpcx", f"{platform}/{(cuda or _CUDA).partition('.')[0]}", "mpi", "take openmpi")
     else:
-        mpi_file = _one("openmpi")
+        mpi_file = _download(_versions()["openmpi"])
     arm = "take ubuntu 24.04 and doca" if node.cpu_arch == "Arm64" else "take doca"
     return Recipe(
         size=node.name,
@@ -169,10 +169,6 @@ def _file(component: str, platform: str, key: str, remedy: str) -> Download:
             key, component, f"no source gives a file for {platform}", remedy or f"known are {known}"
         )
     return _download(found | found["files"][platform])
-
-
-def _one(component: str) -> Download:
-    return _download(_versions()[component])
 
 
 def _download(found: dict[str, Any]) -> Download:

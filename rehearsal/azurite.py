@@ -108,22 +108,15 @@ class Azurite(Blobs):
         preload = self._folder / "socket.cjs"
         replace_file(preload, _PRELOAD)
         log = self._folder / f"{name}.log"
+        # It must not outlive the rehearsal, however that ends.
+        argv = ["setpriv", "--pdeathsig", "KILL", "--", str(_node(self._home)), "--require", str(preload)]
+        argv += [str(self._home / "bin" / "azurite-blob.js"), "--location", str(folder), "--oauth", "basic"]
+        argv += ["--cert", str(self.certificate), "--key", str(self._folder / "key.pem")]
+        argv += ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
+        keys = (account_key(account, key) for key in ("key1", "key2"))
         with log.open("wb") as out:
             process = await asyncio.create_subprocess_exec(
-                # It must not outlive the rehearsal, however that ends.
-                *("setpriv", "--pdeathsig", "KILL", "--"),
-                *(str(_node(self._home)), "--require", str(preload)),
-                str(self._home / "bin" / "azurite-blob.js"),
-                *("--location", str(folder)),
-                *(
-                    "--oauth",
-                    "basic",
-                    "--cert",
-                    str(self.certificate),
-                    "--key",
-                    str(self._folder / "key.pem"),
-                ),
-                *("--silent", "--disableTelemetry", "--skipApiVersionCheck"),
+                *argv,
                 stdin=asyncio.subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
@@ -131,9 +124,7 @@ class Azurite(Blobs):
                 cwd=folder,
                 env={
                     **os.environ,
-                    "AZURITE_ACCOUNTS": ":".join(
-                        (name, *(account_key(account, k) for k in ("key1", "key2")))
-                    ),
+                    "AZURITE_ACCOUNTS": ":".join((name, *keys)),
                     "NODE_COMPILE_CACHE": str(self._home / "azurite" / "cache"),
                 },
             )
@@ -159,7 +150,7 @@ class Azurite(Blobs):
         raise ArmError(500, "InternalServerError", problem)
 
     async def close_account(self, account: Record) -> None:
-        """End the account's blob service and removes what is in it."""
+        """End the account's blob service and remove what is in it."""
         service = self._services.pop(account.id.key, None)
         if service is not None:
             await service.end()

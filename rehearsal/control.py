@@ -89,7 +89,7 @@ def start(project: Path, nodes_limit: int | None = None) -> Started:
     """
     if nodes_limit is not None and nodes_limit < 1:
         raise InputError("--nodes-limit", nodes_limit, "must be at least 1", "leave it out for the default")
-    folder = _folder(project)
+    folder = Folder(project.resolve())
     requirements.check()
     limit = nodes_limit or requirements.default_nodes_limit(Path("/proc/meminfo").read_text())
     lock = folder.lock()
@@ -105,10 +105,6 @@ def start(project: Path, nodes_limit: int | None = None) -> Started:
     finally:
         os.close(lock)  # the daemon holds its own descriptor of the same lock
     return Started(_until_ready(folder, process), cleaned)
-
-
-def _folder(project: Path) -> Folder:
-    return Folder(project.resolve())
 
 
 def _spawn(folder: Folder, nodes_limit: int, lock: int) -> subprocess.Popen[bytes]:
@@ -158,7 +154,7 @@ def stop(project: Path) -> Stopped:
 
     Raises :class:`~launch.errors.GiveUpError` naming what is left, if anything is.
     """
-    folder = _folder(project)
+    folder = Folder(project.resolve())
     record = _running(folder)
     if record is None:
         return Stopped(ran=False, cleaned=_clean_locked(folder))
@@ -234,7 +230,7 @@ def _stacks(folder: Folder) -> set[str]:
 
 def status(project: Path) -> Status:
     """Return what runs in the project, and what a killed rehearsal left."""
-    folder = _folder(project)
+    folder = Folder(project.resolve())
     record = folder.record()
     if record is not None and record.alive and folder.locked():
         return Status(True, record, folder.ask("status")["networks"])
@@ -278,7 +274,7 @@ def clear_faults(project: Path) -> list[str]:
 
 
 def _ask(project: Path, operation: str, **arguments: Any) -> Any:
-    folder = _folder(project)
+    folder = Folder(project.resolve())
     record = folder.record()
     if record is None or not record.alive or not folder.locked():
         raise InputError("rehearsal", str(folder.project), "none runs here", "run fab rehearsal.start")

@@ -53,7 +53,10 @@ def build_storage(
         given = StorageAccount.get("given-storage", config.storage_account_id, place.opts)
         account_id, name, endpoint = given.id, given.name, given.primary_endpoints.blob
         ready: list[pulumi.Resource] = []
-        scopes = {container: _container_id(account_id, container) for container in CONTAINERS}
+        scopes = {
+            container: pulumi.Output.concat(account_id, "/blobServices/default/containers/", container)
+            for container in CONTAINERS
+        }
     else:
         account = build_account(
             BLOBS,
@@ -152,7 +155,3 @@ def build_account(
         ),
         **data.common,
     )
-
-
-def _container_id(account: pulumi.Output[str], container: str) -> pulumi.Output[str]:
-    return account.apply(lambda own: f"{own}/blobServices/default/containers/{container}")

@@ -136,16 +136,12 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
         default_outbound_access=False,
         network_security_group=SecurityGroupReferenceArgs(id=guard.id),
         nat_gateway=SubResourceArgs(id=way_out.id),
-        service_endpoints=_service_endpoints(config),
+        service_endpoints=[ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")]
+        if config.needs_service_endpoint
+        else None,
         opts=place.opts,
     )
     return NodeNetwork(vnet_id, subnet.id)
-
-
-def _service_endpoints(config: ClusterConfig) -> list[ServiceEndpointPropertiesFormatArgs] | None:
-    if not config.needs_service_endpoint:
-        return None
-    return [ServiceEndpointPropertiesFormatArgs(service="Microsoft.Storage")]
 
 
 def build_frontend(place: Place) -> Frontend:

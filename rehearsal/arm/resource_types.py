@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from rehearsal.arm.auth import identities, role_assignments, role_definitions
+from rehearsal.arm.auth import identities, role_resources
 from rehearsal.arm.compute import galleries, image_templates, managed_disks, scale_sets, virtual_machines
 from rehearsal.arm.core.registry import Entry, ResourceTypes
 from rehearsal.arm.network import (
@@ -22,7 +22,7 @@ __all__ = ["ENTRIES", "RESOURCE_TYPES"]
 _FAMILIES = (
     *(virtual_networks, security_groups, nat_gateways, public_ips, load_balancers, network_interfaces),
     *(private_endpoints, private_dns, scale_sets, virtual_machines, managed_disks, galleries),
-    *(image_templates, identities, role_definitions, role_assignments, accounts, contents),
+    *(image_templates, identities, role_resources, accounts, contents),
 )
 ENTRIES: tuple[Entry, ...] = tuple(entry for family in _FAMILIES for entry in family.ENTRIES)
 RESOURCE_TYPES = ResourceTypes(ENTRIES)

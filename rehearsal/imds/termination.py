@@ -43,14 +43,14 @@ async def before_end(
         return
     polling = [one for one in instances if events.listens(one.vm_id) and one.machine.name in alive]
     if polling:
-        await _announce(events, record, polling, "Terminate", seconds, "User")
+        await _announce(events, record, polling, "Terminate", seconds)
 
 
 async def eviction_notice(
     events: ScheduledEvents, record: Record, instances: Sequence[Instance], seconds: float
 ) -> None:
     """Announce the eviction of VMs; return when their time is over or each has approved it."""
-    await _announce(events, record, instances, "Preempt", seconds, "Platform")
+    await _announce(events, record, instances, "Preempt", seconds)
 
 
 async def _announce(
@@ -59,8 +59,8 @@ async def _announce(
     instances: Sequence[Instance],
     kind: EventType,
     seconds: float,
-    source: Literal["Platform", "User"],
 ) -> None:
+    source: Literal["Platform", "User"] = "User" if kind == "Terminate" else "Platform"
     scope, names = record.id.key, [f"{record.id.name}_{one.id}" for one in instances]
     announced = events.announce(scope, names, kind, seconds, "", source)
     try:

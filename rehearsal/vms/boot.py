@@ -154,18 +154,12 @@ def _mount_all(spec: NodeSpec) -> None:
     options = f"lowerdir=image/etc,upperdir={disk}/etc,workdir={disk}/work,userxattr"
     mount("overlay", "/etc", "overlay", 0, options)
     places = HIDDEN | {f"/home/{spec.admin_user}": "home"}
-    for source, target in spec.shared:
+    for source, target in (*spec.shared, *zip(spec.keep, spec.keep, strict=True)):
         for hidden, place in places.items():
             if target.startswith(f"{hidden}/"):
                 staged = f"{disk}/{place}{target.removeprefix(hidden)}"
                 _mkdir(staged)
-                mount(source, staged, flags=MS_BIND)
-    for path in spec.keep:
-        for hidden, place in places.items():
-            if path.startswith(f"{hidden}/"):
-                staged = f"{disk}/{place}{path.removeprefix(hidden)}"
-                _mkdir(staged)
-                mount(path, staged, flags=MS_BIND | MS_REC)
+                mount(source, staged, flags=MS_BIND | MS_REC)
     for hidden, place in places.items():
         if Path(hidden).is_dir():
             mount(f"{disk}/{place}", hidden, flags=MS_BIND | MS_REC)

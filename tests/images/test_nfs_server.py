@@ -7,25 +7,19 @@ from pathlib import Path
 import pytest
 import yaml
 
-from images.nfs_server import EXPORT, SERVER_IMAGE, NfsServerSetup, server_cloud_config, stripes
+from images.nfs_server import EXPORT, SERVER_IMAGE, server_cloud_config, stripes
 from tests.images.test_steps import SHELLCHECK
 
-SETUP = NfsServerSetup(
-    user="azureuser",
-    subnet_prefix="10.0.0.0/22",
-    disks=4,
-)
+TEXT = server_cloud_config(user="azureuser", subnet_prefix="10.0.0.0/22", disks=4)
 
 
 def files() -> dict[str, str]:
-    return {
-        file["path"]: file["content"] for file in yaml.safe_load(server_cloud_config(SETUP))["write_files"]
-    }
+    return {file["path"]: file["content"] for file in yaml.safe_load(TEXT)["write_files"]}
 
 
 @pytest.mark.skipif(shutil.which("cloud-init") is None, reason="cloud-init is not installed")
 def test_satisfies_cloud_inits_own_schema(tmp_path: Path) -> None:
-    (tmp_path / "user-data").write_text(server_cloud_config(SETUP))
+    (tmp_path / "user-data").write_text(TEXT)
     command = ["cloud-init", "schema", "-c", str(tmp_path / "user-data")]
     checked = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
     assert checked.returncode == 0, checked.stdout + checked.stderr
@@ -75,7 +69,7 @@ def test_a_disk_that_holds_the_folder_is_never_formatted_again(tmp_path: Path) -
     for name, body in doubles.items():
         (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
         (tmp_path / name).chmod(0o755)
-    for lun in range(SETUP.disks):
+    for lun in range(4):
         (tmp_path / f"lun{lun}").touch()
     script = files()["/usr/local/sbin/ranklift-nfs-server"].replace("/dev/disk/azure/scsi1", str(tmp_path))
     environment = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
@@ -99,5 +93,5 @@ def test_the_image_is_pinned() -> None:
 
 
 def test_it_makes_a_host_key_of_its_own() -> None:
-    document = yaml.safe_load(server_cloud_config(SETUP))
+    document = yaml.safe_load(TEXT)
     assert (document["ssh_deletekeys"], "ssh_keys" in document) == (True, False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 
-from images.nfs_server import EXPORT, SERVER_IMAGE, NfsServerSetup, server_cloud_config, stripes
+from images.nfs_server import EXPORT, SERVER_IMAGE, server_cloud_config, stripes
 from images.os_images import MarketplaceImage, parse_image
 from images.shared_mount import SharedMount
 from infra.cluster.shared.base import SIZE_KEY, SharedResources, SharedSite, read_size
@@ -61,6 +61,9 @@ class NfsVm:
         name = _server_name(place.name)
         striped = stripes(config.shared.size_gib)
         zones = [config.zone] if config.zone else None
+        boot = server_cloud_config(
+            user=config.admin_user, subnet_prefix=config.subnet_prefix, disks=striped.disks
+        )
         nic = NetworkInterface(
             "nfs-nic",
             network_interface_name=f"{name}-nic",
@@ -121,7 +124,7 @@ class NfsVm:
             os_profile=OSProfileArgs(
                 computer_name=name,
                 admin_username=config.admin_user,
-                custom_data=_server_cloud_config(config, striped.disks),
+                custom_data=base64.b64encode(boot.encode()).decode(),
                 linux_configuration=LinuxConfigurationArgs(
                     disable_password_authentication=True,
                     provision_vm_agent=True,
@@ -174,8 +177,3 @@ class NfsVm:
 
 def _server_name(cluster: str) -> str:
     return f"{cluster}-nfs"
-
-
-def _server_cloud_config(config: ClusterConfig, disks: int) -> str:
-    setup = NfsServerSetup(user=config.admin_user, subnet_prefix=config.subnet_prefix, disks=disks)
-    return base64.b64encode(server_cloud_config(setup).encode()).decode()

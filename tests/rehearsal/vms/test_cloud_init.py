@@ -7,7 +7,7 @@ import base64
 import pytest
 
 from images.cloud_init import NodeSetup, cloud_config
-from images.nfs_server import NfsServerSetup, server_cloud_config
+from images.nfs_server import server_cloud_config
 from images.recipe import recipe_for
 from images.shared_mount import SharedMount
 from images.steps import steps
@@ -130,8 +130,8 @@ def test_every_document_that_a_cluster_s_machines_get_is_understood() -> None:
         shared=SharedMount("10.0.0.9:/srv/shared"),
         nvme=True,
     )
-    server = NfsServerSetup(user="u", subnet_prefix="10.0.0.0/20", disks=2)
-    for text, brings_key in ((cloud_config(node), True), (server_cloud_config(server), False)):
+    server = server_cloud_config(user="u", subnet_prefix="10.0.0.0/20", disks=2)
+    for text, brings_key in ((cloud_config(node), True), (server, False)):
         assert parse(text, "u").has_host_key is brings_key
         assert all(place(file.path, "u") for file in parse(text, "u").files)
     assert [one.target for one in parse(cloud_config(node), "u").mounts] == ["/mnt/nfs"]

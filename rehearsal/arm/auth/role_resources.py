@@ -1,6 +1,8 @@
-"""Role assignments, which extend any scope."""
+"""Role definitions, Azure's own and those that a subscription makes, and role assignments, at any scope."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 from rehearsal.arm.auth import roles
 from rehearsal.arm.auth.identities import of_principal
@@ -12,7 +14,49 @@ from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.services import Services
 from rehearsal.imds.tokens import TENANT_ID
 
-__all__ = ["ENTRIES", "RoleAssignmentHooks"]
+__all__ = ["ENTRIES", "RoleAssignmentHooks", "RoleDefinitionHooks"]
+
+_DEFINITIONS = ResourceType(
+    roles.DEFINITIONS,
+    "authorization.RoleDefinition",
+    ("roleDefinitionId",),
+    shows_state=False,
+    tracked=False,
+    extends=True,
+    sync=True,
+    version="2022-05-01-preview",
+)
+
+
+class RoleDefinitionHooks(Hooks[Services]):
+    """Custom roles are stored, built-in ones are constants."""
+
+    def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
+        """Refuse an incomplete definition, and a name that another one has."""
+        roles.check_guid("role definition", rid, "InvalidRoleDefinitionId")
+        wanted = body.get("properties") or {}
+        if not wanted.get("roleName") or not wanted.get("permissions") or not wanted.get("assignableScopes"):
+            problem = "The role definition needs roleName, permissions and assignableScopes."
+            raise ArmError(400, "InvalidRoleDefinition", problem)
+        name = wanted["roleName"].lower()
+        for other in self.services.subscription.of_type(roles.DEFINITIONS):
+            if other.id.name.lower() != rid.name.lower() and other.properties["roleName"].lower() == name:
+                problem = (
+                    f"A custom role with the same name already exists in this directory: {other.id.name}."
+                )
+                raise ArmError(409, "RoleDefinitionWithSameNameExists", problem)
+        return {**body, "properties": {"type": "CustomRole", **wanted}}
+
+    def release(self, rid: ResourceId) -> None:
+        """Refuse to delete a role that is assigned."""
+        for record in self.services.subscription.of_type(roles.ASSIGNMENTS):
+            if record.properties["roleDefinitionId"].lower().endswith(f"/{rid.name.lower()}"):
+                problem = "There are existing role assignments referencing role."
+                raise ArmError(400, "RoleDefinitionHasAssignments", problem)
+
+    def built_in(self) -> Mapping[str, Body]:
+        """Return Azure's own roles."""
+        return {role: roles.built_in(self.services.subscription.id, role) for role in roles.BUILT_IN}
 
 
 def _not_permitted(_path: str) -> ArmError:
@@ -84,4 +128,4 @@ class RoleAssignmentHooks(Hooks[Services]):
         shown["properties"].update(scope=str(record.id.base), createdOn=at, updatedOn=at)
 
 
-ENTRIES = ((_ASSIGNMENTS, RoleAssignmentHooks),)
+ENTRIES = ((_DEFINITIONS, RoleDefinitionHooks), (_ASSIGNMENTS, RoleAssignmentHooks))
