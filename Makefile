@@ -55,7 +55,7 @@ check: setup ## formatting, lint and types
 	ruff check .
 	mypy
 
-format: setup ## mend what can be mended by itself
+format: setup ## fix formatting, and what lint can fix by itself
 	ruff format .
 	ruff check --fix .
 

@@ -62,7 +62,7 @@ class _Reader:
 
     def read(self, document: Mapping[str, Any]) -> None:
         for key in document.keys() - {"size", "settings"}:
-            self._wrong(key, None, "is unknown", "a file has [[size]] and [settings.<name>] tables alone")
+            self._wrong(key, None, "is unknown", "a file may hold only [[size]] and [settings.<name>] tables")
         for name, table in self._table("settings", document.get("settings", {})).items():
             self._read_settings(name, self._table(f"settings.{name}", table))
         rows = document.get("size", [])
@@ -74,9 +74,11 @@ class _Reader:
         for number, row in enumerate(rows, 1):
             name = row.get("name")
             if not isinstance(name, str) or not name:
-                self._wrong(f"size {number}: name", name, "is missing or not a text", "give Azure's spelling")
+                self._wrong(
+                    f"size {number}: name", name, "is missing or not a string", "give Azure's spelling"
+                )
             elif name.lower() in seen:
-                self._wrong(name, None, "has a row already", "keep one")
+                self._wrong(name, None, "has another row", "keep one")
             else:
                 seen.add(name.lower())
                 self._read_row(name, row)
@@ -84,16 +86,16 @@ class _Reader:
     def _read_settings(self, name: str, table: Mapping[str, Any]) -> None:
         here = f"settings.{name}"
         for key in table.keys() - {"extends", "source", "env"}:
-            self._wrong(f"{here}.{key}", table[key], "is unknown", "it has extends, source and env")
+            self._wrong(f"{here}.{key}", table[key], "is unknown", "known keys: extends, source, env")
         if name in self.settings:
-            self._wrong(here, None, "are there already", "take another name")
+            self._wrong(here, None, "are defined twice", "choose another name")
         self._check_source(here, table.get("source"))
         base, env = table.get("extends"), self._table(f"{here}.env", table.get("env", {}))
         if base is not None and base not in self.settings:
-            self._wrong(f"{here}.extends", base, "is unknown", f"take one of {', '.join(self.settings)}")
+            self._wrong(f"{here}.extends", base, "is unknown", f"use one of {', '.join(self.settings)}")
         for key, value in env.items():
             if not isinstance(value, str):
-                self._wrong(f"{here}.env.{key}", value, "is not a text", "put quotes around it")
+                self._wrong(f"{here}.env.{key}", value, "is not a string", "put quotes around it")
         self.settings[name] = {**self.settings.get(str(base), {}), **env}
 
     def _read_row(self, name: str, row: Mapping[str, Any]) -> None:
@@ -130,7 +132,7 @@ class _Reader:
     def _contradictions(self, row: Mapping[str, Any]) -> Iterator[tuple[str, str, str]]:
         """Yield key, problem and remedy of each figure that is missing or contradicts another."""
         if "rdma" not in row:
-            yield "rdma", "is missing", "say whether the size has InfiniBand, in facts"
+            yield "rdma", "is missing", "state in facts whether the size has InfiniBand"
         for key in ("sriov", "hcas"):
             if row.get("rdma") and key not in row:
                 yield key, "is missing", "an InfiniBand size needs it"
@@ -142,19 +144,21 @@ class _Reader:
                 yield key, "contradicts gpus = 0", "correct one of them"
         unfit = not (row.get("rdma") and row.get("sriov")) or row.get("retired") or row.get("retirement")
         if unfit and "instead" not in row:
-            yield "instead", "is missing", "name the nearest size to take in place of this one"
+            yield "instead", "is missing", "name the nearest size to use instead"
         if "instead" in row and row["instead"].lower() not in self.names:
-            yield "instead", "is not a size known here", "name one that has a row"
+            yield "instead", "is not a known size", "name a size of the catalogue"
         if "settings" in row and row["settings"] not in self.settings:
             yield (
                 "settings",
                 "are unknown",
-                f"take one of {', '.join(self.settings)}, or add [settings.<name>]",
+                f"use one of {', '.join(self.settings)}, or add [settings.<name>]",
             )
 
     def _check_source(self, here: str, source: object) -> str:
         if not isinstance(source, str) or not source.strip():
-            self._wrong(f"{here}: source", source, "is missing or not a text", "name what gives the figures")
+            self._wrong(
+                f"{here}: source", source, "is missing or not a string", "name what gives the figures"
+            )
         return str(source)
 
     def _table(self, here: str, value: object) -> Mapping[str, Any]:

@@ -86,7 +86,7 @@ def lookup(name: str, key: str = "ranklift:vmSize") -> Size:
     >>> lookup("Standard_ND40_v2")
     Traceback (most recent call last):
     ...
-    launch.errors.InputError: ranklift:vmSize = 'Standard_ND40_v2': is not a size known here; did you mean \
+    launch.errors.InputError: ranklift:vmSize = 'Standard_ND40_v2': is not a known size; did you mean \
 Standard_ND40rs_v2, Standard_NC24s_v3 or Standard_NC24rs_v3?
     """
     size = find(name)
@@ -96,11 +96,11 @@ Standard_ND40rs_v2, Standard_NC24s_v3 or Standard_NC24rs_v3?
     names = {one.lower(): one for one in likely}
     close = [names[match] for match in difflib.get_close_matches(name.lower(), names, n=3, cutoff=0.5)]
     if not close:
-        remedy = "take one of " + ", ".join(s.name for s in catalogue() if s.sriov and not s.retired)
+        remedy = "use one of " + ", ".join(s.name for s in catalogue() if s.sriov and not s.retired)
     else:
         listed = " or ".join(filter(None, [", ".join(close[:-1]), close[-1]]))
         remedy = f"did you mean {listed}?"
-    raise InputError(key, name, "is not a size known here", remedy)
+    raise InputError(key, name, "is not a known size", remedy)
 
 
 def refusal(size: Size, today: date) -> Refusal | None:
@@ -120,7 +120,7 @@ def refusal(size: Size, today: date) -> Refusal | None:
     if not reasons:
         return None
     if size.slots is None:
-        reasons.append("is not known well enough to say how many processes a node takes")
+        reasons.append("has no known number of slots (GPUs or vCPUs)")
     assert size.instead is not None, f"{size.name} names no better size"  # noqa: S101 - read() saw to it
     return Refusal(" and ".join(reasons), size.instead, waivable=not gone and size.slots is not None)
 

@@ -146,11 +146,11 @@ def unfit(image: Image, size: Size | None) -> str | None:
 
     >>> from catalogue.sizes import lookup
     >>> unfit(parse_image("microsoft-dsvm:ubuntu-hpc:2204:22.04.2026080501"), lookup("Standard_ND40rs_v2"))
-    'has nvidia-open drivers, and a V100 needs nvidia-proprietary: take microsoft-dsvm:ubuntu-hpc:2204-v100, \
+    'has nvidia-open drivers, and a V100 needs nvidia-proprietary: use microsoft-dsvm:ubuntu-hpc:2204-v100, \
 azure-hpc:azurelinux-hpc:3-v100 or azure-hpc:azurelinux-hpc:3-v100-fips'
     >>> unfit(parse_image("almalinux:almalinux-hpc:8_10-hpc-gen2:8.10.2025061201"), None)
-    'is release 8 of almalinux, which is older than the Python 3.8 and OpenSSH 8.2 that nodes need: take \
-release 9 or newer, or leave image out for the one of the size'
+    'is release 8 of almalinux, which is older than the Python 3.8 and OpenSSH 8.2 that nodes need: use \
+release 9 or newer, or remove image for the default of the size'
     """
     if isinstance(image, GalleryImage):
         return None
@@ -160,7 +160,7 @@ release 9 or newer, or leave image out for the one of the size'
     if release is not None and release < oldest:
         return (
             f"is release {release} of {image.publisher}, which is older than the Python 3.8 and OpenSSH "
-            f"8.2 that nodes need: take release {oldest} or newer, or leave image out for the one of the size"
+            f"8.2 that nodes need: use release {oldest} or newer, or remove image for the default of the size"
         )
     if size is None or size.gpu_driver is None:
         return None
@@ -172,7 +172,7 @@ release 9 or newer, or leave image out for the one of the size'
         return None
     fitting = [name for name, gpus in drivers.items() if gpus == wanted]
     listed = f"{', '.join(fitting[:-1])} or {fitting[-1]}"
-    return f"has {held} drivers, and a {size.gpu} needs {wanted}: take {listed}"
+    return f"has {held} drivers, and a {size.gpu} needs {wanted}: use {listed}"
 
 
 def _unversioned(urn: str) -> str:

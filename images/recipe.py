@@ -114,9 +114,9 @@ def recipe_for(
     chosen_mpi: Mpi = mpi or ("hpcx" if node.infiniband else "openmpi")
     if chosen_mpi == "hpcx":
         if not node.infiniband:
-            raise InputError("mpi", mpi, f"HPC-X wants OFED, and {node.name} has none", "take openmpi")
+            raise InputError("mpi", mpi, f"HPC-X wants OFED, and {node.name} has none", "use openmpi")
         # Where there is no GPU, HPC-X's build for CUDA is the one that Azure's images carry too.
-        mpi_file = _file("hpcx", f"{platform}/{(cuda or _CUDA).partition('.')[0]}", "mpi", "take openmpi")
+        mpi_file = _file("hpcx", f"{platform}/{(cuda or _CUDA).partition('.')[0]}", "mpi", "use openmpi")
     else:
         mpi_file = _download(_versions()["openmpi"])
     arm = "take ubuntu 24.04 and doca" if node.cpu_arch == "Arm64" else "take doca"
@@ -129,7 +129,7 @@ def recipe_for(
         gpu=node.gpu,
         driver=_versions()["driver"]["version"] if node.gpu else None,
         driver_package=package,
-        keyring=_file("keyring", platform, "ubuntu", "take 24.04") if node.gpu else None,
+        keyring=_file("keyring", platform, "ubuntu", "use 24.04") if node.gpu else None,
         cuda=cuda,
         nccl=f"{_versions()['nccl']['version']}+cuda{cuda}" if node.gpu else None,
         fabric_manager=bool(node.fabric_manager),
@@ -144,20 +144,20 @@ def recipe_for(
 def _refuse(node: Size) -> None:
     if not node.drivers_known:
         known = ", ".join(one.name for one in catalogue() if one.drivers_known)
-        raise InputError("size", node.name, "is not a size whose drivers are known", f"take one of {known}")
+        raise InputError("size", node.name, "is not a size whose drivers are known", f"use one of {known}")
     if node.gpu_driver == "rocm":
         raise InputError(
             "size",
             node.name,
-            "its GPUs need ROCm, for which there is no recipe",
-            "take the marketplace image microsoft-dsvm:ubuntu-hpc:2204-rocm",
+            "its GPUs need ROCm, for which no recipe exists",
+            "use the marketplace image microsoft-dsvm:ubuntu-hpc:2204-rocm",
         )
     if node.connectx3:
         raise InputError(
             "size",
             node.name,
             "its ConnectX-3 Pro needs OFED 4.9, which today's Ubuntu kernels do not take",
-            "take Standard_ND40rs_v2",
+            "use Standard_ND40rs_v2",
         )
 
 

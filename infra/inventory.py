@@ -98,11 +98,11 @@ class StackOutputs:
     user_private_key: str = field(repr=False)
 
     @classmethod
-    def from_json(cls, outputs: Mapping[str, Any]) -> StackOutputs:
-        """Read the output of ``pulumi stack output --json --show-secrets``.
+    def from_json(cls, stack: str, outputs: Mapping[str, Any]) -> StackOutputs:
+        """Read what ``pulumi stack output --json --show-secrets`` prints for ``stack``.
 
-        Raises :class:`~launch.errors.InputError` naming the first missing output: the stack is not up, or
-        only partly.
+        Raises :class:`~launch.errors.InputError` naming the first missing output of a stack that is not up,
+        or only partly created.
         """
         found: dict[str, Any] = {}
         for one in fields(cls):
@@ -112,9 +112,8 @@ class StackOutputs:
             # In a stack that is only partly up, a placeholder stands for an unknown id.
             half = one.name == "scale_set_id" and not str(value).startswith("/")
             if half or (value is None and "None" not in str(one.type)):
-                raise InputError(
-                    f"output {key}", None, "is missing: the stack is not up, or only partly", "run `fab up`"
-                )
+                problem = f"is not up, or only partly created (output {key} is missing)"
+                raise InputError("stack", stack, problem, "run `fab up`")
             if isinstance(value, str):
                 value = value.strip()
             found[one.name] = int(value) if one.type == "int" else value
@@ -201,7 +200,7 @@ def load(folder: Path) -> Inventory:
         return Inventory(nodes=nodes, **data)
     except FileNotFoundError:
         raise InputError(
-            "stack", folder.name, "no inventory is saved for it", "run `fab status` if it is up"
+            "stack", folder.name, "has no saved inventory", "run `fab status` if the stack is up"
         ) from None
     except (OSError, ValueError, TypeError, RecursionError) as error:
         problem = (error.strerror if isinstance(error, OSError) else None) or str(error)
@@ -271,7 +270,7 @@ def _ports(
 ) -> dict[int, int]:
     if outputs.load_balancer_id is None or outputs.backend_pool is None:
         raise InputError(
-            "output loadBalancerId", None, "is missing, but there is a publicIp", "run `fab up` again"
+            "output loadBalancerId", None, "is missing, but publicIp is set", "run `fab up` again"
         )
     group, balancer = _arm(outputs.load_balancer_id, "resourceGroups"), _arm(outputs.load_balancer_id, None)
     pool = clients.network.load_balancer_backend_address_pools.get(group, balancer, outputs.backend_pool)

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from infra.inventory import Node
 from launch.errors import RetryError
 from launch.nodeset import fold
+from launch.numbers import counted
 
 __all__ = ["DEAD", "Drift", "Outcome", "Use", "choose_leaving", "in_the_way", "sort_out"]
 
@@ -60,7 +61,7 @@ def choose_leaving(nodes: Sequence[Node], uses: Mapping[str, Use], count: int) -
     if len(idle) < count:
         busy = {node.name: uses[node.name] for node in nodes if not uses[node.name].is_idle}
         raise RetryError(
-            f"{count} of {len(nodes)} nodes must be removed, but {len(idle)} are idle; nothing was changed\n"
+            f"{count} of {len(nodes)} nodes must be removed, idle: {len(idle)}; nothing was changed\n"
             f"{in_the_way(busy)}"
         )
     return tuple(sorted(idle[:count], key=lambda node: node.instance_id))
@@ -117,10 +118,10 @@ class Drift:
         """Yield a line for each difference.
 
         >>> list(Drift(4, 4, 0, ("NatGateway way-out",)).lines())
-        ['4 nodes were made, Azure has 0', 'NatGateway way-out: Azure no longer has it']
+        ['Pulumi created 4 nodes, Azure has 0', 'NatGateway way-out: Azure no longer has it']
         """
         if self.present is not None and self.present != self.remembered:
-            yield f"{self.remembered} nodes were made, Azure has {self.present}"
+            yield f"Pulumi created {counted(self.remembered or 0, 'node')}, Azure has {self.present}"
         for name in self.gone:
             yield f"{name}: Azure no longer has it"
 
@@ -142,10 +143,10 @@ class Outcome:
         """Return how many of the missing nodes came.
 
         >>> Outcome(8, 2, (), (), ()).in_words()
-        '0 of 6 further nodes came'
+        '0 of 6 further nodes are ready'
         """
         further = "further " if self.there_before else ""
-        return f"{len(self.came)} of {self.wanted - self.there_before} {further}nodes came"
+        return f"{len(self.came)} of {self.wanted - self.there_before} {further}nodes are ready"
 
 
 def sort_out(nodes: Sequence[Node], before: frozenset[int], wanted: int, *, keep: bool) -> Outcome:

@@ -47,7 +47,7 @@ def bounded(
     low: int,
     high: int,
     *,
-    problem: str = "is no whole number",
+    problem: str = "is not a whole number",
     remedy: str,
 ) -> int:
     """Return the number from ``low`` to ``high`` that ``text`` is.

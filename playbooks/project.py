@@ -65,7 +65,7 @@ class Stack:
         Raises :class:`~launch.errors.InputError` when none are saved.
         """
         if not (self.folder / inventory.INVENTORY_FILE).exists():
-            raise InputError("stack", self.name, "no inventory is saved for it", self._remedy())
+            raise InputError("stack", self.name, "has no saved inventory", self._remedy())
         return inventory.load(self.folder)
 
     def scratch(self) -> AbstractContextManager[Path]:
@@ -93,8 +93,8 @@ class Stack:
             raise InputError(
                 "stack",
                 self.name,
-                f"it has no {self.configuration.name} in {self.project}",
-                "check the name, or write that file first: docs/azure.md says what goes into it",
+                f"has no {self.configuration.name} in {self.project}",
+                "check the name, or write that file first: docs/azure.md lists the settings",
             ) from None
         except (OSError, yaml.YAMLError, ValueError, RecursionError) as error:
             problem = f"is not YAML ({' '.join(str(error).split())})"
@@ -150,14 +150,15 @@ class Stack:
         Raises :class:`~launch.errors.InputError` when the stack does not exist or is not up,
         :class:`~launch.errors.MissingTool` without Pulumi, :class:`PulumiError` with Pulumi's own message.
         """
-        return inventory.StackOutputs.from_json(self._query("output", "--json", "--show-secrets"))
+        answer = self._query("output", "--json", "--show-secrets")
+        return inventory.StackOutputs.from_json(self.name, answer)
 
     def _query(self, *arguments: str) -> Any:
         try:
             answer = _query(["stack", *arguments, "--stack", self.name], self.project, self.environment)
         except PulumiError as error:
             if "no stack named" in str(error):
-                raise InputError("stack", self.name, "Pulumi has none of that name", self._remedy()) from None
+                raise InputError("stack", self.name, "Pulumi has no such stack", self._remedy()) from None
             raise
         return json.loads(answer)
 

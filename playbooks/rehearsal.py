@@ -62,9 +62,9 @@ def stop(context: Context) -> None:
     for stack in report.lost_stacks:
         output.progress(f"removed with the rehearsal: stack {stack}")
     output.result(
-        f"rehearsal stopped; gone and checked: {counted(report.processes, 'process')}, "
-        f"{counted(report.networks, 'network')} with their namespaces, "
-        f"{counted(report.ports, 'listening port')}, its folder; no mount is left"
+        f"rehearsal stopped; verified gone: {counted(report.processes, 'process')}, "
+        f"{counted(report.networks, 'network')}, {counted(report.ports, 'port')} and its folder; "
+        "no mounts left"
     )
 
 

@@ -95,8 +95,8 @@ def start(project: Path, nodes_limit: int | None = None) -> Started:
     lock = folder.lock()
     if lock is None:
         record = folder.record()
-        who = f"process {record.pid}" if record is not None else "about to be ready"
-        problem = f"one runs in {folder.project} already ({who})"
+        who = f"process {record.pid}" if record is not None else "starting"
+        problem = f"already runs in {folder.project} ({who})"
         raise InputError("rehearsal", None, problem, "use it, or run fab rehearsal.stop")
     try:
         cleaned = _clean(folder)
@@ -247,7 +247,7 @@ def inject_vm_fault(project: Path, stack: str, names: Sequence[str], kind: VmFau
         if group in network.lower():
             _ask(project, "fault", network=network, names=list(names), fault=kind)
             return
-    raise InputError("--stack", stack, "has no nodes in the rehearsal that runs here", "run fab up")
+    raise InputError("--stack", stack, "has no nodes in this rehearsal", "run fab up")
 
 
 def inject(project: Path, stack: str, spec: FaultSpec) -> list[str]:
@@ -277,5 +277,5 @@ def _ask(project: Path, operation: str, **arguments: Any) -> Any:
     folder = Folder(project.resolve())
     record = folder.record()
     if record is None or not record.alive or not folder.locked():
-        raise InputError("rehearsal", str(folder.project), "none runs here", "run fab rehearsal.start")
+        raise InputError("rehearsal", str(folder.project), "is not running", "run fab rehearsal.start")
     return folder.ask(operation, **arguments)

@@ -126,7 +126,7 @@ class Folder:
         """
         record = self.record()
         if record is None or not record.alive:
-            raise InputError("rehearsal", str(self.project), "none runs here", "run fab rehearsal.start")
+            raise InputError("rehearsal", str(self.project), "is not running", "run fab rehearsal.start")
         tools = self.project / ".venv" / "bin"
         path = os.environ.get("PATH", os.defpath).split(os.pathsep)
         first = str(tools if tools.is_dir() else Path(sys.executable).parent)

@@ -39,7 +39,7 @@ _SETTINGS: dict[str, str] = {
     "buildSize": "the size of the machine that builds, like Standard_D8s_v5",
     "diskGib": "a whole number of GiB from 64 to 1024",
     "minutes": "a whole number from 30 to 960",
-    "tags": "a mapping of names to texts",
+    "tags": "a mapping of names to strings",
 }
 _DISK_GIB, _MINUTES = 128, 240
 """OFED, driver, CUDA and an MPI need some 40 GiB; a build with Open MPI's sources an hour or two."""
@@ -75,14 +75,14 @@ def parse(settings: Mapping[str, object]) -> ImageConfig:
     given = {key.removeprefix(KEY): value for key, value in settings.items() if key.startswith(KEY)}
     for key, value in given.items():
         if key not in _SETTINGS:
-            raise InputError(KEY + key, value, "is not a setting", "the keys are " + ", ".join(_SETTINGS))
+            raise InputError(KEY + key, value, "unknown setting", "known settings: " + ", ".join(_SETTINGS))
 
     def required(key: str, pattern: str) -> str:
         value = given.get(key)
         if value in (None, ""):
             raise InputError(KEY + key, None, "is not set", f"set it to {_SETTINGS[key]}")
         if not re.fullmatch(pattern, str(value)):
-            raise InputError(KEY + key, value, "is not understood", f"set it to {_SETTINGS[key]}")
+            raise InputError(KEY + key, value, "is not valid", f"set it to {_SETTINGS[key]}")
         return str(value)
 
     def optional(key: str, pattern: str, read: Callable[[str], T], default: T) -> T:
@@ -128,15 +128,13 @@ def _base(text: str, recipe: Recipe) -> MarketplaceImage:
     name = f"{image.offer}:{image.sku}".lower()
     if image.ubuntu != recipe.ubuntu:
         problem = f"is not the Ubuntu {recipe.ubuntu} of the recipe"
-        raise InputError(key, text, problem, f"take one, or set {KEY}ubuntu")
+        raise InputError(key, text, problem, f"use one, or set {KEY}ubuntu")
     if ("arm64" in name) != (recipe.cpu_arch == "Arm64"):
         raise InputError(
-            key, text, f"is not for {recipe.cpu_arch}, which {recipe.size} has", "take one that is"
+            key, text, f"is not for {recipe.cpu_arch}, which {recipe.size} has", "use one that is"
         )
     if recipe.cpu_arch == "x64" and ("gen1" in name or ("jammy" in name and "gen2" not in name)):
-        raise InputError(
-            key, text, "is of generation 1, and the nodes boot generation 2", "take its gen2 sku"
-        )
+        raise InputError(key, text, "is of generation 1, and the nodes boot generation 2", "use its gen2 sku")
     return image
 
 
@@ -147,6 +145,6 @@ def _tags(value: object) -> dict[str, str]:
         found = None
     if not isinstance(found, Mapping) or not all(isinstance(part, str) for part in found.values()):
         raise InputError(
-            f"{KEY}tags", value, "is not a mapping of names to texts", "write it like {team: vision}"
+            f"{KEY}tags", value, "is not a mapping of names to strings", "write it like {team: vision}"
         )
     return dict(found)

@@ -84,7 +84,7 @@ def endpoint(environment: Mapping[str, str]) -> str | None:
             ENDPOINT,
             url,
             "is not a plain http address of this machine",
-            "unset it, or take the output of fab rehearsal.env",
+            "unset it, or use the output of fab rehearsal.env",
         )
     return url.rstrip("/")
 
@@ -96,7 +96,7 @@ def rehearsal_token(environment: Mapping[str, str]) -> str:
     Raises :class:`~launch.errors.InputError` when no file is named or it has no token, and when the variables
     belong to another rehearsal: whoever took over that one's port would receive the nodes' keys.
     """
-    remedy = 'take the output of fab rehearsal.env: eval "$(fab rehearsal.env)"'
+    remedy = 'use the output of fab rehearsal.env: eval "$(fab rehearsal.env)"'
     name = environment.get(TOKEN_FILE)
     if not name:
         raise InputError(TOKEN_FILE, None, f"is not set, and {ENDPOINT} is", remedy)

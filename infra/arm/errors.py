@@ -125,7 +125,7 @@ def refusal(status: int, code: str, text: str, headers: Mapping[str, str] | None
         lacks = _LACKS.search(text)
         if lacks is None:
             return MissingRight(
-                f"Azure refuses that to the signed-in identity: {said}", code, status, None, None
+                f"Azure refuses the request of the signed-in identity: {said}", code, status, None, None
             )
         action, scope = lacks["action"], lacks["scope"]
         return MissingRight(
@@ -138,4 +138,4 @@ def refusal(status: int, code: str, text: str, headers: Mapping[str, str] | None
         )
     if status == _TOO_MANY:
         return Throttled(f"{throttling(asked_pause(text, headers))}\n{said}", code, status)
-    return AzureRefused(f"Azure says: {said}", code, status)
+    return AzureRefused(f"Azure answered: {said}", code, status)

@@ -199,9 +199,9 @@ def advice(trouble: Trouble, stack: str) -> str:
         "quota": "ask for more quota (portal: Subscriptions, Usage + quotas) or fewer nodes; see `fab plan`",
         "size": "choose another region or size (`fab plan` shows what is offered), or ask for access to it",
         "login": "the sign-in has expired: run `az login`, then repeat the command; it continues from there",
-        "rights": "the signed-in identity may not do that: ask for Contributor on the "
+        "rights": "the signed-in identity lacks a right: ask for Contributor on the "
         "subscription, and for User Access Administrator where storage, ttlHours or idleStopMinutes is set",
-        "in-use": f"{what} is in it and not the stack's: remove it, then `fab down --stack {stack}`",
+        "in-use": f"{what} is in it and is not of the stack: remove it, then `fab down --stack {stack}`",
         "other": "",
     }[kind_of(trouble)]
 

@@ -83,7 +83,7 @@ def problem(config: ClusterConfig, facts: VnetFacts, own: str) -> InputError | N
             f"{KEY}subnetPrefix",
             config.subnet_prefix,
             f"is not in the network, which has {', '.join(facts.prefixes)}",
-            "take a free part of that",
+            "use a free part of that",
         )
     for subnet in facts.subnets:
         if subnet.name != own and any(prefix.overlaps(ip_network(taken)) for taken in subnet.prefixes):
@@ -91,7 +91,7 @@ def problem(config: ClusterConfig, facts: VnetFacts, own: str) -> InputError | N
                 f"{KEY}subnetPrefix",
                 config.subnet_prefix,
                 f"overlaps {', '.join(subnet.prefixes)}, which the subnet {subnet.name} has",
-                f"take a part of {', '.join(facts.prefixes)} that is free",
+                f"use a part of {', '.join(facts.prefixes)} that is free",
             )
     return None
 

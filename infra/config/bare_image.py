@@ -51,14 +51,14 @@ def mismatches(config: ClusterConfig, _settings: Settings) -> Iterator[InputErro
     ubuntu = release(image)
     if ubuntu is None:
         problem = "is an Ubuntu release without a recipe"
-        yield InputError(f"{KEY}image", image.urn, problem, "take 22.04 or 24.04, or an HPC image")
+        yield InputError(f"{KEY}image", image.urn, problem, "use 22.04 or 24.04, or an HPC image")
         return
     try:
         _steps(config.size.name, ubuntu)
     except InputError as error:
         other: Ubuntu = "22.04" if ubuntu == "24.04" else "24.04"
         problem = f"has no drivers, and no recipe installs them: {error.problem}"
-        remedy = f"take Ubuntu {other}, or an HPC image" if _fits(config.size.name, other) else error.remedy
+        remedy = f"use Ubuntu {other}, or an HPC image" if _fits(config.size.name, other) else error.remedy
         yield InputError(f"{KEY}image", image.urn, problem, remedy)
 
 

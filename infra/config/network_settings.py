@@ -30,7 +30,7 @@ def ssh_sources(key: str, value: object) -> tuple[str, ...]:
     """
     sources = tuple(_source(key, part) for part in string_list(key, value))
     if not sources:
-        raise InputError(key, str(value), "names no network", _MINE)
+        raise InputError(key, str(value), "lists no network", _MINE)
     return sources
 
 
@@ -61,16 +61,16 @@ def private_prefix(key: str, value: object, nodes: int) -> str:
             key,
             given,
             f"overlaps {_RDMA}, which Azure's InfiniBand network uses inside the VMs",
-            "take another range, like 10.0.0.0/16",
+            "use another range, like 10.0.0.0/16",
         )
     if not network.is_private or network.is_loopback or network.is_link_local:
-        raise InputError(key, given, "is not a private range", "take a part of 10.0.0.0/8 or 192.168.0.0/16")
+        raise InputError(key, given, "is not a private range", "use a part of 10.0.0.0/8 or 192.168.0.0/16")
     if not _WIDEST_NETWORK <= network.prefixlen <= _NARROWEST_NETWORK:
         raise InputError(
             key,
             given,
             f"is not between /{_WIDEST_NETWORK} and /{_NARROWEST_NETWORK}, Azure's limits",
-            "take a range like 10.0.0.0/16",
+            "use a range like 10.0.0.0/16",
         )
     free = IPv4Network(subnet_of(str(network))).num_addresses - _RESERVED
     if free < nodes:
@@ -78,7 +78,7 @@ def private_prefix(key: str, value: object, nodes: int) -> str:
             key,
             given,
             f"has {free} addresses for nodes (Azure keeps {_RESERVED}), and {nodes} nodes need one each",
-            f"take a /{32 - (nodes + _RESERVED - 1).bit_length()} or a larger range",
+            f"use a /{32 - (nodes + _RESERVED - 1).bit_length()} or a larger range",
         )
     return str(network)
 
@@ -90,7 +90,7 @@ def mismatches(config: ClusterConfig, settings: Settings) -> Iterator[InputError
             f"{KEY}vnetId",
             config.vnet_id,
             f"is given beside {KEY}subnetId, which already implies the network",
-            f"take {KEY}vnetId out to use the subnet, or {KEY}subnetId to have one made",
+            f"remove {KEY}vnetId to use the subnet, or {KEY}subnetId to have one created",
         )
     given = "vnetId" if config.vnet_id else "subnetId" if config.subnet_id else None
     if given and settings.has("vnetPrefix"):
@@ -98,10 +98,10 @@ def mismatches(config: ClusterConfig, settings: Settings) -> Iterator[InputError
             f"{KEY}vnetPrefix",
             config.vnet_prefix,
             f"is the range of a network to be made, but {KEY}{given} gives one that exists",
-            f"take it out: {KEY}subnetPrefix is the range of the nodes",
+            f"remove it: {KEY}subnetPrefix is the range of the nodes",
         )
     if given and not config.given_subnet_prefix:
-        remedy = "that subnet's own range" if given == "subnetId" else "a range in it that is free"
+        remedy = "that subnet's range" if given == "subnetId" else "a range in it that is free"
         yield InputError(
             f"{KEY}subnetPrefix",
             None,
@@ -113,7 +113,7 @@ def mismatches(config: ClusterConfig, settings: Settings) -> Iterator[InputError
             f"{KEY}subnetPrefix",
             config.given_subnet_prefix,
             f"is for an existing network, and neither {KEY}vnetId nor {KEY}subnetId is set",
-            f"set one of them, or take it out: {KEY}vnetPrefix is the range of a network that is made",
+            f"set one of them, or remove it: {KEY}vnetPrefix is the range of a network that is made",
         )
     free = IPv4Network(config.subnet_prefix).num_addresses - _RESERVED
     if config.node_count <= free < config.node_count + config.other_addresses:
@@ -122,7 +122,7 @@ def mismatches(config: ClusterConfig, settings: Settings) -> Iterator[InputError
             config.subnet_prefix,
             f"has {free} addresses (Azure keeps {_RESERVED}); {config.node_count} nodes, private endpoints "
             f"and shared storage need {config.node_count + config.other_addresses}",
-            "take a larger range",
+            "use a larger range",
         )
 
 

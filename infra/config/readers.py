@@ -71,7 +71,7 @@ def remedy(key: str) -> str:
 def text(key: str, value: object) -> str:
     """Read a string, without the spaces around it."""
     if not isinstance(value, str):
-        raise InputError(key, value, "is not text", "put quotes around it")
+        raise InputError(key, value, "is not a string", "put quotes around it")
     return value.strip()
 
 
@@ -104,7 +104,7 @@ def string_list(key: str, value: object) -> list[str]:
     except ValueError:
         parts = None
     if not isinstance(parts, list) or not all(isinstance(part, str) for part in parts):
-        raise InputError(key, value, "is not a list of texts", "write it like a, b")
+        raise InputError(key, value, "is not a list of strings", "write it like a, b")
     return [part.strip() for part in parts]
 
 
@@ -114,7 +114,7 @@ def one_of(*words: W) -> Callable[[str, object], W]:
     >>> one_of("none", "serviceEndpoint", "privateEndpoint")("storage", "blob")
     Traceback (most recent call last):
     ...
-    launch.errors.InputError: storage = 'blob': is none of none, serviceEndpoint and privateEndpoint; set it \
+    launch.errors.InputError: storage = 'blob': is none of none, serviceEndpoint, privateEndpoint; set it \
 to none, serviceEndpoint or privateEndpoint
     """
 
@@ -124,7 +124,7 @@ to none, serviceEndpoint or privateEndpoint
                 return word
         *others, last = words
         listed = ", ".join(others)
-        problem = f"is none of {listed} and {last}" if others[1:] else f"is neither {listed} nor {last}"
+        problem = f"is none of {listed}, {last}" if others[1:] else f"is neither {listed} nor {last}"
         raise InputError(key, value, problem, f"set it to {listed} or {last}")
 
     return read
@@ -209,23 +209,25 @@ def tags(key: str, value: object) -> dict[str, str]:
     except ValueError:
         given = None
     if not isinstance(given, Mapping):
-        raise InputError(key, value, "is not a mapping of names to texts", "write it like {team: vision}")
+        raise InputError(key, value, "is not a mapping of names to strings", "write it like {team: vision}")
     free = _TAGS - len(OWN_TAGS)
     if len(given) > free:
-        kept = f"keep {free}: Azure takes {_TAGS}, the others are the stack's own"
+        kept = f"keep {free}: Azure allows {_TAGS}, and the stack sets the others"
         raise InputError(key, None, f"has {len(given)} tags", kept)
     result: dict[str, str] = {}
     for name, content in given.items():
         here = f"{key}.{name}"
         if not isinstance(content, str | int | float):
-            raise InputError(here, content, "is not text", "put quotes around it")
+            raise InputError(here, content, "is not a string", "put quotes around it")
         if not str(name).strip() or len(str(name)) > _TAG_NAME or _TAG_FORBIDDEN & set(str(name)):
             allowed = rf"use 1 to {_TAG_NAME} characters, none of <>%&\?/"
             raise InputError(here, None, "is not a tag name", allowed)
         if len(str(content)) > _TAG_VALUE:
-            raise InputError(here, None, f"has {len(str(content))} characters", f"keep to {_TAG_VALUE}")
+            raise InputError(here, None, f"has {len(str(content))} characters", f"use at most {_TAG_VALUE}")
         if str(name).lower() in {*OWN_TAGS, *(taken.lower() for taken in result)}:
-            raise InputError(here, str(content), "is already there (case does not count)", "rename one")
+            raise InputError(
+                here, str(content), "is already in use (names are case-insensitive)", "rename one"
+            )
         result[str(name)] = json.dumps(content) if isinstance(content, bool) else str(content)
     return result
 
@@ -238,8 +240,8 @@ def public_only(key: str, cloud: object) -> None:
     >>> public_only("azure-native:environment", "public")
     """
     if str(cloud or "public").lower() not in _PUBLIC_CLOUD:
-        problem = "is another cloud of Azure's, and only the public one is supported"
-        raise InputError(key, cloud, problem, "take it out, or set it to public")
+        problem = "is another of Azure's clouds; only the public one is supported"
+        raise InputError(key, cloud, problem, "remove it, or set it to public")
 
 
 def admin_user(key: str, value: object) -> str:
@@ -248,7 +250,7 @@ def admin_user(key: str, value: object) -> str:
     if not re.fullmatch(r"[a-z_][a-z0-9_-]{0,31}", name):
         raise InputError(key, name, "is not a Linux user name", "use up to 32 of a-z, 0-9, _ and -")
     if _RESERVED_USERS.fullmatch(name):
-        raise InputError(key, name, "is refused by Azure", "take another name, like azureuser")
+        raise InputError(key, name, "is refused by Azure", "use another name, like azureuser")
     return name
 
 

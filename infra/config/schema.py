@@ -122,7 +122,7 @@ def _without_local_disk(config: ClusterConfig, _settings: Settings) -> Iterator[
             f"{KEY}ephemeralOsDisk",
             "true",
             f"needs a local disk, and none is known for {config.size.name}",
-            "take it out: the operating system is then on a managed disk",
+            "remove it: the operating system is then on a managed disk",
         )
 
 
@@ -134,6 +134,6 @@ def _unknown_keys(settings: Settings) -> Iterator[InputError]:
             plain = re.sub("[^a-z]", "", key.lower())
             close = difflib.get_close_matches(plain, lowered, n=1, cutoff=0.6)
             remedy = (
-                f"did you mean {KEY}{lowered[close[0]]}?" if close else "the keys are " + ", ".join(known)
+                f"did you mean {KEY}{lowered[close[0]]}?" if close else "known settings: " + ", ".join(known)
             )
-            yield InputError(KEY + key, value, "is not a setting", remedy)
+            yield InputError(KEY + key, value, "unknown setting", remedy)

@@ -38,5 +38,5 @@ def mismatches(config: ClusterConfig, settings: Settings) -> Iterator[InputError
                 f"{KEY}{key}",
                 settings.all[key],
                 f"is set, but {KEY}nfs is {name}",
-                f"set {KEY}nfs to {' or '.join(readers)}, or take it out",
+                f"set {KEY}nfs to {' or '.join(readers)}, or remove it",
             )

@@ -41,8 +41,8 @@ def mismatches(config: ClusterConfig, _settings: Settings) -> Iterator[InputErro
         yield InputError(
             f"{KEY}storageAccountId",
             config.storage_account_id,
-            f"is given, but {KEY}storage is none, so that the nodes may not use it",
-            f"set {KEY}storage to serviceEndpoint or privateEndpoint, or take the account out",
+            f"is given, but {KEY}storage is none, so the nodes cannot use it",
+            f"set {KEY}storage to serviceEndpoint or privateEndpoint, or remove the account",
         )
     if config.retain_data and not config.owns_data:
         given = config.storage != "none" and config.storage_account_id is not None
@@ -51,5 +51,5 @@ def mismatches(config: ClusterConfig, _settings: Settings) -> Iterator[InputErro
             f"{KEY}retainData",
             "true",
             f"has nothing to keep: {why}",
-            "take it out" if given else f"set {KEY}storage or {KEY}nfs, or take it out",
+            "remove it" if given else f"set {KEY}storage or {KEY}nfs, or remove it",
         )

@@ -182,15 +182,17 @@ def _too_dear(config: ClusterConfig, price: float | None, figures: Figures) -> l
     kind = "spot" if config.spot else "regular"
     if price is None:
         why = (
-            str(figures.prices) if isinstance(figures.prices, Exception) else "the price list has none for it"
+            str(figures.prices)
+            if isinstance(figures.prices, Exception)
+            else "the price list has no entry for it"
         )
         problem = f"the {kind} price of {config.size.name} in {config.location} is unknown ({why})"
-        remedy = f"take ranklift:maxPrice ({limit:g} USD per hour) out to continue without the price"
+        remedy = f"remove ranklift:maxPrice ({limit:g} USD per hour) to continue without the price"
         return [Refusal("price", problem, remedy)]
     if price <= limit:
         return []
     problem = f"{price:.7g} USD per hour is more than ranklift:maxPrice allows, {limit:g} USD per hour"
-    return [Refusal("price", problem, "take fewer nodes, spot nodes or another size, or raise it")]
+    return [Refusal("price", problem, "use fewer nodes, spot nodes or another size, or raise it")]
 
 
 # -- offers ----------------------------------------------------------------------------------------------
@@ -203,33 +205,33 @@ def _offer(skus: Sequence[Mapping[str, Any]], config: ClusterConfig) -> Offer:
 def _not_offered(config: ClusterConfig, figures: Figures, offer: Offer | None) -> list[Refusal]:
     name, place = config.size.name, config.location
     if offer is None:
-        problem = f"no answer whether {place} offers {name}: {figures.skus}"
-        return [Refusal("size", problem, "fix that, or run `pulumi up`, which skips this check")]
+        problem = f"whether {place} offers {name} is unknown: {figures.skus}"
+        return [Refusal("size", problem, "correct the cause, or run `pulumi up`, which skips this check")]
     if not offer.available:
         if offer.restricted == "NotAvailableForSubscription":
             why = "is closed to this subscription (NotAvailableForSubscription)"
             ask = "ask Azure's support to open it"
         elif offer.restricted:
             why = f"is not sold to this kind of subscription ({offer.restricted})"
-            ask = "take another subscription"
+            ask = "use another subscription"
         else:
-            why, ask = "is not offered", "take another size"
+            why, ask = "is not offered", "use another size"
         return [Refusal("size", f"{name} {why} in {place}", f"{ask}{_other_places(figures.elsewhere)}")]
     refusals = []
     if config.zone is not None and config.zone not in offer.zones:
         closed = "is closed to this subscription" if config.zone in offer.closed_zones else "does not have it"
         open_zones = ", ".join(offer.zones) or "none"
         problem = f"zone {config.zone} of {place} {closed}: {name} is in {open_zones}"
-        refusals.append(Refusal("zone", problem, "set ranklift:zone to one of those, or take it out"))
+        refusals.append(Refusal("zone", problem, "set ranklift:zone to one of those, or remove it"))
     if config.spot and offer.spot is False:
-        problem = f"{name} cannot be had as spot (LowPriorityCapable is False)"
-        refusals.append(Refusal("size", problem, "set ranklift:spot to false, or take another size"))
+        problem = f"{name} is not offered as spot (LowPriorityCapable is False)"
+        refusals.append(Refusal("size", problem, "set ranklift:spot to false, or use another size"))
     if config.size.rdma and offer.rdma is False:
         problem = (
-            f"{name} has none in {place} by Azure's list (RdmaEnabled is False), but has it by the catalogue"
+            f"Azure's list has {name} without it in {place} (RdmaEnabled is False), the catalogue with it"
         )
         refusals.append(
-            Refusal("InfiniBand", problem, "take another region or size, and report the catalogue")
+            Refusal("InfiniBand", problem, "use another region or size, and report the catalogue's error")
         )
     return refusals
 
@@ -257,7 +259,7 @@ def _unknowns(
         is_node = machines.size == config.size.name
         kinds = [("regular", asked.regular), *([("spot", asked.spot)] if is_node else [])]
         found += [
-            f"{kind} price of {machines.size}: the price list has none for {config.location}"
+            f"{kind} price of {machines.size}: the price list has no entry for {config.location}"
             for kind, usd in kinds
             if usd is None
         ]
@@ -265,14 +267,14 @@ def _unknowns(
         if cost.part.meter is not None and cost.regular is None:
             why = figures.meters.get(cost.part.meter)
             found.append(
-                f"price of the {cost.part.what} {cost.part.name}: {why or 'the price list has none'}"
+                f"price of the {cost.part.what} {cost.part.name}: {why or 'the price list has no entry'}"
             )
         elif cost.part.billing == "unknown":
             found.append(f"price of the {cost.part.what} {cost.part.name}".rstrip() + f": {cost.part.note}")
     if isinstance(figures.there, Exception):
         found.append(f"existing nodes: {figures.there}; all count as new")
     elif figures.there is not None and figures.there.created is None and config.ttl_hours is not None:
-        found.append("end of the cluster's time: Azure does not report when the scale set was created")
+        found.append("end of the cluster's lifetime: Azure does not report when the scale set was created")
     if isinstance(figures.kept, Exception):
         found.append(f"resources of the stack that Pulumi's state lacks: {figures.kept}")
     if isinstance(figures.rights, Exception):

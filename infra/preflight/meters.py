@@ -93,7 +93,7 @@ def premium_disk(gib: int) -> Meter | None:
 
 def os_disk(count: int, name: str = "") -> Part:
     """Return the part for the OS disks of ``count`` VMs, or of the VM called ``name``."""
-    note = "premium disk of the image's size, which is not queried"
+    note = "premium disk; its size comes from the image"
     return Part(what="OS disk", name=name, count=count, billing="unknown", note=note)
 
 

@@ -57,7 +57,7 @@ def quotas(
             refusals.append(Refusal("quota", problem, BY_HAND))
             continue
         if offer is not None and offer.offered and offer.family is None and not machines.spot:
-            problem = f"Azure's list of sizes has none for {machines.size}"
+            problem = f"Azure's list of sizes names none for {machines.size}"
             refusals.append(Refusal("quota", f"{problem} in {place}", BY_HAND))
         for name in _names(machines.spot, offer):
             needs[family_key(name)] = needs.get(family_key(name), 0) + vcpus * machines.count
@@ -119,5 +119,5 @@ def _too_little(config: ClusterConfig, line: QuotaLine) -> Refusal:
         "quota",
         f"{line.label} in {config.location}: {line.needed} more are needed, {line.left} are left "
         f"(limit {line.limit}, used {line.used})",
-        f"ask for a limit of at least {line.used + line.needed} at {QUOTA_LINK}, or take fewer nodes",
+        f"ask for a limit of at least {line.used + line.needed} at {QUOTA_LINK}, or use fewer nodes",
     )

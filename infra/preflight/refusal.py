@@ -9,7 +9,7 @@ from launch.errors import RankliftError
 
 __all__ = ["BY_HAND", "NotGranted", "Refusal"]
 
-BY_HAND = "fix that, or run `pulumi up`, which skips this check, and see whether Azure grants it"
+BY_HAND = "correct the cause, or run `pulumi up`, which skips this check, and see whether Azure grants it"
 """Remedy where an answer is missing."""
 
 
@@ -36,5 +36,5 @@ class NotGranted(RankliftError):
     def __init__(self, stack: str, refusals: Sequence[Refusal], there: int | None = 0) -> None:
         self.refusals = tuple(refusals)
         lines = "\n".join(f"  {one}" for one in refusals)
-        stands = "is not made" if there == 0 else "stays as it is"
-        super().__init__(f"stack {stack} {stands}, nothing has been created:\n{lines}")
+        stands = "is not created" if there == 0 else "stays as it is"
+        super().__init__(f"stack {stack} {stands}; nothing was changed:\n{lines}")

@@ -73,7 +73,7 @@ def time_over(ends: datetime | None, config: ClusterConfig, now: datetime) -> li
     if ends is None or now < ends:
         return []
     problem = (
-        f"the cluster's time was over at {ends.strftime('%Y-%m-%d %H:%M')} UTC (ranklift:ttlHours is "
+        f"the cluster's lifetime ended at {ends.strftime('%Y-%m-%d %H:%M')} UTC (ranklift:ttlHours is "
         f"{config.ttl_hours:g} and counts from when the scale set was made): it would delete itself at once"
     )
     remedy = "run `fab down` and then `fab up` for a new time, or set a larger ranklift:ttlHours"
@@ -108,7 +108,7 @@ def rights_in_the_way(rights: Sequence[str]) -> list[Refusal]:
 def _of_another(group: Kept) -> Refusal:
     whose = f"carries the tag of stack {group.owner}" if group.owner else "carries no stack's tag"
     problem = f"resource group {group.group} already exists and {whose}: it is not this stack's"
-    return Refusal("state", problem, "take another stack name")
+    return Refusal("state", problem, "use another stack name")
 
 
 def _nodes_in_the_way(group: Kept, stack: str) -> Refusal:
@@ -120,7 +120,7 @@ def _nodes_in_the_way(group: Kept, stack: str) -> Refusal:
         "stack's state was lost, or is kept elsewhere, perhaps by a colleague"
     )
     ways = (
-        "continue where its state is (`pulumi login`, `pulumi stack import`), or take another stack name; "
+        "continue where its state is (`pulumi login`, `pulumi stack import`), or use another stack name; "
         f"or, if nobody needs it (`fab account --stack {stack}` lists all of it with its price), "
         f"`az group delete --name {group.group}`"
     )
@@ -137,11 +137,11 @@ def _data_in_the_way(kept: Kept, config: ClusterConfig) -> Refusal:
         "and Pulumi's state lacks it: it was kept by ranklift:retainData, or the stack's state was lost"
     )
     ways = [
-        f"take another stack name, or `az group delete --name {kept.group}` when the data is no longer needed"
+        f"use another stack name, or `az group delete --name {kept.group}` when the data is no longer needed"
     ]
     if kept.account is not None:
         nfs = " and ranklift:nfs to none" if config.shared is not None else ""
-        retain = " and take ranklift:retainData out" if config.retain_data else ""
+        retain = " and remove ranklift:retainData" if config.retain_data else ""
         ways.insert(
             0,
             f"to use the kept account set ranklift:storageAccountId to {kept.account}, "

@@ -79,7 +79,7 @@ def not_let_in(
     if account is None:
         return None
     if found is None:
-        problem = f"{_KEY} = {account!r}: Azure has no such account, or does not show it to you"
+        problem = f"{_KEY} = {account!r}: Azure has no such account, or you may not read it"
         return Refusal("storage", problem, "see `az storage account list --query '[].id'`")
     subnet = nodes_subnet(stack, subscription, config)
     let_in = found.public and (found.open or subnet.lower() in found.subnets)

@@ -260,5 +260,5 @@ def _with_price(one: Thing, charge: Charge, prices: Mapping[str, Any], place: st
         return replace(one, note=f"no answer from the price list: {known}")
     each = (known.spot if charge.spot else known.regular) if isinstance(known, Prices) else known
     if each is None:
-        return replace(one, note=f"{charge.note}: the price list has none".removeprefix(": "))
+        return replace(one, note=f"{charge.note}: the price list has no entry".removeprefix(": "))
     return replace(one, per_hour=each * charge.units, note=charge.note)

@@ -35,7 +35,7 @@ def strings(arguments: Any) -> list[str]:
             remedy = "close every quote, or give a list"
             raise UserErrorException("arguments", arguments, str(error).lower(), remedy) from None
     if not isinstance(arguments, list | tuple):
-        raise UserErrorException("arguments", repr(arguments), "is no list", "give the words in a list")
+        raise UserErrorException("arguments", repr(arguments), "is not a list", "give the words in a list")
     return [argument if isinstance(argument, str) else str(argument) for argument in arguments]
 
 
@@ -53,12 +53,12 @@ def line(words: Sequence[str]) -> str:
     made = " ".join(_quoted(word) for word in words)
     if "\0" in made:
         raise UserErrorException(
-            "arguments", None, "hold a NUL byte, which no process can be given", "remove it"
+            "arguments", None, "hold a NUL byte, which Linux does not allow in an argument", "remove it"
         )
     try:
         size = len(made.encode())
     except UnicodeEncodeError:
-        problem = "hold bytes that are no UTF-8 text, which a job file cannot"
+        problem = "hold bytes that are not UTF-8, which a job file cannot hold"
         raise UserErrorException(
             "arguments", None, problem, "put them into a file in source_directory"
         ) from None

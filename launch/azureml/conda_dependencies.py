@@ -38,7 +38,7 @@ class CondaDependencies(Element):
                 else:
                     self.add_conda_package(str(entry))
         except (OSError, yaml.YAMLError, AttributeError, TypeError, ValueError, RecursionError) as error:
-            problem = f"is no conda specification: {error}"
+            problem = f"is not a conda specification: {error}"
             raise UserErrorException("file_path", str(path), problem, "name a conda YAML file") from None
 
     @staticmethod

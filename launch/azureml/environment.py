@@ -73,7 +73,7 @@ class Environment(Element):
         """Return an environment by name alone: what Azure ML stores under the name does not carry over."""
         if label and version:
             remedy = "give one of the two"
-            raise UserErrorException("label", label, "does not go with a version", remedy)
+            raise UserErrorException("label", label, "cannot be combined with a version", remedy)
         found = Environment(name)
         found.version = version
         found._kept_elsewhere = True
@@ -164,7 +164,9 @@ class Environment(Element):
 def _with_packages(name: str, conda: str | None, pip: str | None) -> Environment:
     if conda and pip:
         remedy = "give one of the two"
-        raise UserErrorException("pip_requirements", pip, "does not go with a conda specification", remedy)
+        raise UserErrorException(
+            "pip_requirements", pip, "cannot be combined with a conda specification", remedy
+        )
     if conda:
         return Environment.from_conda_specification(name, conda)
     return Environment.from_pip_requirements(name, pip) if pip else Environment(name)

@@ -28,7 +28,7 @@ class Experiment(Element):
     >>> Experiment(None, "my experiment")  # doctest: +ELLIPSIS
     Traceback (most recent call last):
     ...
-    launch.azureml.exceptions.UserErrorException: name = 'my experiment': is no name of an experiment; ...
+    launch.azureml.exceptions.UserErrorException: name = 'my experiment': is not an experiment's name; ...
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Experiment(Element):
     ) -> None:
         if not _skip_name_validation and not _NAME.fullmatch(name):
             remedy = "use up to 255 letters, digits, - and _, the first a letter or digit"
-            raise UserErrorException("name", name, "is no name of an experiment", remedy)
+            raise UserErrorException("name", name, "is not an experiment's name", remedy)
         self.workspace = workspace
         self.name = name
         self._complete = True

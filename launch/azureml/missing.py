@@ -6,10 +6,10 @@ from launch.azureml.exceptions import NotSupported
 
 __all__ = ["MISSING", "absent"]
 
-_STATE = "jobs of Ranklift keep lines and files; print what is to be seen, write the rest under outputs/"
-_STACK = "a Ranklift project is no Azure ML workspace; stacks are made and changed with `fab up`"
+_STATE = "jobs of Ranklift keep lines and files; print what you want to see, write the rest under outputs/"
+_STACK = "a Ranklift project is not an Azure ML workspace; stacks are made and changed with `fab up`"
 _DATA = "stage the data on the nodes first, and give the script its path there"
-_SERVICE = "it is a service of Azure ML's own"
+_SERVICE = "only Azure ML has this service"
 _SWEEP = "submit one run for each set of arguments"
 _IMAGE = "nodes have their own software: install it with images, or name a Python with RANKLIFT_PYTHON"
 _RUN = "see `fab jobs`, `fab logs` and `fab collect`"
@@ -102,7 +102,7 @@ def absent(owner: str, name: str) -> Exception:
     """Return the error to raise for a name that ``owner`` lacks.
 
     >>> print(absent("Run", "get_children"))
-    Run.get_children is not offered by Ranklift: it is a service of Azure ML's own
+    Run.get_children is not offered by Ranklift: only Azure ML has this service
     >>> absent("Run", "logg")
     AttributeError("Run has no attribute 'logg'")
     """

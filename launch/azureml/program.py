@@ -57,7 +57,7 @@ class Fab:
             return json.loads(answer.out)
         except ValueError:
             said = answer.out.strip() or "nothing"
-            raise ExperimentExecutionException(f"`fab {words[0]}` gave no JSON but: {said}") from None
+            raise ExperimentExecutionException(f"`fab {words[0]}` did not print JSON but: {said}") from None
 
     def run(
         self,
@@ -93,8 +93,7 @@ class Fab:
             and not os.environ.get("RANKLIFT_STACK")
         ):
             text += (
-                f"\nthe compute target {self.stack} was taken for a stack; RANKLIFT_STACK can name the one "
-                "that stands for it"
+                f"\ncompute target {self.stack} was read as a stack's name; RANKLIFT_STACK can name another"
             )
         return text
 

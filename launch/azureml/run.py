@@ -86,7 +86,7 @@ class Run(Element):
             if record["job"] == self.id:
                 self._last = dict(record)
                 return self._last
-        raise UserErrorException("run_id", self.id, "no node has such a job", "see `fab jobs`")
+        raise UserErrorException("run_id", self.id, "no node has this job", "see `fab jobs`")
 
     def wait_for_completion(
         self, show_output: bool = False, wait_post_processing: bool = False, raise_on_error: bool = True
@@ -106,11 +106,11 @@ class Run(Element):
                 None if show_output else lambda _: None,
             )
         except KeyboardInterrupt:
-            sys.stderr.write(f"\nrun {self.id} goes on; run.cancel() ends it\n")
+            sys.stderr.write(f"\nrun {self.id} continues; run.cancel() ends it\n")
             raise
         if _STATUS[self.record()["state"]] not in _OVER:
             raise ExperimentExecutionException(
-                f"run {self.id} is not seen any more, and may well go on; wait again\n{answer.error}"
+                f"run {self.id} could not be reached and may still run; wait again\n{answer.error}"
             )
         details = self.get_details()
         if show_output:

@@ -61,7 +61,7 @@ class PyTorchConfiguration(Element):
             raise RunConfigurationException(
                 "communication_backend",
                 communication_backend,
-                "is no backend of Azure ML's",
+                "is not one of Azure ML's backends",
                 "use 'Nccl' or 'Gloo'",
             )
         self.communication_backend = communication_backend.lower()
@@ -153,6 +153,6 @@ class RunConfiguration(Element):
         name = target if isinstance(target, str) else getattr(target, "name", None)
         if not isinstance(name, str) or not name:
             raise RunConfigurationException(
-                "compute_target", repr(target), "is no compute target", "give its name, or a ComputeTarget"
+                "compute_target", repr(target), "is not a compute target", "give its name, or a ComputeTarget"
             )
         self._target = name

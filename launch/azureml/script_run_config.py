@@ -91,7 +91,7 @@ def _distribute(run_config: RunConfiguration, job: Any) -> None:
         raise RunConfigurationException(
             "distributed_job_config",
             repr(job),
-            "is no configuration of a distributed job",
+            "is not a configuration of a distributed job",
             "give a TensorflowConfiguration, an MpiConfiguration or a PyTorchConfiguration",
         )
 
@@ -102,6 +102,6 @@ def _docker(environment: Environment | None, given: Any) -> DockerConfiguration:
         return DockerConfiguration(docker.enabled, docker.shared_volumes, docker.arguments, docker.shm_size)
     if not isinstance(given, DockerConfiguration):
         raise RunConfigurationException(
-            "docker_runtime_config", repr(given), "is no DockerConfiguration", "give one, or leave it out"
+            "docker_runtime_config", repr(given), "is not a DockerConfiguration", "give one, or leave it out"
         )
     return given

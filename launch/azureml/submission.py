@@ -47,7 +47,7 @@ def submission(
     source = Path(config.source_directory).expanduser().resolve()
     if not source.is_dir():
         remedy = "give the folder with the code"
-        raise UserErrorException("source_directory", str(config.source_directory), "is no folder", remedy)
+        raise UserErrorException("source_directory", str(config.source_directory), "is not a folder", remedy)
     distribution, nodes = _distribution(run)
     interpreter, python = _python(run, environ)
     stack, notices = _stack(run.target, environ)
@@ -76,8 +76,10 @@ def _command(config: ScriptRunConfig, source: Path, interpreter: str) -> str:
     if config.command:
         if config.script or config.arguments:
             key = "script" if config.script else "arguments"
-            remedy = "give script and arguments, or command with all of it"
-            raise UserErrorException(key, repr(getattr(config, key)), "does not go with a command", remedy)
+            remedy = "give either script and arguments, or command"
+            raise UserErrorException(
+                key, repr(getattr(config, key)), "cannot be combined with a command", remedy
+            )
         return joined(config.command)
     if not config.script:
         remedy = "give a script, or a command"
@@ -85,7 +87,7 @@ def _command(config: ScriptRunConfig, source: Path, interpreter: str) -> str:
     script = (source / config.script).resolve()
     if not script.is_file() or not script.is_relative_to(source):
         remedy = "give its path from the source directory"
-        raise UserErrorException("script", config.script, f"is no file in {source}", remedy)
+        raise UserErrorException("script", config.script, f"is not a file in {source}", remedy)
     home, rest = ("~/", interpreter[2:]) if interpreter.startswith("~/") else ("", interpreter)
     return home + line([rest, str(script.relative_to(source)), *strings(config.arguments)])
 
@@ -107,7 +109,7 @@ def _distribution(run: RunConfiguration) -> tuple[dict[str, Any] | None, int]:
             return {"type": "pytorch"}, nodes
         total = _count("process_count", run.pytorch.process_count)
         if total % nodes:
-            remedy = "give a multiple: it is the total over all nodes"
+            remedy = "give a multiple of node_count: process_count is the total over all nodes"
             raise UserErrorException(
                 "process_count", total, f"does not divide by node_count = {nodes}", remedy
             )
@@ -117,7 +119,7 @@ def _distribution(run: RunConfiguration) -> tuple[dict[str, Any] | None, int]:
         raise NotSupported(f"the communicator {run.communicator}", remedy)
     nodes = _count("node_count", run.node_count)
     if nodes > 1:
-        problem = "several nodes need a kind of distributed job"
+        problem = "several nodes need a distributed job"
         raise UserErrorException("node_count", nodes, problem, "give a distributed_job_config")
     return None, nodes
 

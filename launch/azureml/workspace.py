@@ -100,7 +100,7 @@ class Workspace(Element):
             return Workspace(read.get("subscription_id"), read.get("resource_group"), read["workspace_name"])
         except (OSError, ValueError, KeyError, AttributeError, RecursionError):
             remedy = 'write {"workspace_name": "…"}, or remove it'
-            raise UserErrorException("path", str(found), "is no workspace's config.json", remedy) from None
+            raise UserErrorException("path", str(found), "is not a workspace's config.json", remedy) from None
 
     @staticmethod
     def get(

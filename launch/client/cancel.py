@@ -45,7 +45,7 @@ class SupervisorTimeout(StepTimeout):
         super().__init__(node, f"job {job}", seconds)
         self.pid = pid
         who = "the supervisor" if pid is None else f"the supervisor, process {pid} on {node},"
-        self.args = (f"{who} does not react: job {job} was asked to end {seconds:.0f} s ago, and has not",)
+        self.args = (f"{who} does not react: job {job} was cancelled {seconds:.0f} s ago and still runs",)
 
 
 def end_job(job: str, head: Host, *, remote: str, grace_s: float | None = None) -> Ending:
@@ -93,7 +93,8 @@ def sweep_node(job: str, node: Host, *, remote: str | None, grace_s: float) -> S
         if found:
             pids = " ".join(path.split("/")[2] for path in found.split())
             raise GiveUpError(
-                f"{node.name}: its ~/.ranklift is gone, the job is not: end it by `kill -9 {pids}` there"
+                f"{node.name}: its ~/.ranklift was removed, but job {job} still runs: "
+                f"end it by `kill -9 {pids}` there"
             )
         return Swept(0, ())
     timeout = grace_s + timing.CANCEL_STEP_S

@@ -83,8 +83,8 @@ def readable(head: Host) -> Iterator[None]:
         yield
     except (frames.ProtocolError, json.JSONDecodeError) as error:
         raise GiveUpError(
-            f"{head.name}: its answer cannot be read ({error}); a start-up file of the shell there, such as "
-            "~/.bashrc, may write to stdout: `fab exec` shows what, before the output of any command"
+            f"{head.name}: its answer cannot be decoded ({error}); a start-up file of the shell there, such "
+            "as ~/.bashrc, may write to stdout: `fab exec` shows what, before the output of any command"
         ) from None
 
 
@@ -104,5 +104,5 @@ def check(done: Completed, head: Host, job: str | None = None) -> None:
     if done.exit_status in (UNPUSHED, _NO_SUCH_FILE):
         raise NotPushed(head.name, f"{last}: push first")
     if done.exit_status == _NOT_FOUND:
-        raise GiveUpError(f"{head.name} lacks python3 ({last}): use an image that brings it")
+        raise GiveUpError(f"{head.name} lacks python3 ({last}): use an image that has it")
     raise GiveUpError(f"{head.name}: {last}")

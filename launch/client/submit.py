@@ -146,7 +146,7 @@ def _watch(
     if reader.state is None or not reader.state.is_terminal:
         if done.exit_status < _SIGNALLED:
             check(done, head, job)
-        raise _without_head(head, job, "it stopped showing the job")
+        raise _without_head(head, job, "it stopped sending the job's output")
     return reader.state
 
 
@@ -154,7 +154,7 @@ def _without_head(head: Host, job: str, reason: str) -> NodeUnreachable:
     return NodeUnreachable(
         head.name,
         f"job {job}: its head is gone or unreachable ({reason}); if it is gone, ranks on other nodes end by "
-        f"themselves within {timing.TETHER_S:g} s, else the job goes on; `fab logs -f {job}` follows it "
+        f"themselves within {timing.TETHER_S:g} s, else the job continues; `fab logs -f {job}` follows it "
         "again, `fab jobs` shows its state",
     )
 

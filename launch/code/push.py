@@ -111,7 +111,7 @@ def push(
     started = time.monotonic()
     names = [node.name for node in nodes]
     if head.name not in names:
-        raise InputError("head", head.name, "is not among the nodes to push to", "push to the head as well")
+        raise InputError("head", head.name, "is not among the nodes to push to", "push to the head too")
     call = _Calls(head, timeout)
     sent = 0
     results: dict[str, Exception | None] = dict.fromkeys(names)
@@ -145,7 +145,7 @@ def push(
 
 
 def _error(name: str, errors: Mapping[str, str | None]) -> Exception | None:
-    reason = errors.get(name, "the head reports nothing about it")
+    reason = errors.get(name, "the head did not report its result")
     return None if reason is None else NodeUnreachable(name, reason)
 
 

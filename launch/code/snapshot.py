@@ -71,7 +71,7 @@ class Snapshot:
         parts = [
             f"{', '.join(paths)} ({why})"
             for paths, why in (
-                (self.special, "pipes, sockets and devices are no content"),
+                (self.special, "pipes, sockets and devices"),
                 (self.private, "a stack's private keys"),
             )
             if paths
@@ -121,7 +121,7 @@ def plan_snapshot(root: Path, cache: Path | None = None, keys: Collection[bytes]
         raise InputError(
             "source",
             str(root),
-            "there is nothing to push in it",
+            "has no files to push",
             "choose another folder, or look at its .gitignore and .ranklift-ignore",
         )
     remembered.save()
@@ -144,14 +144,14 @@ def plan_data(path: Path, cache: Path | None = None, keys: Collection[bytes] = (
         walk.data()
     else:
         walk.data_file(path.name)
-    walk.check("make {it} readable, or take {it} away")
+    walk.check("make {it} readable or remove {it}")
     if not walk.entries:
         if walk.special and not path.is_dir():
             raise InputError("source", str(path), "is neither a file nor a folder", "name one of them")
         if walk.private and not path.is_dir():
             problem = "is a stack's private key, which never leaves this machine"
             raise InputError("source", str(path), problem, "choose another file")
-        raise InputError("source", str(path), "there is no file in it", "choose another folder")
+        raise InputError("source", str(path), "has no files", "choose another folder")
     remembered.save()
     return _snapshot(root, walk.entries, walk.special, walk.private)
 
@@ -161,7 +161,7 @@ def _refuse_private(path: Path) -> None:
     holder = next((at for at in (real, *real.parents) if _is_private(at)), None)
     if holder is not None:
         problem = f"{holder} holds a stack's private keys, which never leave this machine"
-        raise InputError("source", str(path), problem, "choose what lies outside of it")
+        raise InputError("source", str(path), problem, "choose a path outside it")
 
 
 def _is_private(path: Path) -> bool:
@@ -226,7 +226,7 @@ class _Walk:
             )
         if self._moved:
             paths = sorted(self._moved)
-            raise RetryError(f"{', '.join(paths)} vanished or changed while being read; try it again")
+            raise RetryError(f"{', '.join(paths)} vanished or changed while being read; try again")
 
     def code(self) -> None:
         """Collect the whole tree without what its ignore files name; links stay links."""

@@ -185,9 +185,7 @@ def plan(
     :class:`~launch.errors.InputError`.
     """
     if not nodes:
-        raise InputError(
-            "nodes", None, "there is no node to run on", "choose some with --nodes, or build the stack"
-        )
+        raise InputError("nodes", None, "no nodes to run on", "choose some with --nodes, or run `fab up`")
     argv = RUNTIMES[spec.runtime].argv(spec)
     if files is not None:
         _check_script(argv, files)

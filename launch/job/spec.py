@@ -133,13 +133,13 @@ class JobSpec:
         launcher_of(self.kind)
         if self.shell and len(self.command) != 1:
             raise InputError(
-                "command", self.command, "is no single line for a shell", "give one line, or shell = False"
+                "command", self.command, "is not a single line for a shell", "give one line, or shell = False"
             )
         self._check_processes()
         self._check_launcher()
         self._check_node()
         if not 1 <= self.port <= _HIGHEST_PORT:
-            raise InputError("port", self.port, "is no TCP port", f"use the default, {MASTER_PORT}")
+            raise InputError("port", self.port, "is not a TCP port", f"use the default, {MASTER_PORT}")
         for key, seconds in (("timeout_s", self.timeout_s), ("grace_s", self.grace_s)):
             if seconds is not None and seconds <= 0:
                 raise InputError(key, seconds, "must be above 0", "give it in seconds, or leave it out")
@@ -158,7 +158,7 @@ class JobSpec:
         words = [*self.command, *self.mpi_args, *(f"{name}={value}" for name, value in self.env.items())]
         size = sum(len(os.fsencode(word)) + 1 + _POINTER for word in words)
         if size > _LONGEST_TOGETHER:
-            problem = f"are longer than Linux takes, with the command: {size} of {_LONGEST_TOGETHER} bytes"
+            problem = f"have {size} bytes with the command; Linux's limit is {_LONGEST_TOGETHER}"
             raise InputError("environment", None, problem, "put some of them into a file")
 
     def _check_restarts(self) -> None:
@@ -171,14 +171,14 @@ class JobSpec:
             raise InputError(
                 "min_nodes",
                 self.min_nodes,
-                "is for a torchrun that takes a range of nodes",
-                "leave it out, or run the command once on each node with --nnodes MIN:MAX",
+                "is only for torchrun over a range of nodes",
+                "remove it, or run the command once on each node with --nnodes MIN:MAX",
             )
         if self.max_restarts:
             raise InputError(
                 "max_restarts",
                 self.max_restarts,
-                "does not go with a range of nodes, over which torchrun itself restarts the processes",
+                "cannot be combined with a range of nodes, over which torchrun itself restarts the processes",
                 f"give torchrun --max-restarts {self.max_restarts}",
             )
 
@@ -190,7 +190,7 @@ class JobSpec:
             raise InputError(
                 "processes_per_node",
                 count,
-                "does not go with a command that starts a node's processes itself",
+                "cannot be combined with a command that starts a node's processes itself",
                 "leave the count out, or run the script without that launcher",
             )
 
@@ -214,22 +214,24 @@ class JobSpec:
             raise InputError("runtime", self.runtime, "is not a runtime", f"use {either(RUNTIMES)}")
         for module in self.requires:
             if not module.isidentifier():
-                raise InputError("requires", module, "is no top-level module", "name it as import does")
+                raise InputError("requires", module, "is not a top-level module", "name it as import does")
         if self.shm_bytes is not None and self.shm_bytes < 1:
             raise InputError("shm_bytes", self.shm_bytes, "must be above 0", "give it in bytes")
         for name, kind in self.outputs.items():
             if not _OUTPUT_NAME.fullmatch(name):
-                raise InputError("outputs", name, "is no name for an output", "use letters, digits, _ and -")
+                raise InputError(
+                    "outputs", name, "is not a valid name for an output", "use letters, digits, _ and -"
+                )
             if kind not in get_args(OutputType):
                 raise InputError(
-                    f"outputs {name}", kind, "is no type of output", f"use {either(get_args(OutputType))}"
+                    f"outputs {name}", kind, "is not a type of output", f"use {either(get_args(OutputType))}"
                 )
         if not self.home.startswith("/"):
-            raise InputError("home", self.home, "is no absolute path", f"leave it out for {HOME}")
+            raise InputError("home", self.home, "is not an absolute path", f"leave it out for {HOME}")
 
     def _check_variable(self, name: str, value: str) -> None:
         if not _ENV_NAME.fullmatch(name):
-            raise InputError("env", name, "is no name for a variable", "use letters, digits and _")
+            raise InputError("env", name, "is not a valid name for a variable", "use letters, digits and _")
         if _LAUNCHERS_OWN.fullmatch(name) or name in launcher_of(self.kind).variables:
             remedy = "use the port option" if name == "MASTER_PORT" else "leave it out"
             raise InputError(f"env {name}", None, "is set by the launcher for every rank", remedy)
@@ -243,12 +245,12 @@ def _refuse_unsendable(key: str, value: str, *, shows: bool = True) -> None:
     """
     shown = value if shows else None
     if "\0" in value:
-        raise InputError(key, shown, "holds a NUL byte, which no process can be given", "remove it")
+        raise InputError(
+            key, shown, "holds a NUL byte, which Linux does not allow in an argument", "remove it"
+        )
     try:
         size = len(value.encode("utf-8", "surrogateescape"))
     except UnicodeEncodeError:
-        raise InputError(key, shown, "is no text that UTF-8 can hold", "write it in UTF-8") from None
+        raise InputError(key, shown, "cannot be encoded in UTF-8", "use text that UTF-8 can hold") from None
     if size > LONGEST:
-        raise InputError(
-            key, None, f"is longer than Linux takes: {size} of {LONGEST} bytes", "put it into a file"
-        )
+        raise InputError(key, None, f"has {size} bytes; Linux's limit is {LONGEST}", "put it into a file")

@@ -67,7 +67,9 @@ class Reader:
         for key, entry in entries.items():
             self.places[entry.key] = entry
             if not _NAME.fullmatch(key):
-                self.errors.append(entry.wrong(f"is no name for {what}", "use letters, digits and _"))
+                self.errors.append(
+                    entry.wrong(f"is not a valid name for {what}", "use letters, digits and _")
+                )
         return entries
 
     def get(self, block: Mapping[str, Place], key: str, reader: Callable[[Place], T], default: T) -> T:

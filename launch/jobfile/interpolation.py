@@ -48,9 +48,11 @@ def values_of(job: JobFile, paths: Mapping[str, str], outputs: str) -> dict[str,
         place = job.places[key]
         if key in way:
             circle = " -> ".join((*way[way.index(key) :], key))
-            raise place.wrong(f"refers to itself: {circle}", "break the circle")
+            raise place.wrong(f"refers to itself: {circle}", "remove one of the references")
         if len(way) == _DEEPEST:
-            raise place.wrong(f"is the end of {_DEEPEST} inputs, each in the next", "name it directly")
+            raise place.wrong(
+                f"ends a chain of {_DEEPEST} inputs that refer to one another", "name it directly"
+            )
         for binding in _bindings(plain[key])[0]:
             if binding.name in plain:
                 resolve(binding.name, (*way, key))
@@ -84,7 +86,7 @@ def filled(text: str, known: Mapping[str, str], place: Place) -> str:
         size += len(known[one.name]) - (one.end - one.begin)
     # The length is computed before the text is built, as inputs that contain one another grow without bound.
     if size > LONGEST:
-        problem = f"would be {size} characters long with its inputs, and {LONGEST} bytes are what Linux takes"
+        problem = f"would be {size} characters long with its inputs; Linux's limit is {LONGEST} bytes"
         raise place.wrong(problem, "put them into a file")
     parts, last = [], 0
     for one in found:

@@ -134,7 +134,7 @@ def _check_kind(entries: Mapping[str, Place]) -> None:
     """Refuse another kind of file with one error, as each of its keys would be unknown here."""
     remedy = "launch the file of a command job"
     if "type" in entries and values.text(entries["type"]) != "command":
-        raise entries["type"].wrong("is no kind of job that runs here", remedy)
+        raise entries["type"].wrong("is not a kind of job that runs here", remedy)
     schema = entries.get("$schema")
     if schema is not None and "Component.schema" in schema.text:
         raise schema.wrong("is a component's", remedy)
@@ -150,10 +150,12 @@ def _command(reader: Reader, root: Place, top: Mapping[str, Place]) -> str:
         return ""
     command = reader.get(top, "command", values.text, "-")
     if not command.strip():
-        reader.errors.append(top["command"].wrong("is empty", "give the line to run, e.g. python train.py"))
+        reader.errors.append(
+            top["command"].wrong("is empty", "give the command line to run, e.g. python train.py")
+        )
     size = len(command.encode("utf-8", "surrogatepass"))
     if size > LONGEST:
-        problem = f"is longer than Linux takes: {size} of {LONGEST} bytes"
+        problem = f"has {size} bytes; Linux's limit is {LONGEST}"
         reader.errors.append(top["command"].wrong(problem, "put it into a script of the code"))
         return ""
     if "\0" in command:
@@ -172,7 +174,7 @@ def _code(place: Place, folder: Path) -> Path:
 
 
 def _instances(place: Place) -> int:
-    return values.whole(place, "say on how many nodes the job is to run")
+    return values.whole(place, "set the number of nodes to run on")
 
 
 def _seconds(place: Place) -> float:

@@ -86,7 +86,7 @@ class JobFile:
         """A line about keys without an effect here; None without such keys."""
         if not self.unused:
             return None
-        return f"{self.path}: without meaning here, and left alone: {', '.join(self.unused)}"
+        return f"{self.path}: ignored here: {', '.join(self.unused)}"
 
     def located(self, error: InputError, key: str) -> InputError:
         """Return ``error`` with the line of ``key``; where the file lacks the key, with the file's name."""

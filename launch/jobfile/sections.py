@@ -44,7 +44,7 @@ def read_input(reader: Reader, place: Place, folder: Path) -> str | Data | None:
         found = reader.block(place, ("value",))
         return reader.get(found, "value", values.literal, "")
     hints = {
-        "path_on_compute": f"its place on the nodes is chosen here: use ${{{{{place.key}}}}} in the command",
+        "path_on_compute": f"Ranklift chooses its path on the nodes: use ${{{{{place.key}}}}} in the command",
         "default": "give the value itself, as in lr: 0.1",
     }
     before = len(reader.errors)
@@ -76,10 +76,12 @@ def _data(place: Place, kind: str, folder: Path) -> Data:
         path = value.removeprefix("file:")
         path = path.removeprefix("//") if path.startswith("//") else path
         if not path.startswith("/"):
-            raise place.wrong("is no absolute path on the nodes", "write three slashes: file:///data/images")
+            raise place.wrong(
+                "is not an absolute path on the nodes", "write three slashes: file:///data/images"
+            )
         return Data(kind, None, path)
     if match := SCHEME.match(value):
-        raise place.wrong(f"data behind {match[1]}: is not fetched", _STAGE)
+        raise place.wrong(f"data at {match[1]}: is not fetched", _STAGE)
     if not value:
         raise place.wrong("is empty", "give a path relative to the job file, or file:///path on the nodes")
     found = values.local(place, value, folder, "; one on the nodes begins with file:///")
@@ -122,7 +124,7 @@ def read_distribution(reader: Reader, place: Place) -> Distribution | None:
     hints = dict.fromkeys(others, f"it is not for {kind}: leave it out")
     count = "process_count_per_instance"
     if count in mine:
-        hints["process_count"] = f"that was the total over all nodes: give each node's as {count}"
+        hints["process_count"] = f"it was the total over all nodes: give the count per node as {count}"
         hints["node_count"] = "give the number of nodes as resources.instance_count"
     found = reader.block(place, ("type", *mine), (), hints)
     processes = reader.get(found, "process_count_per_instance", _processes, None)
@@ -130,7 +132,7 @@ def read_distribution(reader: Reader, place: Place) -> Distribution | None:
     servers = reader.get(found, "parameter_server_count", _servers, 0)
     if servers and "worker_count" not in found:
         at = found["parameter_server_count"]
-        reader.errors.append(at.wrong("serve nobody without workers", "give a worker_count as well"))
+        reader.errors.append(at.wrong("need workers", "set worker_count too"))
     return Distribution(kind, processes, workers, servers)
 
 
@@ -169,7 +171,7 @@ def _restarts(place: Place) -> int:
 
 def _words(place: Place) -> tuple[str, ...]:
     if not place.is_list:
-        raise place.wrong("is no list", "write each argument as an item of its own, e.g. [--mca, pml, ob1]")
+        raise place.wrong("is not a list", "write each argument as a separate item, e.g. [--mca, pml, ob1]")
     return tuple(values.written(item) for item in place.items())
 
 

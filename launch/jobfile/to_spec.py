@@ -206,7 +206,7 @@ def _start(job: JobFile, nodes: int, line: str, source: str | None, flags: Flags
         error = InputError(
             "processes_per_node",
             count,
-            f"does not go with this command: {launcher}",
+            f"cannot be combined with this command: {launcher}",
             "leave the count out, or run the script without that launcher",
         )
         raise located(job, flags, error)

@@ -32,21 +32,21 @@ _LARGEST = 1024**5
 def text(place: Place) -> str:
     """Return a text; numbers and ``true`` need quotes, as in Azure ML."""
     if place.is_mapping or place.is_list:
-        raise place.wrong(f"is {place.text}, but one text is due", "write it behind the colon")
+        raise place.wrong(f"must be one string, not {place.text}", "write it after the colon")
     if place.is_null:
-        raise place.wrong("is empty", "give it a value, or leave the key out")
+        raise place.wrong("is empty", "give it a value or remove the key")
     value = place.value
     if not isinstance(value, str):
-        raise place.wrong("is no text", f"put it in quotes: '{place.text}'")
+        raise place.wrong("is not a string", f"put it in quotes: '{place.text}'")
     return value
 
 
 def written(place: Place) -> str:
     """Return a plain value as written: ``010`` and ``true`` are unchanged, ``''`` is empty."""
     if place.is_mapping or place.is_list:
-        raise place.wrong(f"is {place.text}, but one value is due", "write it behind the colon")
+        raise place.wrong(f"must be one value, not {place.text}", "write it after the colon")
     if place.is_null:
-        raise place.wrong("is empty", "give it a value, '' for none, or leave the key out")
+        raise place.wrong("is empty", "give it a value ('' for an empty one) or remove the key")
     _ = place.value
     return place.text
 
@@ -54,10 +54,10 @@ def written(place: Place) -> str:
 def literal(place: Place) -> str:
     """Return a plain value as Azure ML puts it into a command: 0.10 is 0.1, ``true`` is True."""
     if place.is_null:
-        raise place.wrong("is empty", "give it a value, or leave the key out")
+        raise place.wrong("is empty", "give it a value or remove the key")
     value = place.value
     if not isinstance(value, (str, bool, int, float)):
-        raise place.wrong("is neither text, a number nor true or false", f"put it in quotes: '{place.text}'")
+        raise place.wrong("is not a string, a number, true or false", f"put it in quotes: '{place.text}'")
     return str(value)
 
 
@@ -69,7 +69,7 @@ def whole(place: Place, remedy: str, low: int = 1, high: int = numbers.MOST) -> 
     if isinstance(value, float) and value.is_integer():
         value = int(value)
     if not isinstance(value, int):
-        raise place.wrong("is empty" if place.is_null else "is no whole number", remedy)
+        raise place.wrong("is empty" if place.is_null else "is not a whole number", remedy)
     if value < low:
         raise place.wrong(f"must be at least {low}", remedy)
     if value > high:
@@ -92,7 +92,7 @@ def one_of(place: Place, words: Iterable[str]) -> str:
     if value.lower() not in known:
         close = nearest(value, known)
         remedy = f"did you mean {close}?" if close else f"use one of {', '.join(known)}"
-        raise place.wrong(f"is none of {', '.join(known)}" if close else "is not known here", remedy)
+        raise place.wrong(f"is none of {', '.join(known)}" if close else "is not a known value", remedy)
     return value.lower()
 
 
@@ -103,7 +103,7 @@ def byte_size(place: Place) -> int:
     match = re.fullmatch(r"([0-9]{1,18}(?:\.[0-9]{1,18})?)\s*([bkmg]?)b?", value.strip().lower())
     size = int(float(match[1]) * _UNITS[match[2]]) if match else 0
     if size < 1:
-        raise place.wrong("is no size", remedy)
+        raise place.wrong("is not a size", remedy)
     if size > _LARGEST:
         raise place.wrong("is more memory than any machine has", remedy)
     return size
@@ -113,10 +113,10 @@ def span(place: Place) -> float:
     """Return the seconds of a duration, written as a number of seconds or like 90s, 10m and 2h."""
     remedy = "write it like 90, 90s, 10m or 2h"
     if place.is_mapping or place.is_list or place.is_null:
-        raise place.wrong("is no span of time", remedy)
+        raise place.wrong("is not a duration", remedy)
     seconds = durations.seconds(place.text) or 0.0
     if seconds <= 0:
-        raise place.wrong("is no span of time", remedy)
+        raise place.wrong("is not a duration", remedy)
     if seconds > durations.LONGEST_S:
         raise place.wrong("is more than 365 days", remedy)
     return seconds
@@ -128,11 +128,11 @@ def local(place: Place, value: str, folder: Path, more: str = "") -> Path:
         found = folder / Path(value).expanduser()
         there = found.exists()
     except (OSError, RuntimeError, ValueError) as error:  # too long, no such user, a NUL byte
-        problem = f"is no path ({getattr(error, 'strerror', None) or str(error).lower()})"
+        problem = f"is not a path ({getattr(error, 'strerror', None) or str(error).lower()})"
         raise place.wrong(problem, "give a path relative to the job file") from None
     if not there:
         what = f"a path relative to the job file{more}" if more else "a folder, relative to the job file"
-        raise place.wrong(f"there is no {found.absolute()}", f"give {what}")
+        raise place.wrong(f"{found.absolute()} does not exist", f"give {what}")
     return found
 
 
@@ -151,6 +151,7 @@ def unknown(place: Place, key: str, known: Iterable[str], hint: str | None = Non
     """Return the error for an unknown key."""
     names = sorted(known)
     close = nearest(key, names)
-    what = f"one of {', '.join(names)}" if names else "leave it out"
-    remedy = hint or (f"did you mean {close}?" if close else f"use {what}" if names else what)
-    return place.wrong("is no key that is known here", remedy)
+    remedy = hint or (
+        f"did you mean {close}?" if close else f"known keys: {', '.join(names)}" if names else "remove it"
+    )
+    return place.wrong("unknown key", remedy)

@@ -105,13 +105,15 @@ class Place:
         """
         node = self.node
         if not isinstance(node, yaml.MappingNode):
-            raise self.wrong("is no mapping", "write one key a line below it, each with a colon")
+            raise self.wrong("is not a mapping", "write one key per line below it, each followed by a colon")
         first: dict[str, int] = {}
         for key_node, _ in node.value:
             key, line = self._key(key_node), key_node.start_mark.line + 1
             if key in first:
                 at = f"{self.source.name}, line {line}: {self._path(key)}"
-                raise InputError(at, None, f"stands twice, first in line {first[key]}", "keep one of the two")
+                raise InputError(
+                    at, None, f"is given twice, first in line {first[key]}", "keep one of the two"
+                )
             first[key] = line
         return {
             key: Place(self._path(key), key_node.start_mark.line + 1, value, self.source)
@@ -121,7 +123,7 @@ class Place:
     def items(self) -> list[Place]:
         """Return the items of a list. Raise :class:`~launch.errors.InputError` for another kind of value."""
         if not isinstance(self.node, yaml.SequenceNode):
-            raise self.wrong("is no list", "write one item a line below it, each with a dash")
+            raise self.wrong("is not a list", "write one item per line below it, each after a dash")
         return [
             Place(f"{self.key}[{number}]", item.start_mark.line + 1, item, self.source)
             for number, item in enumerate(self.node.value)
@@ -154,8 +156,8 @@ class Place:
         at = f"{self.source.name}, line {node.start_mark.line + 1}: key"
         if isinstance(node, yaml.ScalarNode) and node.value:
             remedy = f"put it in quotes: '{node.value}'" if len(node.value) <= _SHOWN else "put it in quotes"
-            raise InputError(at, _Bare(node.value[:_SHOWN]), "is no text to YAML", remedy)
-        raise InputError(at, None, "is no word", "write a name before the colon")
+            raise InputError(at, _Bare(node.value[:_SHOWN]), "is not a string to YAML", remedy)
+        raise InputError(at, None, "is not a name", "write a name before the colon")
 
     def _merged(
         self, node: yaml.Node, above: tuple[yaml.Node, ...], done: dict[int, dict[str, _Pair]]
@@ -169,7 +171,7 @@ class Place:
             if not isinstance(node, yaml.MappingNode)
             else "cannot be merged (it merges itself)"
             if any(node is one for one in above)
-            else f"merges more than {_DEEPEST} mappings, one in the other"
+            else f"merges more than {_DEEPEST} nested mappings"
             if len(above) == _DEEPEST
             else None
         )
@@ -250,8 +252,8 @@ def compose(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Place:
         unclosed = error.problem is not None and "end of stream" in error.problem
         mark = (error.context_mark if unclosed else None) or error.problem_mark or error.context_mark
         at = f"{name}, line {mark.line + 1 if mark else 1}"
-        told = ", ".join(part for part in (error.context, error.problem) if part)
-        raise InputError(at, None, f"is not YAML ({told})", "mend it there or just above") from None
+        problem = ", ".join(part for part in (error.context, error.problem) if part)
+        raise InputError(at, None, f"is not YAML ({problem})", "correct it there or just above") from None
     except yaml.YAMLError as error:
         raise InputError(
             name, None, f"is not YAML ({str(error).splitlines()[0]})", "save it as text"
@@ -275,9 +277,7 @@ def _override(node: yaml.Node, way: Sequence[str], value: str, source: _Source, 
         return new
     if not isinstance(node, yaml.MappingNode):
         if node.tag != _NULL:
-            raise InputError(
-                given, value, "leads through something that has no keys", "name the value itself"
-            )
+            raise InputError(given, value, "leads through a value without keys", "name the value itself")
         node = yaml.MappingNode(_MAP, [], mark, mark)
     entries = list(node.value)
     for position, (key_node, old) in enumerate(entries):

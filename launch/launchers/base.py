@@ -185,7 +185,7 @@ class Launcher:
         """Return what a command line starts, its options considered."""
         launcher = starts_own_processes(line.words)
         if launcher is not None and (line.count or 1) > 1:
-            problem = f"does not go with this command: {launcher}"
+            problem = f"cannot be combined with this command: {launcher}"
             raise InputError("--nproc-per-node", line.count, problem, "leave one of them out")
         start = self.start(line.count, line.words, line.source)
         if line.options.get(COUNT.name) == "auto" and not start.per_node:

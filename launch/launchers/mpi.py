@@ -22,7 +22,7 @@ class Mpi(Launcher):
     example = 'fab launch.mpi "train.py --epochs 5" --nodes 0-3 --nproc-per-node 8'
     summary = """Pushes the code and runs it under mpirun.
 
-The exit status is the job's. Ctrl-C leaves the job running and says how to follow and end it.
+The exit status is the job's. Ctrl-C leaves the job running and prints how to follow and end it.
 """
     options = (
         COUNT,
@@ -36,14 +36,14 @@ The exit status is the job's. Ctrl-C leaves the job running and says how to foll
         started = super().start_line(line)
         flavour = line.options["mpi"]
         if flavour is not None and flavour not in MPIS:
-            raise InputError("--mpi", flavour, "is no MPI that is known", f"use one of {', '.join(MPIS)}")
+            raise InputError("--mpi", flavour, "is not a known MPI", f"use one of {', '.join(MPIS)}")
         given = {"mpi": flavour, "mpi_args": line.options["mpirun_args"] or ()}
         return LineStart(started.start, started.command, fields=given)
 
     def check(self, spec: Spec) -> None:
         """Raise :class:`~launch.errors.InputError` for an MPI that is not known."""
         if spec.mpi is not None and spec.mpi not in MPIS:
-            raise InputError("mpi", spec.mpi, "is no MPI that is known", f"use {either(MPIS)}")
+            raise InputError("mpi", spec.mpi, "is not a known MPI", f"use {either(MPIS)}")
 
     def hidden(self) -> tuple[str, ...]:
         """Return nothing: ranks need the MPI's variables."""

@@ -46,7 +46,7 @@ class PyTorch(Launcher):
     summary = """Pushes the code and runs it as a PyTorch process group.
 
 Without --nproc-per-node there is one process on each node; a script that imports Lightning then starts
-the others itself. The exit status is the job's. Ctrl-C leaves the job running and says how to follow and
+the others itself. The exit status is the job's. Ctrl-C leaves the job running and prints how to follow and
 end it.
 """
     options = (
@@ -73,10 +73,10 @@ end it.
         """Raise :class:`~launch.errors.InputError` for options that contradict each other."""
         torchrun = options["torchrun"]
         if torchrun and options["per_node"]:
-            raise InputError("--per-node", None, "does not go with --torchrun", "give one of the two")
+            raise InputError("--per-node", None, "cannot be combined with --torchrun", "give one of the two")
         for flag, value in (("--rdzv-backend", options["rdzv_backend"]), ("--nnodes", options["nnodes"])):
             if value is not None and not torchrun and not (flag == "--nnodes" and whole(value) is not None):
-                raise InputError(flag, value, "is for torchrun", "add --torchrun, or leave it out")
+                raise InputError(flag, value, "needs --torchrun", "add --torchrun, or leave it out")
 
     def start(self, count: Count, command: str | Sequence[str], source: str | None, /) -> Start:
         """Return which processes are started: none beside the command's own, where it starts them."""
@@ -205,20 +205,20 @@ _RENDEZVOUS = {
 
 def _nodes(nodes: int, nnodes: str | None, rdzv_backend: Rendezvous) -> str:
     if rdzv_backend not in _RENDEZVOUS:
-        raise InputError("rdzv_backend", rdzv_backend, "is no rendezvous that is known", "use static or c10d")
+        raise InputError("rdzv_backend", rdzv_backend, "is not a known rendezvous", "use static or c10d")
     if nnodes is None:
         return str(nodes)
     match = _RANGE.fullmatch(nnodes)
     if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise InputError("nnodes", nnodes, "is no range of nodes", "write it like 2:4")
+        raise InputError("nnodes", nnodes, "is not a range of nodes", "write it like 2:4")
     if rdzv_backend == "static":
-        raise InputError("nnodes", nnodes, "needs a rendezvous that counts nodes as they come", "use c10d")
+        raise InputError("nnodes", nnodes, "needs a rendezvous that accepts nodes one by one", "use c10d")
     if not int(match[1]) <= nodes <= int(match[2]):
         raise InputError(
             "nnodes",
             nnodes,
-            f"does not hold the {counted(nodes, 'node')} of the job",
-            "choose others or widen it",
+            f"does not include the {counted(nodes, 'node')} of the job",
+            "choose other nodes or widen the range",
         )
     return nnodes
 

@@ -24,5 +24,5 @@ def launcher_of(kind: str) -> Launcher:
     'mpi'
     """
     if kind not in LAUNCHERS:
-        raise InputError("kind", kind, "is no kind of job", f"use {either(LAUNCHERS)}")
+        raise InputError("kind", kind, "is not a kind of job", f"use {either(LAUNCHERS)}")
     return LAUNCHERS[kind]

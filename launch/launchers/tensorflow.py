@@ -30,18 +30,18 @@ class TensorFlow(Launcher):
     example = 'fab launch.tensorflow "train.py --epochs 5" --nodes 0-3'
     summary = """Pushes the code and runs it as the tasks of a TensorFlow cluster, each with its TF_CONFIG.
 
-The exit status is the job's. Ctrl-C leaves the job running and says how to follow and end it.
+The exit status is the job's. Ctrl-C leaves the job running and prints how to follow and end it.
 """
     options = (
         Option(
             "workers",
-            "how many workers there are in all (default: one on each node)",
+            "number of workers in all (default: one on each node)",
             "0",
             _number("workers", MOST),
         ),
         Option(
             "parameter_servers",
-            "how many parameter servers there are in all (default: none)",
+            "number of parameter servers in all (default: none)",
             "0",
             _number("parameter servers", MOST_SERVERS),
         ),
@@ -68,7 +68,7 @@ The exit status is the job's. Ctrl-C leaves the job running and says how to foll
                 "processes_per_node",
                 spec.processes_per_node,
                 "is not for tensorflow jobs",
-                "say how many workers there are",
+                "set the number of workers",
             )
         if spec.workers is not None and spec.workers < 1:
             raise InputError("workers", spec.workers, "must be at least 1", "ask for one or more")
@@ -81,8 +81,8 @@ The exit status is the job's. Ctrl-C leaves the job running and says how to foll
             raise InputError(
                 "parameter_servers",
                 spec.parameter_servers,
-                "serve nobody without workers",
-                "say how many workers there are as well",
+                "need workers",
+                "set the number of workers too",
             )
 
     def place(self, spec: Spec, nodes: Sequence[JobNode]) -> list[list[RankPlan]]:

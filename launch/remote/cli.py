@@ -36,8 +36,8 @@ OTHER_VERSION = 7
 _UNREADABLE = {
     job_dir.Torn: (
         TORN,
-        "the head went down while it was written; `fab collect` brings what the nodes have of the job, "
-        "`fab cancel` ends what runs of it, and its folder can go then",
+        "the head went down while it was written; `fab collect` copies what the nodes have of the job, "
+        "`fab cancel` ends what still runs; then its folder may be removed",
     ),
     job_dir.OtherVersion: (
         OTHER_VERSION,
@@ -59,7 +59,7 @@ def main(arguments: list[str]) -> int:
         if name not in ("job.json", "state.json"):
             return _refuse(str(error))
         job = os.path.basename(folder)
-        why = f"there is no job {job} on this head: it never was, or its records were removed ({folder})"
+        why = f"no job {job} on this head: it never existed, or its records were removed ({folder})"
         return _refuse(why, NO_RECORDS)
     except job_dir.Unreadable as error:
         status, remedy = _UNREADABLE[type(error)]
@@ -114,7 +114,7 @@ def _submit(*words: str) -> int:
         size = int(sys.stdin.buffer.read(10))
         plan = job_dir.parse_plan(sys.stdin.buffer.read(size), "the request")
     except (ValueError, job_dir.Torn):
-        return _refuse("the plan was cut short, so no job was made")
+        return _refuse("the plan was incomplete, so no job was created")
     lacking = _unpushed(plan, [word for word in words if word != "--follow"])
     if lacking:
         return _refuse(f"not every node holds {', '.join(lacking)}", UNPUSHED)
@@ -122,9 +122,9 @@ def _submit(*words: str) -> int:
     try:
         folder.create(plan)
     except FileExistsError:
-        return _refuse(f"there is a job {plan['id']} already")
+        return _refuse(f"job {plan['id']} already exists")
     except OSError as error:
-        return _refuse(f"no job was made: {folder.path} cannot be written: {error.strerror}", _FAILED)
+        return _refuse(f"no job was created: {folder.path} cannot be written: {error.strerror}", _FAILED)
     try:
         supervisor.detach(folder, plan)
     except OSError as error:

@@ -153,7 +153,7 @@ class _Run:
         except RankliftError:
             raise
         except _NONSENSE as error:
-            raise GiveUpError(f"{head.name}: what it sends makes no sense ({error})") from error
+            raise GiveUpError(f"{head.name}: its answer is malformed ({error})") from error
 
     def _on_piece(self, name: str, piece: bytes, *, last: bool) -> None:
         if name in self._errors:
@@ -189,14 +189,14 @@ class _Run:
             names = [name for name in self._names or others.names if name not in gone]
             self._errors = {name: failed for name in gone if name is not None and failed is not None}
             if failed is not None:
-                others.say(f"the job's head does not serve ({failed}): asking {fold(names)} directly")
+                others.say(f"the job's head does not answer ({failed}): querying {fold(names)} directly")
         else:
             names = list(self._errors)
             if names:
-                others.say(f"the head {self._head} cannot bring all of {fold(names)}: asking directly")
+                others.say(f"the head {self._head} cannot send all files of {fold(names)}: querying directly")
         for name in names:
             if name not in others.names:
-                self._errors.setdefault(name, NodeUnreachable(name, "is not in the stack any more"))
+                self._errors.setdefault(name, NodeUnreachable(name, "is no longer in the stack"))
         there = [name for name in names if name in others.names]
         for name, error in others.visit(self._visit, there).items():
             self._errors.pop(name, None)
@@ -212,7 +212,7 @@ class _Run:
         if version is None:
             if not self._names:  # any node of the stack may be queried: one without code had no job
                 return
-            raise GiveUpError(f"{host.name} has none of the project's node code")
+            raise GiveUpError(f"{host.name} has no node code of the project")
         try:
             self._ask(host, fetch, rpc_argv(version, "files", self._job))
             is_head = fetch.tells_of_head if self._head is None else host.name == self._head
@@ -223,7 +223,7 @@ class _Run:
         except RankliftError:
             raise
         except _NONSENSE as error:
-            raise GiveUpError(f"{host.name}: what it sends makes no sense ({error})") from error
+            raise GiveUpError(f"{host.name}: its answer is malformed ({error})") from error
         finally:
             fetch.close()
 
@@ -246,5 +246,5 @@ def _limit(size: int) -> float:
 
 def _checked(head: str, names: list[str]) -> list[str]:
     if not all(isinstance(name, str) and _NAME.fullmatch(name) for name in names):
-        raise GiveUpError(f"{head}: it names nodes that cannot be: {names!r:.200}")
+        raise GiveUpError(f"{head}: its record has invalid node names: {names!r:.200}")
     return names

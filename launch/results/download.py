@@ -204,7 +204,7 @@ class NodeFetch:
 
     def _data(self, data: bytes) -> None:
         if self._file is None:
-            raise GiveUpError(f"{self.node}: it sends what was not asked for")
+            raise GiveUpError(f"{self.node}: it sent files that were not requested")
         self._file.write(data)
         self._bytes += len(data)
         self._progress.add(come=len(data))
@@ -287,7 +287,7 @@ class _File:
             raise CannotKeep(self._problem)
         if self.digest.hexdigest() != sha256:
             self._results.drop_part(self.wanted.name)
-            raise CannotKeep("arrived otherwise than it was sent: collect again")
+            raise CannotKeep("changed during the transfer: collect again")
         if self.wanted.entry.path == send.PLAN and self._part is not None:
             sha256 = self._drop_values(self._part) or sha256
         self.close()

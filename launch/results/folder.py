@@ -95,7 +95,7 @@ class Results:
                     return lock
             except BlockingIOError:
                 lock.close()
-                raise RetryError(f"{self.folder}: another collect of this job is at work there") from None
+                raise RetryError(f"{self.folder}: another collect of this job uses this folder") from None
             except FileNotFoundError:
                 pass
             lock.close()
@@ -197,7 +197,7 @@ class Results:
             write_all(part.fileno(), data)
             running.update(data)
         if running.digest() != known.digest():
-            raise Changed("it was changed here meanwhile")
+            raise Changed("its local copy was changed meanwhile")
 
     def keep(self, name: str, at: str, replaces: Copy | None, mtime_ns: int, digest: str) -> str:
         """Give a whole file its name ``at``, or the next free one; return the name. Raise
@@ -231,7 +231,8 @@ class Results:
         if error.errno in _OF_THIS_NAME:
             return CannotKeep(f"cannot be written here: {_words(error)}")
         self.broken = RetryError(
-            f"{self.folder}: {_words(error)}; what has come is kept, and the same command goes on from there"
+            f"{self.folder}: {_words(error)}; what was copied is kept, and the same "
+            "command continues from there"
         )
         return self.broken
 

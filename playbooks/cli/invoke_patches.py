@@ -74,7 +74,7 @@ def improve_command_line() -> None:
         except NothingToDo:  # Fabric runs what follows -- on the hosts of its own -H
             line = program.core.remainder
             remedy = f"put it in quotes: fab exec {shlex.quote(line)} --nodes 0-3"
-            output.error(InputError("--", line, "no task takes what follows it", remedy))
+            output.error(InputError("--", line, "no task takes the words after it", remedy))
             raise Exit(code=2) from None
         except KeyboardInterrupt:  # of a user's own task; ours print it themselves
             output.progress("interrupted")
@@ -145,17 +145,17 @@ def parser_error(error: ParseError, words: Sequence[str], tasks: Sequence[str]) 
             if task
             else "see `fab --help`"
         )
-        return InputError("option", word, f"{task or 'fab'} has none of that name", remedy)
+        return InputError("option", word, f"{task or 'fab'} has no such option", remedy)
     taken = [str(argument.value) for argument in context.positional_args if argument.value is not None]
     if task is None or not taken:
         close = difflib.get_close_matches(word, tasks, n=1)
         remedy = f"did you mean {close[0]}?" if close else "see `fab --list`"
-        return InputError("task", word, "there is none of that name", remedy)
+        return InputError("task", word, "no such task", remedy)
     if (argument := context.positional_args[-1].name) != "line":
         return InputError("word", word, f"{task} takes one {argument}", f"see `fab --help {task}`")
     line = _whole_line(taken[-1], word, words)
     if line is None:
-        return InputError("word", word, f"{task} takes no more of them", f"see `fab --help {task}`")
+        return InputError("word", word, f"{task} takes no further words", f"see `fab --help {task}`")
     return InputError("word", word, f"{task} takes the command line as one word", f"put it in quotes: {line}")
 
 

@@ -102,7 +102,7 @@ def _refuse_option(names: tuple[str, str], argument: str, value: str) -> None:
         program.run([*sys.argv[:called], "--help", sys.argv[called]])
     if value.startswith("-"):
         remedy = f"give {argument} first, and see `fab {names[1]} --help`"
-        raise InputError(argument, value, "looks like an option, but the task has none of that name", remedy)
+        raise InputError(argument, value, "looks like an option, but the task has no such option", remedy)
 
 
 def open_from(context: Context, stack: str | None) -> Stack:
@@ -149,7 +149,7 @@ def choose_nodes(inventory: Inventory, given: str | None) -> Sequence[Node]:
     Raises :class:`~launch.errors.InputError` naming the ids that exist.
     """
     if not inventory.nodes:
-        raise InputError("stack", inventory.stack, "it has no nodes", "run `fab status`, or `fab up`")
+        raise InputError("stack", inventory.stack, "has no nodes", "run `fab status` or `fab up`")
     if given is None:
         return inventory.nodes
     wanted = parse_ranges(given)
@@ -161,7 +161,7 @@ def choose_nodes(inventory: Inventory, given: str | None) -> Sequence[Node]:
             "--nodes",
             given,
             f"stack {inventory.stack} has no instance {shown}",
-            f"it had {ranges(by_id)} ({fold(n.name for n in inventory.nodes)}) "
+            f"known: {ranges(by_id)} ({fold(n.name for n in inventory.nodes)}) "
             f"{output.age(inventory.read_at)} ago; `fab status` reads them from Azure again",
         )
     return [by_id[number] for number in wanted]

@@ -108,7 +108,7 @@ def format_cancelled(done: Cancelled) -> str:
     """Return what was done as text."""
     state = done.state
     if state is None:
-        what = "its state is not known" if done.problem is None else "it has not ended"
+        what = "state unknown" if done.problem is None else "still runs"
         return "\n".join([f"job {done.job}: {what}", *_found(done.swept)])
     if done.before == state.state:
         text = f"job {done.job} had ended before: {state.state}"

@@ -146,7 +146,7 @@ def format_report(report: CollectReport) -> str:
         f"{count} {words}"
         for count, words in (
             (sum(one.continued for one in files), "of them continued"),
-            (sum(one.kept for one in files), "were there already"),
+            (sum(one.kept for one in files), "already copied"),
         )
         if count
     ]
@@ -158,9 +158,11 @@ def format_report(report: CollectReport) -> str:
 def remarks(report: CollectReport) -> Iterator[str]:
     """Yield what the user may not expect."""
     for node, files in report.files.items():
-        yield from _some(files.renamed.items(), "{} is not what {node} has: that is {} now", node)
+        yield from _some(
+            files.renamed.items(), "{} differs from the file on {node}, which is saved as {}", node
+        )
         yield from _some(((path, "") for path in files.vanished), "{} was removed on {node} meanwhile", node)
-        yield from _some(files.skipped.items(), "{} on {node} {}: passed over", node)
+        yield from _some(files.skipped.items(), "{} on {node} {}: skipped", node)
 
 
 def _missing(report: CollectReport) -> Iterator[str]:

@@ -26,7 +26,7 @@ _HELP = {
     "timeout": "the job's own limit from its start, restarts included: 90, 90s, 10m or 2h (default: none)",
     "max-restarts": "launch it again on the same nodes after a failure, at most this often",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended: 90, 90s, 10m (default: 3s)",
-    "cancel-on-interrupt": "Ctrl-C ends the job too (default: it goes on)",
+    "cancel-on-interrupt": "Ctrl-C ends the job too (default: it continues)",
     "python": "the nodes' Python, or the folder of an environment on them (default: python3)",
     "json": "print the job's last state as JSON; the ranks' lines go to stderr",
 }

@@ -36,7 +36,7 @@ _HELP = {
     "timeout": "the job's own limit from its start, restarts included, over the file's: 90, 90s, 10m or 2h",
     "max-restarts": "launch it again on the same nodes after a failure, at most this often, over the file's",
     "grace": "time between SIGTERM and SIGKILL when its processes are ended, over the file's: 90s, 10m",
-    "cancel-on-interrupt": "Ctrl-C ends the job too (default: it goes on)",
+    "cancel-on-interrupt": "Ctrl-C ends the job too (default: it continues)",
     "detach": "return once the job is on the head",
     "json": "print the job's last state as JSON; the ranks' lines go to stderr",
 }
@@ -69,7 +69,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
 ) -> None:
     """Launches the command job that an Azure ML job file describes.
 
-    The exit status is the job's. Ctrl-C leaves the job running and says how to follow and end it.
+    The exit status is the job's. Ctrl-C leaves the job running and prints how to follow and end it.
     """
     from launch.jobfile import Flags
 
@@ -94,7 +94,7 @@ def _read(path: str, settings: Sequence[str]) -> JobFile:
 
     file = Path(os.path.expanduser(path))  # noqa: PTH111  (an unknown ~user stays in the name)
     if path in (one.task for one in LAUNCHERS.values()) and not file.exists():
-        raise InputError("file", path, "there is none of that name", f"did you mean fab launch.{path}?")
+        raise InputError("file", path, "no such file", f"did you mean fab launch.{path}?")
     if path.endswith((".py", ".sh")):
         raise InputError(
             "file",
@@ -106,7 +106,7 @@ def _read(path: str, settings: Sequence[str]) -> JobFile:
     for setting in settings:
         key, equals, value = setting.partition("=")
         if not equals or not key:
-            raise InputError("--set", setting, "is no KEY=VALUE", "write it like --set inputs.lr=0.1")
+            raise InputError("--set", setting, "is not KEY=VALUE", "write it like --set inputs.lr=0.1")
         overrides.append((key, value))
     return read(file, overrides)
 

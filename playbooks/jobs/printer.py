@@ -75,7 +75,7 @@ def end_as(state: JobState) -> None:
 
 
 def _default_reason(state: JobState) -> str:
-    return "it was asked to end" if state.state == "CANCELLED" else "the reason is not known"
+    return "cancel requested" if state.state == "CANCELLED" else "reason unknown"
 
 
 def detached_job_commands(stack: Stack, job: str) -> str:

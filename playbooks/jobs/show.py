@@ -8,6 +8,7 @@ from invoke.context import Context
 
 from launch.errors import ManyNodesError, NodeUnreachable
 from launch.host import Host
+from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.options import number
 from playbooks.cli.task import choose_nodes, command, open_from, with_address_age
@@ -76,7 +77,9 @@ def jobs(
         output.table(*job_rows(rows, seen=seen))
     left_out = len(old) + sum(found.left_out for found in listings)
     if left_out:
-        output.progress(f"{left_out} older jobs have ended; --last {2 * newest or _LAST} or --all lists more")
+        output.progress(
+            f"{counted(left_out, 'older job')} not shown; use --last {2 * newest or _LAST} or --all"
+        )
     if any(isinstance(answer, Exception) for answer in answers.values()):
         raise with_address_age(inventory, ManyNodesError("listing jobs", answers))
 

@@ -52,7 +52,7 @@ class Handling:
     def __post_init__(self) -> None:
         """Raise :class:`~launch.errors.InputError` for options that exclude each other."""
         if self.detach and self.cancel_on_interrupt:
-            problem = "does not go with --detach, which returns before anybody can interrupt"
+            problem = "cannot be combined with --detach, which returns before anybody can interrupt"
             raise InputError("--cancel-on-interrupt", None, problem, "give one of the two")
 
 

@@ -113,7 +113,7 @@ def ends_text(report: JobReport) -> str:
 
 def _how(end: RankEnd) -> str:
     how = f"ended with {end.status}" if end.signal is None else f"ended by {signal_name(end.signal)}"
-    return f"{how} when asked to end" if end.stopped else how
+    return f"{how} on request" if end.stopped else how
 
 
 def _started(state: JobState) -> str:

@@ -41,7 +41,7 @@ def wait_for_jobs(stack: Stack, jobs: Sequence[str], limit: float | None, *, jso
     deadline = None if limit is None else time.monotonic() + limit
     states: list[JobState] = []
     with (
-        attached(lambda _: f"{'jobs' * (len(jobs) > 1) or 'job'} {', '.join(jobs)}: no longer waited for"),
+        attached(lambda _: f"{'jobs' * (len(jobs) > 1) or 'job'} {', '.join(jobs)}: no longer waiting"),
         Cluster(inventory, stack.folder) as cluster,
     ):
         for job, place in places.items():

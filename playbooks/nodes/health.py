@@ -158,7 +158,7 @@ def unfit(answers: Mapping[str, Health | Exception], nodes: Mapping[str, int]) -
             name,
             ReplaceNodeError(
                 name,
-                f"its clock is {abs(seconds):.0f} s {way}: certificates and the rendezvous of ranks fail so; "
+                f"its clock is {abs(seconds):.0f} s {way}: certificates and the rendezvous of ranks fail; "
                 f'`fab exec "sudo chronyc makestep" --nodes {nodes[name]}` sets it, or replace the node',
             ),
         )
@@ -207,13 +207,13 @@ def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inv
             waiting = ManyNodesError("waiting", _states(wanted, inventory, current))
             hint = _replacing(inventory, current)
             if now > deadline or _are_off(wanted, inventory, current):
-                on = f"`{shlex.join(['fab', 'wait', '--stack', stack.name])}` waits on"
+                on = f"`{shlex.join(['fab', 'wait', '--stack', stack.name])}` continues to wait"
                 waiting.args = ("\n".join(filter(None, (str(waiting), hint, on if now > deadline else ""))),)
                 raise waiting
             for line in str(waiting).splitlines()[1:]:
                 output.progress(f"waiting for {line}")
             if hint:
-                output.progress(f"if it stays so: {hint}")
+                output.progress(f"if this persists: {hint}")
             naming = now + AGAIN_S
         time.sleep(PAUSE_S)
         if time.monotonic() - read_at > REREAD_S:
@@ -252,7 +252,7 @@ def _states(
         states[node.name] = answer
     for number in range(len(answers), wanted):
         name = f"(node {number + 1} of {wanted})"
-        states[name] = NodeUnreachable(name, "Azure has not made it yet")
+        states[name] = NodeUnreachable(name, "Azure has not created it yet")
     return states
 
 

@@ -76,7 +76,7 @@ def _explain_expiry(stack: Stack, failed: AzureFailed) -> None:
         return  # Azure's own message is shown then
     if end is not None and end.at <= datetime.now(UTC):
         failed.args = (
-            f"stack {stack.name} has no nodes any more: their time was over at {end}, when they delete their "
+            f"stack {stack.name} has no nodes any more: their lifetime ended at {end}, when they delete the "
             f"scale set\n`fab up --stack {stack.name}` makes it again, with a new time; "
             f"`fab down --stack {stack.name}` removes the rest, which still costs",
         )

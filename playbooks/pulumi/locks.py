@@ -81,7 +81,7 @@ class InUse(RetryError):
         self.holders = holders
         whose = "; ".join(map(str, holders)) or "Pulumi does not name its holder"
         lines = [
-            f"stack {stack}: another command works on it ({whose}): wait until it has ended, then repeat "
+            f"stack {stack}: another command is using it ({whose}): wait until it has ended, then repeat "
             "this one"
         ]
         away = dict.fromkeys(one.host for one in holders if one.holder == "elsewhere")
@@ -94,7 +94,7 @@ class InUse(RetryError):
         if unseen:
             lines.append(
                 f"no process {' or '.join(unseen)} that is as old as the lock runs here: it was killed, or "
-                "runs in another container with this host name; only if no command works on the stack any "
+                "runs in another container with this host name; only if no command uses the stack any "
                 f"more: `pulumi cancel --stack {stack}`"
             )
         super().__init__("\n".join(lines))

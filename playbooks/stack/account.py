@@ -94,7 +94,7 @@ def _compared(stack: Stack, found: Account) -> Account:
         answers = {"": error}
     for state in answers.values():
         if isinstance(state, Exception):
-            output.progress(f"what of it is in Pulumi's state is not known: {state}")
+            output.progress(f"which resources are in Pulumi's state is unknown: {state}")
     return compared(found, {name: s for name, s in answers.items() if not isinstance(s, Exception)})
 
 

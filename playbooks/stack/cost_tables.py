@@ -58,8 +58,8 @@ def print_plan(plan: Plan) -> None:
     output.result(f"offered there: {_offered(plan)}")
     if plan.ends is not None and plan.hours_left is not None:
         until = plan.ends.strftime("%Y-%m-%d %H:%M")
-        left = f"{plan.hours_left:.1f} hours are left, until" if plan.hours_left > 0 else "over since"
-        output.result(f"time of the cluster (ranklift:ttlHours): {left} {until} UTC")
+        left = f"{plan.hours_left:.1f} hours left, until" if plan.hours_left > 0 else "over since"
+        output.result(f"lifetime (ranklift:ttlHours): {left} {until} UTC")
     for text in plan.unknowns:
         output.result(f"unknown: {text}")
     for text in plan.warnings:
@@ -74,10 +74,10 @@ def _row(cost: Cost) -> tuple[object, ...]:
 
 def _there(plan: Plan) -> str:
     if plan.there is None:
-        return "how many are there already is unknown"
+        return "number of existing nodes unknown"
     if plan.there == 0:
-        return "none is there yet"
-    return f"{plan.there} there already, {plan.adding} to be added"
+        return "no nodes exist"
+    return f"existing: {plan.there}, to be added: {plan.adding}"
 
 
 def _day(amount: float | None) -> float | None:
@@ -103,7 +103,7 @@ def print_account(found: Account) -> None:
     where = f"in subscription {found.subscription}"
     if not found.things:
         whose = "any stack" if found.stack is None else f"stack {found.stack}"
-        output.result(f"there is nothing of {whose} {where}")
+        output.result(f"nothing of {whose} exists {where}")
         return
     _things(found)
     for one in found.others:

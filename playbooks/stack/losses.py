@@ -56,7 +56,7 @@ class Losses:
                 f"not collected, as far as the heads know: {named}{others}; "
                 f"`fab collect {self.uncollected[0]}` copies a job's results"
             )
-        unknown = {name: f"its jobs and results are not known: {why}" for name, why in self.unknown.items()}
+        unknown = {name: f"its jobs and results are unknown: {why}" for name, why in self.unknown.items()}
         yield from output.grouped(unknown)
 
     def summary(self) -> str:

@@ -56,5 +56,5 @@ def plan(
 
 def _agreed(found: Plan) -> bool:
     """Return whether the user at the terminal wants it; False without a terminal."""
-    question = "Create it?" if found.adding else "Nothing is missing. Run `fab up` all the same?"
+    question = "Create it?" if found.adding else "Nothing is missing. Run `fab up` anyway?"
     return bool(output.ask(question))

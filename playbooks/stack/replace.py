@@ -13,6 +13,7 @@ from invoke.exceptions import Exit
 from infra.inventory import INVENTORY_FILE, Inventory, Node
 from launch.errors import InputError, RankliftError, RetryError
 from launch.nodeset import fold
+from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.task import command, limit_help, open_from, seconds, seconds_left
 from playbooks.project import Stack
@@ -189,7 +190,7 @@ def _sick(stack: Stack, inventory: Inventory, was: Sequence[Node], text: str) ->
             if text in (node.name, str(node.instance_id)):
                 return node, False
         making = f"`fab up --stack {stack.name}` creates what is missing, also in place of a removed node"
-        lacking = f"{error.remedy}: {there} of the {wanted} that are wanted; {making}"
+        lacking = f"{error.remedy}: {there} of {counted(wanted, 'node')}; {making}"
         raise InputError(error.key, text, error.problem, lacking) from None
 
 
@@ -198,7 +199,9 @@ def _named(inventory: Inventory, text: str) -> Node:
         if text in (node.name, str(node.instance_id)):
             return node
     known = ", ".join(f"{node.instance_id} ({node.name})" for node in inventory.nodes)
-    raise InputError("node", text, f"stack {inventory.stack} has none of that id or name", f"it has {known}")
+    raise InputError(
+        "node", text, f"stack {inventory.stack} has no node with this id or name", f"known: {known}"
+    )
 
 
 @contextmanager

@@ -89,7 +89,7 @@ def _is_there(stack: Stack, wanted: int) -> bool:
     nodes = vm_ops.refresh(stack, outputs).nodes
     if len(nodes) != wanted or not all(node.state != "deleting" for node in nodes):
         return False
-    output.result(f"stack {stack.name}: it has {counted(wanted, 'node')}, as its configuration asks for")
+    output.result(f"stack {stack.name}: has {counted(wanted, 'node')}, as configured")
     for node in nodes:
         if node.state in DEAD:
             remedy = f"`fab replace {node.instance_id} --stack {stack.name}` replaces it"
@@ -117,23 +117,23 @@ def _set_count(stack: Stack, wanted: int, before: int, setting: list[str], error
         try:
             there = len(present(vm_ops.refresh(stack, stack.outputs())))
         except RankliftError as unknown:
-            azure = f"; how many Azure has is not known: {str(unknown).splitlines()[0]}"
+            azure = f"; the number in Azure is unknown: {str(unknown).splitlines()[0]}"
         else:
             is_new, azure = is_new or there != before, f", Azure has {there}"
             if is_new and there != wanted:
-                others = f": `fab scale {wanted}` adds the others, `fab scale {there}` keeps that"
+                others = f": `fab scale {wanted}` adds the others, `fab scale {there}` keeps {there}"
     had = wanted_of(stack)
     if is_new and had != wanted:
         pulumi(stack, setting)
     count = wanted if is_new else had
-    asks = f"asks for {count} node{'s' * (count != 1)}{'' if is_new else ' as before'}"
-    output.progress(f"stack {stack.name}: its configuration {asks}{azure}{others}")
+    asks = f"configured for {count} node{'s' * (count != 1)}{'' if is_new else ' as before'}"
+    output.progress(f"stack {stack.name}: {asks}{azure}{others}")
 
 
 def _count(text: str) -> int:
     wanted = number("N", text, "nodes", "give 1 or more")
     if wanted == 0:
-        raise InputError("N", text, "a cluster has at least 1 node", "`fab down` removes all of it")
+        raise InputError("N", text, "a cluster has at least 1 node", "`fab down` removes the cluster")
     return wanted
 
 

@@ -91,10 +91,13 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
             output.progress(str(error))
     wanted, there = wanted_of(chosen), len(present(inventory))
     if wanted is not None and wanted != there:
-        repair = f"`fab up --stack {chosen.name}` repairs that"
-        otherwise = f", `fab scale {there}` keeps that" if there else ""
+        change = f"adds {wanted - there}" if there < wanted else f"removes {there - wanted}"
+        keep = f", `fab scale {there}` keeps {there}" if there else ""
         why = "" if there else vm_ops.stopped(chosen, outputs.scale_set_id)
-        output.progress(f"{wanted} nodes are wanted, Azure has {there}{why}: {repair}{otherwise}")
+        output.progress(
+            f"configured for {counted(wanted, 'node')}, Azure has {there}{why}: "
+            f"`fab up --stack {chosen.name}` {change}{keep}"
+        )
     if wrong or is_lacking or wanted not in (None, there):
         raise Exit(code=1)
 
@@ -111,7 +114,7 @@ def _rest(stack: Stack) -> tuple[Drift | None, End | None]:
 def _report_rest(stack: Stack, found: Any, report: Callable[[str], None]) -> bool:
     """Report when the nodes' time is over and what else is missing; return whether anything is."""
     if isinstance(found, RankliftError):
-        output.progress(f"whether Azure has the other resources of the stack is not known: {found}")
+        output.progress(f"whether Azure has the stack's other resources is unknown: {found}")
         return True
     if isinstance(found, Exception):
         raise found
@@ -122,7 +125,7 @@ def _report_rest(stack: Stack, found: Any, report: Callable[[str], None]) -> boo
         left = (
             f"{much} {'is' if much.startswith('1 ') else 'are'} left until"
             if hours > 0
-            else "their time is over since"
+            else "their lifetime ended at"
         )
         report(f"{left} {end}, when the nodes delete themselves")
     gone = () if drift is None else drift.gone

@@ -109,7 +109,7 @@ def fault_spec(kind: str, **given: Any) -> FaultSpec:
     for name, value in present.items():
         if name not in found.takes:
             options = ", ".join(f"--{one}" for one in found.takes)
-            raise InputError(f"--{name}", value, f"means nothing with {kind}", f"its options: {options}")
+            raise InputError(f"--{name}", value, f"does not apply to {kind}", f"its options: {options}")
     for name in found.needs:
         if name not in present:
             remedy = "name the nodes by instance id, as in 0-3,7" if name == "nodes" else "give a number"

@@ -245,7 +245,7 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
             # Azure took the request, so the resource exists: the engine must know it to repair it later.
             shown = translate.outputs(kind, inputs, await self._client.get(rid) or {})
             await _abort_partial(
-                context, rid, inputs, shown, str(error) or "cancelled; Azure goes on with it"
+                context, rid, inputs, shown, str(error) or "cancelled; Azure continues the operation"
             )
         return translate.outputs(kind, inputs, await self._client.get(rid) or {})
 

@@ -96,7 +96,7 @@ def parse(user_data: str, admin_user: str) -> CloudConfig:
         document = yaml.load(user_data, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))  # noqa: S506
     except yaml.YAMLError as error:
         raise InputError(
-            "customData", None, f"is not YAML: {error}", "mend the cloud-config document"
+            "customData", None, f"is not YAML: {error}", "correct the cloud-config document"
         ) from error
     if document is None:
         return CloudConfig()
@@ -130,7 +130,9 @@ def parse(user_data: str, admin_user: str) -> CloudConfig:
 
 def _wrong(key: str, value: object, problem: str) -> InputError:
     # Never the value itself: private keys are among them.
-    return InputError(key, None, f"{problem}, not {type(value).__name__}", "mend the cloud-config document")
+    return InputError(
+        key, None, f"{problem}, not {type(value).__name__}", "correct the cloud-config document"
+    )
 
 
 def _listed(module: str, value: object, problem: str = "must be a list") -> list[Any]:

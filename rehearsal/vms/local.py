@@ -244,7 +244,7 @@ class LocalMachines:
                 raise InputError("node", name, "no such node", f"nodes of this network: {known}")
             if fault == "heal" and name not in await self.running(network):
                 raise InputError(
-                    "node", name, "is dead", "heal mends links only; `fab replace` replaces the node"
+                    "node", name, "is dead", "heal repairs links only; `fab replace` replaces the node"
                 )
             _drain(found, name)
             await found.client.request("fault", name=name, fault=fault)
@@ -301,7 +301,7 @@ class LocalMachines:
             raise InputError(
                 "--nodes-limit",
                 limit,
-                f"{run} nodes run and {more} more are asked for",
+                f"{run} running and {more} more requested",
                 "stop the rehearsal and start it with a higher limit",
             )
 

@@ -67,7 +67,7 @@ def test_of_too_few_nodes_those_that_came_are_removed_unless_they_are_to_be_kept
             cluster,
             *("scale", "5"),
             say=(
-                "2 of 3 further nodes came: VirtualMachineScaleSet nodes: AllocationFailed: Allocation",
+                "2 of 3 further nodes are ready: VirtualMachineScaleSet nodes: AllocationFailed: Allocation",
                 "the new ones were removed again; the 2 from before stay\n`fab scale 5 --stack rehearsal`",
             ),
         )
@@ -81,8 +81,8 @@ def test_of_too_few_nodes_those_that_came_are_removed_unless_they_are_to_be_kept
             cluster,
             *("scale", "5"),
             say=(
-                "its configuration asks for 5 nodes, Azure has 4: `fab scale 5` adds the others",
-                "2 of 3 further nodes came",
+                "configured for 5 nodes, Azure has 4: `fab scale 5` adds the others",
+                "2 of 3 further nodes are ready",
                 "kept\n`fab scale 5 --stack rehearsal` tries again",
             ),
         )
@@ -90,7 +90,7 @@ def test_of_too_few_nodes_those_that_came_are_removed_unless_they_are_to_be_kept
     assert len(four) == 4
     assert {name: four[name] for name in before} == before
     assert configured(cluster) == 5
-    assert "5 nodes are wanted, Azure has 4" in cluster.fab("status", status=1).err
+    assert "configured for 5 nodes, Azure has 4" in cluster.fab("status", status=1).err
     cluster.fab("up")
     five = booted(cluster)
     assert len(five) == 5
@@ -196,7 +196,7 @@ def test_of_two_commands_one_is_told_to_wait_for_the_other(cluster: Workplace) -
     with fault(cluster, "stuck"), cluster.begin("scale", "3") as first:
         wait_until_changing(cluster)
         for words in (("scale", "4"), ("up",), ("replace", "0"), ("down",)):
-            told = fails(cluster, *words, say=("stack rehearsal: another command works on it (process ",))
+            told = fails(cluster, *words, say=("stack rehearsal: another command is using it (process ",))
             assert "wait until it has ended" in told.err
             assert "cancel" not in told.err
         cluster.fab("rehearsal.fault", "clear")
@@ -240,7 +240,7 @@ def test_an_operation_that_never_ends_is_bounded_and_said_and_can_be_left(cluste
 def test_a_node_that_never_boots_is_named_and_the_same_again_makes_another(cluster: Workplace) -> None:
     before = booted(cluster)
     with fault(cluster, "no-boot", "--after", "1"):
-        told = fails(cluster, "scale", "4", say=("1 of 2 further nodes came", "OSProvisioningTimedOut"))
+        told = fails(cluster, "scale", "4", say=("1 of 2 further nodes are ready", "OSProvisioningTimedOut"))
     assert re.search(r"OS Provisioning for VM 'node\w+' did not finish", told.err), told
     assert "creates others in place of those that did not boot" in told.err
     assert len(booted(cluster)) == 3
@@ -313,12 +313,12 @@ def test_a_first_try_that_brings_too_few_leaves_what_the_user_chose(
 ) -> None:
     workplace.configure(STACK, nodeCount=3, partial=partial)
     with fault(workplace, "allocation", "--after", "1"):
-        fails(workplace, "up", say=("1 of 3 nodes came", "AllocationFailed"))
+        fails(workplace, "up", say=("1 of 3 nodes are ready", "AllocationFailed"))
     if partial == "remove":
         assert workplace.groups() == set()
     else:
         assert len(booted(workplace)) == 1
-        assert "3 nodes are wanted, Azure has 1" in workplace.fab("status", status=1).err
+        assert "configured for 3 nodes, Azure has 1" in workplace.fab("status", status=1).err
     workplace.fab("up")
     assert len(booted(workplace)) == 3
     workplace.fab("down")

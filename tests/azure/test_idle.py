@@ -70,7 +70,7 @@ def test_a_job_keeps_the_cluster_and_afterwards_it_stops(cluster: Workplace) -> 
         assert time.monotonic() < deadline
     assert shown.status == 1
     assert re.search(r"stopped at \S+ \S+ UTC: no job for 0\.3 minutes", shown.err), shown
-    assert "`fab up --stack rehearsal` repairs that" in shown.err
+    assert "`fab up --stack rehearsal` adds 3" in shown.err
     cluster.fab("up")
     assert capacity(cluster) == 3
     assert "ranklift-stopped" not in cluster.azure(SET)["tags"]
@@ -95,7 +95,7 @@ def test_jobs_are_told_before_the_clusters_time_is_over_and_then_it_goes(cluster
     ended = cluster.fab("wait", job, status=None)
     assert ended.status == 130
     shown = cluster.fab("job", job).out
-    assert re.search(r"state +CANCELLED: the cluster's time of \S+ h is over", shown), shown
+    assert re.search(r"state +CANCELLED: the cluster's lifetime of \S+ h is over", shown), shown
     assert cluster.fab("logs", job).out.count("] told") == 3
     assert has_set(cluster)
     deadline = time.monotonic() + 180

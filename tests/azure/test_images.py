@@ -41,7 +41,7 @@ def test_a_wrong_setting_is_shown_without_a_traceback_and_nothing_is_made(progra
     program.pulumi(*PROGRAM, "config", "set", "version", "latest", "-s", "images")
     ran = program.pulumi(*PROGRAM, "up", "--yes", "-s", "images", status=None)
     assert ran.status != 0
-    assert "ranklift-images:version = 'latest': is not understood" in ran.out + ran.err
+    assert "ranklift-images:version = 'latest': is not valid" in ran.out + ran.err
     assert "Traceback" not in ran.out
     assert "ranklift-images-images" not in program.groups()
     program.pulumi(*PROGRAM, "config", "set", "version", "1.0.0", "-s", "images")

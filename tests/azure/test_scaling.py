@@ -117,7 +117,7 @@ def test_idle_nodes_go_first_and_one_with_a_job_never(cluster: Workplace) -> Non
 
         with job(cluster, "0") as other:
             told = refused(cluster, "scale", "1")
-            assert "2 of 3 nodes must be removed, but 1 are idle; nothing was changed" in told.err
+            assert "2 of 3 nodes must be removed, idle: 1; nothing was changed" in told.err
             assert f"{first}: it has {other}" in told.err
             assert f"{last}: it has {busy}" in told.err
             assert "fab wait" in told.err
@@ -145,7 +145,7 @@ def test_a_job_for_a_node_that_is_being_removed_is_refused_and_names_the_command
             assert "Azure" not in told.err
             # Nobody else changes the stack meanwhile, and nobody who is refused has removed a node.
             for beside in (("scale", "2"), ("replace", "0"), ("up",)):
-                assert "another command works on it" in cluster.fab(*beside, status=1).err
+                assert "another command is using it" in cluster.fab(*beside, status=1).err
             told = cluster.pulumi("up", "--yes", "--skip-preview", "--stack", STACK, status=None)
             assert told.status != 0
             assert "currently locked" in told.err + told.out
@@ -181,7 +181,7 @@ def test_a_scale_that_was_killed_keeps_no_job_off_and_removes_nothing_it_had_not
     # Pulumi's update has ended by itself: its program waited for the command that is gone.
     deadline = time.monotonic() + 60
     while (done := cluster.fab("scale", "4", status=None)).status:
-        assert "another command works on it" in done.err, done
+        assert "another command is using it" in done.err, done
         assert time.monotonic() < deadline, done
     assert configured(cluster) == "4"
     assert len(booted(cluster)) == 4
@@ -194,7 +194,7 @@ def test_a_scale_that_azure_forbids_leaves_nodes_and_configuration_as_they_were(
         for wanted in ("3", "5"):
             told = refused(cluster, "scale", wanted)
             assert "Contributor" in told.err
-            assert "its configuration asks for 4 nodes as before, Azure has 4" in told.err
+            assert "configured for 4 nodes as before, Azure has 4" in told.err
     finally:
         cluster.fab("rehearsal.fault", "clear")
     is_as_configured(cluster)
@@ -226,10 +226,10 @@ def test_a_dry_run_asks_nobody(cluster: Workplace) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["scale", "0"], "a cluster has at least 1 node; `fab down` removes all of it"),
+        (["scale", "0"], "a cluster has at least 1 node; `fab down` removes the cluster"),
         (["scale", "four"], "is not a number of nodes"),
         (["scale", "101"], "largeScaleSet"),
-        (["replace", "77"], "has none of that id or name"),
+        (["replace", "77"], "has no node with this id or name"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_changes(
@@ -264,9 +264,7 @@ def test_a_replacement_that_was_interrupted_says_so_and_goes_on(cluster: Workpla
         said = running.stdout.read()
         assert running.wait() == 130, said
     assert f"{sick['name']} is removed, and the one in its place may not be created yet: `fab up --st" in said
-    assert (
-        "3 of the 4 that are wanted; `fab up --stack rehearsal`" in cluster.fab("replace", "77", status=2).err
-    )
+    assert "3 of 4 nodes; `fab up --stack rehearsal`" in cluster.fab("replace", "77", status=2).err
     told = cluster.fab("up")
     assert "4 of 4 nodes answer" in told.err
     assert set(before) - set(booted(cluster)) == {sick["name"]}
@@ -274,7 +272,7 @@ def test_a_replacement_that_was_interrupted_says_so_and_goes_on(cluster: Workpla
 
 def test_as_many_nodes_as_there_are_is_no_change(cluster: Workplace) -> None:
     told = refused(cluster, "scale", "4", status=0)
-    assert told.out == "stack rehearsal: it has 4 nodes, as its configuration asks for\n"
+    assert told.out == "stack rehearsal: has 4 nodes, as configured\n"
     assert told.err == ""
 
 
@@ -330,14 +328,14 @@ def test_what_was_changed_in_the_portal_is_shown_and_repaired(cluster: Workplace
     """A capacity of 0 is also what idle stop leaves."""
     change(cluster, "PATCH", SET, {"sku": {"capacity": 2}})
     shown = cluster.fab("status", status=1)
-    assert "4 nodes are wanted, Azure has 2" in shown.err
+    assert "configured for 4 nodes, Azure has 2" in shown.err
     repaired = cluster.fab("up")
-    assert "drift: 4 nodes were made, Azure has 2" in repaired.err
+    assert "drift: Pulumi created 4 nodes, Azure has 2" in repaired.err
     assert "4 of 4 nodes answer" in repaired.err
 
     before = booted(cluster)
     change(cluster, "PATCH", SET, {"sku": {"capacity": 6}})
-    assert "4 nodes are wanted, Azure has 6" in cluster.fab("status", status=1).err
+    assert "configured for 4 nodes, Azure has 6" in cluster.fab("status", status=1).err
     with job(cluster, str(cluster.fab("status", "--json", status=1).json()[0]["id"])):
         assert "4 nodes stay" in cluster.fab("up").err
     assert booted(cluster) == before
@@ -347,8 +345,8 @@ def test_what_was_changed_in_the_portal_is_shown_and_repaired(cluster: Workplace
 def test_a_cluster_that_was_stopped_comes_back_whole(cluster: Workplace) -> None:
     change(cluster, "PATCH", SET, {"sku": {"capacity": 0}})
     shown = cluster.fab("status", status=1)
-    assert "4 nodes are wanted, Azure has 0" in shown.err
-    assert "drift: 4 nodes were made, Azure has 0" in cluster.fab("up").err
+    assert "configured for 4 nodes, Azure has 0" in shown.err
+    assert "drift: Pulumi created 4 nodes, Azure has 0" in cluster.fab("up").err
     assert len(booted(cluster)) == 4
     is_as_configured(cluster)
 
@@ -380,5 +378,5 @@ def test_a_cluster_goes_with_its_jobs_and_results_only_when_that_is_agreed_to(cl
         assert "pulumi destroy" not in told.err
         cluster.fab("rehearsal.fault", "partition", "--nodes", str(rows[1]["id"]))
         told = cluster.fab("down", "--yes")
-        assert f"{rows[1]['name']}: its jobs and results are not known: " in told.err
+        assert f"{rows[1]['name']}: its jobs and results are unknown: " in told.err
         assert told.out.endswith("is left in subscription 00000000-0000-0000-0000-000000000001\n")

@@ -59,17 +59,17 @@ def test_a_row_is_a_size_with_the_source_of_each_figure() -> None:
         (
             'source = "a test", vcpus',
             'source = " ", vcpus',
-            "Toy_1: facts 1: source: is missing or not a text",
+            "Toy_1: facts 1: source: is missing or not a string",
         ),
-        ('source = "a test", vcpus', "vcpus", "Toy_1: facts 1: source: is missing or not a text"),
+        ('source = "a test", vcpus', "vcpus", "Toy_1: facts 1: source: is missing or not a string"),
         ("facts", "vcpus = 2\nfacts", "Toy_1: vcpus: has no source"),
         ("facts", "colour = 'red'\nfacts", "Toy_1: colour: is unknown"),
-        ("facts", "instead = 'Toy_2'\nfacts", "Toy_1: instead: is not a size known here"),
+        ("facts", "instead = 'Toy_2'\nfacts", "Toy_1: instead: is not a known size"),
         (", rdma = true, sriov = true, hcas = 1", "", "Toy_1: rdma: is missing"),
         ("rdma = true", "rdma = false", "Toy_1: sriov: contradicts rdma = false"),
         (", hcas = 1", "", "Toy_1: hcas: is missing"),
-        ('"Toy_1"', "1", "size 1: name: is missing or not a text"),
-        ('env = { A = "1" }', "env = { A = 1 }", "settings.default.env.A: is not a text"),
+        ('"Toy_1"', "1", "size 1: name: is missing or not a string"),
+        ('env = { A = "1" }', "env = { A = 1 }", "settings.default.env.A: is not a string"),
         ('env = { A = "1" }', 'extends = "gpu"', "settings.default.extends: is unknown"),
         ("[settings.default]", "[setting.default]", "setting: is unknown"),
         ("[[size]]", "[size]", "size: is not a list of tables"),
@@ -88,8 +88,8 @@ def test_all_mistakes_are_reported_at_once() -> None:
 def test_a_size_has_one_row() -> None:
     known = read(GOOD, "toy.toml", NOTHING)
     row = GOOD[GOOD.index("[[size]]") :]
-    assert problems(row.replace("Toy_1", "TOY_1"), known) == ["toy.toml: TOY_1: has a row already"]
-    assert problems(GOOD + row) == ["toy.toml: Toy_1: has a row already"]
+    assert problems(row.replace("Toy_1", "TOY_1"), known) == ["toy.toml: TOY_1: has another row"]
+    assert problems(GOOD + row) == ["toy.toml: Toy_1: has another row"]
 
 
 def test_a_size_from_outside_counts_like_the_others(monkeypatch: pytest.MonkeyPatch) -> None:

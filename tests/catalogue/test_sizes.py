@@ -99,7 +99,7 @@ def test_offers_a_size_that_is_itself_fit(size: Size) -> None:
         ("Standard_NC24rs_v3", "is retired since 2025-09-30", False),
         ("Standard_NC24s_v3", "has no InfiniBand and is retired", False),
         ("Standard_ND96is_H100_v5", "has no InfiniBand", True),
-        ("Standard_NC16as_T4_v3", "not known well enough", False),
+        ("Standard_NC16as_T4_v3", "no known number of slots", False),
     ],
 )
 def test_gives_the_reason_and_whether_it_can_be_waived(name: str, reason: str, waivable: bool) -> None:
@@ -127,7 +127,7 @@ def test_reads_names_in_any_case_and_writes_them_azures_way(name: str) -> None:
         ("ND40rs_v2", "Standard_ND40rs_v2"),
         ("Standard_ND96isr_H100", "Standard_ND96isr_H100_v5"),
         ("Standard_D4s_v5", "Standard_NC24s_v3"),
-        ("quantum", "take one of Standard_NC24rs_v3, Standard_ND40rs_v2"),
+        ("quantum", "use one of Standard_NC24rs_v3, Standard_ND40rs_v2"),
         ("Standard_NC*as_T4_v3", "did you mean"),
     ],
 )

@@ -172,7 +172,7 @@ MACHINES_FAIL = [
         BOTH,
         "wait",
         faults.kill_supervisor,
-        Expected("LOST", 255, says=("supervisor ended without a word",)),
+        Expected("LOST", 255, says=("supervisor exited without recording why",)),
     ),
     *for_kinds("runner killed", BOTH, "wait", faults.kill_runner(2, 1), Expected("FAILED", 255, 2, 1)),
     Row(

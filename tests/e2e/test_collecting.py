@@ -155,7 +155,7 @@ def test_a_node_that_is_lost_in_the_middle_is_named_and_goes_on_when_it_is_back(
         shown = process.stdout.read()
     try:
         assert process.returncode == 1, shown
-        assert "the head node000000 cannot bring all of node000001: asking directly\n" in shown
+        assert "the head node000000 cannot send all files of node000001: querying directly\n" in shown
         assert "error: collecting failed on 1 of 2 nodes\nnode000001: " in shown
         job.verify(tmp_path, HEAD)
         there = job.part(tmp_path, SECOND)

@@ -141,7 +141,7 @@ def test_an_image_without_a_driver_for_the_gpus_is_told_apart(urn: str, gpu: str
 def test_an_image_too_old_for_the_watch_and_sshd_is_told_apart(urn: str, gpu: str | None, fits: bool) -> None:
     told = unfit(parse_image(urn), SIZES[gpu])
     assert (told is None) is fits
-    assert fits or "older than the Python 3.8 and OpenSSH 8.2 that nodes need: take release" in str(told)
+    assert fits or "older than the Python 3.8 and OpenSSH 8.2 that nodes need: use release" in str(told)
 
 
 def test_nobody_knows_what_an_own_image_holds() -> None:

@@ -264,15 +264,15 @@ def test_outputs_by_their_names_and_the_first_missing_one() -> None:
         "userPrivateKey": "k",
         "clusterPublicKey": "ssh-ed25519 BBBB",
     }
-    outputs = StackOutputs.from_json(answer)
+    outputs = StackOutputs.from_json("dev", answer)
     assert (outputs.public_ip, outputs.node_count, outputs.host_public_key) == (None, 3, "ssh-ed25519 AAAA")
     stored = {"dataGroup": "g-data", "storageAccount": "a", "nfsMount": "10.0.0.4:/export/shared"}
-    assert StackOutputs.from_json(answer | stored) == outputs
-    with pytest.raises(InputError, match="output scaleSetId: is missing: the stack is not up"):
-        StackOutputs.from_json(answer | {"scaleSetId": "04da6b54-80e4-46f7-96ec-b56ff0331ba9"})
+    assert StackOutputs.from_json("dev", answer | stored) == outputs
+    with pytest.raises(InputError, match=r"stack = 'dev': is not up, .*output scaleSetId is"):
+        StackOutputs.from_json("dev", answer | {"scaleSetId": "04da6b54-80e4-46f7-96ec-b56ff0331ba9"})
     del answer["slots"]
     with pytest.raises(InputError, match="output slots"):
-        StackOutputs.from_json(answer)
+        StackOutputs.from_json("dev", answer)
 
 
 def test_removing_takes_what_was_saved_and_nothing_else(tmp_path: Path) -> None:

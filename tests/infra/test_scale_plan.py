@@ -44,7 +44,7 @@ def test_rather_nothing_is_changed_than_a_node_with_a_job_taken() -> None:
     with pytest.raises(RetryError) as caught:
         chosen({0: busy, 1: busy, 2: Use(unknown="no route to host")}, 2)
     assert str(caught.value) == (
-        "2 of 4 nodes must be removed, but 1 are idle; nothing was changed\n"
+        "2 of 4 nodes must be removed, idle: 1; nothing was changed\n"
         "node[000000-000001]: it has train-1, train-2\n"
         "node000002: its use is unknown (no route to host)\n"
         "wait for them (`fab wait train-1 train-2`) or end them (`fab cancel train-1`), then repeat the "
@@ -70,11 +70,11 @@ def test_of_a_try_that_brought_too_few_the_user_says_who_stays() -> None:
     kept = sort_out(nodes, before, 8, keep=True)
     assert [one.instance_id for one in kept.stay] == [0, 1, 2], "the failed one from before is not this try's"
     assert [one.instance_id for one in kept.go] == [3, 4]
-    assert kept.in_words() == "1 of 6 further nodes came"
+    assert kept.in_words() == "1 of 6 further nodes are ready"
     removed = sort_out(nodes, before, 8, keep=False)
     assert [one.instance_id for one in removed.stay] == [0, 1]
     assert [one.instance_id for one in removed.go] == [2, 3, 4]
-    assert sort_out(nodes, frozenset(), 5, keep=True).in_words() == "2 of 5 nodes came"
+    assert sort_out(nodes, frozenset(), 5, keep=True).in_words() == "2 of 5 nodes are ready"
 
 
 @pytest.mark.parametrize(
@@ -83,8 +83,8 @@ def test_of_a_try_that_brought_too_few_the_user_says_who_stays() -> None:
         (Drift(4, 4, 4), [], 0),
         (Drift(6, 4, 4), [], 0),  # a number that the user has changed is no drift
         (Drift(2, 4, 4), [], 2),
-        (Drift(4, 4, 0), ["4 nodes were made, Azure has 0"], 0),
-        (Drift(4, 4, 6), ["4 nodes were made, Azure has 6"], 2),
+        (Drift(4, 4, 0), ["Pulumi created 4 nodes, Azure has 0"], 0),
+        (Drift(4, 4, 6), ["Pulumi created 4 nodes, Azure has 6"], 2),
         (Drift(4, 4, None, ("X nodes",)), ["X nodes: Azure no longer has it"], 0),
         (Drift(4, None, None), [], 0),
     ],

@@ -39,7 +39,7 @@ OPTIONS: dict[str, list[tuple[str, str]]] = {
     ],
     "nnodes": [
         (HUGE, "--nnodes = 99999999999: must be at most 1000000"),
-        (f"2:{HUGE}", "is no range of nodes"),
+        (f"2:{HUGE}", "is not a range of nodes"),
         (ENDLESS, "must be at most 1000000"),
     ],
     "workers": [(HUGE, "--workers = 99999999999: must be at most 1000000")],
@@ -67,7 +67,7 @@ TEXTS = {
 
 OTHERS: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("plan", "nodes"): [(HUGE, "--nodes = 99999999999: must be at most 1000000"), (ENDLESS, "at most")],
-    ("replace", "node"): [(HUGE, "has none of that id"), (ENDLESS, "has none of that id")],
+    ("replace", "node"): [(HUGE, "has no node with this id"), (ENDLESS, "has no node with this id")],
 }
 """Tasks in which an option of that name means something else."""
 
@@ -152,7 +152,7 @@ def test_an_option_refuses_what_is_too_large_at_once(
         ("resources: {instance_count: 0x" + "f" * 99 + "}", "instance_count = 0x"),
         (f"resources: {{instance_count: '{ENDLESS}'}}", "must be at most 1000000"),
         (f"resources: {{shm_size: {HUGE}g}}", f"shm_size = '{HUGE}g': is more memory than any machine has"),
-        (f"resources: {{shm_size: {ENDLESS}g}}", "is no size"),
+        (f"resources: {{shm_size: {ENDLESS}g}}", "is not a size"),
         (
             f"distribution: {{type: mpi, process_count_per_instance: {HUGE}}}",
             f"process_count_per_instance = {HUGE}: must be at most 1000000",
@@ -169,7 +169,7 @@ def test_an_option_refuses_what_is_too_large_at_once(
         (f"limits: {{timeout: '{ENDLESS}'}}", "is more than 365 days"),
         (f"ranklift: {{max_restarts: {HUGE}}}", f"max_restarts = {HUGE}: must be at most 1000000"),
         ("ranklift: {grace: 9000h}", "grace = '9000h': is more than 365 days"),
-        (f"ranklift: {{grace: '{ENDLESS}'}}", "is no span of time"),
+        (f"ranklift: {{grace: '{ENDLESS}'}}", "is not a duration"),
     ],
 )
 def test_a_job_file_is_refused_with_the_line_of_what_is_too_large(
@@ -200,7 +200,7 @@ def test_nodes_of_a_job_file_are_bounded_with_its_line(
 @pytest.mark.parametrize(
     ("values", "expected"),
     [
-        ({"port": 65536}, "is no TCP port"),
+        ({"port": 65536}, "is not a TCP port"),
         ({"timeout_s": float("inf")}, DAYS),
         ({"timeout_s": float("nan")}, DAYS),
         ({"grace_s": 1e10}, DAYS),

@@ -29,16 +29,16 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         (["flood"], "kind = 'flood': no such kind of fault; use one of death, partition, heal, evict, clock"),
         (["quota", "sku"], "kind = 'quota sku': more than one kind"),
-        (["quota", "--seconds", "5"], "--seconds = 5.0: means nothing with quota"),
+        (["quota", "--seconds", "5"], "--seconds = 5.0: does not apply to quota"),
         (["evict"], "--nodes: is missing"),
         (["evict", "--nodes", "a"], "--nodes = 'a': 'a' is no range"),
         (["clock", "--nodes", "1"], "--seconds: is missing"),
         (["throttle", "--count", "often"], "--count = 'often': is not a number of times"),
         (["throttle", "--seconds", "soon"], "--seconds = 'soon': is not a duration"),
-        (["quota"], "none runs here; run fab rehearsal.start"),
-        (["clock", "--nodes", "1", "--seconds=-90"], "none runs here; run fab rehearsal.start"),
-        ([], "none runs here; run fab rehearsal.start"),
-        (["clear"], "none runs here; run fab rehearsal.start"),
+        (["quota"], "is not running; run fab rehearsal.start"),
+        (["clock", "--nodes", "1", "--seconds=-90"], "is not running; run fab rehearsal.start"),
+        ([], "is not running; run fab rehearsal.start"),
+        (["clear"], "is not running; run fab rehearsal.start"),
     ],
 )
 def test_what_means_nothing_is_refused_by_name(workplace: Path, words: list[str], said: str) -> None:

@@ -93,7 +93,7 @@ def test_what_is_no_content_is_named_once_and_hinders_nothing(project: Path) -> 
     (project / "b").symlink_to("a")
     told = fab(project, "push", "--source", ".", "--dry-run")
     assert told.returncode == 0
-    assert told.stderr == "not pushed: a-pipe, b-pipe (pipes, sockets and devices are no content)\n"
+    assert told.stderr == "not pushed: a-pipe, b-pipe (pipes, sockets and devices)\n"
     told = fab(project, "launch.torch", "train.py", "--source", ".", "--dry-run")
     assert told.returncode == 0
     assert "not pushed: a-pipe, b-pipe" in told.stdout

@@ -96,9 +96,9 @@ def test_no_stack_chosen_says_how_to_choose(folder: Path, monkeypatch: pytest.Mo
 
 def test_outputs_of_no_stack_of_one_that_is_down_and_of_none_at_all(folder: Path) -> None:
     missing = fake_pulumi(folder, "echo \"error: no stack named 'dev' found\" >&2; exit 6")
-    with pytest.raises(InputError, match="Pulumi has none of that name"):
+    with pytest.raises(InputError, match="Pulumi has no such stack"):
         Stack("dev", folder, missing).outputs()
-    with pytest.raises(InputError, match="Pulumi has none of that name"):
+    with pytest.raises(InputError, match="Pulumi has no such stack"):
         Stack("dev", folder, missing).state()
     with pytest.raises(InputError, match="not up"):
         Stack("dev", folder, fake_pulumi(folder, "echo '{}'")).outputs()

@@ -125,7 +125,7 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["exec", "id", "--nodes", "2,9"], "has no instance 2, 9; it had 0-1,3-4"),
         (["exec", "id", "--timeout", "soon"], "--timeout = 'soon': is not a duration"),
         (["exec", "id", "--fanout", "0"], "--fanout = 0: must be at least 1"),
-        (["exec", "id", "--stack", "nix"], "stack = 'nix': no inventory is saved"),
+        (["exec", "id", "--stack", "nix"], "stack = 'nix': has no saved inventory"),
         (["ssh", "--node", "7"], "has no instance 7"),
         (["launch.mpi", "nope.py"], "script = 'nope.py': is not in the pushed code"),
         (["launch.mpi", "train.py", "--nproc-per-node", "9"], "--nproc-per-node = 9: node000000 has 8 slots"),
@@ -133,17 +133,17 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["launch.mpi", "train.py", "--env", "XYZ"], "--env = 'XYZ': is not set in the environment of this"),
         (["launch.mpi", "train.py", "--env", "=1"], "--env: has a value without a name"),
         (["launch.mpi", "train.py 'x"], "close every quote"),
-        (["launch.torch", "train.py", "--torchrun", "--per-node"], "does not go with --torchrun"),
+        (["launch.torch", "train.py", "--torchrun", "--per-node"], "cannot be combined with --torchrun"),
         (["launch.torch", "train.py", "--nnodes", "2:4"], "--nnodes = '2:4': is for torchrun"),
-        (["launch.torch", "train.py", "--torchrun", "--nnodes", "8:9"], "does not hold the 4 nodes"),
+        (["launch.torch", "train.py", "--torchrun", "--nnodes", "8:9"], "does not include the 4 nodes"),
         (["launch.torch", "train.py", "--source", "nix"], "no such folder"),
         (
             ["launch.mpi", "train.py", "--mpi", "lam"],
-            "--mpi = 'lam': is no MPI that is known; use one of openmpi",
+            "--mpi = 'lam': is not a known MPI; use one of openmpi",
         ),
         (
             ["launch.torch", "torchrun train.py", "--nproc-per-node", "2"],
-            "does not go with this command: torchrun",
+            "cannot be combined with this command: torchrun",
         ),
         (["launch.torch", "show.py", "extra"], 'put it in quotes: "show.py extra"'),
         (["launch.torch", "a.py", "$RANK", "b c", "--nodes", "0"], "put it in quotes: 'a.py $RANK b c'"),
@@ -172,7 +172,7 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["exec", "id", "--fanout", "many"], "--fanout = 'many': is not a number of nodes"),
         (["exec", "id", "--timeout", "0"], "--timeout = '0': must be more than 0; write it like 90"),
         (["cancel", "t-1", "--grace", "-1"], "--grace = '-1': must be 0 or more; write it like 0, 10s or 2m"),
-        (["launch.mpi", "train.py", "--detach", "--cancel-on-interrupt"], "does not go with --detach"),
+        (["launch.mpi", "train.py", "--detach", "--cancel-on-interrupt"], "cannot be combined with --detach"),
         (["collect", "t-1", "--into", ""], "--into = '': is not the name of a folder"),
         (["rehearsal.start", "--nodes-limit", "0"], "--nodes-limit = 0: must be at least 1"),
         (["rehearsal.start", "--nodes-limit", "x"], "--nodes-limit = 'x': is not a number of nodes; give 1"),
@@ -337,7 +337,7 @@ def test_down_in_another_cloud_is_refused_before_anything_is_asked_of_pulumi(
     env = fake_pulumi(tmp_path, 'echo "$@" >> "$0.calls"; echo "[]"')
     told = fab(workplace, "down", "--stack", "dev", env={**env, "ARM_ENVIRONMENT": "china"})
     assert (told.returncode, told.stdout) == (2, "")
-    assert "ARM_ENVIRONMENT = 'china': is another cloud of Azure's" in told.stderr
+    assert "ARM_ENVIRONMENT = 'china': is another of Azure's clouds" in told.stderr
     assert not (tmp_path / "bin/pulumi.calls").exists()
 
 

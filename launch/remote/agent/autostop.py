@@ -132,7 +132,7 @@ class ScaleSet:
         """Time by Azure's clock, from its last answer."""
         name = str(compute.get("azEnvironment", ""))
         if name.lower() not in _ENVIRONMENTS:
-            raise Refused(f"azEnvironment is {name!r:.60}: nothing is known of that cloud", REFUSED_S)
+            raise Refused(f"azEnvironment {name!r:.60} is not a known cloud", REFUSED_S)
         self._base = _ENVIRONMENTS[name.lower()] or imds
         self._audience = _ENVIRONMENTS[name.lower()] or _ENVIRONMENTS["azurepubliccloud"]
         try:
@@ -155,7 +155,7 @@ class ScaleSet:
                 listed += page["value"]
                 following = page.get("nextLink") or ""
             except (TypeError, KeyError, AttributeError) as error:
-                raise Refused(f"the list of VMs is not understood: {error!r}", self._usual) from error
+                raise Refused(f"the list of VMs is malformed: {error!r}", self._usual) from error
             path = "/" + following.partition("://")[2].partition("/")[2] if following else ""
         try:
             return members(listed)
@@ -188,7 +188,7 @@ class ScaleSet:
             answer = self._send("GET", self._imds, path_of_it, {"Metadata": "true"})
             token = answer.get("access_token") if isinstance(answer, dict) else None
             if not isinstance(token, str) or not token:
-                raise Refused("the metadata service gives no token", self._usual)
+                raise Refused("the metadata service returned no token", self._usual)
             self._token = token
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
         return self._send(method, self._base, path, {**headers, **(more or {})}, body)
@@ -297,7 +297,7 @@ def look(request: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
     except Refused as refused:
         result["say"]["azure"], result["next_s"] = str(refused), refused.wait
     except (ValueError, KeyError, TypeError) as error:
-        result["say"]["azure"] = f"Azure's answer is not understood: {error!r}"
+        result["say"]["azure"] = f"Azure's answer is malformed: {error!r}"
     return result
 
 
@@ -309,7 +309,7 @@ def _lead(
     if TTL in spans:
         span = spans[TTL]
         left = time_left(document, span, scale_set.azure)
-        reason = f"the cluster's time of {span / 3600:g} h is over"
+        reason = f"the cluster's lifetime of {span / 3600:g} h is over"
         warning = min(WARNING_S, span / 4)
         if left <= warning:
             since = memory.get("warned", now)
@@ -323,7 +323,7 @@ def _lead(
             all_nodes = [os.uname().nodename, *others]
             ended = nodes.end_jobs(all_nodes, max(1.0, left - _SLACK_S), reason)
             if ended:
-                result["say"]["act"] = f"{reason} in {left:.0f} s: {ended} jobs are asked to end"
+                result["say"]["act"] = f"{reason} in {left:.0f} s: ending {ended} job{'s' * (ended != 1)}"
             result["next_s"] = max(1.0, min(usual, left))
             return
         result["next_s"] = min(usual, left - warning)
@@ -340,7 +340,7 @@ def _lead(
             minutes = f"no job for {span / 60:g} minutes"
             at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(scale_set.azure))
             scale_set.stop(document, f"{at}: {minutes}")
-            result["say"]["act"], result["next_s"] = f"{minutes}: the capacity is made 0", REFUSED_S
+            result["say"]["act"], result["next_s"] = f"{minutes}: setting the capacity to 0", REFUSED_S
             return
         limit = result["next_s"] if TTL in spans else LOOK_S * 10
         result["next_s"] = max(1.0, min(limit, wait))

@@ -246,7 +246,9 @@ class Watch:
             if not self._name:
                 raise Unanswered("the name of this VM", UNHEARD_S)
             self._read_at = now  # the name stays, and events refer to it
-            self.log.say("tags", "the metadata service does not describe this VM: its tags count as before")
+            self.log.say(
+                "tags", "the metadata service does not describe this VM: its last tags stay in force"
+            )
             return
         self._compute, self._name, self._read_at = compute, name, now
         spans, odd = settings(compute.get("tagsList"))
@@ -272,15 +274,17 @@ class Watch:
         for what, value in decide(self._standing, found, node, azure, now, now - self._needed, not odd):
             if what == "notice":
                 if not replace(self._path, json.dumps(value)):
-                    self.log.say("disk", f"{self._path} cannot be written: jobs do not hear of an event")
+                    self.log.say("disk", f"{self._path} cannot be written: jobs get no notice of events")
                     continue
                 self._standing = value
                 at = time.strftime("%H:%M:%S", time.gmtime(value["not_before"]))
-                self.log.write(f"Azure takes this node at {at} UTC ({value['type']}, event {value['id']})")
+                self.log.write(
+                    f"Azure will take this node at {at} UTC ({value['type']}, event {value['id']})"
+                )
             elif what == "clear":
                 keep_room(self._path)
                 self._standing = None
-                self.log.write("Azure does not take this node any more")
+                self.log.write("Azure withdrew its notice for this node")
             elif now - self._approved.get(value, -APPROVE_AGAIN_S) >= APPROVE_AGAIN_S:
                 self._approved[value] = now
                 self.log.write(f"no job needs this node: event {value} is approved")
@@ -339,7 +343,7 @@ class Watch:
                 self.log.say(topic, words)
             self._is_able = answer["able"] is True
         except (ValueError, KeyError, TypeError, AttributeError):
-            self.log.say("lead", f"watch.py lead gave {self._said[:200]!r}")
+            self.log.say("lead", f"watch.py lead printed {self._said[:200]!r}")
         if self._spans and self._look_at is None:  # else they have changed meanwhile
             self._look_at = now + next_s
 

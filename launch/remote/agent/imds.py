@@ -111,7 +111,7 @@ def settings(tags: Any) -> tuple[dict[str, float], list[str]]:
         if 0 < span < float("inf"):
             spans[name] = span
         else:
-            odd.append(f"tag {name} is {tag.get('value')!r:.60}: nothing is done for it")
+            odd.append(f"tag {name} is {tag.get('value')!r:.60}: ignored")
     return spans, odd
 
 

@@ -108,7 +108,7 @@ def parse_plan(data: bytes, path: str = "job.json") -> Plan:
     plan: Plan = _parse_record(data, ("nodes",), path)
     if plan.get("version") != PLAN_VERSION:
         its = f"of version {plan['version']!r}" if "version" in plan else "without a version"
-        raise OtherVersion(path, f"is a plan {its}; this code knows version {PLAN_VERSION}")
+        raise OtherVersion(path, f"is a plan {its}; this code reads version {PLAN_VERSION}")
     return plan
 
 
@@ -132,7 +132,7 @@ def _parse_record(data: bytes, fields: Iterable[str], path: str) -> Any:
     except (ValueError, RecursionError):
         record = None
     if not isinstance(record, dict) or not record.keys() >= set(fields):
-        raise Torn(path, "is torn")
+        raise Torn(path, "is damaged")
     return record
 
 
@@ -203,9 +203,11 @@ class Folder:
         try:
             state = self._state()
         except Torn as torn:
-            state, reason = self._made_again(), f"the head went down while it kept the job's records: {torn}"
+            state, reason = self._made_again(), f"the head went down while it wrote the job's records: {torn}"
         else:
-            reason = "the job's supervisor ended without a word: the head was restarted, or out of memory"
+            reason = (
+                "the job's supervisor exited without recording why: the head was restarted or out of memory"
+            )
         if state["state"] in TERMINAL or is_alive(state.get("supervisor")):
             return state
         return self.lose(state, reason + self._what_stays())
@@ -240,7 +242,7 @@ class Folder:
         except (FileNotFoundError, Unreadable):
             plan = {"nodes": []}  # type: ignore[typeddict-item]  # all that is known of a torn plan
         state = first_state(self.job, plan, os.stat(self.path).st_mtime, self._find_supervisor())
-        return {**state, "state": "RUNNING", "reason": "state.json is torn"}
+        return {**state, "state": "RUNNING", "reason": "state.json is damaged"}
 
     def _find_supervisor(self) -> Process | None:
         """Return the process that writes the job's supervisor.log, as :func:`identity` does, or None."""

@@ -37,19 +37,19 @@ def of_a_rank(fields: Note, node: str) -> str:
 
     >>> note = {"rank": 3, "log": "rank-3", "bytes": 12_345_678, "lines": 240_112, "lost": 0, "why": ""}
     >>> of_a_rank(note, "node000001")
-    'left out 12.3 MB, 240,112 lines; all of it is in logs/rank-3.log on node000001'
+    'left out 12.3 MB, 240,112 lines; complete in logs/rank-3.log on node000001'
     """
     log = f"logs/{fields['log']}.log on {node}"
     if fields["bytes"]:
         left = f"left out {amount(fields['bytes'], fields['lines'])}"
         if not fields["log"]:
-            return f"{left}, which are kept nowhere"
+            return f"{left}, which were not kept"
         if fields["why"]:
-            return f"{left}; {log} has it in part: {fields['why']}"
-        return f"{left}; all of it is in {log}"
+            return f"{left}; {log} has part of it: {fields['why']}"
+        return f"{left}; complete in {log}"
     if fields["lost"]:
         return f"{log} lacks {size(fields['lost'])}: {fields['why']}"
-    return f"{log} cannot be written: {fields['why']}; the job goes on"
+    return f"{log} cannot be written: {fields['why']}; the job continues"
 
 
 def not_going_on(why: str) -> str:
@@ -58,7 +58,7 @@ def not_going_on(why: str) -> str:
     >>> not_going_on("No space left on device")
     'cannot go on here: No space left on device; the job does, and so do the logs on its nodes'
     """
-    return f"cannot go on here: {why}; the job does, and so do the logs on its nodes"
+    return f"stops here: {why}; the job and the logs on its nodes continue"
 
 
 def not_kept(count: int, lines: int, why: str) -> str:

@@ -159,7 +159,7 @@ def send(job: str) -> int:
         path, beginnings = request
         parts = path.split("/")
         if ".." in parts or (parts[0] not in TREES and path not in RECORDS):
-            raise ValueError(f"{path!r} is not the job's")
+            raise ValueError(f"{path!r} is not a file of the job")
         try:
             whole = os.path.join(base, path.encode("utf-8", "surrogateescape"))
             _send_file(whole, beginnings, is_plan=path == PLAN)

@@ -267,7 +267,7 @@ class Attempt:
         is_expected = channel.is_greeted and not channel.unended
         if channel.is_done or self._events.taken or is_expected:
             return
-        why = "its runner was killed, or the node went away"
+        why = "its runner was killed, or the node is gone"
         if channel.process is not None:
             channel.wait(timing.SSH_LAST_WORDS_S)
             self._output.read_all(self._is_output_wanted)

@@ -128,7 +128,7 @@ def timed_out(
 ) -> Outcome:
     """Return the outcome where the job's time of ``limit`` seconds is over. ``running`` has the ranks that
     still ran after others had ended, each with its node's index and name."""
-    reason = f"its time limit of {limit:g} s was over"
+    reason = f"its time limit of {limit:g} s was reached"
     if not running or stream is None:
         outcome = Outcome("FAILED", TIMED_OUT, reason)
     else:

@@ -30,7 +30,7 @@ __all__ = ["RunnerEvents"]
 
 _MEND_KEY = "copy the head's there, with mode 0600, or `fab replace` the node"
 _NO_KEY = (
-    f"has no cluster key {encryption.CLUSTER_KEY}, with which MPI jobs encrypt what they send: {_MEND_KEY}"
+    f"has no cluster key {encryption.CLUSTER_KEY}, with which MPI jobs encrypt their traffic: {_MEND_KEY}"
 )
 _OTHER_KEY = (
     f"its cluster key {encryption.CLUSTER_KEY} is not the head's, so nothing was sent to it: {_MEND_KEY}"
@@ -84,7 +84,7 @@ class RunnerEvents:
         elif kind == frames.EVICTION:
             self._losses.on_notice(channel.node, fields, now)
         elif kind == frames.DONE and fields["left"]:
-            line = f"{self._name(channel)}: processes {fields['left']} do not die: restart this node\n"
+            line = f"{self._name(channel)}: processes {fields['left']} survived SIGKILL: restart this node\n"
             self._order.stream.write(LAUNCHER, channel.node, 2, line.encode())
         return None
 

@@ -59,7 +59,7 @@ def find_mpi(known: list[str], first: str = "") -> FoundMpi:
     """
     by_name = {name: mpi_of(name) for name in known}
     kinds = list(dict.fromkeys(kind for kind in by_name.values() if kind is not None))
-    unknown = [f"{name}, of which this code knows nothing" for name, kind in by_name.items() if kind is None]
+    unknown = [f"{name} (unknown)" for name, kind in by_name.items() if kind is None]
     wanted = " or ".join([*(kind.title for kind in kinds), *unknown])
     others = []
     for found, env in _candidates(kinds, first):
@@ -71,8 +71,8 @@ def find_mpi(known: list[str], first: str = "") -> FoundMpi:
         if shown not in others:
             others.append(shown)
     if others:
-        raise CannotLaunch(f"mpirun is {' and '.join(others)}, wanted is {wanted}")
-    raise CannotLaunch(f"there is no mpirun, wanted is {wanted}")
+        raise CannotLaunch(f"mpirun is {' and '.join(others)}; {wanted} is required")
+    raise CannotLaunch(f"no mpirun was found; {wanted} is required")
 
 
 def _identify(output: str) -> tuple[Mpi | None, str]:

@@ -13,7 +13,7 @@ MPIS: dict[str, Mpi] = {mpi.flavour: mpi for mpi in (OpenMpi(), Mpich(), IntelMp
 
 
 def mpi_of(name: str) -> Mpi | None:
-    """Return the MPI of a plan's command line; None when it is not known here.
+    """Return the MPI of a plan's command line; None for an unknown MPI.
 
     >>> mpi_of("openmpi-5").title, mpi_of("other")
     ('Open MPI', None)

@@ -87,9 +87,9 @@ def lacks(checks: Checks, env: Mapping[str, str]) -> list[str]:
     folder = python_folder(python)
     if folder:
         if not os.access(folder + "/bin/python", os.X_OK):
-            reasons.append(f"python = {python}: there is no bin/python in that folder")
+            reasons.append(f"python = {python}: the folder has no bin/python")
     elif checks["needs_python"] and not which(expand_home(python), env.get("PATH", os.defpath)):
-        reasons.append(f"python = {python}: there is no such command")
+        reasons.append(f"python = {python}: command not found")
     wanted = checks["shm_bytes"]
     if wanted:
         there = _shared_memory(_SHARED_MEMORY)
@@ -126,4 +126,4 @@ def missing_modules(python: str, status: int, output: bytes) -> str:
     names = answer.split()[1:]
     if not names:
         return ""
-    return f"{python} has no module {', '.join(names)}: install it there, or name a Python that has it"
+    return f"{python} has no module {', '.join(names)}: install what is missing, or name a Python that has it"

@@ -245,7 +245,7 @@ def run_rank() -> int:
     try:
         channel = _connect(host, int(port), frames.frame(frames.HELLO, frames.pack(hello)))
     except OSError as error:
-        sys.stderr.write(f"no way from {os.uname().nodename} to the supervisor at {host}:{port}: {error}\n")
+        sys.stderr.write(f"{os.uname().nodename} cannot reach the supervisor at {host}:{port}: {error}\n")
         return 1
     if channel is None:
         return 0

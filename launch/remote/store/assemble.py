@@ -96,7 +96,7 @@ class Builder:
     def _next(self) -> tuple[str, int]:
         self._current = next(self._order, None)
         if self._current is None:
-            raise ValueError("more arrived than was announced")
+            raise ValueError("more file contents arrived than were announced")
         return self._current
 
     def _end(self) -> None:

@@ -82,7 +82,7 @@ class Line:
     def _more(self) -> None:
         size = self._plain.recv_into(self._room)
         if not size:
-            raise EOFError("the line from another node broke off")
+            raise EOFError("the connection from another node broke")
         self._arrived.write(self._room[:size])
 
 
@@ -100,8 +100,8 @@ def accept(listener: socket.socket, credential: str) -> Line:
             line = arriving.turn(left)
             if line is not None:
                 return line
-        refused = f"; who else came was refused: {arriving.refused}" if arriving.refused else ""
-    raise TimeoutError(f"no line from another node within {timing.PUSH_CONNECT_S * 2:g} s{refused}")
+        refused = f"; refused connections: {arriving.refused}" if arriving.refused else ""
+    raise TimeoutError(f"no connection from another node within {timing.PUSH_CONNECT_S * 2:g} s{refused}")
 
 
 class _Arriving:

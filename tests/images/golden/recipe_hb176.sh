@@ -171,7 +171,7 @@ export DEBIAN_FRONTEND=noninteractive
 # It gives the InfiniBand interfaces their addresses. Restarting it would end a first boot that runs under it:
 # it reads its file anew at the next boot.
 file=/etc/waagent.conf
-[ -e "$file" ] || { echo "$file is missing: this is no Azure machine" >&2; exit 1; }
+[ -e "$file" ] || { echo "$file is missing: this is not an Azure machine" >&2; exit 1; }
 sed -i -E '/^[#[:space:]]*OS\.EnableRDMA=/d' "$file"
 echo 'OS.EnableRDMA=y' >>"$file"
 

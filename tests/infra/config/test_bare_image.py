@@ -39,7 +39,7 @@ def test_an_image_with_drivers_is_left_as_it_is() -> None:
     ("settings", "problem", "remedy"),
     [
         ({"image": "Canonical:ubuntu-20_04-lts:server:20.04.1"}, "without a recipe", "22.04 or 24.04"),
-        ({"image": NOBLE}, "no source gives a file", "take Ubuntu 22.04"),
+        ({"image": NOBLE}, "no source gives a file", "use Ubuntu 22.04"),
         ({"image": NOBLE, "vmSize": "Standard_ND96isr_MI300X_v5"}, "need ROCm", "2204-rocm"),
     ],
 )

@@ -61,7 +61,7 @@ def test_another_cloud_is_refused_with_everything_else_that_is_wrong() -> None:
     [
         ("vmSize", None, "is not set", "Standard_ND40rs_v2"),
         ("vmSize", "", "is not set", "Standard_ND40rs_v2"),
-        ("vmSize", "Standard_ND40_v2", "not a size known", "Standard_ND40rs_v2"),
+        ("vmSize", "Standard_ND40_v2", "not a known size", "Standard_ND40rs_v2"),
         ("vmSize", "Standard_NC24r", "SR-IOV", "Standard_ND40rs_v2"),
         ("vmSize", "Standard_ND96is_H100_v5", "no InfiniBand", "ranklift:allowWithoutInfiniBand"),
         ("vmSize", "Standard_NC24rs_v3", "retired since 2025-09-30", "Standard_ND40rs_v2"),
@@ -89,7 +89,7 @@ def test_another_cloud_is_refused_with_everything_else_that_is_wrong() -> None:
         ("sshFrom", "*", "not a network", "203.0.113.7/32"),
         ("sshFrom", "Internet", "not a network", "203.0.113.7/32"),
         ("sshFrom", ",", "no network", "203.0.113.7/32"),
-        ("sshFrom", "[1, 2]", "not a list of texts", "a, b"),
+        ("sshFrom", "[1, 2]", "not a list of strings", "a, b"),
         ("access", "vpn", "neither public nor private", "public or private"),
         ("spot", "maybe", "neither true nor false", "true or false"),
         ("image", "ubuntu", "neither", "microsoft-dsvm:ubuntu-hpc:2204"),
@@ -134,9 +134,9 @@ def test_a_wrong_setting_is_refused_with_key_value_and_remedy(
         ({"": "x"}, "ranklift:tags.", "not a tag name"),
         ({"n" * 513: "x"}, "ranklift:tags." + "n" * 513, "not a tag name"),
         ({"team": "x" * 257}, "ranklift:tags.team", "257 characters"),
-        ({"team": ["x"]}, "ranklift:tags.team", "not text"),
-        ({"Ranklift-Stack": "mine"}, "ranklift:tags.Ranklift-Stack", "is already there"),
-        ({"team": "a", "Team": "b"}, "ranklift:tags.Team", "is already there"),
+        ({"team": ["x"]}, "ranklift:tags.team", "not a string"),
+        ({"Ranklift-Stack": "mine"}, "ranklift:tags.Ranklift-Stack", "is already in use"),
+        ({"team": "a", "Team": "b"}, "ranklift:tags.Team", "is already in use"),
     ],
 )
 def test_tags_keep_to_azures_limits(tags: object, key: str, problem: str) -> None:
@@ -216,7 +216,7 @@ def test_an_image_too_old_for_nodes_is_refused_by_name_with_what_to_take() -> No
         "almalinux:almalinux-hpc:8_10-hpc-v100-gen2:8.10.2025061201",
     )
     assert "Python 3.8 and OpenSSH 8.2" in error.problem
-    assert error.remedy == "take release 9 or newer, or leave image out for the one of the size"
+    assert error.remedy == "use release 9 or newer, or remove image for the default of the size"
 
 
 def test_an_image_of_ones_own_replaces_the_default() -> None:

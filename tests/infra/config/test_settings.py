@@ -115,13 +115,13 @@ def test_a_limit_that_was_left_empty_is_no_absent_one(key: str) -> None:
             {"retainData": "true", "storage": "serviceEndpoint", "storageAccountId": ACCOUNT},
             "retainData",
             "never deleted",
-            "take it out",
+            "remove it",
         ),
         (GIVEN | {"subnetId": SUBNET}, "vnetId", "beside ranklift:subnetId", "take ranklift:vnetId out"),
         ({"vnetId": VNET}, "subnetPrefix", "not set", "a range in it that is free"),
-        ({"subnetId": SUBNET}, "subnetPrefix", "not set", "that subnet's own range"),
+        ({"subnetId": SUBNET}, "subnetPrefix", "not set", "that subnet's range"),
         ({"subnetPrefix": "10.1.0.0/24"}, "subnetPrefix", "neither ranklift:vnetId", "ranklift:vnetPrefix"),
-        (GIVEN | {"vnetPrefix": "10.0.0.0/16"}, "vnetPrefix", "one that exists", "take it out"),
+        (GIVEN | {"vnetPrefix": "10.0.0.0/16"}, "vnetPrefix", "one that exists", "remove it"),
         (GIVEN | {"subnetPrefix": "172.16.4.0/24"}, "subnetPrefix", "overlaps 172.16.0.0/16", "10.0.0.0"),
         (GIVEN | {"subnetPrefix": "10.1.0.0/29"}, "subnetPrefix", "3 addresses for nodes", "a /28"),
         (
@@ -187,7 +187,7 @@ def test_a_spot_nodes_price_is_its_part_of_the_clusters() -> None:
 
 def test_the_programs_own_tags_are_not_the_users() -> None:
     for tag in OWN_TAGS:
-        assert "is already there" in refused(tags={tag.upper(): "x"}).problem
+        assert "is already in use" in refused(tags={tag.upper(): "x"}).problem
 
 
 def test_room_is_left_for_the_tag_with_which_the_nodes_say_why_they_stopped() -> None:

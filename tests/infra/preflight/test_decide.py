@@ -82,7 +82,7 @@ def test_an_unknown_price_of_the_nodes_leaves_the_sum_unknown() -> None:
     found = plan(figures(prices=Prices(22.0, None)))
     assert found.spot_per_hour is None
     assert found.regular_per_hour is not None
-    assert f"spot price of {SIZE}: the price list has none for {PLACE}" in found.unknowns
+    assert f"spot price of {SIZE}: the price list has no entry for {PLACE}" in found.unknowns
     assert found.refusals == ()
 
 
@@ -202,7 +202,7 @@ def test_a_quota_that_azure_does_not_name_is_not_zero_but_unknown(names: list[st
 
 def test_the_family_that_the_list_of_sizes_leaves_out_is_unknown() -> None:
     (refusal,) = plan(figures(skus=[sku(family=None)])).refusals
-    assert "list of sizes has none for" in refusal.problem
+    assert "list of sizes names none for" in refusal.problem
 
 
 # -- what is offered
@@ -261,7 +261,7 @@ def test_a_size_that_cannot_be_spot_is_refused_as_spot_only() -> None:
 
 
 def test_a_list_of_sizes_that_could_not_be_asked_is_refused() -> None:
-    found = plan(figures(skus=AzureRefused("Azure says: no")))
+    found = plan(figures(skus=AzureRefused("Azure answered: no")))
     assert against(found) == ["size"]
     assert (found.offered, found.zones) == (None, None)
 
@@ -272,12 +272,12 @@ def test_everything_against_it_is_said_at_once() -> None:
     with pytest.raises(NotGranted) as raised:
         found.check()
     first, *reasons = str(raised.value).splitlines()
-    assert (first, len(reasons)) == ("stack dev is not made, nothing has been created:", 3)
+    assert (first, len(reasons)) == ("stack dev is not created; nothing was changed:", 3)
 
 
 @pytest.mark.parametrize("there", [ScaleSet(SIZE, 3, False, PLACE), OFFLINE])
 def test_a_stack_that_is_up_or_may_be_is_not_said_not_to_be_made(there: object) -> None:
-    with pytest.raises(NotGranted, match=r"^stack dev stays as it is, nothing has been created:"):
+    with pytest.raises(NotGranted, match=r"^stack dev stays as it is; nothing was changed:"):
         plan(figures(there=there, usages=quotas(family=0))).check()
 
 

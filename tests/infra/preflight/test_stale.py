@@ -49,7 +49,7 @@ def test_a_scale_set_whose_time_is_over_gets_no_nodes() -> None:
     found = after(49, ttlHours="48")
     (refusal,) = found.refusals
     assert refusal.about == "time"
-    assert "was over at 2026-03-03 09:00 UTC (ranklift:ttlHours is 48" in refusal.problem
+    assert "ended at 2026-03-03 09:00 UTC (ranklift:ttlHours is 48" in refusal.problem
     assert "`fab down` and then `fab up`" in refusal.remedy
     assert found.hours_left == pytest.approx(-1)
 
@@ -90,7 +90,7 @@ def test_an_end_that_the_state_does_not_have_is_unknown(made: str | None, ttl: s
 def test_an_unknown_age_is_said() -> None:
     found = after(49, ScaleSet(SIZE, 0, False, PLACE), ttlHours="48")
     assert found.refusals == ()
-    assert any(text.startswith("end of the cluster's time") for text in found.unknowns)
+    assert any(text.startswith("end of the cluster's lifetime") for text in found.unknowns)
 
 
 # -- data
@@ -101,7 +101,7 @@ def test_data_that_was_kept_is_named_with_the_ways_on() -> None:
     assert refusal.about == "data"
     assert f"{GROUP} already exists, with Microsoft.Storage/storageAccounts rldev1" in refusal.problem
     assert f"ranklift:storageAccountId to {ACCOUNT}" in refusal.remedy
-    assert "take ranklift:retainData out" in refusal.remedy
+    assert "remove ranklift:retainData" in refusal.remedy
     assert "another stack name" in refusal.remedy
     assert f"az group delete --name {GROUP}" in refusal.remedy
     assert "nfs" not in refusal.remedy
@@ -144,7 +144,7 @@ def test_rights_that_pulumi_does_not_know_are_named_with_the_command_that_takes_
     (refusal,) = found.refusals
     assert refusal.about == "state"
     assert "`az role assignment delete --ids /a/1 /a/2`" in refusal.remedy
-    unknown = decide("dev", "s-1", config(), figures(rights=AzureRefused("Azure says: no")))
+    unknown = decide("dev", "s-1", config(), figures(rights=AzureRefused("Azure answered: no")))
     assert unknown.refusals == ()
     assert any(text.startswith("earlier rights of the stack") for text in unknown.unknowns)
 
@@ -161,12 +161,12 @@ def test_a_group_of_somebody_else_is_not_offered_for_deletion(
     group: Kept, owner: str | None, whose: str
 ) -> None:
     (refusal,) = stored(replace(group, owner=owner)).refusals
-    assert (refusal.about, refusal.remedy) == ("state", "take another stack name")
+    assert (refusal.about, refusal.remedy) == ("state", "use another stack name")
     assert f"{group.group} already exists and {whose}" in refusal.problem
 
 
 def test_what_could_not_be_asked_is_unknown() -> None:
-    found = decide("dev", "s-1", config(), figures(kept=AzureRefused("Azure says: no")))
+    found = decide("dev", "s-1", config(), figures(kept=AzureRefused("Azure answered: no")))
     assert found.refusals == ()
-    told = "resources of the stack that Pulumi's state lacks: Azure says: no"
+    told = "resources of the stack that Pulumi's state lacks: Azure answered: no"
     assert told in found.unknowns

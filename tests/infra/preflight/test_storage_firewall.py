@@ -115,9 +115,9 @@ def test_an_account_that_is_closed_to_service_endpoints_is_refused() -> None:
 
 
 def test_what_could_not_be_asked_is_unknown() -> None:
-    done = planned(AzureRefused("Azure says: no"))
+    done = planned(AzureRefused("Azure answered: no"))
     assert done.refusals == ()
-    assert "whether the storage account admits the nodes: Azure says: no" in done.unknowns
+    assert "whether the storage account admits the nodes: Azure answered: no" in done.unknowns
 
 
 def test_without_a_given_account_nothing_is_said() -> None:

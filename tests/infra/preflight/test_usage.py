@@ -195,7 +195,7 @@ def test_what_could_not_be_asked_is_unknown_and_says_why() -> None:
 def test_a_meter_that_the_price_list_has_not_is_unknown() -> None:
     azure = Azure(prices=[], groups=[group()], resources=[resource(NAT_KIND, "nat")])
     assert [(one.per_hour, one.note) for one in asked(azure).things[1:]] == [
-        (None, "and by traffic: the price list has none")
+        (None, "and by traffic: the price list has no entry")
     ]
 
 

@@ -100,7 +100,7 @@ def test_without_a_config_it_has_the_projects_name(tmp_path: Path, monkeypatch: 
 
 def test_a_config_that_cannot_be_read_is_an_error() -> None:
     Path("config.json").write_text("[]")
-    with pytest.raises(UserErrorException, match=r"is no workspace's config.json"):
+    with pytest.raises(UserErrorException, match=r"is not a workspace's config.json"):
         Workspace.from_config()
     with pytest.raises(UserErrorException, match=r"^path = 'nowhere': is not there"):
         Workspace.from_config("nowhere")
@@ -159,11 +159,11 @@ def test_a_script_run_config_fills_in_a_run_configuration() -> None:
 def test_files_nested_without_end_are_refused_by_name(tmp_path: Path) -> None:
     deep = "[" * 100_000
     (tmp_path / "config.json").write_text(deep)
-    with pytest.raises(UserErrorException, match=r"config\.json'?: is no workspace's config"):
+    with pytest.raises(UserErrorException, match=r"config\.json'?: is not a workspace's config"):
         Workspace.from_config(str(tmp_path / "config.json"))
     (tmp_path / "conda.yml").write_text("[" * 5000)
-    with pytest.raises(UserErrorException, match=r"conda\.yml'?: is no conda specification"):
+    with pytest.raises(UserErrorException, match=r"conda\.yml'?: is not a conda specification"):
         CondaDependencies(str(tmp_path / "conda.yml"))
     (tmp_path / "conda.yml").write_text(f"dependencies: [{'9' * 5000}]")
-    with pytest.raises(UserErrorException, match=r"conda\.yml'?: is no conda specification"):
+    with pytest.raises(UserErrorException, match=r"conda\.yml'?: is not a conda specification"):
         CondaDependencies(str(tmp_path / "conda.yml"))

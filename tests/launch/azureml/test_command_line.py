@@ -106,7 +106,7 @@ def test_a_command_is_one_line_for_a_shell_as_it_is() -> None:
     [
         (["a\0b"], "hold a NUL byte"),
         (["a" * 131072], "are 131072 bytes, the limit is 126976"),
-        (["\udcff"], "hold bytes that are no UTF-8 text"),
+        (["\udcff"], "hold bytes that are not UTF-8"),
     ],
 )
 def test_what_no_process_can_be_given_is_refused(words: list[str], problem: str) -> None:
@@ -114,7 +114,7 @@ def test_what_no_process_can_be_given_is_refused(words: list[str], problem: str)
         line(words)
 
 
-@pytest.mark.parametrize(("given", "problem"), [("a 'b", "no closing quotation"), (7, "is no list")])
+@pytest.mark.parametrize(("given", "problem"), [("a 'b", "no closing quotation"), (7, "is not a list")])
 def test_arguments_that_are_no_words_are_refused(given: object, problem: str) -> None:
     with pytest.raises(UserErrorException, match=problem):
         strings(given)

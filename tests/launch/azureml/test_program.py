@@ -48,7 +48,7 @@ def test_the_program_on_path_will_do_and_none_at_all_is_an_error(
 
 def test_what_is_no_json_is_shown(fab: FakeFab) -> None:
     fab.answer("cancel", out="job x CANCELLED\n")
-    with pytest.raises(Exception, match=r"`fab cancel` gave no JSON but: job x CANCELLED"):
+    with pytest.raises(Exception, match=r"`fab cancel` did not print JSON but: job x CANCELLED"):
         Fab(None).json("cancel", "x")
 
 

@@ -116,10 +116,12 @@ def test_a_cancelled_run_raises_nothing(fab: FakeFab, run: Run) -> None:
 
 def test_a_run_that_cannot_be_watched_any_more_is_not_taken_for_ended(fab: FakeFab, run: Run) -> None:
     fab.state("RUNNING")
-    fab.answer("logs", status=1, err="error: node000000: stopped showing the job\n")
+    fab.answer("logs", status=1, err="error: node000000: stopped sending the job's output\n")
     with pytest.raises(ExperimentExecutionException) as caught:
         run.wait_for_completion()
-    assert "may well go on; wait again\nerror: node000000: stopped showing the job" in str(caught.value)
+    assert "may still run; wait again\nerror: node000000: stopped sending the job's output" in str(
+        caught.value
+    )
 
 
 def test_a_user_without_a_name_has_a_number(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -267,7 +269,7 @@ def test_runs_of_an_experiment_are_found_again_newest_first(fab: FakeFab) -> Non
 def test_a_run_can_be_taken_up_by_its_id(fab: FakeFab) -> None:
     run = Run.get(Workspace.from_config(), JOB)
     assert (run.id, run.experiment.name, run.get_status()) == (JOB, "experiment_name", "Completed")
-    with pytest.raises(UserErrorException, match=r"^run_id = 'nope': no node has such a job"):
+    with pytest.raises(UserErrorException, match=r"^run_id = 'nope': no node has this job"):
         Run.get(Workspace.from_config(), "nope")
 
 
@@ -284,12 +286,11 @@ def test_what_the_cluster_refuses_is_raised_in_its_words(
 
 
 def test_a_compute_target_that_is_no_stack_is_explained(fab: FakeFab) -> None:
-    fab.answer("launch", status=2, err="error: stack = 'gpu-cluster': no inventory is saved for it; x\n")
+    fab.answer("launch", status=2, err="error: stack = 'gpu-cluster': has no saved inventory; x\n")
     with pytest.raises(ExperimentExecutionException) as caught:
         Experiment(None, "x").submit(ScriptRunConfig("src", "train.py", compute_target="gpu-cluster"))
     assert str(caught.value).endswith(
-        "the compute target gpu-cluster was taken for a stack; "
-        "RANKLIFT_STACK can name the one that stands for it"
+        "compute target gpu-cluster was read as a stack's name; RANKLIFT_STACK can name another"
     )
 
 

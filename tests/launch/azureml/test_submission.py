@@ -131,7 +131,7 @@ def test_a_compute_target_that_goes_elsewhere_is_told() -> None:
 
 
 def test_what_is_no_compute_target_is_refused() -> None:
-    with pytest.raises(RunConfigurationException, match="is no compute target"):
+    with pytest.raises(RunConfigurationException, match="is not a compute target"):
         planned(compute_target=7)
 
 
@@ -266,7 +266,7 @@ def test_beside_a_run_configuration_other_settings_are_ignored_aloud(
         (
             {"distributed_job_config": PyTorchConfiguration(process_count=7, node_count=2)},
             "process_count = 7: does not divide by node_count = 2; "
-            "give a multiple: it is the total over all nodes",
+            "give a multiple of node_count: process_count is the total over all nodes",
         ),
         (
             {"distributed_job_config": PyTorchConfiguration(process_count=1, node_count=2)},
@@ -285,15 +285,18 @@ def test_beside_a_run_configuration_other_settings_are_ignored_aloud(
             "worker_count = '0': is not a number of at least 1",
         ),
         ({"script": None}, "script: is not given; give a script, or a command"),
-        ({"script": "nope.py"}, "script = 'nope.py': is no file in "),
-        ({"script": "../fabfile.py"}, "script = '../fabfile.py': is no file in "),
-        ({"script": "train.py", "command": "ls"}, "script = \"'train.py'\": does not go with a command"),
-        ({"command": "ls", "arguments": ["-l"]}, "arguments = \"['-l']\": does not go with a command"),
+        ({"script": "nope.py"}, "script = 'nope.py': is not a file in "),
+        ({"script": "../fabfile.py"}, "script = '../fabfile.py': is not a file in "),
+        (
+            {"script": "train.py", "command": "ls"},
+            "script = \"'train.py'\": cannot be combined with a command",
+        ),
+        ({"command": "ls", "arguments": ["-l"]}, "arguments = \"['-l']\": cannot be combined with a command"),
         (
             {"environment": interpreter("envs/bin/python")},
             "interpreter_path = 'envs/bin/python': is a relative path",
         ),
-        ({"source_directory": "nowhere"}, "source_directory = 'nowhere': is no folder"),
+        ({"source_directory": "nowhere"}, "source_directory = 'nowhere': is not a folder"),
     ],
 )
 def test_what_cannot_be_launched_is_refused_by_name(given: dict[str, Any], error: str) -> None:
@@ -335,9 +338,9 @@ def test_what_has_no_counterpart_is_refused_by_name(change: dict[str, Any], name
 
 
 def test_only_its_own_configurations_are_taken() -> None:
-    with pytest.raises(RunConfigurationException, match="is no configuration of a distributed job"):
+    with pytest.raises(RunConfigurationException, match="is not a configuration of a distributed job"):
         planned(distributed_job_config="mpi")
-    with pytest.raises(RunConfigurationException, match="is no DockerConfiguration"):
+    with pytest.raises(RunConfigurationException, match="is not a DockerConfiguration"):
         planned(docker_runtime_config={"shm_size": "8g"})
     with pytest.raises(NotSupported, match="resume_from is not offered"):
         planned(resume_from="checkpoint")

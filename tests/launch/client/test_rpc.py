@@ -88,6 +88,6 @@ def test_an_answer_that_cannot_be_read_names_the_node_and_what_may_have_written_
         "wait": lambda: wait_for_end("t-1", head, remote="abc"),
     }
     with pytest.raises(
-        GiveUpError, match=r"^node000000: its answer cannot be read \(.*~/\.bashrc, may write"
+        GiveUpError, match=r"^node000000: its answer cannot be decoded \(.*~/\.bashrc, may write"
     ):
         ways[question]()

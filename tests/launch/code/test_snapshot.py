@@ -180,7 +180,7 @@ def test_a_file_of_data_is_a_snapshot_under_its_own_name(tmp_path: Path) -> None
 
 
 def test_no_data_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no file in it"):
+    with pytest.raises(InputError, match="has no files"):
         plan_data(tmp_path)
     with pytest.raises(InputError, match=r"'nix': cannot be read"):
         plan_data(tmp_path / "nix")

@@ -63,13 +63,13 @@ def test_a_key_that_stands_twice_at_the_top_is_told_once(tmp_path: Path) -> None
     path = written(tmp_path, "code: .\ncompute: x\ncode: b\n")
     with pytest.raises(InputError) as caught:
         read(path)
-    assert str(caught.value) == f"{path}, line 3: code: stands twice, first in line 1; keep one of the two"
+    assert str(caught.value) == f"{path}, line 3: code: is given twice, first in line 1; keep one of the two"
 
 
 def test_what_means_nothing_here_is_listed_in_one_notice() -> None:
     job = good("everything-without-meaning")
     assert job.notice == (
-        f"{job.path}: without meaning here, and left alone: $schema, compute, services, identity, "
+        f"{job.path}: ignored here: $schema, compute, services, identity, "
         "queue_settings, properties, environment, resources.instance_type, resources.docker_args, "
         "resources.locations, resources.max_instance_count, resources.properties"
     )
@@ -107,7 +107,7 @@ def test_an_alias_and_a_merge_are_followed_and_named_by_their_own_line(tmp_path:
     assert good("anchors").tags == {"A": "b", "C": "d"}
     assert good("merge-keys").env == {"A": "one", "B": "three"}
     path = written(tmp_path, "command: env\ntags: &t\n  a: b\nlimits:\n  timeout: *t\n")
-    with pytest.raises(InputError, match=r"line 5: limits.timeout: is no whole number"):
+    with pytest.raises(InputError, match=r"line 5: limits.timeout: is not a whole number"):
         read(path)
     path = written(tmp_path, "command: env\ntags:\n  <<: text\n")
     with pytest.raises(InputError, match=r"line 2: tags: cannot be merged"):
@@ -128,7 +128,7 @@ def test_aliases_that_multiply_cost_nothing(tmp_path: Path) -> None:
         (b"command: a\0b\n", "is not YAML"),
         (b"command: !!python/name:os.system ls\n", "line 1: command"),
         (b"command: 2026-99-99\n", "line 1: command = 2026-99-99: cannot be read"),
-        (b"? [a]\n: b\ncommand: x\n", "line 1: key: is no word"),
+        (b"? [a]\n: b\ncommand: x\n", "line 1: key: is not a name"),
     ],
 )
 def test_text_that_yaml_chokes_on_is_an_error_like_any_other(
@@ -156,8 +156,11 @@ def test_the_own_block(tmp_path: Path) -> None:
         "mpich", ("-l", "-n", "2"), "0-3,7", "module load mpi", "/opt/envs/torch", chief=True
     )
     for text, told in (
-        ("mpi: lam", r"line 3: ranklift.mpi = 'lam': is not known here; use one of openmpi, mpich, intelmpi"),
-        ("mpirun_args: -l", r"line 3: ranklift.mpirun_args = '-l': is no list"),
+        (
+            "mpi: lam",
+            r"line 3: ranklift.mpi = 'lam': is not a known value; use one of openmpi, mpich, intelmpi",
+        ),
+        ("mpirun_args: -l", r"line 3: ranklift.mpirun_args = '-l': is not a list"),
         ("pyhton: x", r"did you mean python\?"),
         ("chief: 1", r"ranklift.chief = 1: is neither true nor false"),
     ):
@@ -204,11 +207,11 @@ def test_set_puts_single_values_over_the_files(tmp_path: Path) -> None:
     job = read(path, [("inputs.lr", "0.5"), ("resources.instance_count", "2"), ("tags.run", "x: [y")])
     assert job.inputs == {"lr": "0.5", "epochs": "3"}
     assert (job.instance_count, job.tags) == (2, {"run": "x: [y"})
-    with pytest.raises(InputError, match=r"^--set limits.timeout: limits.timeout = 'soon': is no whole"):
+    with pytest.raises(InputError, match=r"^--set limits.timeout: limits.timeout = 'soon': is not a whole"):
         read(path, [("limits.timeout", "soon")])
     with pytest.raises(InputError, match=r"^--set inputs.rl: .*did you mean|has no input|is no "):
         read(path, [("inputs.rl.x", "1")])
-    with pytest.raises(InputError, match="leads through something that has no keys"):
+    with pytest.raises(InputError, match="leads through a value without keys"):
         read(path, [("command.x", "1")])
     shared = written(tmp_path, "command: env\nenvironment_variables: &e {A: b}\ntags: *e\n")
     changed = read(shared, [("tags.A", "c")])
@@ -256,9 +259,9 @@ def test_a_name_that_is_not_closed_is_refused_with_its_line(tmp_path: Path, text
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("type: pipeline\njobs: {a: {}}\nsettings: {}\n", "line 1: type = 'pipeline': is no kind of job"),
-        ("trial: {}\ntype: sweep\nobjective: {}\n", "line 2: type = 'sweep': is no kind of job"),
-        ("type: parallel\ntask: {}\n", "line 1: type = 'parallel': is no kind of job"),
+        ("type: pipeline\njobs: {a: {}}\nsettings: {}\n", "line 1: type = 'pipeline': is not a kind of job"),
+        ("trial: {}\ntype: sweep\nobjective: {}\n", "line 2: type = 'sweep': is not a kind of job"),
+        ("type: parallel\ntask: {}\n", "line 1: type = 'parallel': is not a kind of job"),
         ("jobs:\n  a: {}\nsettings: {}\n", "line 1: jobs: is a pipeline's; launch"),
         ("search_space: {}\ntrial: {}\n", "line 2: trial: is a sweep's; launch"),
         (

@@ -134,13 +134,13 @@ def test_a_launcher_together_with_a_count_is_refused(tmp_path: Path) -> None:
     ):
         text = PYTORCH.format(command) + "  process_count_per_instance: 2\n"
         with pytest.raises(
-            InputError, match=r"line 5: distribution.process_count_per_instance = 2: does not go"
+            InputError, match=r"line 5: distribution.process_count_per_instance = 2: cannot be combined"
         ):
             made(tmp_path, text, nodes=2)
-        with pytest.raises(InputError, match=r"^--nproc-per-node = 2: does not go with this command"):
+        with pytest.raises(InputError, match=r"^--nproc-per-node = 2: cannot be combined with this command"):
             made(tmp_path, PYTORCH.format(command), nodes=2, flags=Flags(processes=2))
         mpi = PYTORCH.format(command).replace("pytorch", "mpi") + "  process_count_per_instance: 2\n"
-        with pytest.raises(InputError, match="does not go with this command"):
+        with pytest.raises(InputError, match="cannot be combined with this command"):
             made(tmp_path, mpi, nodes=2)
 
 

@@ -100,7 +100,7 @@ class TestBadInput:
     @pytest.mark.parametrize(
         ("change", "words"),
         [
-            ({"parameter_servers": 1}, "parameter_servers = 1: serve nobody without workers; say how many"),
+            ({"parameter_servers": 1}, "parameter_servers = 1: need workers; set the number"),
             ({"workers": 0}, "workers = 0: must be at least 1"),
             ({"workers": 1, "parameter_servers": -1}, "parameter_servers = -1: is not a number"),
             ({"workers": 2}, "workers = 2: makes 2 tasks for 3 nodes; choose fewer nodes"),

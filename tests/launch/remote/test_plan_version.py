@@ -50,7 +50,7 @@ class TestOnTheHead:
         its = "without a version" if version == "absent" else f"of version {version!r}"
         assert cli.main(command) == cli.OTHER_VERSION
         assert capsys.readouterr().err == (
-            f"{path} is a plan {its}; this code knows version 1: repeat the command with the version of "
+            f"{path} is a plan {its}; this code reads version 1: repeat the command with the version of "
             "Ranklift that launched the job\n"
         )
 
@@ -63,7 +63,7 @@ class TestOnTheHead:
     def test_it_is_lost_once_its_supervisor_is_gone(self, version: object) -> None:
         found = made(version, supervisor=None).state()
         assert (found["state"], found["exit_status"]) == ("LOST", 255)
-        assert "ended without a word" in found["reason"]
+        assert "exited without recording why" in found["reason"]
 
     def test_it_is_listed_although_its_state_is_torn(self, version: object) -> None:
         Path(made(version).file("state.json")).write_text("")
@@ -83,7 +83,7 @@ class TestOnTheHead:
         folder = made(version)
         entries = [entry for entry in send._entries(os.fsencode(folder.path)) if entry[1] == "job.json"]
         assert [entry[0] for entry in entries] == ["x"]
-        assert "this code knows version 1" in str(entries[0][-1])
+        assert "this code reads version 1" in str(entries[0][-1])
 
 
 class TestForTheOperator:
@@ -96,10 +96,10 @@ class TestForTheOperator:
         with pytest.raises(GiveUpError) as refused:
             code_of(json.dumps(sample_plan(version=version)).encode(), "node000000")
         assert str(refused.value) == (
-            f"node000000: job.json is a plan of version {version}; this code knows version 1: repeat the "
+            f"node000000: job.json is a plan of version {version}; this code reads version 1: repeat the "
             "command with the version of Ranklift that launched the job"
         )
 
     def test_a_torn_one_is_named(self) -> None:
-        with pytest.raises(GiveUpError, match=r"node000000: job\.json is torn: the head went down"):
+        with pytest.raises(GiveUpError, match=r"node000000: job\.json is damaged: the head went down"):
             code_of(b'{"remo', "node000000")

@@ -58,7 +58,7 @@ class TestState:
         (listed,) = query.list_jobs(None)["jobs"]
         state = JobState.from_dict(listed)
         assert (state.state, state.exit_status, state.nodes, state.ranks) == ("LOST", 255, ("node000000",), 2)
-        assert state.reason.startswith("the head went down while it kept the job's records: ")
+        assert state.reason.startswith("the head went down while it wrote the job's records: ")
         tear(folder, "state.json", data)
         assert query.job_report("t-1")["state"]["state"] == "LOST"
         tear(folder, "state.json", data)
@@ -91,9 +91,9 @@ class TestPlan:
         for command in (["show", "t-1"], ["follow", "t-1"]):
             assert cli.main(command) == cli.TORN
             assert capsys.readouterr().err == (
-                f"{folder.file('job.json')} is torn: the head went down while it was written; `fab collect` "
-                "brings what the nodes have of the job, `fab cancel` ends what runs of it, and its folder "
-                "can go then\n"
+                f"{folder.file('job.json')} is damaged: the head went down while it was written; "
+                "`fab collect` copies what the nodes have of the job, `fab cancel` ends what still runs; "
+                "then its folder may be removed\n"
             )
 
     def test_the_job_is_listed_and_can_be_ended(self, folder: job_dir.Folder, data: bytes) -> None:

@@ -96,7 +96,7 @@ class TestWhatComes:
 
     def test_what_such_code_sends_in_the_place_of_a_plan_is_not_kept(self, tmp_path: Path) -> None:
         found = from_a_node(tmp_path, "job.json", b'{"user_env": {"KEY": "s3cret"')
-        assert found.left_out == {"job.json": "is torn"}
+        assert found.left_out == {"job.json": "is damaged"}
         assert [
             path for path in tmp_path.rglob("*") if path.is_file() and b"s3cret" in path.read_bytes()
         ] == []
@@ -104,7 +104,7 @@ class TestWhatComes:
     def test_a_plan_that_cannot_be_read_is_not_sent_since_it_may_hold_values(self, cluster: Cluster) -> None:
         cluster.write(HEAD, "job.json", b'{"user_env": {"KEY": "s3cret"')
         report = cluster.collect(others=True)
-        assert report.files[HEAD].left_out == {"job.json": "is torn"}
+        assert report.files[HEAD].left_out == {"job.json": "is damaged"}
         assert not (cluster.folder / "job.json").exists()
 
     def test_what_came_is_for_the_operator_alone(self, cluster: Cluster) -> None:
@@ -269,7 +269,7 @@ class TestWhatIsHereAlready:
         (cluster.folder / "outputs" / SECOND).mkdir(parents=True)
         (cluster.folder / "outputs" / SECOND / "d").write_bytes(b"mine")
         report = cluster.collect()
-        assert "is in its way here" in of(report, SECOND).left_out["outputs/d/x"]
+        assert "is not a folder, so" in of(report, SECOND).left_out["outputs/d/x"]
         assert (cluster.folder / "outputs" / SECOND / "d").read_bytes() == b"mine"
 
 

@@ -200,7 +200,7 @@ class TestInterruptions:
         monkeypatch.setattr(cluster.head, "stream", stream)
         report = cluster.collect()
         assert of(report, SECOND).left_out == {
-            "logs/rank-1.log": "arrived otherwise than it was sent: collect again"
+            "logs/rank-1.log": "changed during the transfer: collect again"
         }
         assert not (cluster.folder / "logs/rank-1.log").exists()
         monkeypatch.undo()
@@ -208,7 +208,7 @@ class TestInterruptions:
 
     def test_a_second_collect_at_the_same_time_is_refused(self, cluster: Cluster) -> None:
         first = Results(cluster.into, JOB)
-        with pytest.raises(RetryError, match="another collect of this job is at work there"):
+        with pytest.raises(RetryError, match="another collect of this job uses this folder"):
             cluster.collect()
         first.close(complete=False)
         self.whole(cluster, cluster.collect())
@@ -227,7 +227,8 @@ class TestInterruptions:
         assert done.returncode == 0, done.stderr
         first, there, second = map(json.loads, done.stdout.splitlines())
         assert first["error"].endswith(
-            f"/{JOB}: No space left on device; what has come is kept, and the same command goes on from there"
+            f"/{JOB}: No space left on device; what was copied is kept, and the same "
+            "command continues from there"
         )
         assert there > 3_000_000
         assert second["whole"]

@@ -32,7 +32,7 @@ class TestWithoutTheHead:
         assert list(report.errors) == [HEAD]
         assert report.files[SECOND].continued == 1
         assert cluster.said == [
-            "the job's head does not serve (node000000: no answer within 15 s): asking "
+            "the job's head does not answer (node000000: no answer within 15 s): asking "
             "node[000001-000002] directly"
         ]
         assert report.without_head == "node000000: no answer within 15 s"
@@ -66,7 +66,7 @@ class TestWithoutTheHead:
         report = collect(JOB, cluster.head, cluster.into, remote="hash", others=others)
         assert {name: str(error) for name, error in report.errors.items()} == {
             HEAD: "node000000: no answer within 15 s",
-            THIRD: "node000002: is not in the stack any more",
+            THIRD: "node000002: is no longer in the stack",
         }
 
     def test_a_head_that_dies_in_the_middle(self, cluster: Cluster) -> None:
@@ -92,7 +92,7 @@ class TestWithoutTheHead:
         assert report.is_complete
         assert cluster.files() == cluster.expected(*NAMES)
         assert cluster.said == [
-            "the head node000000 cannot bring all of node000001: asking directly",
+            "the head node000000 cannot send all files of node000001: querying directly",
         ]
         assert (cluster.hosts[SECOND].asked, cluster.hosts[THIRD].asked) == (
             ["version", f"files {JOB}", f"send {JOB}"],
@@ -110,7 +110,7 @@ class TestWithoutTheHead:
         cluster.head.gone = True
         shutil.rmtree(cluster.nodes / THIRD / ".ranklift")
         report = cluster.collect(others=True)
-        assert str(report.errors[THIRD]) == "node000002 has none of the project's node code"
+        assert str(report.errors[THIRD]) == "node000002 has no node code of the project"
 
     def test_nobody_knows_where_the_head_is(self, cluster: Cluster) -> None:
         report = collect(
@@ -162,5 +162,5 @@ class TestWhatMakesNoSense:
     def test_a_head_that_names_impossible_nodes(self, cluster: Cluster) -> None:
         plan = sample_plan(JOB, nodes=[{"name": "../x"}])
         cluster.write(HEAD, "job.json", json.dumps(plan).encode())
-        with pytest.raises(GiveUpError, match="it names nodes that cannot be"):
+        with pytest.raises(GiveUpError, match="its record has invalid node names"):
             cluster.collect()

@@ -58,7 +58,7 @@ class TestChecksums:
 
 class TestTheFolder:
     def test_only_one_collect_works_in_it(self, results: Results, tmp_path: Path) -> None:
-        with pytest.raises(RetryError, match="another collect of this job is at work there"):
+        with pytest.raises(RetryError, match="another collect of this job uses this folder"):
             Results(tmp_path, JOB)
         results.close(complete=True)
         Results(tmp_path, JOB).close(complete=True)

@@ -68,7 +68,7 @@ class TestHowARankEnds:
     def test_one_that_hangs_past_the_time_limit_is_named(self, nodes: Nodes, kind: Kind) -> None:
         state, _ = nodes.run(shell("echo on; [ $RANK = 1 ] || exit 0; sleep 300", kind, timeout_s=3))
         assert (state.state, state.exit_status) == ("FAILED", 124)
-        assert state.reason == "its time limit of 3 s was over; still running: rank 1 on node000001"
+        assert state.reason == "its time limit of 3 s was reached; still running: rank 1 on node000001"
         assert state.failure is not None
         assert (state.failure.rank, state.failure.last_lines) == (1, ("on",))
         assert left_of(state.job) == []
@@ -119,7 +119,7 @@ class TestWhatHoldsTheJob:
         os.kill(runner_of(nodes, 2, started.job), signal.SIGKILL)
         state = started.end()
         assert (state.state, state.exit_status) == ("FAILED", 255)
-        assert state.reason == "node000002 (rank 2) is lost: its runner was killed, or the node went away"
+        assert state.reason == "node000002 (rank 2) is lost: its runner was killed, or the node is gone"
         assert state.failure is not None
         assert (state.failure.rank, state.failure.node) == (None, "node000002")
         assert left_of(started.job) == []

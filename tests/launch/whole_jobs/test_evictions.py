@@ -217,7 +217,7 @@ class TestAClusterWhoseTimeIsOver:
         watch = nodes.folder / "agent" / "watch.py"
         if not watch.exists():
             install_agent(watch.parent)
-        argv = ["python3", "-I", "-S", str(watch), "end", within, "the cluster's time is over"]
+        argv = ["python3", "-I", "-S", str(watch), "end", within, "the cluster's lifetime is over"]
         done = subprocess.run(argv, env=nodes.env, capture_output=True, check=True, text=True)
         return done.stdout
 
@@ -227,7 +227,7 @@ class TestAClusterWhoseTimeIsOver:
         assert self.end_jobs(nodes) == '{"ended": 1}'
         state = started.end()
         assert (state.state, state.exit_status) == ("CANCELLED", 130)
-        assert state.reason == "the cluster's time is over"
+        assert state.reason == "the cluster's lifetime is over"
         assert sorted(rank for rank, text in lines(started.events) if text == "saved") == [0, 1, 2]
         assert self.end_jobs(nodes) == '{"ended": 0}'
 
@@ -236,4 +236,4 @@ class TestAClusterWhoseTimeIsOver:
         second = start(nodes, shell("true"))
         until(lambda: "QUEUED" in states(second.events))
         assert self.end_jobs(nodes) == '{"ended": 2}'
-        assert [one.end().reason for one in (first, second)] == ["the cluster's time is over"] * 2
+        assert [one.end().reason for one in (first, second)] == ["the cluster's lifetime is over"] * 2

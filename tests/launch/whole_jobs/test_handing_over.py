@@ -43,7 +43,7 @@ def test_a_plan_that_was_cut_short_never_becomes_a_job(nodes: Nodes, share: floa
     data = json.dumps(nodes.plan(shell("true")).as_dict()).encode()
     message = b"%010d" % len(data) + data
     _, errors = (process := submitting(nodes)).communicate(message[: int(len(message) * share)], timeout=30)
-    assert (process.returncode, errors) == (REFUSED, b"the plan was cut short, so no job was made\n")
+    assert (process.returncode, errors) == (REFUSED, b"the plan was incomplete, so no job was created\n")
     assert not (nodes.folder / "node000000/.ranklift/jobs").exists()
     assert nodes.jobs() == []
 

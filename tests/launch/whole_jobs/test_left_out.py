@@ -188,7 +188,7 @@ def test_a_file_that_vanishes_while_the_tree_is_read_is_named(
         return real(hashes, path, full, status)
 
     monkeypatch.setattr(Hashes, "of", vanishing)
-    with pytest.raises(RetryError, match=r"train\.py vanished or changed while being read; try it again"):
+    with pytest.raises(RetryError, match=r"train\.py vanished or changed while being read; try again"):
         plan(tree)
 
 

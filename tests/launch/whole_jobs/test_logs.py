@@ -90,7 +90,7 @@ def test_a_rank_that_prints_too_much_keeps_its_log_and_its_last_lines_and_leaves
     told = notices(events)
     assert told
     assert all(one.startswith("left out ") for one in told)
-    assert all(one.endswith("; all of it is in logs/rank-0.log on node000000") for one in told)
+    assert all(one.endswith("; complete in logs/rank-0.log on node000000") for one in told)
     left = sum(int(one.split(", ")[1].split(" ")[0].replace(",", "")) for one in told)
     assert left + len([e for e in events if isinstance(e, LogLine) and e.rank == 0]) - len(told) == 200_001
     assert state.exit_status == 3
@@ -148,7 +148,7 @@ def test_a_log_that_cannot_be_written_ends_nothing_and_is_told(nodes: Nodes) -> 
     assert state.state == "SUCCEEDED"
     assert printed(events, 1) == [f"1 line number {number} of many" for number in range(9000)]
     first, last = notices(events)
-    assert first == "logs/rank-1.log on node000001 cannot be written: File too large; the job goes on"
+    assert first == "logs/rank-1.log on node000001 cannot be written: File too large; the job continues"
     assert last.startswith("logs/rank-1.log on node000001 lacks ")
     log = (folder(nodes, 1, state.job) / "logs/rank-1.log").read_bytes()
     assert log == "".join(f"1 line number {n} of many\n" for n in range(9000)).encode()[: len(log)]

@@ -23,7 +23,7 @@ STATE = {
 }
 TOLD = (
     f"node000000: job {JOB}: its head is gone or unreachable ({{}}); if it is gone, ranks on other nodes end "
-    f"by themselves within 30 s, else the job goes on; `fab logs -f {JOB}` follows it again, `fab jobs` "
+    f"by themselves within 30 s, else the job continues; `fab logs -f {JOB}` follows it again, `fab jobs` "
     "shows its state"
 )
 
@@ -65,9 +65,9 @@ BROKE = NodeUnreachable("node000000", "the connection broke while python3 ran")
     [
         (RUNNING, BROKE, BROKE.reason),
         (b"", BROKE, BROKE.reason),
-        (RUNNING, 128, "it stopped showing the job"),
-        (RUNNING, 137, "it stopped showing the job"),
-        (RUNNING, 0, "it stopped showing the job"),
+        (RUNNING, 128, "it stopped sending the job's output"),
+        (RUNNING, 137, "it stopped sending the job's output"),
+        (RUNNING, 0, "it stopped sending the job's output"),
     ],
 )
 def test_the_job_is_named_and_how_to_go_on(output: bytes, end: Exception | int, reason: str) -> None:

@@ -75,7 +75,7 @@ def test_whoever_follows_or_asks_reads_which_job_has_no_records(nodes: Nodes) ->
     thread = threading.Thread(target=remove)
     thread.start()
     where = rf"\({jobs_of_head(nodes)}/{made.id}\)"
-    words = rf"^job = '{made.id}': there is no job {made.id} on this head: it never was, or its records were "
+    words = rf"^job = '{made.id}': no job {made.id} on this head: it never existed, or its records were "
     with pytest.raises(NoSuchJob, match=rf"{words}removed {where}; see `fab jobs`; `fab cancel {made.id}` "):
         submit.submit_and_follow(made, nodes.head, lambda _: None)
     thread.join()

@@ -112,7 +112,7 @@ class TestAfterAFailure:
         os.kill(runner_of(nodes, 1, started.job), signal.SIGKILL)
         state = started.end()
         assert (state.state, state.restarts) == ("SUCCEEDED", 1)
-        why = "its runner was killed, or the node went away"
+        why = "its runner was killed, or the node is gone"
         (lost,) = events(nodes, started.job, "lost-node")
         assert (lost["node"], lost["reason"]) == ("node000001", why)
         (failure,) = events(nodes, started.job, "failure")
@@ -187,7 +187,7 @@ class TestWhatIsNotTriedAgain:
     def test_one_whose_time_was_over(self, nodes: Nodes) -> None:
         state, told = nodes.run(shell("sleep 300", max_restarts=3, timeout_s=2))
         assert (state.state, state.exit_status, state.restarts) == ("FAILED", 124, 0)
-        assert state.reason == "its time limit of 2 s was over"
+        assert state.reason == "its time limit of 2 s was reached"
         assert states(told) == ["STARTING", "RUNNING", "FAILED"]
         assert "restart" not in remarks(told)
 
@@ -203,7 +203,7 @@ class TestWhatIsNotTriedAgain:
         begun = time.monotonic()
         state, _ = nodes.run(shell("sleep 0.7; exit 3", max_restarts=50, timeout_s=4))
         assert (state.state, state.exit_status) == ("FAILED", 124)
-        assert state.reason.startswith("its time limit of 4 s was over ")
+        assert state.reason.startswith("its time limit of 4 s was reached ")
         assert time.monotonic() - begun < 10
 
 
@@ -259,7 +259,7 @@ class TestARangeOfNodes:
         started = self.started(nodes, 2)
         nodes.down(1)  # nothing looks after what is left there: these nodes share their processes
         os.kill(runner_of(nodes, 1, started.job), signal.SIGKILL)
-        why = "its runner was killed, or the node went away"
+        why = "its runner was killed, or the node is gone"
         until(lambda: "node000001 is lost" in remarks(started.events))
         assert remarks(started.events) == (
             f"node000001 is lost: {why}; going on with 2 nodes, at least 2 are needed"
@@ -285,7 +285,7 @@ class TestARangeOfNodes:
         state = started.end()
         assert (state.state, state.exit_status) == ("FAILED", 255)
         assert state.reason == (
-            "node000002 (rank 2) is lost: its runner was killed, or the node went away "
+            "node000002 (rank 2) is lost: its runner was killed, or the node is gone "
             "(without node000001, lost before)"
         )
         assert left_of(started.job) == []

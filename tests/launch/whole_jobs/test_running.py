@@ -220,7 +220,7 @@ class TestHowAJobEnds:
     def test_another_mpi_on_the_head_is_named(self, nodes: Nodes) -> None:
         state, _ = nodes.run(JobSpec("t", "mpi", ("true",), mpi="intelmpi"))
         assert state.state == "FAILED"
-        assert re.search(r"mpirun is Open MPI 4\.\S+, wanted is Intel MPI", state.reason)
+        assert re.search(r"mpirun is Open MPI 4\.\S+; Intel MPI is required", state.reason)
 
     def test_the_time_limit(self, nodes: Nodes) -> None:
         state, _ = nodes.run(shell("sleep 60", timeout_s=0.5))

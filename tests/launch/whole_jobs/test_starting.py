@@ -43,7 +43,7 @@ class TestModules:
         assert (state.state, state.exit_status) == ("FAILED", 255)
         assert state.reason == (
             "no rank was started: node[000001-000002]: python3 has no module horovod: "
-            "install it there, or name a Python that has it"
+            "install what is missing, or name a Python that has it"
         )
         assert state.failure is not None
         assert (state.failure.rank, state.failure.node) == (None, "node000001")
@@ -152,13 +152,13 @@ class TestWhatNodesMustHave:
 
     def test_the_folder_that_python_names(self, nodes: Nodes) -> None:
         state, _ = nodes.run(shell(MARK, python="~/env"))
-        assert "node[000000-000002]: python = ~/env: there is no bin/python in that folder" in state.reason
+        assert "node[000000-000002]: python = ~/env: the folder has no bin/python" in state.reason
         assert ran(nodes) == []
 
     def test_the_command_that_python_names(self, nodes: Nodes) -> None:
         nodes.code("a.py", "")
         state, _ = nodes.run(JobSpec("t", "pytorch", ("a.py",), snapshot="code", python="python9.9"))
-        assert "node[000000-000002]: python = python9.9: there is no such command" in state.reason
+        assert "node[000000-000002]: python = python9.9: command not found" in state.reason
 
 
 class TestPython:

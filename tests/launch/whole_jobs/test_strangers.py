@@ -277,7 +277,7 @@ class TestTheClustersKey:
         assert state.state == "FAILED"
         assert state.reason == (
             "no rank was started: node000001: has no cluster key ~/.ssh/id_ed25519, with which MPI jobs "
-            "encrypt what they send: copy the head's there, with mode 0600, or `fab replace` the node"
+            "encrypt their traffic: copy the head's there, with mode 0600, or `fab replace` the node"
         )
 
     def test_a_node_with_another_is_named_and_sent_nothing(self, nodes: Nodes) -> None:
@@ -295,7 +295,7 @@ class TestTheClustersKey:
         assert state.state == "FAILED"
         assert state.reason == (
             "node000000, the head: the cluster's key ~/.ssh/id_ed25519 cannot be read: No such file or "
-            "directory; MPI jobs encrypt with it what they send: copy it there from another node, with mode "
+            "directory; MPI jobs encrypt their traffic with it: copy it there from another node, with mode "
             "0600"
         )
 

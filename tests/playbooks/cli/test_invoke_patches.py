@@ -77,6 +77,6 @@ def test_a_command_line_after_two_dashes_is_told_where_it_goes(tmp_path: Path) -
     told = fab(tmp_path, "ssh", "--node", "3", "--", "echo", "a b")
     assert told.returncode == 2
     assert told.stderr == (
-        "error: -- = 'echo a b': no task takes what follows it; "
+        "error: -- = 'echo a b': no task takes the words after it; "
         "put it in quotes: fab exec 'echo a b' --nodes 0-3\n"
     )

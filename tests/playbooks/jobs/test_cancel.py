@@ -81,7 +81,7 @@ GONE = NodeUnreachable("node000001", "refused")
             None,
             None,
             {"node000000": Swept(1, (7, 9)), "node000001": GONE},
-            "job t-1: its state is not known\n  node000000: SIGKILL did not end 7, 9: restart the node",
+            "job t-1: state unknown\n  node000000: SIGKILL did not end 7, 9: restart the node",
         ),
     ],
 )
@@ -170,13 +170,13 @@ def test_a_supervisor_that_does_not_react_is_named_with_what_to_do(
     assert sealed.cancel() == 1
     said = capsys.readouterr()
     assert said.out == (
-        "job t-1: it has not ended\n  node000000: 2 processes ended\n"
+        "job t-1: still runs\n  node000000: 2 processes ended\n"
         "  node000003: SIGKILL did not end 7: restart the node\n"
     )
     assert said.err == (
         "job t-1 cannot be ended by its head; contacting every node directly\n"
-        "error: the supervisor, process 4242 on node000000, does not react: job t-1 was asked to end 33 s "
-        'ago, and has not; `fab exec "kill -9 4242" --nodes 0`, then cancel again\n'
+        "error: the supervisor, process 4242 on node000000, does not react: job t-1 was cancelled 33 s "
+        'ago and still runs; `fab exec "kill -9 4242" --nodes 0`, then cancel again\n'
     )
 
 
@@ -211,8 +211,7 @@ def test_a_head_that_was_made_anew_is_asked_like_every_node(
     assert sealed.cancel() == 0
     said = capsys.readouterr()
     assert said.out == (
-        "job t-1: its state is not known\n"
-        "  node000000: no process was left\n  node000003: 2 processes ended\n"
+        "job t-1: state unknown\n  node000000: no process was left\n  node000003: 2 processes ended\n"
     )
     assert said.err == (
         "node000000: the node was reimaged\n"
@@ -260,13 +259,13 @@ def test_the_end_that_does_not_come_names_the_process_that_owes_it(monkeypatch: 
         name = "node000000"
 
     with pytest.raises(
-        SupervisorTimeout, match=r"process 77 on node000000, does not react: job t-1 was asked to end 0 s ago"
+        SupervisorTimeout, match=r"process 77 on node000000, does not react: job t-1 was cancelled 0 s ago"
     ):
         end_job("t-1", Head(), remote="abc")  # type: ignore[arg-type]
 
 
 class TestAJobWithoutRecords:
-    GONE = NoSuchJob("t-1", "there is no job t-1 on this head: it never was, or its records were removed")
+    GONE = NoSuchJob("t-1", "there is no job t-1 on this head: it never existed, or its records were removed")
 
     def test_whose_head_is_known_is_ended_on_every_node(
         self, sealed: Sealed, capsys: pytest.CaptureFixture[str]
@@ -277,9 +276,7 @@ class TestAJobWithoutRecords:
         shown = capsys.readouterr()
         assert "its records were removed" in shown.err
         assert shown.out == (
-            "job t-1: its state is not known\n"
-            "  node000000: no process was left\n"
-            "  node000003: 2 processes ended\n"
+            "job t-1: state unknown\n  node000000: no process was left\n  node000003: 2 processes ended\n"
         )
 
     def test_whose_head_is_not_known_is_ended_where_it_runs(

@@ -19,7 +19,7 @@ def report(**more: NodeFiles | Exception) -> CollectReport:
 
 def test_what_came_is_told_in_one_line() -> None:
     assert format_report(report(a=NodeFiles(2, 0, 1500), b=NodeFiles(1, 3, 500, continued=1))) == (
-        "results/job: 3 files, 2.0 kB from 2 nodes, 1 of them continued, 3 were there already"
+        "results/job: 3 files, 2.0 kB from 2 nodes, 1 of them continued, 3 already copied"
     )
     gone = NodeUnreachable("b", "no answer")
     assert (
@@ -37,9 +37,9 @@ def test_what_the_user_may_not_expect_is_told_by_name_without_moving_the_cursor(
         skipped={"outputs/\x1b[2J": "is a socket, a pipe or a device"},
     )
     assert list(remarks(report(a=files))) == [
-        "outputs/a/m is not what a has: that is outputs/a/m.~2~ now",
+        "outputs/a/m differs from the file on a, which is saved as outputs/a/m.~2~",
         "outputs/old was removed on a meanwhile",
-        "'outputs/\\x1b[2J' on a is a socket, a pipe or a device: passed over",
+        "'outputs/\\x1b[2J' on a is a socket, a pipe or a device: skipped",
     ]
 
 

@@ -90,7 +90,7 @@ def test_a_launcher_in_the_line_goes_not_with_a_count(code: Path) -> None:
     assert (job.per_node, job.shell) == (True, False)
     for kind in (by("pytorch", nproc_per_node="2"), by("mpi", nproc_per_node="2")):
         with pytest.raises(
-            InputError, match=r"--nproc-per-node = 2: does not go with this command: torchrun"
+            InputError, match=r"--nproc-per-node = 2: cannot be combined with this command: torchrun"
         ):
             spec(code, "torchrun train.py", kind)
 
@@ -120,9 +120,7 @@ def test_a_fixed_number_of_nodes_is_the_jobs_own(code: Path) -> None:
 def test_mpi_and_its_arguments(code: Path) -> None:
     job, _ = spec(code, "train.py", by("mpi", mpi="mpich", mpirun_args=("-l", "a b")))
     assert (job.kind, job.mpi, job.mpi_args) == ("mpi", "mpich", ("-l", "a b"))
-    with pytest.raises(
-        InputError, match=r"--mpi = 'lam': is no MPI that is known; use one of openmpi, mpich"
-    ):
+    with pytest.raises(InputError, match=r"--mpi = 'lam': is not a known MPI; use one of openmpi, mpich"):
         spec(code, "train.py", by("mpi", mpi="lam"))
 
 

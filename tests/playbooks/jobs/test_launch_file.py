@@ -193,7 +193,7 @@ DISTRIBUTED = "command: python train.py\ncode: src\ndistribution:\n  type: mpi\n
 @pytest.mark.parametrize(
     ("text", "options", "expected"),
     [
-        ("comand: x\ncommand: hostname\n", [], "job.yml, line 1: comand = 'x': is no key that is known here"),
+        ("comand: x\ncommand: hostname\n", [], "job.yml, line 1: comand = 'x': unknown key"),
         (
             "command: python nope.py\ncode: src\n",
             [],
@@ -226,8 +226,8 @@ DISTRIBUTED = "command: python train.py\ncode: src\ndistribution:\n  type: mpi\n
             "line 6: resources.instance_count = 2: job.yml, line 7 names 3 nodes; make the two agree",
         ),
         ("command: hostname\n", ["--nodes", "0-1"], "job.yml: 2 nodes without a distribution would each do"),
-        (DISTRIBUTED, ["--set", "limits.timeout"], "--set = 'limits.timeout': is no KEY=VALUE"),
-        (DISTRIBUTED, ["--set", "limit.timeout=3"], "--set limit.timeout: limit: is no key that is known"),
+        (DISTRIBUTED, ["--set", "limits.timeout"], "--set = 'limits.timeout': is not KEY=VALUE"),
+        (DISTRIBUTED, ["--set", "limit.timeout=3"], "--set limit.timeout: limit: unknown key"),
         (DISTRIBUTED, ["--env", "RANK=0"], "--env RANK: is set by the launcher"),
         (
             "command: ls ${{inputs.a}}\ninputs:\n  a:\n    path: void\n",
@@ -266,5 +266,5 @@ def test_what_is_no_job_file_is_told_from_one(fab: Fab, word: str, expected: str
 def test_notices_go_to_stderr_once_and_the_plan_alone_to_stdout(fab: Fab, own: Path) -> None:
     (own / "job.yml").write_text("command: hostname\ncompute: x\nenvironment: y\n")
     told = fab("launch", "job.yml", "--dry-run", "--json")
-    assert told.stderr == "job.yml: without meaning here, and left alone: compute, environment\n"
+    assert told.stderr == "job.yml: ignored here: compute, environment\n"
     json.loads(told.stdout)

@@ -21,8 +21,8 @@ def ended(state: str, reason: str) -> JobState:
 @pytest.mark.parametrize(
     ("state", "reason", "told"),
     [
-        ("CANCELLED", "", "job a-1 CANCELLED: it was asked to end"),
-        ("LOST", "", "job a-1 LOST: the reason is not known"),
+        ("CANCELLED", "", "job a-1 CANCELLED: cancel requested"),
+        ("LOST", "", "job a-1 LOST: reason unknown"),
         ("FAILED", "rank 0 on node000000 ended with exit status 3", None),
     ],
 )

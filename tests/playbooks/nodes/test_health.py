@@ -97,8 +97,7 @@ def test_what_is_wrong_is_said_with_what_to_do() -> None:
     assert {name: str(error) for name, error in found.items()} == {
         "node000001": "node000001: cloud-init failed; its errors and the last lines of its output:\n"
         "  boom\n  E: disk full\ncorrect the cause, then `fab replace 1 --reimage`",
-        "node000002": "node000002: its clock is 60 s behind: certificates and the rendezvous of ranks fail "
-        "so; "
+        "node000002": "node000002: its clock is 60 s behind: certificates and the rendezvous of ranks fail; "
         '`fab exec "sudo chronyc makestep" --nodes 2` sets it, or replace the node',
     }
 
@@ -134,13 +133,13 @@ class TestWaiting:
             "1 of 3 nodes answer\n"
             "waiting for n1: no answer\n"
             "waiting for n2: Azure reports it as stopped\n"
-            "if it stays so: `fab replace 1 --stack dev` replaces such a node (--reimage: on the same "
+            "if this persists: `fab replace 1 --stack dev` replaces such a node (--reimage: on the same "
             "machine); the others keep working\n"
         )
         assert str(caught.value) == (
             "waiting failed on 2 of 3 nodes\nn1: no answer\nn2: Azure reports it as stopped\n"
             "`fab replace 1 --stack dev` replaces such a node (--reimage: on the same machine); the others "
-            "keep working\n`fab wait --stack dev` waits on"
+            "keep working\n`fab wait --stack dev` continues to wait"
         )
 
     def test_a_node_that_is_off_is_not_waited_for_once_the_others_answer(

@@ -74,7 +74,7 @@ def test_the_lock_of_a_pulumi_by_another_name_is_respected(tmp_path: Path) -> No
     with running(tmp_path) as process:
         found = locked(tmp_path, process.pid)
         said = found.refuses()
-        assert f"works on it (process {process.pid} of me on {socket.gethostname()}, since " in said
+        assert f"is using it (process {process.pid} of me on {socket.gethostname()}, since " in said
         assert "cancel" not in said, "it lives"
 
 
@@ -105,7 +105,7 @@ def test_a_number_that_nobody_has_here_is_no_proof(tmp_path: Path) -> None:
     ended.wait()
     said = locked(tmp_path, ended.pid).refuses()
     assert f"no process {ended.pid} that is as old as the lock runs here" in said
-    assert "only if no command works on the stack any more: `pulumi cancel --stack me/ranklift/dev`" in said
+    assert "only if no command uses the stack any more: `pulumi cancel --stack me/ranklift/dev`" in said
 
 
 def test_a_process_that_is_younger_than_the_lock_did_not_take_it(tmp_path: Path) -> None:

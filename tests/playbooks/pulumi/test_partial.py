@@ -82,12 +82,12 @@ def machine(number: int, state: str) -> Any:
 @pytest.mark.parametrize(
     ("error", "before", "keep", "done", "kept", "said"),
     [
-        (FAILED, None, False, ["destroy"], False, "3 of 4 nodes came"),
+        (FAILED, None, False, ["destroy"], False, "3 of 4 nodes are ready"),
         (FAILED, None, True, ["delete 3", "up with '3'", "read"], True, "n0,n1,n2 kept"),
         (FAILED, 2, False, ["delete 2 3", "up with '2'", "read"], False, "the 2 from before stay"),
-        (FAILED, 2, True, ["delete 3", "up with '3'", "read"], True, "1 of 2 further nodes came"),
+        (FAILED, 2, True, ["delete 3", "up with '3'", "read"], True, "1 of 2 further nodes are ready"),
         (NO_BOOT, 2, False, ["delete 3", "up with '3'", "read"], True, "in place of those that did not boot"),
-        (NO_BOOT, None, False, ["delete 3", "up with '3'", "read"], True, "3 of 4 nodes came"),
+        (NO_BOOT, None, False, ["delete 3", "up with '3'", "read"], True, "3 of 4 nodes are ready"),
     ],
 )
 def test_nodes_that_came_are_kept_or_removed(  # noqa: PLR0913, PLR0917  (a table's columns)

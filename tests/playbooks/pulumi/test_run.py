@@ -100,7 +100,7 @@ def test_a_stack_that_another_command_has_is_told_without_pulumis_advice_to_canc
             refused(tmp_path, LOCKED.format(host=socket.gethostname(), process=os.getpid())), ["up", "--yes"]
         )
     assert str(caught.value) == (
-        f"stack dev: another command works on it (process {os.getpid()} of ann on {socket.gethostname()}, "
+        f"stack dev: another command is using it (process {os.getpid()} of ann on {socket.gethostname()}, "
         "since 2126-11-22 00:30:00 UTC): wait until it has ended, then repeat this one"
     )
     assert capfd.readouterr().err == "$ pulumi up --yes\n"
@@ -113,7 +113,7 @@ def test_of_another_machine_it_is_said_when_a_lock_may_be_taken_away(tmp_path: P
 
 def test_pulumis_own_service_names_nobody(tmp_path: Path) -> None:
     said = "error: [409] Conflict: Another update is currently in progress.\nTo learn more, visit …\n"
-    with pytest.raises(InUse, match=r"works on it \(Pulumi does not name its holder\): wait until it"):
+    with pytest.raises(InUse, match=r"is using it \(Pulumi does not name its holder\): wait until it"):
         pulumi(refused(tmp_path, said), ["up", "--yes"])
 
 
@@ -121,7 +121,7 @@ def test_of_two_commands_that_make_a_stack_the_slower_is_refused_like_any_other(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     said = "error: stack 'organization/ranklift/dev' already exists\n"
-    with pytest.raises(InUse, match="stack dev: another command works on it"):
+    with pytest.raises(InUse, match="stack dev: another command is using it"):
         pulumi(refused(tmp_path, said), ["stack", "init", "dev"])
     assert capfd.readouterr().err == "$ pulumi stack init dev\n"
 

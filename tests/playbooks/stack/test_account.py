@@ -135,7 +135,7 @@ def test_without_an_answer_of_pulumis_nothing_is_marked_and_that_is_said(
         account(Context())
         shown = capsys.readouterr()
         assert "not in" not in shown.out
-        assert "what of it is in Pulumi's state is not known: pulumi stack" in shown.err
+        assert "which resources are in Pulumi's state is unknown: pulumi stack" in shown.err
 
 
 def test_an_account_of_one_stack_has_nothing_of_another(
@@ -171,7 +171,7 @@ def test_one_thing_is_named_as_one(
 
 def test_an_empty_subscription_is_said_to_be_empty(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
     account(Context())
-    assert capsys.readouterr().out.startswith("there is nothing of any stack in subscription 0000")
+    assert capsys.readouterr().out.startswith("nothing of any stack exists in subscription 0000")
 
 
 def test_who_is_not_signed_in_learns_nothing_wrong(azure: Azure, stack: Stack) -> None:

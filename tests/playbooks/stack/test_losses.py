@@ -118,7 +118,7 @@ def test_jobs_that_run_or_wait_are_named(nodes: Nodes) -> None:
 def test_nodes_that_cannot_be_asked_are_named_with_the_reason(nodes: Nodes) -> None:
     found = find_losses(DEV, inventory(2))
     assert found == Losses(unknown={"node000001": "no route to host"})
-    assert list(found.lines()) == ["node000001: its jobs and results are not known: no route to host"]
+    assert list(found.lines()) == ["node000001: its jobs and results are unknown: no route to host"]
     assert find_losses(DEV, inventory(1, "stopped")).unknown == {"node000000": "it is stopped"}
 
 

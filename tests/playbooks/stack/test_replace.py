@@ -191,8 +191,8 @@ def test_a_node_that_is_going_already_is_not_asked_what_it_does(
 @pytest.mark.parametrize(
     ("there", "said"),
     [
-        (3, "none of that id or name; it has 0 (node000000), 1 (node000001), 2 (node000002)\n"),
-        (2, "1 (node000001): 2 of the 3 that are wanted; `fab up --stack dev` creates what"),
+        (3, "no node with this id or name; known: 0 (node000000), 1 (node000001), 2 (node000002)\n"),
+        (2, "1 (node000001): 2 of 3 nodes; `fab up --stack dev` creates what"),
     ],
 )
 def test_a_node_that_never_was_is_refused_and_a_gap_is_named(
@@ -231,7 +231,7 @@ def test_while_another_update_has_the_lock_no_node_goes_and_no_job_is_ended(
     assert caught.value.code == 1
     assert cluster.done == []
     said = capsys.readouterr().err
-    assert said.startswith("error: stack dev: another command works on it")
+    assert said.startswith("error: stack dev: another command is using it")
     assert "removed" not in said
 
 

@@ -113,7 +113,7 @@ def test_as_many_as_there_are_is_said_at_once(cluster: Cluster, capsys: pytest.C
     cluster.scale(3)
     assert cluster.done == []
     assert capsys.readouterr() == (
-        "stack dev: it has 3 nodes, as its configuration asks for\n",
+        "stack dev: has 3 nodes, as configured\n",
         "",
     )
     cluster.state = "stopped"
@@ -145,7 +145,7 @@ def test_where_nothing_was_made_or_removed_it_stays_as_it_was(
 ) -> None:
     failing(cluster, wanted, error, 3)
     assert cluster.configured == 3
-    assert "stack dev: its configuration asks for 3 nodes as before, Azure has 3\n" in capsys.readouterr().err
+    assert "stack dev: configured for 3 nodes as before, Azure has 3\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("wanted", [5, 2])
@@ -163,8 +163,7 @@ def test_where_some_came_it_says_what_is_wanted_and_what_there_is(
     failing(cluster, 6, FORBIDDEN, 4)
     assert cluster.configured == 6
     assert (
-        "its configuration asks for 6 nodes, Azure has 4: `fab scale 6` adds the others, `fab scale 4` "
-        "keeps that\n"
+        "configured for 6 nodes, Azure has 4: `fab scale 6` adds the others, `fab scale 4` keeps 4\n"
     ) in capsys.readouterr().err
 
 
@@ -173,7 +172,7 @@ def test_where_nodes_went_it_says_how_many_stayed(
 ) -> None:
     failing(cluster, 2, FORBIDDEN, 2)
     assert cluster.configured == 2
-    assert "its configuration asks for 2 nodes, Azure has 2\n" in capsys.readouterr().err
+    assert "configured for 2 nodes, Azure has 2\n" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("error", [TookTooLong("dev", 30, ()), Exit(code=130)])
@@ -194,4 +193,4 @@ def test_what_azure_does_not_tell_is_called_unknown(
     cluster.unknown = RetryError("it does not answer")
     failing(cluster, 5, FORBIDDEN, 4)
     assert cluster.configured == 3
-    assert "asks for 3 nodes as before; how many Azure has is not known: it does" in capsys.readouterr().err
+    assert "asks for 3 nodes as before; the number in Azure is unknown: it does" in capsys.readouterr().err

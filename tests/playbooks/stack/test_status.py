@@ -77,7 +77,7 @@ def test_a_cluster_with_a_time_says_what_is_left_of_it(
     assert (json.loads(shown.out), shown.err.strip()) == ([], told)
     made_before(stack, 7, "6")
     ended()
-    assert "their time is over since" in capsys.readouterr().out
+    assert "their lifetime ended at" in capsys.readouterr().out
     made_before(stack, 7, None)
     ended()
     assert "time" not in capsys.readouterr().out
@@ -101,8 +101,7 @@ def test_what_could_not_be_asked_is_said_and_amiss(
     monkeypatch.setattr(drift, "find_drift", refused)
     assert ended() == 1
     assert (
-        "whether Azure has the other resources of the stack is not known: Azure says no"
-        in capsys.readouterr().err
+        "whether Azure has the stack's other resources is unknown: Azure says no" in capsys.readouterr().err
     )
 
 
@@ -121,7 +120,7 @@ def gone(code: str) -> Callable[..., Any]:
         (
             2.1,
             "2",
-            r"their time was over at \S+ \S+ UTC \(ranklift:ttlHours is 2\)[^\n]*\n`fab up --stack dev`",
+            r"their lifetime ended at \S+ \S+ UTC \(ranklift:ttlHours is 2\)[^\n]*\n`fab up --stack dev`",
         ),
         (1.9, "2", "it was removed, by an interrupted `fab down` or in"),
         (1.9, None, "`fab down --stack dev` removes the rest"),

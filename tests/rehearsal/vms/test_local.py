@@ -240,7 +240,7 @@ def test_what_cannot_boot_is_named(tmp_path: Path) -> None:
             bad = Machine("node000001", private_ip(1), "azureuser", (), "#cloud-config\nbootcmd: [true]\n")
             with pytest.raises(ReplaceNodeError, match="node000001: cloud-init: cloud-config bootcmd"):
                 await it.machines.boot(NETWORK, [bad])
-            with pytest.raises(InputError, match="--nodes-limit = 2: 1 nodes run and 2 more are asked for"):
+            with pytest.raises(InputError, match="--nodes-limit = 2: 1 running and 2 more requested"):
                 await it.machines.boot(NETWORK, [it.machine(1), it.machine(2)])
             assert await it.machines.running(NETWORK) == {"node000000"}
 

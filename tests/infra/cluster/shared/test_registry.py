@@ -67,9 +67,9 @@ def test_its_settings_are_read_and_checked() -> None:
 
 
 def test_a_kind_that_is_not_entered_is_refused_with_those_that_are() -> None:
-    with pytest.raises(InputError, match="'scratch': is none of none, files and vm"):
+    with pytest.raises(InputError, match="'scratch': is none of none, files, vm"):
         config(nfs="scratch")
-    with pytest.raises(InputError, match=r"ranklift:scratchServer = .*: is not a setting"):
+    with pytest.raises(InputError, match=r"ranklift:scratchServer = .*: unknown setting"):
         config(scratchServer="10.0.9.9")
 
 

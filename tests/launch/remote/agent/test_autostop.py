@@ -185,15 +185,15 @@ class TestTheClustersTime:
         ((names, within, reason),) = others.ended
         assert names == [ME, "node000001", "node000002"]
         assert 54 < within <= 55
-        assert reason == "the cluster's time of 1 h is over"
-        assert "1 jobs are asked to end" in result["say"]["act"]
+        assert reason == "the cluster's lifetime of 1 h is over"
+        assert "ending 1 job" in result["say"]["act"]
         assert azure.changes() == []
 
     def test_then_its_scale_set_is_deleted(self, azure: Azure) -> None:
         azure.made = "2020-01-01T00:00:00Z"
         result = look(warned(azure), Others())
         assert azure.changes() == [("DELETE", SET, None)]
-        assert result["say"]["act"] == "the cluster's time of 1 h is over: its scale set is being deleted"
+        assert result["say"]["act"] == "the cluster's lifetime of 1 h is over: its scale set is being deleted"
         assert result["next_s"] == autostop.REFUSED_S
 
     def test_a_leader_that_comes_late_warns_jobs_first(self, azure: Azure) -> None:
@@ -227,7 +227,7 @@ class TestIdleness:
         assert (method, path, seen, body["tags"]["a"]) == ("PATCH", SET, 'W/"1"', "b")
         assert body["sku"] == {"name": "Standard_ND40rs_v2", "tier": "Standard", "capacity": 0}
         assert body["tags"][autostop.STOPPED].endswith(" UTC: no job for 5 minutes")
-        assert result["say"]["act"] == "no job for 5 minutes: the capacity is made 0"
+        assert result["say"]["act"] == "no job for 5 minutes: setting the capacity to 0"
 
     @pytest.mark.parametrize("busy", ["node000001", "node000002"])
     def test_a_job_anywhere_keeps_it(self, azure: Azure, busy: str) -> None:
@@ -258,7 +258,7 @@ class TestIdleness:
     def test_who_hears_almost_nobody_stops_nobody(self) -> None:
         answers = {"": 400.0, "a": None, "b": None}
         wait, words = quiet(answers, {"a": -1e6, "b": -1e6}, 0.0, 300.0)
-        assert (wait, words) == (300.0, "1 of 3 nodes say whether a job runs: too few to stop them all")
+        assert (wait, words) == (300.0, "1 of 3 nodes answer: too few to stop the cluster")
         assert quiet({"": 400.0, "a": None}, {"a": -1e6}, 0.0, 300.0)[0] == 0.0
         assert quiet({"": 400.0}, {}, 0.0, 300.0) == (0.0, "")
 
@@ -311,7 +311,7 @@ class TestWhatAzureSays:
     def test_a_vm_of_another_set_changes_nothing(self, azure: Azure) -> None:
         asked = told(azure, ttl=1.0)
         asked["compute"]["name"] = "single"
-        assert "not understood" in look(asked, Others())["say"]["azure"]
+        assert "malformed" in look(asked, Others())["say"]["azure"]
         asked["compute"]["name"] = "nodes_7"
         assert "7 is not in list" in look(asked, Others())["say"]["azure"]
         assert azure.changes() == []
@@ -321,7 +321,7 @@ class TestWhatAzureSays:
     def test_a_cloud_that_is_not_known_is_not_asked(self, azure: Azure) -> None:
         azure.environment = "AzureMars"
         result = look(told(azure, ttl=1.0), Others())
-        assert result["say"]["azure"] == "azEnvironment is 'AzureMars': nothing is known of that cloud"
+        assert result["say"]["azure"] == "azEnvironment 'AzureMars' is not a known cloud"
         assert azure.asked == []
 
     @pytest.mark.parametrize(

@@ -147,8 +147,8 @@ class TestANotice:
         assert notice(home) is None
         at = time.strftime("%H:%M:%S", time.gmtime(told["not_before"]))
         assert log(home) == (
-            f"Azure takes this node at {at} UTC (Preempt, event Preempt-nodes_1)\n"
-            "Azure does not take this node any more\n"
+            f"Azure will take this node at {at} UTC (Preempt, event Preempt-nodes_1)\n"
+            "Azure withdrew its notice for this node\n"
         )
 
     def test_a_clock_that_is_off_changes_nothing(self, service: MetadataService, home: Path) -> None:

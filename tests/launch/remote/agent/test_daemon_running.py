@@ -64,7 +64,7 @@ class TestTheLead:
         service.tags = {"ranklift-idle-stop-minutes": "0.01"}
         one = self.watch(service, home, says)
         self.turns(one, 0.8)
-        assert "watch.py lead gave" in log(home)
+        assert "watch.py lead printed" in log(home)
         assert one.turn() == watch.POLL_S
 
     def test_one_that_does_not_end_is_ended(
@@ -74,7 +74,7 @@ class TestTheLead:
         service.tags = {"ranklift-idle-stop-minutes": "0.01"}
         one = self.watch(service, home, "exec sleep 60")
         self.turns(one, 1.0)
-        assert "watch.py lead gave b''" in log(home)
+        assert "watch.py lead printed b''" in log(home)
 
     def test_a_changed_tag_counts_at_once(
         self, service: MetadataService, home: Path, told: Path, monkeypatch: pytest.MonkeyPatch

@@ -73,7 +73,7 @@ class TestTags:
     def test_what_is_no_span_is_said_and_nothing_is_done_for_it(self, value: Any) -> None:
         spans, odd = settings([{"name": "ranklift-ttl-hours", "value": value}])
         assert spans == {}
-        assert odd == [f"tag ranklift-ttl-hours is {value!r}: nothing is done for it"]
+        assert odd == [f"tag ranklift-ttl-hours is {value!r}: ignored"]
 
     @pytest.mark.parametrize("tags", [None, "a:b", [1], [{}], [{"name": "a", "value": "1"}]])
     def test_others_mean_nothing(self, tags: Any) -> None:

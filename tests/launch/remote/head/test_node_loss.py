@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from launch.remote.base.payloads import EvictionNotice
 
 GRACE_S = 3.0
-WHY = "its runner was killed, or the node went away"
+WHY = "its runner was killed, or the node is gone"
 
 
 class Launch:

@@ -188,7 +188,7 @@ class TestAFullDisk:
         assert first == (0, 1, "before\n")
         assert half == (0, 1, "x" * 200_000 + "\n")
         assert (who, stream) == (LAUNCHER, NOTICE)
-        assert words.startswith("cannot go on here: No space left on device; the job does")
+        assert words.startswith("stops here: No space left on device; the job and the logs")
         disk.room = 1 << 30
         writer.write(0, 0, 1, b"after\n")
         assert [text[:9] for _, _, text in read(StreamReader(str(tmp_path)))[3:]] == ["left out ", "after\n"]

@@ -44,4 +44,4 @@ def test_starts_the_ranks_of_a_job_to_its_end(nodes: Nodes, tmp_path: Path) -> N
 def test_of_a_node_that_does_not_know_it_is_named(nodes: Nodes) -> None:
     state, _ = nodes.run(JobSpec("t", "mpi", ("hostname",), mpi="toympi"))
     assert state.state == "FAILED"
-    assert "wanted is toympi, of which this code knows nothing" in state.reason
+    assert "toympi (unknown) is required" in state.reason

@@ -82,12 +82,12 @@ def test_one_that_the_job_does_not_name_is_passed_over(node: Path, monkeypatch: 
 
 
 def test_what_is_there_instead_is_named(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(CannotLaunch, match=r"^there is no mpirun, wanted is Open MPI or MPICH$"):
+    with pytest.raises(CannotLaunch, match=r"^no mpirun was found; Open MPI or MPICH is required$"):
         find_mpi(["openmpi-4", "openmpi-5", "mpich"])
     usual(node, "prrte 3.0", monkeypatch)
     first = plant(node / "venv", SAYS["openmpi-5"])
     with pytest.raises(
-        CannotLaunch, match=r"^mpirun is Open MPI 5.0.11 and 'prrte 3.0', wanted is Intel MPI$"
+        CannotLaunch, match=r"^mpirun is Open MPI 5.0.11 and 'prrte 3.0'; Intel MPI is required$"
     ):
         find_mpi(["intelmpi"], str(first))
 
@@ -106,7 +106,7 @@ module() {{
     found = find_mpi(["intelmpi"])
     assert (found.name, found.command) == ("intelmpi", f"{where}/mpirun")
     assert found.exports == ["I_MPI_ROOT", "LD_LIBRARY_PATH"]
-    with pytest.raises(CannotLaunch, match=r"^mpirun is Open MPI 4.1.4, wanted is MPICH$"):
+    with pytest.raises(CannotLaunch, match=r"^mpirun is Open MPI 4.1.4; MPICH is required$"):
         find_mpi(["mpich"])
 
 
@@ -131,7 +131,7 @@ def test_a_node_tells_what_it_has_when_asked(node: Path, monkeypatch: pytest.Mon
         answers.append(json.loads(done.stdout))
     assert answers == [
         {"title": "MPICH 5.0.2", "command": "mpirun", "unwritable": []},
-        {"error": "mpirun is MPICH 5.0.2, wanted is Intel MPI", "unwritable": []},
+        {"error": "mpirun is MPICH 5.0.2; Intel MPI is required", "unwritable": []},
     ]
 
 

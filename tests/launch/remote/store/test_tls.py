@@ -100,4 +100,4 @@ def test_a_parent_that_does_not_come_is_waited_for_no_longer_than_said(
         stranger.sendall(b"no TLS at all")
         thread.join(10)
     assert isinstance(got[0], TimeoutError)
-    assert str(got[0]).startswith("no line from another node within 0.5 s; who else came was refused: [SSL")
+    assert str(got[0]).startswith("no connection from another node within 0.5 s; refused connections: [SSL")

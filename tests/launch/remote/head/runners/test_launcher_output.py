@@ -71,7 +71,7 @@ def test_endless_output_is_cut_short_but_for_its_last_bytes(launcher: Launcher) 
     *_, last = launcher.records
     assert last[:3] == (LAUNCHER, 2, NOTICE)
     assert last[3].startswith(b"left out ")
-    assert last[3].endswith(b" lines, which are kept nowhere")
+    assert last[3].endswith(b" lines, which were not kept")
     assert launcher.stream.tail(LAUNCHER, 2) == text[-4096:]
 
 
