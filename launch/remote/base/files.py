@@ -111,7 +111,7 @@ def replace_file(path: str, data: bytes, *, mode: int = 0o600, outlives_machine:
 
 
 def keep_name(path: str) -> None:
-    """Sync the folder of ``path``, so that no crash brings an older file back; it costs as much as the write.
+    """Sync the folder of ``path``, so that a crash does not bring an older file back, at the cost of a write.
     Raise OSError."""
     fd = os.open(os.path.dirname(path), os.O_RDONLY | os.O_CLOEXEC)
     try:

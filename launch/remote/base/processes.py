@@ -186,7 +186,7 @@ def signal_descendants(number: int) -> list[int]:
 
 
 def end_descendants(seconds: float) -> list[int]:
-    """Kill all descendants, again and again, as a process may fork meanwhile; return the pids left after
+    """Kill all descendants of this process, as often as one forks meanwhile; return the pids left after
     ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
@@ -198,8 +198,8 @@ def end_descendants(seconds: float) -> list[int]:
 
 
 def start_time(pid: int) -> bytes:
-    """Return when a process started, in the kernel's ticks; b"" without such a process. It distinguishes
-    equal pids."""
+    """Return a process's start in the kernel's ticks, by which equal pids differ; b"" without such a
+    process."""
     try:
         with open(f"/proc/{pid}/stat", "rb", buffering=0) as file:
             return file.read().rpartition(b")")[2].split()[19]

@@ -38,8 +38,8 @@ class FoundMpi:
 
     @property
     def library_path(self) -> str:
-        """Folder of its library, when that is in no usual place, for ranks alone: mpirun's ssh must not use
-        it."""
+        """Folder of its library where that is not a usual place; for ranks alone, as mpirun's ssh must not
+        use it."""
         folder = f"{os.path.dirname(os.path.dirname(self.command))}/lib"
         library = self.kind.library
         return folder if library and "/" in self.command and os.path.exists(f"{folder}/{library}") else ""

@@ -99,7 +99,7 @@ def remove_copies(work: str, since: int, inodes: Mapping[str, int]) -> None:
 
 
 def permit(folder: str, found: os.stat_result) -> None:
-    """Restore the owner's rights to a folder, which a job may have removed; ``found`` is its lstat. Raise
+    """Restore the owner's rights, which a job may have removed, to a folder with this lstat result. Raise
     OSError."""
     if stat.S_ISDIR(found.st_mode) and found.st_mode & stat.S_IRWXU != stat.S_IRWXU:
         os.chmod(folder, stat.S_IMODE(found.st_mode) | stat.S_IRWXU)

@@ -20,8 +20,7 @@ HOLDER_BYTES = 200
 
 
 class SlotsTaken(Exception):
-    """Other jobs hold some of the slots assigned to this job; ``taken`` are all that they hold on the
-    node."""
+    """Other jobs hold some of the job's slots; ``taken`` are all slots that they hold on the node."""
 
     def __init__(self, taken: list[tuple[int, str]]) -> None:
         self.taken = taken
