@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -147,13 +148,9 @@ class _Run:
                     index, last = relay.PART.unpack_from(payload)
                     self._on_piece(self._names[index], payload[relay.PART.size :], last=last)
 
-        try:
+        with _well_formed(head.name):
             command = rpc_argv(self._remote or "", "relay", self._job, what)
             check(head.stream(command, take, stdin=requests, timeout=_limit(size)), head, self._job)
-        except RankliftError:
-            raise
-        except _NONSENSE as error:
-            raise GiveUpError(f"{head.name}: its answer is malformed ({error})") from error
 
     def _on_piece(self, name: str, piece: bytes, *, last: bool) -> None:
         if name in self._errors:
@@ -169,13 +166,12 @@ class _Run:
     def _attempt(self, name: str, step: Callable[[], _Result]) -> _Result | None:
         """Run ``step``; record its error for the node, unless nothing can be written here any more."""
         try:
-            return step()
+            with _well_formed(name):
+                return step()
         except RankliftError as error:
             if self._results.broken is not None:
                 raise
             self._errors[name] = error
-        except _NONSENSE as error:
-            self._errors[name] = GiveUpError(f"{name}: what it sends makes no sense ({error})")
         return None
 
     # -- from the nodes themselves ----------------------------------------------------------------
@@ -214,16 +210,13 @@ class _Run:
                 return
             raise GiveUpError(f"{host.name} has no node code of the project")
         try:
-            self._ask(host, fetch, rpc_argv(version, "files", self._job))
-            is_head = fetch.tells_of_head if self._head is None else host.name == self._head
-            requests = fetch.requests(is_head=is_head)
-            if requests:
-                self._ask(host, fetch, rpc_argv(version, "send", self._job), requests)
-            fetch.check()
-        except RankliftError:
-            raise
-        except _NONSENSE as error:
-            raise GiveUpError(f"{host.name}: its answer is malformed ({error})") from error
+            with _well_formed(host.name):
+                self._ask(host, fetch, rpc_argv(version, "files", self._job))
+                is_head = fetch.is_of_head if self._head is None else host.name == self._head
+                requests = fetch.requests(is_head=is_head)
+                if requests:
+                    self._ask(host, fetch, rpc_argv(version, "send", self._job), requests)
+                fetch.check()
         finally:
             fetch.close()
 
@@ -238,6 +231,17 @@ class _Run:
             return _checked(str(self._head), [node["name"] for node in plan["nodes"]])
         except (OSError, GiveUpError, job_dir.Unreadable, *_NONSENSE):
             return []
+
+
+@contextmanager
+def _well_formed(name: str) -> Iterator[None]:
+    """Raise :class:`~launch.errors.GiveUpError` where the answer of the node is malformed."""
+    try:
+        yield
+    except RankliftError:
+        raise
+    except _NONSENSE as error:
+        raise GiveUpError(f"{name}: its answer is malformed ({error})") from error
 
 
 def _limit(size: int) -> float:

@@ -137,7 +137,7 @@ class NodeFetch:
         return b"".join(lines)
 
     @property
-    def tells_of_head(self) -> bool:
+    def is_of_head(self) -> bool:
         """Whether the listing has records that only a job's head has."""
         return any(entry.path == "job.json" for entry in self._entries)
 

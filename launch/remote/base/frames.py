@@ -129,30 +129,16 @@ def pack(value: Any) -> bytes:
     >>> pack({"rank": 3, "argv": ["a b", "é"]})
     b'd4:ranki3e4:argvl3:a b2:\\xc3\\xa9ee'
     """
-    parts: list[bytes] = []
-    _pack(value, parts)
-    return b"".join(parts)
-
-
-def _pack(value: Any, parts: list[bytes]) -> None:
     if isinstance(value, int):
-        parts.append(b"i%de" % value)
-    elif isinstance(value, str):
+        return b"i%de" % value
+    if isinstance(value, str):
         data = value.encode("utf-8", "surrogateescape")
-        parts.append(b"%d:" % len(data) + data)
-    elif isinstance(value, dict):
-        parts.append(b"d")
-        for key, item in value.items():
-            _pack(key, parts)
-            _pack(item, parts)
-        parts.append(b"e")
-    elif isinstance(value, (list, tuple)):
-        parts.append(b"l")
-        for item in value:
-            _pack(item, parts)
-        parts.append(b"e")
-    else:
-        raise TypeError(f"{type(value).__name__} cannot be packed")
+        return b"%d:%s" % (len(data), data)
+    if isinstance(value, dict):
+        return b"d%se" % b"".join(pack(key) + pack(item) for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return b"l%se" % b"".join(map(pack, value))
+    raise TypeError(f"{type(value).__name__} cannot be packed")
 
 
 def unpack(data: bytes) -> Any:

@@ -315,7 +315,8 @@ def _stand_behind_launcher() -> int | None:
 def _numbers(variables: list[str]) -> tuple[int, int]:
     """Return this rank's number and local rank from the variables of the MPI that started it.
 
-    Set Open MPI's names for the numbers too, so that one script serves every MPI.
+    Set Open MPI's names for the numbers too, so that one script serves every MPI. The descriptor PMI_FD that
+    hydra passes stays open here and in the rank.
     """
     env = os.environ
     numbers = [env.get(variable, "") for variable in variables]

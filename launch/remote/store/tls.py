@@ -12,6 +12,7 @@ import selectors
 import socket
 import ssl
 import time
+from contextlib import closing
 
 from launch.remote.base import timing
 from launch.remote.base.files import file_in_memory
@@ -95,7 +96,7 @@ def accept(listener: socket.socket, credential: str) -> Line:
     """Return the line to the parent; refuse other connections or leave them waiting. Raise OSError when the
     parent does not come in time."""
     until = time.monotonic() + timing.PUSH_CONNECT_S * 2
-    with listener, _Arriving(listener, _context(credential, server_side=True)) as arriving:
+    with listener, closing(_Arriving(listener, _context(credential, server_side=True))) as arriving:
         while (left := until - time.monotonic()) > 0:
             line = arriving.turn(left)
             if line is not None:
@@ -115,11 +116,8 @@ class _Arriving:
         self._selector = selectors.DefaultSelector()
         self._selector.register(listener, selectors.EVENT_READ)
 
-    def __enter__(self) -> _Arriving:
-        """Return the connections, which are closed when the block ends."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
+    def close(self) -> None:
+        """Close all connections that were not returned."""
         for line in list(self._lines):
             self._let_go(line).close()
         self._selector.close()
