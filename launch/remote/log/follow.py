@@ -152,34 +152,24 @@ def follow(folder: job_dir.Folder, query: LogQuery, write: Callable[[bytes], Non
     out = _Out(write)
     handover: Handover = {"job": folder.job, "nodes": names, "ranks": ranks}
     out.add(frames.JOB, json.dumps(handover).encode())
-    shown: State | None = None
     watch = job_dir.StateWatch(folder)
     state = watch.state()
-    if waits and state["state"] not in job_dir.TERMINAL:
-        out.add(frames.STATE, json.dumps(state).encode())
-        shown = state
+    shown: State | None = None
     reader = StreamReader(folder.path, choice.first_segment(folder.path))
-    for record in choice.beginning(reader, reader.end, waits):
-        out.add(frames.OUT, record)
-    if not waits:
-        out.add(frames.STATE, json.dumps(state).encode())
-        out.flush()
-        return 0
-    out.flush()
-    spoken = time.monotonic()
-    is_quiet = False
+    records = choice.beginning(reader, reader.end, waits)
+    spoken, is_quiet = time.monotonic(), False
     while True:
-        now = time.monotonic()
-        state = watch.state()
-        if state["state"] not in job_dir.TERMINAL and state != shown:
+        is_last = not waits or state["state"] in job_dir.TERMINAL
+        if state != shown and not is_last:
             out.add(frames.STATE, json.dumps(state).encode())
             shown = state
-        for record in choice.records(reader):
+        for record in records:
             out.add(frames.OUT, record)
-        if state["state"] in job_dir.TERMINAL:
+        if is_last:
             out.add(frames.STATE, json.dumps(state).encode())
             out.flush()
             return 0
+        now = time.monotonic()
         if out.flush():
             spoken, is_quiet = now, False
         elif now - spoken > (timing.FOLLOW_BEAT_S if is_quiet else _QUIET):
@@ -187,6 +177,10 @@ def follow(folder: job_dir.Folder, query: LogQuery, write: Callable[[bytes], Non
             out.flush()
             spoken, is_quiet = now, True
         time.sleep(_POLL)
+        state, records = (
+            watch.state(),
+            choice.records(reader),
+        )  # the state first: nothing comes after the last
 
 
 def _lines(lines: Lines, stamp: float, key: Key, data: bytes) -> Iterator[Line]:
