@@ -7,7 +7,7 @@ every rank under MPI has a runner of its own.
 
 from __future__ import annotations
 
-import struct
+from _struct import Struct  # struct is one more file for each rank to read
 
 from launch.remote.base.files import write_all
 
@@ -59,15 +59,15 @@ of ranks (JSON)."""
 STATE = b"C"
 """Operator's channel: the job's state.json (JSON)."""
 
-OUTPUT = struct.Struct("!iB")
+OUTPUT = Struct("!iB")
 """Rank, stream (1 stdout, 2 stderr)."""
-RECORD = struct.Struct("!diiBI")
+RECORD = Struct("!diiBI")
 """One record of the stream: time, rank (-1: the launcher), node index, stream (1 stdout, 2 stderr,
 :data:`NOTICE`), length of what follows."""
 NOTICE = 3
 """Stream number of a notice about a rank's output, in the place of stdout or stderr."""
 
-HEADER = struct.Struct("!cI")
+HEADER = Struct("!cI")
 """Type and length of a frame."""
 _END = ord("e")
 _LIMIT = 64 * 1024 * 1024
