@@ -14,7 +14,7 @@ from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.services import Services
 from rehearsal.imds.tokens import TENANT_ID
 
-__all__ = ["ENTRIES", "AssignedIdentities", "IdentityHooks", "assigned", "client_id", "of_principal"]
+__all__ = ["ENTRIES", "AssignedIdentities", "assigned", "client_id", "of_principal"]
 
 _SPACE = uuid.UUID("5c2b1d8e-8a0e-4f0c-9d0b-2a9a4a2f6b11")
 _IDENTITIES = ResourceType(
@@ -71,7 +71,7 @@ class AssignedIdentities(Hooks[Services]):
                 given[text] = {"principalId": found.guid, "clientId": client_id(found)}
 
 
-class IdentityHooks(Hooks[Services]):
+class _IdentityHooks(Hooks[Services]):
     """The resource is the identity itself."""
 
     def show(self, record: Record, shown: Body) -> None:
@@ -83,4 +83,4 @@ class IdentityHooks(Hooks[Services]):
         }
 
 
-ENTRIES = ((_IDENTITIES, IdentityHooks),)
+ENTRIES = ((_IDENTITIES, _IdentityHooks),)

@@ -14,7 +14,7 @@ from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.services import Services
 from rehearsal.imds.tokens import TENANT_ID
 
-__all__ = ["ENTRIES", "RoleAssignmentHooks", "RoleDefinitionHooks"]
+__all__ = ["ENTRIES"]
 
 _DEFINITIONS = ResourceType(
     roles.DEFINITIONS,
@@ -28,7 +28,7 @@ _DEFINITIONS = ResourceType(
 )
 
 
-class RoleDefinitionHooks(Hooks[Services]):
+class _RoleDefinitionHooks(Hooks[Services]):
     """Custom roles are stored, built-in ones are constants."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
@@ -78,7 +78,7 @@ _ASSIGNMENTS = ResourceType(
 )
 
 
-class RoleAssignmentHooks(Hooks[Services]):
+class _RoleAssignmentHooks(Hooks[Services]):
     """Assignments are read by every request of an identity."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
@@ -123,9 +123,8 @@ class RoleAssignmentHooks(Hooks[Services]):
         return {**body, "properties": {**wanted, "principalType": actual}}
 
     def show(self, record: Record, shown: Body) -> None:
-        """Add scope and times."""
         at = record.created
         shown["properties"].update(scope=str(record.id.base), createdOn=at, updatedOn=at)
 
 
-ENTRIES = ((_DEFINITIONS, RoleDefinitionHooks), (_ASSIGNMENTS, RoleAssignmentHooks))
+ENTRIES = ((_DEFINITIONS, _RoleDefinitionHooks), (_ASSIGNMENTS, _RoleAssignmentHooks))

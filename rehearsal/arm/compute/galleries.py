@@ -11,7 +11,7 @@ from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.services import Services
 
-__all__ = ["DEFINITIONS", "ENTRIES", "VERSIONS", "GalleryHooks", "VersionHooks"]
+__all__ = ["DEFINITIONS", "ENTRIES", "VERSIONS"]
 
 _VERSION = re.compile(r"\d+\.\d+\.\d+")
 _GALLERY = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.]{0,78}[A-Za-z0-9])?")
@@ -49,7 +49,7 @@ VERSIONS = ResourceType(
 )
 
 
-class GalleryHooks(Hooks[Services]):
+class _GalleryHooks(Hooks[Services]):
     """Names of galleries and of their definitions."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
@@ -60,7 +60,7 @@ class GalleryHooks(Hooks[Services]):
         return body
 
 
-class VersionHooks(Hooks[Services]):
+class _VersionHooks(Hooks[Services]):
     """Versions exist by name; no image is copied."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
@@ -71,14 +71,13 @@ class VersionHooks(Hooks[Services]):
         return body
 
     def show(self, record: Record, shown: Body) -> None:
-        """Add the time of publication."""
         profile = shown["properties"].setdefault("publishingProfile", {})
         profile.setdefault("publishedDate", record.created)
 
 
 ENTRIES = (
     (_IMAGES, Hooks),
-    (_GALLERIES, GalleryHooks),
-    (DEFINITIONS, GalleryHooks),
-    (VERSIONS, VersionHooks),
+    (_GALLERIES, _GalleryHooks),
+    (DEFINITIONS, _GalleryHooks),
+    (VERSIONS, _VersionHooks),
 )

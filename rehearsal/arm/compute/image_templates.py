@@ -15,7 +15,7 @@ from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.services import Services
 
-__all__ = ["ENTRIES", "TemplateHooks"]
+__all__ = ["ENTRIES"]
 
 _TEMPLATES = ResourceType(
     "Microsoft.VirtualMachineImages/imageTemplates",
@@ -30,7 +30,7 @@ _TEMPLATES = ResourceType(
 )
 
 
-class TemplateHooks(Hooks[Services]):
+class _TemplateHooks(Hooks[Services]):
     """A run makes one version for each distribution."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
@@ -50,12 +50,10 @@ class TemplateHooks(Hooks[Services]):
         return body
 
     def show(self, record: Record, shown: Body) -> None:
-        """Add the state of the last run."""
         if record.status:
             shown["properties"]["lastRunStatus"] = dict(record.status)
 
     def act(self, rid: ResourceId, record: Record, action: str, body: Body) -> Work | Body | None:
-        """Return the work of a run."""
         return Work(_run(self.services.subscription, record)) if action == "run" else None
 
     async def part(self, record: Record, name: str) -> Body | None:
@@ -121,4 +119,4 @@ def _next_version(subscription: Subscription, image: ResourceId) -> str:
     return f"0.{day}.{second}"
 
 
-ENTRIES = ((_TEMPLATES, TemplateHooks),)
+ENTRIES = ((_TEMPLATES, _TemplateHooks),)

@@ -11,7 +11,7 @@ from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.network.network_interfaces import vm_of
 from rehearsal.arm.services import Services
 
-__all__ = ["DISKS", "ENTRIES", "DiskHooks"]
+__all__ = ["DISKS", "ENTRIES"]
 
 _GIB = 1 << 30
 DISKS = ResourceType(
@@ -26,7 +26,7 @@ DISKS = ResourceType(
 )
 
 
-class DiskHooks(Hooks[Services]):
+class _DiskHooks(Hooks[Services]):
     """A disk knows the VM that it is attached to."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
@@ -53,7 +53,6 @@ class DiskHooks(Hooks[Services]):
             raise ArmError(409, "OperationNotAllowed", f"Disk {rid.name} is attached to VM {holder}.")
 
     def show(self, record: Record, shown: Body) -> None:
-        """Add state, size and holder."""
         holder = _holder(self.services.subscription, record.id)
         properties = shown["properties"]
         properties.update(
@@ -72,4 +71,4 @@ def _holder(subscription: Subscription, rid: ResourceId) -> str:
     return str(holder or (record.owner if record is not None else ""))
 
 
-ENTRIES = ((DISKS, DiskHooks),)
+ENTRIES = ((DISKS, _DiskHooks),)

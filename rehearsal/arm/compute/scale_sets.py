@@ -18,7 +18,7 @@ from rehearsal.arm.network.virtual_networks import free_addresses
 from rehearsal.arm.services import Services
 from rehearsal.vms.api import Machine
 
-__all__ = ["ENTRIES", "MAX_SINGLE_PLACEMENT_GROUP", "ScaleSetHooks", "machine_of", "user_data"]
+__all__ = ["ENTRIES", "MAX_SINGLE_PLACEMENT_GROUP", "machine_of", "user_data"]
 
 MAX_SINGLE_PLACEMENT_GROUP = 300
 """VMs in one placement group: 100 by default, 300 by support request (learn.microsoft.com sizes-hpc)."""
@@ -41,7 +41,7 @@ _SCALE_SETS = ResourceType(
 )
 
 
-class ScaleSetHooks(Hooks[Services]):
+class _ScaleSetHooks(Hooks[Services]):
     """A scale set has as many VMs as its capacity."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
@@ -103,7 +103,6 @@ class ScaleSetHooks(Hooks[Services]):
             raise error
 
     async def remove(self, record: Record) -> None:
-        """End every VM."""
         scale_set = self.services.subscription.scale_sets.get(record.id.key)
         if scale_set is not None:
             await scale_set_vms.end(self.services, record, sorted(scale_set.instances))
@@ -183,4 +182,4 @@ def machine_of(system: Body, name: str, address: str) -> Machine:
     )
 
 
-ENTRIES = ((_SCALE_SETS, ScaleSetHooks),)
+ENTRIES = ((_SCALE_SETS, _ScaleSetHooks),)

@@ -14,7 +14,7 @@ from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.network.network_interfaces import subnet_of, vm_of
 from rehearsal.arm.services import Services
 
-__all__ = ["ENTRIES", "VirtualMachineHooks"]
+__all__ = ["ENTRIES"]
 
 _IMAGE_GIB = 30
 _ACTIONS = ("start", "restart", "poweroff", "deallocate", "redeploy", "reimage")
@@ -36,7 +36,7 @@ _MACHINES = ResourceType(
 )
 
 
-class VirtualMachineHooks(Hooks[Services]):
+class _VirtualMachineHooks(Hooks[Services]):
     """A VM boots with its resource, on the address of its first interface."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
@@ -69,7 +69,6 @@ class VirtualMachineHooks(Hooks[Services]):
         return body
 
     async def apply(self, record: Record, old: Body | None) -> None:
-        """Boot the VM, unless it is there."""
         if record.id.key in self.services.subscription.virtual_machines:
             return
         nic = self.services.subscription.find(_parsed(_nics(record.properties)[0]["id"]))
@@ -114,11 +113,9 @@ class VirtualMachineHooks(Hooks[Services]):
             system["managedDisk"] = {**(system.get("managedDisk") or {}), "id": str(disk.id)}
 
     def act(self, rid: ResourceId, record: Record, action: str, body: Body) -> Work | Body | None:
-        """Return the work of a power action."""
         return Work(self._power(record, action)) if action in _ACTIONS else None
 
     async def part(self, record: Record, name: str) -> Body | None:
-        """Return the instance view."""
         if name != "instanceview":
             return None
         instance = self.services.subscription.virtual_machines[record.id.key]
@@ -170,4 +167,4 @@ def _parsed(text: str) -> ResourceId:
     return rid
 
 
-ENTRIES = ((_MACHINES, VirtualMachineHooks),)
+ENTRIES = ((_MACHINES, _VirtualMachineHooks),)

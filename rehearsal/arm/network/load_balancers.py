@@ -14,7 +14,7 @@ from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.network.nat_rules import LOAD_BALANCERS, Member
 from rehearsal.arm.services import Services
 
-__all__ = ["ENTRIES", "BackendPoolHooks", "LoadBalancerHooks"]
+__all__ = ["ENTRIES"]
 
 _TOP_PORT = 65534
 _IN_USE = InUse(
@@ -57,7 +57,7 @@ _BALANCERS = ResourceType(
 )
 
 
-class LoadBalancerHooks(Hooks[Services]):
+class _LoadBalancerHooks(Hooks[Services]):
     """Inbound NAT rules become forwards of this machine; other rules only exist."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
@@ -66,15 +66,13 @@ class LoadBalancerHooks(Hooks[Services]):
         return body
 
     async def apply(self, record: Record, old: Body | None) -> None:
-        """Make the forwards match the rules."""
         await self.services.nat_rules.reconcile()
 
     async def remove(self, record: Record) -> None:
-        """Remove the forwards."""
         await self.services.nat_rules.reconcile()
 
 
-class BackendPoolHooks(Hooks[Services]):
+class _BackendPoolHooks(Hooks[Services]):
     """Members of a pool, and the frontend ports that lead to them."""
 
     def show_child(self, rid: ResourceId, shown: Body, *, brief: bool) -> None:
@@ -157,7 +155,7 @@ def _check_rules(subscription: Subscription, rid: ResourceId, body: Body) -> Non
 
 
 ENTRIES = (
-    (_BALANCERS, LoadBalancerHooks),
-    (_POOLS, BackendPoolHooks),
+    (_BALANCERS, _LoadBalancerHooks),
+    (_POOLS, _BackendPoolHooks),
     *((kind, Hooks) for kind in _OTHERS),
 )

@@ -11,7 +11,7 @@ from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.network.virtual_networks import free_addresses
 from rehearsal.arm.services import Services
 
-__all__ = ["ENTRIES", "INTERFACES", "InterfaceHooks", "assign_address", "subnet_of", "vm_of"]
+__all__ = ["ENTRIES", "INTERFACES", "assign_address", "subnet_of", "vm_of"]
 
 _TYPE = "Microsoft.Network/networkInterfaces"
 INTERFACES = ResourceType(
@@ -57,7 +57,7 @@ def _wanted_address(body: Body) -> str | None:
     return own.get("privateIPAddress") if static else None
 
 
-class InterfaceHooks(Hooks[Services]):
+class _InterfaceHooks(Hooks[Services]):
     """An interface holds one address of its subnet."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
@@ -76,7 +76,6 @@ class InterfaceHooks(Hooks[Services]):
         return body
 
     async def apply(self, record: Record, old: Body | None) -> None:
-        """Assign the address."""
         assign_address(self.services.subscription, record)
 
     def release(self, rid: ResourceId) -> None:
@@ -105,4 +104,4 @@ class InterfaceHooks(Hooks[Services]):
             properties["privateEndpoint"] = {"id": record.owner}
 
 
-ENTRIES = ((INTERFACES, InterfaceHooks),)
+ENTRIES = ((INTERFACES, _InterfaceHooks),)

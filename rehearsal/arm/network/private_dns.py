@@ -9,7 +9,7 @@ from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.services import Services
 
-__all__ = ["ENTRIES", "RECORDS", "ZoneHooks", "ZoneLinkHooks"]
+__all__ = ["ENTRIES", "RECORDS"]
 
 _VERSION = "2024-06-01"
 _ZONES = ResourceType(
@@ -44,11 +44,10 @@ RECORDS = ResourceType(
 )
 
 
-class ZoneHooks(Hooks[Services]):
+class _ZoneHooks(Hooks[Services]):
     """A zone counts what is in it."""
 
     def show(self, record: Record, shown: Body) -> None:
-        """Add the numbers of records and links."""
         inside = self.services.subscription.inside(record.id)
         shown["properties"].update(
             # The start of authority counts too.
@@ -57,7 +56,7 @@ class ZoneHooks(Hooks[Services]):
         )
 
 
-class ZoneLinkHooks(Hooks[Services]):
+class _ZoneLinkHooks(Hooks[Services]):
     """A link ties a network to a zone."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
@@ -79,9 +78,8 @@ class ZoneLinkHooks(Hooks[Services]):
         return body
 
     def show(self, record: Record, shown: Body) -> None:
-        """Add the state of the link."""
         shown["properties"].setdefault("registrationEnabled", False)
         shown["properties"]["virtualNetworkLinkState"] = "Completed"
 
 
-ENTRIES = ((_ZONES, ZoneHooks), (_LINKS, ZoneLinkHooks), (RECORDS, Hooks))
+ENTRIES = ((_ZONES, _ZoneHooks), (_LINKS, _ZoneLinkHooks), (RECORDS, Hooks))

@@ -15,7 +15,7 @@ from rehearsal.arm.network.virtual_networks import free_addresses
 from rehearsal.arm.services import Services
 from rehearsal.arm.storage.accounts import SERVICES
 
-__all__ = ["ENTRIES", "EndpointHooks", "ZoneGroupHooks"]
+__all__ = ["ENTRIES"]
 
 _TTL = 10
 _ENDPOINTS = ResourceType(
@@ -37,7 +37,7 @@ _ZONE_GROUPS = ResourceType(
 )
 
 
-class EndpointHooks(Hooks[Services]):
+class _EndpointHooks(Hooks[Services]):
     """An endpoint makes an interface for itself in its subnet."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
@@ -63,7 +63,6 @@ class EndpointHooks(Hooks[Services]):
         return body
 
     async def apply(self, record: Record, old: Body | None) -> None:
-        """Create the interface."""
         nic_id = _interface_id(record)
         if nic_id.key in self.services.subscription.resources:
             return
@@ -77,7 +76,6 @@ class EndpointHooks(Hooks[Services]):
         self.services.subscription.add(nic)
 
     async def remove(self, record: Record) -> None:
-        """Delete the interface."""
         self.services.subscription.resources.pop(_interface_id(record).key, None)
 
     def show(self, record: Record, shown: Body) -> None:
@@ -96,7 +94,7 @@ class EndpointHooks(Hooks[Services]):
             connection["properties"]["provisioningState"] = record.state
 
 
-class ZoneGroupHooks(Hooks[Services]):
+class _ZoneGroupHooks(Hooks[Services]):
     """A group puts the endpoint's address into private DNS zones."""
 
     async def apply(self, record: Record, old: Body | None) -> None:
@@ -112,7 +110,6 @@ class ZoneGroupHooks(Hooks[Services]):
                     self.services.subscription.add(found)
 
     async def remove(self, record: Record) -> None:
-        """Delete the DNS records."""
         for found in list(self.services.subscription.of_type(RECORDS.type)):
             if found.owner == str(record.id):
                 self.services.subscription.resources.pop(found.id.key, None)
@@ -147,4 +144,4 @@ def _zones(record: Record) -> Iterator[ResourceId]:
             yield zone
 
 
-ENTRIES = ((_ENDPOINTS, EndpointHooks), (_ZONE_GROUPS, ZoneGroupHooks))
+ENTRIES = ((_ENDPOINTS, _EndpointHooks), (_ZONE_GROUPS, _ZoneGroupHooks))

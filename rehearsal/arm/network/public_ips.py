@@ -7,7 +7,7 @@ from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.resource_type import InUse, ResourceType
 from rehearsal.arm.services import Services
 
-__all__ = ["ENTRIES", "PublicIpHooks"]
+__all__ = ["ENTRIES"]
 
 _ADDRESSES = ResourceType(
     "Microsoft.Network/publicIPAddresses",
@@ -24,16 +24,14 @@ _ADDRESSES = ResourceType(
 )
 
 
-class PublicIpHooks(Hooks[Services]):
+class _PublicIpHooks(Hooks[Services]):
     """Each resource holds one address, from its creation to its deletion."""
 
     async def apply(self, record: Record, old: Body | None) -> None:
-        """Reserve an address."""
         if record.address is None:
             record.address = await self.services.machines.public_address()
 
     async def remove(self, record: Record) -> None:
-        """Release the address."""
         if record.address is not None:
             await self.services.machines.release_address(record.address)
 
@@ -47,4 +45,4 @@ class PublicIpHooks(Hooks[Services]):
             shown["properties"]["ipConfiguration"] = {"id": str(holder)}
 
 
-ENTRIES = ((_ADDRESSES, PublicIpHooks),)
+ENTRIES = ((_ADDRESSES, _PublicIpHooks),)

@@ -10,7 +10,7 @@ from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.resource_type import InUse, ResourceType
 from rehearsal.arm.services import Services
 
-__all__ = ["ENTRIES", "SecurityGroupHooks"]
+__all__ = ["ENTRIES"]
 
 _GROUPS = ResourceType(
     "Microsoft.Network/networkSecurityGroups",
@@ -30,7 +30,7 @@ _RULES = ResourceType(
 )
 
 
-class SecurityGroupHooks(Hooks[Services]):
+class _SecurityGroupHooks(Hooks[Services]):
     """Rules are checked; no traffic is filtered."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
@@ -55,4 +55,4 @@ def _check_rules(body: Body) -> None:
         seen[key] = rule["name"]
 
 
-ENTRIES = ((_GROUPS, SecurityGroupHooks), (_RULES, Hooks))
+ENTRIES = ((_GROUPS, _SecurityGroupHooks), (_RULES, Hooks))

@@ -15,7 +15,7 @@ from rehearsal.arm.core.resource_type import InUse, ResourceType
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.services import Services
 
-__all__ = ["ENTRIES", "VirtualNetworkHooks", "free_addresses"]
+__all__ = ["ENTRIES", "free_addresses"]
 
 _RESERVED = 4
 _IN_USE = InUse(
@@ -44,7 +44,7 @@ _SUBNETS = ResourceType(
 )
 
 
-class VirtualNetworkHooks(Hooks[Services]):
+class _VirtualNetworkHooks(Hooks[Services]):
     """A network of this machine stands behind each virtual network."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
@@ -69,7 +69,6 @@ class VirtualNetworkHooks(Hooks[Services]):
         await self.services.machines.create_network(name, prefix)
 
     async def remove(self, record: Record) -> None:
-        """Delete the network."""
         await self.services.machines.delete_network(str(record.id))
 
 
@@ -147,4 +146,4 @@ def free_addresses(subscription: Subscription, subnet: ResourceId) -> Iterator[s
             yield address
 
 
-ENTRIES = ((_NETWORKS, VirtualNetworkHooks), (_SUBNETS, Hooks))
+ENTRIES = ((_NETWORKS, _VirtualNetworkHooks), (_SUBNETS, Hooks))

@@ -14,7 +14,7 @@ from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.services import Services
 
-__all__ = ["ENTRIES", "SERVICES", "AccountHooks", "account_key", "services_of"]
+__all__ = ["ENTRIES", "SERVICES", "account_key", "services_of"]
 
 _ACCOUNTS = ResourceType(
     "Microsoft.Storage/storageAccounts",
@@ -50,7 +50,7 @@ def services_of(account: Record) -> tuple[str, ...]:
     return SERVICES.get(account.body["kind"], ("blob",))
 
 
-class AccountHooks(Hooks[Services]):
+class _AccountHooks(Hooks[Services]):
     """Blob services of accounts are processes of this machine, where Azurite is installed."""
 
     def __init__(self, services: Services) -> None:
@@ -81,17 +81,14 @@ class AccountHooks(Hooks[Services]):
         return {**body, "properties": {**(old or {}).get("properties", {}), **body["properties"]}}
 
     async def apply(self, record: Record, old: Body | None) -> None:
-        """Start the blob service."""
         if old is None and record.body["kind"] in ("StorageV2", "BlobStorage", "BlockBlobStorage"):
             self._endpoints[record.id.key] = await self.services.blobs.open(record)
 
     async def remove(self, record: Record) -> None:
-        """Stop the blob service."""
         self._endpoints.pop(record.id.key, None)
         await self.services.blobs.close_account(record)
 
     def show(self, record: Record, shown: Body) -> None:
-        """Add the endpoints and the defaults."""
         services = services_of(record)
         ends = {s: f"https://{record.id.name}.{s}.core.windows.net/" for s in services}
         ends.update(self._endpoints.get(record.id.key, {}))
@@ -107,7 +104,6 @@ class AccountHooks(Hooks[Services]):
         properties.setdefault("accessTier", "Hot")
 
     def act(self, rid: ResourceId, record: Record, action: str, body: Body) -> Work | Body | None:
-        """Return the access keys."""
         if action != "listkeys":
             return None
         return {
@@ -148,4 +144,4 @@ def _check_rules(subscription: Subscription, rid: ResourceId, rules: Body) -> No
             raise ArmError(400, "InvalidValuesForRequestedNetworkAcls", problem, rid.name)
 
 
-ENTRIES = ((_ACCOUNTS, AccountHooks),)
+ENTRIES = ((_ACCOUNTS, _AccountHooks),)

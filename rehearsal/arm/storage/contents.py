@@ -17,7 +17,7 @@ from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.services import Services
 from rehearsal.arm.storage.accounts import services_of
 
-__all__ = ["ENTRIES", "ContainerHooks", "ShareHooks"]
+__all__ = ["ENTRIES"]
 
 _NAME = re.compile(r"(?=.{3,63}$)[a-z0-9]+(-[a-z0-9]+)*")
 
@@ -52,12 +52,11 @@ class _ContentHooks(Hooks[Services]):
         return body
 
     def show(self, record: Record, shown: Body) -> None:
-        """Add the defaults."""
         defaults = {**self.defaults, "lastModifiedTime": record.created}
         shown["properties"] = {**defaults, **shown["properties"]}
 
 
-class ContainerHooks(_ContentHooks):
+class _ContainerHooks(_ContentHooks):
     """Containers of this machine's blob service."""
 
     what = "container"
@@ -76,7 +75,6 @@ class ContainerHooks(_ContentHooks):
         return super().accept(rid, body, old)
 
     async def apply(self, record: Record, old: Body | None) -> None:
-        """Create the container in the blob service."""
         if old is None:
             account = self.services.subscription.find(record.id.parent.parent)
             await self.services.blobs.create_container(account, record.id.name)
@@ -88,7 +86,7 @@ class ContainerHooks(_ContentHooks):
             await self.services.blobs.delete_container(account, record.id.name)
 
 
-class ShareHooks(_ContentHooks):
+class _ShareHooks(_ContentHooks):
     """Shares are checked and shown."""
 
     what = "share"
@@ -110,10 +108,10 @@ ENTRIES = (
     (_type("fileServices", "FileServiceProperties", "fileServicesName", singleton=True), Hooks),
     (
         _type("blobServices/containers", "BlobContainer", "=default", "containerName", immutable=_FIXED),
-        ContainerHooks,
+        _ContainerHooks,
     ),
     (
         _type("fileServices/shares", "FileShare", "=default", "shareName", immutable=("enabledProtocols",)),
-        ShareHooks,
+        _ShareHooks,
     ),
 )
