@@ -11,7 +11,6 @@ from __future__ import annotations
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from aiohttp import web
 
@@ -104,11 +103,12 @@ class ArmFaults(Scarcity):
             if spec is not None:
                 seconds = round(spec.seconds or 1)
                 error = arm_errors.throttled(request.path, request.method, seconds)
-                return _refusal(error, {"Retry-After": str(seconds)})
+                headers = {"Retry-After": str(seconds)}
+                return web.json_response({"error": error.body()}, status=error.status, headers=headers)
             if self._hit("login"):
-                return _refusal(arm_errors.expired(), {"WWW-Authenticate": 'Bearer error="invalid_token"'})
+                raise arm_errors.expired()
             if request.method not in _READS and self._hit("forbidden"):
-                return _refusal(arm_errors.forbidden(request.method, request.path, RESOURCE_TYPES), {})
+                raise arm_errors.forbidden(request.method, request.path, RESOURCE_TYPES)
         return await handler(request)
 
     # -- writes -------------------------------------------------------------------------------------------
@@ -163,7 +163,3 @@ class ArmFaults(Scarcity):
         if numbers and not any(name.endswith(base36(number)) for number in numbers):
             return False
         return found.hit(self._clock())
-
-
-def _refusal(error: ArmError, headers: dict[str, Any]) -> web.Response:
-    return web.json_response({"error": error.body()}, status=error.status, headers=headers)

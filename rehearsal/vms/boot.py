@@ -12,6 +12,7 @@ import os
 import signal
 import socket
 import subprocess
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -86,9 +87,9 @@ class NodeSpec:
     prefix_length: int
     gateway: str
     admin_user: str
-    keep: tuple[str, ...]
+    keep: Sequence[str]
     """Folders of this machine that stay visible although one of the node's own lies over them."""
-    shared: tuple[tuple[str, str], ...] = ()
+    shared: Sequence[Sequence[str]] = ()
     """Folders below the network's, each with the place where the node has it mounted."""
 
     @property

@@ -119,7 +119,7 @@ class LocalMachines:
                     "network": folder.name,
                     "gateway": str(prefix.network_address + 1),
                     "prefix_length": prefix.prefixlen,
-                    "view": self._settings.view.as_json(),
+                    "view": asdict(self._settings.view),
                 },
                 folder / "netns.log",
             )

@@ -53,13 +53,7 @@ class NetnsProcess:
 
     async def op_boot(self, nodes: list[dict[str, Any]]) -> dict[str, str]:
         """Boot nodes; return the errors by name (none: every sshd listens)."""
-        specs = [
-            NodeSpec(
-                **{**node, "keep": tuple(node["keep"]), "shared": tuple(tuple(one) for one in node["shared"])}
-            )
-            for node in nodes
-        ]
-        specs = [spec for spec in specs if spec.name not in self._pids]
+        specs = [NodeSpec(**node) for node in nodes if node["name"] not in self._pids]
         errors: dict[str, str] = {}
         for user in {spec.admin_user for spec in specs}:
             add_home(user)

@@ -134,7 +134,7 @@ async def start_netns(disks: Path, settings: Mapping[str, Any], log: Path) -> Ne
     """
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     ours.setblocking(False)
-    ours.send(json.dumps(dict(settings)).encode())
+    ours.send(json.dumps(settings, default=str).encode())  # paths are text there
     code_root = str(Path(__file__).resolve().parents[2])
     with theirs, log.open("ab") as out:
         process = await asyncio.create_subprocess_exec(

@@ -12,7 +12,6 @@ import pwd
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 __all__ = ["VARIABLES", "VisiblePaths", "environments", "visible_paths"]
 
@@ -52,15 +51,6 @@ class VisiblePaths:
     """Below the shown folders: files and folders that are empty to nodes."""
     kept: tuple[Path, ...] = ()
     """Folders that are there whatever they lie in: hidden ones, or ones that a node has of its own."""
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the fields with their paths as strings."""
-        return {
-            "shown": [str(path) for path in self.shown],
-            "links": [[str(path), target] for path, target in self.links],
-            "hidden": [str(path) for path in self.hidden],
-            "kept": [str(path) for path in self.kept],
-        }
 
 
 def visible_paths(
