@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from images.packer import packer_files
+from images.image_builders import packer_files
 from images.recipe import Recipe, recipe_for
 from images.steps import Step, steps
 from images.user_data import user_data

@@ -1,7 +1,7 @@
 """A recipe's steps as cloud-init user data: the node installs it at its first boot, then reboots.
 
 That takes minutes of every node's first boot and the vendors' servers at that moment; an image of one's own
-(:mod:`images.image_builder`, :mod:`images.packer`) takes both once.
+(:mod:`images.image_builders`) takes both once.
 """
 
 from __future__ import annotations

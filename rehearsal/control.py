@@ -257,20 +257,17 @@ def inject(project: Path, stack: str, spec: FaultSpec) -> list[str]:
     what is wrong with the nodes.
     """
     asked = {name: value for name, value in asdict(spec).items() if name != "hits"}
-    found: list[str] = _ask(project, "disturb", group=cluster_name(stack), **asked)
-    return found
+    return list(_ask(project, "disturb", group=cluster_name(stack), **asked))
 
 
 def list_faults(project: Path) -> list[str]:
     """Return the faults that are set, a line each."""
-    found: list[str] = _ask(project, "faults")
-    return found
+    return list(_ask(project, "faults"))
 
 
 def clear_faults(project: Path) -> list[str]:
     """Clear all faults that are set; return their kinds."""
-    found: list[str] = _ask(project, "clear")
-    return found
+    return list(_ask(project, "clear"))
 
 
 def _ask(project: Path, operation: str, **arguments: Any) -> Any:

@@ -31,7 +31,7 @@ from pulumi_azure_native.virtualmachineimages.virtual_machine_image_template imp
 )
 
 from images.build.config import ImageConfig
-from images.image_builder import shell_customizer
+from images.image_builders import shell_customizer
 from images.steps import steps
 
 __all__ = ["ACTIONS", "TAG", "NodeImage"]

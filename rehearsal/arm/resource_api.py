@@ -82,9 +82,7 @@ async def _delete(
         return web.Response(status=204)
     if not (kind.sync or kind.sync_later):
         return accepted(request, manager, operation)
-    await operation.done.wait()
-    if operation.error is not None:
-        raise operation.error
+    await _settled(manager, rid, operation, new=False)
     return web.json_response(shown) if shown is not None else web.Response(status=200)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from images.image_builder import shell_customizer
+from images.image_builders import shell_customizer
 from images.os_images import MarketplaceImage
 from images.steps import Step
 

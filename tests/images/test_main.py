@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from images.packer import packer_files
+from images.image_builders import packer_files
 from images.recipe import recipe_for
 from images.steps import steps
 from images.user_data import user_data

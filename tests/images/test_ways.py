@@ -13,8 +13,8 @@ import pytest
 import yaml
 from azure.mgmt.imagebuilder import models
 
+from images.image_builders import packer_files
 from images.os_images import MarketplaceImage
-from images.packer import packer_files
 from images.recipe import Recipe, recipe_for
 from images.steps import Step, steps
 from images.user_data import LIMIT, user_data

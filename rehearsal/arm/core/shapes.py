@@ -134,37 +134,35 @@ def levels(known: Shape, root: bool) -> tuple[Mapping[str, Field], Mapping[str, 
 
 
 def _field(hint: Any, read_only: bool) -> Field:
-    arms = list(typing.get_args(hint)) if _is_union(hint) else [hint]
-    needed = type(None) not in arms and not read_only
-    arms = [a for a in arms if a is not type(None)]
+    is_union = typing.get_origin(hint) in (typing.Union, types.UnionType)
+    arms = list(typing.get_args(hint)) if is_union else [hint]
+    known = _field_of([a for a in arms if a is not type(None)])
+    return replace(known, read_only=read_only, required=type(None) not in arms and not read_only)
+
+
+def _field_of(arms: list[Any]) -> Field:
     enums = [a for a in arms if isinstance(a, type) and issubclass(a, Enum) and a.__name__ not in _OPEN]
     values = tuple(m.value for a in enums for m in a)
     values += tuple(v for a in arms if typing.get_origin(a) is typing.Literal for v in typing.get_args(a))
     arms = [a for a in arms if not _is_word(a)] or [str]
     if len(arms) > 1:
-        return Field(_ANY, read_only=read_only, required=needed)
+        return Field(_ANY)
     (only,) = arms
     origin, args = typing.get_origin(only), typing.get_args(only)
     if origin is list:
-        return Field("list", _field(args[0], False), read_only=read_only, required=needed)
+        return Field("list", _field(args[0], False))
     if origin is dict:
-        return Field("map", _field(args[1], False), read_only=read_only, required=needed)
+        return Field("map", _field(args[1], False))
     if isinstance(only, type) and hasattr(only, "_is_model"):
-        return Field("model", model=only, read_only=read_only, required=needed)
-    kind = {bool: "boolean", int: "integer", float: "number"}.get(only, "string")
-    if only is Any or only is object:
-        kind = _ANY
-    return Field(kind, values=values, read_only=read_only, required=needed)
+        return Field("model", model=only)
+    kinds = {bool: "boolean", int: "integer", float: "number", object: _ANY, Any: _ANY}
+    return Field(kinds.get(only, "string"), values=values)
 
 
 def _is_word(hint: Any) -> bool:
     if typing.get_origin(hint) is typing.Literal:
         return all(isinstance(v, str) for v in typing.get_args(hint))
     return isinstance(hint, type) and issubclass(hint, Enum)
-
-
-def _is_union(hint: Any) -> bool:
-    return typing.get_origin(hint) in (typing.Union, types.UnionType)
 
 
 # -- the older generation ---------------------------------------------------------------------------------
