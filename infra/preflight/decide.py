@@ -6,10 +6,9 @@ task prints. A missing figure is the error that explains it, and never counts as
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from infra.config.cluster_config import ClusterConfig
 from infra.preflight.availability import Offer, ScaleSet, offer_of
@@ -88,14 +87,16 @@ def decide(
     now = now or datetime.now(UTC)
     made = parts(stack, config)
     costs = tuple(_cost(part, figures) for part in made)
-    offer = None if isinstance(figures.skus, Exception) else _offer(figures.skus, config)
+    skus = figures.skus
+    offer = None if isinstance(skus, Exception) else offer_of(skus, config.size.name, config.location)
     has = figures.there if isinstance(figures.there, ScaleSet) else None
     adding = config.node_count - (has.capacity if has is not None and _alike(has, config) else 0)
     lines, short = quotas(config, machines_of(made), figures)
     regular, spot = _sum(costs, spot=False), _sum(costs, spot=True)
     ends = end_of(has, config)
     kept = () if isinstance(figures.kept, Exception) else figures.kept
-    closed = _not_let_in(stack, subscription, config, figures)
+    firewall = figures.firewall
+    closed = None if isinstance(firewall, Exception) else not_let_in(firewall, stack, subscription, config)
     refusals = [*in_the_way(kept, stack, config), *time_over(ends, config, now), *short]
     if adding > 0:
         refusals += _not_offered(config, figures, offer)
@@ -126,14 +127,6 @@ def decide(
         warnings=(closed,) if isinstance(closed, str) else (),
         refusals=tuple(refusals),
     )
-
-
-def _not_let_in(
-    stack: str, subscription: str, config: ClusterConfig, figures: Figures
-) -> Refusal | str | None:
-    if isinstance(figures.firewall, Exception):
-        return None
-    return not_let_in(figures.firewall, stack, subscription, config)
 
 
 def _alike(has: ScaleSet, config: ClusterConfig) -> bool:
@@ -196,10 +189,6 @@ def _too_dear(config: ClusterConfig, price: float | None, figures: Figures) -> l
 
 
 # -- offers ----------------------------------------------------------------------------------------------
-
-
-def _offer(skus: Sequence[Mapping[str, Any]], config: ClusterConfig) -> Offer:
-    return offer_of(skus, config.size.name, config.location)
 
 
 def _not_offered(config: ClusterConfig, figures: Figures, offer: Offer | None) -> list[Refusal]:

@@ -40,7 +40,7 @@ def parts(stack: str, config: ClusterConfig) -> tuple[Part, ...]:
         _os_disks(config),
         *_network(stack, config),
         *_storage(name, config),
-        *_shared(name, config),
+        *(KINDS[config.shared.kind].parts(name, config) if config.shared else ()),
         Part(what="resource group", name=name),
         *([Part(what="resource group", name=data_group_name(stack))] if config.owns_data else []),
     )
@@ -97,7 +97,3 @@ def _storage(name: str, config: ClusterConfig) -> list[Part]:
     if config.storage == "privateEndpoint":
         made += endpoint_parts(f"{name}-blob", "blob")
     return made
-
-
-def _shared(name: str, config: ClusterConfig) -> list[Part]:
-    return KINDS[config.shared.kind].parts(name, config) if config.shared else []

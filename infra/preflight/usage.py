@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from infra.arm.errors import NotSignedIn
@@ -219,7 +220,9 @@ def _thing(entry: Mapping[str, Any], kind: str) -> Thing:
 def _priced(arm: Rest, shop: Rest, found: Sequence[Thing], run: Runner) -> tuple[Thing, ...]:
     mine = [one for one in found if one.stack is not None and one.type != GROUP]
     paths = {one.id: path for one in mine if (path := details_path(one.id, one.type))}
-    details = _answers(run, {key: _getting(arm, *path) for key, path in paths.items()})
+    details = _answers(
+        run, {key: partial(arm.get, path, **{"api-version": api}) for key, (path, api) in paths.items()}
+    )
     charges = {one.id: charge_of(one.type, details.get(one.id)) for one in mine}
     places = {one.id: one.location.lower().replace(" ", "") for one in mine}
     questions: dict[str, Callable[[], Any]] = {}
@@ -232,10 +235,6 @@ def _priced(arm: Rest, shop: Rest, found: Sequence[Thing], run: Runner) -> tuple
         else replace(one, per_hour=0.0 if one.type == GROUP else None)
         for one in found
     )
-
-
-def _getting(arm: Rest, path: str, version: str) -> Callable[[], Any]:
-    return lambda: arm.get(path, **{"api-version": version})
 
 
 def _price_questions(shop: Rest, charge: Charge, place: str) -> dict[str, Callable[[], Any]]:
