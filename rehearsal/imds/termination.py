@@ -7,6 +7,7 @@ from collections.abc import Collection, Sequence
 from typing import Literal
 
 from rehearsal.arm.core.records import Instance, Record
+from rehearsal.arm.core.references import at
 from rehearsal.imds.scheduled_events import EventType, ScheduledEvents
 
 __all__ = ["EVICTION_NOTICE_S", "before_end", "eviction_notice", "notice_seconds"]
@@ -24,7 +25,7 @@ def notice_seconds(record: Record) -> float | None:
     A spot VM gets no terminate notification (learn.microsoft.com, terminate notification).
     """
     profile = record.properties.get("virtualMachineProfile") or {}
-    wanted = (profile.get("scheduledEventsProfile") or {}).get("terminateNotificationProfile") or {}
+    wanted = at(profile, "scheduledEventsProfile", "terminateNotificationProfile") or {}
     if not wanted.get("enable") or profile.get("priority") in ("Spot", "Low"):
         return None
     match = _MINUTES.fullmatch(wanted.get("notBeforeTimeout") or "")

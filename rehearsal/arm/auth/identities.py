@@ -9,6 +9,7 @@ from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
+from rehearsal.arm.core.references import at
 from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.services import Services
@@ -40,7 +41,7 @@ def of_principal(subscription: Subscription, principal: str) -> Record | None:
 
 def assigned(body: Body) -> Iterator[ResourceId]:
     """Yield the user-assigned identities of a resource."""
-    for text in (body.get("identity") or {}).get("userAssignedIdentities") or {}:
+    for text in at(body, "identity", "userAssignedIdentities") or {}:
         rid = ResourceId.parse(text)
         if rid is not None:
             yield rid
@@ -64,7 +65,7 @@ class AssignedIdentities(Hooks[Services]):
 
     def show(self, record: Record, shown: Body) -> None:
         """Add the ids of each identity."""
-        given = (shown.get("identity") or {}).get("userAssignedIdentities") or {}
+        given = at(shown, "identity", "userAssignedIdentities") or {}
         for text in given:
             found = self.services.subscription.resources.get(text.lower())
             if found is not None:

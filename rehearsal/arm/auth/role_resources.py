@@ -34,7 +34,7 @@ class _RoleDefinitionHooks(Hooks[Services]):
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
         """Refuse an incomplete definition, and a name that another one has."""
         roles.check_guid("role definition", rid, "InvalidRoleDefinitionId")
-        wanted = body.get("properties") or {}
+        wanted = body["properties"]
         if not wanted.get("roleName") or not wanted.get("permissions") or not wanted.get("assignableScopes"):
             problem = "The role definition needs roleName, permissions and assignableScopes."
             raise ArmError(400, "InvalidRoleDefinition", problem)

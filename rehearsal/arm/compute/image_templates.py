@@ -86,7 +86,7 @@ async def _run(subscription: Subscription, record: Record) -> None:
 def _run_outputs(subscription: Subscription, record: Record) -> list[Body]:
     made = [r for r in subscription.of_type(VERSIONS.type) if r.owner == str(record.id)]
     shown = []
-    for distribution in (record.body.get("properties") or {}).get("distribute") or ():
+    for distribution in record.properties.get("distribute") or ():
         image = ResourceId.parse(distribution.get("galleryImageId", ""))
         of_it = [m for m in made if image is not None and m.id.parent.key == _image(image).key]
         if of_it:
@@ -101,8 +101,8 @@ def _invalid(problem: str) -> ArmError:
 
 
 def _targets(body: Body) -> list[ResourceId]:
-    properties = body.get("properties") or {}
-    found = [ResourceId.parse(d.get("galleryImageId", "")) for d in properties.get("distribute") or ()]
+    given = body["properties"].get("distribute") or ()
+    found = [ResourceId.parse(d.get("galleryImageId", "")) for d in given]
     return [f for f in found if f is not None]
 
 

@@ -12,6 +12,7 @@ from rehearsal.arm.core.errors import ArmError, missing, subnet_full
 from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Instance, Record, ScaleSet
+from rehearsal.arm.core.references import at, reference
 from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.network.nat_rules import configurations, range_too_small
 from rehearsal.arm.network.virtual_networks import free_addresses
@@ -61,7 +62,7 @@ class _ScaleSetHooks(Hooks[Services]):
             raise missing("upgradePolicy")
         if not profile:
             raise missing("virtualMachineProfile")
-        system_before = (before.get("virtualMachineProfile") or {}).get("osProfile") or {}
+        system_before = at(before, "virtualMachineProfile", "osProfile") or {}
         system = {**system_before, **(profile.get("osProfile") or {})}
         properties["virtualMachineProfile"] = {**profile, "osProfile": system}
         for name in ("computerNamePrefix", "adminUsername"):
@@ -117,8 +118,8 @@ class _ScaleSetHooks(Hooks[Services]):
     def _check_ports(self, body: Body, rid: ResourceId, capacity: int) -> None:
         model = Record(rid, _SCALE_SETS, body)
         for _, configuration in configurations(model):
-            for reference in configuration["properties"].get("loadBalancerBackendAddressPools") or ():
-                pool = ResourceId.parse(reference["id"])
+            for joined in configuration["properties"].get("loadBalancerBackendAddressPools") or ():
+                pool = ResourceId.parse(joined["id"])
                 for _, rule in self.services.nat_rules.rules(pool) if pool is not None else ():
                     low, high = (rule["properties"][f"frontendPortRange{end}"] for end in ("Start", "End"))
                     if high - low + 1 < capacity:
@@ -143,7 +144,7 @@ def _check_placement(capacity: int, properties: Body, before: Body) -> None:
 def _subnet(record: Record) -> ResourceId:
     for nic, configuration in configurations(record):
         primary = nic.get("properties", {}).get("primary", True)
-        subnet = ResourceId.parse((configuration["properties"].get("subnet") or {}).get("id", ""))
+        subnet = reference(configuration, "properties", "subnet")
         if primary and subnet is not None:
             return subnet
     raise missing("networkInterfaceConfigurations.ipConfigurations.subnet")
@@ -172,7 +173,7 @@ def _instance(record: Record, scale_set: ScaleSet, subnet: str, address: str) ->
 
 def machine_of(system: Body, name: str, address: str) -> Machine:
     """Return the VM of an ``osProfile``."""
-    keys = ((system.get("linuxConfiguration") or {}).get("ssh") or {}).get("publicKeys") or ()
+    keys = at(system, "linuxConfiguration", "ssh", "publicKeys") or ()
     return Machine(
         name=name,
         private_ip=address,

@@ -10,6 +10,7 @@ from rehearsal.arm.core.errors import ArmError, missing
 from rehearsal.arm.core.hooks import Body, Hooks, Work
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Instance, Record
+from rehearsal.arm.core.references import at, reference
 from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.network.network_interfaces import subnet_of, vm_of
 from rehearsal.arm.services import Services
@@ -42,7 +43,7 @@ class _VirtualMachineHooks(Hooks[Services]):
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
         """Refuse missing parameters, a size that cannot be had, and interfaces or disks of other VMs."""
         properties = body["properties"]
-        if not (properties.get("hardwareProfile") or {}).get("vmSize"):
+        if not at(properties, "hardwareProfile", "vmSize"):
             raise missing("vmSize")
         system = properties.get("osProfile") or {}
         for name in ("computerName", "adminUsername"):
@@ -86,7 +87,7 @@ class _VirtualMachineHooks(Hooks[Services]):
         if instance is not None:
             await self.services.machines.remove(_network(instance), [instance.machine.name])
         storage = record.properties.get("storageProfile") or {}
-        ends = str((storage.get("osDisk") or {}).get("deleteOption", "Detach")).lower() == "delete"
+        ends = str(at(storage, "osDisk", "deleteOption")).lower() == "delete"
         for disk in list(self.services.subscription.of_type(DISKS.type)):
             if disk.owner == str(record.id):
                 disk.owner = ""
@@ -94,7 +95,7 @@ class _VirtualMachineHooks(Hooks[Services]):
                     self.services.subscription.resources.pop(disk.id.key, None)
         for also in (*_nics(record.properties), *(storage.get("dataDisks") or ())):
             how = (also.get("properties") or also).get("deleteOption", "Detach")
-            target = ResourceId.parse(also.get("id") or (also.get("managedDisk") or {}).get("id", ""))
+            target = ResourceId.parse(also.get("id") or at(also, "managedDisk", "id") or "")
             if target is not None and str(how).lower() == "delete":
                 self.services.subscription.resources.pop(target.key, None)
 
@@ -107,7 +108,7 @@ class _VirtualMachineHooks(Hooks[Services]):
         disk = next(
             (d for d in self.services.subscription.of_type(DISKS.type) if d.owner == str(record.id)), None
         )
-        system = (properties.get("storageProfile") or {}).get("osDisk")
+        system = at(properties, "storageProfile", "osDisk")
         if disk is not None and system is not None:
             system.update(name=disk.id.name, osType="Linux", diskSizeGB=disk.properties["diskSizeGB"])
             system["managedDisk"] = {**(system.get("managedDisk") or {}), "id": str(disk.id)}
@@ -130,7 +131,7 @@ class _VirtualMachineHooks(Hooks[Services]):
             await boot(self.services, _network(instance), [instance])
 
     def _make_system_disk(self, record: Record) -> None:
-        wanted = (record.properties.get("storageProfile") or {}).get("osDisk") or {}
+        wanted = at(record.properties, "storageProfile", "osDisk") or {}
         name = wanted.get("name") or f"{record.id.name}_OsDisk_1_{record.guid.replace('-', '')}"
         base = ResourceId(record.id.subscription, record.id.group)
         rid = base.extended("Microsoft.Compute", ("disks", name))
@@ -148,12 +149,11 @@ class _VirtualMachineHooks(Hooks[Services]):
 
 
 def _nics(properties: Body) -> list[Body]:
-    return list((properties.get("networkProfile") or {}).get("networkInterfaces") or ())
+    return list(at(properties, "networkProfile", "networkInterfaces") or ())
 
 
 def _data_disks(properties: Body) -> list[ResourceId]:
-    disks = (properties.get("storageProfile") or {}).get("dataDisks") or ()
-    found = [ResourceId.parse((d.get("managedDisk") or {}).get("id", "")) for d in disks]
+    found = [reference(d, "managedDisk") for d in at(properties, "storageProfile", "dataDisks") or ()]
     return [d for d in found if d is not None]
 
 

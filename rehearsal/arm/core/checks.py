@@ -8,7 +8,7 @@ from typing import Any
 from rehearsal.arm.core.errors import ArmError, dangling
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import place
-from rehearsal.arm.core.references import references
+from rehearsal.arm.core.references import at, references
 from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.core.subscription import Subscription
 
@@ -56,10 +56,7 @@ def refuse_immutable(kind: ResourceType, body: Body, old: Body) -> None:
 
 def _at(body: Body, path: str) -> Any:
     first, *rest = path.split(".")
-    value = body.get(first, (body.get("properties") or {}).get(first))
-    for name in rest:
-        value = value.get(name) if isinstance(value, dict) else None
-    return value
+    return at(body.get(first, at(body, "properties", first)), *rest)
 
 
 def lost_children(rid: ResourceId, kind: ResourceType, body: Body, old: Body) -> Iterator[ResourceId]:

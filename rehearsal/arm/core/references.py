@@ -7,10 +7,26 @@ from typing import Any
 
 from rehearsal.arm.core.ids import ResourceId
 
-__all__ = ["references"]
+__all__ = ["at", "reference", "references"]
 
 
 _REFERENCES = ("id", "privateLinkServiceId", "privateDnsZoneId", "galleryImageId")
+
+
+def at(body: Any, *names: str) -> Any:
+    """Return what is at a path of a body; None where a part of the path is absent.
+
+    >>> at({"subnet": {"id": "s"}}, "subnet", "id"), at({"subnet": None}, "subnet", "id")
+    ('s', None)
+    """
+    for name in names:
+        body = body.get(name) if isinstance(body, dict) else None
+    return body
+
+
+def reference(body: Any, *names: str) -> ResourceId | None:
+    """Return the resource that a body refers to at a path."""
+    return ResourceId.parse(at(body, *names, "id") or "")
 
 
 def references(

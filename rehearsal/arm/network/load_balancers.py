@@ -9,6 +9,7 @@ from rehearsal.arm.core.hooks import Body, Hooks, Work
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.models import check, model
 from rehearsal.arm.core.records import Record
+from rehearsal.arm.core.references import at, reference
 from rehearsal.arm.core.resource_type import InUse, ResourceType
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.network.nat_rules import LOAD_BALANCERS, Member
@@ -118,7 +119,7 @@ class _BackendPoolHooks(Hooks[Services]):
 
 def _check_rules(subscription: Subscription, rid: ResourceId, body: Body) -> None:
     """Refuse NAT rules without a usable port range, and public addresses that others hold."""
-    properties = body.get("properties") or {}
+    properties = body["properties"]
     ranges: dict[str, list[tuple[int, int, str]]] = {}
     for rule in properties.get("inboundNatRules") or ():
         own = rule.get("properties") or {}
@@ -132,7 +133,7 @@ def _check_rules(subscription: Subscription, rid: ResourceId, body: Body) -> Non
                 f"Inbound NAT rule {rule['name']} of {rid} refers to a backend address pool and must have "
                 f"backendPort and frontendPortRangeStart <= frontendPortRangeEnd between 1 and {_TOP_PORT}.",
             )
-        frontend = str((own.get("frontendIPConfiguration") or {}).get("id", "")).lower()
+        frontend = str(at(own, "frontendIPConfiguration", "id") or "").lower()
         for other_low, other_high, other in ranges.setdefault(frontend, []):
             if low <= other_high and other_low <= high:
                 raise ArmError(
@@ -142,8 +143,7 @@ def _check_rules(subscription: Subscription, rid: ResourceId, body: Body) -> Non
                 )
         ranges[frontend].append((low, high, rule["name"]))
     for frontend in properties.get("frontendIPConfigurations") or ():
-        public = ((frontend.get("properties") or {}).get("publicIPAddress") or {}).get("id")
-        address = ResourceId.parse(public) if public else None
+        address = reference(frontend, "properties", "publicIPAddress")
         for holder in subscription.holders(address) if address is not None else ():
             if not f"{holder.key}/".startswith(f"{rid.key}/"):
                 raise ArmError(

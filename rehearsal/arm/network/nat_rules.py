@@ -10,6 +10,7 @@ from typing import Any
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Instance, Record
+from rehearsal.arm.core.references import at, reference
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.vms.api import Machines
 
@@ -48,8 +49,8 @@ def _pools_of(scale_set: Record) -> Iterator[tuple[str, str, str]]:
 
 def configurations(scale_set: Record) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield each network interface of the scale set's model with each of its IP configurations."""
-    profile = scale_set.properties.get("virtualMachineProfile") or {}
-    for nic in (profile.get("networkProfile") or {}).get("networkInterfaceConfigurations") or ():
+    path = ("virtualMachineProfile", "networkProfile", "networkInterfaceConfigurations")
+    for nic in at(scale_set.properties, *path) or ():
         for configuration in nic.get("properties", {}).get("ipConfigurations") or ():
             yield nic, {**configuration, "properties": configuration.get("properties") or {}}
 
@@ -84,8 +85,7 @@ class NatRules:
         """Yield the version 2 rules with their load balancers and pools."""
         for balancer in self._subscription.of_type(LOAD_BALANCERS):
             for rule in balancer.children("inboundNatRules") if balancer.state != "Deleting" else ():
-                target = (rule.get("properties") or {}).get("backendAddressPool") or {}
-                pool = ResourceId.parse(target.get("id", ""))
+                pool = reference(rule, "properties", "backendAddressPool")
                 if pool is not None:
                     yield balancer, rule, pool
 
@@ -150,11 +150,11 @@ class NatRules:
                 yield balancer, rule, member
 
     def _address(self, balancer: Record, rule: dict[str, Any]) -> str | None:
-        target = (rule["properties"].get("frontendIPConfiguration") or {}).get("id", "").lower()
+        target = (at(rule, "properties", "frontendIPConfiguration", "id") or "").lower()
         for frontend in balancer.children("frontendIPConfigurations"):
             if balancer.id.child("frontendIPConfigurations", frontend["name"]).key == target:
-                public = (frontend.get("properties") or {}).get("publicIPAddress") or {}
-                record = self._subscription.resources.get(public.get("id", "").lower())
+                public = at(frontend, "properties", "publicIPAddress", "id") or ""
+                record = self._subscription.resources.get(public.lower())
                 return record.address if record is not None else None
         return None
 

@@ -6,6 +6,7 @@ from rehearsal.arm.core.errors import ArmError, subnet_full
 from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
+from rehearsal.arm.core.references import at, reference
 from rehearsal.arm.core.resource_type import InUse, ResourceType
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.network.virtual_networks import free_addresses
@@ -32,10 +33,8 @@ INTERFACES = ResourceType(
 
 def subnet_of(body: Body) -> ResourceId | None:
     """Return the subnet of an interface's first configuration."""
-    for configuration in (body.get("properties") or {}).get("ipConfigurations") or ():
-        subnet = (configuration.get("properties") or {}).get("subnet") or {}
-        return ResourceId.parse(subnet.get("id", ""))
-    return None
+    first = next(iter(at(body, "properties", "ipConfigurations") or ()), None)
+    return reference(first, "properties", "subnet")
 
 
 def vm_of(subscription: Subscription, rid: ResourceId) -> ResourceId | None:

@@ -6,6 +6,7 @@ from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
+from rehearsal.arm.core.references import reference
 from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.services import Services
 
@@ -61,7 +62,7 @@ class _ZoneLinkHooks(Hooks[Services]):
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
         """Refuse a network that does not exist, or is linked to a zone of the same name."""
-        network = ResourceId.parse(((body.get("properties") or {}).get("virtualNetwork") or {}).get("id", ""))
+        network = reference(body, "properties", "virtualNetwork")
         if network is None or not self.services.subscription.exists(network):
             problem = f"The virtual network of link {rid.name} was not found: {network}."
             raise ArmError(400, "BadRequest", problem)

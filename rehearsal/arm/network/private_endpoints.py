@@ -8,6 +8,7 @@ from rehearsal.arm.core.errors import ArmError, dangling, subnet_full
 from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
+from rehearsal.arm.core.references import at, reference
 from rehearsal.arm.core.resource_type import ResourceType
 from rehearsal.arm.network.network_interfaces import INTERFACES, assign_address
 from rehearsal.arm.network.private_dns import RECORDS
@@ -42,7 +43,7 @@ class _EndpointHooks(Hooks[Services]):
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
         """Refuse a target that does not exist, and groups that it does not offer."""
-        subnet = ResourceId.parse(((body.get("properties") or {}).get("subnet") or {}).get("id", ""))
+        subnet = reference(body, "properties", "subnet")
         connections = list(_connections(body))
         if subnet is None or len(connections) != 1:
             problem = f"Private endpoint {rid} needs a subnet and one private link service connection."
@@ -139,7 +140,7 @@ def _names(record: Record) -> Iterator[tuple[str, str]]:
 
 def _zones(record: Record) -> Iterator[ResourceId]:
     for configuration in record.properties.get("privateDnsZoneConfigs") or ():
-        zone = ResourceId.parse((configuration.get("properties") or {}).get("privateDnsZoneId", ""))
+        zone = ResourceId.parse(at(configuration, "properties", "privateDnsZoneId") or "")
         if zone is not None:
             yield zone
 

@@ -42,7 +42,7 @@ class _SecurityGroupHooks(Hooks[Services]):
 def _check_rules(body: Body) -> None:
     """Refuse two rules of one direction with the same priority."""
     seen: dict[tuple[str, Any], str] = {}
-    for rule in (body.get("properties") or {}).get("securityRules") or ():
+    for rule in body["properties"].get("securityRules") or ():
         properties = rule.get("properties") or {}
         key = (str(properties.get("direction")).lower(), properties.get("priority"))
         if key in seen:

@@ -10,7 +10,7 @@ from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
-from rehearsal.arm.core.references import references
+from rehearsal.arm.core.references import at, references
 from rehearsal.arm.core.resource_type import InUse, ResourceType
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.services import Services
@@ -74,8 +74,7 @@ class _VirtualNetworkHooks(Hooks[Services]):
 
 def _prefixes(body: Body) -> list[str]:
     """Return a network's address prefixes."""
-    space = (body.get("properties") or {}).get("addressSpace") or {}
-    return list(space.get("addressPrefixes") or ())
+    return list(at(body, "properties", "addressSpace", "addressPrefixes") or ())
 
 
 def _network(rid: ResourceId, prefix: str) -> ipaddress.IPv4Network:
@@ -108,7 +107,7 @@ def _check_prefixes(rid: ResourceId, body: Body) -> None:
         raise ArmError(400, "InvalidRequestFormat", f"Resource {rid} has no addressSpace.addressPrefixes.")
     space = [_network(rid, p) for p in _prefixes(body)]
     found = []
-    for subnet in (body.get("properties") or {}).get("subnets") or ():
+    for subnet in body["properties"].get("subnets") or ():
         name = subnet.get("name", "")
         own = _network(rid.child("subnets", name), _subnet_prefix(subnet))
         if not any(own.subnet_of(s) for s in space):
