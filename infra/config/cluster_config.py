@@ -60,8 +60,6 @@ class ClusterConfig:
     vnet_prefix: str = VNET_PREFIX
     admin_user: str = "azureuser"
     computer_name_prefix: str = "node"
-    large_scale_set: bool = False
-    """The subscription may put more than 100 nodes into one placement group (a support request)."""
 
     vnet_id: str | None = None
     """An existing virtual network, in which only the nodes' subnet is made."""

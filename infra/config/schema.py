@@ -76,7 +76,6 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
         vnet_prefix=read.optional("vnetPrefix", prefix, VNET_PREFIX),
         admin_user=read.optional("adminUser", readers.admin_user, "azureuser"),
         computer_name_prefix=read.optional("computerNamePrefix", readers.computer_name_prefix, "node"),
-        large_scale_set=large,
         vnet_id=read.perhaps("vnetId", arm_ids.reader(arm_ids.VIRTUAL_NETWORK)),
         subnet_id=read.perhaps("subnetId", arm_ids.reader(arm_ids.SUBNET)),
         given_subnet_prefix=read.perhaps("subnetPrefix", prefix),

@@ -35,8 +35,6 @@ class Event:
     resource: str
     not_before: float
     """Unix seconds."""
-    description: str
-    source: Literal["Platform", "User"]
     id: str = field(default_factory=lambda: str(uuid.uuid4()).upper())
     started: bool = False
     approved: asyncio.Event = field(default_factory=asyncio.Event)
@@ -50,8 +48,8 @@ class Event:
             "Resources": [self.resource],
             "EventStatus": "Started" if self.started else "Scheduled",
             "NotBefore": "" if self.started else formatdate(self.not_before, usegmt=True),
-            "Description": self.description,
-            "EventSource": self.source,
+            "Description": "",
+            "EventSource": "User" if self.type == "Terminate" else "Platform",
             "DurationInSeconds": _DURATIONS[self.type],
         }
 
@@ -86,18 +84,10 @@ class ScheduledEvents:
                 return True
         return False
 
-    def announce(
-        self,
-        scope: str,
-        resources: Iterable[str],
-        kind: EventType,
-        seconds: float,
-        description: str,
-        source: Literal["Platform", "User"] = "Platform",
-    ) -> list[Event]:
+    def announce(self, scope: str, resources: Iterable[str], kind: EventType, seconds: float) -> list[Event]:
         """Add an event for each VM, which starts after ``seconds`` unless it is approved before."""
         due = self._clock() + seconds
-        events = [Event(kind, name, due, description, source) for name in resources]
+        events = [Event(kind, name, due) for name in resources]
         self._events.setdefault(scope, []).extend(events)
         if events:
             self._change(scope)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Sequence
-from typing import Literal
 
 from rehearsal.arm.core.records import Instance, Record
 from rehearsal.arm.core.references import at
@@ -61,9 +60,8 @@ async def _announce(
     kind: EventType,
     seconds: float,
 ) -> None:
-    source: Literal["Platform", "User"] = "User" if kind == "Terminate" else "Platform"
     scope, names = record.id.key, [f"{record.id.name}_{one.id}" for one in instances]
-    announced = events.announce(scope, names, kind, seconds, "", source)
+    announced = events.announce(scope, names, kind, seconds)
     try:
         await events.until_due(scope, announced)
     finally:

@@ -24,7 +24,7 @@ def events(clock: SimpleNamespace) -> ScheduledEvents:
 
 
 def evict(events: ScheduledEvents, seconds: float = 30.0) -> list[Event]:
-    return events.announce(SET, NODES, "Preempt", seconds, "")
+    return events.announce(SET, NODES, "Preempt", seconds)
 
 
 def test_every_vm_has_an_event_of_its_own(events: ScheduledEvents) -> None:
@@ -91,7 +91,7 @@ def test_what_is_not_there_cannot_be_approved(events: ScheduledEvents) -> None:
 
 
 def test_a_deletion_need_not_wait_once_every_vm_has_approved(events: ScheduledEvents) -> None:
-    announced = events.announce(SET, NODES, "Terminate", 300.0, "", "User")
+    announced = events.announce(SET, NODES, "Terminate", 300.0)
     for event in announced:
         events.approve(SET, event.id)
     asyncio.run(asyncio.wait_for(events.until_due(SET, announced), 5))
