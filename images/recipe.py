@@ -119,7 +119,7 @@ def recipe_for(
         mpi_file = _file("hpcx", f"{platform}/{(cuda or _CUDA).partition('.')[0]}", "mpi", "use openmpi")
     else:
         mpi_file = _download(_versions()["openmpi"])
-    arm = "take ubuntu 24.04 and doca" if node.cpu_arch == "Arm64" else "take doca"
+    arm = "use ubuntu 24.04 and doca" if node.cpu_arch == "Arm64" else "use doca"
     return Recipe(
         size=node.name,
         ubuntu=release,

@@ -255,7 +255,7 @@ class Results:
                 if found is None:
                     path.mkdir(exist_ok=True)
                 elif not stat.S_ISDIR(found.st_mode):
-                    raise CannotKeep(f"{path.relative_to(top)} is in its way here, and not a folder")
+                    raise CannotKeep(f"{path.relative_to(top)} is not a folder: the file cannot be written")
             except OSError as error:
                 raise self.trouble(error) from None
             self._made.add(path)

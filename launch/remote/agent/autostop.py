@@ -115,7 +115,7 @@ def quiet(
     """
     heard = [idle for idle in answers.values() if idle is not None]
     if 2 * len(heard) < len(answers):
-        return span, f"{len(heard)} of {len(answers)} nodes say whether a job runs: too few to stop them all"
+        return span, f"{len(heard)} of {len(answers)} nodes answer: too few to stop the cluster"
     unheard = sorted(name for name, idle in answers.items() if idle is None)
     since = {**dict.fromkeys(unheard, now), **silent}
     idles = [*heard, *(now - since[name] for name in since if name in answers)]

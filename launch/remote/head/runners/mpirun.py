@@ -42,8 +42,8 @@ class Mpirun:
         try:
             self._mpi = find_mpi(self._known, self._first)
         except CannotLaunch as error:
-            remedy = "use an image that brings it, or name as the job's python an environment on the nodes"
-            raise CannotLaunch(f"{head}: {error}: {remedy} that does") from error
+            remedy = "use an image that has it, or name an environment on the nodes that has it"
+            raise CannotLaunch(f"{head}: {error}: {remedy} as the job's python") from error
         try:
             for name in ("hostfile", "machinefile"):
                 with open(folder.file(name), "w", encoding="utf-8") as file:
@@ -55,7 +55,7 @@ class Mpirun:
         except OSError as error:
             raise CannotLaunch(
                 f"{head}: the cluster's key {CLUSTER_KEY} cannot be read: {error.strerror}; MPI jobs encrypt "
-                "with it what they send: copy it there from another node, with mode 0600"
+                "their traffic with it: copy it there from another node, with mode 0600"
             ) from error
         self.listener = socket.socket()
         self.listener.bind((plan["nodes"][0]["private_ip"], 0))

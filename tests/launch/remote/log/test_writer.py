@@ -233,7 +233,7 @@ class TestWhatRunnersTell:
         ]
         assert all(writer.on_frame(kind, payload, 1, "node000001") for kind, payload in frames)
         assert not writer.on_frame(protocol.EXIT, b"", 1, "node000001")
-        words = "left out 12.3 MB, 240,112 lines; all of it is in logs/rank-3.log on node000001"
+        words = "left out 12.3 MB, 240,112 lines; complete in logs/rank-3.log on node000001"
         assert read(StreamReader(str(tmp_path))) == [(3, 2, "one\n"), (3, NOTICE, words)]
         assert writer.tails == {(3, 1): b"true last line\n"}
 
