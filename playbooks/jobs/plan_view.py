@@ -79,7 +79,7 @@ def _facts(
     if spec.max_restarts:
         facts.append(("restarts", f"up to {spec.max_restarts} after a failure, on the same nodes"))
     if spec.min_nodes:
-        facts.append(("fewest", f"goes on with {counted(spec.min_nodes, 'node')} when others are lost"))
+        facts.append(("fewest", f"continues with {counted(spec.min_nodes, 'node')} when others are lost"))
     if spec.grace_s != GRACE_S:
         facts.append(("grace", f"{spec.grace_s:g} s"))
     outputs = f"{spec.home}/.ranklift/jobs/{planned.id}/outputs"
