@@ -215,9 +215,9 @@ def measure_cancel(bench: Bench) -> dict[str, list[float]]:
 def _hold(bench: Bench, how: str = "") -> tuple[str, str]:
     """A job whose ranks are called ``mark`` and stay; gives ``mark`` and its id once all are there."""
     mark = f"bench-{secrets.token_hex(4)}"
-    told = bench.run(_launch(f"hold.sh {mark}{how}", "--detach", "--json"))
+    ran = bench.run(_launch(f"hold.sh {mark}{how}", "--detach", "--json"))
     until_named(mark, FEW * PER_NODE, STARTED_WITHIN_S)
-    return mark, str(json.loads(told.stdout)["job"])
+    return mark, str(json.loads(ran.stdout)["job"])
 
 
 def measure_failure(bench: Bench) -> dict[str, list[float]]:
@@ -270,8 +270,8 @@ def measure_supervisor(bench: Bench) -> dict[str, float]:
     Raises RuntimeError when the ranks themselves cannot keep up.
     """
     mark = f"bench-{secrets.token_hex(4)}"
-    told = json.loads(bench.run(_launch(f"tick.sh {mark}", "--detach", "--json")).stdout)
-    job, head = told["job"], told["head"]
+    ran = json.loads(bench.run(_launch(f"tick.sh {mark}", "--detach", "--json")).stdout)
+    job, head = ran["job"], ran["head"]
     folder = f".ranklift/jobs/{job}"
     try:
         until_named(mark, FEW * PER_NODE, STARTED_WITHIN_S)

@@ -71,13 +71,13 @@ def measure_launch(bench: Bench, count: int) -> dict[str, list[float]]:
     runs: dict[str, list[float]] = {OURS: [], MPIRUN: []}
     for attempt in range(ROUNDS + 1):
         ours = bench.fab("launch.mpi", "hostname", "--source", "code")
-        told = bench.ssh(names[0], f"TIMEFORMAT='took %R'; time {line} 2>&1")
+        result = bench.ssh(names[0], f"TIMEFORMAT='took %R'; time {line} 2>&1")
         for name in names:
-            if name not in ours.stdout or name not in told.stdout:
+            if name not in ours.stdout or name not in result.stdout:
                 raise RuntimeError(f"{name} did not run")
         if attempt:
             runs[OURS].append(ours.seconds)
-            runs[MPIRUN].append(float(told.stdout.rpartition("took ")[2]))
+            runs[MPIRUN].append(float(result.stdout.rpartition("took ")[2]))
     return runs
 
 

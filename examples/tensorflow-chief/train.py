@@ -55,10 +55,10 @@ def main() -> None:
     done = [coordinator.schedule(step, args=(iterator,)) for _ in range(args.steps)]
     coordinator.join()
 
-    told = [tuple(map(float, each.fetch())) for each in done]
+    found = [tuple(map(float, each.fetch())) for each in done]
     hits = np.mean((images[TRAIN:] @ weights.numpy()).argmax(axis=1) == labels[TRAIN:])
-    steps = sorted(Counter(worker for _, worker in told).values())
-    result = {"accuracy": round(float(hits), 4), "losses": [told[0][0], told[-1][0]], "steps": steps}
+    steps = sorted(Counter(worker for _, worker in found).values())
+    result = {"accuracy": round(float(hits), 4), "losses": [found[0][0], found[-1][0]], "steps": steps}
     print(json.dumps(result | {"weights_on": weights.device}))
 
 

@@ -51,8 +51,8 @@ def main() -> None:
             time.sleep(0.5)
         if index == 0:
             hits = np.mean((images[TRAIN:] @ session.run(weights)).argmax(axis=1) == labels[TRAIN:])
-            told = {"accuracy": round(float(hits), 4), "steps": [int(number) for number in steps]}
-            print(json.dumps(told | {"weights_on": weights.device}))
+            result = {"accuracy": round(float(hits), 4), "steps": [int(number) for number in steps]}
+            print(json.dumps(result | {"weights_on": weights.device}))
 
 
 if __name__ == "__main__":

@@ -47,13 +47,16 @@ def main() -> None:
 
     with torch.no_grad():
         right = (cells[~train] @ weights[1:] + weights[0] > 0) == (benign[~train] > 0)
-    told: list[dict[str, object]] = [{}] * ranks
+    found: list[dict[str, object]] = [{}] * ranks
     own = {"node": socket.gethostname(), "local_rank": args.local_rank, "note": args.note, "cells": len(mine)}
-    distributed.all_gather_object(told, own)
+    distributed.all_gather_object(found, own)
     if args.rank == 0:
-        result = {"accuracy": round(right.float().mean().item(), 4), "nodes": [each["node"] for each in told]}
-        result |= {"images": sum(int(str(each["cells"])) for each in told)}
-        result |= {name: [each[name] for each in told] for name in ("local_rank", "note")}
+        result = {
+            "accuracy": round(right.float().mean().item(), 4),
+            "nodes": [each["node"] for each in found],
+        }
+        result |= {"images": sum(int(str(each["cells"])) for each in found)}
+        result |= {name: [each[name] for each in found] for name in ("local_rank", "note")}
         print(json.dumps(result))
 
 

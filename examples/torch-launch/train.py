@@ -47,10 +47,10 @@ def main() -> None:
         distributed.all_reduce(over_all)
         losses.append(round(over_all.item() / ranks, 4))
 
-    told: list[tuple[str, int]] = [("", 0)] * ranks
-    distributed.all_gather_object(told, (socket.gethostname(), local_rank))
+    result: list[tuple[str, int]] = [("", 0)] * ranks
+    distributed.all_gather_object(result, (socket.gethostname(), local_rank))
     if rank == 0:
-        nodes, local_ranks = zip(*told, strict=True)
+        nodes, local_ranks = zip(*result, strict=True)
         print(json.dumps({"losses": losses[:: args.epochs - 1], "nodes": nodes, "local_rank": local_ranks}))
 
 

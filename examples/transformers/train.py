@@ -37,9 +37,9 @@ class Digits(Dataset):
         return {"pixel_values": self.images[index], "labels": self.labels[index]}
 
 
-def accuracy(told: EvalPrediction) -> dict[str, float]:
+def accuracy(answer: EvalPrediction) -> dict[str, float]:
     """Share of images that were told right."""
-    return {"accuracy": float((told.predictions.argmax(-1) == told.label_ids).mean())}
+    return {"accuracy": float((answer.predictions.argmax(-1) == answer.label_ids).mean())}
 
 
 def main() -> None:
@@ -77,11 +77,11 @@ def main() -> None:
     found = trainer.evaluate()
     trainer.save_model()
 
-    told: list[tuple[str, int]] = [("", 0)] * args.world_size
-    distributed.all_gather_object(told, (socket.gethostname(), args.local_process_index))
+    answer: list[tuple[str, int]] = [("", 0)] * args.world_size
+    distributed.all_gather_object(answer, (socket.gethostname(), args.local_process_index))
     if trainer.is_world_process_zero():
         losses = [entry["loss"] for entry in trainer.state.log_history if "loss" in entry]
-        nodes, local_ranks = zip(*told, strict=True)
+        nodes, local_ranks = zip(*answer, strict=True)
         result = {"accuracy": round(found["eval_accuracy"], 4), "losses": [losses[0], losses[-1]]}
         print(json.dumps(result | {"nodes": nodes, "local_rank": local_ranks}))
 

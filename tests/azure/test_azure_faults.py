@@ -41,7 +41,7 @@ def fault(cluster: Workplace, *words: str) -> Iterator[None]:
 
 def booted(cluster: Workplace) -> dict[str, str]:
     """By node, when it booted."""
-    return {name: told["stdout"] for name, told in cluster.fab("exec", SINCE, "--json").json().items()}
+    return {name: ran["stdout"] for name, ran in cluster.fab("exec", SINCE, "--json").json().items()}
 
 
 def configured(cluster: Workplace) -> int:
@@ -53,11 +53,11 @@ def configured(cluster: Workplace) -> int:
 
 def fails(cluster: Workplace, *words: str, say: tuple[str, ...]) -> Ran:
     """A command that has to end with 1 and to say this, in an error that ends all that it says."""
-    told = cluster.fab(*words, status=1)
+    ran = cluster.fab(*words, status=1)
     for text in say:
-        assert text in told.err, told
-    assert "error: " in told.err
-    return told
+        assert text in ran.err, ran
+    assert "error: " in ran.err
+    return ran
 
 
 def test_of_too_few_nodes_those_that_came_are_removed_unless_they_are_to_be_kept(cluster: Workplace) -> None:
@@ -171,8 +171,8 @@ def wait_until_changing(cluster: Workplace) -> None:
 def test_throttling_is_waited_out(cluster: Workplace) -> None:
     with fault(cluster, "throttle", "--after", "10", "--count", "3"):
         cluster.fab("scale", "3")
-        told = cluster.fab("rehearsal.fault")
-        assert told.out == "no fault is set\n", "it never came to three refusals"
+        ran = cluster.fab("rehearsal.fault")
+        assert ran.out == "no fault is set\n", "it never came to three refusals"
     cluster.fab("scale", "2")
 
 
@@ -196,9 +196,9 @@ def test_of_two_commands_one_is_told_to_wait_for_the_other(cluster: Workplace) -
     with fault(cluster, "stuck"), cluster.begin("scale", "3") as first:
         wait_until_changing(cluster)
         for words in (("scale", "4"), ("up",), ("replace", "0"), ("down",)):
-            told = fails(cluster, *words, say=("stack rehearsal: another command is using it (process ",))
-            assert "wait until it has ended" in told.err
-            assert "cancel" not in told.err
+            ran = fails(cluster, *words, say=("stack rehearsal: another command is using it (process ",))
+            assert "wait until it has ended" in ran.err
+            assert "cancel" not in ran.err
         cluster.fab("rehearsal.fault", "clear")
         shown, _ = first.communicate(timeout=ON_THE_WAY_S)
     assert first.returncode == 0, shown
@@ -240,9 +240,9 @@ def test_an_operation_that_never_ends_is_bounded_and_said_and_can_be_left(cluste
 def test_a_node_that_never_boots_is_named_and_the_same_again_makes_another(cluster: Workplace) -> None:
     before = booted(cluster)
     with fault(cluster, "no-boot", "--after", "1"):
-        told = fails(cluster, "scale", "4", say=("1 of 2 further nodes are ready", "OSProvisioningTimedOut"))
-    assert re.search(r"OS Provisioning for VM 'node\w+' did not finish", told.err), told
-    assert "creates others in place of those that did not boot" in told.err
+        ran = fails(cluster, "scale", "4", say=("1 of 2 further nodes are ready", "OSProvisioningTimedOut"))
+    assert re.search(r"OS Provisioning for VM 'node\w+' did not finish", ran.err), ran
+    assert "creates others in place of those that did not boot" in ran.err
     assert len(booted(cluster)) == 3
     cluster.fab("scale", "4")
     four = booted(cluster)
@@ -255,8 +255,8 @@ def test_a_node_that_does_not_answer_any_more_is_named_and_can_be_replaced(clust
     cluster.fab("scale", "3")
     silent = cluster.fab("status", "--json").json()[-1]
     cluster.fab("rehearsal.fault", "partition", "--nodes", str(silent["id"]))
-    told = cluster.fab("up", "--timeout", "60s", status=1)
-    waiting, _, error = told.err.partition("error: ")
+    ran = cluster.fab("up", "--timeout", "60s", status=1)
+    waiting, _, error = ran.err.partition("error: ")
     assert f"waiting for {silent['name']}: no answer" in waiting
     for text in (waiting, error):
         assert f"`fab replace {silent['id']} --stack rehearsal` replaces it" in text
@@ -267,9 +267,9 @@ def test_a_node_that_does_not_answer_any_more_is_named_and_can_be_replaced(clust
 
 def test_a_node_whose_cloud_init_failed_is_named_with_its_last_lines(cluster: Workplace) -> None:
     with fault(cluster, "cloud-init"):
-        told = fails(cluster, "scale", "3", say=("cloud-init failed", "--reimage"))
-    new = re.search(r"fab replace (\d+)", told.err)
-    assert new is not None, told
+        ran = fails(cluster, "scale", "3", say=("cloud-init failed", "--reimage"))
+    new = re.search(r"fab replace (\d+)", ran.err)
+    assert new is not None, ran
     assert "cloud-init failed" in cluster.fab("status", status=1).err
     cluster.fab("replace", new[1], "--reimage")
     cluster.fab("status")
@@ -280,9 +280,9 @@ def test_a_clock_that_is_off_is_named(cluster: Workplace) -> None:
     rows = cluster.fab("status", "--json").json()
     with fault(cluster, "clock", "--nodes", str(rows[1]["id"]), "--seconds", "37"):
         for words in (["status"], ["wait"]):
-            told = cluster.fab(*words, status=1)
-            assert re.search(rf"{rows[1]['name']}: its clock is 3[5-9] s ahead", told.err), told
-            assert rows[0]["name"] not in told.err
+            ran = cluster.fab(*words, status=1)
+            assert re.search(rf"{rows[1]['name']}: its clock is 3[5-9] s ahead", ran.err), ran
+            assert rows[0]["name"] not in ran.err
     cluster.fab("status")
 
 
@@ -301,8 +301,8 @@ def test_a_subnet_in_use_is_told_with_its_holder_and_down_works_later(cluster: W
 def test_a_name_that_is_still_being_deleted_is_waited_for(workplace: Workplace) -> None:
     workplace.configure(STACK, nodeCount=1)
     with fault(workplace, "conflict", "--count", "2", "--seconds", "120"):
-        told = workplace.fab("up")
-    assert "Azure is still busy (ResourceGroupBeingDeleted); retrying in 2 s" in told.err
+        ran = workplace.fab("up")
+    assert "Azure is still busy (ResourceGroupBeingDeleted); retrying in 2 s" in ran.err
     assert workplace.fab("exec", "uname -n").out.startswith("node")
     workplace.fab("down")
 

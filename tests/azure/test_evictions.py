@@ -16,7 +16,7 @@ pytestmark = [pytest.mark.azure, pytest.mark.timeout(1800)]
 STACK = "rehearsal"
 NOTICE_S = 30.0
 SCRIPT = """\
-trap 'echo "told $(date +%s.%N)"; exit 0' TERM
+trap 'echo "terminated $(date +%s.%N)"; exit 0' TERM
 echo up
 while :; do sleep 0.2; done
 """
@@ -61,9 +61,9 @@ def evict(cluster: Workplace, nodes: str) -> float:
     return gone
 
 
-def told(ran: Ran) -> list[float]:
+def terminated_at(ran: Ran) -> list[float]:
     """When the ranks got their SIGTERM."""
-    return [float(text) for text in re.findall(r"told (\d+\.\d+)", ran.out)]
+    return [float(text) for text in re.findall(r"terminated (\d+\.\d+)", ran.out)]
 
 
 def wait_until_gone(cluster: Workplace, *gone: int) -> None:
@@ -84,7 +84,7 @@ def test_a_job_ends_in_time_and_names_the_node_and_runs_again_once_there_is_anot
         assert f"job {job} FAILED: node" in ended.err
         shown = cluster.fab("job", job).out
         assert re.search(r"FAILED: node\S+ will be taken by Azure at \d\d:\d\d:\d\d UTC \(Preempt\)", shown)
-        moments = told(cluster.fab("logs", job))
+        moments = terminated_at(cluster.fab("logs", job))
         assert len(moments) == 3
         assert max(moments) < gone - 20
         assert max(moments) - min(moments) < 2
@@ -110,7 +110,7 @@ def test_all_nodes_at_once(cluster: Workplace) -> None:
         gone = evict(cluster, ",".join(map(str, there)))
         ended = cluster.fab("wait", job, status=255)
         assert "will be taken by Azure at" in ended.err
-        moments = told(cluster.fab("logs", job))
+        moments = terminated_at(cluster.fab("logs", job))
         assert len(moments) == 3
         assert max(moments) < gone - 20
     wait_until_gone(cluster, *there)

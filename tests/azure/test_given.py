@@ -79,19 +79,19 @@ def test_a_stack_lives_in_a_given_subnet_with_a_kept_account_and_leaves_both_as_
         nfsSizeGib=200,
     )
     workplace.fab("up", "--stack", "rehearsal-second")
-    told = workplace.pulumi("stack", "output", "--json", "--stack", "rehearsal-second").json()
-    assert told["storageAccount"] == kept.rpartition("/")[2]
-    assert told["nfsMount"].startswith("10.40.8.")
+    result = workplace.pulumi("stack", "output", "--json", "--stack", "rehearsal-second").json()
+    assert result["storageAccount"] == kept.rpartition("/")[2]
+    assert result["nfsMount"].startswith("10.40.8.")
     workplace.pulumi("preview", "--stack", "rehearsal-second", "--expect-no-changes")
     workplace.fab("exec", "--stack", "rehearsal-second", "touch /mnt/nfs/$(hostname)")
     seen = workplace.fab("exec", "--stack", "rehearsal-second", "ls /mnt/nfs | wc -l", "--json").json()
     assert {answer["stdout"].strip() for answer in seen.values()} == {"2"}
-    server = told["nfsMount"].partition(":")[0]
+    server = result["nfsMount"].partition(":")[0]
     scan = f"ssh-keyscan -t ed25519 {server}"
     shown = workplace.fab("exec", "--stack", "rehearsal-second", scan, "--json").json()
     keys = {" ".join(answer["stdout"].split()[1:3]) for answer in shown.values()}
     assert len(keys) == 1
-    assert keys != {told["hostPublicKey"]}, "who has the server's disk would be every node"
+    assert keys != {result["hostPublicKey"]}, "who has the server's disk would be every node"
     workplace.pulumi("destroy", "--yes", "--skip-preview", "--stack", "rehearsal-second")
     after = workplace.azure(HUB), workplace.azure(account_path)
     assert [described(one) for one in after] == [described(one) for one in before]
@@ -127,7 +127,7 @@ def test_a_preview_of_what_does_not_change_is_quick(workplace: Workplace) -> Non
 def described(given: dict[str, Any]) -> dict[str, Any]:
     """A resource without what Azure counts up as others come and go beside it."""
     text = json.dumps(given)
-    told: dict[str, Any] = json.loads(
+    result: dict[str, Any] = json.loads(
         text, object_hook=lambda one: {k: v for k, v in one.items() if k != "etag"}
     )
-    return told
+    return result

@@ -102,8 +102,8 @@ def test_jobs_are_told_before_the_clusters_time_is_over_and_then_it_goes(cluster
     while has_set(cluster):
         assert time.monotonic() < deadline
         time.sleep(1)
-    told = cluster.fab("status", status=None)
-    assert told.status != 0
-    assert "fab up" in told.err, told
+    ran = cluster.fab("status", status=None)
+    assert ran.status != 0
+    assert "fab up" in ran.err, ran
     cluster.fab("up")
     assert capacity(cluster) == 3

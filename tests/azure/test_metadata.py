@@ -51,8 +51,8 @@ class Inside:
         coded = base64.b64encode(program.encode()).decode()
         line = f"python3 -c \"import base64; exec(base64.b64decode('{coded}'))\""
         words = ("--nodes", str(node), "--stack", self.stack, "--json")
-        (told,) = self.workplace.fab("exec", line, *words).json().values()
-        status, text = json.loads(told["stdout"])
+        (result,) = self.workplace.fab("exec", line, *words).json().values()
+        status, text = json.loads(result["stdout"])
         try:
             return status, json.loads(text)
         except ValueError:
@@ -79,8 +79,8 @@ def other(cluster: Inside) -> Inside:
 
 
 def test_each_node_hears_of_itself(cluster: Inside, other: Inside) -> None:
-    told = [cluster.ask(node, INSTANCE)[1] for node in range(3)]
-    compute = [one["compute"] for one in told]
+    result = [cluster.ask(node, INSTANCE)[1] for node in range(3)]
+    compute = [one["compute"] for one in result]
     assert [one["osProfile"]["computerName"] for one in compute] == [f"node00000{n}" for n in range(3)]
     assert [one["name"] for one in compute] == [f"ranklift-{STACK}_{n}" for n in range(3)]
     assert len({one["vmId"] for one in compute}) == 3
@@ -88,7 +88,7 @@ def test_each_node_hears_of_itself(cluster: Inside, other: Inside) -> None:
     assert {one["azEnvironment"] for one in compute} == {"RankliftRehearsal"}
     tags = {one["name"]: one["value"] for one in compute[0]["tagsList"]}
     assert tags["ranklift-ttl-hours"] == "24"
-    addresses = [one["network"]["interface"][0]["ipv4"]["ipAddress"][0]["privateIpAddress"] for one in told]
+    addresses = [one["network"]["interface"][0]["ipv4"]["ipAddress"][0]["privateIpAddress"] for one in result]
     own = cluster.workplace.fab("exec", "hostname -I", "--stack", STACK, "--json").json()
     assert addresses == [own[f"node00000{n}"]["stdout"].strip() for n in range(3)]
     # The other cluster has the same addresses in a network of its own.
@@ -104,10 +104,10 @@ def test_curl_is_answered_as_on_azure(cluster: Inside) -> None:
         f"curl -s -o /dev/null -w '%{{http_code}}\\n' '{SERVICE}{INSTANCE}'"
     )
     ran = cluster.workplace.fab("exec", line, "--nodes", "0", "--stack", STACK, "--json", status=None)
-    (told,) = ran.json().values()
-    if told["exit_status"] == 77:
+    (result,) = ran.json().values()
+    if result["exit_status"] == 77:
         pytest.skip("no curl on this machine")
-    assert told["stdout"].split() == [f"ranklift-{STACK}", "400"]
+    assert result["stdout"].split() == [f"ranklift-{STACK}", "400"]
 
 
 def test_only_a_program_that_means_it_is_answered(cluster: Inside) -> None:
@@ -151,9 +151,9 @@ def test_an_eviction_is_announced_to_all_and_takes_one(cluster: Inside) -> None:
     assert before["Events"] == []
     cluster.workplace.fab("rehearsal.fault", "evict", "--nodes", "1", "--seconds", "8", "--stack", STACK)
     for node in (0, 1):
-        told = cluster.ask(node, EVENTS)[1]
-        (event,) = told["Events"]
-        assert told["DocumentIncarnation"] > before["DocumentIncarnation"]
+        result = cluster.ask(node, EVENTS)[1]
+        (event,) = result["Events"]
+        assert result["DocumentIncarnation"] > before["DocumentIncarnation"]
         assert (event["EventType"], event["Resources"]) == ("Preempt", [f"ranklift-{STACK}_1"])
         assert (event["ResourceType"], event["EventSource"]) == ("VirtualMachine", "Platform")
     deadline = time.monotonic() + 60

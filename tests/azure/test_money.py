@@ -94,24 +94,24 @@ def test_a_plan_has_prices_and_quotas_and_makes_nothing(nothing: Workplace) -> N
 def test_a_quota_that_is_too_small_is_refused_before_the_first_resource(nothing: Workplace) -> None:
     with fault(nothing, "quota"):
         for words in (("plan",), ("plan", "--yes"), ("up",)):
-            told = nothing.fab(*words, status=1)
-            assert "160 more are needed, 0 are left (limit 0, used 0)" in told.err
-            assert PORTAL in told.err
+            ran = nothing.fab(*words, status=1)
+            assert "160 more are needed, 0 are left (limit 0, used 0)" in ran.err
+            assert PORTAL in ran.err
         assert nothing.groups() == set()
 
 
 def test_a_size_that_the_subscription_may_not_have_is_refused_too(nothing: Workplace) -> None:
     with fault(nothing, "sku"):
-        told = nothing.fab("up", status=1)
-    assert "is closed to this subscription (NotAvailableForSubscription) in southcentralus" in told.err
-    assert "no region offers it to this subscription" in told.err
+        ran = nothing.fab("up", status=1)
+    assert "is closed to this subscription (NotAvailableForSubscription) in southcentralus" in ran.err
+    assert "no region offers it to this subscription" in ran.err
     assert nothing.groups() == set()
 
 
 def test_a_cluster_above_its_price_is_not_made(nothing: Workplace) -> None:
     nothing.configure(STACK, nodeCount=4, maxPrice=96)
-    told = nothing.fab("up", status=1)
-    assert "96.07 USD per hour is more than ranklift:maxPrice allows, 96 USD per hour" in told.err
+    ran = nothing.fab("up", status=1)
+    assert "96.07 USD per hour is more than ranklift:maxPrice allows, 96 USD per hour" in ran.err
     assert nothing.groups() == set()
     nothing.configure(STACK, nodeCount=4, maxPrice=96, spot="true")
     assert nothing.fab("plan").out.count("unknown") == 3  # the OS disks, twice in the table and once in words
@@ -120,9 +120,9 @@ def test_a_cluster_above_its_price_is_not_made(nothing: Workplace) -> None:
 def test_an_expired_sign_in_is_one_line(nothing: Workplace) -> None:
     with fault(nothing, "login"):
         for task in ("plan", "account"):
-            told = nothing.fab(task, status=1)
-            assert told.err == "error: the sign-in to Azure has expired; run `az login`\n"
-            assert told.out == ""
+            ran = nothing.fab(task, status=1)
+            assert ran.err == "error: the sign-in to Azure has expired; run `az login`\n"
+            assert ran.out == ""
 
 
 def test_azure_that_asks_for_patience_gets_it(nothing: Workplace) -> None:
@@ -164,8 +164,8 @@ def test_what_is_there_counts_as_there(cluster: Workplace) -> None:
     with fault(cluster, "quota"):
         # Nothing more is asked for: a full quota speaks against nothing.
         assert cluster.fab("plan", "--json").json()["refusals"] == []
-        told = cluster.fab("scale", "3", status=1)
-    assert "40 more are needed, 0 are left (limit 80, used 80)" in told.err
+        ran = cluster.fab("scale", "3", status=1)
+    assert "40 more are needed, 0 are left (limit 80, used 80)" in ran.err
     assert cluster.fab("plan", "--json").json()["there"] == 2
 
 
@@ -195,10 +195,10 @@ def test_the_end_says_what_is_left_and_touches_nothing_else(cluster: Workplace) 
     put(cluster, f"{base}/stray", {**address, "properties": static, "tags": TAG})
     put(cluster, f"{base}/theirs", {**address, "properties": static})
 
-    told = cluster.fab("down", status=1)
-    assert "left of stack rehearsal in subscription" in told.out
-    assert "stray" in told.out
-    assert "theirs" not in told.out
+    ran = cluster.fab("down", status=1)
+    assert "left of stack rehearsal in subscription" in ran.out
+    assert "stray" in ran.out
+    assert "theirs" not in ran.out
     assert cluster.groups() == {"corporate"}
 
     # Plain Pulumi says the same of a stack that is made anew.
@@ -217,19 +217,19 @@ def test_the_end_says_what_is_left_and_touches_nothing_else(cluster: Workplace) 
 def test_what_is_to_be_kept_is_named_as_kept(workplace: Workplace) -> None:
     workplace.configure(STACK, nodeCount=1, storage="serviceEndpoint", retainData="true")
     workplace.fab("up")
-    told = workplace.fab("down")
-    assert "is left in subscription" in told.out
-    assert "but what is kept on purpose" in told.out
-    assert f"az group delete --name {GROUP}-data" in told.out
+    ran = workplace.fab("down")
+    assert "is left in subscription" in ran.out
+    assert "but what is kept on purpose" in ran.out
+    assert f"az group delete --name {GROUP}-data" in ran.out
     assert workplace.groups() == {f"{GROUP}-data"}
 
     # The same again cannot be made beside it, which is said before anything is.
     for task in ("plan", "up"):
-        told = workplace.fab(task, status=1)
-        assert f"data: resource group {GROUP}-data already exists" in told.err
+        ran = workplace.fab(task, status=1)
+        assert f"data: resource group {GROUP}-data already exists" in ran.err
     assert workplace.groups() == {f"{GROUP}-data"}
-    account = re.search(r"ranklift:storageAccountId to (\S+),", told.err)
-    assert account is not None, told
+    account = re.search(r"ranklift:storageAccountId to (\S+),", ran.err)
+    assert account is not None, ran
     given = {"storage": "privateEndpoint", "storageAccountId": account[1]}
     workplace.configure(STACK, nodeCount=1, **given)
     workplace.fab("up")

@@ -32,7 +32,7 @@ def cluster(workplace: Workplace) -> Workplace:
 
 def booted(cluster: Workplace) -> dict[str, str]:
     """By node, when it booted."""
-    return {name: told["stdout"] for name, told in cluster.fab("exec", SINCE, "--json").json().items()}
+    return {name: ran["stdout"] for name, ran in cluster.fab("exec", SINCE, "--json").json().items()}
 
 
 def states(cluster: Workplace) -> dict[str, str]:
@@ -82,9 +82,9 @@ def job(cluster: Workplace, nodes: str, line: str = "sleep 600") -> Iterator[str
 def refused(cluster: Workplace, *words: str, status: int = 1) -> Ran:
     """What a command says that must not change anything."""
     before = booted(cluster), configured(cluster)
-    told = cluster.fab(*words, status=status)
+    ran = cluster.fab(*words, status=status)
     assert (booted(cluster), configured(cluster)) == before
-    return told
+    return ran
 
 
 def test_growing_and_shrinking_leave_the_others_alone_and_no_difference_behind(cluster: Workplace) -> None:
@@ -111,16 +111,16 @@ def test_idle_nodes_go_first_and_one_with_a_job_never(cluster: Workplace) -> Non
     first, second, third, last = sorted(booted(cluster))
     number = cluster.fab("status", "--json").json()[-1]["id"]
     with job(cluster, str(number)) as busy:
-        told = cluster.fab("scale", "3")
-        assert f"removed {third}; 3 nodes stay" in told.err
+        ran = cluster.fab("scale", "3")
+        assert f"removed {third}; 3 nodes stay" in ran.err
         assert set(booted(cluster)) == {first, second, last}
 
         with job(cluster, "0") as other:
-            told = refused(cluster, "scale", "1")
-            assert "2 of 3 nodes must be removed, idle: 1; nothing was changed" in told.err
-            assert f"{first}: it has {other}" in told.err
-            assert f"{last}: it has {busy}" in told.err
-            assert "fab wait" in told.err
+            ran = refused(cluster, "scale", "1")
+            assert "2 of 3 nodes must be removed, idle: 1; nothing was changed" in ran.err
+            assert f"{first}: it has {other}" in ran.err
+            assert f"{last}: it has {busy}" in ran.err
+            assert "fab wait" in ran.err
         assert cluster.fab("job", busy, "--json").json()["state"]["state"] == "RUNNING"
     cluster.fab("scale", "4")
 
@@ -140,15 +140,15 @@ def test_a_job_for_a_node_that_is_being_removed_is_refused_and_names_the_command
                 said += line
             nodes = f"{other['id']},{last['id']}"
             words = ("launch.torch", "bash wait.sh", "--per-node", "--nodes", nodes)
-            told = cluster.fab(*words, status=255)
-            assert f"{last['name']} is being removed by `fab scale 3` of " in told.err
-            assert "Azure" not in told.err
+            ran = cluster.fab(*words, status=255)
+            assert f"{last['name']} is being removed by `fab scale 3` of " in ran.err
+            assert "Azure" not in ran.err
             # Nobody else changes the stack meanwhile, and nobody who is refused has removed a node.
             for beside in (("scale", "2"), ("replace", "0"), ("up",)):
                 assert "another command is using it" in cluster.fab(*beside, status=1).err
-            told = cluster.pulumi("up", "--yes", "--skip-preview", "--stack", STACK, status=None)
-            assert told.status != 0
-            assert "currently locked" in told.err + told.out
+            ran = cluster.pulumi("up", "--yes", "--skip-preview", "--stack", STACK, status=None)
+            assert ran.status != 0
+            assert "currently locked" in ran.err + ran.out
         finally:
             cluster.fab("rehearsal.fault", "clear")
         said += scaling.stdout.read()
@@ -192,9 +192,9 @@ def test_a_scale_that_azure_forbids_leaves_nodes_and_configuration_as_they_were(
     cluster.fab("rehearsal.fault", "forbidden")
     try:
         for wanted in ("3", "5"):
-            told = refused(cluster, "scale", wanted)
-            assert "Contributor" in told.err
-            assert "configured for 4 nodes as before, Azure has 4" in told.err
+            ran = refused(cluster, "scale", wanted)
+            assert "Contributor" in ran.err
+            assert "configured for 4 nodes as before, Azure has 4" in ran.err
     finally:
         cluster.fab("rehearsal.fault", "clear")
     is_as_configured(cluster)
@@ -207,17 +207,17 @@ def test_a_node_that_keeps_the_records_of_jobs_goes_last_of_the_idle_ones(cluste
     there = cluster.fab("exec", "ls .ranklift/jobs/*/job.json", "--json", status=None).json()
     heads = {name for name, its in there.items() if its["stdout"]}  # earlier tests' jobs had some, too
     assert rows[-1]["name"] in heads
-    told = cluster.fab("scale", "3")
+    ran = cluster.fab("scale", "3")
     gone = max(row["name"] for row in rows if row["name"] not in heads)
-    assert f"removed {gone}; 3 nodes stay" in told.err
+    assert f"removed {gone}; 3 nodes stay" in ran.err
     assert cluster.fab("job", done, "--json").json()["state"]["state"] == "SUCCEEDED"
     cluster.fab("scale", "4")
 
 
 def test_a_dry_run_asks_nobody(cluster: Workplace) -> None:
-    told = refused(cluster, "scale", "3", "--dry-run", status=0)
-    assert told.out.startswith("remove 1 idle ones of node")
-    assert told.out.endswith(
+    ran = refused(cluster, "scale", "3", "--dry-run", status=0)
+    assert ran.out.startswith("remove 1 idle ones of node")
+    assert ran.out.endswith(
         ", the newest first\npulumi config set ranklift:nodeCount 3 --stack rehearsal\n"
         "pulumi up --yes --skip-preview --stack rehearsal\nfab wait --stack rehearsal\n"
     )
@@ -241,10 +241,10 @@ def test_what_cannot_be_is_refused_before_anything_changes(
 def test_a_replaced_node_comes_back_under_another_name_and_the_others_stay(cluster: Workplace) -> None:
     before = booted(cluster)
     sick = sorted(before)[1]
-    told = cluster.fab("replace", sick)
+    ran = cluster.fab("replace", sick)
     after = booted(cluster)
     (fresh,) = set(after) - set(before)
-    assert told.out.endswith(f"{sick} replaced by {fresh}\n")
+    assert ran.out.endswith(f"{sick} replaced by {fresh}\n")
     assert {name: since for name, since in before.items() if name != sick} == {
         name: since for name, since in after.items() if name != fresh
     }
@@ -265,15 +265,15 @@ def test_a_replacement_that_was_interrupted_says_so_and_goes_on(cluster: Workpla
         assert running.wait() == 130, said
     assert f"{sick['name']} is removed, and the one in its place may not be created yet: `fab up --st" in said
     assert "3 of 4 nodes; `fab up --stack rehearsal`" in cluster.fab("replace", "77", status=2).err
-    told = cluster.fab("up")
-    assert "4 of 4 nodes answer" in told.err
+    ran = cluster.fab("up")
+    assert "4 of 4 nodes answer" in ran.err
     assert set(before) - set(booted(cluster)) == {sick["name"]}
 
 
 def test_as_many_nodes_as_there_are_is_no_change(cluster: Workplace) -> None:
-    told = refused(cluster, "scale", "4", status=0)
-    assert told.out == "stack rehearsal: has 4 nodes, as configured\n"
-    assert told.err == ""
+    ran = refused(cluster, "scale", "4", status=0)
+    assert ran.out == "stack rehearsal: has 4 nodes, as configured\n"
+    assert ran.err == ""
 
 
 def test_a_reimaged_node_keeps_its_name_and_gets_the_code_again(cluster: Workplace) -> None:
@@ -286,8 +286,8 @@ def test_a_reimaged_node_keeps_its_name_and_gets_the_code_again(cluster: Workpla
     has = cluster.fab("exec", "touch ~/mine; ls ~ ~/.ranklift/snapshots", "--nodes", number).out
     assert {"mine", code} <= set(has.split())
 
-    told = cluster.fab("replace", number, "--reimage")
-    assert told.out.endswith(f"{sick} reimaged\n")
+    ran = cluster.fab("replace", number, "--reimage")
+    assert ran.out.endswith(f"{sick} reimaged\n")
     after = booted(cluster)
     assert after.pop(sick) != before.pop(sick)
     assert after == before
@@ -302,12 +302,12 @@ def test_a_node_with_a_job_is_replaced_only_when_the_job_may_be_ended(cluster: W
     rows = cluster.fab("status", "--json").json()
     sick = rows[-1]
     with job(cluster, f"{rows[0]['id']},{sick['id']}") as busy:
-        told = refused(cluster, "replace", str(sick["id"]))
-        assert f"{sick['name']} is not replaced" in told.err
-        assert busy in told.err
-        assert "--cancel-jobs" in told.err
-        told = cluster.fab("replace", str(sick["id"]), "--cancel-jobs")
-        assert f"job {busy} CANCELLED" in told.err
+        ran = refused(cluster, "replace", str(sick["id"]))
+        assert f"{sick['name']} is not replaced" in ran.err
+        assert busy in ran.err
+        assert "--cancel-jobs" in ran.err
+        ran = cluster.fab("replace", str(sick["id"]), "--cancel-jobs")
+        assert f"job {busy} CANCELLED" in ran.err
     assert sick["name"] not in states(cluster)
 
 
@@ -369,14 +369,14 @@ def test_a_cluster_goes_with_its_jobs_and_results_only_when_that_is_agreed_to(cl
         cluster.fab("wait", brought)
     cluster.fab("collect", brought)
     with job(cluster, str(rows[-1]["id"])) as busy:
-        told = refused(cluster, "down")
-        assert f"job {busy} is RUNNING on {rows[-1]['name']} and ends with the cluster\n" in told.err
-        (line,) = (line for line in told.err.splitlines() if line.startswith("not collected"))
+        ran = refused(cluster, "down")
+        assert f"job {busy} is RUNNING on {rows[-1]['name']} and ends with the cluster\n" in ran.err
+        (line,) = (line for line in ran.err.splitlines() if line.startswith("not collected"))
         assert done in line
-        assert brought not in told.err
-        assert told.err.endswith("; --yes removes it anyway\n")
-        assert "pulumi destroy" not in told.err
+        assert brought not in ran.err
+        assert ran.err.endswith("; --yes removes it anyway\n")
+        assert "pulumi destroy" not in ran.err
         cluster.fab("rehearsal.fault", "partition", "--nodes", str(rows[1]["id"]))
-        told = cluster.fab("down", "--yes")
-        assert f"{rows[1]['name']}: its jobs and results are unknown: " in told.err
-        assert told.out.endswith("is left in subscription 00000000-0000-0000-0000-000000000001\n")
+        ran = cluster.fab("down", "--yes")
+        assert f"{rows[1]['name']}: its jobs and results are unknown: " in ran.err
+        assert ran.out.endswith("is left in subscription 00000000-0000-0000-0000-000000000001\n")

@@ -59,8 +59,8 @@ def test_clusters_made_and_removed_in_a_row_leave_nothing(workplace: Workplace) 
     for number in range(1, ROUNDS + 1):
         began = time.monotonic()
         workplace.fab("up")
-        told = workplace.fab("exec", "uname -n").out
-        assert told == "node000000\n", f"round {number}: {told}"
+        result = workplace.fab("exec", "uname -n").out
+        assert result == "node000000\n", f"round {number}: {result}"
         workplace.fab("down", "--yes")
         seconds.append(time.monotonic() - began)
         found = state(workplace)

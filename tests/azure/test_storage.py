@@ -40,8 +40,8 @@ class FromNode:
     """The credential that a program on the node has: the identity's token, from the node's own metadata."""
 
     def __init__(self, cluster: Workplace) -> None:
-        (told,) = cluster.fab("exec", TOKEN, "--json").json().values()
-        self._told = json.loads(told["stdout"])
+        (result,) = cluster.fab("exec", TOKEN, "--json").json().values()
+        self._told = json.loads(result["stdout"])
 
     def get_token(self, *_scopes: str, **_options: Any) -> AccessToken:
         return AccessToken(self._told["access_token"], int(self._told["expires_on"]))
@@ -80,9 +80,9 @@ def test_a_right_that_somebody_took_away_is_seen_and_given_again(cluster: Workpl
     resources = cluster.pulumi("stack", "export", "--stack", STACK).json()["deployment"]["resources"]
     (right,) = (one["id"] for one in resources if one["urn"].endswith("::data-right"))
     cluster.ask("DELETE", right, version="2022-04-01")
-    told = "RoleAssignment data-right: Azure no longer has it"
-    assert told in cluster.fab("status", status=1).err
-    assert f"drift: {told}" in cluster.fab("up").err
+    result = "RoleAssignment data-right: Azure no longer has it"
+    assert result in cluster.fab("status", status=1).err
+    assert f"drift: {result}" in cluster.fab("up").err
     cluster.fab("status")
 
 
@@ -90,9 +90,9 @@ def test_beside_a_cluster_whose_state_was_lost_nothing_is_made(cluster: Workplac
     state = tmp_path / "state.json"
     state.write_text(cluster.pulumi("stack", "export", "--show-secrets", "--stack", STACK).out)
     cluster.pulumi("stack", "rm", "--force", "--yes", "--preserve-config", STACK)
-    told = cluster.fab("up", status=1).err
-    assert f"state: resource group ranklift-{STACK} already exists, with " in told
-    assert f"data: resource group ranklift-{STACK}-data already exists, with " in told
+    result = cluster.fab("up", status=1).err
+    assert f"state: resource group ranklift-{STACK} already exists, with " in result
+    assert f"data: resource group ranklift-{STACK}-data already exists, with " in result
     shown = cluster.fab("account", "--json").json()["things"]
     assert {one["in_state"] for one in shown} == {False}
     cluster.pulumi("stack", "init", STACK)

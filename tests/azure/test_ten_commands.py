@@ -21,7 +21,7 @@ HERE = {
 """What a user puts in for themselves, and what is put in here."""
 
 
-def told() -> list[list[str]]:
+def ten_commands() -> list[list[str]]:
     """The words of the ten commands, without the remarks behind them."""
     block = PAGE.partition("## Ten commands")[2].split("```")[1]
     return [shlex.split(line, comments=True) for line in block.strip().splitlines()]
@@ -30,13 +30,13 @@ def told() -> list[list[str]]:
 def test_they_are_ten_numbered_in_order_and_two_are_for_azures_own_command() -> None:
     block = PAGE.partition("## Ten commands")[2].split("```")[1]
     assert re.findall(r"# (\d+) ", block) == [str(number) for number in range(1, 11)]
-    assert [words[0] for words in told()] == ["az"] * 2 + ["pulumi"] * 3 + ["fab"] * 5
+    assert [words[0] for words in ten_commands()] == ["az"] * 2 + ["pulumi"] * 3 + ["fab"] * 5
 
 
 def test_all_but_those_work_as_they_stand_and_leave_nothing(workplace: Workplace) -> None:
     shutil.copytree(ROOT / "examples" / "digits", workplace.own / "examples" / "digits")
     job = "JOB"
-    for command in told():
+    for command in ten_commands():
         words = [
             HERE.get(word, word).replace("JOB", job) if job else HERE.get(word, word) for word in command
         ]

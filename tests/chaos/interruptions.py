@@ -169,8 +169,8 @@ def _until_it(phase: Phase, row: Row, scene: Scene, launch: Launch) -> None:
 
 def _jobs(engine: Engine, row: Row, scene: Scene) -> dict[str, str]:
     """The states of the jobs that either launch has made."""
-    told = engine.workplace.fab("jobs", "--json", "--all", "--nodes", scene.ids).json()
-    return {job["job"]: job["state"] for job in told if job["name"] == row.name}
+    result = engine.workplace.fab("jobs", "--json", "--all", "--nodes", scene.ids).json()
+    return {job["job"]: job["state"] for job in result if job["name"] == row.name}
 
 
 def _go(scene: Scene, jobs: list[str], second: Launch) -> None:

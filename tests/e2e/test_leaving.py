@@ -105,9 +105,9 @@ def test_wait_is_silent_and_ends_as_the_jobs_do(code: Workplace) -> None:
     bad = code.fab("wait", *jobs, "--json", status=7)
     assert [one["state"] for one in bad.json()] == ["SUCCEEDED", "FAILED"]
     assert f"error: job {jobs[1]} FAILED: rank 1 on node000001 ended with exit status 7\n" in bad.err
-    told = code.fab("job", jobs[1]).out
-    assert re.search(r"^ranks +0.*; 1 on node000001 ended with 7$", told, re.MULTILINE), told
-    assert "first failure: rank 1 on node000001, exit status 7\n  begins\n" in told
+    result = code.fab("job", jobs[1]).out
+    assert re.search(r"^ranks +0.*; 1 on node000001 ended with 7$", result, re.MULTILINE), result
+    assert "first failure: rank 1 on node000001, exit status 7\n  begins\n" in result
 
 
 def test_two_terminals_cancel_at_once_and_each_is_told_the_end(code: Workplace, running: str) -> None:

@@ -113,9 +113,9 @@ def test_ranks_have_their_numbers_their_variables_their_arguments_and_the_code(
     code: Workplace, kind: str
 ) -> None:
     job, ran = launch(code, kind, "src/probe.py --name 'a b' --rank $RANK", "--env", "NOTE=two words, $HOME")
-    told = reports(ran)
-    assert sorted(told) == [0, 1, 2, 3]
-    for rank, report in told.items():
+    result = reports(ran)
+    assert sorted(result) == [0, 1, 2, 3]
+    for rank, report in result.items():
         node, local = divmod(rank, 2)
         env = report["env"]
         assert (report["shown"], report["node"]) == (NODES[node], NODES[node])
@@ -219,7 +219,7 @@ def test_a_launch_that_cannot_work_is_refused_before_anything_is_made(
 
 def test_plain_ssh_works_with_what_is_kept_of_the_stack(cluster: Workplace) -> None:
     settings = cluster.project / ".ranklift" / "rehearsal" / "ssh_config"
-    told = subprocess.run(
+    result = subprocess.run(
         ["ssh", "-F", settings, "node000001", "uname -n; ssh node000000 uname -n"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
@@ -227,4 +227,4 @@ def test_plain_ssh_works_with_what_is_kept_of_the_stack(cluster: Workplace) -> N
         check=True,
         timeout=LIMIT_S,
     )
-    assert told.stdout == "node000001\nnode000000\n"
+    assert result.stdout == "node000001\nnode000000\n"

@@ -44,15 +44,15 @@ def test_a_second_start_is_refused_and_a_killed_rehearsal_leaves_nothing_that_ru
     os.kill(record.pid, signal.SIGKILL)
     assert alone.remains(before) == NOTHING
 
-    told = alone.fab("rehearsal.status", status=1).out
+    result = alone.fab("rehearsal.status", status=1).out
     left = [
         f"the record of process {record.pid}, which has ended",
         "1 disks of nodes of ",
         "Pulumi stack rehearsal with 14 resources",
     ]
-    assert told.startswith("no rehearsal runs here\n")
+    assert result.startswith("no rehearsal runs here\n")
     for line in left:
-        assert f"left by a killed rehearsal: {line}" in told
+        assert f"left by a killed rehearsal: {line}" in result
     gone = alone.fab("status", "--stack", "rehearsal", status=2)
     assert "run fab rehearsal.start" in gone.err
 

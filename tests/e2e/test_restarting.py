@@ -64,9 +64,9 @@ def test_a_rank_that_fails_once_costs_one_restart(code: Workplace, kind: str) ->
     assert sorted(re.findall(r"^\[(\d) \S+\] launch (\d)$", ran.err, re.MULTILINE)) == [
         (rank, launch) for rank in "01" for launch in "01"
     ]
-    told = code.fab("job", state["job"]).out
-    assert "restarts  1 of 2" in told
-    assert "rank 1 on node000001 failed with 3" in told
+    result = code.fab("job", state["job"]).out
+    assert "restarts  1 of 2" in result
+    assert "rank 1 on node000001 failed with 3" in result
 
 
 def test_restarts_come_from_a_job_file_too_and_have_an_end(code: Workplace) -> None:

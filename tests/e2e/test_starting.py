@@ -43,10 +43,10 @@ def test_a_framework_that_nodes_lack_is_named_with_all_of_them(code: Workplace, 
 def test_every_tensorflow_task_knows_all_others(code: Workplace) -> None:
     line = "sh -c 'echo \"$TF_CONFIG\"; [ $RANK = 2 ] && exec sleep 3600; sleep 0.5'"
     ran = launch(code, "launch.tensorflow", line, "--workers", "2", "--parameter-servers", "1")
-    told = dict(re.findall(r"^\[(\d) \S+\] (\{.*)$", ran.out, re.MULTILINE))
+    result = dict(re.findall(r"^\[(\d) \S+\] (\{.*)$", ran.out, re.MULTILINE))
     cluster = {"worker": ["10.0.0.4:2222", "10.0.0.5:2222"], "ps": ["10.0.0.4:2223"]}
     tasks = [{"type": "worker", "index": 0}, {"type": "worker", "index": 1}, {"type": "ps", "index": 0}]
-    assert told == {
+    assert result == {
         str(rank): json.dumps({"cluster": cluster, "task": task, "environment": "cloud"})
         for rank, task in enumerate(tasks)
     }

@@ -176,5 +176,5 @@ def test_a_dead_node_is_named_and_survived(two: Workplace) -> None:
         "node000002": "stopped"
     }
     assert launched.out == ""
-    told = two.fab("launch.mpi", "hello.py", "--nodes", "0-1", "--stack", OTHER)
-    assert told.out.count("hello once more") == 2
+    result = two.fab("launch.mpi", "hello.py", "--nodes", "0-1", "--stack", OTHER)
+    assert result.out.count("hello once more") == 2

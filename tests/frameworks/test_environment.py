@@ -37,8 +37,8 @@ def sessions(cluster: Workplace) -> dict[str, str]:
     """What any session on a node sees, with or without a job."""
     line = "import json, os; print(json.dumps(dict(os.environ)))"
     answer = cluster.fab("exec", f"python3 -c '{line}'", "--nodes", "0", "--json").json()
-    ((_, told),) = answer.items()
-    found: dict[str, str] = json.loads(told["stdout"])
+    ((_, result),) = answer.items()
+    found: dict[str, str] = json.loads(result["stdout"])
     return found
 
 
@@ -48,9 +48,9 @@ def test_ranks_see_exactly_these_variables(cluster: Workplace, sessions: dict[st
     (job,) = set(re.findall(r"^job (\S+) STARTING$", ran.err, re.MULTILINE))
     parts = []
     for rank, line in sorted(re.findall(r"^\[(\d+) \S+\] (\{.*)$", ran.out, re.MULTILINE)):
-        told = json.loads(line)
-        parts.append(f"rank {rank} on {told['node']}")
-        for name, value in sorted(told["env"].items()):
+        result = json.loads(line)
+        parts.append(f"rank {rank} on {result['node']}")
+        for name, value in sorted(result["env"].items()):
             if name in SHELLS_OWN or name.startswith(MPIS_OWN) or sessions.get(name) == value:
                 continue
             text = re.sub(r"snapshots/[0-9a-f]{16}", "snapshots/<snapshot>", value.replace(job, "<job>"))
@@ -103,8 +103,8 @@ def test_ranks_on_uneven_nodes_know_their_place(uneven: Workplace, how: tuple[st
     (uneven.own / "where.py").write_text(WHERE.format(names=[*names, "NODE_RANK"]))
     task, *options = how
     ran = uneven.fab(task, "where.py", "--nodes", "0-2", "--nproc-per-node", "auto", *options)
-    told = sorted(json.loads(line) for line in re.findall(r"^\[\d+ \S+\] (\[.*)$", ran.out, re.MULTILINE))
-    assert told == [
+    result = sorted(json.loads(line) for line in re.findall(r"^\[\d+ \S+\] (\[.*)$", ran.out, re.MULTILINE))
+    assert result == [
         [0, 5, 0, 2, 0, "node000000"],
         [1, 5, 1, 2, 0, "node000000"],
         [2, 5, 0, 1, 1, "node000001"],

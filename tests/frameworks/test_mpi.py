@@ -110,9 +110,9 @@ def lines(ran: Ran) -> dict[int, list[str]]:
 @FLAVOURS
 def test_ranks_take_part_in_one_world_and_see_the_guides_variables(code: Workplace, name: str) -> None:
     ran = code.fab(*job(code, name, "python see.py"))
-    told = {rank: json.loads(text[-1]) for rank, text in lines(ran).items()}
-    assert sorted(told) == list(range(6))
-    for rank, seen in told.items():
+    result = {rank: json.loads(text[-1]) for rank, text in lines(ran).items()}
+    assert sorted(result) == list(range(6))
+    for rank, seen in result.items():
         assert (seen["rank"], seen["size"], seen["node"]) == (rank, 6, NODES[rank // 2])
         assert (seen["all"], seen["next"]) == (0b111111, (rank - 1) % 6)
         assert MPIS[name][2] in seen["library"]

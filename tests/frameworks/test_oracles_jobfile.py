@@ -33,7 +33,7 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     script = ROOT / "tests" / "launch" / "oracles" / "azure_ai_ml.py"
     files = [str(path) for path in (*GOOD, *BAD, *STRICTER, *EXAMPLES)]
     home = tmp_path_factory.mktemp("home")
-    told = subprocess.run(
+    ran = subprocess.run(
         [str(ORACLE), str(script), *files],
         # No account's settings are looked at, and nothing is reported to anybody.
         env={"HOME": str(home), "PATH": "/usr/bin:/bin", "AZURE_CORE_COLLECT_TELEMETRY": "0"},
@@ -43,8 +43,8 @@ def azure(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         check=False,
         timeout=300,
     )
-    assert told.returncode == 0, f"run `make frameworks`: {told.stderr[-2000:]}"
-    found = json.loads(told.stdout)
+    assert ran.returncode == 0, f"run `make frameworks`: {ran.stderr[-2000:]}"
+    found = json.loads(ran.stdout)
     assert isinstance(found, dict)
     return found
 

@@ -124,30 +124,30 @@ def cases() -> list[Any]:
 def result(ran: Ran) -> dict[str, Any]:
     """The JSON object that one rank printed in the end."""
     (found,) = re.findall(r"^\[\d+ node[0-9a-z]{6}\] (\{\".*\})$", ran.out, re.MULTILINE)
-    told: dict[str, Any] = json.loads(found)
-    return told
+    answer: dict[str, Any] = json.loads(found)
+    return answer
 
 
 @pytest.mark.parametrize("row", cases(), ids=str)
 def test_a_job_trains_with_all_its_ranks(cluster: Workplace, row: Row) -> None:
     ran = cluster.fab("launch", str(ROOT / "examples" / row.example))
     assert re.search(r"^job \S+ SUCCEEDED$", ran.err, re.MULTILINE), ran
-    told = result(ran)
-    assert {name: told.get(name) for name in row.exactly} == row.exactly
+    answer = result(ran)
+    assert {name: answer.get(name) for name in row.exactly} == row.exactly
     if row.accuracy is not None:
-        assert row.accuracy <= told["accuracy"] <= 1
+        assert row.accuracy <= answer["accuracy"] <= 1
     if row.losses_fall_to is not None:
-        first, last = told["losses"]
+        first, last = answer["losses"]
         assert 0 < last <= row.losses_fall_to < first
         assert last < first / 2
     if row.example == "torchrun/elastic.yml":
-        assert sorted(told["nodes"]) == TWICE_2  # the rendezvous gives out the ranks
+        assert sorted(answer["nodes"]) == TWICE_2  # the rendezvous gives out the ranks
     if row.example.startswith("tensorflow-parameter"):
-        assert told["steps"] == [150, 150]
-        assert "/job:ps/task:0" in told["weights_on"]
+        assert answer["steps"] == [150, 150]
+        assert "/job:ps/task:0" in answer["weights_on"]
     if row.example.startswith("tensorflow-chief"):
-        assert (len(told["steps"]), sum(told["steps"])) == (2, 300)  # of either worker
-        assert told["weights_on"].startswith("/job:ps/")
+        assert (len(answer["steps"]), sum(answer["steps"])) == (2, 300)  # of either worker
+        assert answer["weights_on"].startswith("/job:ps/")
     assert re.search(row.says, ran.out), ran
 
 
@@ -158,6 +158,6 @@ def test_a_script_for_azure_mls_sdk_v1_trains_with_all_its_ranks(cluster: Workpl
     (folder / "fabfile.py").write_text(FABFILE)
     ran = cluster.python(folder / "submit.py")
     assert ran.out.endswith("status: Completed\n"), ran
-    told = result(ran)
-    assert (told["nodes"], told["local_rank"], told["flowers"]) == (TWICE_2, [0, 1, 0, 1], 120)
-    assert told["accuracy"] >= 0.9
+    answer = result(ran)
+    assert (answer["nodes"], answer["local_rank"], answer["flowers"]) == (TWICE_2, [0, 1, 0, 1], 120)
+    assert answer["accuracy"] >= 0.9

@@ -23,9 +23,9 @@ def test_two_jobs_train_at_the_same_time(cluster: Workplace, others: str, there:
     job = str(ROOT / "examples" / "torch-per-process" / "job.yml")
     with ThreadPoolExecutor(2) as pool:
         ran = list(pool.map(lambda nodes: cluster.fab("launch", job, "--nodes", nodes), ["0-1", others]))
-    told = [result(one) for one in ran]
-    assert [one["nodes"] for one in told] == [[NODE[0], NODE[0], NODE[1], NODE[1]], there]
-    assert all(one["images"] == 1440 and one["accuracy"] >= 0.93 for one in told)
+    found = [result(one) for one in ran]
+    assert [one["nodes"] for one in found] == [[NODE[0], NODE[0], NODE[1], NODE[1]], there]
+    assert all(one["images"] == 1440 and one["accuracy"] >= 0.93 for one in found)
     names = [re.findall(r"^job (\S+) SUCCEEDED$", one.err, re.MULTILINE) for one in ran]
     states = {state["job"]: state for state in cluster.fab("jobs", "--json").json()}
     first, second = (states[name] for (name,) in names)

@@ -139,9 +139,9 @@ def test_an_image_without_a_driver_for_the_gpus_is_told_apart(urn: str, gpu: str
 )
 @pytest.mark.parametrize("gpu", [None, "A100"])
 def test_an_image_too_old_for_the_watch_and_sshd_is_told_apart(urn: str, gpu: str | None, fits: bool) -> None:
-    told = unfit(parse_image(urn), SIZES[gpu])
-    assert (told is None) is fits
-    assert fits or "older than the Python 3.8 and OpenSSH 8.2 that nodes need: use release" in str(told)
+    result = unfit(parse_image(urn), SIZES[gpu])
+    assert (result is None) is fits
+    assert fits or "older than the Python 3.8 and OpenSSH 8.2 that nodes need: use release" in str(result)
 
 
 def test_nobody_knows_what_an_own_image_holds() -> None:
@@ -159,8 +159,8 @@ def test_nobody_knows_what_an_own_image_holds() -> None:
     ],
 )
 def test_versions_are_releases_where_the_offer_counts_them_so(urn: str, problem: str | None) -> None:
-    told = unfit(parse_image(urn), None)
-    assert (told or "").startswith(problem) if problem else told is None
+    result = unfit(parse_image(urn), None)
+    assert (result or "").startswith(problem) if problem else result is None
 
 
 def test_what_an_image_without_a_known_release_holds_is_not_known() -> None:

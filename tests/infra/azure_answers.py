@@ -86,7 +86,7 @@ def sku(
     **capabilities: str,
 ) -> dict[str, Any]:
     """An entry of the Resource SKUs."""
-    told = {
+    result = {
         "vCPUs": "40",
         "MemoryGB": "672",
         "RdmaEnabled": "True",
@@ -100,7 +100,7 @@ def sku(
         "family": family,
         "locations": [place],
         "locationInfo": [{"location": place, "zones": list(zones), "zoneDetails": []}],
-        "capabilities": [{"name": name, "value": value} for name, value in told.items()],
+        "capabilities": [{"name": name, "value": value} for name, value in result.items()],
         "restrictions": list(restrictions),
     }
 

@@ -54,8 +54,8 @@ def test_rather_nothing_is_changed_than_a_node_with_a_job_taken() -> None:
 
 
 def test_what_is_in_the_way_names_every_job_once() -> None:
-    told = in_the_way({"node000000": Use(("a", "b")), "node000001": Use(("b",))})
-    assert "`fab wait a b`" in told
+    result = in_the_way({"node000000": Use(("a", "b")), "node000001": Use(("b",))})
+    assert "`fab wait a b`" in result
 
 
 def test_of_a_try_that_brought_too_few_the_user_says_who_stays() -> None:

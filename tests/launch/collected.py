@@ -179,16 +179,16 @@ def bytes_sent(report: CollectReport) -> int:
 
 def main(folder: Path) -> None:
     cluster = Cluster(folder)
-    told: dict[str, object]
+    result: dict[str, object]
     try:
         report = cluster.collect()
-        told = {
+        result = {
             "sent": bytes_sent(report),
             "whole": report.is_complete and cluster.files() == cluster.expected(*NAMES),
         }
     except RetryError as error:
-        told = {"error": str(error)}
-    sys.stdout.write(json.dumps(told) + "\n")
+        result = {"error": str(error)}
+    sys.stdout.write(json.dumps(result) + "\n")
 
 
 if __name__ == "__main__":

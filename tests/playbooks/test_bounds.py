@@ -137,10 +137,10 @@ def test_an_option_refuses_what_is_too_large_at_once(
         arguments["dry_run"] = True
     with pytest.raises(Exit) as ended:
         ns[task].body(Context(), **arguments)
-    told = capsys.readouterr()
-    assert (ended.value.code, told.out) == (2, "")
-    assert expected in told.err
-    assert len(told.err) < 2000
+    ran = capsys.readouterr()
+    assert (ended.value.code, ran.out) == (2, "")
+    assert expected in ran.err
+    assert len(ran.err) < 2000
     assert time.monotonic() - begun < 2
 
 
@@ -192,9 +192,9 @@ def test_nodes_of_a_job_file_are_bounded_with_its_line(
     (workplace / "job.yml").write_text(f"command: echo hi\nranklift:\n  nodes: {RANGE}\n")
     with pytest.raises(Exit):
         ns["launch.file"].body(Context(), file="job.yml", dry_run=True)
-    told = capsys.readouterr().err
-    assert "job.yml, line 3: " in told
-    assert NO_NODE in told
+    ran = capsys.readouterr().err
+    assert "job.yml, line 3: " in ran
+    assert NO_NODE in ran
 
 
 @pytest.mark.parametrize(
@@ -244,6 +244,6 @@ def test_a_path_that_cannot_be_one_is_refused(capsys: pytest.CaptureFixture[str]
     for task, given in (("push", {"source": path}), ("launch.file", {"file": path})):
         with pytest.raises(Exit) as ended:
             ns[task].body(Context(), dry_run=True, **given)
-        told = capsys.readouterr()
-        assert (ended.value.code, told.out) == (2, "")
-        assert told.err.startswith("error: ")
+        ran = capsys.readouterr()
+        assert (ended.value.code, ran.out) == (2, "")
+        assert ran.err.startswith("error: ")

@@ -81,19 +81,19 @@ COMMANDS = (
 )
 def test_an_inventory_of_another_shape_is_named(project: Path, stack: Path, text: str, problem: str) -> None:
     (stack / INVENTORY).write_text(text)
-    told = fab(project, "exec", "true")
-    assert (told.returncode, told.stdout, told.stderr.count("\n")) == (2, "", 1)
-    assert told.stderr.startswith(f"error: inventory = '{stack / INVENTORY}': cannot be read (")
-    assert problem in told.stderr
-    assert told.stderr.endswith("; run `fab status --stack dev`\n")
+    ran = fab(project, "exec", "true")
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+    assert ran.stderr.startswith(f"error: inventory = '{stack / INVENTORY}': cannot be read (")
+    assert problem in ran.stderr
+    assert ran.stderr.endswith("; run `fab status --stack dev`\n")
 
 
 @pytest.mark.parametrize("words", COMMANDS, ids=lambda words: words[0])
 def test_every_command_says_so(project: Path, stack: Path, words: list[str]) -> None:
     (stack / INVENTORY).write_text("null")
-    told = fab(project, *words)
-    assert (told.returncode, told.stdout, told.stderr.count("\n")) == (2, "", 1)
-    assert "null instead of the inventory's object" in told.stderr
+    ran = fab(project, *words)
+    assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+    assert "null instead of the inventory's object" in ran.stderr
 
 
 def test_an_inventory_that_is_a_folder_or_no_text_is_named(project: Path, stack: Path) -> None:
@@ -124,10 +124,10 @@ def test_a_missing_file_is_named_with_the_remedy(project: Path, stack: Path, fil
     for words in (["exec", "true"], ["ssh"]):
         if (file, words[0]) == ("ssh_config", "exec"):
             continue  # which only ssh reads
-        told = fab(project, *words)
-        assert (told.returncode, told.stdout, told.stderr.count("\n")) == (2, "", 1)
-        assert file in told.stderr
-        assert "fab status" in told.stderr
+        ran = fab(project, *words)
+        assert (ran.returncode, ran.stdout, ran.stderr.count("\n")) == (2, "", 1)
+        assert file in ran.stderr
+        assert "fab status" in ran.stderr
 
 
 @pytest.mark.parametrize(

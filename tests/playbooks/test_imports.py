@@ -18,7 +18,7 @@ def test_listing_the_tasks_is_quick_because_it_imports_nothing_that_a_task_alone
 ) -> None:
     """Seconds depend on the machine and on what else it does; what is imported does not."""
     (tmp_path / "fabfile.py").write_text("from playbooks import ns\n")
-    told = subprocess.run(
+    ran = subprocess.run(
         [sys.executable, "-X", "importtime", FAB, "--list"],
         cwd=tmp_path,
         env={**os.environ, "PYTHONPATH": str(ROOT)},
@@ -27,7 +27,7 @@ def test_listing_the_tasks_is_quick_because_it_imports_nothing_that_a_task_alone
         check=True,
         timeout=120,
     )
-    imported = {line.rpartition("|")[2].strip() for line in told.stderr.splitlines()}
+    imported = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
     assert "playbooks.stack.status" in imported
     heavy = ("azure", "rich", "pulumi", "pulumi_azure_native", "jinja2", "pydantic", "grpc", "aiohttp")
     assert sorted(name for name in imported if name.split(".")[0] in heavy) == []
@@ -48,11 +48,11 @@ def test_rich_is_imported_by_the_output_alone() -> None:
     ids=["a launch and what a collect needs", "the other commands and what mending needs"],
 )
 def test_what_another_alone_needs_is_not_imported(module: str, alone: str) -> None:
-    told = subprocess.run(
+    ran = subprocess.run(
         [sys.executable, "-c", f"import sys, {module}; print({alone!r} in sys.modules)"],
         capture_output=True,
         text=True,
         check=True,
         timeout=60,
     )
-    assert told.stdout == "False\n"
+    assert ran.stdout == "False\n"

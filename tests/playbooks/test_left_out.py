@@ -30,22 +30,22 @@ def test_a_push_takes_no_keys_whatever_ignore_file_there_is(project: Path) -> No
     for file in (".amlignore", ".ranklift-ignore"):
         (project / file).write_text("!.ranklift/\n!id_ed25519\n")
     for source in (".", ".."):
-        told = fab(project, "push", "--source", source, "--dry-run")
+        ran = fab(project, "push", "--source", source, "--dry-run")
         # Pulumi.yaml, fabfile.py, train.py and the two ignore files
-        assert ": 5 files, " in told.stdout, told.stderr
+        assert ": 5 files, " in ran.stdout, ran.stderr
 
 
 def test_a_push_from_inside_is_refused(project: Path) -> None:
     (project / "link").symlink_to(".ranklift/dev")
     for source in (".ranklift", ".ranklift/dev", "link"):
-        told = fab(project, "push", "--source", source, "--dry-run")
-        assert (told.returncode, told.stdout) == (2, "")
-        assert "holds a stack's private keys, which never leave this machine" in told.stderr
+        ran = fab(project, "push", "--source", source, "--dry-run")
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert "holds a stack's private keys, which never leave this machine" in ran.stderr
     own = {"RANKLIFT_PROJECT": str(project)}
     (project / ".ranklift" / "dev" / "fabfile.py").write_text("from playbooks import ns\n")
-    told = fab(project / ".ranklift" / "dev", "push", "--dry-run", env=own)
-    assert told.returncode == 2
-    assert "holds a stack's private keys" in told.stderr
+    ran = fab(project / ".ranklift" / "dev", "push", "--dry-run", env=own)
+    assert ran.returncode == 2
+    assert "holds a stack's private keys" in ran.stderr
 
 
 @pytest.mark.parametrize("values", [{"code": "."}, {"code": ".."}, {"data": "."}, {"data": ".."}])
@@ -58,11 +58,11 @@ def test_a_job_file_that_names_the_folder_around_them_takes_all_but_them(
     else:
         lines.append(f"inputs: {{all: {{type: uri_folder, path: {values['data']}}}}}")
     (project / "job.yml").write_text("\n".join(lines))
-    told = fab(project, "launch", "job.yml", "--dry-run")
-    assert told.returncode == 0, told.stderr
-    assert KEY_FILE not in told.stdout
+    ran = fab(project, "launch", "job.yml", "--dry-run")
+    assert ran.returncode == 0, ran.stderr
+    assert KEY_FILE not in ran.stdout
     left_out = f"{'' if values.get('data') == '.' else 'ranklift/'}.ranklift (a stack's private keys)"
-    assert (left_out in told.stdout) == ("data" in values)
+    assert (left_out in ran.stdout) == ("data" in values)
 
 
 @pytest.mark.parametrize(
@@ -80,10 +80,10 @@ def test_a_value_of_a_job_file_that_leads_inside_is_refused_with_its_line(
 ) -> None:
     (project / "key").symlink_to(f".ranklift/dev/{KEY_FILE}")
     (project / "job.yml").write_text(f"command: echo hi\n{line}\n")
-    told = fab(project, "launch", "job.yml", "--dry-run")
-    assert (told.returncode, told.stdout) == (2, "")
-    assert f"job.yml, line {number}: " in told.stderr
-    assert "holds a stack's private keys, which never leave this machine" in told.stderr
+    ran = fab(project, "launch", "job.yml", "--dry-run")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert f"job.yml, line {number}: " in ran.stderr
+    assert "holds a stack's private keys, which never leave this machine" in ran.stderr
 
 
 def test_what_is_no_content_is_named_once_and_hinders_nothing(project: Path) -> None:
@@ -91,16 +91,16 @@ def test_what_is_no_content_is_named_once_and_hinders_nothing(project: Path) -> 
     os.mkfifo(project / "a-pipe")
     (project / "a").symlink_to("b")
     (project / "b").symlink_to("a")
-    told = fab(project, "push", "--source", ".", "--dry-run")
-    assert told.returncode == 0
-    assert told.stderr == "not pushed: a-pipe, b-pipe (pipes, sockets and devices)\n"
-    told = fab(project, "launch.torch", "train.py", "--source", ".", "--dry-run")
-    assert told.returncode == 0
-    assert "not pushed: a-pipe, b-pipe" in told.stdout
+    ran = fab(project, "push", "--source", ".", "--dry-run")
+    assert ran.returncode == 0
+    assert ran.stderr == "not pushed: a-pipe, b-pipe (pipes, sockets and devices)\n"
+    ran = fab(project, "launch.torch", "train.py", "--source", ".", "--dry-run")
+    assert ran.returncode == 0
+    assert "not pushed: a-pipe, b-pipe" in ran.stdout
 
 
 def test_a_copy_of_a_key_is_named_and_not_pushed(project: Path) -> None:
     (project / "mine").hardlink_to(project / ".ranklift" / "dev" / KEY_FILE)
-    told = fab(project, "push", "--source", ".", "--dry-run")
-    assert ": 3 files, " in told.stdout, told.stderr
-    assert "not pushed: mine (a stack's private keys)" in told.stderr
+    ran = fab(project, "push", "--source", ".", "--dry-run")
+    assert ": 3 files, " in ran.stdout, ran.stderr
+    assert "not pushed: mine (a stack's private keys)" in ran.stderr

@@ -55,7 +55,7 @@ def own(tmp_path: Path) -> Path:
 
 
 def shell(line: str, folder: Path) -> tuple[int, str, str]:
-    told = subprocess.run(
+    ran = subprocess.run(
         ["bash", "-c", line.replace("FAB", FAB)],
         cwd=folder,
         env=ENV,
@@ -64,7 +64,7 @@ def shell(line: str, folder: Path) -> tuple[int, str, str]:
         check=False,
         timeout=120,
     )
-    return told.returncode, told.stdout, told.stderr
+    return ran.returncode, ran.stdout, ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -175,7 +175,5 @@ def test_the_script_is_ours_in_this_environment_and_where_it_is_installed() -> N
     assert scripts == {"fab": "playbooks.start:program.run"}
     assert "from playbooks.start import program" in Path(FAB).read_text()
     code = "from playbooks.start import program; import sys; print('fabric' in sys.modules, program.run)"
-    told = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60
-    )
-    assert told.stdout.startswith("False <bound method Program.run ")
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60)
+    assert ran.stdout.startswith("False <bound method Program.run ")

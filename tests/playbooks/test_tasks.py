@@ -70,23 +70,23 @@ def test_help_shows_an_example_of_this_task_and_explains_every_option(task: str)
 
 def test_help_is_help_even_where_an_argument_is_due(workplace: Path) -> None:
     for words in (["exec", "--help"], ["launch.mpi", "--help"], ["--help", "logs"], ["status", "--help"]):
-        told = fab(workplace, *words)
-        assert (told.returncode, told.stderr) == (0, "")
-        assert "Example:" in told.stdout
+        ran = fab(workplace, *words)
+        assert (ran.returncode, ran.stderr) == (0, "")
+        assert "Example:" in ran.stdout
 
 
 def test_a_misspelt_option_is_not_run_as_a_command(workplace: Path) -> None:
-    told = fab(workplace, "exec", "--nods")
-    assert told.returncode == 2
-    assert "'--nods': looks like an option" in told.stderr
+    ran = fab(workplace, "exec", "--nods")
+    assert ran.returncode == 2
+    assert "'--nods': looks like an option" in ran.stderr
 
 
 def test_exec_merges_what_is_equal_and_ends_as_the_command_did(workplace: Path) -> None:
-    told = fab(workplace, "exec", "echo \"$HOME\" 'a  b'; exit 5", "--nodes", "0-1,3")
-    assert told.returncode == 5
-    assert told.stdout.startswith("node[000000-000001,000003]: exit status 5\n  /")
-    assert told.stdout.endswith("home a  b\n")
-    assert told.stderr == ""
+    ran = fab(workplace, "exec", "echo \"$HOME\" 'a  b'; exit 5", "--nodes", "0-1,3")
+    assert ran.returncode == 5
+    assert ran.stdout.startswith("node[000000-000001,000003]: exit status 5\n  /")
+    assert ran.stdout.endswith("home a  b\n")
+    assert ran.stderr == ""
 
 
 def test_exec_on_one_node_prints_the_output_alone(workplace: Path) -> None:
@@ -94,28 +94,28 @@ def test_exec_on_one_node_prints_the_output_alone(workplace: Path) -> None:
 
 
 def test_a_dead_node_is_named_and_the_others_are_served(workplace: Path) -> None:
-    told = fab(workplace, "exec", "echo hi")
-    assert told.returncode == 1
-    assert told.stdout == "node[000000-000001,000003]\n  hi\n"
-    assert told.stderr.startswith("error: exec failed on 1 of 4 nodes\nnode000004: 127.0.0.1:")
-    assert "fab status" in told.stderr
-    assert "Traceback" not in told.stderr
+    ran = fab(workplace, "exec", "echo hi")
+    assert ran.returncode == 1
+    assert ran.stdout == "node[000000-000001,000003]\n  hi\n"
+    assert ran.stderr.startswith("error: exec failed on 1 of 4 nodes\nnode000004: 127.0.0.1:")
+    assert "fab status" in ran.stderr
+    assert "Traceback" not in ran.stderr
 
 
 def test_exec_as_json_has_results_and_errors(workplace: Path) -> None:
-    told = fab(workplace, "exec", "echo hi", "--json", "--nodes", "0,4")
-    found = json.loads(told.stdout)
-    assert told.returncode == 1
+    ran = fab(workplace, "exec", "echo hi", "--json", "--nodes", "0,4")
+    found = json.loads(ran.stdout)
+    assert ran.returncode == 1
     nothing = {"stdout_left_out": 0, "stderr_left_out": 0}
     assert found["node000000"] == {"exit_status": 0, "stdout": "hi\n", "stderr": "", **nothing}
     assert found["node000004"]["kind"] == "NodeUnreachable"
 
 
 def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
-    told = fab(workplace, "exec", "echo hi", "--stack", "changed", "--nodes", "0")
-    assert (told.returncode, told.stdout) == (1, "")
-    assert "node000000" in told.stderr
-    assert "not the pinned" in told.stderr
+    ran = fab(workplace, "exec", "echo hi", "--stack", "changed", "--nodes", "0")
+    assert (ran.returncode, ran.stdout) == (1, "")
+    assert "node000000" in ran.stderr
+    assert "not the pinned" in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -181,19 +181,19 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
 def test_wrong_input_is_one_line_with_key_value_remedy_and_status_2(
     workplace: Path, words: list[str], expected: str
 ) -> None:
-    told = fab(workplace, *words)
-    assert told.returncode == 2
-    assert told.stdout == ""
-    assert told.stderr.startswith("error: ")
-    assert len(told.stderr.splitlines()) == 1
-    assert expected in told.stderr
+    ran = fab(workplace, *words)
+    assert ran.returncode == 2
+    assert ran.stdout == ""
+    assert ran.stderr.startswith("error: ")
+    assert len(ran.stderr.splitlines()) == 1
+    assert expected in ran.stderr
 
 
 def test_no_project_here_says_how_to_name_one(tmp_path: Path) -> None:
     (tmp_path / "fabfile.py").write_text("from playbooks import ns\n")
-    told = fab(tmp_path, "exec", "id")
-    assert told.returncode == 2
-    assert "RANKLIFT_PROJECT" in told.stderr
+    ran = fab(tmp_path, "exec", "id")
+    assert ran.returncode == 2
+    assert "RANKLIFT_PROJECT" in ran.stderr
 
 
 def test_a_dry_run_opens_no_socket_and_calls_nobody(workplace: Path) -> None:
@@ -227,19 +227,19 @@ def test_a_dry_run_opens_no_socket_and_calls_nobody(workplace: Path) -> None:
         (["down"], "pulumi destroy --yes --stack dev"),
         (["down"], "/.ranklift/dev: its keys, ssh_config, inventory and notes of jobs are removed\n"),
     ):
-        told = fab(workplace, *words, "--dry-run", env=env)
-        assert (told.returncode, told.stderr) == (0, ""), words
-        assert expected in told.stdout
-        assert "rm -r" not in told.stdout, "what others put there stays"
+        ran = fab(workplace, *words, "--dry-run", env=env)
+        assert (ran.returncode, ran.stderr) == (0, ""), words
+        assert expected in ran.stdout
+        assert "rm -r" not in ran.stdout, "what others put there stays"
 
 
 def test_a_dry_run_as_json_is_the_whole_plan(workplace: Path) -> None:
-    told = fab(
+    ran = fab(
         workplace,
         *("launch.mpi", "train.py --x 'a b'", "--dry-run", "--json", "--env", "X=1 $2", "--nodes", "0-1"),
         *("--timeout", "10m", "--name", "my run"),
     )
-    found = json.loads(told.stdout)
+    found = json.loads(ran.stdout)
     assert found["argv"] == ["python3", "-u", "train.py", "--x", "a b"]
     assert found["user_env"] == {"X": None}  # by name: its value may be a secret
     assert found["timeout_s"] == 600
@@ -255,9 +255,9 @@ def test_a_variables_value_is_taken_from_the_environment_and_never_shown(
     (workplace / "job.yml").write_text("command: hostname\nenvironment_variables: {IN_FILE: s3cret-2}\n")
     line = "job.yml" if task == "launch.file" else "train.py"
     given = ["--env", "WANDB_API_KEY", "--env", "TYPED=s3cret-3", "--nodes", "0"]
-    told = fab(workplace, task, line, *given, "--dry-run", *form, env={"WANDB_API_KEY": "s3cret-1"})
-    assert (told.returncode, "WANDB_API_KEY" in told.stdout, "TYPED" in told.stdout) == (0, True, True)
-    assert "s3cret" not in told.stdout + told.stderr
+    ran = fab(workplace, task, line, *given, "--dry-run", *form, env={"WANDB_API_KEY": "s3cret-1"})
+    assert (ran.returncode, "WANDB_API_KEY" in ran.stdout, "TYPED" in ran.stdout) == (0, True, True)
+    assert "s3cret" not in ran.stdout + ran.stderr
     twice = fab(workplace, task, line, "--env", "A=s3cret", "--env", "A=s3cret", "--dry-run", *form)
     assert (twice.returncode, twice.stdout) == (2, "")
     assert twice.stderr == "error: --env = 'A': is given a second time; give each name once\n"
@@ -265,30 +265,30 @@ def test_a_variables_value_is_taken_from_the_environment_and_never_shown(
 
 def test_launch_over_a_dead_node_is_refused_by_its_name(workplace: Path) -> None:
     for nodes in ("4", "0,4"):
-        told = fab(workplace, "launch.torch", "train.py", "--nodes", nodes)
-        assert told.returncode == 1
-        assert "node000004" in told.stderr
-        assert "Traceback" not in told.stderr
+        ran = fab(workplace, "launch.torch", "train.py", "--nodes", nodes)
+        assert ran.returncode == 1
+        assert "node000004" in ran.stderr
+        assert "Traceback" not in ran.stderr
 
 
 def test_ssh_hands_over_to_openssh_with_the_stacks_settings(workplace: Path) -> None:
-    told = fab(workplace, "ssh", "--node", "3", "--dry-run")
-    assert told.stderr.startswith("$ ssh -F ")
-    assert told.stderr.endswith("/.ranklift/dev/ssh_config' node000003\n")
+    ran = fab(workplace, "ssh", "--node", "3", "--dry-run")
+    assert ran.stderr.startswith("$ ssh -F ")
+    assert ran.stderr.endswith("/.ranklift/dev/ssh_config' node000003\n")
 
 
 def test_plain_ssh_works_with_what_is_saved_and_refuses_a_changed_key(workplace: Path) -> None:
     folder = workplace.parent / "ranklift" / ".ranklift"
     for stack, status in (("dev", 0), ("changed", 255)):
-        told = subprocess.run(
+        ran = subprocess.run(
             ["ssh", "-F", str(folder / stack / "ssh_config"), "node000000", "echo", "hi"],
             capture_output=True,
             text=True,
             check=False,
             timeout=60,
         )
-        assert told.returncode == status, told.stderr
-        assert told.stdout == ("hi\n" if status == 0 else "")
+        assert ran.returncode == status, ran.stderr
+        assert ran.stdout == ("hi\n" if status == 0 else "")
 
 
 def test_ctrl_c_ends_with_130_and_no_traceback(workplace: Path, tmp_path: Path) -> None:
@@ -298,19 +298,19 @@ def test_ctrl_c_ends_with_130_and_no_traceback(workplace: Path, tmp_path: Path) 
 
 
 def test_help_says_what_a_repeated_option_takes(workplace: Path) -> None:
-    told = fab(workplace, "launch.torch", "--help").stdout
-    assert "  --env=NAME[=VALUE]  " in told
-    assert "  --name=STRING  " in told
+    ran = fab(workplace, "launch.torch", "--help").stdout
+    assert "  --env=NAME[=VALUE]  " in ran
+    assert "  --name=STRING  " in ran
     assert "  --set=KEY=VALUE  " in fab(workplace, "--help", "launch").stdout
 
 
 def test_a_misspelt_stack_is_not_made_and_a_new_one_is_built_on_demand(workplace: Path) -> None:
-    told = fab(workplace, "exec", "id", "--stack", "dve")
-    assert "known here: changed, dev; see `pulumi stack ls`" in told.stderr
-    assert "fab up" not in told.stderr
+    ran = fab(workplace, "exec", "id", "--stack", "dve")
+    assert "known here: changed, dev; see `pulumi stack ls`" in ran.stderr
+    assert "fab up" not in ran.stderr
     (workplace.parent / "ranklift" / "Pulumi.planned.yaml").write_text("config: {}\n")
-    told = fab(workplace, "exec", "id", "--stack", "planned")
-    assert "run `fab up --stack planned`, or" in told.stderr
+    ran = fab(workplace, "exec", "id", "--stack", "planned")
+    assert "run `fab up --stack planned`, or" in ran.stderr
 
 
 def test_down_without_a_stack_cleans_up_once_azure_has_said_that_nothing_is_left(
@@ -319,15 +319,15 @@ def test_down_without_a_stack_cleans_up_once_azure_has_said_that_nothing_is_left
     kept = workplace.parent / "ranklift" / ".ranklift" / "gone"
     save_stack(kept, {}, make_key(tmp_path / "host"), make_key(tmp_path / "user"))
     env = fake_pulumi(tmp_path, "echo '[]'")
-    told = fab(workplace, "down", "--stack", "gone", env=env)
-    assert told.returncode == 2, "nobody knows whether its nodes run"
-    assert "subscription: none is chosen" in told.stderr
+    ran = fab(workplace, "down", "--stack", "gone", env=env)
+    assert ran.returncode == 2, "nobody knows whether its nodes run"
+    assert "subscription: none is chosen" in ran.stderr
     assert kept.exists()
     with served(Azure()) as url:
         for _ in range(2):
-            told = fab(workplace, "down", "--stack", "gone", env={**env, **rehearsed(url, tmp_path)})
-            assert told.returncode == 0, told.stderr
-            assert told.stdout.startswith("nothing of stack gone is left in subscription ")
+            ran = fab(workplace, "down", "--stack", "gone", env={**env, **rehearsed(url, tmp_path)})
+            assert ran.returncode == 0, ran.stderr
+            assert ran.stdout.startswith("nothing of stack gone is left in subscription ")
             assert not kept.exists()
 
 
@@ -335,9 +335,9 @@ def test_down_in_another_cloud_is_refused_before_anything_is_asked_of_pulumi(
     workplace: Path, tmp_path: Path
 ) -> None:
     env = fake_pulumi(tmp_path, 'echo "$@" >> "$0.calls"; echo "[]"')
-    told = fab(workplace, "down", "--stack", "dev", env={**env, "ARM_ENVIRONMENT": "china"})
-    assert (told.returncode, told.stdout) == (2, "")
-    assert "ARM_ENVIRONMENT = 'china': is another of Azure's clouds" in told.stderr
+    ran = fab(workplace, "down", "--stack", "dev", env={**env, "ARM_ENVIRONMENT": "china"})
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert "ARM_ENVIRONMENT = 'china': is another of Azure's clouds" in ran.stderr
     assert not (tmp_path / "bin/pulumi.calls").exists()
 
 
@@ -347,8 +347,8 @@ def test_up_makes_the_stack_first_and_passes_pulumis_failure_on(workplace: Path,
     )
     (workplace.parent / "ranklift" / "Pulumi.new.yaml").write_text(SETTINGS)
     with served(Azure()) as url:
-        told = fab(workplace, "up", "--stack", "new", env={**env, **rehearsed(url, tmp_path)})
-    assert told.returncode == 7, told.stderr
+        ran = fab(workplace, "up", "--stack", "new", env={**env, **rehearsed(url, tmp_path)})
+    assert ran.returncode == 7, ran.stderr
     calls = (tmp_path / "bin/pulumi.calls").read_text().splitlines()
     assert [call.partition(" --event-log ")[0] for call in calls] == [
         "stack ls --json --non-interactive",

@@ -43,10 +43,10 @@ def main() -> None:
 
     with torch.no_grad():
         hits = (model(flowers[~train]).argmax(dim=1) == kinds[~train]).float().mean().item()
-    told: list[tuple[str, int, int]] = [("", 0, 0)] * ranks
-    distributed.all_gather_object(told, (socket.gethostname(), args.local_rank, len(mine)))
+    found: list[tuple[str, int, int]] = [("", 0, 0)] * ranks
+    distributed.all_gather_object(found, (socket.gethostname(), args.local_rank, len(mine)))
     if rank == 0:
-        nodes, local_ranks, flowers_seen = zip(*told, strict=True)
+        nodes, local_ranks, flowers_seen = zip(*found, strict=True)
         result = {"accuracy": round(hits, 4), "nodes": nodes, "local_rank": local_ranks}
         print(json.dumps(result | {"flowers": sum(flowers_seen)}))
 

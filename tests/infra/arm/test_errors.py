@@ -43,9 +43,9 @@ REVOKED = "ERROR: AADSTS50076: Due to a change, you must use more.\nTrace ID"
     ],
 )
 def test_who_is_not_signed_in_is_told_how(error: Exception, text: str) -> None:
-    told = explained(error)
-    assert isinstance(told, NotSignedIn)
-    assert str(told) == text
+    result = explained(error)
+    assert isinstance(result, NotSignedIn)
+    assert str(result) == text
 
 
 def test_our_own_errors_stay_what_they_are() -> None:
@@ -54,9 +54,9 @@ def test_our_own_errors_stay_what_they_are() -> None:
 
 
 def test_an_sdks_error_keeps_azures_words() -> None:
-    told = explained(HttpResponseError(message="(Conflict) it is being deleted"))
-    assert isinstance(told, AzureRefused)
-    assert "(Conflict) it is being deleted" in str(told)
+    result = explained(HttpResponseError(message="(Conflict) it is being deleted"))
+    assert isinstance(result, AzureRefused)
+    assert "(Conflict) it is being deleted" in str(result)
     assert isinstance(explained(ServiceRequestError("Connection refused")), RankliftError)
 
 

@@ -90,17 +90,17 @@ def test_what_a_program_says_has_no_code_and_what_is_no_error_is_left_out() -> N
 )  # fmt: skip
 def test_a_code_says_what_to_do(trouble: Trouble, kind: str, hint: str) -> None:
     assert kind_of(trouble) == kind
-    told = advice(trouble, "dev")
-    assert hint in told
-    assert bool(told) == bool(hint)
+    result = advice(trouble, "dev")
+    assert hint in result
+    assert bool(result) == bool(hint)
 
 
 def test_throttling_is_told_with_azures_own_pause() -> None:
     refused = HttpResponseError(message="Too many requests")
     refused.status_code = 429
     refused.response = Mock(headers={"Retry-After": "41"})
-    told = str(AzureFailed("removing node000003", "dev", refused))
-    assert told == (
+    result = str(AzureFailed("removing node000003", "dev", refused))
+    assert result == (
         "removing node000003: Azure throttles: this subscription had too many requests; wait 41 s, then "
         "repeat the command\nToo many requests"
     )
@@ -129,8 +129,8 @@ def test_who_is_not_signed_in_or_lacks_a_right_is_told_so_in_one_line() -> None:
     nobody = ClientAuthenticationError(
         message="DefaultAzureCredential failed to retrieve a token\nfrom:\n- a"
     )
-    told = str(AzureFailed("Azure did not say", "dev", nobody))
-    assert told == "Azure did not say: not signed in to Azure; run `az login`"
+    result = str(AzureFailed("Azure did not say", "dev", nobody))
+    assert result == "Azure did not say: not signed in to Azure; run `az login`"
     lacking = HttpResponseError(
         message="does not have authorization to perform action 'A/read' over scope '/s'"
     )

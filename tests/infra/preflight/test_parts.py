@@ -54,11 +54,13 @@ def planned(program: Program) -> tuple[Part, ...]:
 def test_a_plan_lists_what_the_program_makes(program: Program) -> None:
     made = Counter(token.rpartition(":")[2] for token, _ in program.azure)
     listed = planned(program)
-    told = Counter[str]()
+    result = Counter[str]()
     for part in listed:
-        told[part.what] += part.count if part.what == "NFS disk" else 1
-    assert {name: made[kind] for kind, name in KINDS.items()} == {name: told[name] for name in KINDS.values()}
-    assert made["StorageAccount"] == told["storage account"] + told["NFS share"]
+        result[part.what] += part.count if part.what == "NFS disk" else 1
+    assert {name: made[kind] for kind, name in KINDS.items()} == {
+        name: result[name] for name in KINDS.values()
+    }
+    assert made["StorageAccount"] == result["storage account"] + result["NFS share"]
     assert set(made) <= {*KINDS, *FREE_AND_UNSEEN, "StorageAccount"}
 
 

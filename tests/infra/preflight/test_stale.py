@@ -168,5 +168,5 @@ def test_a_group_of_somebody_else_is_not_offered_for_deletion(
 def test_what_could_not_be_asked_is_unknown() -> None:
     found = decide("dev", "s-1", config(), figures(kept=AzureRefused("Azure answered: no")))
     assert found.refusals == ()
-    told = "resources of the stack that Pulumi's state lacks: Azure answered: no"
-    assert told in found.unknowns
+    result = "resources of the stack that Pulumi's state lacks: Azure answered: no"
+    assert result in found.unknowns

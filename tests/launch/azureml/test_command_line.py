@@ -53,14 +53,14 @@ PIECES = st.one_of(TEXT, st.sampled_from([*TORTURE, "$RANK", "${LOCAL_RANK}", "$
 WORDS = st.lists(st.lists(PIECES, max_size=4).map("".join), max_size=5)
 
 
-def told(text: str, env: Mapping[str, str]) -> list[str]:
+def words_of(text: str, env: Mapping[str, str]) -> list[str]:
     """The arguments that a process started by bash gets."""
     done = subprocess.run(["bash", "-c", text], env=env, capture_output=True, check=True)
     return done.stdout.decode().split("\0")[:-1]
 
 
 def test_every_kind_of_character_arrives() -> None:
-    assert told(line(["printf", "%s\\0", "first", *TORTURE]), ENV) == ["first", *TORTURE]
+    assert words_of(line(["printf", "%s\\0", "first", *TORTURE]), ENV) == ["first", *TORTURE]
 
 
 @settings(max_examples=60, deadline=None)
@@ -69,7 +69,7 @@ def test_every_kind_of_character_arrives() -> None:
 def test_words_arrive_as_the_launcher_would_expand_them(words: list[str]) -> None:
     # From a job file too, whose own names for inputs and outputs they may look like.
     text = line(["printf", "%s\\0", "first", *words])
-    assert told(text, ENV) == ["first", *expand(words, list(EXPANDED), ENV)]
+    assert words_of(text, ENV) == ["first", *expand(words, list(EXPANDED), ENV)]
 
 
 @settings(max_examples=60, deadline=None)
@@ -88,7 +88,7 @@ def test_a_job_file_takes_them_as_they_are(
 def test_a_variable_inside_a_word_expands_with_what_stands_around_it() -> None:
     words = ["--local_rank=$LOCAL_RANK", "${RANK}of", "$LOCAL_RANK$RANK", "$NODE_RANK"]
     # Values are not split into words, and no pattern in them matches files.
-    assert told(line(["printf", "%s\\0", *words]), ENV) == ["--local_rank=3", "11of", "311", "a b*"]
+    assert words_of(line(["printf", "%s\\0", *words]), ENV) == ["--local_rank=3", "11of", "311", "a b*"]
 
 
 def test_arguments_that_are_no_text_become_text() -> None:

@@ -149,9 +149,9 @@ def test_a_script_of_the_guide_launches_what_it_says(fab: FakeFab, tmp_path: Pat
 def test_what_does_not_carry_over_is_told_once(fab: FakeFab, capsys: pytest.CaptureFixture[str]) -> None:
     run_sample("mpi")
     run_sample("mpi")
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err == (
+    ran = capsys.readouterr()
+    assert ran.out == ""
+    assert ran.err == (
         "notice: environment AzureML-PyTorch-1.6-GPU: does not carry over: what Azure ML keeps under this "
         "name. The job runs with what the nodes have; RANKLIFT_PYTHON can name another Python on them\n"
     )

@@ -309,6 +309,6 @@ def test_what_a_rank_wrote_commands_no_terminal_that_python_prints_its_end_on() 
     error = ActivityFailedException(
         "a-1", "FAILED", 3, "r\x1b[2J", ("\x1b]52;c;aGk=\x07 \x9b2J \u202e \u200f",)
     )
-    told = "".join(traceback.format_exception(error))
-    assert not set(told) & set("\x1b\x07\x9b\u202e\u200f")
+    printed = "".join(traceback.format_exception(error))
+    assert not set(printed) & set("\x1b\x07\x9b\u202e\u200f")
     assert error.message == str(error)

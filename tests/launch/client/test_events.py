@@ -32,14 +32,14 @@ def output(data: bytes, rank: int = 0, node: int = 0, stream: int = 1, at: float
     return protocol.frame(protocol.OUT, protocol.RECORD.pack(at, rank, node, stream, len(data)) + data)
 
 
-def told(*frames: bytes) -> list[Event]:
+def events_of(*frames: bytes) -> list[Event]:
     events: list[Event] = []
     Reader(events.append).feed(b"".join(frames))
     return events
 
 
 def lines(*frames: bytes) -> list[tuple[int | None, str, str, bytes]]:
-    return [(e.rank, e.node, e.stream, e.data) for e in told(JOB, *frames) if isinstance(e, LogLine)]
+    return [(e.rank, e.node, e.stream, e.data) for e in events_of(JOB, *frames) if isinstance(e, LogLine)]
 
 
 def test_lines_are_put_together_from_pieces_by_rank_and_stream() -> None:
@@ -54,7 +54,7 @@ def test_lines_are_put_together_from_pieces_by_rank_and_stream() -> None:
 
 
 def test_carriage_returns_end_lines_too_even_at_a_cut() -> None:
-    events = told(JOB, output(b"10%\r20%\r"), output(b"\n30%\r"), output(b"done\r\n"))
+    events = events_of(JOB, output(b"10%\r20%\r"), output(b"\n30%\r"), output(b"done\r\n"))
     assert [(e.data, e.overwritten) for e in events if isinstance(e, LogLine)] == [
         (b"10%", True),
         (b"20%", False),
@@ -79,14 +79,14 @@ def test_a_line_that_never_ends_is_told_in_pieces_that_fit_into_memory() -> None
 
 
 def test_an_unfinished_line_comes_out_before_the_end() -> None:
-    events = told(state(), output(b"last words"), state(state="SUCCEEDED", exit_status=0))
+    events = events_of(state(), output(b"last words"), state(state="SUCCEEDED", exit_status=0))
     assert isinstance(events[-2], LogLine)
     assert events[-2].data == b"last words"
     assert isinstance(events[-1], StateChange)
 
 
 def test_lines_of_a_job_that_has_ended_have_their_nodes_names_too() -> None:
-    events = told(JOB, output(b"one\ntwo\n", 1, 1), state(state="SUCCEEDED", exit_status=0))
+    events = events_of(JOB, output(b"one\ntwo\n", 1, 1), state(state="SUCCEEDED", exit_status=0))
     assert [(e.rank, e.node, e.data) for e in events if isinstance(e, LogLine)] == [
         (1, "node000001", b"one"),
         (1, "node000001", b"two"),
@@ -99,11 +99,11 @@ def test_the_launchers_words_have_no_rank() -> None:
 
 
 def test_the_same_state_is_told_once() -> None:
-    assert len(told(state(), state())) == 1
+    assert len(events_of(state(), state())) == 1
 
 
 def test_a_sign_of_life_says_that_nothing_is_on_its_way() -> None:
-    assert told(protocol.frame(protocol.BEAT)) == [Quiet()]
+    assert events_of(protocol.frame(protocol.BEAT)) == [Quiet()]
 
 
 def test_the_job_is_told_before_anything_of_it() -> None:

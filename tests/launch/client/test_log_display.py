@@ -30,7 +30,7 @@ def merged(lines: Iterable[LogLine]) -> list[SharedLine]:
     return shown + list(merge.rest())
 
 
-def told(lines: Iterable[LogLine]) -> list[tuple[tuple[int | None, ...], str]]:
+def merged_text(lines: Iterable[LogLine]) -> list[tuple[tuple[int | None, ...], str]]:
     return [(shared.ranks, shared.data.decode()) for shared in merged(lines)]
 
 
@@ -86,18 +86,21 @@ class TestMerging:
 
     def test_lines_of_one_rank_stand_for_themselves_where_they_came(self) -> None:
         said = [line(0, "a"), line(1, "a"), line(1, "only one"), line(0, "b"), line(1, "b")]
-        assert told(said) == [((0, 1), "a"), ((1,), "only one"), ((0, 1), "b")]
+        assert merged_text(said) == [((0, 1), "a"), ((1,), "only one"), ((0, 1), "b")]
 
     def test_a_line_said_twice_stays_twice(self) -> None:
         said = [line(rank, "same") for rank in (0, 1) for _ in range(3)]
-        assert told(said) == [((0, 1), "same")] * 3
+        assert merged_text(said) == [((0, 1), "same")] * 3
 
     def test_no_rank_is_shown_out_of_its_order(self) -> None:
         said = [line(0, "a"), line(0, "b"), line(1, "b"), line(1, "a")]
-        assert told(said) == [((0,), "a"), ((0, 1), "b"), ((1,), "a")]
+        assert merged_text(said) == [((0,), "a"), ((0, 1), "b"), ((1,), "a")]
 
     def test_what_comes_a_second_later_is_another_line(self) -> None:
-        assert told([line(0, "a", 0), line(1, "a", 0.9), line(2, "a", 2)]) == [((0, 1), "a"), ((2,), "a")]
+        assert merged_text([line(0, "a", 0), line(1, "a", 0.9), line(2, "a", 2)]) == [
+            ((0, 1), "a"),
+            ((2,), "a"),
+        ]
 
     def test_streams_are_apart_and_notices_stay_alone(self) -> None:
         said = [line(0, "a"), line(1, "a", stream="stderr"), line(2, "n", stream="notice")]
@@ -135,7 +138,7 @@ class TestMerging:
         for rank, text, pause in said:
             now += pause
             lines.append(line(rank, text, now))
-        shown = told(lines)
+        shown = merged_text(lines)
         for rank in range(4):
             assert [text for ranks, text in shown if rank in ranks] == [
                 text for r, text, _ in said if r == rank

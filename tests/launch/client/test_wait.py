@@ -17,8 +17,8 @@ from tests.launch.whole_jobs.test_losing_the_head import JOB, STATE
 
 
 def said(state: str, status: int | None = None) -> bytes:
-    told = {**STATE, "state": state, "exit_status": status}
-    return frames.frame(frames.STATE, json.dumps(told).encode())
+    result = {**STATE, "state": state, "exit_status": status}
+    return frames.frame(frames.STATE, json.dumps(result).encode())
 
 
 BROKE = NodeUnreachable("node000000", "the connection broke while python3 ran")
@@ -70,11 +70,11 @@ def test_the_last_state_is_given_and_frames_may_come_in_pieces() -> None:
 
 
 def test_a_connection_that_breaks_is_made_again_and_said_once_each_time() -> None:
-    told: list[str] = []
+    result: list[str] = []
     refused = NodeUnreachable("node000000", "refused")
     head = Head((RUNNING, BROKE), (b"", refused), (b"", refused), (RUNNING, 137), (ENDED, 0))
-    assert wait_for_end(JOB, head, remote="hash", on_break=told.append).state == "SUCCEEDED"
-    assert told == [BROKE.reason, "it stopped reporting the job's state"]
+    assert wait_for_end(JOB, head, remote="hash", on_break=result.append).state == "SUCCEEDED"
+    assert result == [BROKE.reason, "it stopped reporting the job's state"]
 
 
 def test_a_head_that_does_not_come_back_is_named_after_the_patience() -> None:

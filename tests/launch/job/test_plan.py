@@ -325,5 +325,5 @@ class TestBadInput:
 def test_job_json_is_all_a_supervisor_needs() -> None:
     """Nothing in the plan but what JSON can carry there and back."""
     for spec in SPECS.values():
-        told = made(spec).as_dict()
-        assert json.loads(json.dumps(told)) == told
+        result = made(spec).as_dict()
+        assert json.loads(json.dumps(result)) == result

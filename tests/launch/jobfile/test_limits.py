@@ -39,33 +39,33 @@ def test_a_command_longer_than_an_argument_is_refused_with_its_length_and_the_li
     assert len(job(tmp_path, f"command: {'x' * LONGEST}").command) == LONGEST
     for unit in ("x", "a ", "echo a; ", "$A "):
         text = unit * (200_000 // len(unit))
-        told = refusal(tmp_path, f"# first\ncommand: >-\n  {text}\n")
-        assert f"job.yml, line 2: command = '{text[:60]}…': has " in told
-        assert LINUX_TAKES in told
+        result = refusal(tmp_path, f"# first\ncommand: >-\n  {text}\n")
+        assert f"job.yml, line 2: command = '{text[:60]}…': has " in result
+        assert LINUX_TAKES in result
 
 
 @pytest.mark.parametrize("unit", ["${{", "${{ inputs.x ", "${{ ", "}}${{", "${{inputs.x}}"])
 def test_bindings_are_read_in_one_go(tmp_path: Path, unit: str) -> None:
     text = unit * (LONGEST // len(unit))
-    told = refusal(tmp_path, f"command: '{text}'\ninputs: {{x: '{'y' * 1000}'}}\n")
-    assert "job.yml, line 1: command = " in told
-    assert ("would be" if unit.endswith("x}}") else "is not closed") in told
+    result = refusal(tmp_path, f"command: '{text}'\ninputs: {{x: '{'y' * 1000}'}}\n")
+    assert "job.yml, line 1: command = " in result
+    assert ("would be" if unit.endswith("x}}") else "is not closed") in result
 
 
 def test_inputs_that_hold_one_another_many_times_are_measured_first(tmp_path: Path) -> None:
     lines = ["command: echo ${{inputs.a30}}", "inputs:", "  a0: x"]
     lines += [f"  a{n}: '{f'${{{{inputs.a{n - 1}}}}}' * 10}'" for n in range(1, 31)]
-    told = refusal(tmp_path, "\n".join(lines))
-    assert "job.yml, line 9: inputs.a6" in told
-    assert f"{LONGEST} bytes" in told
+    result = refusal(tmp_path, "\n".join(lines))
+    assert "job.yml, line 9: inputs.a6" in result
+    assert f"{LONGEST} bytes" in result
 
 
 def test_inputs_in_a_long_row_are_refused_with_a_line(tmp_path: Path) -> None:
     lines = ["command: echo ${{inputs.a4000}}", "inputs:"]
     lines += [f"  a{n}: '${{{{inputs.a{n - 1}}}}}'" for n in range(4000, 0, -1)]
-    told = refusal(tmp_path, "\n".join([*lines, "  a0: x"]))
-    assert "job.yml, line 103: " in told
-    assert "ends a chain of 100 inputs" in told
+    result = refusal(tmp_path, "\n".join([*lines, "  a0: x"]))
+    assert "job.yml, line 103: " in result
+    assert "ends a chain of 100 inputs" in result
 
 
 @pytest.mark.parametrize(
@@ -78,8 +78,8 @@ def test_inputs_in_a_long_row_are_refused_with_a_line(tmp_path: Path) -> None:
     ],
 )
 def test_a_file_nested_too_deep_is_refused_with_its_line(tmp_path: Path, text: str, line: int) -> None:
-    told = refusal(tmp_path, text)
-    assert f"job.yml, line {line}: is not YAML (nested more than 100 levels deep)" in told
+    result = refusal(tmp_path, text)
+    assert f"job.yml, line {line}: is not YAML (nested more than 100 levels deep)" in result
 
 
 def test_merges_that_multiply_cost_nothing(tmp_path: Path) -> None:
@@ -96,24 +96,24 @@ def test_merges_that_multiply_cost_nothing(tmp_path: Path) -> None:
 def test_merges_in_a_long_row_and_in_a_circle_are_refused_with_a_line(tmp_path: Path) -> None:
     lines = ["command: env", "properties:", "  list:", "  - &a0 {A: '1'}"]
     lines += [f"  - &a{n} {{<<: *a{n - 1}}}" for n in range(1, 2000)]
-    told = refusal(tmp_path, "\n".join([*lines, "environment_variables: {<<: *a1999}"]))
-    assert f"line {len(lines) + 1}: environment_variables: merges more than 100 mappings" in told
-    told = refusal(tmp_path, "command: env\ntags: &t\n  <<: *t\n")
-    assert "line 2: tags: cannot be merged (it merges itself)" in told
+    result = refusal(tmp_path, "\n".join([*lines, "environment_variables: {<<: *a1999}"]))
+    assert f"line {len(lines) + 1}: environment_variables: merges more than 100 mappings" in result
+    result = refusal(tmp_path, "command: env\ntags: &t\n  <<: *t\n")
+    assert "line 2: tags: cannot be merged (it merges itself)" in result
 
 
 def test_a_file_too_large_is_refused_before_it_is_read(tmp_path: Path) -> None:
-    told = refusal(tmp_path, "command: x\n#" + "x" * 10_000_000)
-    assert told.startswith(f"file = '{tmp_path}/job.yml': is larger than 262144 bytes; ")
+    result = refusal(tmp_path, "command: x\n#" + "x" * 10_000_000)
+    assert result.startswith(f"file = '{tmp_path}/job.yml': is larger than 262144 bytes; ")
 
 
 @pytest.mark.parametrize(
     "number", ["9" * 100_000, "0x" + "f" * 100_000, "1:" * 50_000 + "1", "1." + "0" * 10_000]
 )
 def test_a_number_of_endless_length_is_refused_with_its_line(tmp_path: Path, number: str) -> None:
-    told = refusal(tmp_path, f"command: x\ninputs:\n  a: {number}\n")
-    assert "job.yml, line 3: inputs.a = " in told
-    assert "is too long for a number or a date" in told
+    result = refusal(tmp_path, f"command: x\ninputs:\n  a: {number}\n")
+    assert "job.yml, line 3: inputs.a = " in result
+    assert "is too long for a number or a date" in result
 
 
 def test_all_that_a_rank_is_given_has_room_in_one_exec() -> None:
@@ -139,9 +139,9 @@ def test_all_that_a_rank_is_given_has_room_in_one_exec() -> None:
     ],
 )
 def test_what_no_reader_can_take_is_refused_with_its_line(tmp_path: Path, line: str, expected: str) -> None:
-    told = refusal(tmp_path, f"command: env\n{line}\n")
-    assert "job.yml, line 2: " in told
-    assert expected in told
+    result = refusal(tmp_path, f"command: env\n{line}\n")
+    assert "job.yml, line 2: " in result
+    assert expected in result
 
 
 def test_a_pipe_is_not_waited_for(tmp_path: Path) -> None:

@@ -42,11 +42,11 @@ def test_a_wrong_file_is_refused_in_one_line_with_file_line_key_value_and_remedy
     line, _, words = path.read_text().splitlines()[-1].removeprefix("# line ").partition(": ")
     with pytest.raises(InputError) as caught:
         read(path)
-    told = str(caught.value)
-    assert told.startswith(f"{path}, line {line}: ")
-    assert words in told
-    assert "; " in told, "says what to do"
-    assert len(told.splitlines()) == 1
+    result = str(caught.value)
+    assert result.startswith(f"{path}, line {line}: ")
+    assert words in result
+    assert "; " in result, "says what to do"
+    assert len(result.splitlines()) == 1
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_aliases_that_multiply_cost_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "told"),
+    ("content", "result"),
     [
         (b"command: \xff\n", "line 1: is not UTF-8; save it as UTF-8"),
         (b"\xef\xbb\xbfcommand:\n", "line 1: command: is empty"),
@@ -132,13 +132,13 @@ def test_aliases_that_multiply_cost_nothing(tmp_path: Path) -> None:
     ],
 )
 def test_text_that_yaml_chokes_on_is_an_error_like_any_other(
-    tmp_path: Path, content: bytes, told: str
+    tmp_path: Path, content: bytes, result: str
 ) -> None:
     path = tmp_path / "job.yml"
     path.write_bytes(content)
     with pytest.raises(InputError) as caught:
         read(path)
-    assert told in str(caught.value)
+    assert result in str(caught.value)
 
 
 def test_no_file_is_an_error_that_names_it(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ def test_the_own_block(tmp_path: Path) -> None:
     assert read(path).own == Own(
         "mpich", ("-l", "-n", "2"), "0-3,7", "module load mpi", "/opt/envs/torch", chief=True
     )
-    for text, told in (
+    for text, result in (
         (
             "mpi: lam",
             r"line 3: ranklift.mpi = 'lam': is not a known value; use one of openmpi, mpich, intelmpi",
@@ -164,7 +164,7 @@ def test_the_own_block(tmp_path: Path) -> None:
         ("pyhton: x", r"did you mean python\?"),
         ("chief: 1", r"ranklift.chief = 1: is neither true nor false"),
     ):
-        with pytest.raises(InputError, match=told):
+        with pytest.raises(InputError, match=result):
             read(written(tmp_path, f"command: hostname\nranklift:\n  {text}\n"))
 
 
@@ -219,18 +219,18 @@ def test_set_puts_single_values_over_the_files(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "told"),
+    ("key", "result"),
     [
         ("inputs.ephocs", "the file has no input ephocs, only epochs, lr; did you mean inputs.epochs?"),
         ("inputs.nope", "the file has no input nope, only epochs, lr; add nope under inputs: in the file"),
         ("outputs.model", "the file has no output model; add model under outputs: in the file"),
     ],
 )
-def test_set_changes_inputs_and_outputs_but_adds_none(tmp_path: Path, key: str, told: str) -> None:
+def test_set_changes_inputs_and_outputs_but_adds_none(tmp_path: Path, key: str, result: str) -> None:
     path = written(tmp_path, "command: env\ninputs: {lr: 0.1, epochs: 3}\n")
     with pytest.raises(InputError) as caught:
         read(path, [(key, "1")])
-    assert str(caught.value) == f"--set {key} = '1': {told}"
+    assert str(caught.value) == f"--set {key} = '1': {result}"
 
 
 def test_set_finds_merged_inputs_and_adds_variables(tmp_path: Path) -> None:
@@ -240,7 +240,7 @@ def test_set_finds_merged_inputs_and_adds_variables(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "result"),
     [
         ("command: |\n  cd src\n  ls ${{inputs.a\n", "line 3: command = '${{inputs.a'"),
         ("command: ls ${{inputs.a} ${{inputs.a}}\n", "line 1: command = '${{inputs.a}'"),
@@ -248,16 +248,16 @@ def test_set_finds_merged_inputs_and_adds_variables(tmp_path: Path) -> None:
         ("command: ls\ninputs:\n  a: 1\n  b: x${{inputs.a\n", "line 4: inputs.b = '${{inputs.a'"),
     ],
 )
-def test_a_name_that_is_not_closed_is_refused_with_its_line(tmp_path: Path, text: str, told: str) -> None:
+def test_a_name_that_is_not_closed_is_refused_with_its_line(tmp_path: Path, text: str, result: str) -> None:
     path = written(tmp_path, text if "inputs:" in text else f"{text}inputs: {{a: 1}}\n")
     with pytest.raises(InputError) as caught:
         read(path)
-    assert str(caught.value).startswith(f"{path}, {told}")
+    assert str(caught.value).startswith(f"{path}, {result}")
     assert str(caught.value).endswith(": ${{ is not closed; close it with }}, as in ${{inputs.name}}")
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "result"),
     [
         ("type: pipeline\njobs: {a: {}}\nsettings: {}\n", "line 1: type = 'pipeline': is not a kind of job"),
         ("trial: {}\ntype: sweep\nobjective: {}\n", "line 2: type = 'sweep': is not a kind of job"),
@@ -272,11 +272,11 @@ def test_a_name_that_is_not_closed_is_refused_with_its_line(tmp_path: Path, text
         ),
     ],
 )
-def test_of_another_kind_of_file_nothing_but_that_is_told(tmp_path: Path, text: str, told: str) -> None:
+def test_of_another_kind_of_file_nothing_but_that_is_told(tmp_path: Path, text: str, result: str) -> None:
     path = written(tmp_path, text)
     with pytest.raises(InputError) as caught:
         read(path)
-    assert str(caught.value).startswith(f"{path}, {told}")
+    assert str(caught.value).startswith(f"{path}, {result}")
     assert len(str(caught.value).splitlines()) == 1
 
 

@@ -76,14 +76,14 @@ class TestPlacement:
 
     def test_tf_config_of_all_types(self) -> None:
         planned = made(workers=2, parameter_servers=1, chief=True)
-        told = [json.loads(planned.environment(rank)["TF_CONFIG"]) for rank in range(4)]
-        assert list(told[0]["cluster"].items()) == [
+        result = [json.loads(planned.environment(rank)["TF_CONFIG"]) for rank in range(4)]
+        assert list(result[0]["cluster"].items()) == [
             ("chief", ["10.0.0.4:2222"]),
             ("worker", ["10.0.0.5:2222", "10.0.0.6:2222"]),
             ("ps", ["10.0.0.4:2223"]),
         ]
-        assert all(config["cluster"] == told[0]["cluster"] for config in told)
-        assert [(config["task"]["type"], config["task"]["index"]) for config in told] == [
+        assert all(config["cluster"] == result[0]["cluster"] for config in result)
+        assert [(config["task"]["type"], config["task"]["index"]) for config in result] == [
             ("chief", 0),
             ("worker", 0),
             ("worker", 1),
@@ -129,8 +129,8 @@ class TestRunning:
         spec = shell('echo "$TF_CONFIG"', workers=3, chief=False)
         state, events = nodes.run(spec)
         assert state.state == "SUCCEEDED"
-        told = {rank: json.loads(text) for rank, text in lines(events)}
-        assert [told[rank]["task"] for rank in range(3)] == [
+        result = {rank: json.loads(text) for rank, text in lines(events)}
+        assert [result[rank]["task"] for rank in range(3)] == [
             {"type": "worker", "index": index} for index in range(3)
         ]
 

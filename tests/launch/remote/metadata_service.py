@@ -54,8 +54,8 @@ class MetadataService:
                 body = json.loads(self.rfile.read(length)) if length else None
                 headers = {name.lower(): value for name, value in self.headers.items()}
                 service.asked.append((self.command, self.path, headers, body))
-                status, more, told = service.reply(self.command, self.path, body)
-                data = told if isinstance(told, bytes) else json.dumps(told).encode()
+                status, more, result = service.reply(self.command, self.path, body)
+                data = result if isinstance(result, bytes) else json.dumps(result).encode()
                 self.send_response_only(status)
                 for header in {"Date": formatdate(usegmt=True), **service.headers, **more}.items():
                     self.send_header(*header)

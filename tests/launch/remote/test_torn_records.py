@@ -100,8 +100,8 @@ class TestPlan:
         job_state.JobState(folder, PLAN).set_ended(Outcome("SUCCEEDED", 0, ""))
         tear(folder, "job.json", data)
         assert query.list_jobs(None)["jobs"][0]["state"] == "SUCCEEDED"
-        told = cancel.cancel("t-1", None)
-        assert (told["state"]["state"], told["grace"]) == ("SUCCEEDED", 10.0)
+        printed = cancel.cancel("t-1", None)
+        assert (printed["state"]["state"], printed["grace"]) == ("SUCCEEDED", 10.0)
 
 
 class TestEvents:
@@ -114,9 +114,9 @@ class TestEvents:
             )
             file.write(b"\xff\n" + b"[" * 100_000 + b'\n{"event": "exit", "ra')
         folder.event("exit", **end)
-        told = query.job_report("t-1")
-        assert [(one["rank"], one["status"]) for one in told["ends"]] == [(0, 0)]
-        assert [event["event"] for event in told["events"]] == ["state", "lost-node"]
+        printed = query.job_report("t-1")
+        assert [(one["rank"], one["status"]) for one in printed["ends"]] == [(0, 0)]
+        assert [event["event"] for event in printed["events"]] == ["state", "lost-node"]
         assert query.lost_nodes(folder) == []
 
     def test_a_torn_record_of_ends_does_not_take_the_next(self, folder: job_dir.Folder) -> None:

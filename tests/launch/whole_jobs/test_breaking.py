@@ -141,8 +141,8 @@ class TestWhatHoldsTheJob:
         assert state.failure is not None
         assert (state.failure.rank, state.failure.node) == (None, "node000001")
         kept = nodes.folder / "node000000/.ranklift/jobs" / started.job / "events.jsonl"
-        told = [json.loads(line) for line in kept.read_text().splitlines()]
-        assert [event["node"] for event in told if event["event"] == "lost-node"] == ["node000001"]
+        result = [json.loads(line) for line in kept.read_text().splitlines()]
+        assert [event["node"] for event in result if event["event"] == "lost-node"] == ["node000001"]
         assert left_of(started.job) == []
 
     def test_a_runner_that_is_stopped_keeps_no_slots(self, nodes: Nodes) -> None:

@@ -81,7 +81,7 @@ anything = st.one_of(
 def run(home: Path, spec: JobSpec, *, locale: str = "C.UTF-8") -> list[bytes]:
     """What each rank of a node writes; the runner gets what a supervisor would send it."""
     planned = plan(spec, NODES, size="Standard_NC24rs_v3", remote="hash")
-    told = json.loads(planned.to_json())
+    result = json.loads(planned.to_json())
     with subprocess.Popen(
         [sys.executable, "-I", "-S", str(RUNNER), "node"],
         env={"HOME": str(home), "PATH": os.environ["PATH"], "LC_ALL": locale},
@@ -91,7 +91,7 @@ def run(home: Path, spec: JobSpec, *, locale: str = "C.UTF-8") -> list[bytes]:
     ) as process:
         assert process.stdin is not None
         assert process.stdout is not None
-        spec_frame = frames.pack(runner_spec(told, 0, None, 6105, [0, 1]))
+        spec_frame = frames.pack(runner_spec(result, 0, None, 6105, [0, 1]))
         send(process.stdin.fileno(), frames.frame(frames.SPEC, spec_frame))
         decoder = frames.Decoder()
         printed = [b""] * planned.world_size
@@ -157,8 +157,8 @@ def test_launchers_variables_are_filled_in_for_each_process_and_nothing_else(
 ) -> None:
     words = (f"{before}$LOCAL_RANK{after}", f"{before}${{NODE_RANK}}{after}", "--of=$WORLD_SIZE", "$HOME")
     for rank, printed in enumerate(run(home, job(*words, processes_per_node=2))):
-        told = [f"{before}{rank}{after}", f"{before}0{after}", "--of=2", "$HOME"]
-        assert shown(printed)[0][5:] == [raw(word) for word in told]
+        result = [f"{before}{rank}{after}", f"{before}0{after}", "--of=2", "$HOME"]
+        assert shown(printed)[0][5:] == [raw(word) for word in result]
 
 
 @whole
@@ -169,8 +169,8 @@ def test_a_shell_line_is_bashs_byte_for_byte(home: Path, line: str) -> None:
     spec = JobSpec("t", "pytorch", (line or " x",), shell=True) if line.strip() else None
     if spec is None:
         return
-    told = json.loads(plan(spec, NODES, size="x", remote="hash").to_json())
-    sent = frames.unpack(frames.pack(runner_spec(told, 0, None, 6105, [0])))
+    result = json.loads(plan(spec, NODES, size="x", remote="hash").to_json())
+    sent = frames.unpack(frames.pack(runner_spec(result, 0, None, 6105, [0])))
     env = rank_env.environment(sent, sent["ranks"][0], {"HOME": str(home)})
     assert rank_env.expand(sent["argv"], sent["expand"], env) == ["bash", "-c", line]
 

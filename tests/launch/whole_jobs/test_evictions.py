@@ -185,11 +185,11 @@ class TestWhileANoticeStands:
     @pytest.mark.parametrize("kind", ["mpi", "pytorch"])
     def test_no_job_begins_on_the_node(self, nodes: Nodes, kind: Kind) -> None:
         notify(nodes, 2)
-        state, told = nodes.run(shell("touch $HOME/ran", kind))
+        state, result = nodes.run(shell("touch $HOME/ran", kind))
         assert (state.state, state.exit_status) == ("FAILED", 255)
         fate = f"will be taken by Azure at {WHEN} (Preempt)"
         assert state.reason == f"no rank was started: node000002: {fate}"
-        assert "RUNNING" not in states(told)
+        assert "RUNNING" not in states(result)
         assert not list(nodes.folder.glob("node*/ran"))
 
     def test_what_is_no_notice_is_none(self, nodes: Nodes) -> None:

@@ -87,12 +87,12 @@ def test_a_rank_that_prints_too_much_keeps_its_log_and_its_last_lines_and_leaves
     assert shown == sorted(set(shown))
     assert set(shown) <= set(log)
     assert printed(events, 1) == [f"step {n}" for n in range(20)]
-    told = notices(events)
-    assert told
-    assert all(one.startswith("left out ") for one in told)
-    assert all(one.endswith("; complete in logs/rank-0.log on node000000") for one in told)
-    left = sum(int(one.split(", ")[1].split(" ")[0].replace(",", "")) for one in told)
-    assert left + len([e for e in events if isinstance(e, LogLine) and e.rank == 0]) - len(told) == 200_001
+    result = notices(events)
+    assert result
+    assert all(one.startswith("left out ") for one in result)
+    assert all(one.endswith("; complete in logs/rank-0.log on node000000") for one in result)
+    left = sum(int(one.split(", ")[1].split(" ")[0].replace(",", "")) for one in result)
+    assert left + len([e for e in events if isinstance(e, LogLine) and e.rank == 0]) - len(result) == 200_001
     assert state.exit_status == 3
     assert state.failure is not None
     assert state.failure.last_lines[-2:] == ("0199999 of a rank that prints all it can", "last words")
@@ -195,7 +195,7 @@ def test_a_selection_is_cut_on_the_head(nodes: Nodes) -> None:
 def test_bytes_that_are_no_text_and_progress_bars_survive(nodes: Nodes) -> None:
     script = r"""printf '\377\000\033[31m\n10%%\r20%%\r'; sleep 0.3; printf '\nend'"""
     state, events = nodes.run(shell(script))
-    told = [(e.data, e.overwritten) for e in events if isinstance(e, LogLine) and e.rank == 0]
-    assert told == [(b"\xff\0\x1b[31m", False), (b"10%", True), (b"20%", False), (b"end", False)]
+    result = [(e.data, e.overwritten) for e in events if isinstance(e, LogLine) and e.rank == 0]
+    assert result == [(b"\xff\0\x1b[31m", False), (b"10%", True), (b"20%", False), (b"end", False)]
     log = (folder(nodes, 0, state.job) / "logs/rank-0.log").read_bytes()
     assert log == b"\xff\0\x1b[31m\n10%\r20%\r\nend"

@@ -67,11 +67,11 @@ class TestAfterAFailure:
         self, nodes: Nodes, kind: Kind, options: dict[str, Any]
     ) -> None:
         script = ONCE.replace("$RANK$", "$NODE_RANK$") if kind != "mpi" else ONCE
-        state, told = nodes.run(shell(script, kind, max_restarts=3, **options))
+        state, result = nodes.run(shell(script, kind, max_restarts=3, **options))
         assert (state.state, state.exit_status, state.restarts, state.failure) == ("SUCCEEDED", 0, 1, None)
-        assert states(told) == ["STARTING", "RUNNING", "STARTING", "RUNNING", "SUCCEEDED"]
+        assert states(result) == ["STARTING", "RUNNING", "STARTING", "RUNNING", "SUCCEEDED"]
         failed = "rank 1 on node000001 ended with exit status 3"
-        assert f"restart 1 of 3: {failed}" in remarks(told)
+        assert f"restart 1 of 3: {failed}" in remarks(result)
         assert [(e["count"], e["reason"]) for e in events(nodes, state.job, "restart")] == [(1, failed)]
         (failure,) = events(nodes, state.job, "failure")
         assert (failure["rank"], failure["node"], failure["status"]) == (1, "node000001", 3)
@@ -91,12 +91,12 @@ class TestAfterAFailure:
 
     def test_ranks_are_told_first_that_they_will_end(self, nodes: Nodes) -> None:
         script = 'trap "echo saved; exit 0" TERM; ' + ONCE + "; [ $RANKLIFT_RESTART_COUNT = 1 ] && exit; "
-        state, told = nodes.run(shell(script + "sleep 60 & wait", max_restarts=1))
+        state, result = nodes.run(shell(script + "sleep 60 & wait", max_restarts=1))
         assert state.state == "SUCCEEDED"
-        assert sorted(rank for rank, text in lines(told) if text == "saved") == [0, 2]
+        assert sorted(rank for rank, text in lines(result) if text == "saved") == [0, 2]
 
     def test_the_last_failure_is_the_jobs_and_the_first_is_told(self, nodes: Nodes) -> None:
-        state, told = nodes.run(shell("exit $((RANKLIFT_RESTART_COUNT + 3))", max_restarts=2))
+        state, result = nodes.run(shell("exit $((RANKLIFT_RESTART_COUNT + 3))", max_restarts=2))
         assert (state.state, state.exit_status, state.restarts) == ("FAILED", 5, 2)
         assert re.fullmatch(
             r"rank \d on node00000\d ended with exit status 5 "
@@ -104,7 +104,7 @@ class TestAfterAFailure:
             state.reason,
         )
         assert [event["status"] for event in events(nodes, state.job, "failure")] == [3, 4, 5]
-        assert len(re.findall(r"^restart \d of 2: ", remarks(told), re.M)) == 2
+        assert len(re.findall(r"^restart \d of 2: ", remarks(result), re.M)) == 2
 
     def test_a_runner_that_was_killed(self, nodes: Nodes) -> None:
         started = start(nodes, shell("echo up; [ $RANKLIFT_RESTART_COUNT = 1 ] || sleep 300", max_restarts=1))
@@ -150,9 +150,9 @@ class TestWhatIsNotTriedAgain:
 
     def test_a_job_of_which_no_rank_ever_ran(self, nodes: Nodes) -> None:
         nodes.down(1)
-        state, told = nodes.run(shell("true", max_restarts=3))
+        state, result = nodes.run(shell("true", max_restarts=3))
         assert (state.state, state.restarts) == ("FAILED", 0)
-        assert "restart" not in remarks(told)
+        assert "restart" not in remarks(result)
 
     def test_a_node_that_is_unfit_by_then_ends_the_job(self, nodes: Nodes) -> None:
         script = "[ $RANK = 1 ] || sleep 60; touch $STANDIN/down/node000002; exit 3"
@@ -185,11 +185,11 @@ class TestWhatIsNotTriedAgain:
         assert (state.failure.rank, state.failure.status) == (1, 3)
 
     def test_one_whose_time_was_over(self, nodes: Nodes) -> None:
-        state, told = nodes.run(shell("sleep 300", max_restarts=3, timeout_s=2))
+        state, result = nodes.run(shell("sleep 300", max_restarts=3, timeout_s=2))
         assert (state.state, state.exit_status, state.restarts) == ("FAILED", 124, 0)
         assert state.reason == "its time limit of 2 s was reached"
-        assert states(told) == ["STARTING", "RUNNING", "FAILED"]
-        assert "restart" not in remarks(told)
+        assert states(result) == ["STARTING", "RUNNING", "FAILED"]
+        assert "restart" not in remarks(result)
 
     def test_one_that_is_cancelled_between_two_launches(self, nodes: Nodes) -> None:
         started = start(nodes, shell("[ $RANK = 1 ] && exit 3; sleep 60", max_restarts=3))

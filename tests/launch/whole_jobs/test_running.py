@@ -59,8 +59,8 @@ class TestWhatRanksGet:
         ours = ("RANK", "LOCAL_RANK", "WORLD_SIZE")
         spec = JobSpec("t", "mpi", ("show.py", *own, *ours), processes_per_node=None, snapshot="code")
         for _, text in lines(nodes.run(spec)[1]):
-            told = json.loads(text)
-            assert [told[name] for name in own] == [told[name] for name in ours]
+            result = json.loads(text)
+            assert [result[name] for name in own] == [result[name] for name in ours]
 
     def test_pytorch_ranks_see_nothing_of_mpi(self, nodes: Nodes) -> None:
         nodes.env.update(OMPI_COMM_WORLD_SIZE="1", PMIX_RANK="0", PMI_SIZE="1")
@@ -80,8 +80,8 @@ class TestWhatRanksGet:
         spec = JobSpec("t", kind, ("echo.py", *AWKWARD), snapshot="code", env={"AWKWARD": "\n".join(AWKWARD)})
         state, events = nodes.run(spec)
         assert state.state == "SUCCEEDED"
-        told = [json.loads(text) for _, text in lines(events)]
-        assert told == [[AWKWARD, "\n".join(AWKWARD)]] * 3
+        result = [json.loads(text) for _, text in lines(events)]
+        assert result == [[AWKWARD, "\n".join(AWKWARD)]] * 3
 
     def test_arguments_may_name_the_launchers_variables_per_process(self, nodes: Nodes) -> None:
         spec = JobSpec(
@@ -101,8 +101,8 @@ class TestWhatRanksGet:
         self, nodes: Nodes, kind: Kind
     ) -> None:
         state, events = nodes.run(shell('pwd; [ outputs -ef "$RANKLIFT_OUTPUT_DIR" ] && echo same', kind))
-        told = dict.fromkeys(text for _, text in lines(events))
-        assert set(told) == {
+        result = dict.fromkeys(text for _, text in lines(events))
+        assert set(result) == {
             *(f"{nodes.folder}/{node.name}/.ranklift/jobs/{state.job}/work" for node in nodes.nodes),
             "same",
         }
@@ -129,10 +129,10 @@ class TestWhatRanksGet:
                 "t", "pytorch", ("show.py", "MASTER_PORT", "AZ_BATCH_MASTER_NODE"), snapshot="code", port=port
             )
             state, events = nodes.run(spec)
-        told = json.loads(lines(events)[0][1])
+        result = json.loads(lines(events)[0][1])
         assert state.port is not None
         assert state.port > port
-        assert told == {"MASTER_PORT": str(state.port), "AZ_BATCH_MASTER_NODE": f"127.0.0.1:{state.port}"}
+        assert result == {"MASTER_PORT": str(state.port), "AZ_BATCH_MASTER_NODE": f"127.0.0.1:{state.port}"}
 
 
 class TestHowAJobEnds:

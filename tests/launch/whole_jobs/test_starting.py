@@ -54,9 +54,9 @@ class TestModules:
         module(nodes, "horovod", on=(0,))
         nodes.down(2)
         state, _ = nodes.run(shell(MARK, requires=("horovod",)))
-        told = state.reason.removeprefix("no rank was started: ").split("; ")
-        assert [reason.partition(":")[0] for reason in told] == ["node000001", "node000002"]
-        assert "No route to host" in told[1]
+        result = state.reason.removeprefix("no rank was started: ").split("; ")
+        assert [reason.partition(":")[0] for reason in result] == ["node000001", "node000002"]
+        assert "No route to host" in result[1]
         assert ran(nodes) == []
 
     @KINDS

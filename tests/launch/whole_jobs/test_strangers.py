@@ -226,9 +226,9 @@ class TestARunnerThatIsNotWhatItWas:
         ],
     )
     def test_it_loses_its_rank_alone(self, nodes: Nodes, sent: bytes, reason: str) -> None:
-        told = self.play(nodes, sent)
-        assert told.startswith("no rank was started: node000001: ")
-        assert reason in told
+        result = self.play(nodes, sent)
+        assert result.startswith("no rank was started: node000001: ")
+        assert reason in result
 
 
 @pytest.mark.parametrize("kind", ["mpi", "pytorch"])

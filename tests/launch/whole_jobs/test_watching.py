@@ -140,8 +140,8 @@ class TestSharingNodes:
         assert started.end().state == "SUCCEEDED"
         noted = nodes.folder / "node000000/.ranklift/jobs" / started.job / "events.jsonl"
         until(lambda: "SUCCEEDED" in noted.read_text())  # it is written behind the state itself
-        told = [json.loads(line) for line in noted.read_text().splitlines()]
-        assert [event["state"] for event in told if event["event"] == "state"] == [
+        result = [json.loads(line) for line in noted.read_text().splitlines()]
+        assert [event["state"] for event in result if event["event"] == "state"] == [
             "STARTING", "QUEUED", "STARTING", "RUNNING", "SUCCEEDED",
         ]  # fmt: skip
 

@@ -28,10 +28,10 @@ def nodes(nodes: Nodes) -> Nodes:
 
 def code_of(nodes: Nodes) -> dict[str, tuple[int, int, bytes]]:
     return {
-        str(path.relative_to(nodes.folder)): (told.st_mode, told.st_mtime_ns, path.read_bytes())
+        str(path.relative_to(nodes.folder)): (result.st_mode, result.st_mtime_ns, path.read_bytes())
         for node in nodes.nodes
         for path in (nodes.folder / node.name / ".ranklift/snapshots/code").iterdir()
-        for told in [path.lstat()]
+        for result in [path.lstat()]
     }
 
 

@@ -74,9 +74,9 @@ def test_what_is_wrong_stays_wrong(words: str) -> None:
 
 def test_a_command_line_after_two_dashes_is_told_where_it_goes(tmp_path: Path) -> None:
     (tmp_path / "fabfile.py").write_text("from playbooks import ns\n")
-    told = fab(tmp_path, "ssh", "--node", "3", "--", "echo", "a b")
-    assert told.returncode == 2
-    assert told.stderr == (
+    ran = fab(tmp_path, "ssh", "--node", "3", "--", "echo", "a b")
+    assert ran.returncode == 2
+    assert ran.stderr == (
         "error: -- = 'echo a b': no task takes the words after it; "
         "put it in quotes: fab exec 'echo a b' --nodes 0-3\n"
     )

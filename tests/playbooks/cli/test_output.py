@@ -61,9 +61,9 @@ def test_lines_name_rank_and_node(capsys: pytest.CaptureFixture[str]) -> None:
     output.log([3], ["node000001"], b"loss 0.25")
     output.log([None], ["node000000"], b"mpirun noticed")
     output.log([0], ["node000000"], b"aside", to_stderr=True)
-    told = capsys.readouterr()
-    assert told.out == "[3 node000001] loss 0.25\n[launcher node000000] mpirun noticed\n"
-    assert told.err == "[0 node000000] aside\n"
+    ran = capsys.readouterr()
+    assert ran.out == "[3 node000001] loss 0.25\n[launcher node000000] mpirun noticed\n"
+    assert ran.err == "[0 node000000] aside\n"
 
 
 class Terminal(io.StringIO):
@@ -106,9 +106,9 @@ def test_no_colours_where_there_is_no_terminal(capsys: pytest.CaptureFixture[str
     output.error(InputError("--nodes", "x", "is no range", "write it like 0-3,7"))
     output.command(["pulumi", "up", "--stack", "a b"])
     output.log([1], ["node000000"], b"\x1b[31mtext\x1b[0m", "stderr")
-    told = capsys.readouterr()
-    assert told.err == "error: --nodes = 'x': is no range; write it like 0-3,7\n$ pulumi up --stack 'a b'\n"
-    assert "\x1b" not in told.out
+    ran = capsys.readouterr()
+    assert ran.err == "error: --nodes = 'x': is no range; write it like 0-3,7\n$ pulumi up --stack 'a b'\n"
+    assert "\x1b" not in ran.out
 
 
 def test_an_error_of_many_nodes_folds_those_that_failed_alike(capsys: pytest.CaptureFixture[str]) -> None:

@@ -98,5 +98,5 @@ def test_ctrl_c_in_a_task_of_the_users_own_ends_alike_once_it_has_tidied_up(tmp_
         "    finally:\n        print('tidied up')\n"
         "ns.add_task(own)\n"
     )
-    told = fab(tmp_path, "own")
-    assert (told.returncode, told.stdout, told.stderr) == (130, "tidied up\n", "interrupted\n")
+    ran = fab(tmp_path, "own")
+    assert (ran.returncode, ran.stdout, ran.stderr) == (130, "tidied up\n", "interrupted\n")

@@ -28,15 +28,15 @@ def added(own: Path) -> None:
 
 
 def test_the_mpis_command_line_is_shown(fab: Fab) -> None:
-    told = fab("launch.mpi", "src/train.py", "--source", ".", "--mpi", "toympi", "--dry-run")
-    assert (told.returncode, told.stderr) == (0, "")
-    assert "env TOY_VERBOSE=1 mpirun -n 4 sh -c" in " ".join(told.stdout.split())
+    ran = fab("launch.mpi", "src/train.py", "--source", ".", "--mpi", "toympi", "--dry-run")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert "env TOY_VERBOSE=1 mpirun -n 4 sh -c" in " ".join(ran.stdout.split())
 
 
 def test_an_mpi_that_is_not_there_is_refused_with_those_that_are(fab: Fab) -> None:
-    told = fab("launch.mpi", "src/train.py", "--source", ".", "--mpi", "lam", "--dry-run")
-    assert told.returncode == 2
-    assert "use one of openmpi, mpich, intelmpi, toympi" in told.stderr
+    ran = fab("launch.mpi", "src/train.py", "--source", ".", "--mpi", "lam", "--dry-run")
+    assert ran.returncode == 2
+    assert "use one of openmpi, mpich, intelmpi, toympi" in ran.stderr
 
 
 def test_the_launcher_has_a_task_with_its_own_options(fab: Fab) -> None:

@@ -88,9 +88,9 @@ def fab(own: Path) -> Fab:
 
 
 def planned(fab: Fab, *arguments: str) -> dict[str, object]:
-    told = fab("launch", *arguments, "--dry-run", "--json")
-    assert told.returncode == 0, told.stderr
-    found = json.loads(told.stdout)
+    ran = fab("launch", *arguments, "--dry-run", "--json")
+    assert ran.returncode == 0, ran.stderr
+    found = json.loads(ran.stdout)
     assert isinstance(found, dict)
     return found
 
@@ -106,9 +106,9 @@ def test_a_dry_run_of_3_nodes_with_2_processes_shows_all_that_would_be_run(
     fab: Fab, own: Path, kind: str
 ) -> None:
     (own / "job.yml").write_text(JOB.replace("KIND", kind))
-    told = fab("launch", "job.yml", "--dry-run")
-    assert (told.returncode, told.stderr) == (0, "")
-    settled = re.sub(r"train-\d{8}-\d{6}-[0-9a-f]{4}", "train-20260301-090507-0f3a", told.stdout)
+    ran = fab("launch", "job.yml", "--dry-run")
+    assert (ran.returncode, ran.stderr) == (0, "")
+    settled = re.sub(r"train-\d{8}-\d{6}-[0-9a-f]{4}", "train-20260301-090507-0f3a", ran.stdout)
     settled = re.sub(r"remote/[0-9a-f]{12}", "remote/0123456789ab", settled).replace(str(own), "/own")
     golden = GOLDEN / f"dry-run-{kind}.txt"
     assert settled == golden.read_text()
@@ -116,16 +116,16 @@ def test_a_dry_run_of_3_nodes_with_2_processes_shows_all_that_would_be_run(
 
 def test_a_job_without_a_distribution_is_shown_as_the_one_process_it_is(fab: Fab, own: Path) -> None:
     (own / "job.yml").write_text("command: hostname\n")
-    told = fab("launch", "job.yml", "--dry-run").stdout
-    assert "\nkind       one process\n" in told
-    assert "pytorch" not in told
+    ran = fab("launch", "job.yml", "--dry-run").stdout
+    assert "\nkind       one process\n" in ran
+    assert "pytorch" not in ran
 
 
 def test_restarts_and_the_grace_are_shown_and_options_win_over_the_file(fab: Fab, own: Path) -> None:
     (own / "job.yml").write_text("command: hostname\nranklift: {max_restarts: 2, grace: 1m}\n")
-    told = fab("launch", "job.yml", "--dry-run").stdout
-    assert "\nrestarts   up to 2 after a failure, on the same nodes\n" in told
-    assert "\ngrace      60 s\n" in told
+    ran = fab("launch", "job.yml", "--dry-run").stdout
+    assert "\nrestarts   up to 2 after a failure, on the same nodes\n" in ran
+    assert "\ngrace      60 s\n" in ran
     plan = planned(fab, "job.yml", "--max-restarts", "0", "--grace", "5s")
     assert (plan["max_restarts"], plan["grace_s"], plan["min_nodes"]) == (0, 5, None)
 
@@ -139,9 +139,9 @@ def test_two_dry_runs_differ_in_the_jobs_id_alone(fab: Fab, own: Path) -> None:
 
 def test_an_input_that_an_ignore_file_names_is_pushed_all_the_same(fab: Fab, own: Path) -> None:
     (own / "job.yml").write_text(JOB.replace("KIND", "pytorch"))
-    told = fab("launch", "job.yml", "--dry-run").stdout
-    (snapshot,) = re.findall(r"^data +table\.csv: snapshot ([0-9a-f]{16}), 1 file, 4 B$", told, re.MULTILINE)
-    assert f"--table /home/azureuser/.ranklift/snapshots/{snapshot}/table.csv " in told
+    ran = fab("launch", "job.yml", "--dry-run").stdout
+    (snapshot,) = re.findall(r"^data +table\.csv: snapshot ([0-9a-f]{16}), 1 file, 4 B$", ran, re.MULTILINE)
+    assert f"--table /home/azureuser/.ranklift/snapshots/{snapshot}/table.csv " in ran
 
 
 @pytest.mark.parametrize(
@@ -242,10 +242,10 @@ def test_wrong_input_is_one_line_with_status_2_before_anything_connects(
 ) -> None:
     (own / "void").mkdir()
     (own / "job.yml").write_text(text)
-    told = fab("launch", "job.yml", *options)
-    assert (told.returncode, told.stdout) == (2, "")
-    assert len(told.stderr.splitlines()) == 1
-    assert expected in told.stderr
+    ran = fab("launch", "job.yml", *options)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert len(ran.stderr.splitlines()) == 1
+    assert expected in ran.stderr
 
 
 @pytest.mark.parametrize(
@@ -258,13 +258,13 @@ def test_wrong_input_is_one_line_with_status_2_before_anything_connects(
     ],
 )
 def test_what_is_no_job_file_is_told_from_one(fab: Fab, word: str, expected: str) -> None:
-    told = fab("launch", word)
-    assert told.returncode == 2
-    assert expected in told.stderr
+    ran = fab("launch", word)
+    assert ran.returncode == 2
+    assert expected in ran.stderr
 
 
 def test_notices_go_to_stderr_once_and_the_plan_alone_to_stdout(fab: Fab, own: Path) -> None:
     (own / "job.yml").write_text("command: hostname\ncompute: x\nenvironment: y\n")
-    told = fab("launch", "job.yml", "--dry-run", "--json")
-    assert told.stderr == "job.yml: ignored here: compute, environment\n"
-    json.loads(told.stdout)
+    ran = fab("launch", "job.yml", "--dry-run", "--json")
+    assert ran.stderr == "job.yml: ignored here: compute, environment\n"
+    json.loads(ran.stdout)

@@ -19,17 +19,17 @@ def ended(state: str, reason: str) -> JobState:
 
 
 @pytest.mark.parametrize(
-    ("state", "reason", "told"),
+    ("state", "reason", "ran"),
     [
         ("CANCELLED", "", "job a-1 CANCELLED: cancel requested"),
         ("LOST", "", "job a-1 LOST: reason unknown"),
         ("FAILED", "rank 0 on node000000 ended with exit status 3", None),
     ],
 )
-def test_an_end_without_a_reason_leaves_no_colon_behind(state: str, reason: str, told: str | None) -> None:
+def test_an_end_without_a_reason_leaves_no_colon_behind(state: str, reason: str, ran: str | None) -> None:
     with pytest.raises(JobFailed) as caught:
         end_as(ended(state, reason))
-    assert str(caught.value) == (told or f"job a-1 {state}: {reason}")
+    assert str(caught.value) == (ran or f"job a-1 {state}: {reason}")
     assert caught.value.exit_status == 130
 
 
@@ -45,9 +45,9 @@ def test_lines_go_to_stdout_and_states_to_stderr(capsys: pytest.CaptureFixture[s
     for event in (StateChange(ended("RUNNING", "")), line(0, "hello"), line(None, "mpirun says"), Quiet()):
         shown(event)
     shown(StateChange(ended("FAILED", "the error will say it")))
-    told = capsys.readouterr()
-    assert told.out == "[0 node000000] hello\n[launcher node000000] mpirun says\n"
-    assert told.err == "job a-1 RUNNING\n"
+    ran = capsys.readouterr()
+    assert ran.out == "[0 node000000] hello\n[launcher node000000] mpirun says\n"
+    assert ran.err == "job a-1 RUNNING\n"
 
 
 def test_lines_alone(capsys: pytest.CaptureFixture[str]) -> None:

@@ -124,9 +124,9 @@ class TestCutShort:
         desk.head_has(b"")
         with pytest.raises(
             InputError, match="never reached its head node000000: nothing was started"
-        ) as told:
+        ) as printed:
             desk.find()
-        assert "/" not in str(told.value)
+        assert "/" not in str(printed.value)
 
     def test_one_that_did_is_found_and_not_asked_after_again(self, desk: Desk) -> None:
         desk.head_has(b"{}")

@@ -57,8 +57,10 @@ def test_the_reason_is_among_the_last_lines_whatever_cloud_init_says_after_it(tm
     ]
     (tmp_path / "cloud-init-output.log").write_text("\n".join([*said, "Cloud-init v. 24.1 finished"]) + "\n")
     line = re.sub("/run/cloud-init/|/var/log/", f"{tmp_path}/", health._QUERY)
-    told = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=True, timeout=60).stdout
-    lines = Health.read(told, 0.0, 0.0).last_lines
+    printed = subprocess.run(
+        ["sh", "-c", line], capture_output=True, text=True, check=True, timeout=60
+    ).stdout
+    lines = Health.read(printed, 0.0, 0.0).last_lines
     assert "this image is too old" in lines
     assert lines[-1] == "Cloud-init v. 24.1 finished"
 

@@ -42,11 +42,11 @@ def test_never_more_than_the_limit_at_once_and_the_limit_is_used() -> None:
 
 
 def test_results_are_told_in_the_order_of_completion_in_the_callers_thread() -> None:
-    told: list[str] = []
+    found: list[str] = []
     threads = set()
 
     def tell(node: str, result: float | Exception) -> None:
-        told.append(node)
+        found.append(node)
         threads.add(threading.current_thread())
 
     waits = {"a": 0.3, "b": 0.0, "c": 0.15}
@@ -56,7 +56,7 @@ def test_results_are_told_in_the_order_of_completion_in_the_callers_thread() -> 
         return waits[node]
 
     fan_out(wait, waits, on_result=tell)
-    assert told == ["b", "c", "a"]
+    assert found == ["b", "c", "a"]
     assert threads == {threading.current_thread()}
 
 

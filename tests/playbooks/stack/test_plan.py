@@ -232,8 +232,8 @@ def test_a_plan_says_how_much_time_is_left(
     configure(stack, ttlHours="6")
     assert ended() == 0
     until = (made + timedelta(hours=6)).strftime("%Y-%m-%d %H:%M")
-    told = f"lifetime (ranklift:ttlHours): 3.5 hours left, until {until} UTC"
-    assert told in capsys.readouterr().out.splitlines()
+    printed = f"lifetime (ranklift:ttlHours): 3.5 hours left, until {until} UTC"
+    assert printed in capsys.readouterr().out.splitlines()
     configure(stack, ttlHours="2")
     assert ended() == 1
     shown = capsys.readouterr()
@@ -274,10 +274,10 @@ def test_a_given_account_is_asked_who_may_reach_it_and_what_rights_are_on_it(
     azure.instead["/roleAssignments/"] = error(404, "RoleAssignmentNotFound")
     configure(stack, storage="serviceEndpoint", storageAccountId=account)
     check_plan(stack)
-    told = (
+    printed = (
         "warning: the firewall of storage account corpdata does not let the nodes' subnet in: after `fab up`"
     )
-    assert told in capsys.readouterr().err
+    assert printed in capsys.readouterr().err
     right = f"/roleAssignments/{own_uuid('dev', SUBSCRIPTION, 'data-right')}"
     azure.instead = {"containers/results": error(404, "RoleAssignmentNotFound")}
     azure.details[right] = {}

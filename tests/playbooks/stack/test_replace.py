@@ -153,9 +153,9 @@ def test_what_is_half_done_is_said_and_the_same_command_goes_on(
     cluster.done.clear()
     cluster.replace("1")
     assert cluster.done == ["make beside 2", "wait"]
-    told = capsys.readouterr()
-    assert told.err.startswith("node000001 is removed already: creating the one in its place\n")
-    assert told.out == "node000001 replaced by node000003\n"
+    ran = capsys.readouterr()
+    assert ran.err.startswith("node000001 is removed already: creating the one in its place\n")
+    assert ran.out == "node000001 replaced by node000003\n"
 
 
 @pytest.mark.parametrize(

@@ -70,11 +70,13 @@ def test_a_cluster_with_a_time_says_what_is_left_of_it(
     made_before(stack, 2.5, "6")
     until = (datetime.now(UTC) + timedelta(hours=3.5, seconds=-5)).strftime("%Y-%m-%d %H:%M")
     assert ended() == 0
-    told = f"3.5 hours are left until {until} UTC (ranklift:ttlHours is 6), when the nodes delete themselves"
-    assert told in capsys.readouterr().out.splitlines()
+    printed = (
+        f"3.5 hours are left until {until} UTC (ranklift:ttlHours is 6), when the nodes delete themselves"
+    )
+    assert printed in capsys.readouterr().out.splitlines()
     assert ended(json=True) == 0
     shown = capsys.readouterr()
-    assert (json.loads(shown.out), shown.err.strip()) == ([], told)
+    assert (json.loads(shown.out), shown.err.strip()) == ([], printed)
     made_before(stack, 7, "6")
     ended()
     assert "their lifetime ended at" in capsys.readouterr().out
@@ -88,8 +90,8 @@ def test_what_azure_has_no_more_is_named_and_amiss(
 ) -> None:
     monkeypatch.setattr(drift, "find_drift", lambda *_: Drift(0, 0, 0, ("RoleAssignment data-right",)))
     assert ended() == 1
-    told = "RoleAssignment data-right: Azure no longer has it: `fab up --stack dev` repairs that"
-    assert told in capsys.readouterr().err
+    printed = "RoleAssignment data-right: Azure no longer has it: `fab up --stack dev` repairs that"
+    assert printed in capsys.readouterr().err
 
 
 def test_what_could_not_be_asked_is_said_and_amiss(
@@ -115,7 +117,7 @@ def gone(code: str) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    ("hours", "ttl", "told"),
+    ("hours", "ttl", "printed"),
     [
         (
             2.1,
@@ -127,11 +129,11 @@ def gone(code: str) -> Callable[..., Any]:
     ],
 )
 def test_a_cluster_that_ended_itself_was_removed_by_nobody(
-    hours: float, ttl: str | None, told: str, stack: Stack, monkeypatch: pytest.MonkeyPatch
+    hours: float, ttl: str | None, printed: str, stack: Stack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(inventory, "read_azure", gone("ResourceNotFound"))
     made_before(stack, hours, ttl)
-    with pytest.raises(AzureFailed, match=told):
+    with pytest.raises(AzureFailed, match=printed):
         vm_ops.refresh(stack, OUTPUTS)
 
 

@@ -328,8 +328,8 @@ def test_small_subnets_and_small_port_ranges_bound_the_scale_set(azure: Endpoint
 def test_faults_refuse_delay_or_fail_an_operation(recorded: RecordingMachines) -> None:
     quota = ArmError(409, "OperationNotAllowed", "exceeding approved standardNDSv2Family Cores quota")
     allocation = ArmError(409, "AllocationFailed", "Allocation failed.")
-    told = {"natGateways": Fault(error=quota, at_request=True), "publicIPAddresses": Fault(0.1, allocation)}
-    with endpoint(recorded, lambda verb, rid: told.get(rid.parts[0] if rid.parts else "")) as azure:
+    found = {"natGateways": Fault(error=quota, at_request=True), "publicIPAddresses": Fault(0.1, allocation)}
+    with endpoint(recorded, lambda verb, rid: found.get(rid.parts[0] if rid.parts else "")) as azure:
         azure.ask("PUT", BASE, {"location": "westeurope"})
         gateway = azure.settle(
             "PUT", "providers/Microsoft.Network/natGateways/nat", {"location": "westeurope"}

@@ -30,24 +30,24 @@ def tagged(azure: Endpoint) -> Endpoint:
     return azure
 
 
-def names(azure: Endpoint, path: str, told: str) -> list[str]:
-    found = azure.ask("GET", f"{path}?$filter={told}&api-version=2021-04-01")[1]
+def names(azure: Endpoint, path: str, result: str) -> list[str]:
+    found = azure.ask("GET", f"{path}?$filter={result}&api-version=2021-04-01")[1]
     return [one["name"] for one in found["value"]]
 
 
 def test_a_tag_is_found_over_all_groups(tagged: Endpoint) -> None:
-    told = "tagName eq 'ranklift-stack' and tagValue eq 'a'"
-    assert names(tagged, f"{WHOLE}/resources", told) == ["one", "three"]
-    assert names(tagged, f"{WHOLE}/resourcegroups", told) == ["lab"]
-    assert names(tagged, f"{BASE}/resources", told) == ["one"]
+    result = "tagName eq 'ranklift-stack' and tagValue eq 'a'"
+    assert names(tagged, f"{WHOLE}/resources", result) == ["one", "three"]
+    assert names(tagged, f"{WHOLE}/resourcegroups", result) == ["lab"]
+    assert names(tagged, f"{BASE}/resources", result) == ["one"]
     assert names(tagged, f"{WHOLE}/resources", "tagName eq 'ranklift-stack'") == ["one", "two", "three"]
     # Values are compared with their case, names without.
-    assert names(tagged, f"{WHOLE}/resources", told.replace("'a'", "'A'")) == []
+    assert names(tagged, f"{WHOLE}/resources", result.replace("'a'", "'A'")) == []
 
 
 def test_types_are_found_without_regard_to_case(tagged: Endpoint) -> None:
-    told = "resourceType eq 'microsoft.network/NETWORKSECURITYGROUPS'"
-    assert len(names(tagged, f"{WHOLE}/resources", told)) == 4
+    result = "resourceType eq 'microsoft.network/NETWORKSECURITYGROUPS'"
+    assert len(names(tagged, f"{WHOLE}/resources", result)) == 4
     assert names(tagged, f"{WHOLE}/resources", "resourceType eq 'Microsoft.Network/natGateways'") == []
 
 
@@ -77,5 +77,5 @@ def test_only_what_has_a_place_of_its_own_is_listed(azure: Endpoint) -> None:
 
 def test_microsofts_client_finds_by_tag(tagged: Endpoint) -> None:
     resources = tagged.clients().resources.resources
-    told = "tagName eq 'ranklift-stack' and tagValue eq 'b'"
-    assert [one.name for one in resources.list(filter=told)] == ["two"]
+    result = "tagName eq 'ranklift-stack' and tagValue eq 'b'"
+    assert [one.name for one in resources.list(filter=result)] == ["two"]

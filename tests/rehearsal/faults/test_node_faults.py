@@ -61,8 +61,8 @@ def test_an_evicted_vm_is_told_then_lost_then_gone(
     ordered = fault_spec("evict", nodes=(0, 2), seconds=0.5)
     assert azure.run(node_faults.inject(ordered, "LAB")) == ["node000000", "node000002"]
     time.sleep(0.1)
-    told = events(azure)
-    assert [(one["EventType"], one["Resources"], one["EventSource"]) for one in told] == [
+    result = events(azure)
+    assert [(one["EventType"], one["Resources"], one["EventSource"]) for one in result] == [
         ("Preempt", ["nodes_0"], "Platform"),
         ("Preempt", ["nodes_2"], "Platform"),
     ]

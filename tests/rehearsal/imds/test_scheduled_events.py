@@ -29,15 +29,15 @@ def evict(events: ScheduledEvents, seconds: float = 30.0) -> list[Event]:
 
 def test_every_vm_has_an_event_of_its_own(events: ScheduledEvents) -> None:
     evict(events)
-    told = events.document(SET, "vm")["Events"]
-    assert [event["Resources"] for event in told] == [[name] for name in NODES]
-    assert len({event["EventId"] for event in told}) == len(NODES)
+    result = events.document(SET, "vm")["Events"]
+    assert [event["Resources"] for event in result] == [[name] for name in NODES]
+    assert len({event["EventId"] for event in result}) == len(NODES)
 
 
 def test_an_event_is_told_as_azure_tells_it(events: ScheduledEvents) -> None:
     evict(events)
-    told = events.document(SET, "vm")["Events"][0]
-    assert told | {"EventId": ""} == {
+    result = events.document(SET, "vm")["Events"][0]
+    assert result | {"EventId": ""} == {
         "EventId": "",
         "EventType": "Preempt",
         "ResourceType": "VirtualMachine",
@@ -76,8 +76,8 @@ def test_approved_in_any_spelling_an_event_has_begun_and_has_no_time_any_more(
 ) -> None:
     (first, _) = evict(events)
     assert events.approve(SET, first.id.lower())
-    told = events.document(SET, "vm")["Events"]
-    assert [(event["EventStatus"], event["NotBefore"] == "") for event in told] == [
+    result = events.document(SET, "vm")["Events"]
+    assert [(event["EventStatus"], event["NotBefore"] == "") for event in result] == [
         ("Started", True),
         ("Scheduled", False),
     ]

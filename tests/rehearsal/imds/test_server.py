@@ -95,8 +95,8 @@ def assign(azure: Endpoint, monkeypatch: pytest.MonkeyPatch, *names: str) -> lis
 def test_a_vm_is_told_of_itself(inside: Inside) -> None:
     record = inside.azure.subscription.resources[f"{BASE}/{SCALE_SET}".lower()]
     record.body["tags"] = {"ranklift-stack": "a", "ranklift-ttl-hours": "4"}
-    status, told = inside.ask(1, INSTANCE)
-    compute = told["compute"]
+    status, found = inside.ask(1, INSTANCE)
+    compute = found["compute"]
     assert status == 200
     assert {
         "azEnvironment": "RankliftRehearsal",
@@ -114,7 +114,7 @@ def test_a_vm_is_told_of_itself(inside: Inside) -> None:
     assert compute["osProfile"]["computerName"] == "node000001"
     assert {"name": "ranklift-ttl-hours", "value": "4"} in compute["tagsList"]
     assert compute["resourceId"] == f"{BASE}/{SCALE_SET}/virtualMachines/1"
-    assert told["network"]["interface"][0]["ipv4"] == {
+    assert found["network"]["interface"][0]["ipv4"] == {
         "ipAddress": [{"privateIpAddress": "127.0.0.5", "publicIpAddress": ""}],
         "subnet": [{"address": "10.0.0.0", "prefix": "20"}],
     }
@@ -156,15 +156,15 @@ def test_a_single_value_has_no_json_form(inside: Inside) -> None:
 def test_a_question_has_the_header_and_a_version(
     inside: Inside, path: str, headers: dict[str, str], version: str, words: str
 ) -> None:
-    status, told = inside.ask(0, path, headers=headers, version=version)
+    status, found = inside.ask(0, path, headers=headers, version=version)
     assert status == 400
-    assert words in json.dumps(told)
+    assert words in json.dumps(found)
 
 
 def test_no_header_makes_a_vm_another(inside: Inside) -> None:
     for name in ("X-Real-IP", "Forwarded", "X-Client-IP", "Host", "X-ms-forwarded-for"):
-        _, told = inside.ask(2, INSTANCE, headers={"Metadata": "true", name: "127.0.0.4"})
-        assert told["compute"]["name"] == "nodes_2"
+        _, found = inside.ask(2, INSTANCE, headers={"Metadata": "true", name: "127.0.0.4"})
+        assert found["compute"]["name"] == "nodes_2"
     assert inside.ask(200, INSTANCE)[0] == 404
 
 
@@ -181,16 +181,16 @@ def test_a_token_is_of_an_identity_that_the_vm_has(inside: Inside, monkeypatch: 
     nobody = inside.ask(0, TOKEN, resource=ARM)
     assert nobody == (400, {"error": "invalid_request", "error_description": "Identity not found"})
     (one,) = assign(inside.azure, monkeypatch, "one")
-    status, told = inside.ask(0, TOKEN, resource=ARM)
+    status, found = inside.ask(0, TOKEN, resource=ARM)
     assert status == 200
-    assert told["token_type"] == "Bearer"
-    assert int(told["expires_on"]) - int(told["not_before"]) == 86400
-    known = inside.azure.shared.tokens.bearer(f"Bearer {told['access_token']}")
+    assert found["token_type"] == "Bearer"
+    assert int(found["expires_on"]) - int(found["not_before"]) == 86400
+    known = inside.azure.shared.tokens.bearer(f"Bearer {found['access_token']}")
     assert known is not None
     assert (known.identity, known.audience) == (one, ARM)
-    claims = told["access_token"].split(".")[1]
+    claims = found["access_token"].split(".")[1]
     assert json.loads(base64.urlsafe_b64decode(claims + "=="))["oid"] == "oid-one"
-    assert inside.ask(1, TOKEN, resource=ARM, client_id="app-one")[1]["access_token"] == told["access_token"]
+    assert inside.ask(1, TOKEN, resource=ARM, client_id="app-one")[1]["access_token"] == found["access_token"]
     assert inside.ask(1, TOKEN, resource=ARM, client_id="app-two")[0] == 400
     assert inside.ask(1, TOKEN)[1]["error_description"] == "Required query variable 'resource' is missing"
     assert inside.ask(1, TOKEN, resource="https://example.org")[1]["error"] == "invalid_resource"
@@ -212,13 +212,13 @@ def test_the_resource_manager_is_behind_it_for_holders_of_a_token(
     inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = f"{BASE}/{SCALE_SET}"
-    status, told = inside.ask(0, path, headers={})
-    assert (status, told["error"]["code"]) == (401, "AuthenticationFailed")
-    status, told = inside.ask(0, path, headers={"Authorization": "Bearer made.up.token"})
-    assert (status, told["error"]["code"]) == (401, "InvalidAuthenticationToken")
+    status, found = inside.ask(0, path, headers={})
+    assert (status, found["error"]["code"]) == (401, "AuthenticationFailed")
+    status, found = inside.ask(0, path, headers={"Authorization": "Bearer made.up.token"})
+    assert (status, found["error"]["code"]) == (401, "InvalidAuthenticationToken")
     assign(inside.azure, monkeypatch, "one")
     token = inside.ask(0, TOKEN, resource=ARM)[1]["access_token"]
-    status, told = inside.ask(0, path, version="2024-11-01", headers={"Authorization": f"Bearer {token}"})
+    status, found = inside.ask(0, path, version="2024-11-01", headers={"Authorization": f"Bearer {token}"})
     assert status in (200, 403)  # whether it may is the Resource Manager's to say
 
 
@@ -237,19 +237,19 @@ def test_a_deletion_waits_for_every_vm_on_which_somebody_listens(inside: Inside)
     assert first == {"DocumentIncarnation": 1, "Events": []}
     assert inside.ask(1, EVENTS)[0] == 200  # nobody listens on the third
     assert inside.azure.ask("DELETE", SCALE_SET)[0] == 202
-    told = inside.ask(0, EVENTS)[1]
-    assert told["DocumentIncarnation"] == 2
-    assert [(e["Resources"], e["EventType"], e["EventStatus"]) for e in told["Events"]] == [
+    found = inside.ask(0, EVENTS)[1]
+    assert found["DocumentIncarnation"] == 2
+    assert [(e["Resources"], e["EventType"], e["EventStatus"]) for e in found["Events"]] == [
         (["nodes_0"], "Terminate", "Scheduled"),
         (["nodes_1"], "Terminate", "Scheduled"),
     ]
-    assert told["Events"][0]["NotBefore"].endswith(" GMT")
-    assert {one["EventSource"] for one in told["Events"]} == {"User"}
-    own, other = (one["EventId"] for one in told["Events"])
+    assert found["Events"][0]["NotBefore"].endswith(" GMT")
+    assert {one["EventSource"] for one in found["Events"]} == {"User"}
+    own, other = (one["EventId"] for one in found["Events"])
     assert inside.ask(0, EVENTS, method="POST", body={"StartRequests": [{"EventId": own}]})[0] == 200
-    told = inside.ask(1, EVENTS)[1]
-    assert [one["EventStatus"] for one in told["Events"]] == ["Started", "Scheduled"]
-    assert told["Events"][0]["NotBefore"] == ""
+    found = inside.ask(1, EVENTS)[1]
+    assert [one["EventStatus"] for one in found["Events"]] == ["Started", "Scheduled"]
+    assert found["Events"][0]["NotBefore"] == ""
     assert inside.azure.ask("GET", SCALE_SET)[0] == 200
     assert inside.ask(1, EVENTS, method="POST", body={"StartRequests": [{"EventId": other}]})[0] == 200
     gone = inside.azure.settle("DELETE", SCALE_SET)

@@ -55,9 +55,9 @@ def test_nodes_are_machines_of_their_own(tmp_path: Path) -> None:
             assert said.count("No such file or directory") == 2
             # No library takes two of them for one machine whose memory they share.
             identity = "cat /proc/sys/kernel/random/boot_id; readlink /proc/self/ns/ipc"
-            told = {await it.ssh(number, identity) for number in range(3)}
-            assert len({said for _, said in told}) == 3
-            assert len({said.split()[0] for _, said in told}) == 3
+            result = {await it.ssh(number, identity) for number in range(3)}
+            assert len({said for _, said in result}) == 3
+            assert len({said.split()[0] for _, said in result}) == 3
             assert await it.ssh(0, "tty", "-tt") == (0, "/dev/pts/0\r\n")
             _, capabilities = await it.ssh(0, "grep -E 'Cap(Inh|Prm|Eff|Amb)' /proc/self/status")
             assert capabilities.count("0000000000000000") == 4
@@ -225,8 +225,8 @@ def test_a_load_balancers_port_that_another_program_has_is_named_and_free_again_
     async def story() -> None:
         async with lab(tmp_path, 1) as it:
             with socket.create_server((it.address, 50001)):
-                told = rf"port 50001 of {it.address}, the load balancer's port for 10\.0\.0\.5:22, is taken"
-                with pytest.raises(RetryError, match=told):
+                result = rf"port 50001 of {it.address}, the load balancer's port for 10\.0\.0\.5:22, is taken"
+                with pytest.raises(RetryError, match=result):
                     await it.grow([1])
             await it.machines.forward(NETWORK, (it.address, 50001), (private_ip(1), 22))
             assert await it.ssh(1, "hostname") == (0, "node000001\n")

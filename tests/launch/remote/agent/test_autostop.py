@@ -27,14 +27,14 @@ class Others(Nodes):
     """Nodes as the test has them; ``None`` does not answer."""
 
     def __init__(self, **idle: float | None) -> None:
-        self.told, self.asked = idle, list[str]()
+        self.idle_s, self.asked = idle, list[str]()
         self.leaders = ["node000000", "node000001"]
         """Those whose watch runs and whose last look went well, if they answer."""
         self.ended: list[tuple[list[str], float, str]] = []
 
     def idle(self, names: list[str]) -> dict[str, float | None]:
         self.asked += names
-        return {name: self.told.get(name) for name in names}
+        return {name: self.idle_s.get(name) for name in names}
 
     def leading(self, names: list[str]) -> bool:
         answers = self.idle(names)
@@ -87,7 +87,7 @@ def azure() -> Iterator[Azure]:
     found.close()
 
 
-def told(azure: Azure, number: int = 0, idle: float = 1000.0, **spans: float) -> dict[str, Any]:
+def lead_request(azure: Azure, number: int = 0, idle: float = 1000.0, **spans: float) -> dict[str, Any]:
     """What the watch of VM ``number`` tells; spans by ``ttl`` and ``idle_stop``, in seconds."""
     names = {"ttl": TTL, "idle_stop": IDLE}
     compute = {**azure.compute(), "name": f"nodes_{number}"}
@@ -102,55 +102,55 @@ def told(azure: Azure, number: int = 0, idle: float = 1000.0, **spans: float) ->
 
 def warned(azure: Azure) -> dict[str, Any]:
     """What the watch tells after a look that has warned the jobs of the end of an hour's life."""
-    return {**told(azure, ttl=3600.0), "memory": {"warned": time.monotonic() - 61}}
+    return {**lead_request(azure, ttl=3600.0), "memory": {"warned": time.monotonic() - 61}}
 
 
 class TestWhoLeads:
     def test_the_lowest_asks_nobody_whether_to(self, azure: Azure) -> None:
         others = Others()
-        look(told(azure, 0, ttl=86400.0), others)
+        look(lead_request(azure, 0, ttl=86400.0), others)
         assert others.asked == []
         assert any(path.startswith(f"{SET}?") for _, path, _, _ in azure.asked)
 
     def test_others_leave_it_to_the_lowest_that_answers_and_look_more_rarely(self, azure: Azure) -> None:
-        result = look(told(azure, 2, ttl=86400.0), Others(node000001=5.0))
+        result = look(lead_request(azure, 2, ttl=86400.0), Others(node000001=5.0))
         assert result["next_s"] == 180.0
         assert not any(path.startswith(f"{SET}?") for _, path, _, _ in azure.asked)
 
     def test_the_next_one_does_when_those_before_do_not_answer(self, azure: Azure) -> None:
-        look(told(azure, 2, ttl=86400.0), Others())
+        look(lead_request(azure, 2, ttl=86400.0), Others())
         assert any(path.startswith(f"{SET}?") for _, path, _, _ in azure.asked)
 
     def test_the_next_one_does_when_the_watches_before_do_not_run_or_are_refused(self, azure: Azure) -> None:
         others = Others(node000000=400.0, node000001=400.0)
         others.leaders = []
-        result = look(told(azure, 2, idle_stop=300.0), others)
+        result = look(lead_request(azure, 2, idle_stop=300.0), others)
         assert [method for method, _, _ in azure.changes()] == ["PATCH"]
         assert result["able"] is True
 
     def test_who_leaves_it_to_others_could_do_it_too(self, azure: Azure) -> None:
-        assert look(told(azure, 1, ttl=86400.0), Others(node000000=1.0))["able"] is True
+        assert look(lead_request(azure, 1, ttl=86400.0), Others(node000000=1.0))["able"] is True
 
     @pytest.mark.parametrize("where", ["/metadata/identity", f"{SET}/virtualMachines", f"{SET}?"])
     @pytest.mark.parametrize("reply", [(403, {}, b""), (429, {}, b""), (200, {}, b"{}")], ids=str)
     def test_who_is_refused_is_not_able_to(self, azure: Azure, where: str, reply: Reply) -> None:
         azure.instead[where] = reply
-        assert look(told(azure, ttl=86400.0, idle_stop=300.0), Others())["able"] is False
+        assert look(lead_request(azure, ttl=86400.0, idle_stop=300.0), Others())["able"] is False
 
     def test_nor_is_who_does_not_reach_azure(self, azure: Azure) -> None:
-        asked = told(azure, ttl=86400.0)
-        assert look({**asked, "imds": "http://127.0.0.1:9"}, Others())["able"] is False
+        request = lead_request(azure, ttl=86400.0)
+        assert look({**request, "imds": "http://127.0.0.1:9"}, Others())["able"] is False
 
     def test_short_spans_are_looked_at_more_often(self, azure: Azure) -> None:
-        assert look(told(azure, 1, idle_stop=300.0), Others(node000000=1.0))["next_s"] == 60.0
-        assert look(told(azure, 1, idle_stop=12.0), Others(node000000=1.0))["next_s"] == 2.4
+        assert look(lead_request(azure, 1, idle_stop=300.0), Others(node000000=1.0))["next_s"] == 60.0
+        assert look(lead_request(azure, 1, idle_stop=12.0), Others(node000000=1.0))["next_s"] == 2.4
 
 
 class TestWhoItIs:
     """Policies assign identities of their own; with several the metadata service must be told which."""
 
     def token_paths(self, azure: Azure) -> list[str]:
-        look(told(azure, ttl=86400.0), Others())
+        look(lead_request(azure, ttl=86400.0), Others())
         return [path for _, path, _, _ in azure.asked if path.startswith("/metadata/identity")]
 
     def test_the_tag_names_the_identity(self, azure: Azure) -> None:
@@ -173,15 +173,15 @@ class TestWhoItIs:
 class TestTheClustersTime:
     def test_a_young_cluster_is_left_alone_until_shortly_before(self, azure: Azure) -> None:
         others = Others()
-        assert look(told(azure, ttl=86400.0), others)["next_s"] == 60.0
+        assert look(lead_request(azure, ttl=86400.0), others)["next_s"] == 60.0
         azure.made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() - 3600 + 65))
-        assert 1 <= look(told(azure, ttl=3600.0), others)["next_s"] <= 6
+        assert 1 <= look(lead_request(azure, ttl=3600.0), others)["next_s"] <= 6
         assert (others.ended, azure.changes()) == ([], [])
 
     def test_its_jobs_are_told_a_minute_before(self, azure: Azure) -> None:
         azure.made = time.strftime("%Y-%m-%dT%H:%M:%S+00:00", time.gmtime(time.time() - 3600 + 50))
         others = Others()
-        result = look(told(azure, ttl=3600.0), others)
+        result = look(lead_request(azure, ttl=3600.0), others)
         ((names, within, reason),) = others.ended
         assert names == [ME, "node000001", "node000002"]
         assert 54 < within <= 55
@@ -198,13 +198,13 @@ class TestTheClustersTime:
 
     def test_a_leader_that_comes_late_warns_jobs_first(self, azure: Azure) -> None:
         azure.made = "2020-01-01T00:00:00Z"
-        others, asked = Others(), told(azure, ttl=3600.0)
-        result = look(asked, others)
+        others, request = Others(), lead_request(azure, ttl=3600.0)
+        result = look(request, others)
         ((_, within, _),) = others.ended
         assert 50 < within <= 55
         assert azure.changes() == []
-        asked["memory"] = result["memory"]
-        assert look(asked, others)["memory"] == result["memory"]
+        request["memory"] = result["memory"]
+        assert look(request, others)["memory"] == result["memory"]
         assert azure.changes() == []
 
     @pytest.mark.parametrize("made", [None, "", "yesterday", 5, "2020-01-01T00:00:00+02:00"])
@@ -221,7 +221,7 @@ class TestTheClustersTime:
 
 class TestIdleness:
     def test_the_capacity_becomes_zero_and_a_tag_says_why(self, azure: Azure) -> None:
-        result = look(told(azure, idle_stop=300.0), Others(node000001=400.0, node000002=301.0))
+        result = look(lead_request(azure, idle_stop=300.0), Others(node000001=400.0, node000002=301.0))
         ((method, path, body),) = azure.changes()
         seen = azure.asked[-1][2]["if-match"]  # who changes the set meanwhile is not overruled
         assert (method, path, seen, body["tags"]["a"]) == ("PATCH", SET, 'W/"1"', "b")
@@ -232,27 +232,27 @@ class TestIdleness:
     @pytest.mark.parametrize("busy", ["node000001", "node000002"])
     def test_a_job_anywhere_keeps_it(self, azure: Azure, busy: str) -> None:
         others = Others(**{"node000001": 400.0, "node000002": 400.0, busy: 0.0})
-        assert look(told(azure, idle_stop=300.0), others)["next_s"] == 300.0
+        assert look(lead_request(azure, idle_stop=300.0), others)["next_s"] == 300.0
         assert azure.changes() == []
 
     def test_while_there_is_one_here_nobody_is_asked(self, azure: Azure) -> None:
         others = Others()
-        assert look(told(azure, idle=100.0, idle_stop=300.0), others)["next_s"] == 200.0
+        assert look(lead_request(azure, idle=100.0, idle_stop=300.0), others)["next_s"] == 200.0
         assert others.asked == []
 
     def test_a_cluster_without_nodes_is_not_stopped_again(self, azure: Azure) -> None:
         azure.sku["capacity"] = 0
-        look(told(azure, idle_stop=300.0), Others(node000001=400.0, node000002=400.0))
+        look(lead_request(azure, idle_stop=300.0), Others(node000001=400.0, node000002=400.0))
         assert azure.changes() == []
 
     def test_a_node_that_does_not_answer_may_have_a_job_for_as_long(self, azure: Azure) -> None:
-        asked = told(azure, idle_stop=300.0)
-        result = look(asked, Others(node000001=400.0))
+        request = lead_request(azure, idle_stop=300.0)
+        result = look(request, Others(node000001=400.0))
         assert azure.changes() == []
         assert result["say"]["nodes"] == "no answer from node000002"
-        asked["memory"] = result["memory"]
-        asked["memory"]["silent"]["node000002"] -= 301
-        look(asked, Others(node000001=400.0))
+        request["memory"] = result["memory"]
+        request["memory"]["silent"]["node000002"] -= 301
+        look(request, Others(node000001=400.0))
         assert [method for method, _, _ in azure.changes()] == ["PATCH"]
 
     def test_who_hears_almost_nobody_stops_nobody(self) -> None:
@@ -309,18 +309,18 @@ class TestWhatAzureSays:
         assert azure.changes() == []
 
     def test_a_vm_of_another_set_changes_nothing(self, azure: Azure) -> None:
-        asked = told(azure, ttl=1.0)
-        asked["compute"]["name"] = "single"
-        assert "malformed" in look(asked, Others())["say"]["azure"]
-        asked["compute"]["name"] = "nodes_7"
-        assert "7 is not in list" in look(asked, Others())["say"]["azure"]
+        request = lead_request(azure, ttl=1.0)
+        request["compute"]["name"] = "single"
+        assert "malformed" in look(request, Others())["say"]["azure"]
+        request["compute"]["name"] = "nodes_7"
+        assert "7 is not in list" in look(request, Others())["say"]["azure"]
         assert azure.changes() == []
-        del asked["compute"]["vmScaleSetName"]
-        assert "'vmScaleSetName'" in look(asked, Others())["say"]["azure"]
+        del request["compute"]["vmScaleSetName"]
+        assert "'vmScaleSetName'" in look(request, Others())["say"]["azure"]
 
     def test_a_cloud_that_is_not_known_is_not_asked(self, azure: Azure) -> None:
         azure.environment = "AzureMars"
-        result = look(told(azure, ttl=1.0), Others())
+        result = look(lead_request(azure, ttl=1.0), Others())
         assert result["say"]["azure"] == "azEnvironment 'AzureMars' is not a known cloud"
         assert azure.asked == []
 
@@ -349,7 +349,7 @@ class TestWhatAzureSays:
             return send(own, method, base, path, headers, body)
 
         monkeypatch.setattr(autostop.ScaleSet, "_send", noted)
-        look(told(azure, ttl=1.0), Others())
+        look(lead_request(azure, ttl=1.0), Others())
         (_, token, _), (base, _, headers) = asked
         assert token.endswith(f"resource=https://{host}/")
         assert base == f"https://{host}"
@@ -361,6 +361,6 @@ class TestWhatAzureSays:
 
 def test_as_the_watch_runs_it(azure: Azure, tmp_path: Path) -> None:
     watch = install_agent(tmp_path / "lib")
-    argv = [sys.executable, "-I", "-S", str(watch), "lead", json.dumps(told(azure, ttl=86400.0))]
+    argv = [sys.executable, "-I", "-S", str(watch), "lead", json.dumps(lead_request(azure, ttl=86400.0))]
     done = subprocess.run(argv, capture_output=True, check=True)
     assert json.loads(done.stdout) == {"next_s": 60.0, "say": {"azure": ""}, "memory": {}, "able": True}

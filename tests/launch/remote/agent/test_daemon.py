@@ -35,9 +35,9 @@ class TestDecisions:
         assert self.about([]) == []
 
     def test_an_event_becomes_a_notice(self) -> None:
-        told = {"id": "A", "type": "Preempt", "node": "node000001", "not_before": 1030.0, "deadline": 80.0}
+        result = {"id": "A", "type": "Preempt", "node": "node000001", "not_before": 1030.0, "deadline": 80.0}
         assert self.about([Event("A", "Preempt", 1030.0, True, False)]) == [
-            ("notice", {**told, "at_once": True})
+            ("notice", {**result, "at_once": True})
         ]
 
     @pytest.mark.parametrize(
@@ -54,21 +54,21 @@ class TestDecisions:
     def test_what_somebody_waits_for_or_is_near_ends_jobs_at_once(
         self, kind: str, by_user: bool, not_before: float | None, at_once: bool
     ) -> None:
-        ((_, told),) = self.about([Event("A", kind, not_before, True, by_user)])
-        assert told["at_once"] is at_once
+        ((_, result),) = self.about([Event("A", kind, not_before, True, by_user)])
+        assert result["at_once"] is at_once
 
     def test_the_first_of_several_counts(self) -> None:
         near, far = Event("A", "Reboot", 1500.0, True, False), Event("B", "Redeploy", 9000.0, True, False)
         assert self.about([far, near])[0][1]["id"] == "A"
 
     def test_one_that_stands_is_not_told_again_also_when_it_has_begun(self) -> None:
-        ((_, told),) = self.about([Event("A", "Reboot", 1500.0, False, False)])
+        ((_, result),) = self.about([Event("A", "Reboot", 1500.0, False, False)])
         for not_before in (1500.0, None):
-            assert self.about([Event("A", "Reboot", not_before, False, False)], told) == []
+            assert self.about([Event("A", "Reboot", not_before, False, False)], result) == []
 
     def test_another_time_is_told(self) -> None:
-        ((_, told),) = self.about([Event("A", "Redeploy", 1500.0, True, False)])
-        ((what, again),) = self.about([Event("A", "Redeploy", 1400.0, True, False)], told)
+        ((_, result),) = self.about([Event("A", "Redeploy", 1500.0, True, False)])
+        ((what, again),) = self.about([Event("A", "Redeploy", 1400.0, True, False)], result)
         assert (what, again["not_before"]) == ("notice", 1400.0)
 
     def test_one_that_is_over_or_called_off_is_cleared(self) -> None:
@@ -80,10 +80,10 @@ class TestDecisions:
 
     def test_while_not_all_is_understood_none_is_over_replaced_or_approved(self) -> None:
         found = [Event("A", "Terminate", 1300.0, True, False)]
-        ((_, told),) = decide(None, found, "node000001", 1000.0, 50.0, 9.0, is_whole=False)
+        ((_, result),) = decide(None, found, "node000001", 1000.0, 50.0, 9.0, is_whole=False)
         others = [Event("B", "Reboot", 1100.0, True, False)]
         for events in ([], others, found):
-            assert decide(told, events, "node000001", 1000.0, 50.0, 9.0, is_whole=False) == []
+            assert decide(result, events, "node000001", 1000.0, 50.0, 9.0, is_whole=False) == []
         assert decide({}, [], "node000001", 1000.0, 50.0, 9.0, is_whole=False) == []
 
     @pytest.mark.parametrize(
@@ -102,8 +102,8 @@ class TestDecisions:
         self, kind: str, alone: bool, idle: float, not_before: float | None, approved: bool
     ) -> None:
         found = [Event("A", kind, not_before, alone, False)]
-        ((_, told),) = self.about(found)
-        assert self.about(found, told, idle) == ([("approve", "A")] if approved else [])
+        ((_, result),) = self.about(found)
+        assert self.about(found, result, idle) == ([("approve", "A")] if approved else [])
 
 
 class TestPatience:
@@ -120,8 +120,8 @@ class TestPatience:
         assert patience(status, {}, 1, True) == 60
 
     def test_retry_after_counts_as_far_as_it_is_sane(self) -> None:
-        told = ["7", "0", "86400", "Mon, 19 Sep 2016 18:29:47 GMT", ""]
-        assert [patience(429, {"retry-after": one}, 1, True) for one in told] == [7, 2, 900, 4, 4]
+        result = ["7", "0", "86400", "Mon, 19 Sep 2016 18:29:47 GMT", ""]
+        assert [patience(429, {"retry-after": one}, 1, True) for one in result] == [7, 2, 900, 4, 4]
 
     def test_azure_is_waited_for_as_long_as_it_says(self) -> None:
         assert [patience(429, {"retry-after": one}, 1, True) for one in ("61", "600")] == [61, 600]
@@ -134,18 +134,22 @@ class TestANotice:
         assert notice(home) is None
         service.events = [event("nodes_1", "Preempt", 30), event("nodes_2")]
         one.turn()
-        told = notice(home)
-        assert told is not None
-        assert (told["id"], told["type"], told["node"]) == ("Preempt-nodes_1", "Preempt", os.uname().nodename)
-        assert abs(told["not_before"] - time.time() - 30) < 2
-        assert abs(told["deadline"] - time.monotonic() - 30) < 2
+        result = notice(home)
+        assert result is not None
+        assert (result["id"], result["type"], result["node"]) == (
+            "Preempt-nodes_1",
+            "Preempt",
+            os.uname().nodename,
+        )
+        assert abs(result["not_before"] - time.time() - 30) < 2
+        assert abs(result["deadline"] - time.monotonic() - 30) < 2
         stamp = (home / ".ranklift/notice.json").stat().st_mtime_ns
         one.turn()
         assert (home / ".ranklift/notice.json").stat().st_mtime_ns == stamp
         service.events = [event("nodes_2")]
         one.turn()
         assert notice(home) is None
-        at = time.strftime("%H:%M:%S", time.gmtime(told["not_before"]))
+        at = time.strftime("%H:%M:%S", time.gmtime(result["not_before"]))
         assert log(home) == (
             f"Azure will take this node at {at} UTC (Preempt, event Preempt-nodes_1)\n"
             "Azure withdrew its notice for this node\n"
@@ -155,10 +159,10 @@ class TestANotice:
         service.headers["Date"] = "Mon, 19 Sep 2016 18:29:17 GMT"
         service.events = [event("nodes_1", NotBefore="Mon, 19 Sep 2016 18:29:47 GMT")]
         Watch(str(home), service.url).turn()
-        told = notice(home)
-        assert told is not None
-        assert told["not_before"] == 1474309787
-        assert abs(told["deadline"] - time.monotonic() - 30) < 1
+        result = notice(home)
+        assert result is not None
+        assert result["not_before"] == 1474309787
+        assert abs(result["deadline"] - time.monotonic() - 30) < 1
 
     def test_one_that_an_earlier_watch_left_goes_when_its_event_has(
         self, service: MetadataService, home: Path
@@ -321,25 +325,27 @@ class TestAnswersThatAreNone:
         assert notice(home) is not None
 
     @pytest.mark.parametrize(
-        "told", [None, [], {}, {"compute": 1}, {"compute": {"name": ""}}, {"compute": {"name": ["x"]}}]
+        "result", [None, [], {}, {"compute": 1}, {"compute": {"name": ""}}, {"compute": {"name": ["x"]}}]
     )
-    def test_a_vm_without_a_name_has_no_events(self, service: MetadataService, home: Path, told: Any) -> None:
-        service.instead["/metadata/instance"] = (200, {}, told)
+    def test_a_vm_without_a_name_has_no_events(
+        self, service: MetadataService, home: Path, result: Any
+    ) -> None:
+        service.instead["/metadata/instance"] = (200, {}, result)
         service.events = [event("nodes_1"), event("")]
         assert Watch(str(home), service.url).turn() == daemon.UNHEARD_S
         assert notice(home) is None
         assert "the name of this VM" in log(home)
 
     @pytest.mark.parametrize(
-        "told", [None, b"", [], {}, {"compute": None}, {"compute": {"name": ""}}], ids=str
+        "result", [None, b"", [], {}, {"compute": None}, {"compute": {"name": ""}}], ids=str
     )
     def test_a_vm_whose_name_is_known_hears_of_events_all_the_same(
-        self, service: MetadataService, home: Path, told: Any, monkeypatch: pytest.MonkeyPatch
+        self, service: MetadataService, home: Path, result: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         one = Watch(str(home), service.url)
         one.turn()
         monkeypatch.setattr(daemon, "INSTANCE_S", 0.0)
-        service.instead["/metadata/instance"] = (200, {}, told)
+        service.instead["/metadata/instance"] = (200, {}, result)
         service.events = [event("nodes_1")]
         assert one.turn() == daemon.POLL_S
         assert notice(home) is not None
@@ -353,9 +359,9 @@ class TestAnswersThatAreNone:
         one.turn()
         one.turn()
         assert log(home).count("NotBefore is 'soon'") == 1
-        told = notice(home)
-        assert told is not None
-        assert told["type"] == "Reboot"
+        result = notice(home)
+        assert result is not None
+        assert result["type"] == "Reboot"
 
     def test_no_service_at_all_is_asked_more_and_more_rarely(self, home: Path) -> None:
         one = Watch(str(home), "http://127.0.0.1:9")

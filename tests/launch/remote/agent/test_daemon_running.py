@@ -26,11 +26,11 @@ class TestTheLead:
     )
 
     @pytest.fixture
-    def told(self, home: Path) -> Path:
-        return home / "told"
+    def record(self, home: Path) -> Path:
+        return home / "record"
 
     def watch(self, service: MetadataService, home: Path, script: str) -> Watch:
-        return Watch(str(home), service.url, ("/bin/sh", "-c", script, str(home / "told")))
+        return Watch(str(home), service.url, ("/bin/sh", "-c", script, str(home / "record")))
 
     def turns(self, one: Watch, seconds: float) -> None:
         until = time.monotonic() + seconds
@@ -38,16 +38,16 @@ class TestTheLead:
             one.turn()
             time.sleep(0.02)
 
-    def test_without_tags_it_is_not_run(self, service: MetadataService, home: Path, told: Path) -> None:
+    def test_without_tags_it_is_not_run(self, service: MetadataService, home: Path, record: Path) -> None:
         self.turns(self.watch(service, home, self.SAYS), 0.3)
-        assert not told.exists()
+        assert not record.exists()
 
     def test_it_is_told_what_it_needs_and_says_when_next(
-        self, service: MetadataService, home: Path, told: Path
+        self, service: MetadataService, home: Path, record: Path
     ) -> None:
         service.tags = {"ranklift-idle-stop-minutes": "0.01"}
         self.turns(self.watch(service, home, self.SAYS), 0.8)
-        (line,) = told.read_text().splitlines()
+        (line,) = record.read_text().splitlines()
         asked = json.loads(line)
         assert asked["compute"]["name"] == "nodes_1"
         assert asked["spans"] == {"ranklift-idle-stop-minutes": 0.6}
@@ -77,16 +77,16 @@ class TestTheLead:
         assert "watch.py lead printed b''" in log(home)
 
     def test_a_changed_tag_counts_at_once(
-        self, service: MetadataService, home: Path, told: Path, monkeypatch: pytest.MonkeyPatch
+        self, service: MetadataService, home: Path, record: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(watch, "INSTANCE_S", 0.1)
         service.tags = {"ranklift-ttl-hours": "24"}
         one = self.watch(service, home, self.SAYS)
         self.turns(one, 0.3)
-        assert not told.exists()
+        assert not record.exists()
         service.tags = {"ranklift-ttl-hours": "0.0001"}
         self.turns(one, 0.8)
-        assert told.exists()
+        assert record.exists()
 
 
 class TestSayingThatItLeads:
@@ -155,9 +155,9 @@ class TestSayingThatItLeads:
 class TestItsLog:
     def test_it_is_bounded(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(watch, "_LOG_BYTES", 1000)
-        told = Log(str(tmp_path))
+        record = Log(str(tmp_path))
         for number in range(200):
-            told.write(f"line {number}")
+            record.write(f"line {number}")
         sizes = [path.stat().st_size for path in tmp_path.iterdir()]
         assert len(sizes) == 2
         assert max(sizes) < 1100
@@ -165,10 +165,10 @@ class TestItsLog:
         assert "line 199\n" in lines
 
     def test_the_same_words_about_a_thing_are_told_once_until_it_is_over(self, tmp_path: Path) -> None:
-        told = Log(str(tmp_path))
+        record = Log(str(tmp_path))
         for words in ("a", "a", "b", "", "b"):
-            told.say("thing", words)
-        told.say("other", "a")
+            record.say("thing", words)
+        record.say("other", "a")
         assert [line.split()[1] for line in (tmp_path / "watch.log").read_text().splitlines()] == list("abba")
 
     def test_a_line_is_one_line(self, tmp_path: Path) -> None:

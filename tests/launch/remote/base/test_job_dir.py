@@ -78,7 +78,7 @@ def running(**state: Any) -> State:
     return sample_state("job", **{"supervisor": job_dir.identity(os.getpid()), **state})
 
 
-def told(folder: job_dir.Folder) -> list[str]:
+def states(folder: job_dir.Folder) -> list[str]:
     lines = Path(folder.file("events.jsonl")).read_text().splitlines()
     return [event["state"] for event in map(json.loads, lines) if event["event"] == "state"]
 
@@ -91,7 +91,7 @@ class TestTheLastState:
         folder.write_state(running(state=last))
         assert folder.write_state(running(state=later))["state"] == last
         assert folder.state()["state"] == last
-        assert told(folder) == ["RUNNING", last]
+        assert states(folder) == ["RUNNING", last]
 
     @pytest.mark.parametrize("last", job_dir.TERMINAL)
     def test_the_room_reserved_for_it_is_given_back(self, last: str) -> None:
@@ -105,7 +105,7 @@ class TestTheLastState:
         seen = [folder.state(), folder.state()]
         assert seen[0] == seen[1]
         assert (seen[0]["state"], seen[0]["exit_status"]) == ("LOST", 255)
-        assert told(folder) == ["RUNNING", "LOST"]
+        assert states(folder) == ["RUNNING", "LOST"]
 
     @pytest.mark.parametrize("restarts", [0, 2])
     def test_a_lost_job_with_restarts_says_that_its_working_folders_stay_and_until_when(
@@ -130,7 +130,7 @@ class TestTheLastState:
         for thread in threads:
             thread.join()
         assert len(set(answers)) == 1
-        assert told(folder) == ["RUNNING", answers[0]]
+        assert states(folder) == ["RUNNING", answers[0]]
 
     def test_a_supervisor_that_cannot_be_looked_for_counts_as_there(
         self, monkeypatch: pytest.MonkeyPatch

@@ -19,18 +19,18 @@ def outlet(rate: int = 10, burst: int = 20) -> Outlet:
 
 def sent(one: Outlet) -> list[tuple[Any, ...]]:
     """What the head gets: (stream, data) for output, (bytes, lines) for notices, (0, data) for last bytes."""
-    told: list[tuple[Any, ...]] = []
+    result: list[tuple[Any, ...]] = []
     for kind, payload in frames.Decoder().feed(one.frames()):
         if kind == frames.NOTE:
             fields = frames.unpack(payload)
             assert (fields["rank"], fields["log"]) == (3, "rank-3")
-            told.append((fields["bytes"], fields["lines"], fields["lost"], fields["why"]))
+            result.append((fields["bytes"], fields["lines"], fields["lost"], fields["why"]))
         else:
             rank, stream = frames.OUTPUT.unpack_from(payload)
             assert rank == 3
             assert (kind == frames.TAIL) == (stream == 0)
-            told.append((stream, payload[frames.OUTPUT.size :]))
-    return told
+            result.append((stream, payload[frames.OUTPUT.size :]))
+    return result
 
 
 def test_pieces_of_one_stream_are_gathered_and_streams_stay_in_order() -> None:
@@ -95,11 +95,11 @@ def test_a_line_of_a_megabyte_is_whole_at_any_rate() -> None:
         for piece in pieces:
             one.take(1, piece, float(number))
     one.end()
-    told = sent(one)
-    passed = b"".join(item[1] for item in told if item[0] == 1)
+    result = sent(one)
+    passed = b"".join(item[1] for item in result if item[0] == 1)
     assert passed == text * passed.count(b"\n")
     assert passed.count(b"\n") == 2
-    assert [item for item in told if len(item) == 4] == [(2 * len(text), 2, 0, "")]
+    assert [item for item in result if len(item) == 4] == [(2 * len(text), 2, 0, "")]
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])
@@ -183,7 +183,7 @@ def test_a_log_that_cannot_be_written_is_told_once_and_what_it_lacks_when_it_can
     assert one.gap == b""
     one.logged(5, "No space left on device")
     one.end()
-    assert [told[2] for told in sent(one)] == [0, 5]
+    assert [result[2] for result in sent(one)] == [0, 5]
 
 
 def test_what_was_left_out_is_not_said_to_be_in_a_log_that_lacks_it() -> None:
@@ -213,9 +213,9 @@ def test_every_byte_is_sent_or_counted(given_pieces: list[tuple[int, bytes, floa
         now += pause
         one.take(stream, data, now, room)
     one.end()
-    told = sent(one)
-    passed = sum(len(item[1]) for item in told if len(item) == 2 and item[0])
-    left = sum(item[0] for item in told if len(item) == 4)
+    result = sent(one)
+    passed = sum(len(item[1]) for item in result if len(item) == 2 and item[0])
+    left = sum(item[0] for item in result if len(item) == 4)
     assert passed + left == sum(len(data) for _, data, _, _ in given_pieces)
 
 

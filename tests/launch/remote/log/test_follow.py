@@ -37,8 +37,8 @@ class Job:
         self._monkeypatch = monkeypatch
 
     def write_state(self, state: str) -> None:
-        told = {**STATE, "state": state, "supervisor": job_dir.identity(1)}
-        Path(self.folder.file("state.json")).write_text(json.dumps(told))
+        result = {**STATE, "state": state, "supervisor": job_dir.identity(1)}
+        Path(self.folder.file("state.json")).write_text(json.dumps(result))
 
     def say(self, rank: int, text: str, at: float | None = None, stream: int = 1) -> None:
         if at is not None:

@@ -95,12 +95,12 @@ class TestSegments:
         assert read(reader) == [(0, 1, "0000\n")]
         for number in range(1, 50):
             writer.write(0, 0, 1, b"%04d\n" % number)
-        told = read(reader)
-        gaps = [number for number, one in enumerate(told) if one[1] == NOTICE]
+        result = read(reader)
+        gaps = [number for number, one in enumerate(result) if one[1] == NOTICE]
         assert len(gaps) == 1
-        before, after = told[: gaps[0]], told[gaps[0] + 1 :]
+        before, after = result[: gaps[0]], result[gaps[0] + 1 :]
         missed = 49 - len(before) - len(after)
-        assert told[gaps[0]][2].startswith(f"missed {5 * missed} B, {missed} lines")
+        assert result[gaps[0]][2].startswith(f"missed {5 * missed} B, {missed} lines")
         assert before == [(0, 1, f"{n:04}\n") for n in range(1, 1 + len(before))]
         assert after == [(0, 1, f"{n:04}\n") for n in range(50 - len(after), 50)]
 
@@ -109,9 +109,9 @@ class TestSegments:
         for number in range(20):
             writer.write(0, 0, 1, b"%d\n" % number)
         last = segments.numbers(str(tmp_path))[-1]
-        told = read(StreamReader(str(tmp_path), last))
-        assert told
-        assert told == [(0, 1, f"{n}\n") for n in range(20 - len(told), 20)]
+        result = read(StreamReader(str(tmp_path), last))
+        assert result
+        assert result == [(0, 1, f"{n}\n") for n in range(20 - len(result), 20)]
 
     def test_reading_can_end_where_the_stream_did_at_some_time(self, tmp_path: Path) -> None:
         writer = StreamWriter(str(tmp_path), segment=100, kept=100)
@@ -169,11 +169,11 @@ class TestAFullDisk:
             assert all(record in [(0, 1, text) for text in lines] for record in read(reader)[1:])
         disk.room = 1 << 20
         writer.write(0, 0, 1, b"after\n")
-        told = read(StreamReader(str(tmp_path)))
-        kept = [text for rank, _, text in told if rank == 0][1:-1]
+        result = read(StreamReader(str(tmp_path)))
+        kept = [text for rank, _, text in result if rank == 0][1:-1]
         assert kept == lines[: len(kept)]
-        assert told[-2][2].startswith(f"left out {7 * (4 - len(kept))} B, {4 - len(kept)} line")
-        assert told[-1] == (0, 1, "after\n")
+        assert result[-2][2].startswith(f"left out {7 * (4 - len(kept))} B, {4 - len(kept)} line")
+        assert result[-1] == (0, 1, "after\n")
 
     def test_why_the_stream_breaks_off_is_told_at_once_out_of_a_reserve(
         self, tmp_path: Path, disk: Disk

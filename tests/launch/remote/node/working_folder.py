@@ -52,11 +52,11 @@ def seen(root: Path) -> dict[str, tuple[int, int, str]]:
     found = {}
     for path in sorted(root.rglob("*")):
         if path != root / "outputs":
-            told = path.lstat()
+            result = path.lstat()
             text = str(path.readlink()) if path.is_symlink() else ""
             if path.is_file() and not path.is_symlink():
                 text = hashlib.sha256(path.read_bytes()).hexdigest()
-            found[str(path.relative_to(root))] = (told.st_mode, told.st_mtime_ns, text)
+            found[str(path.relative_to(root))] = (result.st_mode, result.st_mtime_ns, text)
     return found
 
 

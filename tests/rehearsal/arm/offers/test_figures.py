@@ -44,20 +44,22 @@ def test_spot_vms_have_a_quota_of_their_own(azure: Endpoint) -> None:
 def test_a_size_may_be_closed_to_the_subscription(azure: Endpoint) -> None:
     build(azure, 0)
     azure.services.market.figures.closed[SIZE] = "NotAvailableForSubscription"
-    told = offer_of(offers(Rest(azure.url, lambda: TOKEN), SUBSCRIPTION_ID, "westeurope"), SIZE, "westeurope")
-    assert told.restricted == "NotAvailableForSubscription"
+    answer = offer_of(
+        offers(Rest(azure.url, lambda: TOKEN), SUBSCRIPTION_ID, "westeurope"), SIZE, "westeurope"
+    )
+    assert answer.restricted == "NotAvailableForSubscription"
     assert azure.settle("PUT", SCALE_SET, scale_set(1))["error"]["code"] == "SkuNotAvailable"
 
 
 def test_a_price_may_be_any_or_none(azure: Endpoint) -> None:
     azure.services.market.figures.prices |= {(SIZE, False): 22.5, (SIZE, True): None}
-    told = vm_prices(Rest(azure.url, lambda: TOKEN), SIZE, "westeurope")
-    assert (told.regular, told.spot) == (22.5, None)
+    answer = vm_prices(Rest(azure.url, lambda: TOKEN), SIZE, "westeurope")
+    assert (answer.regular, answer.spot) == (22.5, None)
 
 
 def test_sizes_tell_what_is_known_of_them(azure: Endpoint) -> None:
     found = azure.clients().compute.resource_skus.list(filter="location eq 'westeurope'")
     (size,) = [one for one in found if one.name == SIZE]
-    told = {c.name: c.value for c in size.capabilities}
-    assert {"vCPUs": "40", "GPUs": "8", "MemoryGB": "672", "RdmaEnabled": "True"}.items() <= told.items()
+    answer = {c.name: c.value for c in size.capabilities}
+    assert {"vCPUs": "40", "GPUs": "8", "MemoryGB": "672", "RdmaEnabled": "True"}.items() <= answer.items()
     assert size.family == FAMILY
