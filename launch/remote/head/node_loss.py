@@ -154,4 +154,4 @@ class NodeLoss:
     def _go_on(self, node: int, why: str, grace: float | None = None) -> GoOn:
         self._ranks.dispense_with(node)
         left, fewest = len(self._plan["nodes"]) - len(self.lost), self._plan["min_nodes"]
-        return GoOn(node, f"{why}; going on with {left} nodes, at least {fewest} are needed", grace)
+        return GoOn(node, f"{why}; continuing on {left} node{'s' * (left != 1)} (needed: {fewest})", grace)

@@ -92,7 +92,7 @@ class RunnerEvents:
         """Set the job's state to RUNNING once every expected rank has started."""
         if self._ranks.all_started:
             names = self._ranks.dispensed_nodes
-            reason = f"goes on without {', '.join(names)}" if names else ""
+            reason = f"continues without {', '.join(names)}" if names else ""
             self._job_state.set_running(self._order.port, reason)
 
     def _name(self, channel: Channel) -> str:

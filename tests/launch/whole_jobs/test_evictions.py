@@ -162,10 +162,9 @@ class TestARangeOfNodes:
         notify(nodes, 1)
         until(lambda: (1, "saved") in lines(started.events))
         assert remarks(started.events) == (
-            f"node000001 will be taken by Azure at {WHEN} (Preempt); "
-            "going on with 2 nodes, at least 2 are needed"
+            f"node000001 will be taken by Azure at {WHEN} (Preempt); continuing on 2 nodes (needed: 2)"
         )
-        until(lambda: "goes on without" in nodes.jobs()[0].reason)
+        until(lambda: "continues without" in nodes.jobs()[0].reason)
         (nodes.folder / "done").touch()
         state = started.end()
         assert (state.state, state.reason) == ("SUCCEEDED", "without node000001, lost before")

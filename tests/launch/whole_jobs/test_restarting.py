@@ -261,11 +261,9 @@ class TestARangeOfNodes:
         os.kill(runner_of(nodes, 1, started.job), signal.SIGKILL)
         why = "its runner was killed, or the node is gone"
         until(lambda: "node000001 is lost" in remarks(started.events))
-        assert remarks(started.events) == (
-            f"node000001 is lost: {why}; going on with 2 nodes, at least 2 are needed"
-        )
+        assert remarks(started.events) == (f"node000001 is lost: {why}; continuing on 2 nodes (needed: 2)")
         (now,) = nodes.jobs()
-        assert (now.state, now.reason) == ("RUNNING", "goes on without node000001")
+        assert (now.state, now.reason) == ("RUNNING", "continues without node000001")
         assert [(e["node"], e["reason"]) for e in events(nodes, started.job, "lost-node")] == [
             ("node000001", why)
         ]

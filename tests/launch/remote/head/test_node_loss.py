@@ -104,7 +104,7 @@ class TestALostNode:
 
     def test_a_job_that_may_shrink_goes_on_with_the_others(self) -> None:
         launch = Launch(min_nodes=2)
-        message = f"node000003 is lost: {WHY}; going on with 3 nodes, at least 2 are needed"
+        message = f"node000003 is lost: {WHY}; continuing on 3 nodes (needed: 2)"
         assert launch.losses.on_lost(3, WHY, now=2.0) == GoOn(3, message, grace=None)
         assert launch.ranks.running == [0, 1, 2, 3, 4, 5]
         assert launch.ranks.dispensed_nodes == ["node000003"]
@@ -174,7 +174,7 @@ class TestANodeThatAzureTakes:
         launch = Launch(min_nodes=2)
         launch.losses.on_notice(3, notice(30.0), now=10.0)
         decision = launch.losses.on_due(3, now=10.0)
-        message = f"node000003 {self.WORDS}; going on with 3 nodes, at least 2 are needed"
+        message = f"node000003 {self.WORDS}; continuing on 3 nodes (needed: 2)"
         assert decision == GoOn(3, message, grace=20.0)
         assert launch.losses.on_lost(3, WHY, now=11.0) is None, "it was expected to go"
         assert launch.losses.to_sweep(finished={3}) == []
