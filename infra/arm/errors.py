@@ -20,9 +20,9 @@ __all__ = [
     "MissingRight",
     "NotSignedIn",
     "Throttled",
-    "asked_pause",
     "explained",
     "refusal",
+    "requested_pause",
     "sign_in_failed",
     "throttling",
 ]
@@ -78,12 +78,12 @@ def explained(error: Exception) -> RankliftError:
     return refusal(status, code, text, headers)
 
 
-def asked_pause(text: str, headers: Mapping[str, str] | None = None) -> int | None:
+def requested_pause(text: str, headers: Mapping[str, str] | None = None) -> int | None:
     """Return the seconds that Azure asks to wait, by message or header; None if neither has them.
 
-    >>> asked_pause("Please try again after '17' seconds after additional tokens."), asked_pause("slow down")
+    >>> requested_pause("Please try again after '17' seconds after additional tokens."), requested_pause("slow down")
     (17, None)
-    >>> asked_pause("slow down", {"retry-after": "41"})
+    >>> requested_pause("slow down", {"retry-after": "41"})
     41
     """
     said = _PAUSE.search(text)
@@ -137,5 +137,5 @@ def refusal(status: int, code: str, text: str, headers: Mapping[str, str] | None
             scope,
         )
     if status == _TOO_MANY:
-        return Throttled(f"{throttling(asked_pause(text, headers))}\n{said}", code, status)
+        return Throttled(f"{throttling(requested_pause(text, headers))}\n{said}", code, status)
     return AzureRefused(f"Azure answered: {said}", code, status)

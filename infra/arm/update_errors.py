@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from infra.arm.errors import MissingRight, NotSignedIn, Throttled, asked_pause, explained, throttling
+from infra.arm.errors import MissingRight, NotSignedIn, Throttled, explained, requested_pause, throttling
 from launch.errors import RankliftError
 
 __all__ = ["AzureFailed", "Progress", "Trouble", "advice", "kind_of", "patience", "troubles"]
@@ -184,7 +184,7 @@ def patience(trouble: Trouble) -> int | None:
     >>> patience(Trouble("", "429", "Please try again after '17' seconds after additional tokens."))
     17
     """
-    return asked_pause(trouble.message)
+    return requested_pause(trouble.message)
 
 
 def advice(trouble: Trouble, stack: str) -> str:

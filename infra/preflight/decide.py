@@ -241,12 +241,12 @@ def _unknowns(
 ) -> list[str]:
     found: list[str] = []
     for machines in machines_of(cost.part for cost in costs):
-        asked = figures.prices.get(machines.size) or Prices()
-        if isinstance(asked, Exception):
-            found.append(f"price of {machines.size}: {asked}")
+        prices = figures.prices.get(machines.size) or Prices()
+        if isinstance(prices, Exception):
+            found.append(f"price of {machines.size}: {prices}")
             continue
         is_node = machines.size == config.size.name
-        kinds = [("regular", asked.regular), *([("spot", asked.spot)] if is_node else [])]
+        kinds = [("regular", prices.regular), *([("spot", prices.spot)] if is_node else [])]
         found += [
             f"{kind} price of {machines.size}: the price list has no entry for {config.location}"
             for kind, usd in kinds

@@ -40,11 +40,11 @@ def vm_prices(rest: Rest, size: str, location: str) -> Prices:
 
     Raises :class:`~infra.arm.errors.AzureRefused` when the price list cannot be read.
     """
-    asked = (
+    filters = (
         f"serviceName eq 'Virtual Machines' and armRegionName eq '{location}' "
         f"and armSkuName eq '{size}' and priceType eq 'Consumption'"
     )
-    items = [item for item in _price_list(rest, asked) if _is_linux(item, size)]
+    items = [item for item in _price_list(rest, filters) if _is_linux(item, size)]
     return Prices(
         regular=_price(item for item in items if not _says(item, "spot")),
         spot=_price(item for item in items if _says(item, "spot")),
@@ -57,19 +57,19 @@ def meter_price(rest: Rest, meter: Meter, location: str) -> float | None:
     A price by the month counts as :data:`MONTH_H` hours, the first tier where there are several.
     """
     region = GLOBAL if meter.everywhere else location
-    asked = (
+    filters = (
         f"serviceName eq '{meter.service}' and armRegionName eq '{region}' "
         f"and meterName eq '{meter.name}' and priceType eq 'Consumption'"
     )
     return _price(
         item
-        for item in _price_list(rest, asked)
+        for item in _price_list(rest, filters)
         if item.get("meterName") == meter.name and meter.product in (None, item.get("productName"))
     )
 
 
-def _price_list(rest: Rest, asked: str) -> Iterable[Mapping[str, Any]]:
-    return rest.pages("/api/retail/prices", **{"api-version": _API, "$filter": asked})
+def _price_list(rest: Rest, filters: str) -> Iterable[Mapping[str, Any]]:
+    return rest.pages("/api/retail/prices", **{"api-version": _API, "$filter": filters})
 
 
 def _is_linux(item: Mapping[str, Any], size: str) -> bool:

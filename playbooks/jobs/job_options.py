@@ -107,16 +107,16 @@ def _source(root: Path, line: Sequence[str]) -> str | None:
 
 
 def _processes(text: str, nodes: Sequence[Node]) -> int:
-    asked = processes_flag(text)
+    chosen = processes_flag(text)
     slots = min(node.slots for node in nodes)
-    if asked == "auto":
+    if chosen == "auto":
         return slots
-    if asked > slots:
+    if chosen > slots:
         small = next(node.name for node in nodes if node.slots == slots)
         raise InputError(
-            "--nproc-per-node", asked, f"{small} has {counted(slots, 'slot')}", f"give at most {slots}"
+            "--nproc-per-node", chosen, f"{small} has {counted(slots, 'slot')}", f"give at most {slots}"
         )
-    return asked
+    return chosen
 
 
 def _name(argv: Sequence[str]) -> str:

@@ -28,7 +28,7 @@ def planned(found: Firewall | AzureRefused | None, storage: str = "serviceEndpoi
     return decide("dev", "s-1", chosen, figures(firewall=found))
 
 
-def asked(**properties: Any) -> Firewall | None:
+def firewall_from(**properties: Any) -> Firewall | None:
     azure = Azure(details={"/storageAccounts/corpdata": {"id": ACCOUNT, "properties": properties}})
     return firewall_of(azure.rest, ACCOUNT)
 
@@ -42,19 +42,21 @@ def rules(*allowed: tuple[str, str | None], default: str = "Deny") -> dict[str, 
 
 def test_azure_says_who_is_let_in() -> None:
     assert (
-        asked() == asked(networkAcls=rules(default="Allow"), publicNetworkAccess=None) == Firewall(open=True)
+        firewall_from()
+        == firewall_from(networkAcls=rules(default="Allow"), publicNetworkAccess=None)
+        == Firewall(open=True)
     )
-    found = asked(
+    found = firewall_from(
         networkAcls=rules((SUBNET.upper(), "Succeeded"), (OWN, None)), publicNetworkAccess="Enabled"
     )
     assert found == Firewall(subnets=(SUBNET.lower(), OWN.lower()))
     for access in ("Disabled", "SecuredByPerimeter"):
-        assert asked(publicNetworkAccess=access) == Firewall(public=False, open=True)
+        assert firewall_from(publicNetworkAccess=access) == Firewall(public=False, open=True)
 
 
 @pytest.mark.parametrize("state", ["NetworkSourceDeleted", "networkSourceDeleted", "Failed"])
 def test_a_rule_for_a_subnet_that_was_deleted_lets_nobody_in(state: str) -> None:
-    assert asked(networkAcls=rules((OWN, state))) == CLOSED
+    assert firewall_from(networkAcls=rules((OWN, state))) == CLOSED
 
 
 def test_an_account_that_is_not_there_is_refused_and_an_error_is_an_error() -> None:

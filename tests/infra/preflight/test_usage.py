@@ -34,7 +34,7 @@ STORE = "Microsoft.Storage/storageAccounts"
 NETWORK, NAT_KIND = "Microsoft.Network/virtualNetworks", "Microsoft.Network/natGateways"
 
 
-def asked(azure: Azure, stack: str | None = "dev", kept: tuple[str, ...] = ()) -> Account:
+def account_of(azure: Azure, stack: str | None = "dev", kept: tuple[str, ...] = ()) -> Account:
     return account(azure.rest, azure.rest, SUBSCRIPTION, stack, kept_groups=kept)
 
 
@@ -52,9 +52,9 @@ def test_what_carries_the_stacks_tag_is_found_in_every_group() -> None:
             resource(NETWORK, "prods", "ranklift-prod", "prod"),
         ],
     )
-    assert names(asked(azure)) == ["ranklift-dev", "own", "stray"]
-    assert names(asked(azure, None)) == ["ranklift-dev", "ranklift-prod", "own", "stray", "prods"]
-    assert names(asked(azure, "test")) == []
+    assert names(account_of(azure)) == ["ranklift-dev", "own", "stray"]
+    assert names(account_of(azure, None)) == ["ranklift-dev", "ranklift-prod", "own", "stray", "prods"]
+    assert names(account_of(azure, "test")) == []
 
 
 def test_tags_are_compared_as_azure_does() -> None:
@@ -64,7 +64,7 @@ def test_tags_are_compared_as_azure_does() -> None:
 
 def test_what_others_put_into_a_stacks_group_is_told_apart_and_not_counted() -> None:
     azure = Azure(groups=[group()], resources=[resource(NAT_KIND, "theirs", stack=None)])
-    found = asked(azure)
+    found = account_of(azure)
     assert [one.name for one in found.others] == ["theirs"]
     assert [one.name for one in found.left] == ["ranklift-dev"]
     assert found.per_hour == 0
@@ -72,7 +72,7 @@ def test_what_others_put_into_a_stacks_group_is_told_apart_and_not_counted() -> 
 
 
 def test_a_list_that_lags_behind_its_groups_does_not_count() -> None:
-    assert asked(Azure(groups=[], resources=[resource(NETWORK, "ghost")])).things == ()
+    assert account_of(Azure(groups=[], resources=[resource(NETWORK, "ghost")])).things == ()
 
 
 def test_since_when_and_whether_it_goes() -> None:
@@ -83,7 +83,7 @@ def test_since_when_and_whether_it_goes() -> None:
             resource(NETWORK, "b", createdTime=None, provisioningState="Deleting"),
         ],
     )
-    whole, first, second = asked(azure).things
+    whole, first, second = account_of(azure).things
     assert (whole.created, whole.deleting) == (None, True)
     assert (first.created, first.deleting) == (datetime(2026, 3, 1, 9, 5, 7, 123456, UTC), False)
     assert (second.created, second.deleting) == (None, True)
@@ -98,11 +98,11 @@ def test_data_that_is_to_be_kept_is_not_left_over() -> None:
         ],
         details={"/shares": {"value": []}},
     )
-    found = asked(azure, kept=("ranklift-dev-data",))
+    found = account_of(azure, kept=("ranklift-dev-data",))
     assert [one.name for one in found.kept] == ["ranklift-dev-data", "rldev"]
     assert found.left == ()
     assert [one.name for one in found.others] == ["theirs"]
-    assert len(asked(azure).left) == 2
+    assert len(account_of(azure).left) == 2
 
 
 # -- prices
@@ -143,7 +143,7 @@ def test_everything_costs_what_azure_says_it_is() -> None:
             "/blobs/fileServices/default/shares": {"value": []},
         },
     )
-    found = {one.name: one for one in asked(azure).things}
+    found = {one.name: one for one in account_of(azure).things}
     costs = {name: one.per_hour for name, one in found.items()}
     assert costs == {
         "ranklift-dev": 0.0,
@@ -160,7 +160,7 @@ def test_everything_costs_what_azure_says_it_is() -> None:
     assert found["share"].per_month == pytest.approx(146.0)
     assert found["blobs"].per_month is None
     assert "billing unknown" in found["odd"].note
-    assert asked(azure).per_hour == pytest.approx(12.0 + 0.5 + 0.1 + 0.2 + 0.05)
+    assert account_of(azure).per_hour == pytest.approx(12.0 + 0.5 + 0.1 + 0.2 + 0.05)
 
 
 def _storage() -> list[dict[str, object]]:
@@ -186,7 +186,7 @@ def test_what_could_not_be_asked_is_unknown_and_says_why() -> None:
             "/api/retail/prices": OSError(101, "Network is unreachable"),
         },
     )
-    _, nodes, gateway = asked(azure).things
+    _, nodes, gateway = account_of(azure).things
     assert (nodes.per_hour, gateway.per_hour) == (None, None)
     assert "lacks the right" in nodes.note
     assert "Network is unreachable" in gateway.note
@@ -194,7 +194,7 @@ def test_what_could_not_be_asked_is_unknown_and_says_why() -> None:
 
 def test_a_meter_that_the_price_list_has_not_is_unknown() -> None:
     azure = Azure(prices=[], groups=[group()], resources=[resource(NAT_KIND, "nat")])
-    assert [(one.per_hour, one.note) for one in asked(azure).things[1:]] == [
+    assert [(one.per_hour, one.note) for one in account_of(azure).things[1:]] == [
         (None, "and by traffic: the price list has no entry")
     ]
 
@@ -202,12 +202,12 @@ def test_a_meter_that_the_price_list_has_not_is_unknown() -> None:
 def test_who_may_not_list_is_told_so() -> None:
     azure = Azure(instead={"/resourcegroups": error(400, "Odd")})
     with pytest.raises(AzureRefused, match="Odd"):
-        asked(azure)
+        account_of(azure)
     azure = Azure(
         groups=[group()], resources=[resource(SET, "n")], instead={"/virtualM": error(401, "Expired")}
     )
     with pytest.raises(NotSignedIn):
-        asked(azure)
+        account_of(azure)
 
 
 @pytest.mark.parametrize("kind", [SET, MACHINE, DISK, STORE])
