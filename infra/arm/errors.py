@@ -81,8 +81,9 @@ def explained(error: Exception) -> RankliftError:
 def requested_pause(text: str, headers: Mapping[str, str] | None = None) -> int | None:
     """Return the seconds that Azure asks to wait, by message or header; None if neither has them.
 
-    >>> requested_pause("Please try again after '17' seconds after additional tokens."), requested_pause("slow down")
-    (17, None)
+    >>> requested_pause("Please try again after '17' seconds after additional tokens.")
+    17
+    >>> requested_pause("slow down")
     >>> requested_pause("slow down", {"retry-after": "41"})
     41
     """

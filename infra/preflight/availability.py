@@ -134,10 +134,8 @@ def offers(rest: Rest, subscription: str, location: str) -> Sequence[Mapping[str
     The API's only filter is by region, and the list is long: one query serves all sizes.
     """
     path = f"/subscriptions/{subscription}/providers/Microsoft.Compute/skus"
-    parameters = {"api-version": _SKUS_API, "$filter": f"location eq '{location}'"}
-    return [
-        entry for entry in rest.pages(path, **parameters) if entry.get("resourceType") == "virtualMachines"
-    ]
+    query = {"api-version": _SKUS_API, "$filter": f"location eq '{location}'"}
+    return [entry for entry in rest.pages(path, **query) if entry.get("resourceType") == "virtualMachines"]
 
 
 def offer_of(entries: Iterable[Mapping[str, Any]], size: str, location: str) -> Offer:
