@@ -106,8 +106,8 @@ def test_without_its_head_the_other_nodes_are_asked_and_the_rest_comes_when_it_i
             if not known:
                 note.unlink()
             ran = job.collect(into, status=1)
-            # Whoever else is in the cluster by now is asked, too: only the head knows the job's nodes.
-            assert re.search(r"asking node\S+ directly\n", ran.err) or not known
+            # Nodes that joined since then are queried too: only the head knows the job's nodes.
+            assert re.search(r"querying node\S+ directly\n", ran.err) or not known
             assert "error: collecting failed on 1 of 2 nodes\n" in ran.err
             assert "\nnode000000: " in ran.err
             job.verify(into, SECOND)
