@@ -140,28 +140,24 @@ def read_azure(outputs: StackOutputs, clients: AzureClients) -> Inventory:
 
     Raises the exceptions of the Azure SDK.
     """
-    group, scale_set = _arm(outputs.scale_set_id, "resourceGroups"), _arm(outputs.scale_set_id, None)
-    machines = list(
-        clients.compute.virtual_machine_scale_set_vms.list(group, scale_set, expand="instanceView")
-    )
-    addresses, configurations = _addresses(
+    group, scale_set = _group_and_name(outputs.scale_set_id)
+    machines = [*clients.compute.virtual_machine_scale_set_vms.list(group, scale_set, expand="instanceView")]
+    known = _addresses(
         clients.network.network_interfaces.list_virtual_machine_scale_set_network_interfaces(group, scale_set)
     )
-    ports: dict[int, int] = {}
-    if outputs.public_ip is not None:
-        ports = _ports(outputs, clients, addresses, configurations)
+    public = outputs.public_ip
+    ports = _ports(outputs, clients, known) if public is not None else {}
     nodes = []
     for machine in machines:
         number = int(machine.instance_id)
-        address = addresses.get(number, "")
-        public = outputs.public_ip is not None
+        address, _ = known.get(number, ("", ""))
         nodes.append(
             Node(
                 name=machine.properties.os_profile.computer_name,
                 instance_id=number,
                 private_ip=address,
-                host=(outputs.public_ip or "") if public else address,
-                port=ports.get(number, 0) if public else outputs.ssh_port,
+                host=public if public is not None else address,
+                port=ports.get(number, 0) if public is not None else outputs.ssh_port,
                 slots=outputs.slots,
                 state=_state(machine),
             )
@@ -263,30 +259,26 @@ def known_hosts_text(inventory: Inventory, host_public_key: str) -> str:
 
 
 def _ports(
-    outputs: StackOutputs,
-    clients: AzureClients,
-    addresses: Mapping[int, str],
-    configurations: Mapping[int, str],
+    outputs: StackOutputs, clients: AzureClients, known: Mapping[int, tuple[str, str]]
 ) -> dict[int, int]:
     if outputs.load_balancer_id is None or outputs.backend_pool is None:
         raise InputError(
             "output loadBalancerId", None, "is missing, but publicIp is set", "run `fab up` again"
         )
-    group, balancer = _arm(outputs.load_balancer_id, "resourceGroups"), _arm(outputs.load_balancer_id, None)
+    group, balancer = _group_and_name(outputs.load_balancer_id)
     pool = clients.network.load_balancer_backend_address_pools.get(group, balancer, outputs.backend_pool)
-    by_address = {address: number for number, address in addresses.items()}
-    by_configuration = {text.lower(): number for number, text in configurations.items()}
+    numbers = {text.lower(): number for number, found in known.items() for text in found}
     ports: dict[int, int] = {}
     for entry in getattr(pool.properties, "load_balancer_backend_addresses", None) or ():
         properties = entry.properties
         reference = getattr(properties.network_interface_ip_configuration, "id", None) or ""
-        number = by_configuration.get(reference.lower(), by_address.get(properties.ip_address or ""))
+        number = numbers.get(reference.lower(), numbers.get(properties.ip_address or ""))
         port = _ssh_port(properties.inbound_nat_rules_port_mapping, outputs.ssh_port)
         if number is not None and port is not None:
             ports[number] = port
-    for number in sorted(addresses.keys() - ports.keys()):
+    for number in sorted(known.keys() - ports.keys()):
         answer = clients.network.load_balancers.begin_list_inbound_nat_rule_port_mappings(
-            group, balancer, outputs.backend_pool, {"ipConfiguration": {"id": configurations[number]}}
+            group, balancer, outputs.backend_pool, {"ipConfiguration": {"id": known[number][1]}}
         ).result()
         port = _ssh_port(answer.inbound_nat_rule_port_mappings, outputs.ssh_port)
         if port is not None:
@@ -301,9 +293,9 @@ def _ssh_port(mappings: Iterable[Any] | None, backend_port: int) -> int | None:
     return None
 
 
-def _addresses(interfaces: Iterable[Any]) -> tuple[dict[int, str], dict[int, str]]:
-    addresses: dict[int, str] = {}
-    configurations: dict[int, str] = {}
+def _addresses(interfaces: Iterable[Any]) -> dict[int, tuple[str, str]]:
+    """Return each VM's private address and the id of the IP configuration that has it."""
+    found: dict[int, tuple[str, str]] = {}
     for interface in interfaces:
         properties = interface.properties
         machine = getattr(properties.virtual_machine, "id", None)
@@ -312,10 +304,9 @@ def _addresses(interfaces: Iterable[Any]) -> tuple[dict[int, str], dict[int, str
         number = int(machine.rstrip("/").rpartition("/")[2])
         for configuration in properties.ip_configurations or ():
             if configuration.properties.primary is not False and configuration.properties.private_ip_address:
-                addresses[number] = configuration.properties.private_ip_address
-                configurations[number] = configuration.id
+                found[number] = configuration.properties.private_ip_address, configuration.id
                 break
-    return addresses, configurations
+    return found
 
 
 def _state(machine: Any) -> str:
@@ -329,13 +320,10 @@ def _state(machine: Any) -> str:
     return provisioning
 
 
-def _arm(identifier: str, key: str | None) -> str:
-    """Return the value after ``key`` in an ARM id or, without a key, the resource's own name."""
+def _group_and_name(identifier: str) -> tuple[str, str]:
+    """Return the resource group in an ARM id, and the resource's own name."""
     parts = identifier.strip("/").split("/")
-    if key is None:
-        return parts[-1]
-    lowered = [part.lower() for part in parts]
-    return parts[lowered.index(key.lower()) + 1]
+    return parts[3], parts[-1]
 
 
 def _quoted(path: Path) -> str:
