@@ -71,26 +71,21 @@ def encode(values: Mapping[str, Any]) -> struct_pb2.Struct:
     >>> decode(encode({"a": Secret("s"), "b": [1, UNKNOWN]}))["b"]
     [1, UNKNOWN]
     """
-    return struct_pb2.Struct(fields={name: _encode(value) for name, value in values.items()})
+    struct = struct_pb2.Struct()
+    struct.update(_signed(values))
+    return struct
 
 
-def _encode(value: Any) -> struct_pb2.Value:  # noqa: PLR0911  (one return a type)
+def _signed(value: Any) -> Any:
     if isinstance(value, Secret):
-        signed = {_SIGNATURE: struct_pb2.Value(string_value=_SECRET), "value": _encode(value.value)}
-        return struct_pb2.Value(struct_value=struct_pb2.Struct(fields=signed))
+        return {_SIGNATURE: _SECRET, "value": _signed(value.value)}
     if isinstance(value, Unknown):
-        return struct_pb2.Value(string_value=_UNKNOWN_TEXT)
+        return _UNKNOWN_TEXT
     if isinstance(value, Mapping):
-        return struct_pb2.Value(struct_value=encode(value))
+        return {name: _signed(v) for name, v in value.items()}
     if isinstance(value, list | tuple):
-        return struct_pb2.Value(list_value=struct_pb2.ListValue(values=[_encode(v) for v in value]))
-    if isinstance(value, bool):
-        return struct_pb2.Value(bool_value=value)
-    if isinstance(value, int | float):
-        return struct_pb2.Value(number_value=value)
-    if value is None:
-        return struct_pb2.Value(null_value=struct_pb2.NullValue.NULL_VALUE)
-    return struct_pb2.Value(string_value=str(value))
+        return [_signed(v) for v in value]
+    return value if isinstance(value, bool | int | float | None) else str(value)
 
 
 def plain(value: Any) -> Any:

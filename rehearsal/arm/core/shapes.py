@@ -31,17 +31,14 @@ _MODELS = {
     "resources": "azure.mgmt.resource.resources.models",
     "storage": "azure.mgmt.storage.models",
 }
+_ACCOUNT = {
+    "supportsHttpsTrafficOnly": "enableHttpsTrafficOnly",
+    "isNfsV3Enabled": "enableNfsV3",
+    "networkAcls": "networkRuleSet",
+}
 _RENAMED: Mapping[tuple[str, str], Mapping[str, str]] = {
-    ("storage", "StorageAccountPropertiesCreateParameters"): {
-        "supportsHttpsTrafficOnly": "enableHttpsTrafficOnly",
-        "isNfsV3Enabled": "enableNfsV3",
-        "networkAcls": "networkRuleSet",
-    },
-    ("storage", "StorageAccountProperties"): {
-        "supportsHttpsTrafficOnly": "enableHttpsTrafficOnly",
-        "isNfsV3Enabled": "enableNfsV3",
-        "networkAcls": "networkRuleSet",
-    },
+    ("storage", "StorageAccountPropertiesCreateParameters"): _ACCOUNT,
+    ("storage", "StorageAccountProperties"): _ACCOUNT,
     ("storage", "Encryption"): {"identity": "encryptionIdentity", "keyvaultproperties": "keyVaultProperties"},
     ("storage", "VirtualNetworkRule"): {"id": "virtualNetworkResourceId"},
     ("storage", "IPRule"): {"value": "iPAddressOrRange"},
