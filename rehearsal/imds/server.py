@@ -22,8 +22,8 @@ from aiohttp import web
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.services import SharedState
 from rehearsal.imds.instance import as_text, below, document
-from rehearsal.imds.token import TokenError, token_body
-from rehearsal.imds.vm_registry import RegisteredVm, find_vm
+from rehearsal.imds.tokens import TokenError, token_body
+from rehearsal.imds.vm_registry import RegisteredVm, find_vm, identities
 
 __all__ = ["Metadata"]
 
@@ -133,8 +133,9 @@ class Metadata:
     def _token(self, request: web.BaseRequest, of: RegisteredVm) -> web.Response:
         if request.method != "GET":
             return _error(405, "Method not allowed. Only GET requests are supported")
+        held = identities(self._subscription, of)
         try:
-            return web.json_response(token_body(self._subscription, self._shared.tokens, of, request.query))
+            return web.json_response(token_body(held, self._shared.tokens, request.query))
         except TokenError as error:
             return web.json_response(error.body(), status=400)
 

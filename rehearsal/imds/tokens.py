@@ -2,21 +2,30 @@
 
 They look like those of Microsoft Entra (three base64url parts, claims in the middle), so that software that
 only reads the claims, as Azurite does, accepts them. They are not signed: only tokens on the list are valid.
+A VM asks for one at ``/metadata/identity/oauth2/token``, and gets those of its own identities only.
 """
 
 from __future__ import annotations
 
 import base64
 import json
+import re
 import secrets
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
-__all__ = ["TENANT_ID", "Identity", "Token", "Tokens"]
+__all__ = ["TENANT_ID", "Identity", "Token", "TokenError", "Tokens", "token_body"]
 
 TENANT_ID = "00000000-0000-4000-8000-000000007e57"
 """Directory (tenant) of the emulated subscription."""
+
+_RESOURCES = re.compile(
+    r"https://(management\.azure\.com|management\.core\.windows\.net|storage\.azure\.com|vault\.azure\.net"
+    r"|[a-z0-9]{3,24}\.(blob|file|queue|table)\.core\.windows\.net)/?"
+)
+"""Audiences of the tokens that a rehearsed node may request."""
 
 _LIFE_S = 86400.0
 """Lifetime of a managed identity's token for Resource Manager (learn.microsoft.com, managed identities)."""
@@ -99,3 +108,61 @@ def _text(identity: Identity, audience: str, now: int) -> str:
         base64.urlsafe_b64encode(json.dumps(part).encode()).decode().rstrip("=") for part in (head, claims)
     ]
     return ".".join([*parts, secrets.token_urlsafe(64)])
+
+
+class TokenError(Exception):
+    """A refusal, in the form that the service gives it."""
+
+    def __init__(self, error: str, description: str) -> None:
+        self.error, self.description = error, description
+        super().__init__(f"{error}: {description}")
+
+    def body(self) -> dict[str, str]:
+        """Return the answer's JSON."""
+        return {"error": self.error, "error_description": self.description}
+
+
+def token_body(held: list[Identity], tokens: Tokens, query: Mapping[str, str]) -> dict[str, Any]:
+    """Return a token of one of the ``held`` identities as the service does: all numbers as text.
+
+    Raises :class:`TokenError` without an audience, or when there is not exactly one such identity.
+    """
+    audience = query.get("resource", "")
+    if not audience:
+        raise TokenError("invalid_request", "Required query variable 'resource' is missing")
+    if not _RESOURCES.fullmatch(audience):
+        problem = f"The resource principal named {audience} was not found in the tenant named {TENANT_ID}."
+        raise TokenError("invalid_resource", f"AADSTS500011: {problem}")
+    identity = _chosen(held, query)
+    token = tokens.issue(identity, audience)
+    return {
+        "access_token": token.text,
+        "client_id": identity.client_id,
+        "expires_in": str(int(token.expires_on - tokens.now())),
+        "expires_on": str(token.expires_on),
+        "ext_expires_in": str(token.expires_on - token.not_before),
+        "not_before": str(token.not_before),
+        "resource": audience,
+        "token_type": "Bearer",
+    }
+
+
+def _chosen(held: list[Identity], query: Mapping[str, str]) -> Identity:
+    names: dict[str, Callable[[Identity], str]] = {
+        "client_id": lambda one: one.client_id,
+        "object_id": lambda one: one.principal_id,
+        "msi_res_id": lambda one: one.resource_id,
+        "mi_res_id": lambda one: one.resource_id,
+    }
+    for name, value_of in names.items():
+        if name in query:
+            held = [one for one in held if value_of(one).lower() == query[name].lower()]
+    if not held:
+        raise TokenError("invalid_request", "Identity not found")
+    if len(held) > 1:
+        raise TokenError(
+            "invalid_request",
+            "Multiple user assigned identities exist, please specify the clientId / resourceId of the "
+            "identity in the token request",
+        )
+    return held[0]

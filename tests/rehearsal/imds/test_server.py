@@ -88,7 +88,7 @@ def assign(azure: Endpoint, monkeypatch: pytest.MonkeyPatch, *names: str) -> lis
     made = [Identity(f"{BASE}/providers/x/userAssignedIdentities/{n}", f"oid-{n}", f"app-{n}") for n in names]
     record = azure.subscription.resources[f"{BASE}/{SCALE_SET}".lower()]
     record.body["identity"] = {"userAssignedIdentities": {one.resource_id: {} for one in made}}
-    monkeypatch.setattr("rehearsal.imds.token.identities", lambda _subscription, _of: made)
+    monkeypatch.setattr("rehearsal.imds.server.identities", lambda _subscription, _of: made)
     return made
 
 
