@@ -108,7 +108,7 @@ class StackOutputs:
         for one in fields(cls):
             first, *rest = one.name.split("_")
             key = first + "".join(map(str.capitalize, rest))
-            value = outputs.get(key)  # Pulumi omits null outputs
+            value: Any = outputs.get(key)  # Pulumi omits null outputs
             # In a stack that is only partly up, a placeholder stands for an unknown id.
             half = one.name == "scale_set_id" and not str(value).startswith("/")
             if half or (value is None and "None" not in str(one.type)):

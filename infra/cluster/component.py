@@ -6,7 +6,7 @@ import pulumi
 
 from images.cloud_init import NodeSetup, cloud_config
 from infra.cluster.groups import build_data_place, build_place
-from infra.cluster.keys import KeyPair
+from infra.cluster.keys import KeyPair, secret
 from infra.cluster.network import SSH, build_frontend, build_network
 from infra.cluster.nodes import NodeAccess, build_scale_set
 from infra.cluster.shared.base import SharedSite
@@ -90,7 +90,7 @@ class TrainingCluster(pulumi.ComponentResource):
             "adminUser": config.admin_user,
             "access": config.access,
             "hostPublicKey": host.public_key,
-            "userPrivateKey": pulumi.Output.secret(user.private_key),
+            "userPrivateKey": secret(user.private_key),
             "clusterPublicKey": cluster.public_key,
             **more,
         }

@@ -11,7 +11,7 @@ from typing import Any
 import pulumi
 from pulumi import dynamic
 
-__all__ = ["KeyPair", "key_pair_provider"]
+__all__ = ["KeyPair", "key_pair_provider", "secret"]
 
 
 def key_pair_provider() -> dynamic.ResourceProvider:
@@ -39,6 +39,11 @@ def key_pair_provider() -> dynamic.ResourceProvider:
             return DiffResult(changes=False)
 
     return KeyPairProvider()
+
+
+def secret(value: pulumi.Output[str]) -> pulumi.Output[str]:
+    """Return the value as a secret: Pulumi encrypts it where it stores it and hides it where it prints it."""
+    return pulumi.Output.secret(value)
 
 
 class KeyPair(dynamic.Resource, module="ranklift", name="KeyPair"):

@@ -44,6 +44,7 @@ from pulumi_azure_native.compute.virtual_machine_scale_set import VirtualMachine
 
 from images.os_images import Image, MarketplaceImage
 from infra.cluster.groups import Place
+from infra.cluster.keys import secret
 from infra.cluster.network import NodeNetwork
 from infra.config.cluster_config import ClusterConfig
 from infra.config.limits import spot_price
@@ -189,9 +190,7 @@ def _os_profile(config: ClusterConfig, access: NodeAccess) -> VirtualMachineScal
     return VirtualMachineScaleSetOSProfileArgs(
         computer_name_prefix=config.computer_name_prefix,
         admin_username=config.admin_user,
-        custom_data=pulumi.Output.secret(access.cloud_config).apply(
-            lambda text: base64.b64encode(text.encode()).decode()
-        ),
+        custom_data=secret(access.cloud_config).apply(lambda text: base64.b64encode(text.encode()).decode()),
         linux_configuration=LinuxConfigurationArgs(
             disable_password_authentication=True,
             provision_vm_agent=True,
