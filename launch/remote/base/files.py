@@ -73,7 +73,7 @@ def temporary_name(path: str) -> str:
     return os.path.join(folder, f".new-{name}.{os.urandom(8).hex()}")
 
 
-def write_all(fd: int, data: bytes) -> None:
+def write_all(fd: int, data: bytes | memoryview) -> None:
     """Write all data, in as many pieces as a pipe or a disk takes. Raise OSError."""
     rest = memoryview(data)
     while rest:
