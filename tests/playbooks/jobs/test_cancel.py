@@ -253,7 +253,7 @@ def test_the_end_that_does_not_come_names_the_process_that_owes_it(monkeypatch: 
         **{"failure": None, "supervisor": {"pid": 77}},
     }
     answer = {"before": "RUNNING", "state": raw, "lost": [], "grace": 0.0, "within": -1.0}
-    monkeypatch.setattr(launch_ending, "ask", lambda *_: answer)
+    monkeypatch.setattr(launch_ending, "ask", lambda *_, **__: answer)
 
     class Head:
         name = "node000000"
