@@ -24,16 +24,7 @@ from catalogue.rows import NOTHING, Entries, read
 from catalogue.size import Size
 from launch.errors import InputError
 
-__all__ = [
-    "MORE",
-    "FabricSettings",
-    "Refusal",
-    "catalogue",
-    "fabric_settings",
-    "find",
-    "lookup",
-    "refusal",
-]
+__all__ = ["MORE", "FabricSettings", "Refusal", "catalogue", "fabric_settings", "find", "lookup", "refusal"]
 
 MORE = "RANKLIFT_SIZES"
 """The environment variable that names further files of sizes."""

@@ -11,13 +11,7 @@ import math
 import shlex
 from dataclasses import dataclass
 
-__all__ = [
-    "EXPORT",
-    "SERVER_IMAGE",
-    "Stripes",
-    "server_cloud_config",
-    "stripes",
-]
+__all__ = ["EXPORT", "SERVER_IMAGE", "Stripes", "server_cloud_config", "stripes"]
 
 EXPORT = "/export/shared"
 """Where the server has it."""

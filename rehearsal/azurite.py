@@ -216,9 +216,7 @@ def _make_certificate(certificate: Path, key_file: Path) -> None:
         .sign(key, hashes.SHA256())
     )
     private = key.private_bytes(
-        serialization.Encoding.PEM,
-        serialization.PrivateFormat.PKCS8,
-        serialization.NoEncryption(),
+        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
     )
     replace_file(key_file, private.decode(), 0o600)
     replace_file(certificate, made.public_bytes(serialization.Encoding.PEM).decode())

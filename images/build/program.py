@@ -154,11 +154,7 @@ class NodeImage(pulumi.ComponentResource):
         return identity, right
 
     def _build_template(
-        self,
-        name: str,
-        version_id: pulumi.Output[str],
-        identity: UserAssignedIdentity,
-        right: RoleAssignment,
+        self, name: str, version_id: pulumi.Output[str], identity: UserAssignedIdentity, right: RoleAssignment
     ) -> None:
         config = self._config
         plan = config.base.plan

@@ -64,10 +64,7 @@ _CODES = (
     re.compile(r'"code"\s*:\s*"(\w+)"'),
     re.compile(r"(?:^|\*\s+|error: )([A-Z]\w*[a-z][A-Z]\w*|Conflict|Unauthorized): ", re.MULTILINE),
 )
-_MESSAGES = (
-    re.compile(r'Message="((?:[^"\\]|\\.)*)"'),
-    re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)"'),
-)
+_MESSAGES = (re.compile(r'Message="((?:[^"\\]|\\.)*)"'), re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)"'))
 _SIGNED_OUT = re.compile(r"AADSTS\d+|az login|Please run 'az login'|DefaultAzureCredential")
 _TOO_MANY = 429
 _IN_AZURE = re.compile(r"azure-native:\w+:\w+::")

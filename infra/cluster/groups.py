@@ -55,11 +55,7 @@ def build_place(stack: str, config: ClusterConfig, child: pulumi.ResourceOptions
     """Make the resource group of the nodes and their network."""
     tags = {**config.tags, STACK_TAG: stack}
     group = ResourceGroup(
-        "group",
-        resource_group_name=cluster_name(stack),
-        location=config.location,
-        tags=tags,
-        opts=child,
+        "group", resource_group_name=cluster_name(stack), location=config.location, tags=tags, opts=child
     )
     return Place(stack, cluster_name(stack), group, config.location, tags, child)
 

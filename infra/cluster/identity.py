@@ -37,11 +37,7 @@ class Identity:
 
 def build_identity(place: Place) -> Identity:
     """Make an identity without rights."""
-    identity = UserAssignedIdentity(
-        "identity",
-        resource_name_=f"{place.name}-nodes",
-        **place.common,
-    )
+    identity = UserAssignedIdentity("identity", resource_name_=f"{place.name}-nodes", **place.common)
     return Identity(identity.id, identity.client_id, identity.principal_id)
 
 
@@ -80,11 +76,7 @@ def build_watcher_role(
 
 
 def allow(
-    place: Place,
-    identity: Identity,
-    purpose: str,
-    role_id: pulumi.Input[str],
-    scope: pulumi.Output[str],
+    place: Place, identity: Identity, purpose: str, role_id: pulumi.Input[str], scope: pulumi.Output[str]
 ) -> RoleAssignment:
     """Assign a role on one resource to the identity."""
     return RoleAssignment(

@@ -143,8 +143,7 @@ def build_scale_set(
             scheduled_events_profile=_scheduled_events(config),
             os_profile=_os_profile(config, access),
             storage_profile=VirtualMachineScaleSetStorageProfileArgs(
-                image_reference=_image_reference(config.image),
-                os_disk=_os_disk(config),
+                image_reference=_image_reference(config.image), os_disk=_os_disk(config)
             ),
             network_profile=_network_profile(config, network, pool_id),
             diagnostics_profile=DiagnosticsProfileArgs(boot_diagnostics=BootDiagnosticsArgs(enabled=True)),

@@ -10,13 +10,7 @@ from infra.config.cluster_config import ClusterConfig
 from infra.naming import cluster_name, data_group_name, network_name, subnet_name
 from infra.preflight.meters import ADDRESS, NAT, Part, endpoint_parts, os_disk
 
-__all__ = [
-    "NODE",
-    "Machines",
-    "machines_of",
-    "parts",
-    "server_name",
-]
+__all__ = ["NODE", "Machines", "machines_of", "parts", "server_name"]
 
 NODE = "node"
 """:attr:`Part.what` of the nodes."""

@@ -230,11 +230,7 @@ async def _action(
 
 
 def _list(
-    request: web.Request,
-    manager: ResourceManager,
-    scope: ResourceId,
-    namespace: str,
-    parts: tuple[str, ...],
+    request: web.Request, manager: ResourceManager, scope: ResourceId, namespace: str, parts: tuple[str, ...]
 ) -> web.StreamResponse:
     kind = manager.subscription.types.find("/".join((namespace, *parts[::2])))
     if kind is not None and kind.extends:

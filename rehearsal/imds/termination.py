@@ -54,11 +54,7 @@ async def eviction_notice(
 
 
 async def _announce(
-    events: ScheduledEvents,
-    record: Record,
-    instances: Sequence[Instance],
-    kind: EventType,
-    seconds: float,
+    events: ScheduledEvents, record: Record, instances: Sequence[Instance], kind: EventType, seconds: float
 ) -> None:
     scope, names = record.id.key, [f"{record.id.name}_{one.id}" for one in instances]
     announced = events.announce(scope, names, kind, seconds)

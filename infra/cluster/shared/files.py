@@ -28,10 +28,7 @@ class AzureFiles:
         """Return the configured folder, which the nodes reach as they reach blob storage."""
         private = storage == "privateEndpoint"
         return SharedFolder(
-            kind=self.name,
-            size_gib=read_size(settings),
-            addresses=int(private),
-            service_endpoint=not private,
+            kind=self.name, size_gib=read_size(settings), addresses=int(private), service_endpoint=not private
         )
 
     def build(self, site: SharedSite) -> SharedResources:

@@ -81,9 +81,7 @@ BUILT_IN: Mapping[str, Body] = {
         data=[f"{_CONTAINERS}/blobs/{what}" for what in _CHANGES],
     ),
     "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1": _role(
-        "Storage Blob Data Reader",
-        [f"{_CONTAINERS}/read", _DELEGATE],
-        data=[f"{_CONTAINERS}/blobs/read"],
+        "Storage Blob Data Reader", [f"{_CONTAINERS}/read", _DELEGATE], data=[f"{_CONTAINERS}/blobs/read"]
     ),
 }
 """Azure's own roles by id (learn.microsoft.com role-based-access-control/built-in-roles), as far as a

@@ -59,9 +59,7 @@ def check_region(rid: ResourceId, location: object) -> None:
     if not rid.parts:
         problem = f"The provided location '{location}' is not available for resource group. "
         raise ArmError(
-            400,
-            "LocationNotAvailableForResourceGroup",
-            f"{problem}List of available regions is '{listed}'.",
+            400, "LocationNotAvailableForResourceGroup", f"{problem}List of available regions is '{listed}'."
         )
     problem = f"The provided location '{location}' is not available for resource type '{rid.type}'. "
     raise ArmError(
