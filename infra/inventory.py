@@ -11,7 +11,7 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from infra.json_records import read_list, read_record
 from launch.errors import GiveUpError, InputError
@@ -23,7 +23,6 @@ __all__ = [
     "KEY_FILE",
     "KNOWN_HOSTS_FILE",
     "SSH_CONFIG_FILE",
-    "AzureClients",
     "Inventory",
     "Node",
     "StackOutputs",
@@ -120,23 +119,11 @@ class StackOutputs:
         return cls(**found)
 
 
-class AzureClients(Protocol):
-    """The Azure clients for reading an inventory; ``infra.arm.clients.clients`` makes them."""
-
-    @property
-    def compute(self) -> Any:
-        """A ``ComputeManagementClient``."""
-
-    @property
-    def network(self) -> Any:
-        """A ``NetworkManagementClient``."""
-
-
-def read_azure(outputs: StackOutputs, clients: AzureClients) -> Inventory:
+def read_azure(outputs: StackOutputs, clients: Any) -> Inventory:
     """Read the stack's VMs from Azure, with their addresses and ports of the load balancer.
 
     Ports are never computed: instances come and go. One GET of the backend pool answers for all nodes; nodes
-    that it lacks are queried one by one.
+    that it lacks are queried one by one. ``clients`` are those of :func:`infra.arm.clients.clients`.
 
     Raises the exceptions of the Azure SDK.
     """
@@ -258,9 +245,7 @@ def known_hosts_text(inventory: Inventory, host_public_key: str) -> str:
     return "".join(f"{node.name} {key}\n" for node in inventory.nodes)
 
 
-def _ports(
-    outputs: StackOutputs, clients: AzureClients, known: Mapping[int, tuple[str, str]]
-) -> dict[int, int]:
+def _ports(outputs: StackOutputs, clients: Any, known: Mapping[int, tuple[str, str]]) -> dict[int, int]:
     if outputs.load_balancer_id is None or outputs.backend_pool is None:
         raise InputError(
             "output loadBalancerId", None, "is missing, but publicIp is set", "run `fab up` again"

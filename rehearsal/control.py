@@ -7,6 +7,7 @@ report = stop(Path("."))
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
@@ -190,14 +191,8 @@ def _end(record: Record) -> None:
         deadline = time.monotonic() + limit
         while record.alive and time.monotonic() < deadline:
             time.sleep(0.02)
-            _reap(record.pid)
-
-
-def _reap(pid: int) -> None:
-    try:
-        os.waitpid(pid, os.WNOHANG)
-    except ChildProcessError:
-        return  # it was started by another process than this one
+            with contextlib.suppress(ChildProcessError):  # it was started by another process than this one
+                os.waitpid(record.pid, os.WNOHANG)
 
 
 def _clean_locked(folder: Folder) -> tuple[str, ...]:

@@ -156,14 +156,17 @@ class ResourceManager:
     def _put_child(self, rid: ResourceId, kind: ResourceType, body: Body) -> tuple[bool, Operation | None]:
         if self.subscription.resources.get(rid.parent.key) is None:
             raise _no_parent(rid)
+        return self._with_child(rid, kind, "put", {**body, "name": rid.name})
+
+    def _with_child(
+        self, rid: ResourceId, kind: ResourceType, verb: str, *element: Body
+    ) -> tuple[bool, Operation | None]:
         parent = self.subscription.find(rid.parent)
-        merged = copy.deepcopy(parent.body)
-        merged.setdefault("properties", {})
         present = parent.children(kind.collection)
         others = [e for e in present if e.get("name", "").lower() != rid.name.lower()]
-        new = len(others) == len(present)
-        merged["properties"][kind.collection] = [*others, {**body, "name": rid.name}]
-        return new, self.put(rid.parent, merged)[1]
+        merged = copy.deepcopy(parent.body)
+        merged.setdefault("properties", {})[kind.collection] = [*others, *element]
+        return len(others) == len(present), self.put(rid.parent, merged, verb)[1]
 
     def delete(self, rid: ResourceId) -> Operation | None:
         """Start to delete a resource; None when it does not exist."""
@@ -182,8 +185,9 @@ class ResourceManager:
         if record.kind.singleton:
             raise ArmError(405, "MethodNotAllowed", f"{rid} goes with the resource it belongs to.")
         self._refuse_in_use(rid)
-        if record.kind.embedded or record.id.key != rid.key:
-            return self._delete_child(record, rid)
+        kind = self.subscription.types.find(rid.type)
+        if kind is not None and kind.embedded:
+            return self._with_child(rid, kind, "delete")[1]
         fault = self._fault("delete", rid)
         record.state = "Deleting"
         return self._start(record, self._remove(record), fault, "Deleting")
@@ -194,15 +198,6 @@ class ResourceManager:
             return
         self.hooks(kind).release(rid)
         checks.refuse_in_use(self.subscription, rid, kind)
-
-    def _delete_child(self, record: Record, rid: ResourceId) -> Operation | None:
-        merged = copy.deepcopy(record.body)
-        collection = rid.parts[-2]
-        for name, elements in merged["properties"].items():
-            if name.lower() == collection.lower():
-                kept = [e for e in elements if e.get("name", "").lower() != rid.name.lower()]
-                merged["properties"][name] = kept
-        return self.put(record.id, merged, "delete")[1]
 
     def _delete_group(self, rid: ResourceId) -> Operation:
         group = self.subscription.group(rid)
