@@ -77,7 +77,8 @@ def visible_paths(
             shown.append(path)
     if (machine / _PACKAGES).is_dir():
         shown.append(machine / _PACKAGES)
-    shown += [path for path in _entries(machine / _ADDED) if not _is_work(path, private)]
+    added = sorted((machine / _ADDED).iterdir()) if (machine / _ADDED).is_dir() else []
+    shown += [path for path in added if _is_there(path) and not _is_work(path, private)]
     hidden = list(dict.fromkeys([*(machine / name for name in _SOURCES), *private]))
     system = (machine, machine / "usr", machine / "usr/local")
     kept = [part for path in needed for part in _prefixes(path) if part not in system]
@@ -103,10 +104,6 @@ def environments(node_python: Path) -> tuple[Path, ...]:
     for folder in dict.fromkeys((node_python.parent, node_python.resolve().parent)):
         found += sorted(path.parent for path in folder.glob("*/pyvenv.cfg"))
     return tuple(dict.fromkeys(found))
-
-
-def _entries(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if _is_there(path)) if folder.is_dir() else []
 
 
 def _is_there(path: Path) -> bool:
