@@ -26,19 +26,14 @@ def subscription_of(setting: object, environment: Mapping[str, str], send: Send 
     Raises :class:`~launch.errors.InputError` if none is chosen.
     """
     if clients.endpoint(environment) is not None:
-        return _from_rehearsal(environment, send)
+        version = api_version("Microsoft.Resources/subscriptions")
+        (found,) = management(environment, send).pages("/subscriptions", **{"api-version": version})
+        return str(found["subscriptionId"])
     named = setting or environment.get(VARIABLE) or _from_cli(environment)
     if not named:
         remedy = f"run `az login`, set {VARIABLE}, or `pulumi config set {KEY} …`"
         raise InputError("subscription", None, "none is chosen", remedy)
     return str(named)
-
-
-def _from_rehearsal(environment: Mapping[str, str], send: Send | None) -> str:
-    (found,) = management(environment, send).pages(
-        "/subscriptions", **{"api-version": api_version("Microsoft.Resources/subscriptions")}
-    )
-    return str(found["subscriptionId"])
 
 
 def _from_cli(environment: Mapping[str, str]) -> str | None:

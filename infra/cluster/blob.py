@@ -119,6 +119,7 @@ def build_account(
 
     ``private``: it is reached through a private endpoint alone.
     """
+    subnets, sources = ((), ()) if private else ((network.subnet_id,), firewall_sources(config.ssh_from))
     return StorageAccount(
         purpose,
         account_name=data.storage_name(purpose),
@@ -143,15 +144,11 @@ def build_account(
         network_rule_set=NetworkRuleSetArgs(
             default_action=DefaultAction.DENY,
             bypass="None",
-            virtual_network_rules=[]
-            if private
-            else [VirtualNetworkRuleArgs(virtual_network_resource_id=network.subnet_id, action=Action.ALLOW)],
-            ip_rules=[]
-            if private
-            else [
-                IPRuleArgs(i_p_address_or_range=source, action=Action.ALLOW)
-                for source in firewall_sources(config.ssh_from)
+            virtual_network_rules=[
+                VirtualNetworkRuleArgs(virtual_network_resource_id=subnet, action=Action.ALLOW)
+                for subnet in subnets
             ],
+            ip_rules=[IPRuleArgs(i_p_address_or_range=source, action=Action.ALLOW) for source in sources],
         ),
         **data.common,
     )

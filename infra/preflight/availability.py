@@ -253,7 +253,6 @@ def machine_size(rest: Rest, subscription: str, group: str, name: str) -> str | 
 
 def _found(rest: Rest, subscription: str, group: str, what: str) -> Mapping[str, Any] | None:
     path = f"/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Compute/{what}"
-    found: Mapping[str, Any] | None = rest.find(
-        path, **{"api-version": api_version(f"Microsoft.Compute/{what}")}
-    )
+    version = api_version(f"Microsoft.Compute/{what}")
+    found: Mapping[str, Any] | None = rest.find(path, **{"api-version": version})
     return found

@@ -7,7 +7,6 @@ from rehearsal.arm.compute import galleries, image_templates, managed_disks, sca
 from rehearsal.arm.core.registry import Entry, ResourceTypes
 from rehearsal.arm.network import (
     load_balancers,
-    nat_gateways,
     network_interfaces,
     private_dns,
     private_endpoints,
@@ -20,7 +19,7 @@ from rehearsal.arm.storage import accounts, contents
 __all__ = ["ENTRIES", "RESOURCE_TYPES"]
 
 _FAMILIES = (
-    *(virtual_networks, security_groups, nat_gateways, public_ips, load_balancers, network_interfaces),
+    *(virtual_networks, security_groups, public_ips, load_balancers, network_interfaces),
     *(private_endpoints, private_dns, scale_sets, virtual_machines, managed_disks, galleries),
     *(image_templates, identities, role_resources, accounts, contents),
 )

@@ -90,14 +90,12 @@ def below(found: Any, path: tuple[str, ...]) -> Any:
     Raises :class:`LookupError` when there is none.
     """
     for part in path:
-        if isinstance(found, list):
-            if not (part.isascii() and part.isdigit()):
-                raise LookupError(part)
+        if isinstance(found, list) and part.isascii() and part.isdigit():
             found = found[int(part)]
         elif isinstance(found, dict):
             found = found[part]
         else:
-            raise LookupError(part)  # noqa: TRY004 - the path is wrong, not the document
+            raise LookupError(part)
     return found
 
 

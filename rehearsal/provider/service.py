@@ -32,14 +32,6 @@ SUBSCRIPTION_ID = "00000000-0000-0000-0000-000000000001"
 _VERSION = "3.29.0"
 _CLIENT_CONFIG = "azure-native:authorization:getClientConfig"
 _DIFF = provider_pb2.PropertyDiff
-_KINDS = {
-    ("add", False): _DIFF.ADD,
-    ("add", True): _DIFF.ADD_REPLACE,
-    ("delete", False): _DIFF.DELETE,
-    ("delete", True): _DIFF.DELETE_REPLACE,
-    ("update", False): _DIFF.UPDATE,
-    ("update", True): _DIFF.UPDATE_REPLACE,
-}
 _GONE = {"ResourceGroupNotFound", "ResourceNotFound", "ResourceGroupBeingDeleted", "ParentResourceNotFound"}
 _UNKNOWN, _INVALID = grpc.StatusCode.UNKNOWN, grpc.StatusCode.INVALID_ARGUMENT
 
@@ -146,7 +138,8 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         kind = await self._kind(request, context)
         before, after = decode(request.old_inputs), decode(request.news)
         found = changes(kind, before, after, list(request.ignoreChanges))
-        detail = {c.path: _DIFF(kind=_KINDS[c.kind, c.replace], inputDiff=True) for c in found}
+        names = {c.path: f"{c.kind.upper()}{'_REPLACE' if c.replace else ''}" for c in found}
+        detail = {path: _DIFF(kind=_DIFF.Kind.Value(name), inputDiff=True) for path, name in names.items()}
         same_id = all(plain(before.get(n)) == plain(after.get(n)) for n in kind.inputs)
         response = provider_pb2.DiffResponse
         return response(

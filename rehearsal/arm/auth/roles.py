@@ -9,7 +9,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.hooks import Body
 from rehearsal.arm.core.ids import ResourceId
-from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.subscription import Subscription
 
 __all__ = [
@@ -98,12 +97,8 @@ def built_in(subscription: str, role_id: str) -> Body:
 def definition(subscription: Subscription, role_id: str) -> Body | None:
     """Return the properties of the role of this id, or of an id's last part: a built-in or a custom one."""
     guid = role_id.rpartition("/")[2].lower()
-    custom = (r.properties for r in subscription.of_type(DEFINITIONS) if _is_named(r, guid))
-    return BUILT_IN.get(guid) or next(custom, None)
-
-
-def _is_named(record: Record, name: str) -> bool:
-    return record.id.name.lower() == name and record.state != "Deleting"
+    made = (r for r in subscription.of_type(DEFINITIONS) if r.state != "Deleting")
+    return BUILT_IN.get(guid) or next((r.properties for r in made if r.id.name.lower() == guid), None)
 
 
 def allows(

@@ -8,7 +8,7 @@ from itertools import islice
 
 from launch.nodeset import base36
 from rehearsal.arm.compute import scale_set_vms
-from rehearsal.arm.core.errors import ArmError, missing, subnet_full
+from rehearsal.arm.core.errors import ArmError, change_not_allowed, missing, subnet_full
 from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Instance, Record, ScaleSet
@@ -128,8 +128,7 @@ class _ScaleSetHooks(Hooks[Services]):
 
 def _check_placement(capacity: int, properties: Body, before: Body) -> None:
     if properties.get("singlePlacementGroup") and before.get("singlePlacementGroup") is False:
-        path = "singlePlacementGroup"
-        raise ArmError(409, "PropertyChangeNotAllowed", f"Changing property '{path}' is not allowed.", path)
+        raise change_not_allowed("singlePlacementGroup")
     limit = MAX_SINGLE_PLACEMENT_GROUP if properties.get("singlePlacementGroup", True) else _MAX
     if not 0 <= capacity <= limit:
         raise ArmError(

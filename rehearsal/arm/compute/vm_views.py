@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections import Counter
 from typing import Any
 
 from rehearsal.arm.core.records import Instance, Record
@@ -63,10 +64,7 @@ def instance_view(instance: Instance, alive: frozenset[str]) -> dict[str, Any]:
 
 def scale_set_view(instances: list[Instance]) -> dict[str, Any]:
     """Return the instance view of a scale set: how many VMs are in which state."""
-    counts: dict[str, int] = {}
-    for instance in instances:
-        code = f"ProvisioningState/{instance.state.lower()}"
-        counts[code] = counts.get(code, 0) + 1
+    counts = Counter(f"ProvisioningState/{instance.state.lower()}" for instance in instances)
     summary = [{"code": code, "count": count} for code, count in sorted(counts.items())]
     return {"virtualMachine": {"statusesSummary": summary}, "statuses": []}
 

@@ -7,6 +7,7 @@ from typing import Any
 __all__ = [
     "ArmError",
     "being_deleted",
+    "change_not_allowed",
     "conflict",
     "dangling",
     "group_not_found",
@@ -77,6 +78,11 @@ def dangling(target: object, holder: object) -> ArmError:
         f"Resource {target} referenced by resource {holder} was not found. Please make sure that the "
         "referenced resource exists, and that both resources are in the same region.",
     )
+
+
+def change_not_allowed(path: str) -> ArmError:
+    """Return the refusal to change an immutable property."""
+    return ArmError(409, "PropertyChangeNotAllowed", f"Changing property '{path}' is not allowed.", path)
 
 
 def missing(parameter: str) -> ArmError:

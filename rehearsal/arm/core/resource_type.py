@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.errors import ArmError, change_not_allowed
 from rehearsal.arm.core.models import model
 
 __all__ = ["API_VERSIONS", "GROUP", "InUse", "ResourceType"]
@@ -21,10 +21,6 @@ API_VERSIONS = {
     "Microsoft.VirtualMachineImages": "2024-02-01",
 }
 """Default API version of each provider in pulumi-azure-native 3.29.0; a type may have its own."""
-
-
-def _change_not_allowed(path: str) -> ArmError:
-    return ArmError(409, "PropertyChangeNotAllowed", f"Changing property '{path}' is not allowed.", path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +51,7 @@ class ResourceType:
     """Type of the embedded children in each list under ``properties``."""
     immutable: tuple[str, ...] = ()
     """Paths, as Pulumi's inputs have them, that Azure never changes on a resource that exists."""
-    immutable_error: Callable[[str], ArmError] = _change_not_allowed
+    immutable_error: Callable[[str], ArmError] = change_not_allowed
     """Azure's refusal to change the immutable property at a path."""
     merges: bool = False
     """A PUT leaves the properties that it lacks as they are."""

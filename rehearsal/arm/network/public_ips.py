@@ -1,4 +1,8 @@
-"""Public IP addresses: addresses of this machine's loopback interface."""
+"""Public IP addresses, and the NAT gateways that nodes go out by.
+
+Addresses are those of this machine's loopback interface. NAT gateways only exist: nodes reach nothing
+outside their network.
+"""
 
 from __future__ import annotations
 
@@ -45,4 +49,13 @@ class _PublicIpHooks(Hooks[Services]):
             shown["properties"]["ipConfiguration"] = {"id": str(holder)}
 
 
-ENTRIES = ((_ADDRESSES, _PublicIpHooks),)
+_GATEWAYS = ResourceType(
+    "Microsoft.Network/natGateways",
+    "network.NatGateway",
+    ("natGatewayName",),
+    immutable=("sku.name", "zones"),
+    in_use=InUse("InUseNatGatewayCannotBeDeleted"),
+    guid_name="resourceGuid",
+    referrers="subnets",
+)
+ENTRIES = ((_ADDRESSES, _PublicIpHooks), (_GATEWAYS, Hooks))

@@ -34,25 +34,20 @@ class _SecurityGroupHooks(Hooks[Services]):
     """Rules are checked; no traffic is filtered."""
 
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
-        """Refuse rules that conflict."""
-        _check_rules(body)
+        """Refuse two rules of one direction with the same priority."""
+        seen: dict[tuple[str, Any], str] = {}
+        for rule in body["properties"].get("securityRules") or ():
+            properties = rule.get("properties") or {}
+            key = (str(properties.get("direction")).lower(), properties.get("priority"))
+            if key in seen:
+                raise ArmError(
+                    400,
+                    "SecurityRuleConflict",
+                    f"Security rule {rule['name']} conflicts with rule {seen[key]}. Rules cannot have the "
+                    "same Priority and Direction.",
+                )
+            seen[key] = rule["name"]
         return body
-
-
-def _check_rules(body: Body) -> None:
-    """Refuse two rules of one direction with the same priority."""
-    seen: dict[tuple[str, Any], str] = {}
-    for rule in body["properties"].get("securityRules") or ():
-        properties = rule.get("properties") or {}
-        key = (str(properties.get("direction")).lower(), properties.get("priority"))
-        if key in seen:
-            raise ArmError(
-                400,
-                "SecurityRuleConflict",
-                f"Security rule {rule['name']} conflicts with rule {seen[key]}. Rules cannot have the same "
-                "Priority and Direction.",
-            )
-        seen[key] = rule["name"]
 
 
 ENTRIES = ((_GROUPS, _SecurityGroupHooks), (_RULES, Hooks))

@@ -122,9 +122,15 @@ def answer(request: web.Request, market: Market) -> web.Response | None:
 def usages(market: Market, location: str) -> list[dict[str, Any]]:
     """Return every quota of the region; with the fault ``quota`` none has anything left."""
     full = market.scarcity.is_certain("quota")
+    labels = {"cores": "Total Regional vCPUs", "lowPriorityCores": "Total Regional Low-priority vCPUs"}
     return [
-        _usage(name, used, used if full else limit)
-        for name, (limit, used) in _quotas(market, location).items()
+        {
+            "limit": used if full else limit,
+            "unit": "Count",
+            "currentValue": used,
+            "name": {"value": n, "localizedValue": labels.get(n) or f"{n[0].upper()}{n[1:]} vCPUs"},
+        }
+        for n, (limit, used) in _quotas(market, location).items()
     ]
 
 
@@ -142,17 +148,6 @@ def _quotas(market: Market, location: str) -> dict[str, tuple[int, int]]:
 
 def _counts(size: str, *, spot: bool) -> tuple[str, ...]:
     return ("lowPriorityCores",) if spot else (_quota(size), "cores")
-
-
-def _usage(name: str, used: int, limit: int) -> dict[str, Any]:
-    labels = {"cores": "Total Regional vCPUs", "lowPriorityCores": "Total Regional Low-priority vCPUs"}
-    label = labels.get(name) or f"{name[0].upper()}{name[1:]} vCPUs"
-    return {
-        "limit": limit,
-        "unit": "Count",
-        "currentValue": used,
-        "name": {"value": name, "localizedValue": label},
-    }
 
 
 def _machines(subscription: Subscription, location: str) -> Iterator[tuple[str, int, bool]]:
