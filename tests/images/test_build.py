@@ -126,7 +126,7 @@ def test_says_which_image_a_cluster_is_to_take(recorded: dict[str, Any]) -> None
     [
         ({"size": ""}, "size", "not set"),
         ({"size": "Standard_ND96isr_MI300X_v5"}, "size", "ROCm"),
-        ({"size": "Standard_A0"}, "size", "not a size"),
+        ({"size": "Standard_A0"}, "size", "not a known size"),
         ({"version": "latest"}, "version", "not valid"),
         ({"version": "1.02.3"}, "version", "not valid"),
         ({"base": "Canonical:ubuntu-24_04-lts:server:24.04.1"}, "base", "Ubuntu 22.04"),

@@ -61,7 +61,7 @@ def test_every_file_of_a_recipe_is_pinned_to_a_version() -> None:
     [
         ("Standard_ND96isr_MI300X_v5", None, None, None, "size", "ROCm"),
         ("Standard_NC24rs_v3", None, None, None, "size", "ConnectX-3"),
-        ("Standard_A0", None, None, None, "size", "not a size"),
+        ("Standard_A0", None, None, None, "size", "not a known size"),
         ("Standard_ND40rs_v2", "24.04", None, "hpcx", "mpi", "no source"),
         ("Standard_ND128isr_GB300_v6", "22.04", None, None, "mpi", "no source"),
         ("Standard_ND128isr_GB300_v6", None, "mlnx", None, "ofed", "no source"),

@@ -239,8 +239,8 @@ def test_the_torch_launchers_rendezvous_by_arrival() -> None:
         ("c10d", "4:6", "nnodes = '4:6': does not include the 3 nodes"),
         ("c10d", "1:2", "does not include"),
         ("c10d", "4:2", "is not a range of nodes; write it like 2:4"),
-        ("c10d", "0:4", "is no range"),
-        ("c10d", "3", "is no range"),
+        ("c10d", "0:4", "is not a range"),
+        ("c10d", "3", "is not a range"),
         ("etcd", None, "rdzv_backend = 'etcd': .*use static or c10d"),
     ],
 )
@@ -255,7 +255,7 @@ class TestBadInput:
             made(JobSpec("t", "mpi", ("a",), processes_per_node=9))
 
     def test_no_nodes(self) -> None:
-        with pytest.raises(InputError, match="nodes: there is no node"):
+        with pytest.raises(InputError, match="nodes: no nodes to run on"):
             made(JobSpec("t", "mpi", ("a",)), [])
 
     def test_a_node_without_slots(self) -> None:

@@ -97,7 +97,7 @@ def test_merges_in_a_long_row_and_in_a_circle_are_refused_with_a_line(tmp_path: 
     lines = ["command: env", "properties:", "  list:", "  - &a0 {A: '1'}"]
     lines += [f"  - &a{n} {{<<: *a{n - 1}}}" for n in range(1, 2000)]
     result = refusal(tmp_path, "\n".join([*lines, "environment_variables: {<<: *a1999}"]))
-    assert f"line {len(lines) + 1}: environment_variables: merges more than 100 mappings" in result
+    assert f"line {len(lines) + 1}: environment_variables: merges more than 100 nested mappings" in result
     result = refusal(tmp_path, "command: env\ntags: &t\n  <<: *t\n")
     assert "line 2: tags: cannot be merged (it merges itself)" in result
 
@@ -133,7 +133,7 @@ def test_all_that_a_rank_is_given_has_room_in_one_exec() -> None:
         ("name: 2026-01-01T00:00:00+99:99", "name = 2026-01-01T00:00:00+99:99: "),
         (f"code: {'x' * 3000}", "is not a path (File name too long)"),
         ("code: ~nosuchuser/x", "is not a path ("),
-        ('code: "a\\0b"', "there is no "),
+        ('code: "a\\0b"', "does not exist"),
         (f"inputs: {{x: {{type: uri_file, path: {'x' * 3000}}}}}", "is not a path (File name too long)"),
         ('inputs: {x: {type: uri_file, path: "~nosuchuser/x"}}', "is not a path ("),
     ],
