@@ -52,7 +52,7 @@ def test_without_a_rehearsal_azure_is_asked() -> None:
 
 @pytest.mark.parametrize("cloud", ["usgovernment", "china", "AzureUSGovernment"])
 def test_another_cloud_is_refused_by_its_name(cloud: str) -> None:
-    with pytest.raises(InputError, match=f"ARM_ENVIRONMENT = '{cloud}': is another cloud"):
+    with pytest.raises(InputError, match=f"ARM_ENVIRONMENT = '{cloud}': is another of Azure"):
         endpoint({"ARM_ENVIRONMENT": cloud})
     rehearsed = {"ARM_ENVIRONMENT": cloud, "RANKLIFT_ARM_ENDPOINT": "http://127.0.0.1:81"}
     assert endpoint(rehearsed) == "http://127.0.0.1:81"
