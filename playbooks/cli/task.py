@@ -161,8 +161,8 @@ def choose_nodes(inventory: Inventory, given: str | None) -> Sequence[Node]:
             "--nodes",
             given,
             f"stack {inventory.stack} has no instance {shown}",
-            f"known: {ranges(by_id)} ({fold(n.name for n in inventory.nodes)}) "
-            f"{output.age(inventory.read_at)} ago; `fab status` reads them from Azure again",
+            f"{output.age(inventory.read_at)} ago it had {ranges(by_id)} "
+            f"({fold(n.name for n in inventory.nodes)}); `fab status` reads them from Azure again",
         )
     return [by_id[number] for number in wanted]
 

@@ -132,7 +132,7 @@ def test_a_refusal_on_the_way_is_named_with_its_remedy_and_the_same_command_work
 ) -> None:
     before = booted(cluster)
     with fault(cluster, *words):
-        fails(cluster, "scale", "3", say=(problem, remedy, "asks for 2 nodes as before, Azure has 2"))
+        fails(cluster, "scale", "3", say=(problem, remedy, "configured for 2 nodes as before, Azure has 2"))
     assert configured(cluster) == 2
     cluster.fab("scale", "3")
     three = booted(cluster)

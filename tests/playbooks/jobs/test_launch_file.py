@@ -252,7 +252,7 @@ def test_wrong_input_is_one_line_with_status_2_before_anything_connects(
     ("word", "expected"),
     [
         ("nix.yml", "file = 'nix.yml': cannot be read (No such file or directory)"),
-        ("mpi", "file = 'mpi': there is none of that name; did you mean fab launch.mpi?"),
+        ("mpi", "file = 'mpi': no such file; did you mean fab launch.mpi?"),
         ("src/train.py", "is a script, not a job file; launch it with fab launch.torch src/train.py"),
         ("src", "file = 'src': cannot be read (Is a directory)"),
     ],

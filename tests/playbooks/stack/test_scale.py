@@ -182,7 +182,7 @@ def test_what_azure_may_go_on_with_is_what_is_wanted(
     failing(cluster, 5, error, 3)
     assert cluster.configured == 5
     assert (
-        "asks for 5 nodes, and Azure may continue: so does `fab scale 5 --stack dev`"
+        "configured for 5 nodes, and Azure may continue: so does `fab scale 5 --stack dev`"
         in capsys.readouterr().err
     )
 
@@ -193,4 +193,4 @@ def test_what_azure_does_not_tell_is_called_unknown(
     cluster.unknown = RetryError("it does not answer")
     failing(cluster, 5, FORBIDDEN, 4)
     assert cluster.configured == 3
-    assert "asks for 3 nodes as before; the number in Azure is unknown: it does" in capsys.readouterr().err
+    assert "configured for 3 nodes as before; the number in Azure is unknown: it does" in capsys.readouterr().err
