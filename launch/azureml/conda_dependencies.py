@@ -6,8 +6,8 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from launch.azureml.element import Element
 from launch.azureml.exceptions import UserErrorException
+from launch.azureml.missing import Element
 
 __all__ = ["CondaDependencies"]
 

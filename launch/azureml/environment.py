@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import copy
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from launch.azureml.conda_dependencies import CondaDependencies
-from launch.azureml.element import Element
 from launch.azureml.exceptions import UserErrorException
+from launch.azureml.missing import Element, WithVariables
 
-__all__ = ["DockerSection", "Environment", "PythonSection"]
+__all__ = ["DEFAULT_SHM_SIZE", "DockerSection", "Environment", "PythonSection"]
 
-_SHM_SIZE = "2g"
+DEFAULT_SHM_SIZE = "2g"
 
 
+@dataclass(eq=False, repr=False)
 class PythonSection(Element):
     """The Python that runs the script.
 
@@ -22,32 +25,29 @@ class PythonSection(Element):
     otherwise it is the nodes' own ``python``, and a notice names the ``conda_dependencies``.
     """
 
-    def __init__(self) -> None:
-        self.interpreter_path = "python"
-        self.user_managed_dependencies = False
-        self.conda_dependencies: CondaDependencies = CondaDependencies()
-        self.conda_dependencies_file: str | None = None
-        self._complete = True
+    interpreter_path: str = "python"
+    user_managed_dependencies: bool = False
+    conda_dependencies: CondaDependencies = field(default_factory=CondaDependencies)
+    conda_dependencies_file: str | None = None
 
 
+@dataclass(eq=False, repr=False)
 class DockerSection(Element):
     """An image's settings; only ``shm_size`` has an effect: the least size of the nodes' /dev/shm."""
 
-    def __init__(self) -> None:
-        self.enabled = False
-        self.base_image: str | None = None
-        self.base_dockerfile: str | None = None
-        self.base_image_registry: Any = None
-        self.build_context: Any = None
-        self.platform: Any = None
-        self.shared_volumes = True
-        self.gpu_support = False
-        self.shm_size: str | None = _SHM_SIZE
-        self.arguments: list[str] = []
-        self._complete = True
+    enabled: bool = False
+    base_image: str | None = None
+    base_dockerfile: str | None = None
+    base_image_registry: Any = None
+    build_context: Any = None
+    platform: Any = None
+    shared_volumes: bool = True
+    gpu_support: bool = False
+    shm_size: str | None = DEFAULT_SHM_SIZE
+    arguments: list[str] = field(default_factory=list)
 
 
-class Environment(Element):
+class Environment(WithVariables):
     """A name, variables for every process, and a Python; nothing is built or installed."""
 
     def __init__(self, name: str, **kwargs: Any) -> None:
@@ -55,18 +55,9 @@ class Environment(Element):
         self.version: str | None = None
         self.python = PythonSection()
         self.docker = DockerSection()
-        self._variables: dict[str, str] = {}
+        self._variables = {}
         self._kept_elsewhere = False
         self._complete = True
-
-    @property
-    def environment_variables(self) -> dict[str, str]:
-        """Variables of every process of a run."""
-        return self._variables
-
-    @environment_variables.setter
-    def environment_variables(self, variables: Mapping[str, str]) -> None:
-        self._variables = dict(variables)
 
     @staticmethod
     def get(workspace: Any, name: str, version: str | None = None, label: str | None = None) -> Environment:
@@ -93,9 +84,8 @@ class Environment(Element):
             lines = Path(file_path).read_text().splitlines()
         except OSError as error:
             problem = f"cannot be read: {error.strerror}"
-            raise UserErrorException(
-                "file_path", str(file_path), problem, "name a requirements file"
-            ) from None
+            remedy = "name a requirements file"
+            raise UserErrorException("file_path", str(file_path), problem, remedy) from None
         made = Environment(name)
         made.python.conda_dependencies.set_pip_requirements(lines)
         made.python.conda_dependencies.add_conda_package(f"pip={pip_version}" if pip_version else "pip")
@@ -129,10 +119,8 @@ class Environment(Element):
 
     def clone(self, new_name: str) -> Environment:
         """Return a copy under another name."""
-        made = Environment(new_name)
-        made.version, made.python, made.docker = self.version, self.python, self.docker
-        made.environment_variables = self._variables
-        made._kept_elsewhere = self._kept_elsewhere
+        made = copy.copy(self)
+        made.name, made.environment_variables = new_name, self._variables
         return made
 
     def register(self, workspace: Any) -> Environment:
@@ -141,24 +129,16 @@ class Environment(Element):
 
     def lost(self) -> Sequence[str]:
         """Return a few words for each part that does not carry over."""
-        parts = []
-        if self._kept_elsewhere:
-            parts.append("what Azure ML keeps under this name")
-        if not self.python.user_managed_dependencies:
-            parts += self.python.conda_dependencies.asked_for()
-        docker = self.docker
-        if docker.base_image:
-            parts.append(f"image {docker.base_image}")
-        parts += [
-            what
-            for what, given in (
-                ("its Dockerfile", docker.base_dockerfile),
-                ("its build context", docker.build_context),
-                ("arguments for Docker", docker.arguments),
-            )
-            if given
-        ]
-        return parts
+        python, docker = self.python, self.docker
+        parts = (
+            ("what Azure ML keeps under this name", self._kept_elsewhere),
+            *((what, not python.user_managed_dependencies) for what in python.conda_dependencies.asked_for()),
+            (f"image {docker.base_image}", docker.base_image),
+            ("its Dockerfile", docker.base_dockerfile),
+            ("its build context", docker.build_context),
+            ("arguments for Docker", docker.arguments),
+        )
+        return [what for what, is_lost in parts if is_lost]
 
 
 def _with_packages(name: str, conda: str | None, pip: str | None) -> Environment:

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from launch.azureml.element import Element
 from launch.azureml.exceptions import NotSupported, UserErrorException
+from launch.azureml.missing import Element
 from launch.azureml.notices import report
 from launch.azureml.program import Fab
 from launch.azureml.run import Run, ScriptRun
@@ -89,10 +89,7 @@ class Experiment(Element):
         """Return the command that lists the runs, as there is no portal."""
         return "fab jobs"
 
-    @property
-    def portal_url(self) -> str:
-        """The result of :meth:`get_portal_url`."""
-        return self.get_portal_url()
+    portal_url = property(get_portal_url)
 
     @property
     def workspace_object(self) -> Any:

@@ -1,10 +1,13 @@
-"""Names that azureml-core has and Ranklift lacks, for errors that give a remedy."""
+"""Names that azureml-core has and Ranklift lacks, and the base of the classes, whose errors give a remedy."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 from launch.azureml.exceptions import NotSupported
 
-__all__ = ["MISSING", "absent"]
+__all__ = ["MISSING", "Element", "WithVariables", "absent"]
 
 _STATE = "jobs of Ranklift keep lines and files; print what you want to see, write the rest under outputs/"
 _STACK = "a Ranklift project is not an Azure ML workspace; stacks are made and changed with `fab up`"
@@ -110,3 +113,51 @@ def absent(owner: str, name: str) -> Exception:
         if name in names.split():
             return NotSupported(f"{owner}.{name}", remedy)
     return AttributeError(f"{owner} has no attribute {name!r}")
+
+
+class _Named(type):
+    """The metaclass, for missing attributes of the class itself, such as ``Environment.list``."""
+
+    def __getattr__(cls, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"type object {cls.__name__!r} has no attribute {name!r}")
+        raise absent(cls._known_as or cls.__name__, name)
+
+
+class Element(metaclass=_Named):
+    """A base that refuses misspelt attributes, as in azureml-core, and names those that Ranklift lacks.
+
+    A class sets ``_complete`` at the end of its constructor; of a dataclass that is done here.
+    """
+
+    _complete = False
+    _known_as = ""
+    """The class's name in :data:`MISSING`; empty: its own name."""
+
+    def __post_init__(self) -> None:
+        self._complete = True
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._complete:
+            getattr(self, name)
+        super().__setattr__(name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(f"{type(self).__name__} has no attribute {name!r}")
+        raise absent(self._known_as or type(self).__name__, name)
+
+
+class WithVariables(Element):
+    """An element with variables for processes; a mapping that is assigned is copied."""
+
+    _variables: dict[str, str]
+
+    @property
+    def environment_variables(self) -> dict[str, str]:
+        """Variables of every process of a run; a run configuration's win over its environment's."""
+        return self._variables
+
+    @environment_variables.setter
+    def environment_variables(self, variables: Mapping[str, str]) -> None:
+        self._variables = dict(variables)

@@ -1,13 +1,14 @@
-"""Notices on stderr of settings that do not carry over: each once per process, none omitted."""
+"""Lines on stdout and stderr: notices of settings that do not carry over, each once per process."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from typing import IO
 
 from launch.printable import for_stream
 
-__all__ = ["report"]
+__all__ = ["report", "write_line"]
 
 _told: set[str] = set()
 
@@ -17,5 +18,10 @@ def report(notices: Iterable[str]) -> None:
     for notice in notices:
         if notice not in _told:
             _told.add(notice)
-            sys.stderr.write(for_stream(f"notice: {notice}\n", sys.stderr))
-    sys.stderr.flush()
+            write_line(f"notice: {notice}", sys.stderr)
+
+
+def write_line(text: str, stream: IO[str]) -> None:
+    """Write a line, made safe for a terminal, at once."""
+    stream.write(for_stream(f"{text}\n", stream))
+    stream.flush()

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import IO, Any
 
 from launch.azureml.exceptions import ExperimentExecutionException
+from launch.azureml.notices import write_line
 from launch.errors import MissingTool
-from launch.printable import for_stream
 
 __all__ = ["Answer", "Fab"]
 
@@ -69,7 +69,7 @@ class Fab:
 
         An interrupt of this call interrupts the task too.
         """
-        notes = _Notes(on_note or _to_stderr)
+        notes = _Notes(on_note or (lambda line: write_line(line, sys.stderr)))
         out: list[str] = []
         with tempfile.TemporaryDirectory(prefix="ranklift-") as spare:
             argv = [*_program(Path(spare)), *words, *(["--stack", self.stack] if self.stack else [])]
@@ -154,8 +154,3 @@ def _interrupt(process: subprocess.Popen[bytes]) -> None:
         process.wait(_GIVE_UP_S)
     except subprocess.TimeoutExpired:
         process.kill()
-
-
-def _to_stderr(line: str) -> None:
-    sys.stderr.write(for_stream(line + "\n", sys.stderr))
-    sys.stderr.flush()

@@ -11,15 +11,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from launch.azureml.element import Element
 from launch.azureml.exceptions import (
     ActivityFailedException,
     ExperimentExecutionException,
     UserErrorException,
 )
 from launch.azureml.files import Files, destination, local_paths
+from launch.azureml.missing import Element
+from launch.azureml.notices import write_line
 from launch.azureml.program import Fab
-from launch.printable import for_stream
 
 __all__ = ["Run", "ScriptRun"]
 
@@ -70,10 +70,7 @@ class Run(Element):
         """Return the current status: Queued, Preparing, Running, Completed, Failed or Canceled."""
         return _STATUS[self.record()["state"]]
 
-    @property
-    def status(self) -> str:
-        """The result of :meth:`get_status`."""
-        return self.get_status()
+    status = property(get_status)
 
     def record(self) -> dict[str, Any]:
         """Return the job's record from ``fab jobs --json``: its state, nodes, times and failure.
@@ -98,11 +95,11 @@ class Run(Element):
         the first rank that failed, unless ``raise_on_error`` is off; a cancelled run raises nothing.
         """
         if show_output:
-            _say(f"RunId: {self.id}\nTo follow it elsewhere: {self.get_portal_url()}\n")
+            write_line(f"RunId: {self.id}\nTo follow it elsewhere: {self.get_portal_url()}\n", sys.stdout)
         try:
             answer = self._fab.run(
                 ["logs", "-f", self.id],
-                lambda text: _say(text) if show_output else None,
+                lambda text: write_line(text, sys.stdout) if show_output else None,
                 None if show_output else lambda _: None,
             )
         except KeyboardInterrupt:
@@ -114,13 +111,14 @@ class Run(Element):
             )
         details = self.get_details()
         if show_output:
-            _say(f"\nExecution Summary\n=================\nRunId: {self.id}\nStatus: {details['status']}")
+            end = f"RunId: {self.id}\nStatus: {details['status']}"
+            write_line(f"\nExecution Summary\n=================\n{end}", sys.stdout)
         if details["status"] == "Failed":
             failed = self._failure()
             if raise_on_error:
                 raise failed
             if show_output:
-                _say(f"\nError:\n{failed.error_details}")
+                write_line(f"\nError:\n{failed.error_details}", sys.stdout)
         return details
 
     def _failure(self) -> ActivityFailedException:
@@ -167,19 +165,13 @@ class Run(Element):
         """Return the tags that the run was submitted with."""
         return dict(self.record().get("tags") or {})
 
-    @property
-    def tags(self) -> dict[str, str]:
-        """The result of :meth:`get_tags`."""
-        return self.get_tags()
+    tags = property(get_tags)
 
     def get_portal_url(self) -> str:
         """Return the command that shows the run, as there is no portal."""
         return f"fab logs -f {self.id}" + (f" --stack {self._fab.stack}" if self._fab.stack else "")
 
-    @property
-    def portal_url(self) -> str:
-        """The result of :meth:`get_portal_url`."""
-        return self.get_portal_url()
+    portal_url = property(get_portal_url)
 
     def get_file_names(self) -> list[str]:
         """Return the names of the run's files: ``outputs/…``, ``user_logs/…`` and ``system_logs/…``.
@@ -288,8 +280,3 @@ def _user() -> str:
 def _copy(source: Path, target: Path) -> None:
     target.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(source, target)
-
-
-def _say(text: str) -> None:
-    sys.stdout.write(for_stream(text + "\n", sys.stdout))
-    sys.stdout.flush()

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from launch.azureml.conda_dependencies import CondaDependencies
-from launch.azureml.element import Element
-from launch.azureml.environment import Environment
+from launch.azureml.environment import DEFAULT_SHM_SIZE, Environment
 from launch.azureml.exceptions import RunConfigurationException
-from launch.azureml.missing import absent
+from launch.azureml.missing import Element, WithVariables, absent
 
 __all__ = [
     "SUPPORTED_PYTORCH_BACKENDS",
@@ -24,7 +24,6 @@ __all__ = [
 ]
 
 SUPPORTED_PYTORCH_BACKENDS = ["nccl", "gloo"]
-_SHM_SIZE = "2g"
 EnvironmentDefinition = Environment
 
 
@@ -32,15 +31,15 @@ def __getattr__(name: str) -> Any:
     raise absent(__name__, name)
 
 
+@dataclass(eq=False, repr=False)
 class MpiConfiguration(Element):
     """Processes started by mpirun (guide G1): ``process_count_per_node`` on each of ``node_count`` nodes."""
 
-    def __init__(self, process_count_per_node: int = 1, node_count: int = 1) -> None:
-        self.process_count_per_node = process_count_per_node
-        self.node_count = node_count
-        self._complete = True
+    process_count_per_node: int = 1
+    node_count: int = 1
 
 
+@dataclass(eq=False, repr=False)
 class PyTorchConfiguration(Element):
     """A PyTorch process group (guide G5 to G8).
 
@@ -54,49 +53,50 @@ class PyTorchConfiguration(Element):
     launch.azureml.exceptions.RunConfigurationException: communication_backend = 'mpi': ...
     """
 
-    def __init__(
-        self, communication_backend: str = "Nccl", process_count: int | None = None, node_count: int = 1
-    ) -> None:
-        if communication_backend.lower() not in SUPPORTED_PYTORCH_BACKENDS:
-            raise RunConfigurationException(
-                "communication_backend",
-                communication_backend,
-                "is not one of Azure ML's backends",
-                "use 'Nccl' or 'Gloo'",
-            )
-        self.communication_backend = communication_backend.lower()
-        self.process_count = process_count
-        self.node_count = node_count
-        self._complete = True
+    communication_backend: str = "Nccl"
+    process_count: int | None = None
+    node_count: int = 1
+
+    def __post_init__(self) -> None:
+        given, self.communication_backend = self.communication_backend, self.communication_backend.lower()
+        if self.communication_backend not in SUPPORTED_PYTORCH_BACKENDS:
+            problem, remedy = "is not one of Azure ML's backends", "use 'Nccl' or 'Gloo'"
+            raise RunConfigurationException("communication_backend", given, problem, remedy)
+        super().__post_init__()
 
 
+@dataclass(eq=False, repr=False)
 class TensorflowConfiguration(Element):
     """Tasks with TF_CONFIG (guide G11), on as many nodes as there are workers."""
 
-    def __init__(self, worker_count: int = 1, parameter_server_count: int = 1) -> None:
-        self.worker_count = worker_count
-        self.parameter_server_count = parameter_server_count
-        self._complete = True
+    worker_count: int = 1
+    parameter_server_count: int = 1
 
 
+DISTRIBUTED: dict[str, tuple[type[Any], str, Sequence[str]]] = {
+    "mpi": (MpiConfiguration, "Python", ("IntelMpi", "OpenMpi", "Mpi")),
+    "pytorch": (PyTorchConfiguration, "PyTorch", SUPPORTED_PYTORCH_BACKENDS),
+    "tensorflow": (TensorflowConfiguration, "TensorFlow", ("ParameterServer",)),
+}
+"""By the launcher's name, which is also the attribute of a run configuration: the configuration's class, its
+framework, and its communicators, in any case, of which the first is filled in."""
+
+
+@dataclass(eq=False, repr=False)
 class DockerConfiguration(Element):
     """Docker's settings, of which only ``shm_size`` has an effect: the least size of the nodes' /dev/shm."""
 
-    def __init__(
-        self,
-        use_docker: bool = False,
-        shared_volumes: bool = True,
-        arguments: Sequence[str] = (),
-        shm_size: str | None = _SHM_SIZE,
-    ) -> None:
-        self.use_docker = use_docker
-        self.shared_volumes = shared_volumes
-        self.arguments = list(arguments)
-        self.shm_size = shm_size
-        self._complete = True
+    use_docker: bool = False
+    shared_volumes: bool = True
+    arguments: Sequence[str] = ()
+    shm_size: str | None = DEFAULT_SHM_SIZE
+
+    def __post_init__(self) -> None:
+        self.arguments = list(self.arguments)
+        super().__post_init__()
 
 
-class RunConfiguration(Element):
+class RunConfiguration(WithVariables):
     """All settings of a run but its folder; :class:`ScriptRunConfig` fills one in."""
 
     def __init__(
@@ -131,17 +131,8 @@ class RunConfiguration(Element):
         self.output_data: dict[str, Any] = {}
         self.credential_passthrough = False
         self._target = "local"
-        self._variables: dict[str, str] = {}
+        self._variables = {}
         self._complete = True
-
-    @property
-    def environment_variables(self) -> dict[str, str]:
-        """Variables of every process, over those of the environment."""
-        return self._variables
-
-    @environment_variables.setter
-    def environment_variables(self, variables: Mapping[str, str]) -> None:
-        self._variables = dict(variables)
 
     @property
     def target(self) -> str:

@@ -4,17 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from launch.azureml.element import Element
 from launch.azureml.environment import Environment
 from launch.azureml.exceptions import NotSupported, RunConfigurationException
+from launch.azureml.missing import Element
 from launch.azureml.notices import report
-from launch.azureml.runconfig import (
-    DockerConfiguration,
-    MpiConfiguration,
-    PyTorchConfiguration,
-    RunConfiguration,
-    TensorflowConfiguration,
-)
+from launch.azureml.runconfig import DISTRIBUTED, DockerConfiguration, RunConfiguration
 
 __all__ = ["ScriptRunConfig"]
 
@@ -68,37 +62,28 @@ class ScriptRunConfig(Element):
             made.target = compute_target or "local"
             made.environment = environment or Environment("default-environment")
             made.max_run_duration_seconds = max_run_duration_seconds
-            made.docker = _docker(environment, docker_runtime_config)
+            made.docker = _docker(made.environment, docker_runtime_config)
             if distributed_job_config is not None:
                 _distribute(made, distributed_job_config)
         self._complete = True
 
 
 def _distribute(run_config: RunConfiguration, job: Any) -> None:
-    if isinstance(job, TensorflowConfiguration):
-        run_config.tensorflow = job
-        run_config.framework, run_config.communicator = "TensorFlow", "ParameterServer"
-        run_config.node_count = job.worker_count
-    elif isinstance(job, MpiConfiguration):
-        run_config.mpi = job
-        run_config.framework, run_config.communicator = "Python", "IntelMpi"
-        run_config.node_count = job.node_count
-    elif isinstance(job, PyTorchConfiguration):
-        run_config.pytorch = job
-        run_config.framework, run_config.communicator = "PyTorch", job.communication_backend
-        run_config.node_count = job.node_count
-    else:
-        raise RunConfigurationException(
-            "distributed_job_config",
-            repr(job),
-            "is not a configuration of a distributed job",
-            "give a TensorflowConfiguration, an MpiConfiguration or a PyTorchConfiguration",
-        )
+    for kind, (configuration, framework, communicators) in DISTRIBUTED.items():
+        if isinstance(job, configuration):
+            setattr(run_config, kind, job)
+            run_config.framework = framework
+            run_config.communicator = getattr(job, "communication_backend", communicators[0])
+            run_config.node_count = job.worker_count if kind == "tensorflow" else job.node_count
+            return
+    problem = "is not a configuration of a distributed job"
+    remedy = "give a TensorflowConfiguration, an MpiConfiguration or a PyTorchConfiguration"
+    raise RunConfigurationException("distributed_job_config", repr(job), problem, remedy)
 
 
-def _docker(environment: Environment | None, given: Any) -> DockerConfiguration:
+def _docker(environment: Environment, given: Any) -> DockerConfiguration:
     if given is None:
-        docker = (environment or Environment("default-environment")).docker
+        docker = environment.docker
         return DockerConfiguration(docker.enabled, docker.shared_volumes, docker.arguments, docker.shm_size)
     if not isinstance(given, DockerConfiguration):
         raise RunConfigurationException(

@@ -9,14 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from launch.azureml.command_line import joined, line, strings
+from launch.azureml.environment import DEFAULT_SHM_SIZE
 from launch.azureml.exceptions import NotSupported, UserErrorException
-from launch.azureml.runconfig import DockerConfiguration, RunConfiguration
+from launch.azureml.runconfig import DISTRIBUTED, RunConfiguration
 from launch.azureml.script_run_config import ScriptRunConfig
 
 __all__ = ["Submission", "submission"]
 
-_MPI = ("openmpi", "intelmpi", "mpi")
-_DEFAULT_SHM_SIZE = "2g"
 _COMMAND = re.compile(r"(python|pypy)[^/]*")
 _MARK = re.compile(r"\$(?=\{\{|\[\[)")
 """The ``$`` that begins an input's name or an optional part in a job file."""
@@ -51,7 +50,10 @@ def submission(
     distribution, nodes = _distribution(run)
     interpreter, python = _python(run, environ)
     stack, notices = _stack(run.target, environ)
-    variables = _variables(run)
+    both = {**run.environment.environment_variables, **run.environment_variables}
+    variables = {str(name): str(value) for name, value in both.items()}
+    # The default size is not a request: as a requirement it would refuse nodes with less.
+    shm_size = run.docker.shm_size if run.docker.shm_size != DEFAULT_SHM_SIZE else None
     literal = {name: _MARK.sub("${{inputs.dollar}}", value) for name, value in variables.items()}
     job: dict[str, Any] = {
         "command": _command(config, source, interpreter),
@@ -61,7 +63,7 @@ def submission(
         "inputs": {"dollar": "$"} if literal != variables else None,
         "environment_variables": literal,
         "distribution": distribution,
-        "resources": {"instance_count": nodes, **_shared_memory(run.docker)},
+        "resources": {"instance_count": nodes, **({"shm_size": str(shm_size)} if shm_size else {})},
         "limits": {"timeout": run.max_run_duration_seconds} if run.max_run_duration_seconds else None,
         "ranklift": {"python": python} if python else None,
     }
@@ -93,35 +95,37 @@ def _command(config: ScriptRunConfig, source: Path, interpreter: str) -> str:
 
 
 def _distribution(run: RunConfiguration) -> tuple[dict[str, Any] | None, int]:
+    """Return a job file's distribution and the number of nodes."""
     communicator = str(run.communicator).lower()
-    if communicator == "parameterserver":
-        workers = _count("worker_count", run.tensorflow.worker_count)
-        servers = _count("parameter_server_count", run.tensorflow.parameter_server_count, least=0)
-        counts = {"worker_count": workers, "parameter_server_count": servers}
-        return {"type": "tensorflow", **counts}, workers
-    if communicator in _MPI:
-        nodes = _nodes(run, run.mpi.node_count)
-        count = _count("process_count_per_node", run.mpi.process_count_per_node)
-        return {"type": "mpi", "process_count_per_instance": count}, nodes
-    if communicator in ("nccl", "gloo"):
-        nodes = _nodes(run, run.pytorch.node_count)
-        if run.pytorch.process_count is None:
-            return {"type": "pytorch"}, nodes
-        total = _count("process_count", run.pytorch.process_count)
-        if total % nodes:
-            remedy = "give a multiple of node_count: process_count is the total over all nodes"
-            raise UserErrorException(
-                "process_count", total, f"does not divide by node_count = {nodes}", remedy
-            )
-        return {"type": "pytorch", "process_count_per_instance": total // nodes}, nodes
-    if communicator not in ("none", ""):
+    if communicator in ("none", ""):
+        nodes = _count("node_count", run.node_count)
+        if nodes > 1:
+            problem = "several nodes need a distributed job"
+            raise UserErrorException("node_count", nodes, problem, "give a distributed_job_config")
+        return None, nodes
+    kinds = {name.lower(): kind for kind, (_, _, names) in DISTRIBUTED.items() for name in names}
+    if communicator not in kinds:
         remedy = "use MpiConfiguration, PyTorchConfiguration or TensorflowConfiguration"
         raise NotSupported(f"the communicator {run.communicator}", remedy)
-    nodes = _count("node_count", run.node_count)
-    if nodes > 1:
-        problem = "several nodes need a distributed job"
-        raise UserErrorException("node_count", nodes, problem, "give a distributed_job_config")
-    return None, nodes
+    kind = kinds[communicator]
+    job = getattr(run, kind)
+    if kind == "tensorflow":
+        workers = _count("worker_count", job.worker_count)
+        servers = _count("parameter_server_count", job.parameter_server_count, least=0)
+        return {"type": kind, "worker_count": workers, "parameter_server_count": servers}, workers
+    nodes = _nodes(run, job.node_count)
+    if kind == "mpi":
+        count = _count("process_count_per_node", job.process_count_per_node)
+    elif job.process_count is None:
+        return {"type": kind}, nodes
+    else:
+        total = _count("process_count", job.process_count)
+        if total % nodes:
+            problem = f"does not divide by node_count = {nodes}"
+            remedy = "give a multiple of node_count: process_count is the total over all nodes"
+            raise UserErrorException("process_count", total, problem, remedy)
+        count = total // nodes
+    return {"type": kind, "process_count_per_instance": count}, nodes
 
 
 def _nodes(run: RunConfiguration, configured: Any) -> int:
@@ -165,25 +169,11 @@ def _stack(target: str, environ: Mapping[str, str]) -> tuple[str | None, tuple[s
     return chosen, (f"compute target {target}: runs go to stack {chosen}, which RANKLIFT_STACK names",)
 
 
-def _variables(run: RunConfiguration) -> dict[str, str]:
-    both = {**run.environment.environment_variables, **run.environment_variables}
-    return {str(name): str(value) for name, value in both.items()}
-
-
-def _shared_memory(docker: DockerConfiguration) -> dict[str, str]:
-    # The default is not a request: as a requirement it would refuse nodes with less.
-    if docker.shm_size in (None, "", _DEFAULT_SHM_SIZE):
-        return {}
-    return {"shm_size": str(docker.shm_size)}
-
-
 def _lost(run: RunConfiguration) -> tuple[str, ...]:
-    environment = run.environment
-    parts = list(environment.lost())
     notices = []
-    if parts:
+    if parts := run.environment.lost():
         notices.append(
-            f"environment {environment.name}: does not carry over: {'; '.join(parts)}. The job runs with "
+            f"environment {run.environment.name}: does not carry over: {'; '.join(parts)}. The job runs with "
             "what the nodes have; RANKLIFT_PYTHON can name another Python on them"
         )
     if run.docker.use_docker or run.docker.arguments:

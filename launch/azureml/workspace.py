@@ -9,8 +9,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from launch.azureml.element import Element
 from launch.azureml.exceptions import UserErrorException
+from launch.azureml.missing import Element
 
 if TYPE_CHECKING:
     from launch.azureml.run import Run

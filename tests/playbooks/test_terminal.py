@@ -134,8 +134,8 @@ PATHS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "exec that fails": lambda patch: executed(patch, 3, json=False),
     "exec --json": lambda patch: executed(patch, 0, json=True),
     "a dry run": lambda _: output.command(["ssh", ATTACK]),
-    "azureml, a line": lambda _: azureml_run._say(ATTACK),
-    "azureml, a note": lambda _: program._to_stderr(ATTACK),
+    "azureml, a line": lambda _: azureml_run.write_line(ATTACK, sys.stdout),
+    "azureml, a note": lambda _: program.write_line(ATTACK, sys.stderr),
     "azureml, a notice": lambda _: notices.report([f"{ATTACK} {id(object())}"]),
 }
 
