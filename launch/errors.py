@@ -99,12 +99,14 @@ class RetryError(RankliftError):
     """The same call may succeed later."""
 
 
-class NodeUnreachable(RetryError, ConnectionError):
-    """No answer from ``node``."""
-
+class _NodeError(RankliftError):
     def __init__(self, node: str, reason: str) -> None:
         self.node, self.reason = node, reason
         super().__init__(f"{node}: {reason}")
+
+
+class NodeUnreachable(_NodeError, RetryError, ConnectionError):
+    """No answer from ``node``."""
 
 
 class StepTimeout(RetryError, TimeoutError):
@@ -115,23 +117,15 @@ class StepTimeout(RetryError, TimeoutError):
         super().__init__(f"{node}: {step} did not end within {seconds:g} s")
 
 
-class NotPushed(RetryError):
+class NotPushed(_NodeError, RetryError):
     """The head ``node`` got a job whose code it, or another node of the job, lacks: push the code first.
 
     Also raised for a query when ``node`` lacks the code that ran the job.
     """
 
-    def __init__(self, node: str, reason: str) -> None:
-        self.node, self.reason = node, reason
-        super().__init__(f"{node}: {reason}")
 
-
-class ReplaceNodeError(RankliftError):
+class ReplaceNodeError(_NodeError):
     """``node`` will not recover by itself."""
-
-    def __init__(self, node: str, reason: str) -> None:
-        self.node, self.reason = node, reason
-        super().__init__(f"{node}: {reason}")
 
 
 class HostKeyChanged(ReplaceNodeError):

@@ -49,7 +49,10 @@ ARROWS: dict[str, set[str]] = {
         *("launch", "launch.launchers", "infra.arm", "infra.inventory", *_REHEARSAL),
         *("playbooks.cli", "playbooks.jobs", "playbooks.nodes", "playbooks.pulumi", "playbooks.stack"),
     },
-    "playbooks.cli": {"launch", "launch.remote.base", "infra.inventory", "playbooks.project"},
+    "playbooks.cli": {
+        *("launch", "launch.launchers.shell_line", "launch.remote.base", "infra.inventory"),
+        *("playbooks.project", "playbooks.selection"),
+    },
     "playbooks.ssh": {"launch", "launch.remote.base", "infra.inventory", "playbooks.project"},
     "playbooks.nodes": {
         *("launch", "launch.client", "launch.code", "launch.remote.agent", "launch.remote.base"),
@@ -123,7 +126,7 @@ ARROWS: dict[str, set[str]] = {
     "images": {"catalogue"},
     "catalogue": set(),
     "launch": {"launch.remote.base"},
-    "launch.azureml": {"launch", "launch.job", "launch.results"},
+    "launch.azureml": {"launch", "launch.job", "launch.launchers.shell_line", "launch.results"},
     "launch.client": {"launch", "launch.job", "launch.remote", "launch.remote.base", "launch.remote.log"},
     "launch.code": {"launch", "launch.remote.base", "launch.remote.store"},
     "launch.job": {

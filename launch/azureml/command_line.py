@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import re
 import shlex
 from collections.abc import Sequence
 from typing import Any
 
 from launch.azureml.exceptions import UserErrorException
-from launch.job.rank_env import EXPANDED
 from launch.job.spec import LONGEST
+from launch.launchers.shell_line import quoted
 
 __all__ = ["joined", "line", "strings"]
 
-_VARIABLE = re.compile(r"\$(?:\{([A-Za-z0-9_]+)\}|([A-Za-z0-9_]+))")
 _JOB_FILES_OWN = ("${{", "$[[", "{inputs.", "{outputs.")
 """Strings with a meaning in job files, quoted or not; a word that contains one always needs quotes."""
 
@@ -50,7 +48,7 @@ def line(words: Sequence[str]) -> str:
 
     Raise UserErrorException for a NUL byte, and for a line above Linux's limit for one argument.
     """
-    made = " ".join(_quoted(word) for word in words)
+    made = " ".join(quoted(word, _literal) for word in words)
     if "\0" in made:
         raise UserErrorException(
             "arguments", None, "hold a NUL byte, which Linux does not allow in an argument", "remove it"
@@ -77,20 +75,8 @@ def joined(command: Any) -> str:
     return command if isinstance(command, str) else " ".join(strings(command))
 
 
-def _quoted(word: str) -> str:
-    parts = []
-    at = 0
-    for match in _VARIABLE.finditer(word):
-        name = match[1] or match[2]
-        if name in EXPANDED:
-            parts += [_literal(word[at : match.start()]), f'"${{{name}}}"']
-            at = match.end()
-    parts.append(_literal(word[at:]))
-    return "".join(parts) or "''"
-
-
 def _literal(text: str) -> str:
-    made = shlex.quote(text) if text else ""
+    made = shlex.quote(text)
     for mark in _JOB_FILES_OWN:
         made = made.replace(mark, f"{mark[0]}''{mark[1:]}")
     return made

@@ -34,9 +34,8 @@ def place(spec: JobSpec, nodes: Sequence[JobNode]) -> tuple[NodePlan, ...]:
     """
     for node in nodes:
         if node.slots < 1:
-            raise InputError(
-                "slots", node.slots, f"{node.name} takes no processes", "leave that node out of --nodes"
-            )
+            problem, remedy = f"{node.name} takes no processes", "leave that node out of --nodes"
+            raise InputError("slots", node.slots, problem, remedy)
     ranks = launcher_of(spec.kind).place(spec, nodes)
     placed = []
     for node_rank, (node, here) in enumerate(zip(nodes, ranks, strict=True)):

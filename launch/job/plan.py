@@ -80,15 +80,8 @@ class JobPlan:
         for node in self.nodes:
             for given in node.ranks:
                 if given.rank == rank:
-                    return {
-                        **self.defaults,
-                        **self.files,
-                        **self.env,
-                        **self.paths,
-                        **node.env,
-                        **given.env,
-                        **self.spec.env,
-                    }
+                    shared = {**self.defaults, **self.files, **self.env, **self.paths}
+                    return {**shared, **node.env, **given.env, **self.spec.env}
         raise KeyError(rank)
 
     def as_dict(self) -> Plan:
@@ -185,7 +178,8 @@ def plan(
     :class:`~launch.errors.InputError`.
     """
     if not nodes:
-        raise InputError("nodes", None, "no nodes to run on", "choose some with --nodes, or run `fab up`")
+        remedy = "choose some with --nodes, or run `fab up`"
+        raise InputError("nodes", None, "no nodes to run on", remedy)
     argv = RUNTIMES[spec.runtime].argv(spec)
     if files is not None:
         _check_script(argv, files)

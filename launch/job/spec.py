@@ -12,7 +12,7 @@ from typing import Literal, get_args
 from launch.durations import LONGEST_S
 from launch.errors import InputError
 from launch.job.runtime import RUNTIMES
-from launch.launchers.base import JobNode, either
+from launch.launchers.base import JobNode, either, wrong
 from launch.launchers.registry import LAUNCHERS, launcher_of
 from launch.numbers import MOST
 from launch.remote.base.timing import GRACE_S
@@ -132,14 +132,14 @@ class JobSpec:
             raise InputError("command", None, "is empty", "give the script to run, e.g. train.py --epochs 3")
         launcher_of(self.kind)
         if self.shell and len(self.command) != 1:
-            raise InputError(
-                "command", self.command, "is not a single line for a shell", "give one line, or shell = False"
+            raise wrong(
+                self, "command", "is not a single line for a shell", "give one line, or shell = False"
             )
         self._check_processes()
         self._check_launcher()
         self._check_node()
         if not 1 <= self.port <= _HIGHEST_PORT:
-            raise InputError("port", self.port, "is not a TCP port", f"use the default, {MASTER_PORT}")
+            raise wrong(self, "port", "is not a TCP port", f"use the default, {MASTER_PORT}")
         for key, seconds in (("timeout_s", self.timeout_s), ("grace_s", self.grace_s)):
             if seconds is not None and seconds <= 0:
                 raise InputError(key, seconds, "must be above 0", "give it in seconds, or leave it out")
@@ -163,36 +163,27 @@ class JobSpec:
 
     def _check_restarts(self) -> None:
         if not 0 <= self.max_restarts <= MOST:
-            remedy = f"give 0 to {MOST}"
-            raise InputError("max_restarts", self.max_restarts, "is not a number of restarts", remedy)
+            raise wrong(self, "max_restarts", "is not a number of restarts", f"give 0 to {MOST}")
         if self.min_nodes is None:
             return
         if self.min_nodes < 1 or not self.per_node:
-            raise InputError(
-                "min_nodes",
-                self.min_nodes,
-                "is only for torchrun over a range of nodes",
-                "remove it, or run the command once on each node with --nnodes MIN:MAX",
-            )
+            remedy = "remove it, or run the command once on each node with --nnodes MIN:MAX"
+            raise wrong(self, "min_nodes", "is only for torchrun over a range of nodes", remedy)
         if self.max_restarts:
-            raise InputError(
-                "max_restarts",
-                self.max_restarts,
-                "cannot be combined with a range of nodes, over which torchrun itself restarts the processes",
-                f"give torchrun --max-restarts {self.max_restarts}",
+            problem = (
+                "cannot be combined with a range of nodes, over which torchrun itself restarts the processes"
             )
+            remedy = f"give torchrun --max-restarts {self.max_restarts}"
+            raise wrong(self, "max_restarts", problem, remedy)
 
     def _check_processes(self) -> None:
         count = self.processes_per_node
         if count is not None and count < 1:
-            raise InputError("processes_per_node", count, "must be at least 1", "ask for one or more")
+            raise wrong(self, "processes_per_node", "must be at least 1", "ask for one or more")
         if count is not None and count > 1 and self.per_node:
-            raise InputError(
-                "processes_per_node",
-                count,
-                "cannot be combined with a command that starts a node's processes itself",
-                "leave the count out, or run the script without that launcher",
-            )
+            problem = "cannot be combined with a command that starts a node's processes itself"
+            remedy = "leave the count out, or run the script without that launcher"
+            raise wrong(self, "processes_per_node", problem, remedy)
 
     def _check_launcher(self) -> None:
         """Refuse what the launcher does not take."""
@@ -207,16 +198,16 @@ class JobSpec:
     def _check_node(self) -> None:
         """Check what the nodes must have and make."""
         if not self.python.strip():
-            raise InputError("python", self.python, "is empty", "name a command, or leave it out")
+            raise wrong(self, "python", "is empty", "name a command, or leave it out")
         for key, value in (("python", self.python), ("setup", self.setup)):
             _refuse_unsendable(key, value)
         if self.runtime not in RUNTIMES:
-            raise InputError("runtime", self.runtime, "is not a runtime", f"use {either(RUNTIMES)}")
+            raise wrong(self, "runtime", "is not a runtime", f"use {either(RUNTIMES)}")
         for module in self.requires:
             if not module.isidentifier():
                 raise InputError("requires", module, "is not a top-level module", "name it as import does")
         if self.shm_bytes is not None and self.shm_bytes < 1:
-            raise InputError("shm_bytes", self.shm_bytes, "must be above 0", "give it in bytes")
+            raise wrong(self, "shm_bytes", "must be above 0", "give it in bytes")
         for name, kind in self.outputs.items():
             if not _OUTPUT_NAME.fullmatch(name):
                 raise InputError(
@@ -227,7 +218,7 @@ class JobSpec:
                     f"outputs {name}", kind, "is not a type of output", f"use {either(get_args(OutputType))}"
                 )
         if not self.home.startswith("/"):
-            raise InputError("home", self.home, "is not an absolute path", f"leave it out for {HOME}")
+            raise wrong(self, "home", "is not an absolute path", f"leave it out for {HOME}")
 
     def _check_variable(self, name: str, value: str) -> None:
         if not _ENV_NAME.fullmatch(name):

@@ -37,19 +37,22 @@ class Reader:
         except InputError as error:
             self.errors.append(error)
 
+    def entries(self, place: Place | None) -> dict[str, Place]:
+        """Return a mapping's values by key; none of a missing one, or of one that is wrong."""
+        with self.collecting():
+            return place.entries() if place is not None else {}
+        return {}
+
     def block(
         self,
-        place: Place,
+        place: Place | None,
         used: Sequence[str],
         unused: Sequence[str] = (),
         hints: Mapping[str, str] | None = None,
     ) -> dict[str, Place]:
         """Return a mapping's ``used`` keys; record ``unused`` ones, report any other as an error."""
         found = {}
-        entries: dict[str, Place] = {}
-        with self.collecting():
-            entries = place.entries()
-        for key, entry in entries.items():
+        for key, entry in self.entries(place).items():
             if key in used:
                 found[key] = self.places[entry.key] = entry
             elif key in unused:
@@ -60,10 +63,7 @@ class Reader:
 
     def named(self, place: Place | None, what: str) -> dict[str, Place]:
         """Return a mapping whose keys the user chooses, each an identifier."""
-        entries: dict[str, Place] = {}
-        if place is not None:
-            with self.collecting():
-                entries = place.entries()
+        entries = self.entries(place)
         for key, entry in entries.items():
             self.places[entry.key] = entry
             if not _NAME.fullmatch(key):

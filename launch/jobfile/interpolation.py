@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from launch.errors import InputError
 from launch.job.spec import LONGEST
@@ -14,8 +13,8 @@ from launch.jobfile.yaml_source import Place
 
 __all__ = ["check", "filled", "values_of"]
 
-_BEGIN, _END = "${{", "}}"
-_WORD = re.compile(r"\$\{\{\s*\S*")
+_BINDING = re.compile(r"\$\{\{((?:(?!\$\{\{|\}\}).)*)\}\}", re.DOTALL)
+_UNCLOSED = re.compile(r"\$\{\{\s*\S*")
 _OPTIONAL = "$[["
 _DEEPEST = 100
 """Longest chain of inputs that refer to one another."""
@@ -53,9 +52,9 @@ def values_of(job: JobFile, paths: Mapping[str, str], outputs: str) -> dict[str,
             raise place.wrong(
                 f"ends a chain of {_DEEPEST} inputs that refer to one another", "name it directly"
             )
-        for binding in _bindings(plain[key])[0]:
-            if binding.name in plain:
-                resolve(binding.name, (*way, key))
+        for name in map(str.strip, _BINDING.findall(plain[key])):
+            if name in plain:
+                resolve(name, (*way, key))
         known[key] = filled(plain[key], known, place)
         return known[key]
 
@@ -74,55 +73,27 @@ def filled(text: str, known: Mapping[str, str], place: Place) -> str:
         raise place.wrong(
             "optional parts are for components", "write the part without $[[ and ]]", at=_OPTIONAL
         )
-    found, begun = _bindings(text)
-    if begun is not None:
-        raise place.wrong(
-            "${{ is not closed", "close it with }}, as in ${{inputs.name}}", at=_one_line(begun)
-        )
-    size = len(text)
+    for between in _BINDING.split(text)[::2]:
+        if begun := _UNCLOSED.search(between):
+            raise place.wrong(
+                "${{ is not closed", "close it with }}, as in ${{inputs.name}}", at=_one_line(begun[0])
+            )
+    found = list(_BINDING.finditer(text))
     for one in found:
-        if one.name not in known:
-            raise _undefined(one, text, known, place)
-        size += len(known[one.name]) - (one.end - one.begin)
+        if one[1].strip() not in known:
+            raise _undefined(one, known, place)
+    size = len(text) + sum(len(known[one[1].strip()]) - len(one[0]) for one in found)
     # The length is computed before the text is built, as inputs that contain one another grow without bound.
     if size > LONGEST:
         problem = f"would be {size} characters long with its inputs; Linux's limit is {LONGEST} bytes"
         raise place.wrong(problem, "put them into a file")
-    parts, last = [], 0
-    for one in found:
-        parts += [text[last : one.begin], known[one.name]]
-        last = one.end
-    return "".join([*parts, text[last:]])
+    return _BINDING.sub(lambda one: known[one[1].strip()], text)
 
 
-@dataclass(frozen=True, slots=True)
-class _Binding:
-    """One ``${{name}}`` in a text."""
-
-    begin: int
-    end: int
-    name: str
-
-
-def _bindings(text: str) -> tuple[list[_Binding], str | None]:
-    """Return all bindings in order, and the beginning of one not closed before the next or the end."""
-    found: list[_Binding] = []
-    begin = text.find(_BEGIN)
-    while begin >= 0:
-        inside = begin + len(_BEGIN)
-        end, following = text.find(_END, inside), text.find(_BEGIN, inside)
-        if end < 0 or 0 <= following < end:
-            word = _WORD.match(text, begin)
-            return found, word[0] if word else _BEGIN
-        found.append(_Binding(begin, end + len(_END), text[inside:end].strip()))
-        begin = following
-    return found, None
-
-
-def _undefined(one: _Binding, text: str, known: Mapping[str, str], place: Place) -> InputError:
-    group, _, short = one.name.partition(".")
+def _undefined(one: re.Match[str], known: Mapping[str, str], place: Place) -> InputError:
+    group, _, short = one[1].strip().partition(".")
     defined = sorted(other.partition(".")[2] for other in known if other.startswith(f"{group}."))
-    at = _one_line(text[one.begin : one.end])
+    at = _one_line(one[0])
     if group not in ("inputs", "outputs") or not short:
         return place.wrong("names neither an input nor an output", "write ${{inputs.name}}", at=at)
     close = nearest(short, defined)

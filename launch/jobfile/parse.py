@@ -24,18 +24,14 @@ USED = (
 """Keys of the format that have an effect here."""
 _TEXTS = ("$schema", "compute", "parent_job_name", "id", "status")
 _BLOCKS = (
-    "services",
-    "identity",
-    "queue_settings",
-    "properties",
-    "creation_context",
-    "log_files",
+    *("services", "identity", "queue_settings", "properties", "creation_context", "log_files"),
     "parameters",
 )
 UNUSED = (*_TEXTS, *_BLOCKS, "environment")
 """Keys of the format without an effect here."""
 _OTHERS = {"jobs": "a pipeline's", "trial": "a sweep's"}
 """Keys that only other kinds of jobs have, with the owner of each."""
+_INSTANCES = values.whole("say on how many nodes the job is to run")
 _RESOURCES_UNUSED = ("instance_type", "locations", "max_instance_count", "docker_args", "properties")
 
 
@@ -72,12 +68,8 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
         for key, place in reader.named(top.get("environment_variables"), "a variable").items()
     }
     distribution = read_distribution(reader, top["distribution"]) if "distribution" in top else None
-    resources = (
-        reader.block(top["resources"], ("instance_count", "shm_size"), _RESOURCES_UNUSED)
-        if ("resources" in top)
-        else {}
-    )
-    limits = reader.block(top["limits"], ("timeout",)) if "limits" in top else {}
+    resources = reader.block(top.get("resources"), ("instance_count", "shm_size"), _RESOURCES_UNUSED)
+    limits = reader.block(top.get("limits"), ("timeout",))
     job = JobFile(
         path=path,
         command=command,
@@ -91,7 +83,7 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
         outputs=outputs,
         env=env,
         distribution=distribution,
-        instance_count=reader.get(resources, "instance_count", _instances, None),
+        instance_count=reader.get(resources, "instance_count", _INSTANCES, None),
         shm_bytes=reader.get(resources, "shm_size", values.byte_size, None),
         timeout_s=reader.get(limits, "timeout", _seconds, None),
         own=read_own(reader, top["ranklift"], path.parent) if "ranklift" in top else Own(),
@@ -173,24 +165,15 @@ def _code(place: Place, folder: Path) -> Path:
     return values.local(place, value, folder)
 
 
-def _instances(place: Place) -> int:
-    return values.whole(place, "set the number of nodes to run on")
-
-
 def _seconds(place: Place) -> float:
-    given = values.whole(place, "give whole seconds, e.g. 3600", high=10**18)
+    given = values.whole("give whole seconds, e.g. 3600", high=10**18)(place)
     if given > LONGEST_S:
         raise place.wrong("is more than 365 days", f"give at most {LONGEST_S}, or leave it out for no limit")
     return float(given)
 
 
 def _tags(reader: Reader, place: Place | None) -> dict[str, str]:
-    if place is None:
-        return {}
-    entries: dict[str, Place] = {}
-    with reader.collecting():
-        entries = place.entries()
     return {
         key: "" if tag.is_null else reader.get({key: tag}, key, values.text, "")
-        for key, tag in entries.items()
+        for key, tag in reader.entries(place).items()
     }

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import dropwhile
 from pathlib import PurePosixPath
 
-from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHER_PROGRAMS, commands
+from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHER_PROGRAMS, commands, run_by_python
 
 __all__ = ["script_of"]
 
@@ -17,21 +17,10 @@ _PYTHON = re.compile(r"python[0-9.]*")
 _SHELLS = ("bash", "sh", "source", ".")
 _SCRIPT_LAUNCHER_PROGRAMS = (*LAUNCHER_PROGRAMS, "accelerate")
 _HARMLESS = (
-    "pip",
-    "pip3",
-    "conda",
-    "apt-get",
-    "echo",
-    "env",
-    "printenv",
-    "export",
-    "set",
-    "ls",
-    "df",
-    "nvidia-smi",
+    *("pip", "pip3", "conda", "apt-get"),
+    *("echo", "env", "printenv", "export", "set", "ls", "df", "nvidia-smi"),
 )
 """Programs that neither write scripts nor change the working directory."""
-_TAKE_A_VALUE = ("-W", "-X")
 
 
 def script_of(line: str) -> str | None:
@@ -79,20 +68,11 @@ def _script(words: list[str]) -> str | None:
     return words[0] if _SCRIPT.fullmatch(words[0]) else None
 
 
-def _python_script(rest: list[str]) -> str | None:
-    skip = False
-    for position, word in enumerate(rest):
-        if skip:
-            skip = False
-        elif word == "-m" and rest[position + 1 : position + 2] and rest[position + 1] in LAUNCHER_MODULES:
-            return next((later for later in rest[position + 2 :] if _SCRIPT.fullmatch(later)), None)
-        elif word in ("-c", "-m"):
-            return None
-        elif word in _TAKE_A_VALUE:
-            skip = True
-        elif not word.startswith("-"):
-            return word if _SCRIPT.fullmatch(word) else None
-    return None
+def _python_script(arguments: Sequence[str]) -> str | None:
+    option, rest = run_by_python(arguments)
+    if option == "-m" and rest and rest[0] in LAUNCHER_MODULES:
+        return next((later for later in rest[1:] if _SCRIPT.fullmatch(later)), None)
+    return rest[0] if not option and rest and _SCRIPT.fullmatch(rest[0]) else None
 
 
 def _harmless(words: list[str]) -> bool:

@@ -7,7 +7,6 @@ import re
 from pathlib import Path
 from typing import get_args
 
-from launch.errors import InputError
 from launch.job.spec import OutputType
 from launch.jobfile import values
 from launch.jobfile.fields import Reader
@@ -31,6 +30,11 @@ _STAGE = (
     "or give a folder of this machine"
 )
 
+_PROCESSES = values.whole("give the number of processes on each node, or leave it out for one")
+_WORKERS = values.whole("give the number of workers in all, or leave it out for one on each node")
+_SERVERS = values.whole("give the number of parameter servers in all", low=0, high=MOST_SERVERS)
+_RESTARTS = values.whole("give the number of launches after a failure", low=0)
+
 
 def read_input(reader: Reader, place: Place, folder: Path) -> str | Data | None:
     """Return an input: the text of a plain value, or a file or folder; None for a wrong one."""
@@ -39,7 +43,7 @@ def read_input(reader: Reader, place: Place, folder: Path) -> str | Data | None:
             reader.errors.append(place.wrong("is a list", "give one value, or a type and a path"))
             return None
         return reader.get({"": place}, "", values.literal, "")
-    keys = place.entries() if _readable(reader, place) else {}
+    keys = reader.entries(place)
     if "value" in keys and "path" not in keys:
         found = reader.block(place, ("value",))
         return reader.get(found, "value", values.literal, "")
@@ -59,15 +63,6 @@ def read_input(reader: Reader, place: Place, folder: Path) -> str | Data | None:
             raise place.wrong("has no path", "add path:, or give a plain value in place of the mapping")
         return _data(found["path"], kind, folder)
     return None
-
-
-def _readable(reader: Reader, place: Place) -> bool:
-    try:
-        place.entries()
-    except InputError as error:
-        reader.errors.append(error)
-        return False
-    return True
 
 
 def _data(place: Place, kind: str, folder: Path) -> Data:
@@ -127,25 +122,13 @@ def read_distribution(reader: Reader, place: Place) -> Distribution | None:
         hints["process_count"] = f"it was the total over all nodes: give the count per node as {count}"
         hints["node_count"] = "give the number of nodes as resources.instance_count"
     found = reader.block(place, ("type", *mine), (), hints)
-    processes = reader.get(found, "process_count_per_instance", _processes, None)
-    workers = reader.get(found, "worker_count", _workers, None)
-    servers = reader.get(found, "parameter_server_count", _servers, 0)
+    processes = reader.get(found, count, _PROCESSES, None)
+    workers = reader.get(found, "worker_count", _WORKERS, None)
+    servers = reader.get(found, "parameter_server_count", _SERVERS, 0)
     if servers and "worker_count" not in found:
         at = found["parameter_server_count"]
         reader.errors.append(at.wrong("need workers", "set worker_count too"))
     return Distribution(kind, processes, workers, servers)
-
-
-def _processes(place: Place) -> int:
-    return values.whole(place, "give the number of processes on each node, or leave it out for one")
-
-
-def _workers(place: Place) -> int:
-    return values.whole(place, "give the number of workers in all, or leave it out for one on each node")
-
-
-def _servers(place: Place) -> int:
-    return values.whole(place, "give the number of parameter servers in all", low=0, high=MOST_SERVERS)
 
 
 def read_own(reader: Reader, place: Place, folder: Path) -> Own:
@@ -160,13 +143,9 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
         setup=reader.get(found, "setup", values.text, ""),
         python=reader.get(found, "python", lambda place: _python(place, folder), None),
         chief=reader.get(found, "chief", values.flag, False),
-        max_restarts=reader.get(found, "max_restarts", _restarts, 0),
+        max_restarts=reader.get(found, "max_restarts", _RESTARTS, 0),
         grace_s=reader.get(found, "grace", values.span, None),
     )
-
-
-def _restarts(place: Place) -> int:
-    return values.whole(place, "give the number of launches after a failure", low=0)
 
 
 def _words(place: Place) -> tuple[str, ...]:

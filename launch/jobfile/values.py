@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from launch import durations, numbers
@@ -61,20 +61,24 @@ def literal(place: Place) -> str:
     return str(value)
 
 
-def whole(place: Place, remedy: str, low: int = 1, high: int = numbers.MOST) -> int:
-    """Return a whole number from ``low`` to ``high``; quotes are allowed, as in Azure ML."""
-    value = place.value
-    if isinstance(value, (str, int)):
-        value = numbers.whole(value)
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)
-    if not isinstance(value, int):
-        raise place.wrong("is empty" if place.is_null else "is not a whole number", remedy)
-    if value < low:
-        raise place.wrong(f"must be at least {low}", remedy)
-    if value > high:
-        raise place.wrong(f"must be at most {high}", remedy)
-    return value
+def whole(remedy: str, low: int = 1, high: int = numbers.MOST) -> Callable[[Place], int]:
+    """Return a reader of whole numbers from ``low`` to ``high``; quotes are allowed, as in Azure ML."""
+
+    def read(place: Place) -> int:
+        value = place.value
+        if isinstance(value, (str, int)):
+            value = numbers.whole(value)
+        if isinstance(value, float) and value.is_integer():
+            value = int(value)
+        if not isinstance(value, int):
+            raise place.wrong("is empty" if place.is_null else "is not a whole number", remedy)
+        if value < low:
+            raise place.wrong(f"must be at least {low}", remedy)
+        if value > high:
+            raise place.wrong(f"must be at most {high}", remedy)
+        return value
+
+    return read
 
 
 def flag(place: Place) -> bool:

@@ -23,12 +23,12 @@ __all__ = [
     "Launcher",
     "Line",
     "LineStart",
-    "NodeSlots",
     "Option",
     "RankPlan",
     "Spec",
     "Start",
     "either",
+    "wrong",
 ]
 
 Count = int | Literal["auto"] | None
@@ -99,18 +99,11 @@ class Option:
     default: str | bool | None = None
     read: Callable[[str, str], Any] = _as_written
     """Makes a value of the option's name and its text, or raises :class:`~launch.errors.InputError`."""
+    choices: tuple[str, ...] = ()
+    """All values, where there are few."""
 
 
 COUNT = Option("nproc_per_node", "processes on each node, or `auto` for one per slot (default: 1)")
-
-
-class NodeSlots(Protocol):
-    """A node as far as a command line depends on it."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def slots(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +128,8 @@ class Line:
     """The text of the script that it runs, where that is known."""
     python: str
     max_restarts: int
-    nodes: Sequence[NodeSlots]
+    slots: Sequence[int]
+    """Of each node."""
     count: int | None
     """Processes wanted on each node, ``auto`` counted out; None when not given."""
     options: Mapping[str, Any]
@@ -208,17 +202,10 @@ class Launcher:
         first = 0
         for node in nodes:
             count = _processes_on(spec, node)
+            ranks = [(first + local, local) for local in range(count)]
             # A launcher's own processes get these from it; were they set, scripts would take it for a rank.
-            placed.append(
-                [
-                    RankPlan(
-                        first + local,
-                        local,
-                        {} if spec.per_node else rank_environment(first + local, local, count),
-                    )
-                    for local in range(count)
-                ]
-            )
+            envs = [{} if spec.per_node else rank_environment(*numbers, count) for numbers in ranks]
+            placed.append([RankPlan(*numbers, env) for numbers, env in zip(ranks, envs, strict=True)])
             first += count
         return placed
 
@@ -245,6 +232,11 @@ class Launcher:
         return {}
 
 
+def wrong(spec: object, key: str, problem: str, remedy: str) -> InputError:
+    """Return the error for a field of the job."""
+    return InputError(key, getattr(spec, key), problem, remedy)
+
+
 def either(words: Iterable[str]) -> str:
     """Return the words as a choice.
 
@@ -262,10 +254,6 @@ def _processes_on(spec: Spec, node: JobNode) -> int:
     if count is None:
         return node.slots
     if count > node.slots:
-        raise InputError(
-            "processes_per_node",
-            count,
-            f"{node.name} has {counted(node.slots, 'slot')}",
-            f"ask for at most {node.slots}",
-        )
+        problem, remedy = f"{node.name} has {counted(node.slots, 'slot')}", f"ask for at most {node.slots}"
+        raise wrong(spec, "processes_per_node", problem, remedy)
     return count

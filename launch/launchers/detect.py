@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from pathlib import PurePosixPath
 
-from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHER_PROGRAMS, commands
+from launch.launchers.shell_line import LAUNCHER_MODULES, LAUNCHER_PROGRAMS, commands, run_by_python
 from launch.remote.base.files import python_folder
 
 __all__ = ["required_modules", "runs_under", "starts_own_processes"]
@@ -116,20 +116,10 @@ def _launcher(words: Sequence[str]) -> str | None:
         names.pop(0)
     if not names:
         return None
-    rest = list(words[len(words) - len(names) + 1 :])
+    rest: Sequence[str] = words[len(words) - len(names) + 1 :]
     if names[0] in LAUNCHER_PROGRAMS:
         return names[0]
-    if names[0] == "accelerate" and rest[:1] == ["launch"]:
+    if names[0] == "accelerate" and list(rest[:1]) == ["launch"]:
         return "accelerate launch"
-    module = _module(rest) if names[0].startswith("python") else ""
-    return module if module in LAUNCHER_MODULES else None
-
-
-def _module(arguments: Sequence[str]) -> str:
-    """Return the module of ``python -m``; "" when Python runs something else."""
-    place = 0
-    while place < len(arguments) and arguments[place].startswith("-"):
-        if arguments[place] == "-m":
-            return "".join(arguments[place + 1 : place + 2])
-        place += 2 if arguments[place] in ("-W", "-X") else 1
-    return ""
+    option, rest = run_by_python(rest) if names[0].startswith("python") else ("", rest)
+    return rest[0] if option == "-m" and rest and rest[0] in LAUNCHER_MODULES else None

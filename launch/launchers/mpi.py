@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 
 from launch.errors import InputError
-from launch.launchers.base import COUNT, JobNode, Launcher, Line, LineStart, Option, Spec, either
+from launch.launchers.base import COUNT, JobNode, Launcher, Line, LineStart, Option, Spec, either, wrong
 from launch.launchers.shell_line import words
 from launch.remote.mpi.base import CommandLine, Start
 from launch.remote.mpi.registry import MPIS, command_lines
@@ -26,7 +26,7 @@ The exit status is the job's. Ctrl-C leaves the job running and prints how to fo
 """
     options = (
         COUNT,
-        Option("mpi", "which MPI: openmpi, mpich or intelmpi (default: what the head has)"),
+        Option("mpi", f"which MPI: {either(MPIS)} (default: what the head has)", choices=tuple(MPIS)),
         Option("mpirun_args", "further arguments for mpirun, in quotes", read=words),
     )
     fields = frozenset({"mpi", "mpi_args"})
@@ -43,7 +43,7 @@ The exit status is the job's. Ctrl-C leaves the job running and prints how to fo
     def check(self, spec: Spec) -> None:
         """Raise :class:`~launch.errors.InputError` for an MPI that is not known."""
         if spec.mpi is not None and spec.mpi not in MPIS:
-            raise InputError("mpi", spec.mpi, "is not a known MPI", f"use {either(MPIS)}")
+            raise wrong(spec, "mpi", "is not a known MPI", f"use {either(MPIS)}")
 
     def hidden(self) -> tuple[str, ...]:
         """Return nothing: ranks need the MPI's variables."""

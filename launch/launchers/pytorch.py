@@ -19,13 +19,11 @@ __all__ = [
     "ELASTIC_ENV",
     "PyTorch",
     "Rendezvous",
-    "TorchLauncher",
     "fewest_nodes",
     "starts_ranks_again",
-    "torch_launcher_argv",
+    "torchrun_argv",
 ]
 
-TorchLauncher = Literal["torchrun", "launch"]
 Rendezvous = Literal["static", "c10d"]
 
 ELASTIC_ENV = {"TORCH_DISABLE_SHARE_RDZV_TCP_STORE": "1"}
@@ -53,14 +51,20 @@ end it.
         COUNT,
         Option("torchrun", "start torchrun once on every node, which starts the processes", False),
         Option(
-            "rdzv_backend", "how torchrun's nodes meet, static or c10d (default: static; c10d with a range)"
+            "rdzv_backend",
+            "how torchrun's nodes meet, static or c10d (default: static; c10d with a range)",
+            choices=("static", "c10d"),
         ),
         Option(
             "nnodes",
             "with torchrun: the fewest and the most nodes that may take part, like 2:4; a single number must "
             "be that of the job's nodes",
         ),
-        Option("per_node", "run the line once on every node as it is: it starts the processes itself", False),
+        Option(
+            "per_node",
+            "run the line by bash, which expands all of it, once on every node: it starts the processes",
+            False,
+        ),
     )
     shared_help: ClassVar[Mapping[str, str]] = {
         "max-restarts": "launch it again on the same nodes after a failure, at most this often; with a range "
@@ -88,7 +92,7 @@ end it.
 
     def start_line(self, line: Line) -> LineStart:
         """Return what a command line starts: torchrun, the line as it is on each node, or ranks."""
-        nnodes = _range(line.options["nnodes"], len(line.nodes))
+        nnodes = _range(line.options["nnodes"], len(line.slots))
         if line.options["torchrun"]:
             return self._torchrun(line, nnodes)
         if line.options["per_node"]:
@@ -100,12 +104,11 @@ end it.
 
     @staticmethod
     def _torchrun(line: Line, nnodes: str | None) -> LineStart:
-        if line.options[COUNT.name] == "auto" and len({node.slots for node in line.nodes}) > 1:
+        if line.options[COUNT.name] == "auto" and len(set(line.slots)) > 1:
             problem = "torchrun starts as many on every node, and their slots differ"
             raise InputError("--nproc-per-node", "auto", problem, "give a number")
-        argv = torch_launcher_argv(
-            "torchrun",
-            len(line.nodes),
+        argv = torchrun_argv(
+            len(line.slots),
             line.count or 1,
             line.words,
             line.python,
@@ -140,8 +143,7 @@ def _range(nnodes: str | None, nodes: int) -> str | None:
     return None
 
 
-def torch_launcher_argv(
-    launcher: TorchLauncher,
+def torchrun_argv(
     nodes: int,
     processes_per_node: int,
     command: tuple[str, ...],
@@ -151,10 +153,9 @@ def torch_launcher_argv(
     nnodes: str | None = None,
     max_restarts: int = 0,
 ) -> tuple[str, ...]:
-    """Return the launcher's command line for a per-node job; its variables are expanded on each node.
+    """Return torchrun's command line, whose variables are expanded on each node.
 
-    ``launch`` is the older ``torch.distributed.launch``, with ``--use-env``, so that scripts read
-    LOCAL_RANK under both. A ``python`` other than the default brings its own torchrun.
+    A ``python`` other than the default brings its own torchrun.
 
     A static rendezvous goes by NODE_RANK, one of c10d's by arrival, with as many nodes as ``nnodes``
     (``2:4``) allows. Left to itself, c10d publishes names, and hangs where they do not resolve
@@ -162,9 +163,9 @@ def torch_launcher_argv(
     torchrun itself restarts the processes, ``max_restarts`` times; with a fixed number of nodes the job is
     launched again instead, which also helps when it is torchrun that ends.
 
-    >>> torch_launcher_argv("torchrun", 4, 2, ("train.py",))[:7]
+    >>> torchrun_argv(4, 2, ("train.py",))[:7]
     ('torchrun', '--nnodes', '4', '--nproc-per-node', '2', '--node-rank', '$NODE_RANK')
-    >>> torch_launcher_argv("torchrun", 4, 2, ("train.py",), rdzv_backend="c10d", nnodes="2:4")[1:7]
+    >>> torchrun_argv(4, 2, ("train.py",), rdzv_backend="c10d", nnodes="2:4")[1:7]
     ('--nnodes', '2:4', '--nproc-per-node', '2', '--rdzv-backend', 'c10d')
 
     Raise :class:`~launch.errors.InputError` when there is no script to run, and for a range that the nodes
@@ -180,8 +181,6 @@ def torch_launcher_argv(
     )
     script = command if command[0].endswith(".py") else ("--no-python", *command)
     interpreter = "python" if python_folder(python) else python
-    if launcher == "launch":
-        return (interpreter, "-u", "-m", "torch.distributed.launch", "--use-env", *options, *script)
     if "/" in python:
         return (interpreter, "-u", "-m", "torch.distributed.run", *options, *script)
     return ("torchrun", *options, *script)
@@ -214,12 +213,8 @@ def _nodes(nodes: int, nnodes: str | None, rdzv_backend: Rendezvous) -> str:
     if rdzv_backend == "static":
         raise InputError("nnodes", nnodes, "needs a rendezvous that accepts nodes one by one", "use c10d")
     if not int(match[1]) <= nodes <= int(match[2]):
-        raise InputError(
-            "nnodes",
-            nnodes,
-            f"does not include the {counted(nodes, 'node')} of the job",
-            "choose other nodes or widen the range",
-        )
+        problem = f"does not include the {counted(nodes, 'node')} of the job"
+        raise InputError("nnodes", nnodes, problem, "choose other nodes or widen the range")
     return nnodes
 
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from launch.errors import InputError
 from launch.job.rank_env import rank_environment
-from launch.launchers.base import Count, JobNode, Launcher, Line, LineStart, Option, RankPlan, Spec, Start
+from launch.launchers.base import (
+    Count,
+    JobNode,
+    Launcher,
+    Line,
+    LineStart,
+    Option,
+    RankPlan,
+    Spec,
+    Start,
+    wrong,
+)
 from launch.numbers import MOST, bounded, counted
 from launch.remote.base.tf_config import FIRST_PORT, tf_configs
 
@@ -34,10 +44,7 @@ The exit status is the job's. Ctrl-C leaves the job running and prints how to fo
 """
     options = (
         Option(
-            "workers",
-            "number of workers in all (default: one on each node)",
-            "0",
-            _number("workers", MOST),
+            "workers", "number of workers in all (default: one on each node)", "0", _number("workers", MOST)
         ),
         Option(
             "parameter_servers",
@@ -64,26 +71,18 @@ The exit status is the job's. Ctrl-C leaves the job running and prints how to fo
     def check(self, spec: Spec) -> None:
         """Raise :class:`~launch.errors.InputError` for tasks that cannot be."""
         if (spec.processes_per_node or 1) > 1:
-            raise InputError(
-                "processes_per_node",
-                spec.processes_per_node,
-                "is not for tensorflow jobs",
-                "set the number of workers",
-            )
+            problem = "is not for tensorflow jobs"
+            raise wrong(spec, "processes_per_node", problem, "set the number of workers")
         if spec.workers is not None and spec.workers < 1:
-            raise InputError("workers", spec.workers, "must be at least 1", "ask for one or more")
+            raise wrong(spec, "workers", "must be at least 1", "ask for one or more")
         if spec.workers is not None and spec.workers > MOST:
-            raise InputError("workers", spec.workers, f"must be at most {MOST}", "ask for fewer")
+            raise wrong(spec, "workers", f"must be at most {MOST}", "ask for fewer")
         if not 0 <= spec.parameter_servers <= MOST_SERVERS:
             remedy = f"ask for 0 to {MOST_SERVERS}"
-            raise InputError("parameter_servers", spec.parameter_servers, "is not a number of tasks", remedy)
+            raise wrong(spec, "parameter_servers", "is not a number of tasks", remedy)
         if spec.parameter_servers and spec.workers is None:
-            raise InputError(
-                "parameter_servers",
-                spec.parameter_servers,
-                "need workers",
-                "set the number of workers too",
-            )
+            remedy = "set the number of workers too"
+            raise wrong(spec, "parameter_servers", "need workers", remedy)
 
     def place(self, spec: Spec, nodes: Sequence[JobNode]) -> list[list[RankPlan]]:
         """Return every node's tasks: the chief first, then workers, then parameter servers, task i on node
@@ -97,40 +96,26 @@ The exit status is the job's. Ctrl-C leaves the job running and prints how to fo
         wanted = [("chief", int(spec.chief)), ("worker", workers), ("ps", spec.parameter_servers)]
         types = [kind for kind, number in wanted for _ in range(number)]
         if len(types) < count:
-            raise InputError(
-                "workers",
-                spec.workers,
-                f"makes {counted(len(types), 'task')} for {counted(count, 'node')}",
-                "choose fewer nodes with --nodes",
-            )
+            problem = f"makes {counted(len(types), 'task')} for {counted(count, 'node')}"
+            raise wrong(spec, "workers", problem, "choose fewer nodes with --nodes")
         placed = [list(range(index, len(types), count)) for index in range(count)]
         for node, ranks in zip(nodes, placed, strict=True):
             needed = sum(types[rank] != "ps" for rank in ranks)
             if needed > node.slots:
-                raise InputError(
-                    "workers",
-                    spec.workers,
-                    f"puts {counted(needed, 'task')} on {node.name}, which has {counted(node.slots, 'slot')}",
-                    "ask for fewer, or choose more nodes",
-                )
+                slots = counted(node.slots, "slot")
+                problem = f"puts {counted(needed, 'task')} on {node.name}, which has {slots}"
+                raise wrong(spec, "workers", problem, "ask for fewer, or choose more nodes")
         configs = tf_configs(  # as they are if the first ports are free on every node
             (rank, types[rank], f"{node.private_ip}:{FIRST_PORT + local}")
             for node, ranks in zip(nodes, placed, strict=True)
             for local, rank in enumerate(ranks)
         )
-        return [
-            [
-                RankPlan(
-                    rank,
-                    local,
-                    {**rank_environment(rank, local, len(ranks)), "TF_CONFIG": configs[rank]},
-                    types[rank],
-                    takes_slot=types[rank] != "ps",
-                )
-                for local, rank in enumerate(ranks)
-            ]
-            for ranks in placed
-        ]
+
+        def task(rank: int, local: int, count: int) -> RankPlan:
+            env = {**rank_environment(rank, local, count), "TF_CONFIG": configs[rank]}
+            return RankPlan(rank, local, env, types[rank], takes_slot=types[rank] != "ps")
+
+        return [[task(rank, local, len(ranks)) for local, rank in enumerate(ranks)] for ranks in placed]
 
     def services(self, spec: Spec) -> tuple[str, ...]:
         """Return parameter servers; with a chief everybody else too: it alone runs the training, and workers

@@ -92,7 +92,7 @@ def _line(request: Request, nodes: Sequence[Node], argv: tuple[str, ...], source
         source=source,
         python=request.python,
         max_restarts=request.max_restarts,
-        nodes=nodes,
+        slots=[node.slots for node in nodes],
         count=None if count is None else _processes(count, nodes),
         options=request.options,
     )

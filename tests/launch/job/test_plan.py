@@ -16,7 +16,7 @@ from catalogue.sizes import fabric_settings
 from launch.errors import InputError
 from launch.job.plan import JobPlan, plan
 from launch.job.spec import JobNode, JobSpec, Kind
-from launch.launchers.pytorch import torch_launcher_argv
+from launch.launchers.pytorch import torchrun_argv
 
 GOLDEN = Path(__file__).parent / "golden"
 NODES = (
@@ -48,7 +48,7 @@ SPECS = {
         env={"GREETING": "it's $HOME\nand \"more\""}, timeout_s=3600,
     ),
     "per_node": JobSpec(
-        "digits", "pytorch", torch_launcher_argv("torchrun", 3, 2, ("train.py",)),
+        "digits", "pytorch", torchrun_argv(3, 2, ("train.py",)),
         per_node=True, snapshot="5eed",
     ),
 }  # fmt: skip
@@ -166,7 +166,7 @@ def test_ranks_that_torchrun_may_start_again_share_no_store_with_the_dead(
     fewest: int | None, own: str | None, seen: str | None
 ) -> None:
     name = "TORCH_DISABLE_SHARE_RDZV_TCP_STORE"
-    command = torch_launcher_argv("torchrun", 3, 2, ("train.py",), rdzv_backend="c10d", nnodes="2:3")
+    command = torchrun_argv(3, 2, ("train.py",), rdzv_backend="c10d", nnodes="2:3")
     env = {} if own is None else {name: own}
     spec = JobSpec("digits", "pytorch", command, per_node=True, min_nodes=fewest, env=env)
     assert made(spec).environment(0).get(name) == seen
@@ -208,17 +208,14 @@ def test_the_torch_launchers_command_lines() -> None:
     options = "--nnodes 2 --nproc-per-node 8 --node-rank $NODE_RANK"
     options += " --master-addr $MASTER_ADDR --master-port $MASTER_PORT"
     script = ("train.py", "--lr", "1")
-    assert " ".join(torch_launcher_argv("torchrun", 2, 8, script)) == f"torchrun {options} train.py --lr 1"
-    assert " ".join(torch_launcher_argv("launch", 2, 8, script)) == (
-        f"python3 -u -m torch.distributed.launch --use-env {options} train.py --lr 1"
-    )
-    assert " ".join(torch_launcher_argv("torchrun", 2, 8, script, "/opt/py")) == (
+    assert " ".join(torchrun_argv(2, 8, script)) == f"torchrun {options} train.py --lr 1"
+    assert " ".join(torchrun_argv(2, 8, script, "/opt/py")) == (
         f"python -u -m torch.distributed.run {options} train.py --lr 1"
     )
 
 
 def test_the_torch_launchers_rendezvous_by_arrival() -> None:
-    argv = torch_launcher_argv("torchrun", 3, 8, ("train.py",), rdzv_backend="c10d", nnodes="2:4")
+    argv = torchrun_argv(3, 8, ("train.py",), rdzv_backend="c10d", nnodes="2:4")
     assert " ".join(argv) == (
         "torchrun --nnodes 2:4 --nproc-per-node 8 "
         "--rdzv-backend c10d --rdzv-endpoint $MASTER_ADDR:$MASTER_PORT "
@@ -229,7 +226,7 @@ def test_the_torch_launchers_rendezvous_by_arrival() -> None:
     assert [planned.environment(rank)["RANKLIFT_NODE_ADDR"] for rank in range(3)] == [
         node.private_ip for node in NODES
     ]
-    assert torch_launcher_argv("torchrun", 3, 8, ("a.py",), rdzv_backend="c10d")[1:3] == ("--nnodes", "3")
+    assert torchrun_argv(3, 8, ("a.py",), rdzv_backend="c10d")[1:3] == ("--nnodes", "3")
 
 
 @pytest.mark.parametrize(
@@ -246,7 +243,7 @@ def test_the_torch_launchers_rendezvous_by_arrival() -> None:
 )
 def test_a_rendezvous_that_cannot_be(rdzv_backend: Any, nnodes: str | None, words: str) -> None:
     with pytest.raises(InputError, match=words):
-        torch_launcher_argv("torchrun", 3, 8, ("a.py",), rdzv_backend=rdzv_backend, nnodes=nnodes)
+        torchrun_argv(3, 8, ("a.py",), rdzv_backend=rdzv_backend, nnodes=nnodes)
 
 
 class TestBadInput:
