@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from infra.arm.errors import MissingRight, NotSignedIn, Throttled, explained, requested_pause, throttling
+from infra.arm.pulumi_state import resource_name
 from launch.errors import RankliftError
 
 __all__ = ["AzureFailed", "Progress", "Trouble", "advice", "kind_of", "patience", "troubles"]
@@ -132,15 +133,7 @@ def troubles(events: Iterable[Mapping[str, Any]]) -> list[Trouble]:
 
 
 def _name(urn: str) -> str:
-    """Return a resource's type and name.
-
-    >>> _name("urn:pulumi:dev::ranklift::a$azure-native:network:Subnet::nodes")
-    'Subnet nodes'
-    """
-    if not urn or "pulumi:pulumi:Stack" in urn.rpartition("$")[2]:
-        return ""
-    kind, _, name = urn.rpartition("::")
-    return f"{re.split('[:/$]', kind)[-1]} {name}"
+    return "" if not urn or "pulumi:pulumi:Stack" in urn.rpartition("$")[2] else resource_name(urn)
 
 
 def _code(text: str) -> str:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-from infra.arm.pulumi_state import SCALE_SET, resources
+from infra.arm.pulumi_state import SCALE_SET, resource_name, resources
 from infra.arm.update_errors import AzureFailed
 from infra.scale_plan import Drift
 from playbooks.nodes import vm_ops
@@ -57,7 +57,7 @@ def find_drift(stack: Stack, wanted: int | None, state: Mapping[str, Any] | None
             there.add(name.lower())
     remembered = next((one for one in known.values() if one["type"] == SCALE_SET), None)
     queried = {name for name in known if _is_listed(name) or name in questions}
-    gone = sorted(_kind(known[name]) for name in queried if name.lower() not in there)
+    gone = sorted(resource_name(str(known[name]["urn"])) for name in queried if name.lower() not in there)
     before = None if remembered is None else int(remembered["inputs"]["sku"]["capacity"])
     return Drift(
         wanted=(before or 0) if wanted is None else wanted,
@@ -117,12 +117,3 @@ def _questions(stack: Stack, known: Mapping[str, Mapping[str, Any]]) -> dict[str
 def _is_listed(identifier: str) -> bool:
     """Return whether the group's list of resources has it. No list has roles."""
     return len(identifier.split("/")) <= _TOP and "/microsoft.authorization/" not in identifier.lower()
-
-
-def _kind(resource: Mapping[str, Any]) -> str:
-    """Return a resource's type and name in the program.
-
-    >>> _kind({"type": "azure-native:network:NatGateway", "urn": "urn:pulumi:dev::ranklift::a$b::way-out"})
-    'NatGateway way-out'
-    """
-    return f"{str(resource['type']).rpartition(':')[2]} {str(resource['urn']).rpartition('::')[2]}"

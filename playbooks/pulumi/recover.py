@@ -9,39 +9,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from infra.arm.pulumi_state import begun_in, resources
+from infra.arm.pulumi_state import begun_in, resource_name, resources
 from launch.errors import RankliftError
 from playbooks.cli import output
 from playbooks.project import Stack
 from playbooks.pulumi.locks import InUse, locks
 from playbooks.pulumi.run import pulumi
 
-__all__ = ["Unfinished", "recover", "unfinished"]
+__all__ = ["recover", "unfinished"]
 
 _SUBSCRIPTION = re.compile(r"/subscriptions/([^/]+)/")
-
-
-@dataclass(frozen=True, slots=True)
-class Unfinished:
-    """A resource that Pulumi was creating when it was killed."""
-
-    urn: str
-    kind: str
-    """Pulumi's type, e.g. ``azure-native:compute:VirtualMachineScaleSet``."""
-    inputs: Mapping[str, Any] = field(repr=False)
-
-    @property
-    def name(self) -> str:
-        """Type and name in the program.
-
-        >>> Unfinished("urn:pulumi:dev::ranklift::a$azure-native:network:Subnet::nodes",
-        ...            "azure-native:network:Subnet", {}).name
-        'Subnet nodes'
-        """
-        return f"{self.kind.rpartition(':')[2].rpartition('/')[2]} {self.urn.rpartition('::')[2]}"
 
 
 def recover(stack: Stack) -> None:
@@ -63,21 +42,17 @@ def recover(stack: Stack) -> None:
     begun = unfinished(state)
     if not begun:
         return
-    _remove(stack, state, [one for one in begun if one.kind.startswith("azure-native:")])
+    _remove(stack, state, [one for one in begun if one["type"].startswith("azure-native:")])
     # After a crash Pulumi's state may be wrong elsewhere too: compare all of it with Azure.
     pulumi(stack, ["refresh", "--yes", "--skip-preview", "--clear-pending-creates", "--stack", stack.name])
 
 
-def unfinished(state: Mapping[str, Any]) -> list[Unfinished]:
-    """Return unfinished creations in ``pulumi stack export``; other operations need no repair."""
-    return [
-        Unfinished(one["resource"]["urn"], one["resource"]["type"], one["resource"].get("inputs") or {})
-        for one in begun_in(state)
-        if one["type"] == "creating"
-    ]
+def unfinished(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Return resources in ``pulumi stack export`` whose creation is unfinished; nothing else needs repair."""
+    return [one["resource"] for one in begun_in(state) if one["type"] == "creating"]
 
 
-def _remove(stack: Stack, state: Mapping[str, Any], begun: Sequence[Unfinished]) -> None:
+def _remove(stack: Stack, state: Mapping[str, Any], begun: Sequence[Mapping[str, Any]]) -> None:
     if not begun:
         return
     from azure.core.exceptions import AzureError
@@ -88,18 +63,20 @@ def _remove(stack: Stack, state: Mapping[str, Any], begun: Sequence[Unfinished])
 
     known = (_SUBSCRIPTION.match(str(one.get("id"))) for one in resources(state))
     subscription = next(filter(None, known), None)
-    stuck = [one.name for one in begun if one.kind not in REMOVABLE]
+    stuck = [resource_name(one["urn"]) for one in begun if one["type"] not in REMOVABLE]
     if stuck or subscription is None:
+        created = ", ".join(stuck or [resource_name(begun[0]["urn"])])
         raise RankliftError(
-            f"stack {stack.name}: Pulumi was killed while it created {', '.join(stuck or [begun[0].name])}, "
+            f"stack {stack.name}: Pulumi was killed while it created {created}, "
             "and whether it exists in Azure is not known; if the portal shows it, delete it there, then run "
             f"`pulumi refresh --clear-pending-creates --stack {stack.name}`"
         )
     client = clients.resource_client(subscription[1], stack.environment)
     for one in begun:
-        output.progress(f"{one.name}: Pulumi was killed while it was being created; removing it from Azure")
+        name = resource_name(one["urn"])
+        output.progress(f"{name}: Pulumi was killed while it was being created; removing it from Azure")
         try:
-            clients.remove(client, subscription[1], one.kind, one.inputs)
+            clients.remove(client, subscription[1], one["type"], one.get("inputs") or {})
         except AzureError as error:
-            what = f"stack {stack.name}: {one.name} could not be removed"
+            what = f"stack {stack.name}: {name} could not be removed"
             raise RankliftError(f"{what}: {explained(error)}") from error

@@ -15,6 +15,7 @@ from pathlib import Path
 
 from invoke.exceptions import Exit
 
+from infra.arm.pulumi_state import resource_name
 from infra.arm.update_errors import Progress, Trouble, advice, kind_of, patience
 from infra.gate import KEY, Gate
 from launch.errors import RankliftError
@@ -233,7 +234,7 @@ class _Watch:
     def _under_way(self) -> list[str]:
         now = time.time()
         return [
-            f"{_resource(urn)}: Azure has been working on it ({op}) for {max(0.0, now - since):.0f} s"
+            f"{resource_name(urn)}: Azure has been working on it ({op}) for {max(0.0, now - since):.0f} s"
             for urn, (op, since) in self.progress.under_way.items()
         ]
 
@@ -256,8 +257,3 @@ class _Watch:
             except ValueError:
                 continue
             self.progress.take(event)
-
-
-def _resource(urn: str) -> str:
-    kind, _, name = urn.rpartition("::")
-    return f"{kind.rpartition(':')[2]} {name}"

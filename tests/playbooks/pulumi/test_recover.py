@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from infra.arm import clients
+from infra.arm.pulumi_state import resource_name
 from launch.errors import RankliftError
 from playbooks.project import Stack
 from playbooks.pulumi import recover
@@ -57,7 +58,7 @@ def mended(folder: Path, known: dict[str, Any]) -> list[str]:
 
 
 def test_creations_alone_are_unfinished() -> None:
-    assert [one.name for one in unfinished(state(SCALE_SET, KEY))] == [
+    assert [resource_name(one["urn"]) for one in unfinished(state(SCALE_SET, KEY))] == [
         "VirtualMachineScaleSet nodes",
         "KeyPair user-key",
     ]
