@@ -18,8 +18,7 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory, Node
-from launch.azureml import notices, program
-from launch.azureml import run as azureml_run
+from launch.azureml import notices
 from launch.client.events import Failure, JobState, LogLine, StateChange
 from launch.client.query import Happening, JobReport, RankEnd
 from launch.errors import JobFailed, ManyNodesError, NodeUnreachable
@@ -134,8 +133,8 @@ PATHS: dict[str, Callable[[pytest.MonkeyPatch], None]] = {
     "exec that fails": lambda patch: executed(patch, 3, json=False),
     "exec --json": lambda patch: executed(patch, 0, json=True),
     "a dry run": lambda _: output.command(["ssh", ATTACK]),
-    "azureml, a line": lambda _: azureml_run.write_line(ATTACK, sys.stdout),
-    "azureml, a note": lambda _: program.write_line(ATTACK, sys.stderr),
+    "azureml, a line": lambda _: notices.write_line(ATTACK, sys.stdout),
+    "azureml, a note": lambda _: notices.write_line(ATTACK, sys.stderr),
     "azureml, a notice": lambda _: notices.report([f"{ATTACK} {id(object())}"]),
 }
 
