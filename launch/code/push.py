@@ -4,7 +4,8 @@
 
 A push that changes nothing is one call to the head, which remembers the nodes that reported to hold the
 snapshot. That is cheap and nearly always right; ``verify`` makes every node read its copy again and repair
-it, as needed after a node was re-imaged or a job overwrote its own code.
+it, as needed after a node was re-imaged or a job changed pushed files. A push that changes little reads and
+sends little: nodes share the other files with earlier snapshots (:mod:`launch.remote.store.stored_file`).
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import itertools
 import json
 import time
 import zlib
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib import resources
 from importlib.resources.abc import Traversable
@@ -97,12 +98,13 @@ def push(
     timeout: float = PUSH_STEP_S,
     silence: float = PUSH_SILENT_S,
     ssh: Sequence[str] = PUSH_SSH,
+    show: Callable[[int, int], object] = lambda *_: None,
 ) -> PushReport:
     """Put the whole snapshot into ``~/.ranklift/snapshots/<id>/`` on every node.
 
     ``nodes`` are all nodes to push to, the head among them. ``timeout`` bounds each call in seconds, on this
     side and on the nodes; a node that is silent for ``silence`` seconds, where one reports every two, is
-    given up.
+    given up. ``show`` is called with the bytes of contents that the head has got, and with all that it lacks.
 
     Raise :class:`~launch.errors.ManyNodesError` when the push to some nodes failed: its ``results`` name
     them, and the others hold the snapshot. Raise :class:`~launch.errors.RetryError` when the head could
@@ -116,9 +118,11 @@ def push(
     sent = 0
     results: dict[str, Exception | None] = dict.fromkeys(names)
     if verify or not call.is_everywhere(snapshot, names):
-        lacking = call.offer(snapshot)
+        lacking = call.offer(snapshot, verify)
         blobs = snapshot.blobs()
-        stream = _Stream(_contents(snapshot, [blobs[number] for number in lacking]))
+        missing = [blobs[number] for number in lacking]
+        size = sum(blob.size for blob in missing)
+        stream = _Stream(_counted(_contents(snapshot, missing), lambda done: show(done, size)))
         errors = call.put(
             snapshot,
             stream,
@@ -160,10 +164,10 @@ class _Calls:
         (answer,) = self._call({"op": "check", "id": snapshot.id}, b"")
         return bool(answer["present"]) and set(names) <= {self._head.name, *answer["confirmed"]}
 
-    def offer(self, snapshot: Snapshot) -> list[int]:
+    def offer(self, snapshot: Snapshot, verify: bool) -> list[int]:
         packed = zlib.compress(snapshot.manifest, 1)
         answer: OfferAnswer
-        (answer,) = self._call({"op": "offer", "manifest": len(packed)}, packed)
+        (answer,) = self._call({"op": "offer", "manifest": len(packed), "verify": verify}, packed)
         return list(answer["blobs"])
 
     def put(self, snapshot: Snapshot, stream: _Stream, header: PushHeader) -> dict[str, str | None]:
@@ -204,6 +208,15 @@ def _contents(snapshot: Snapshot, blobs: Iterable[Entry]) -> Iterator[bytes]:
             yield b"".join(pieces)
             pieces, gathered = [], 0
     yield b"".join(pieces)
+
+
+def _counted(pieces: Iterator[bytes], show: Callable[[int], object]) -> Iterator[bytes]:
+    """Yield the pieces; call ``show`` with the bytes of those before each next one."""
+    done = 0
+    for piece in pieces:
+        yield piece
+        done += len(piece)
+        show(done)
 
 
 def _content(snapshot: Snapshot, blob: Entry) -> Iterator[bytes]:

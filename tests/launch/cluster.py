@@ -11,6 +11,9 @@ from typing import IO
 
 from launch.host import Completed
 
+ORDINARY = [] if os.geteuid() else ["setpriv", "--bounding-set=-dac_override,-dac_read_search", "--"]
+"""Prefix of commands on nodes: whoever runs the tests, modes of files hold there as for Azure's users."""
+
 SSH = r"""#!/bin/sh
 # $1: the cluster's folder; $2: a node's address; $3: the command
 node="$1/$2"
@@ -24,7 +27,7 @@ if [ -e "$node/cut" ]; then
 fi
 if [ -e "$node/full" ]; then ulimit -S -f 64; else ulimit -S -f unlimited; fi
 if [ -e "$node/silent" ]; then exec sleep 30; fi
-exec sh -c "$3"
+exec ORDINARY sh -c "$3"
 """
 
 
@@ -50,7 +53,7 @@ class LocalHost:
     ) -> Completed:
         self.calls += 1
         process = subprocess.Popen(
-            argv,
+            [*ORDINARY, *argv],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
@@ -79,7 +82,7 @@ class Cluster:
     def __init__(self, folder: Path, size: int) -> None:
         folder.mkdir()
         script = folder / "ssh"
-        script.write_text(SSH)
+        script.write_text(SSH.replace("ORDINARY", " ".join(ORDINARY)))
         script.chmod(0o755)
         self.ssh = [str(script), str(folder)]
         self.nodes = [
@@ -88,3 +91,19 @@ class Cluster:
         for node in self.nodes:
             node.home.mkdir()
         self.head = LocalHost(self.nodes[0])
+
+
+def contents(folder: Path) -> dict[str, tuple[bytes | str, bool]]:
+    found: dict[str, tuple[bytes | str, bool]] = {}
+    for path in sorted(folder.rglob("*")):
+        name = str(path.relative_to(folder))
+        if path.is_symlink():
+            found[name] = (str(path.readlink()), False)
+        elif path.is_file():
+            found[name] = (path.read_bytes(), bool(path.stat().st_mode & 0o100))
+    return found
+
+
+def as_a_job(node: Node, snapshot: str, line: str) -> int:
+    """The exit status of a shell line in a snapshot on a node."""
+    return subprocess.run([*ORDINARY, "sh", "-c", line], cwd=node.snapshot(snapshot), check=False).returncode

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 __all__ = [
+    "FICLONE",
     "expand_home",
     "file_in_memory",
     "keep_name",
@@ -17,6 +18,8 @@ __all__ = [
     "write_all",
 ]
 
+FICLONE = 0x40049409
+"""ioctl by which a file shares all blocks of another, where the file system can: man 2 ioctl_ficlone."""
 UNWRITABLE = "{folder} cannot be written: {why}"
 _PROBE_BYTES = 64 << 10
 _FRESH = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC

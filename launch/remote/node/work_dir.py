@@ -16,7 +16,7 @@ import os
 import stat
 import time
 
-from launch.remote.base.files import expand_home
+from launch.remote.base.files import FICLONE, expand_home
 from launch.remote.node import copy_record
 from launch.remote.node.prepare import Unfit
 
@@ -42,7 +42,6 @@ _NO_ROOM = (
 _FULL = (errno.ENOSPC, errno.EDQUOT)
 _UNSUPPORTED = (errno.ENOSYS, errno.EXDEV, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
 """Errors with which a file system refuses copy_file_range; sendfile still works then."""
-_FICLONE = 0x40049409
 _PIECE = 64 << 20
 """Bytes copied between two signs of life."""
 _BETWEEN_S = 0.1
@@ -82,11 +81,11 @@ class _Tree:
 def make(folder: str, snapshot: str, rest: Callable[[int], object]) -> int:
     """Make the working folder in the job's ``folder`` unless it exists; return a descriptor that locks it.
 
-    The folder is a copy of ``snapshot``, with modes and times, or empty when that is "". Unless the snapshot
-    has an entry ``outputs``, a link of that name leads to the job's outputs: scripts written for Azure ML
-    write their results there. Call ``rest`` every 0.1 s, with the milliseconds that it may take.
-    Raise :class:`~launch.remote.node.prepare.Unfit` where the node lacks the snapshot or the room for a
-    copy, and what ``rest`` raises.
+    The folder is a copy of ``snapshot`` with its times and modes, but writable for its owner, or empty when
+    that is "". Unless the snapshot has an entry ``outputs``, a link of that name leads to the job's outputs:
+    scripts written for Azure ML write their results there. Call ``rest`` every 0.1 s, with the milliseconds
+    that it may take. Raise :class:`~launch.remote.node.prepare.Unfit` where the node lacks the snapshot or
+    the room for a copy, and what ``rest`` raises.
     """
     work = f"{folder}/{NAME}"
     while True:
@@ -215,7 +214,7 @@ def _shares_blocks(tree: _Tree, folder: str) -> bool:
     try:
         with open(tree.root + largest[0], "rb", buffering=0) as source, _created(probe) as target:
             os.unlink(probe)
-            fcntl.ioctl(target, _FICLONE, source.fileno())
+            fcntl.ioctl(target, FICLONE, source.fileno())
     except OSError:
         return False
     return True
@@ -256,7 +255,7 @@ def _copy_file(source: str, target: str, found: os.stat_result) -> Iterator[None
                 copy = _send
             left -= done
             yield
-        os.fchmod(write, stat.S_IMODE(found.st_mode))
+        os.fchmod(write, stat.S_IMODE(found.st_mode) | stat.S_IWUSR)  # files of a snapshot are read-only
         os.utime(write, ns=(found.st_atime_ns, found.st_mtime_ns))
     yield
 

@@ -6,11 +6,12 @@ import hashlib
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
 from launch.remote.base.files import replace_file, write_all
 from launch.remote.store.store import CHUNK, Manifest, Store
+from launch.remote.store.stored_file import Sharing, StoredFile
 
 __all__ = ["Builder", "Share"]
 
@@ -21,9 +22,13 @@ class Builder:
     """Builder of one snapshot, which gets its name once it is whole: ``start()``, ``feed()`` with the blobs
     that ``expect()`` announced, ``finish()``; ``abort()`` at any time leaves nothing behind."""
 
-    def __init__(self, store: Store, manifest: Manifest, check: bool) -> None:
-        """Make the temporary folder; ``check`` hashes the stream, which the head does once for all nodes."""
-        self.store, self.manifest, self._check = store, manifest, check
+    def __init__(self, store: Store, manifest: Manifest, check: bool, verify: bool) -> None:
+        """Make the temporary folder.
+
+        ``check`` hashes the stream, which the head does once for all nodes; ``verify`` hashes what this node
+        has, too, even where it is unchanged by its status.
+        """
+        self.store, self.manifest, self._check, self._verify = store, manifest, check, verify
         self.written = 0
         self._folder = tempfile.mkdtemp(prefix=".new-" + manifest.id + "-", dir=store.folder)
         self._tree = os.path.join(os.fsencode(self._folder), b"tree")
@@ -36,25 +41,33 @@ class Builder:
         self._out = -1
 
     def start(self) -> list[int]:
-        """Make the folders, copy all contents that this node has; return the numbers of the missing blobs."""
+        """Make the folders and the files that this node has; return the numbers of the missing blobs."""
         os.mkdir(self._tree)
         self._inside = os.open(self._tree, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        self._sharing = Sharing(self._inside)
         for folder in self.manifest.folders():
             os.mkdir(os.path.join(self._tree, folder))
         found = self.store.candidates(sha for sha, _ in self.manifest.blobs)
         lacking = []
         for number, (sha, _) in enumerate(self.manifest.blobs):
-            if not any(self._copy(place, sha) for place in found.get(sha, ())):
+            if not self._reuse(found.get(sha, ()), sha):
                 lacking.append(number)
                 self._missing.add(sha)
         return lacking
+
+    def _reuse(self, files: Collection[StoredFile], sha: str) -> bool:
+        """Make the first file of this content from a stored one; return whether one has it."""
+        place = self.manifest.places[sha][0]
+        unchanged = (file for file in files if not self._verify and file.is_unchanged())
+        is_shared = any(self._sharing.share(file, *place) for file in unchanged)
+        return is_shared or any(self._copy(file.path, sha) for file in files)
 
     def _copy(self, source: bytes, sha: str) -> bool:
         path, executable = self.manifest.places[sha][0]
         digest = hashlib.sha256()
         try:
             with open(source, "rb", buffering=0) as stream:
-                out = self._open(path, executable)
+                out = self._sharing.create(path, executable)
                 try:
                     for data in iter(lambda: stream.read(CHUNK), b""):
                         digest.update(data)
@@ -80,7 +93,7 @@ class Builder:
             if not self._left:
                 sha, self._left = self._next()
                 if sha in self._missing:
-                    self._out = self._open(*self.manifest.places[sha][0])
+                    self._out = self._sharing.create(*self.manifest.places[sha][0])
                     self._hash = hashlib.sha256() if self._check else None
             part = view[: self._left]
             if self._out >= 0:
@@ -109,35 +122,34 @@ class Builder:
             raise ValueError(f"{name} changed while it was being pushed; push again")
         self._missing.discard(sha)
 
-    def _open(self, path: bytes, executable: bool) -> int:
-        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
-        return os.open(path, flags, 0o777 if executable else 0o666, dir_fd=self._inside)
-
-    def finish(self, replace: bool = False) -> None:
-        """Add links, copies of equal files and empty files, and rename the snapshot to its final name. Raise
-        ValueError when contents are missing. Keep an existing snapshot unless ``replace``: move it away
-        whole."""
+    def finish(self) -> None:
+        """Add links, equal files and empty files, and rename the snapshot to its final name. Raise ValueError
+        when contents are missing. Keep an existing snapshot, unless to ``verify``: move it away whole."""
         if self._missing:
             raise ValueError(f"{len(self._missing)} file contents did not arrive; push again")
         with_content = {sha for sha, _ in self.manifest.blobs}
         for sha, places in self.manifest.places.items():
-            first = os.path.join(self._tree, places[0][0])
+            first = StoredFile(os.path.join(self._tree, places[0][0]), 0, places[0][1], None)
             if sha not in with_content:
-                os.close(self._open(*places[0]))
-            for path, executable in places[1:]:
-                with open(first, "rb") as source, os.fdopen(self._open(path, executable), "wb") as copy:
-                    shutil.copyfileobj(source, copy, CHUNK)
+                os.close(self._sharing.create(*places[0]))
+            for place in places[1:]:
+                if not self._sharing.share(first, *place):
+                    new = os.fdopen(self._sharing.create(*place), "wb")
+                    with open(first.path, "rb") as source, new as copy:
+                        shutil.copyfileobj(source, copy, CHUNK)
         for path, target in self.manifest.links:
             os.symlink(target, os.path.join(self._tree, path))
         final = self.store.path(self.manifest.id)
         replace_file(final + ".manifest", self.manifest.text)
-        if replace and os.path.isdir(final):
+        if self._verify and os.path.isdir(final):
             os.rename(final, os.path.join(self._folder, "replaced"))
         try:
             os.rename(self._tree, final)
         except OSError:
             if not self.store.has(self.manifest.id):
                 raise
+        else:
+            self.store.stamp(self.manifest)
         self.abort()
 
     def abort(self) -> None:
@@ -164,7 +176,7 @@ class Share:
             store, manifest = self.store, self.manifest
             if store.intact(manifest) if self.verify else store.has(manifest.id):
                 return []
-            self._builder = Builder(self.store, self.manifest, check=False)
+            self._builder = Builder(store, manifest, check=False, verify=self.verify)
             return self._builder.start()
 
         return self._attempt(build) or []
@@ -182,7 +194,7 @@ class Share:
     def finish(self) -> None:
         """Rename the snapshot to its final name."""
         if self._builder is not None:
-            self._attempt(self._builder.finish, self.verify)
+            self._attempt(self._builder.finish)
         self.store.touch(self.manifest.id)
 
     def abort(self) -> None:

@@ -92,7 +92,7 @@ def put(stdin: BinaryIO, call: Call, up: Up) -> None:
     store, manifest, header = Store(), _manifest(call), call.header
     verify = header["verify"]
     if not (store.intact(manifest) if verify else store.has(manifest.id)):
-        builder = Builder(store, manifest, check=True)
+        builder = Builder(store, manifest, check=True, verify=verify)
         try:
             short = set(builder.start()).difference(header["sent"])
             if short:
@@ -100,7 +100,7 @@ def put(stdin: BinaryIO, call: Call, up: Up) -> None:
             builder.expect(header["sent"])
             for data in _inflated(stdin, header["zlib"]):
                 builder.feed(data)
-            builder.finish(replace=verify)
+            builder.finish()
         finally:
             builder.abort()
     else:
@@ -170,7 +170,7 @@ def main(stdin: BinaryIO, name: str, source: bytes) -> None:
     call = Call(header, stdin.read(header["manifest"]), name, source)
     try:
         if header["op"] == "offer":
-            up.send({"t": "lack", "blobs": store.lacking(_manifest(call))})
+            up.send({"t": "lack", "blobs": store.lacking(_manifest(call), header["verify"])})
         elif header["op"] == "put":
             put(stdin, call, up)
         else:

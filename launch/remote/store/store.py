@@ -5,9 +5,9 @@ A snapshot is described by its manifest, one JSON array of ``["f", path, sha256,
 distinct, non-empty file contents in the order of the manifest, one after the other with nothing between
 them. A receiver that knows the manifest can therefore cut the stream, skip what it has and check the rest.
 
-Contents that a node already has are copied from its older snapshots and checked, never linked. Jobs work in
-copies of their own (:mod:`launch.remote.node.work_dir`); a job that writes to a snapshot nevertheless, such
-as an input's, must not change another one.
+Contents that a node already has come from its older snapshots: shared where the files are as they were made,
+else read, checked and copied (:mod:`launch.remote.store.stored_file`). Jobs work in copies of their own
+(:mod:`launch.remote.node.work_dir`).
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ import time
 from collections.abc import Iterable, Iterator
 
 from launch.remote.base.files import replace_file
+from launch.remote.store.stored_file import StoredFile, stamp_of
 
 __all__ = ["CHUNK", "KEEP", "Manifest", "Store", "digest_of"]
 
@@ -33,6 +34,8 @@ KEEP = 5
 _ID_DIGITS = 16
 _ABANDONED_S = 86400.0
 CHUNK = 256 * 1024
+_PARTS = ("", ".manifest", ".stamps")
+"""Suffixes of what is removed with a snapshot."""
 _FINAL_STATES = ('"SUCCEEDED"', '"FAILED"', '"CANCELLED"', '"LOST"')
 
 
@@ -124,29 +127,52 @@ class Store:
         with contextlib.suppress(OSError):
             os.utime(self.path(snapshot) + ".manifest")
 
-    def candidates(self, wanted: Iterable[str]) -> dict[str, list[bytes]]:
+    def candidates(self, wanted: Iterable[str]) -> dict[str, list[StoredFile]]:
         """Return files of whole snapshots, by SHA-256, that should hold the wanted contents; unchecked."""
         missing = set(wanted)
-        found: dict[str, list[bytes]] = {}
+        found: dict[str, list[StoredFile]] = {}
         for name in self.known():
             try:
                 with open(self.path(name) + ".manifest", "rb") as stream:
-                    entries = json.loads(stream.read())
+                    entries = [entry for entry in json.loads(stream.read()) if entry[0] == "f"]
             except (OSError, ValueError):
                 continue
             base = os.fsencode(self.path(name))
-            for entry in entries:
-                if entry[0] == "f" and entry[2] in missing:
-                    found.setdefault(entry[2], []).append(os.path.join(base, _safe(entry[1])))
+            stamps = self._stamps(name, len(entries))
+            for number, (_, path, sha, size, executable) in enumerate(entries):
+                if sha in missing:
+                    full = os.path.join(base, _safe(path))
+                    file = StoredFile(full, size, bool(executable), stamps[number])
+                    found.setdefault(sha, []).append(file)
         return found
 
-    def lacking(self, manifest: Manifest) -> list[int]:
-        """Return the numbers of the manifest's blobs that are nowhere on this node."""
+    def stamp(self, manifest: Manifest) -> None:
+        """Record the stamps of a snapshot's files; without them, :meth:`candidates` are read instead."""
+        base = os.fsencode(self.path(manifest.id))
+        with contextlib.suppress(OSError):  # a full disk, or another push that replaces the snapshot
+            stamps = [stamp_of(os.path.join(base, path)) for path, _, _, _ in manifest.files]
+            text = json.dumps(stamps).encode()
+            replace_file(self.path(manifest.id) + ".stamps", text, outlives_machine=False)
+
+    def _stamps(self, snapshot: str, count: int) -> list[list[int] | None]:
+        """Return the recorded stamps of a snapshot's ``count`` files, in the order of its manifest."""
+        with contextlib.suppress(OSError, ValueError), open(self.path(snapshot) + ".stamps", "rb") as stream:
+            stamps = json.loads(stream.read())
+            if isinstance(stamps, list) and len(stamps) == count:
+                return stamps
+        return [None] * count
+
+    def lacking(self, manifest: Manifest, verify: bool) -> list[int]:
+        """Return the numbers of the manifest's blobs that are nowhere on this node.
+
+        Read the files that should hold them; without ``verify``, only those that are not as they were made.
+        """
         found = self.candidates(sha for sha, _ in manifest.blobs)
         return [
             number
             for number, (sha, _) in enumerate(manifest.blobs)
-            if not any(digest_of(place) == sha for place in found.get(sha, ()))
+            if not any(not verify and file.is_unchanged() for file in found.get(sha, ()))
+            and not any(digest_of(file.path) == sha for file in found.get(sha, ()))
         ]
 
     def contents(self, manifest: Manifest, order: Iterable[int]) -> Iterator[bytes]:
@@ -233,7 +259,7 @@ class Store:
                 continue
             if self.has(name) and not _worked_in(self.path(name)):
                 aside = tempfile.mkdtemp(prefix=".gone-", dir=self.folder)
-                for suffix in ("", ".manifest"):
+                for suffix in _PARTS:
                     try:
                         os.rename(self.path(name) + suffix, os.path.join(aside, name + suffix))
                     except OSError:

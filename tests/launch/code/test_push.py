@@ -17,38 +17,7 @@ from launch.code.snapshot import plan_snapshot
 from launch.errors import InputError, ManyNodesError, RetryError
 from launch.host import Completed
 from launch.remote.store.store import KEEP
-from tests.launch.cluster import Cluster, LocalHost, Node
-
-
-@pytest.fixture
-def cluster(tmp_path: Path) -> Cluster:
-    return Cluster(tmp_path / "cluster", 7)
-
-
-@pytest.fixture
-def tree(tmp_path: Path) -> Path:
-    root = tmp_path / "code"
-    (root / "a folder").mkdir(parents=True)
-    (root / "train.py").write_text("print('hello')\n")
-    (root / "run.sh").write_text("#!/bin/sh\n")
-    (root / "run.sh").chmod(0o755)
-    (root / "empty").touch()
-    (root / "a folder" / "größe\nzwei").write_bytes(os.urandom(300_000))
-    (root / "a folder" / "twin").write_text("print('hello')\n")
-    (root / os.fsdecode(b"not-utf8-\xff")).write_text("x")
-    (root / "data").symlink_to("/mnt/data")
-    return root
-
-
-def contents(folder: Path) -> dict[str, tuple[bytes | str, bool]]:
-    found: dict[str, tuple[bytes | str, bool]] = {}
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if path.is_symlink():
-            found[name] = (str(path.readlink()), False)
-        elif path.is_file():
-            found[name] = (path.read_bytes(), bool(path.stat().st_mode & 0o100))
-    return found
+from tests.launch.cluster import Cluster, LocalHost, Node, as_a_job, contents
 
 
 def debris(node: Node) -> list[str]:
@@ -107,36 +76,26 @@ def test_only_what_changed_is_sent(cluster: Cluster, tree: Path) -> None:
         assert contents(node.snapshot(snapshot.id)) == contents(tree)
 
 
-def test_snapshots_share_no_file(cluster: Cluster, tree: Path) -> None:
-    """A job that writes over its own code must not change another snapshot."""
-    first = plan_snapshot(tree)
-    push(first, cluster.head, cluster.nodes[:1], ssh=cluster.ssh)
-    (tree / "more.py").write_text("pass\n")
-    second = plan_snapshot(tree)
-    push(second, cluster.head, cluster.nodes[:1], ssh=cluster.ssh)
-    node = cluster.nodes[0]
-    with (node.snapshot(first.id) / "train.py").open("a") as stream:
-        stream.write("spoilt")
-    assert contents(node.snapshot(second.id)) == contents(tree)
+def test_progress_is_shown_up_to_the_bytes_that_the_head_lacked(cluster: Cluster, tree: Path) -> None:
+    (tree / "big").write_bytes(os.urandom(3_000_000))
+    shown: list[tuple[int, int]] = []
 
+    def show(done: int, of: int) -> None:
+        shown.append((done, of))
 
-def test_contents_that_a_job_changed_are_not_reused(cluster: Cluster, tree: Path) -> None:
-    first = plan_snapshot(tree)
-    push(first, cluster.head, cluster.nodes, ssh=cluster.ssh)
-    for node in cluster.nodes:
-        for name in ("train.py", "a folder/twin"):
-            (node.snapshot(first.id) / name).write_text("print('jello')\n")
-    (tree / "more.py").write_text("pass\n")
-    second = plan_snapshot(tree)
-    push(second, cluster.head, cluster.nodes, ssh=cluster.ssh)
-    for node in cluster.nodes:
-        assert contents(node.snapshot(second.id)) == contents(tree)
+    snapshot = plan_snapshot(tree)
+    push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh, show=show)
+    total = sum(blob.size for blob in snapshot.blobs())
+    assert {of for _, of in shown} == {total}
+    assert [done for done, _ in shown] == sorted({done for done, _ in shown})
+    assert shown[-1][0] == total
+    assert len(shown) >= 3
 
 
 def test_verification_mends_what_a_job_or_a_new_disk_undid(cluster: Cluster, tree: Path) -> None:
     snapshot = plan_snapshot(tree)
     push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh)
-    (cluster.nodes[0].snapshot(snapshot.id) / "train.py").write_text("spoilt")
+    assert as_a_job(cluster.nodes[0], snapshot.id, "chmod u+w train.py && echo spoilt > train.py") == 0
     (cluster.nodes[2].snapshot(snapshot.id) / "run.sh").chmod(0o644)
     (cluster.nodes[4].home / ".ranklift").rename(cluster.nodes[4].home / "old disk")
     push(snapshot, cluster.head, cluster.nodes, ssh=cluster.ssh, verify=True)

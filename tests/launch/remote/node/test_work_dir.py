@@ -30,6 +30,14 @@ def test_it_is_a_copy_with_modes_times_links_and_empty_folders(code: Path, job: 
     assert seen(code) == before
 
 
+def test_a_job_may_write_to_its_copies_of_read_only_files(code: Path, job: Path) -> None:
+    (code / "train.py").chmod(0o444)
+    (code / "pkg/tool.sh").chmod(0o555)
+    work = make(job, code)
+    assert [(work / name).stat().st_mode & 0o777 for name in ("train.py", "pkg/tool.sh")] == [0o644, 0o755]
+    assert [(work / name).stat().st_nlink for name in ("train.py", "pkg/tool.sh")] == [1, 1]
+
+
 def test_what_a_job_does_in_it_does_not_reach_the_snapshot(code: Path, job: Path) -> None:
     before = seen(code)
     work = make(job, code)

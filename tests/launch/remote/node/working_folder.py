@@ -24,7 +24,7 @@ def snapshot_in(folder: Path) -> Path:
     (root / "pkg" / "tool.sh").write_text("#!/bin/sh\n")
     (root / "pkg" / "tool.sh").chmod(0o755)
     (root / "pkg" / "deep" / "data.bin").write_bytes(os.urandom(200_000))
-    (root / "pkg" / "nothing").touch(0o440)
+    (root / "pkg" / "nothing").touch(0o640)
     (root / "link").symlink_to("pkg/tool.sh")
     (root / "dangling").symlink_to("/no/such/file")
     for path in sorted(root.rglob("*"), reverse=True):

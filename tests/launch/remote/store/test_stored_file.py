@@ -1,0 +1,157 @@
+"""A new snapshot shares an unchanged file: as a clone, or as a link to what nobody may write to."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from launch.remote.base.files import FICLONE
+from launch.remote.store.stored_file import Sharing, StoredFile, stamp_of
+
+
+@pytest.fixture
+def source(tmp_path: Path) -> Path:
+    """A file as a push leaves it."""
+    path = tmp_path / "old" / "file"
+    path.parent.mkdir()
+    path.write_bytes(b"content")
+    path.chmod(0o444)
+    return path
+
+
+@pytest.fixture
+def new(tmp_path: Path) -> Iterator[int]:
+    """The folder of a new snapshot, ``new``."""
+    (tmp_path / "new").mkdir()
+    descriptor = os.open(tmp_path / "new", os.O_RDONLY | os.O_DIRECTORY)
+    yield descriptor
+    os.close(descriptor)
+
+
+def stored(path: Path) -> StoredFile:
+    name = os.fsencode(path)
+    return StoredFile(name, len(b"content"), executable=False, stamp=stamp_of(name))
+
+
+def no_clones(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """ext4, as most nodes have; what was asked of it."""
+    asked: list[int] = []
+
+    def ioctl(_: object, request: int, __: object) -> None:
+        asked.append(request)
+        raise OSError(errno.EOPNOTSUPP, "Operation not supported")
+
+    monkeypatch.setattr(fcntl, "ioctl", ioctl)
+    return asked
+
+
+def write_is_refused(monkeypatch: pytest.MonkeyPatch, *, refused: bool) -> None:
+    """Nobody may write to a read-only file, but root may."""
+    monkeypatch.setattr(os, "access", lambda *_: not refused)
+
+
+def test_a_clone_is_a_read_only_file_of_its_own(
+    source: Path, new: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def clone(target: object, request: int, old: int) -> None:
+        assert request == FICLONE
+        target.write(os.pread(old, 100, 0))  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(fcntl, "ioctl", clone)
+    assert Sharing(new).share(stored(source), b"file", executable=True)
+    made = (tmp_path / "new" / "file").stat()
+    assert (made.st_nlink, made.st_mode & 0o777) == (1, 0o555)
+    assert (tmp_path / "new" / "file").read_bytes() == b"content"
+
+
+def test_without_clones_it_is_a_link(
+    source: Path, new: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = no_clones(monkeypatch)
+    write_is_refused(monkeypatch, refused=True)
+    sharing = Sharing(new)
+    assert sharing.share(stored(source), b"one", executable=False)
+    assert sharing.share(stored(source), b"two", executable=False)
+    assert (tmp_path / "new" / "two").samefile(source)
+    assert asked == [FICLONE], "a file system that refused is not asked again"
+
+
+def test_a_user_who_may_write_to_read_only_files_gets_no_link(
+    source: Path, new: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_clones(monkeypatch)
+    write_is_refused(monkeypatch, refused=False)
+    assert not Sharing(new).share(stored(source), b"file", executable=False)
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_file_that_is_to_be_executable_is_not_linked_to_one_that_is_not(
+    source: Path, new: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    no_clones(monkeypatch)
+    write_is_refused(monkeypatch, refused=True)
+    assert not Sharing(new).share(stored(source), b"file", executable=True)
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def test_a_file_that_is_gone_is_not_shared(source: Path, new: int, tmp_path: Path) -> None:
+    file = stored(source)
+    source.unlink()
+    assert not file.is_unchanged()
+    assert not Sharing(new).share(file, b"file", executable=False)
+    assert list((tmp_path / "new").iterdir()) == []
+
+
+def rewritten(path: Path) -> None:
+    path.chmod(0o644)
+    path.write_bytes(b"CONTENT")
+    path.chmod(0o444)
+
+
+def replaced(path: Path) -> None:
+    before = path.stat()
+    path.with_name("other").write_bytes(b"CONTENT")
+    path.with_name("other").replace(path)
+    path.chmod(0o444)
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+
+
+def shortened(path: Path) -> None:
+    path.chmod(0o644)
+    os.truncate(path, 3)
+    path.chmod(0o444)
+
+
+def linked(path: Path) -> None:
+    path.with_name("target").write_bytes(b"content")
+    path.unlink()
+    path.symlink_to("target")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [rewritten, replaced, linked, lambda path: path.chmod(0o644), shortened],
+    ids=["rewritten", "replaced", "a link", "writable", "shorter"],
+)
+def test_a_change_shows_in_its_status(source: Path, change: Callable[[Path], None]) -> None:
+    file = stored(source)
+    assert file.is_unchanged()
+    change(source)
+    assert not file.is_unchanged()
+
+
+def test_another_link_is_not_a_change(source: Path) -> None:
+    file = stored(source)
+    source.with_name("second").hardlink_to(source)
+    assert file.is_unchanged()
+    source.with_name("second").unlink()
+    assert file.is_unchanged()
+
+
+def test_a_file_without_a_stamp_may_have_changed(source: Path) -> None:
+    assert not stored(source)._replace(stamp=None).is_unchanged()
