@@ -128,7 +128,7 @@ ARROWS: dict[str, set[str]] = {
     "launch": {"launch.remote.base"},
     "launch.azureml": {"launch", "launch.job", "launch.launchers.shell_line", "launch.results"},
     "launch.client": {"launch", "launch.job", "launch.remote", "launch.remote.base", "launch.remote.log"},
-    "launch.code": {"launch", "launch.remote.base", "launch.remote.store"},
+    "launch.code": {"launch", "launch.remote.base", "launch.remote.store", "launch.results.folder"},
     "launch.job": {
         *("catalogue", "launch", "launch.launchers", "launch.remote.base", "launch.remote.mpi"),
         "launch.remote.node",

@@ -9,7 +9,8 @@ Azure ML's ``.amlignore`` replaces the ``.gitignore`` beside it, as in Azure ML:
 to Azure ML is pushed as the same files.
 
 What git knows beside the files of the tree is ignored: a tracked file that a rule matches is left out, and
-``.git/info/exclude`` or a user-wide ignore file have no effect.
+``.git/info/exclude`` or a user-wide ignore file have no effect. What is left out by default
+(:mod:`launch.code.left_out`) is pushed where a rule without wildcards names it, like ``!.venv``.
 
 ``pathspec`` is not used: its 1.1.1 differs from git in ``a**/*``, ``[[:alpha:]]``, ``[^x]`` and a slash,
 ``?`` and a letter beyond ASCII, and names with a line break, and took 1.5 times as long.
@@ -20,6 +21,7 @@ from __future__ import annotations
 import os
 import re
 import string
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +39,8 @@ class _Rule:
     anywhere: bool
     """Whether it matches the name at any depth, not the whole path from the ignore file's folder."""
     pattern: re.Pattern[str]
+    is_literal: bool
+    """Whether its last part has no wildcard."""
 
     def matches(self, path: str, is_directory: bool) -> bool:
         if self.directories_only and not is_directory:
@@ -67,13 +71,28 @@ class Rules:
 
     def ignored(self, path: str, is_directory: bool) -> bool:
         """Return whether the entry at ``path`` (from the root, with slashes) is left out."""
+        return next((rule.ignores for rule in self._matching(path, is_directory)), False)
+
+    def keeps(self, path: str) -> bool:
+        """Return whether a rule keeps the folder at ``path`` by its name, as ``!.venv`` does.
+
+        >>> rules = Rules().within("", {".ranklift-ignore": b"!/.venv\\n!*/\\n"})
+        >>> rules.keeps(".venv"), rules.keeps("venv")
+        (True, False)
+        """
+        decisive = (
+            rule for rule in self._matching(path, is_directory=True) if rule.ignores or rule.is_literal
+        )
+        return next((not rule.ignores for rule in decisive), False)
+
+    def _matching(self, path: str, is_directory: bool) -> Iterator[_Rule]:
+        """Yield the rules that match the entry at ``path``, the one that wins first."""
         path = path if path.isascii() else os.fsencode(path).decode("latin-1")  # git compares bytes
         for prefix, rules in reversed(self.levels):
             below = path[len(prefix) :]
             for rule in rules:
                 if rule.matches(below, is_directory):
-                    return rule.ignores
-        return False
+                    yield rule
 
 
 def read_rules(rules: Rules, root: Path, folder: str, names: set[str]) -> Rules:
@@ -100,7 +119,10 @@ def _rule(line: str) -> _Rule | None:
     expression = _expression(line.removeprefix("/"))
     if expression is None:
         return None
-    return _Rule(not negated, directories_only, "/" not in line, re.compile(expression, re.DOTALL))
+    is_literal = not _WILDCARD.search(line.rpartition("/")[2])
+    return _Rule(
+        not negated, directories_only, "/" not in line, re.compile(expression, re.DOTALL), is_literal
+    )
 
 
 _CLASSES = {
@@ -115,6 +137,7 @@ _CLASSES = {
     "xdigit": string.hexdigits,
 }
 
+_WILDCARD = re.compile(r"[*?\[]")
 _PLAIN = re.compile(r"[^*?\[\\]*")
 _TOKEN = re.compile(
     r"""(?P<below>(?:(?<=/)|\A)\*\*/)            # **/ : any folders, or none

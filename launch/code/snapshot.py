@@ -24,6 +24,7 @@ from pathlib import Path
 
 from launch.code.hashes import Changed, Hashes
 from launch.code.ignore import IGNORE_FILES, Rules, read_rules
+from launch.code.left_out import LeftOut, left_out_by_content, left_out_by_name
 from launch.code.private_keys import shows_key
 from launch.errors import InputError, RetryError
 
@@ -55,6 +56,8 @@ class Snapshot:
     """The content to push from ``root``."""
 
     root: Path
+    source: Path
+    """The folder or file that was named: ``root``, or a file in it."""
     id: str
     """First 16 hexadecimal digits of the manifest's SHA-256."""
     entries: tuple[Entry, ...] = field(repr=False)
@@ -64,6 +67,8 @@ class Snapshot:
     """Paths of pipes, sockets and devices, which have no content."""
     private: tuple[str, ...] = ()
     """Paths of a stack's private keys and of links to them, where no rule leaves them out."""
+    left_out: tuple[LeftOut, ...] = ()
+    """Folders that are left out by default, where no rule leaves them out."""
 
     @property
     def notice(self) -> str | None:
@@ -98,7 +103,7 @@ class Snapshot:
 
 def plan_snapshot(root: Path, cache: Path | None = None, keys: Collection[bytes] = ()) -> Snapshot:
     """Return the tree below ``root`` as it is now, without what its ignore files name
-    (:mod:`launch.code.ignore`).
+    (:mod:`launch.code.ignore`), and without what is left out by default (:mod:`launch.code.left_out`).
 
     ``cache`` names a file that stores hashes between calls: a tree of 10,000 files that did not
     change is planned in well under half a second, because no content is read. A file counts as unchanged
@@ -118,14 +123,15 @@ def plan_snapshot(root: Path, cache: Path | None = None, keys: Collection[bytes]
     walk.code()
     walk.check("make {it} readable or name {it} in .ranklift-ignore")
     if not walk.entries:
+        groups = ", ".join(dict.fromkeys(one.group for one in walk.left_out))
         raise InputError(
             "source",
             str(root),
-            "has no files to push",
+            f"has no files to push but {groups}, left out by default" if groups else "has no files to push",
             "choose another folder, or look at its .gitignore and .ranklift-ignore",
         )
     remembered.save()
-    return _snapshot(root, walk.entries, walk.special, walk.private)
+    return _snapshot(root, root, walk)
 
 
 def plan_data(path: Path, cache: Path | None = None, keys: Collection[bytes] = ()) -> Snapshot:
@@ -153,7 +159,7 @@ def plan_data(path: Path, cache: Path | None = None, keys: Collection[bytes] = (
             raise InputError("source", str(path), problem, "choose another file")
         raise InputError("source", str(path), "has no files", "choose another folder")
     remembered.save()
-    return _snapshot(root, walk.entries, walk.special, walk.private)
+    return _snapshot(root, path, walk)
 
 
 def _refuse_private(path: Path) -> None:
@@ -177,10 +183,8 @@ def _absolute(path: Path) -> Path:
     return Path(os.path.abspath(path))  # noqa: PTH100  (a root that is a link stays as the user named it)
 
 
-def _snapshot(
-    root: Path, found: Sequence[Entry], special: Sequence[str] = (), private: Sequence[str] = ()
-) -> Snapshot:
-    entries = sorted(found, key=lambda entry: os.fsencode(entry.path))
+def _snapshot(root: Path, source: Path, walk: _Walk) -> Snapshot:
+    entries = sorted(walk.entries, key=lambda entry: os.fsencode(entry.path))
     manifest = json.dumps(
         [
             ["f", entry.path, entry.sha256, entry.size, int(entry.executable)]
@@ -191,11 +195,9 @@ def _snapshot(
         separators=(",", ":"),
     ).encode()
     digest = hashlib.sha256(manifest).hexdigest()[:16]
-    return Snapshot(root, digest, tuple(entries), manifest, tuple(sorted(special)), tuple(sorted(private)))
-
-
-EMPTY = _snapshot(Path(os.devnull), [])
-"""A snapshot without files: the working folder of a job without code."""
+    special, private = tuple(sorted(walk.special)), tuple(sorted(walk.private))
+    left_out = tuple(sorted(walk.left_out, key=lambda one: one.path))
+    return Snapshot(root, source, digest, tuple(entries), manifest, special, private, left_out)
 
 
 class _Walk:
@@ -208,6 +210,7 @@ class _Walk:
         """Paths of pipes, sockets and devices."""
         self.private: list[str] = []
         """Paths that hold private keys or lead to them."""
+        self.left_out: list[LeftOut] = []
         self._unreadable: dict[str, list[str]] = {}
         self._moved: list[str] = []
 
@@ -229,11 +232,14 @@ class _Walk:
             raise RetryError(f"{', '.join(paths)} vanished or changed while being read; try again")
 
     def code(self) -> None:
-        """Collect the whole tree without what its ignore files name; links stay links."""
+        """Collect the tree without what ignore files name and what is left out by default; keep links."""
         pending: list[tuple[str, Rules]] = [("", Rules())]
         while pending:
             folder, rules = pending.pop()
             children = self._children(folder)
+            names = {child.name for child in children}
+            if folder and self._is_left_out(left_out_by_content(folder, names), rules):
+                continue
             names = self._ignore_files(children)
             try:
                 rules = read_rules(rules, self._root, folder, names)
@@ -246,7 +252,8 @@ class _Walk:
                 if child.name == ".git" or _is_state(child.name) or rules.ignored(path, is_directory):
                     continue
                 if is_directory:
-                    pending.append((path, rules))
+                    if not self._is_left_out(left_out_by_name(path), rules):
+                        pending.append((path, rules))
                     continue
                 try:
                     if child.is_symlink():
@@ -256,6 +263,12 @@ class _Walk:
                         self._file(path, child.stat(follow_symlinks=False))
                 except OSError as error:
                     self._failed(path, error)
+
+    def _is_left_out(self, found: LeftOut | None, rules: Rules) -> bool:
+        if found is None or found.is_kept(rules):
+            return False
+        self.left_out.append(found)
+        return True
 
     def data(self) -> None:
         """Collect the whole tree, links followed. Raise InputError for links that lead in circles."""
@@ -336,3 +349,9 @@ class _Walk:
             self._moved.append(path)
         else:
             self._unreadable.setdefault(error.strerror or str(error), []).append(path)
+
+
+EMPTY = _snapshot(
+    Path(os.devnull), Path(os.devnull), _Walk(Path(os.devnull), Hashes(None, Path(os.devnull)), ())
+)
+"""A snapshot without files: the working folder of a job without code."""

@@ -123,7 +123,7 @@ def test_a_cache_of_another_tree_is_not_believed(tree: Path, tmp_path: Path) -> 
 
 
 def test_nothing_to_push_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="nothing to push"):
+    with pytest.raises(InputError, match="has no files to push;"):
         plan_snapshot(tmp_path)
     with pytest.raises(InputError, match="no such folder"):
         plan_snapshot(tmp_path / "absent")
