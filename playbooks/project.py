@@ -112,15 +112,13 @@ class Stack:
         known = f"known here: {', '.join(saved)}; " if saved else ""
         return f"{known}see `pulumi stack ls`"
 
-    @property
-    def hashes(self) -> Path:
-        """The cache of file hashes for pushes of code."""
-        return self.folder / "hashes.json"
+    def hashes_of(self, source: Path) -> Path:
+        """Return the cache of file hashes for one source of pushes, a folder or a file."""
+        return self.folder / f"hashes-{_digest_of(source)}.json"
 
-    def hashes_of(self, data: Path) -> Path:
-        """Return the cache of file hashes for one job input, which may be large and rarely changes."""
-        digest = hashlib.sha256(os.fsencode(data.absolute())).hexdigest()[:12]
-        return self.folder / f"hashes-{digest}.json"
+    def last_push_of(self, source: Path) -> Path:
+        """Return the record of the last push of a source."""
+        return self.folder / f"push-{_digest_of(source)}.json"
 
     @property
     def jobs(self) -> Path:
@@ -131,7 +129,7 @@ class Stack:
         """Remove the stack's files here, keys included; other files in its folder stay."""
         shutil.rmtree(self.jobs, ignore_errors=True)
         self.lock_note.unlink(missing_ok=True)
-        for remembered in self.folder.glob("hashes*.json"):
+        for remembered in (*self.folder.glob("hashes*.json"), *self.folder.glob("push-*.json")):
             remembered.unlink(missing_ok=True)
         inventory.remove(self.folder)
 
@@ -165,6 +163,11 @@ class Stack:
     def state(self) -> Any:
         """Return Pulumi's state of the stack, secrets encrypted. Raises as :meth:`outputs`."""
         return self._query("export")
+
+
+def _digest_of(source: Path) -> str:
+    path = os.path.abspath(source)  # noqa: PTH100  (a link stays as the user named it)
+    return hashlib.sha256(os.fsencode(path)).hexdigest()[:12]
 
 
 def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:

@@ -89,7 +89,8 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     stack = open_from(context, request.stack)
     inventory = stack.saved()
     nodes = choose_nodes(inventory, request.nodes)
-    snapshot = plan_snapshot(source_folder(request.source), stack.hashes, key_numbers(stack))
+    source = source_folder(request.source)
+    snapshot = plan_snapshot(source, stack.hashes_of(source), key_numbers(stack))
     files = {entry.path for entry in snapshot.entries}
     spec, notices = job_spec(request, launcher, nodes, snapshot.id, snapshot.root, home_of(inventory.user))
     identity = Identity()

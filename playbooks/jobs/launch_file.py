@@ -179,7 +179,7 @@ def _load(stack: Stack, job: JobFile) -> Load:
     if job.code is not None:
         try:
             plan_code = plan_snapshot if job.code.is_dir() else plan_data
-            code = plan_code(job.code, stack.hashes, keys)
+            code = plan_code(job.code, stack.hashes_of(job.code), keys)
         except InputError as error:
             raise job.located(error, "code") from None
     data = {}

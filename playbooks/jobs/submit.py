@@ -27,6 +27,7 @@ from playbooks.jobs.cancel import cancel_job, format_cancelled
 from playbooks.jobs.location import forget, remember
 from playbooks.jobs.plan_view import plan_text
 from playbooks.jobs.printer import EventPrinter, detached_job_commands, end_as
+from playbooks.nodes.push import push_notices, push_to, record_push
 from playbooks.project import Stack
 from playbooks.start import OutputFailed
 
@@ -82,6 +83,11 @@ class Load:
     data: Mapping[Path, Snapshot] = field(default_factory=dict)
 
     @property
+    def snapshots(self) -> tuple[Snapshot, ...]:
+        """All of them, the code first."""
+        return (self.code, *self.data.values())
+
+    @property
     def notices(self) -> list[str]:
         """Parts that are not sent, though a user could expect them to be."""
         code = [self.code.notice] if self.code.notice else []
@@ -134,7 +140,7 @@ def hand_over(
 
     With ``dry_run`` print the plan instead, with ``kind`` in place of the plan's own word.
     """
-    notices = [*notices, *load.notices]
+    notices = [*notices, *load.notices, *push_notices(stack, load.snapshots)]
     if handling.dry_run and not handling.json:
         output.result(plan_text(planned, load.code, load.data, notices, kind))
         return
@@ -143,6 +149,8 @@ def hand_over(
     if handling.dry_run:
         output.as_json(planned.shown())
         return
+    for snapshot in load.snapshots:
+        record_push(stack, snapshot, is_pushed=False)
     detach = _OnSignal(stack, inventory, planned.id, handling.cancel_on_interrupt)
     try:
         _run(stack, inventory, nodes, planned, load, handling, detach)
@@ -166,8 +174,7 @@ def _run(
 
     job, head = planned.id, nodes[0]
     remote = PurePosixPath(planned.remote).name
-    snapshots = (load.code, *load.data.values())
-    wanted = [snapshot.id for snapshot in snapshots]
+    wanted = [snapshot.id for snapshot in load.snapshots]
     with Cluster(inventory, stack.folder) as cluster, attached(detach):
         host = cluster.host(head)
         printer = EventPrinter(to_stderr=handling.json)
@@ -195,8 +202,8 @@ def _run(
             except NotPushed:
                 detach.phase = "push"
                 forget(stack, job)
-                for snapshot in snapshots:
-                    _push(inventory, snapshot, host, nodes)
+                for snapshot in load.snapshots:
+                    _push(stack, inventory, snapshot, host, nodes)
                 state = start()
         except (NodeUnreachable, StepTimeout):
             if detach.phase == "sent":
@@ -248,11 +255,9 @@ class _OnSignal:
         return f"job {self.job} keeps running\n{detached_job_commands(self.stack, self.job)}"
 
 
-def _push(inventory: Inventory, snapshot: Snapshot, head: Host, nodes: Sequence[Node]) -> None:
-    from launch.code.push import push
-
+def _push(stack: Stack, inventory: Inventory, snapshot: Snapshot, head: Host, nodes: Sequence[Node]) -> None:
     try:
-        report = push(snapshot, head, nodes)
+        report = push_to(stack, head, nodes, snapshot)
     except ManyNodesError as error:
         raise with_address_age(inventory, ManyNodesError("the push before the job", error.results)) from None
     if snapshot.entries:

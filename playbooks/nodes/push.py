@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -23,8 +24,18 @@ from playbooks.ssh.fanout import fan_out_hosts
 if TYPE_CHECKING:
     from launch.code.push import PushReport
     from launch.code.snapshot import Snapshot
+    from launch.host import Host
 
-__all__ = ["invalidate_copies", "key_numbers", "push", "push_snapshot", "source_folder"]
+__all__ = [
+    "invalidate_copies",
+    "key_numbers",
+    "push",
+    "push_notices",
+    "push_snapshot",
+    "push_to",
+    "record_push",
+    "source_folder",
+]
 
 _STEP_S = 20.0
 _CLEAR_HOLDERS = 'for f in .ranklift/snapshots/*.nodes; do if [ -e "$f" ]; then echo "{}" > "$f"; fi; done'
@@ -49,16 +60,19 @@ def push(
 ) -> None:
     """Copy code to the nodes; a second push of the same code sends nothing.
 
-    Leaves out what .gitignore and .ranklift-ignore name, and always .git and .ranklift.
+    Leaves out what .gitignore and .ranklift-ignore name, results that were collected, virtual environments,
+    node_modules and tools' caches; a line like !.venv in .ranklift-ignore has one pushed. Always leaves out
+    .git and .ranklift.
     """
     from launch.code.snapshot import plan_snapshot
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     wanted = choose_nodes(inventory, nodes)
-    snapshot = plan_snapshot(source_folder(source), chosen.hashes, key_numbers(chosen))
-    if snapshot.notice:
-        output.progress(snapshot.notice)
+    folder = source_folder(source)
+    snapshot = plan_snapshot(folder, chosen.hashes_of(folder), key_numbers(chosen))
+    for notice in filter(None, (snapshot.notice, *push_notices(chosen, [snapshot]))):
+        output.progress(notice)
     if dry_run:
         if json:
             output.as_json({"snapshot": snapshot, "nodes": [node.name for node in wanted]})
@@ -87,14 +101,13 @@ def push_snapshot(
 
     Raises :class:`~launch.errors.ManyNodesError` naming every node that did not get it.
     """
-    from launch.code.push import push as send
     from playbooks.ssh.connection import Cluster
 
     failed: dict[str, Exception] = {}
     with Cluster(inventory, stack.folder) as cluster:
         for position, head in enumerate(nodes):
             try:
-                report = send(snapshot, cluster.host(head), nodes[position:], verify=verify)
+                report = push_to(stack, cluster.host(head), nodes[position:], snapshot, verify=verify)
             except NodeUnreachable as error:
                 failed[head.name] = error
                 continue
@@ -107,6 +120,42 @@ def push_snapshot(
     if not failed:
         raise RankliftError("the stack has no node to push to")
     raise ManyNodesError("push", failed)
+
+
+def push_to(
+    stack: Stack, head: Host, nodes: Sequence[Node], snapshot: Snapshot, *, verify: bool = False
+) -> PushReport:
+    """Push through ``head``, with a progress bar, and record the push."""
+    from launch.code.push import push as send
+
+    what = f"pushing to {counted(len(nodes), 'node')}"
+    with output.progress_bar(what) as update:
+        report = send(snapshot, head, nodes, verify=verify, show=partial(update, what))
+    record_push(stack, snapshot)
+    return report
+
+
+def push_notices(stack: Stack, snapshots: Iterable[Snapshot]) -> list[str]:
+    """Return what to print before these are pushed: what is left out for the first time, and what grew."""
+    from launch.code.last_push import LastPush, growth_notice
+    from launch.code.left_out import left_out_notice
+
+    notices = []
+    for snapshot in (one for one in snapshots if one.entries):
+        last = LastPush.read(stack.last_push_of(snapshot.source))
+        new = [one for one in snapshot.left_out if one.group not in last.left_out]
+        notices += [left_out_notice(snapshot.root, new), growth_notice(last, snapshot)]
+    return [notice for notice in notices if notice]
+
+
+def record_push(stack: Stack, snapshot: Snapshot, *, is_pushed: bool = True) -> None:
+    """Record for :func:`push_notices` what was reported as left out and, where ``is_pushed``, its sizes."""
+    from launch.code.last_push import LastPush, bytes_by_folder
+
+    if snapshot.entries:
+        file = stack.last_push_of(snapshot.source)
+        folders = bytes_by_folder(snapshot.entries) if is_pushed else LastPush.read(file).folders
+        LastPush(folders, frozenset(one.group for one in snapshot.left_out)).write(file)
 
 
 def source_folder(given: str | None) -> Path:
