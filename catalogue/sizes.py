@@ -37,6 +37,8 @@ class FabricSettings:
     env: Mapping[str, str]
     files: Mapping[str, str]
     """Set only on nodes where the file exists: some images have it, some have not."""
+    infiniband: bool
+    """Nodes have InfiniBand devices, whose names are known to themselves alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -126,9 +128,9 @@ def fabric_settings(name: str) -> FabricSettings:
     """
     size = find(name)
     env = _entries(os.environ.get(MORE, "")).settings[size.settings if size and size.settings else "default"]
-    if size is None or size.topology is None:
-        return FabricSettings(env, {})
-    return FabricSettings(env, {"NCCL_TOPO_FILE": f"/opt/microsoft/{size.topology}-topo.xml"})
+    topology = size.topology if size else None
+    files = {"NCCL_TOPO_FILE": f"/opt/microsoft/{topology}-topo.xml"} if topology else {}
+    return FabricSettings(env, files, infiniband=size is not None and size.infiniband)
 
 
 @cache

@@ -109,7 +109,7 @@ ARROWS: dict[str, set[str]] = {
     "rehearsal.provider": {
         *("rehearsal.arm.core", "rehearsal.arm.resource_types", "rehearsal.listener", "rehearsal.run_dir"),
     },
-    "rehearsal.vms": {"rehearsal.listener", "rehearsal.run_dir"},
+    "rehearsal.vms": {"catalogue", "rehearsal.listener", "rehearsal.run_dir"},
     "infra": {
         *("catalogue", "images", "launch.remote.base"),
         *("infra.arm", "infra.cluster", "infra.config", "infra.preflight"),

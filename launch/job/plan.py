@@ -51,6 +51,8 @@ class JobPlan:
     """For every rank, giving way to the user's variables."""
     files: dict[str, str]
     """Likewise, on nodes where the file exists."""
+    infiniband: bool
+    """The nodes' VM size has it; each node finds its own devices for UCX and NCCL."""
     paths: dict[str, str]
     """Likewise, ``~`` being the node's home folder."""
     hostfile: str
@@ -113,6 +115,7 @@ class JobPlan:
             "drop": list(self.launcher.hidden()),
             "defaults": self.defaults,
             "files": self.files,
+            "infiniband": int(self.infiniband),
             "paths": self.paths,
             "env": self.env,
             "user_env": dict(spec.env),
@@ -205,13 +208,14 @@ def plan(
             **{key: value for key, value in settings.env.items() if not (hidden and key.startswith(hidden))},
         },
         files=dict(settings.files),
+        infiniband=settings.infiniband,
         paths={
             **job_paths(folder),
             **({"VIRTUAL_ENV": spec.python.rstrip("/")} if python_folder(spec.python) else {}),
         },
         hostfile=hostfile_text(counts),
         machinefile=machinefile_text(counts),
-        mpirun=launcher.mpirun(spec, nodes, world_size, remote_folder),
+        mpirun=launcher.mpirun(spec, nodes, world_size, remote_folder, settings.infiniband),
         start_limit_s=timing.START_BASE_S + timing.START_PER_NODE_S * len(nodes),
         nodes=placed,
     )

@@ -224,10 +224,12 @@ class Launcher:
         """
         return process_prefixes()
 
-    def mpirun(self, spec: Spec, nodes: Sequence[JobNode], ranks: int, remote: str) -> dict[str, CommandLine]:
+    def mpirun(
+        self, spec: Spec, nodes: Sequence[JobNode], ranks: int, remote: str, infiniband: bool
+    ) -> dict[str, CommandLine]:
         """Return mpirun's command line by MPI; empty where a runner on each node starts the ranks.
 
-        ``remote`` is the folder of the node code under the home folder.
+        ``remote`` is the folder of the node code under the home folder; ``infiniband``: the nodes have it.
         """
         return {}
 

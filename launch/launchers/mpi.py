@@ -49,10 +49,13 @@ The exit status is the job's. Ctrl-C leaves the job running and prints how to fo
         """Return nothing: ranks need the MPI's variables."""
         return ()
 
-    def mpirun(self, spec: Spec, nodes: Sequence[JobNode], ranks: int, remote: str) -> dict[str, CommandLine]:
+    def mpirun(
+        self, spec: Spec, nodes: Sequence[JobNode], ranks: int, remote: str, infiniband: bool
+    ) -> dict[str, CommandLine]:
         """Return a command line for each MPI that the head may have."""
         network = common_network([node.private_ip for node in nodes])
-        return command_lines(Start(ranks, len(nodes), network, remote, spec.mpi_args), spec.mpi)
+        start = Start(ranks, len(nodes), network, remote, spec.mpi_args, infiniband)
+        return command_lines(start, spec.mpi)
 
 
 def common_network(addresses: Sequence[str]) -> str:

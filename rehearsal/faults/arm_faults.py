@@ -155,7 +155,7 @@ class ArmFaults(Scarcity):
         return come, arm_errors.allocation_failed()
 
     def hits_boot(self, kind: str, name: str) -> bool:
-        """Whether ``no-boot`` or ``cloud-init`` hits a node that boots now; counts it."""
+        """Whether a fault of that kind hits a node that boots now; counts it."""
         found = self._set.get(kind)
         if found is None:
             return False

@@ -37,6 +37,10 @@ _ALL = (
     FaultKind("clock", "its clock is off by --seconds", ("nodes", "seconds"), ("nodes", "seconds")),
     FaultKind("no-boot", "a node never answers", ("nodes", "after", "count"), count=1),
     FaultKind("cloud-init", "cloud-init fails on a node", ("nodes", "after", "count"), count=1),
+    FaultKind(
+        "ib-names", "a node's RDMA devices are named mlx5_0 and on", ("nodes", "after", "count"), count=1
+    ),
+    FaultKind("no-ib", "a node comes without InfiniBand devices", ("nodes", "after", "count"), count=1),
     FaultKind("quota", "more VMs than the quota allows", ("after", "count")),
     FaultKind("sku", "the size is not available for the subscription", ("after", "count")),
     FaultKind("allocation", "AllocationFailed after N (--after) of the nodes came", ("after", "count")),

@@ -27,6 +27,8 @@ class Machine:
     """From ``osProfile.linuxConfiguration.ssh.publicKeys``: Azure's provisioning installs them."""
     user_data: str = field(repr=False)
     """The decoded ``customData``: a ``#cloud-config`` document, with private keys in it."""
+    size: str = ""
+    """Name of the VM size, which decides on its RDMA devices; empty for a VM without any."""
 
 
 class Machines(Protocol):

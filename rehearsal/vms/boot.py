@@ -91,6 +91,8 @@ class NodeSpec:
     """Folders of this machine that stay visible although one of the node's own lies over them."""
     shared: Sequence[Sequence[str]] = ()
     """Folders below the network's, each with the place where the node has it mounted."""
+    devices: str = ""
+    """Folder below the network's with what lies over ``/sys/class``; empty for nothing."""
 
     @property
     def link(self) -> str:
@@ -146,6 +148,8 @@ def _mount_all(spec: NodeSpec) -> None:
     # then seen, which only shows other network interfaces.
     with contextlib.suppress(OSError):
         mount("sysfs", "/sys", "sysfs", MS_RDONLY | MS_NOSUID | MS_NODEV | MS_NOEXEC)
+    if spec.devices:
+        mount("overlay", "/sys/class", "overlay", MS_RDONLY, f"lowerdir={spec.devices}:/sys/class,userxattr")
     mount("tmpfs", "/dev/shm", "tmpfs", MS_NOSUID | MS_NODEV, "mode=1777")  # noqa: S108
     mount("devpts", "/dev/pts", "devpts", MS_NOSUID | MS_NOEXEC, "newinstance,ptmxmode=0666,mode=0600")
     mount("tmpfs", f"{disk}/run", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")

@@ -39,7 +39,8 @@ _GUEST = Path(__file__).with_name("guest")
 def sshd_config_text(node_python_bin: str | None) -> str:
     """Return the ``sshd_config`` of every node; what cloud-init adds comes first and so wins.
 
-    ``PATH`` of sessions begins with ``node_python_bin``, as on an HPC image that has its own Python.
+    ``PATH`` of sessions begins with ``node_python_bin``, as on an HPC image that has its own Python. UCX and
+    libfabric find no hardware behind a rehearsed node's InfiniBand devices: they are kept to ``eth0``.
     """
     path = "/etc/rehearsal/bin:/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin"
     if node_python_bin:
@@ -57,7 +58,7 @@ KbdInteractiveAuthentication no
 UseDNS no
 PrintMotd no
 PrintLastLog no
-SetEnv "PATH={path}" LANG=C.UTF-8
+SetEnv "PATH={path}" LANG=C.UTF-8 UCX_NET_DEVICES=eth0 FI_PROVIDER=tcp
 Subsystem sftp internal-sftp
 """
 

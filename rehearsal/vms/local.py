@@ -27,6 +27,7 @@ from rehearsal.vms.clock import CLOCK, make_clock
 from rehearsal.vms.cloud_init import CloudConfig, Mount, parse
 from rehearsal.vms.disks import hosts_text, make_disk, make_image, place, remove_tree
 from rehearsal.vms.netns_client import NetnsClient, start_netns
+from rehearsal.vms.rdma_devices import rdma_devices, sysfs_folder
 from rehearsal.vms.visible_paths import VisiblePaths
 
 __all__ = ["NETWORK_FILE", "BootFaults", "LocalMachines", "MetadataService", "Settings"]
@@ -82,7 +83,7 @@ class BootFaults(Protocol):
     """Faults of VMs that boot."""
 
     def hits_boot(self, kind: str, name: str) -> bool:
-        """Whether ``no-boot`` or ``cloud-init`` hits a VM that boots now."""
+        """Whether a fault of that kind hits a VM that boots now."""
 
 
 class LocalMachines:
@@ -318,8 +319,17 @@ class LocalMachines:
                 admin_user=machine.admin_user,
                 keep=tuple(str(path) for path in self._settings.view.kept),
                 shared=tuple((_share(network, mount), mount.target) for mount in config.mounts),
+                devices=self._devices(network, machine),
             )
         )
+
+    def _devices(self, network: _Network, machine: Machine) -> str:
+        devices = rdma_devices(
+            machine.size,
+            kernel_names=self._is_hit("ib-names", machine),
+            without_infiniband=self._is_hit("no-ib", machine),
+        )
+        return sysfs_folder(network.folder, devices)
 
     def _make_disks(
         self, network: _Network, machines: Sequence[Machine], configs: dict[str, CloudConfig]

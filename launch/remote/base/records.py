@@ -91,6 +91,8 @@ class ForRanks(TypedDict):
     drop: list[str]
     defaults: dict[str, str]
     files: dict[str, str]
+    infiniband: int
+    """1 if the nodes' VM size has InfiniBand."""
     paths: dict[str, str]
     hostfile: str
 

@@ -80,6 +80,8 @@ MPI_ANSWER_S = 2.0 * SSH_CONNECT_S
 """Limit for a node to report its MPI: a connection, and as long again for the search."""
 MPI_LOOK_S = 20
 """Limit for one command of the search for MPI, such as ``module load``."""
+MPI_START_S = 10.0
+"""Limit for one rank to start and end, by which an environment module's MPI shows that it starts."""
 MODULES_S = 60.0
 """Limit for a node's Python to find the modules that a job requires."""
 CONNECT_AGAIN_S = 0.2

@@ -115,6 +115,8 @@ class Attempt:
             self._barrier.reject(0, reasons, self._begun)
             return
         mpirun = pool.mpirun = Mpirun(self._order.folder, self._plan)
+        if mpirun.choice:
+            self._order.stream.write(LAUNCHER, 0, 2, f"{mpirun.choice}\n".encode())
         self._pending = PendingConnections(mpirun.listener, mpirun.token, pool.selector)
         self._output.add(mpirun.process.stdout, 0, 1)
         self._output.add(mpirun.process.stderr, 0, 2)

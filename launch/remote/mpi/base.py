@@ -25,6 +25,8 @@ class Start:
     """Folder of the node code under the home folder, which may lie elsewhere on every node."""
     extra: tuple[str, ...] = ()
     """The user's own arguments for mpirun; last, so that they win."""
+    infiniband: bool = False
+    """The nodes' VM size has it."""
 
     @property
     def program(self) -> list[str]:
@@ -61,6 +63,8 @@ class Mpi:
     """Environment modules of Azure's HPC images that have it, the first choice first."""
     library: str = ""
     """Library that programs built with it need, where mpirun does not see to that itself."""
+    soname: str = ""
+    """Its library, by which a program is one of its ranks."""
     mpirun_prefixes: tuple[str, ...] = ()
     """Beginnings of variables that mean something to its mpirun."""
     process_prefixes: tuple[str, ...] = ()

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
@@ -21,6 +22,11 @@ __all__ = ["CannotLaunch", "FoundMpi", "find_mpi"]
 _MODULES_SCRIPT = "/etc/profile.d/modules.sh"
 _MODULES_OWN = re.compile(r"_.*|LOADEDMODULES|LMOD.*|MODULE.*|BASH_.*|SHLVL|PWD|OLDPWD|MANPATH|COLUMNS|LINES")
 _KEPT = "~/.ranklift/mpirun.json"
+_STARTS = "~/.ranklift/mpi-starts.json"
+_ONE_RANK = (
+    "import ctypes, sys; mpi = ctypes.CDLL(sys.argv[1], ctypes.RTLD_GLOBAL); "
+    "sys.exit(mpi.MPI_Init(None, None) or mpi.MPI_Finalize())"
+)
 
 
 class CannotLaunch(Exception):
@@ -28,12 +34,16 @@ class CannotLaunch(Exception):
 
 
 class FoundMpi:
-    """An MPI found on this node: ``command`` starts it in ``env``, of which ranks need ``exports``; ``name``
-    is that of its command line in the plan."""
+    """An MPI found on this node: ``command`` starts it in ``env``, of which ranks need ``exports``.
 
-    def __init__(self, kind: Mpi, version: str, command: str, env: dict[str, str]) -> None:
+    ``name`` is that of its command line in the plan, ``module`` the environment module that has it, or empty.
+    """
+
+    def __init__(self, kind: Mpi, version: str, command: str, env: dict[str, str], module: str = "") -> None:
         self.kind, self.name, self.version = kind, kind.name(version), version
-        self.command, self.env = command, env
+        self.command, self.env, self.module = command, env, module
+        self.passed_over: list[str] = []
+        """Modules before this one that do not start, each with its last words."""
         self.exports = _changed(env)
 
     @property
@@ -46,15 +56,17 @@ class FoundMpi:
 
     @property
     def title(self) -> str:
-        """Its own name and version."""
-        return f"{self.kind.title} {self.version}"
+        """Its own name and version, and its module."""
+        return f"{self.kind.title} {self.version}" + (f" ({self.module})" if self.module else "")
 
 
 def find_mpi(known: list[str], first: str = "") -> FoundMpi:
     """Return this node's MPI, of those the plan has a command line for.
 
     ``first`` is a folder that comes before all others on PATH. One that PATH has anyway is called by its bare
-    name: an absolute one makes Open MPI put that folder in front of every rank's PATH. Raise
+    name: an absolute one makes Open MPI put that folder in front of every rank's PATH. Of several modules the
+    first that starts one rank: HPC-X of some images ends with an error of UCX, and their ``mpi/openmpi`` works
+    (Azure/azhpc-images#462). Where none starts it is the first one, whose error the job then shows. Raise
     :class:`CannotLaunch` naming what was found instead.
     """
     by_name = {name: mpi_of(name) for name in known}
@@ -62,14 +74,25 @@ def find_mpi(known: list[str], first: str = "") -> FoundMpi:
     unknown = [f"{name} (unknown)" for name, kind in by_name.items() if kind is None]
     wanted = " or ".join([*(kind.title for kind in kinds), *unknown])
     others = []
-    for found, env in _candidates(kinds, first):
+    broken: list[FoundMpi] = []
+    for found, env, module in _candidates(kinds, first):
         output = _version_output(found, env)
         kind, version = _identify(output)
         if kind is not None and kind.name(version) in known:
-            return FoundMpi(kind, version, "mpirun" if shutil.which("mpirun") == found else found, env)
+            command = "mpirun" if shutil.which("mpirun") == found else found
+            mpi = FoundMpi(kind, version, command, env, module)
+            why = _failure(mpi) if module else ""
+            if not why:
+                mpi.passed_over = [words for one in broken for words in one.passed_over]
+                return mpi
+            mpi.passed_over = [f"{module} does not start: {why}"]
+            broken.append(mpi)
+            continue
         shown = f"{kind.title} {version}" if kind else repr((output.strip().splitlines() or [""])[0])
         if shown not in others:
             others.append(shown)
+    if broken:
+        return broken[0]
     if others:
         raise CannotLaunch(f"mpirun is {' and '.join(others)}; {wanted} is required")
     raise CannotLaunch(f"no mpirun was found; {wanted} is required")
@@ -84,15 +107,16 @@ def _identify(output: str) -> tuple[Mpi | None, str]:
     return None, ""
 
 
-def _candidates(kinds: list[Mpi], first: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """Yield every mpirun there is, with its environment. Modules are loaded only when nothing else serves."""
+def _candidates(kinds: list[Mpi], first: str) -> Iterator[tuple[str, dict[str, str], str]]:
+    """Yield every mpirun there is, with its environment and module. Modules are loaded only when nothing else
+    serves."""
     env = dict(os.environ)
     usual = env.get("PATH", os.defpath)
     for folder in [*filter(None, [first]), *usual.split(":")]:
         found = shutil.which("mpirun", path=folder) if folder else None
         if found is not None:
             # Intel's is a script that looks for the rest on PATH
-            yield found, env if found == shutil.which("mpirun") else dict(env, PATH=f"{folder}:{usual}")
+            yield found, env if found == shutil.which("mpirun") else dict(env, PATH=f"{folder}:{usual}"), ""
     if not os.path.exists(_MODULES_SCRIPT):
         return
     for kind in kinds:
@@ -100,7 +124,7 @@ def _candidates(kinds: list[Mpi], first: str) -> Iterator[tuple[str, dict[str, s
             loaded = _module_environment(module)
             found = shutil.which("mpirun", path=loaded.get("PATH")) if loaded else None
             if loaded and found:
-                yield found, loaded
+                yield found, loaded, module
 
 
 def _module_environment(module: str) -> dict[str, str] | None:
@@ -121,6 +145,47 @@ def _run(
         raise CannotLaunch(f"{name} did not end within {timing.MPI_LOOK_S} s") from error
 
 
+def _failure(mpi: FoundMpi) -> str:
+    """Return the last words of an MPI that cannot start one rank on this node; empty when it can.
+
+    What starts is kept for as long as the node is up and mpirun's file stays the same.
+    """
+    entry = os.stat(mpi.command if "/" in mpi.command else str(shutil.which(mpi.command)))
+    with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
+        key: list[Any] = [mpi.module, mpi.command, entry.st_size, entry.st_mtime_ns, file.read().strip()]
+    kept = os.path.expanduser(_STARTS)
+    if _kept(kept) == key:
+        return ""
+    argv = [mpi.command, "-np", "1", "python3", "-I", "-S", "-c", _ONE_RANK, mpi.kind.soname]
+    with subprocess.Popen(
+        argv,
+        env=mpi.env,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as process:
+        try:
+            output, _ = process.communicate(timeout=timing.MPI_START_S)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            return f"one rank did not start and end within {timing.MPI_START_S:g} s"
+    if process.returncode:
+        lines = [line for line in output.decode("utf-8", "replace").splitlines() if line.strip(" -")]
+        return lines[-1].strip() if lines else f"exit status {process.returncode}"
+    with suppress(OSError):  # no room: it is started again the next time
+        replace_file(kept, json.dumps(key).encode())
+    return ""
+
+
+def _kept(path: str) -> object:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except (OSError, ValueError):
+        return None
+
+
 def _changed(env: Mapping[str, str]) -> list[str]:
     """Return the variables that a module set or changed: ranks on other nodes have not loaded it."""
     changed = (key for key, value in env.items() if os.environ.get(key) != value)
@@ -132,13 +197,9 @@ def _version_output(found: str, env: Mapping[str, str]) -> str:
     entry = os.stat(found)
     key: list[Any] = [os.path.realpath(found), entry.st_size, entry.st_mtime_ns]
     kept = os.path.expanduser(_KEPT)
-    try:
-        with open(kept, encoding="utf-8") as file:
-            known = json.load(file)
-        if known["of"] == key:
-            return str(known["says"])
-    except (OSError, ValueError, KeyError):
-        pass  # the first time
+    known = _kept(kept)
+    if isinstance(known, dict) and known.get("of") == key and "says" in known:
+        return str(known["says"])
     try:
         done = _run([found, "--version"], f"{found} --version", env)
     except OSError as error:

@@ -9,6 +9,8 @@ from launch.remote.mpi.mpich import Hydra
 
 __all__ = ["IntelMpi"]
 
+_PROVIDER = "FI_PROVIDER"
+
 
 class IntelMpi(Hydra):
     """Intel MPI. Its mpirun is a script that starts the real one."""
@@ -24,8 +26,12 @@ class IntelMpi(Hydra):
     def command_line(self, _name: str, start: Start, /) -> CommandLine:
         """Return mpirun's arguments and environment.
 
-        Pinning is off unless the user sets it: it would give two jobs on one node the same processors. The
-        fabric is left to the library and to the user (``I_MPI_FABRICS``, ``FI_PROVIDER``).
+        Pinning is off unless the user sets it: it would give two jobs on one node the same processors. Over
+        InfiniBand the provider is ``mlx``, which uses UCX: ``verbs`` is slower and unstable there
+        (azure-compute-docs setup-mpi.md; azhpc-images tests/test-definitions.sh). An image's or a user's
+        ``FI_PROVIDER`` wins.
         """
         env = {"I_MPI_HYDRA_BOOTSTRAP_EXEC_EXTRA_ARGS": SSH_OPTIONS, "I_MPI_PIN": "off"}
-        return CommandLine(self.argv(start), env)
+        if not start.infiniband:
+            return CommandLine(self.argv(start), env)
+        return CommandLine(self.argv(start, _PROVIDER), {**env, _PROVIDER: "mlx"})

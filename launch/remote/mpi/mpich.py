@@ -12,7 +12,7 @@ __all__ = ["Hydra", "Mpich"]
 class Hydra(Mpi):
     """An MPI whose ranks hydra starts."""
 
-    library = "libmpi.so.12"
+    library = soname = "libmpi.so.12"
     mpirun_prefixes: tuple[str, ...] = ("HYDRA_", "MPIEXEC_")
     process_prefixes = ("PMI_",)
     launcher_prefixes: tuple[str, ...] = ("HYDRA_", "HYDI_")
@@ -23,16 +23,17 @@ class Hydra(Mpi):
     node_lost = (re.compile(r"connection to proxy \d+ at host (\S+) failed"),)
 
     @staticmethod
-    def argv(start: Start) -> list[str]:
+    def argv(start: Start, *passed_on: str) -> list[str]:
         """Return mpirun's arguments; the machine file's ``name:n`` lines alone fix which rank is where.
 
         ``-f`` is the same to MPICH, but Intel MPI then puts the first line's number of ranks on every node.
 
         Hydra would give every rank the whole environment of the head's mpirun, HOME and PATH among it. With
-        ``-genvlist`` it passes on two variables instead, by its own connections and never on a command line.
+        ``-genvlist`` it passes on two variables instead, and those named in ``passed_on``, by its own
+        connections and never on a command line.
         """
         argv = ["mpirun", "-np", str(start.ranks), "-machinefile", "{machinefile}", "-launcher", "ssh"]
-        argv += ["-genvlist", "RANKLIFT_SUPERVISOR,RANKLIFT_TOKEN"]
+        argv += ["-genvlist", ",".join([*passed_on, "RANKLIFT_SUPERVISOR", "RANKLIFT_TOKEN"])]
         return [*argv, *start.extra, *start.program]
 
     def pass_on(self, argv: list[str], names: list[str]) -> list[str]:

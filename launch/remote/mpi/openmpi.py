@@ -29,6 +29,7 @@ class OpenMpi(Mpi):
     title = "Open MPI"
     version = re.compile(r"\(Open MPI\) (\d\S+)")
     modules = ("mpi/hpcx", "mpi/openmpi")
+    soname = "libmpi.so.40"
     mpirun_prefixes = ("OMPI_MCA_", "PRTE_MCA_", "PMIX_MCA_")
     process_prefixes = ("OMPI_", "PMIX_", "PRTE_")
     rank_variables = (

@@ -20,7 +20,7 @@ import time
 from launch.remote.base import eviction, frames, processes, timing
 from launch.remote.base.files import expand_home, python_folder
 from launch.remote.base.processes import SIGKILL, SIGTERM
-from launch.remote.node import rank_env, slots, work_dir
+from launch.remote.node import infiniband, rank_env, slots, work_dir
 from launch.remote.node.loop import NO_LOG, NODE, TICK_MS, Loop, Process, open_log
 from launch.remote.node.prepare import Unfit, lacks, missing_modules, modules_argv, prepare_folder
 
@@ -112,6 +112,8 @@ class Runner(Loop):
         coming = eviction.notice() if eviction.stamp() else None
         if coming and coming["type"]:
             raise Unfit(eviction.words(coming["type"], coming["at"], time.time()))
+        if spec["infiniband"]:
+            spec["defaults"].update(infiniband.rank_defaults({**os.environ, **spec["user_env"]}))
         folder = prepare_folder(spec)
         self._work = work_dir.make(folder, spec["snapshot"], self._rest)
         processes.become_subreaper()

@@ -167,10 +167,10 @@ def _instance(record: Record, scale_set: ScaleSet, subnet: str, address: str) ->
     system = record.properties["virtualMachineProfile"]["osProfile"]
     number, scale_set.next_id = scale_set.next_id, scale_set.next_id + 1
     name = system["computerNamePrefix"] + base36(number)
-    return Instance(number, machine_of(system, name, address), subnet)
+    return Instance(number, machine_of(system, name, address, record.body["sku"]["name"]), subnet)
 
 
-def machine_of(system: Body, name: str, address: str) -> Machine:
+def machine_of(system: Body, name: str, address: str, size: str) -> Machine:
     """Return the VM of an ``osProfile``."""
     keys = at(system, "linuxConfiguration", "ssh", "publicKeys") or ()
     return Machine(
@@ -179,6 +179,7 @@ def machine_of(system: Body, name: str, address: str) -> Machine:
         admin_user=system["adminUsername"],
         authorized_keys=tuple(k["keyData"] for k in keys if k.get("keyData")),
         user_data=user_data(system),
+        size=size,
     )
 
 

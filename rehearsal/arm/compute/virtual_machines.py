@@ -76,7 +76,10 @@ class _VirtualMachineHooks(Hooks[Services]):
         subnet = subnet_of(nic.body)
         assert subnet is not None and nic.address is not None  # noqa: S101  (checked with the interface)
         system = record.properties["osProfile"]
-        instance = Instance(0, machine_of(system, system["computerName"], nic.address), str(subnet))
+        machine = machine_of(
+            system, system["computerName"], nic.address, record.properties["hardwareProfile"]["vmSize"]
+        )
+        instance = Instance(0, machine, str(subnet))
         self.services.subscription.virtual_machines[record.id.key] = instance
         self._make_system_disk(record)
         await boot(self.services, _network(instance), [instance])

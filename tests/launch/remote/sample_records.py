@@ -39,6 +39,7 @@ def sample_plan(job: str = "t-1", **fields: Any) -> Plan:
         "drop": [],
         "defaults": {},
         "files": {},
+        "infiniband": 0,
         "paths": {},
         "env": {},
         "user_env": {},

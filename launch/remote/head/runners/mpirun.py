@@ -76,6 +76,13 @@ class Mpirun:
         given["RANKLIFT_MPI"] = runner_facts(self._mpi.kind)
         self.process = _start(argv, self._mpi, given)
 
+    @property
+    def choice(self) -> str:
+        """Which of the image's MPIs was chosen, and why no other; empty where PATH has it."""
+        if not self._mpi.module:
+            return ""
+        return "; ".join([f"mpirun is {self._mpi.title}", *self._mpi.passed_over])
+
     def unfit_nodes(self) -> dict[int, str]:
         """Query all nodes over ssh; return by node why it cannot start ranks for this mpirun, which ended
         before every rank ran."""

@@ -48,6 +48,7 @@ def runner_spec(
         "drop": plan["drop"],
         "defaults": plan["defaults"],
         "files": plan["files"],
+        "infiniband": plan["infiniband"],
         "paths": plan["paths"],
         "env": dict(plan["env"], **node["env"], **given),
         "user_env": plan["user_env"],

@@ -38,6 +38,15 @@ def test_the_whole_command_line(name: str, hosts: int) -> None:
     golden(f"{name}-{hosts}-hosts.txt", lines(hosts)[name])
 
 
+def test_intel_mpi_takes_ucx_over_infiniband_and_passes_that_on_to_ranks() -> None:
+    start = Start(8, 2, "10.0.0.0/25", ".ranklift/remote/0123456789ab", infiniband=True)
+    line = command_lines(start, "intelmpi")["intelmpi"]
+    assert line.env["FI_PROVIDER"] == "mlx"
+    assert line.argv[line.argv.index("-genvlist") + 1] == "FI_PROVIDER,RANKLIFT_SUPERVISOR,RANKLIFT_TOKEN"
+    assert "FI_PROVIDER" not in lines(2)["intelmpi"].env
+    assert "FI_PROVIDER" not in command_lines(start, "mpich")["mpich"].env
+
+
 @pytest.mark.parametrize(
     ("flavour", "names"),
     [

@@ -110,6 +110,53 @@ module() {{
         find_mpi(["mpich"])
 
 
+def modules(node: Path, scripts: dict[str, str]) -> dict[str, Path]:
+    """An HPC image with these modules, each with what its mpirun does when it starts ranks."""
+    folders, cases = {}, ""
+    for name, does in scripts.items():
+        folders[name] = plant(node / name, SAYS["openmpi-5"])
+        script = folders[name] / "mpirun"
+        script.write_text(
+            script.read_text().replace("\ncat", f'\n[ "$1" = --version ] || {{ {does}; }}\ncat')
+        )
+        cases += f"{name}) export PATH={folders[name]}:$PATH;;\n"
+    (node / "modules.sh").write_text(f"module() {{ case $2 in\n{cases}*) return 1;; esac; }}\n")
+    return folders
+
+
+UCX = 'echo "[1.5] ucp_context.c:1 UCX ERROR no such device"; echo -----; exit 1'
+
+
+def test_of_an_images_modules_the_first_that_starts_is_chosen(node: Path) -> None:
+    folders = modules(node, {"mpi/hpcx": UCX, "mpi/openmpi": f'echo "$@" >>{node}/started; exit 0'})
+    found = find_mpi(ALL)
+    assert (found.command, found.title) == (
+        f"{folders['mpi/openmpi']}/mpirun",
+        "Open MPI 5.0.11 (mpi/openmpi)",
+    )
+    why = "[1.5] ucp_context.c:1 UCX ERROR no such device"
+    assert found.passed_over == [f"mpi/hpcx does not start: {why}"]
+    started = (node / "started").read_text()
+    assert started.startswith("-np 1 python3 ") and started.endswith(" libmpi.so.40\n")
+    assert find_mpi(ALL).command == found.command
+    assert (node / "started").read_text() == started, "one that has started is not started again"
+
+
+def test_where_no_module_starts_the_first_is_taken_for_its_own_error_to_be_seen(node: Path) -> None:
+    folders = modules(node, {"mpi/hpcx": UCX, "mpi/openmpi": "exit 3"})
+    found = find_mpi(ALL)
+    assert found.command == f"{folders['mpi/hpcx']}/mpirun"
+    assert found.passed_over == ["mpi/hpcx does not start: [1.5] ucp_context.c:1 UCX ERROR no such device"]
+
+
+def test_a_module_that_hangs_as_it_starts_is_given_up(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "MPI_START_S", 0.5)
+    modules(node, {"mpi/hpcx": "while :; do :; done", "mpi/openmpi": "exit 0"})
+    assert find_mpi(ALL).passed_over == [
+        "mpi/hpcx does not start: one rank did not start and end within 0.5 s"
+    ]
+
+
 def test_what_mpirun_says_is_asked_once_until_it_changes(node: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     usual(node, SAYS["mpich"], monkeypatch)
     assert find_mpi(ALL).name == "mpich"

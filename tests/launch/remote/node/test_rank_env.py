@@ -17,6 +17,7 @@ SPEC: Any = {
     "drop": ["OMPI_"],
     "defaults": {"A": "default", "B": "default", "C": "default"},
     "files": {"TOPOLOGY": "/etc/hostname", "OTHER": "/no/such/file"},
+    "infiniband": 0,
     "paths": {"OUT": "~/x"},
     "env": {"B": "job", "C": "job"},
     "user_env": {"C": "user"},

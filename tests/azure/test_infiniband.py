@@ -1,0 +1,58 @@
+"""InfiniBand as nodes have it: other names on some, on one none at all."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from tests.e2e.workplace import Workplace
+
+pytestmark = [pytest.mark.azure, pytest.mark.timeout(1800)]
+
+SHOW = """\
+import os, socket
+print(socket.gethostname(), os.environ.get("NCCL_IB_HCA"), os.environ["NCCL_SOCKET_IFNAME"])
+"""
+
+
+def hcas(out: str) -> dict[str, str]:
+    """By node, ``NCCL_IB_HCA`` as its rank printed it."""
+    return dict(re.findall(r"(node\w{6}) (=\S+|None) eth0", out))
+
+
+@pytest.fixture(scope="module")
+def cluster(workplace: Workplace) -> Workplace:
+    """Two nodes, of which the second names its devices as the kernel does."""
+    (workplace.own / "show.py").write_text(SHOW)
+    workplace.configure("rehearsal", nodeCount=2)
+    workplace.fab("rehearsal.fault", "ib-names", "--after", "1")
+    workplace.fab("up")
+    workplace.fab("rehearsal.fault", "clear")
+    return workplace
+
+
+@pytest.mark.parametrize("task", ["launch.torch", "launch.mpi", "launch.tensorflow"])
+def test_each_nodes_ranks_get_the_devices_of_their_own_node(cluster: Workplace, task: str) -> None:
+    found = hcas(cluster.fab(task, "show.py").out)
+    assert sorted(found.values()) == ["=mlx5_0:1", "=mlx5_ib0:1"]
+    given = hcas(cluster.fab(task, "show.py", "--env", "NCCL_IB_HCA==mlx5_x").out)
+    assert set(given.values()) == {"=mlx5_x"}
+
+
+def test_a_node_without_infiniband_gets_no_rank_and_is_named_with_what_it_has(cluster: Workplace) -> None:
+    cluster.fab("rehearsal.fault", "no-ib")
+    cluster.fab("scale", "3")
+    cluster.fab("rehearsal.fault", "clear")
+    bare = cluster.fab("status", "--json").json()[-1]
+    for task in ("launch.torch", "launch.mpi"):
+        ran = cluster.fab(task, "show.py", status=None)
+        assert ran.status != 0
+        text = f"{bare['name']}: no active InfiniBand port in /sys/class/infiniband, and its VM size has"
+        assert text in ran.err, ran
+        assert "found: mlx5_an0 (Ethernet, 4: ACTIVE); `fab replace` the node" in ran.err
+        assert hcas(ran.out) == {}
+    found = hcas(cluster.fab("launch.torch", "show.py", "--env", "NCCL_IB_DISABLE=1").out)
+    assert found[bare["name"]] == "None"
+    cluster.fab("replace", str(bare["id"]))
+    assert "None" not in hcas(cluster.fab("launch.torch", "show.py").out).values()
