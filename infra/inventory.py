@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -95,6 +95,8 @@ class StackOutputs:
     host_public_key: str
     """``ssh-ed25519 AAAA…``: the host key of all nodes of the stack."""
     user_private_key: str = field(repr=False)
+    dns_servers: Sequence[str] | None = None
+    """DNS servers of the network's own, which do not know the nodes' names; none with Azure's DNS."""
 
     @classmethod
     def from_json(cls, stack: str, outputs: Mapping[str, Any]) -> StackOutputs:

@@ -43,6 +43,8 @@ class TrainingCluster(pulumi.ComponentResource):
         frontend = build_frontend(place) if config.access == "public" else None
         network = build_network(place, config)
         more: dict[str, pulumi.Input[object]] = {"resourceGroup": place.group.name}
+        if network.dns_servers is not None:
+            more["dnsServers"] = network.dns_servers
         used: list[pulumi.Resource] = []
         data = identity = folder = None
         if config.owns_data:

@@ -16,7 +16,7 @@ from infra.config.cluster_config import ClusterConfig
 from infra.config.readers import KEY
 from launch.errors import InputError
 
-__all__ = ["SubnetFacts", "VnetFacts", "checked_network", "problem"]
+__all__ = ["CheckedNetwork", "SubnetFacts", "VnetFacts", "checked_network", "problem"]
 
 _SERVICE = "Microsoft.Storage"
 
@@ -38,29 +38,45 @@ class VnetFacts:
     location: str
     prefixes: tuple[str, ...]
     subnets: tuple[SubnetFacts, ...] = ()
+    dns_servers: tuple[str, ...] = ()
+    """DNS servers of its own; empty with Azure's."""
 
 
-def checked_network(vnet_id: str, config: ClusterConfig, own: str, opts: pulumi.ResourceOptions) -> Any:
-    """Return the id of the virtual network, known once the check has passed, so that later steps wait for it.
+@dataclass(frozen=True, slots=True)
+class CheckedNetwork:
+    """An existing network; both are known once the check has passed, so that later steps wait for it."""
+
+    vnet_id: pulumi.Output[str]
+    dns_servers: pulumi.Output[list[str]]
+
+
+def checked_network(
+    vnet_id: str, config: ClusterConfig, own: str, opts: pulumi.ResourceOptions
+) -> CheckedNetwork:
+    """Return the virtual network with that id.
 
     ``own`` is the name of the subnet to be made in it. Waiting steps fail with ``pulumi.RunError`` if the
     network does not fit or does not exist.
     """
     found = VirtualNetwork.get("given-network", vnet_id, opts)
 
-    def look(seen: Sequence[Any]) -> str:
-        location, space, subnets = seen
+    def look(seen: Sequence[Any]) -> list[str]:
+        location, space, subnets, dhcp = seen
         facts = VnetFacts(
             location or "",
             tuple(_part(space, "addressPrefixes") or ()),
             tuple(_subnet_facts(subnet) for subnet in subnets or ()),
+            tuple(_part(dhcp, "dnsServers") or ()),
         )
         error = problem(config, facts, own)
         if error is not None:
             raise pulumi.RunError(str(error))
-        return vnet_id
+        return list(facts.dns_servers)
 
-    return pulumi.Output.all(found.location, found.address_space, found.subnets).apply(look)
+    dns_servers = pulumi.Output.all(
+        found.location, found.address_space, found.subnets, found.dhcp_options
+    ).apply(look)
+    return CheckedNetwork(dns_servers.apply(lambda _sound: vnet_id), dns_servers)
 
 
 def problem(config: ClusterConfig, facts: VnetFacts, own: str) -> InputError | None:
@@ -72,6 +88,14 @@ def problem(config: ClusterConfig, facts: VnetFacts, own: str) -> InputError | N
             value,
             f"is in {facts.location or 'no region'}, and the nodes will be in {config.location}",
             f"set {KEY}location to the network's region, or give a network of {config.location}",
+        )
+    if facts.dns_servers and config.storage == "privateEndpoint":
+        return InputError(
+            f"{KEY}storage",
+            config.storage,
+            "names its address in a private DNS zone, which Azure's DNS alone knows, and the network has DNS "
+            f"servers of its own: {', '.join(facts.dns_servers)}",
+            "set it to serviceEndpoint, or give a network with Azure's DNS",
         )
     if config.subnet_id is not None:
         return _subnet_problem(config, facts)

@@ -56,6 +56,8 @@ class NodeNetwork:
     subnet_id: pulumi.Output[str]
     guard_id: pulumi.Output[str] | None = None
     """The security group of the nodes' own network interfaces; ``None`` if the subnet has it."""
+    dns_servers: pulumi.Output[list[str]] | None = None
+    """DNS servers of an existing network's own, empty with Azure's; ``None`` for a network that is made."""
 
     @property
     def nic_guard(self) -> SecurityGroupReferenceArgs | None:
@@ -98,8 +100,9 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
         from infra.cluster.existing_network import checked_network
 
         given_id = config.subnet_id
-        vnet = checked_network(split(given_id).parent, config, "", place.opts)
-        return NodeNetwork(vnet, vnet.apply(lambda _sound: given_id), guard.id)
+        checked = checked_network(split(given_id).parent, config, "", place.opts)
+        vnet = checked.vnet_id
+        return NodeNetwork(vnet, vnet.apply(lambda _sound: given_id), guard.id, checked.dns_servers)
     outside = _address("way-out-address", f"{place.name}-nat-ip", place)
     way_out = NatGateway(
         "way-out",
@@ -111,10 +114,12 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
     )
     own_name = subnet_name(place.stack, shared=config.vnet_id is not None)
     vnet_id: pulumi.Output[str]
+    dns_servers = None
     if config.vnet_id is not None:
         from infra.cluster.existing_network import checked_network
 
-        vnet_id = checked_network(config.vnet_id, config, own_name, place.opts)
+        checked = checked_network(config.vnet_id, config, own_name, place.opts)
+        vnet_id, dns_servers = checked.vnet_id, checked.dns_servers
         above = split(config.vnet_id)
         group: pulumi.Input[str] = above.group
         within: pulumi.Input[str] = vnet_id.apply(lambda _sound: above.names[0])
@@ -141,7 +146,7 @@ def build_network(place: Place, config: ClusterConfig) -> NodeNetwork:
         else None,
         opts=place.opts,
     )
-    return NodeNetwork(vnet_id, subnet.id)
+    return NodeNetwork(vnet_id, subnet.id, dns_servers=dns_servers)
 
 
 def build_frontend(place: Place) -> Frontend:

@@ -12,8 +12,8 @@ def hostfile_text(ranks_on: Iterable[tuple[str, int]]) -> str:
 
     ``slots`` are the job's ranks there, not what the node could take: with ``--map-by slot`` that alone
     fixes which rank is where. Names rather than addresses, because launchers print them in their errors;
-    every name resolves on every node. Always with ``slots=``: DeepSpeed takes no other line, and a node
-    without would count its cores.
+    every name resolves on every node, where need be by /etc/hosts. Always with ``slots=``: DeepSpeed takes no
+    other line, and a node without would count its cores.
 
     >>> print(hostfile_text([("node000000", 2), ("node000001", 1)]), end="")
     node000000 slots=2

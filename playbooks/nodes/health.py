@@ -15,6 +15,7 @@ from launch.host import Host
 from launch.remote.base import eviction
 from playbooks.cli import output
 from playbooks.nodes import vm_ops
+from playbooks.nodes.host_names import write_host_names
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
@@ -196,6 +197,8 @@ def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inv
             ids = {node.name: node.instance_id for node in inventory.nodes}
             wrong = unfit(current, ids)
             if not wrong:
+                if outputs.dns_servers:
+                    write_host_names(stack, inventory)
                 return inventory
             clocks_until = clocks_until or time.monotonic() + PATIENCE_S
             if any(isinstance(a, Health) and a.failed for a in current.values()) or (

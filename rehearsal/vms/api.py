@@ -38,14 +38,18 @@ class Machines(Protocol):
     exists and removing what is gone succeed.
     """
 
-    async def create_network(self, network: str, address_prefix: str) -> None:
-        """Create an isolated network whose first usable address is the gateway."""
+    async def create_network(self, network: str, address_prefix: str, *, own_dns: bool = False) -> None:
+        """Create an isolated network whose first usable address is the gateway.
+
+        With ``own_dns``, DNS servers of the network's own, VMs that boot from now on resolve their own name
+        alone (learn.microsoft.com, "Name resolution for resources in Azure virtual networks").
+        """
 
     async def delete_network(self, network: str) -> None:
         """Remove the network with everything that still runs in it."""
 
     async def boot(self, network: str, machines: Sequence[Machine]) -> None:
-        """Start VMs; returns when every sshd listens. All names resolve on all nodes of the network.
+        """Start VMs; returns when every sshd listens. With Azure's DNS all names resolve on all of them.
 
         Raises ``launch.errors.ReplaceNodeError`` naming the first VM that did not come up.
         """

@@ -59,6 +59,7 @@ class _Network:
     folder: Path
     prefix: ipaddress.IPv4Network
     client: NetnsClient
+    own_dns: bool = False
     machines: dict[str, Machine] = field(default_factory=dict)
     fillers: dict[str, list[socket.socket]] = field(default_factory=dict)
     targets: dict[tuple[str, int], str] = field(default_factory=dict)
@@ -100,10 +101,11 @@ class LocalMachines:
         self._addresses: dict[str, socket.socket] = {}
         self._making = asyncio.Lock()
 
-    async def create_network(self, network: str, address_prefix: str) -> None:
-        """Create an isolated network whose first usable address is the gateway."""
+    async def create_network(self, network: str, address_prefix: str, *, own_dns: bool = False) -> None:
+        """Create an isolated network; with ``own_dns`` VMs that boot later resolve their own name alone."""
         async with self._making:
             if network in self._networks:
+                self._networks[network].own_dns = own_dns
                 return
             prefix = ipaddress.IPv4Network(address_prefix)
             disks = self._settings.disks
@@ -124,7 +126,7 @@ class LocalMachines:
                 },
                 folder / "netns.log",
             )
-            self._networks[network] = _Network(folder, prefix, client)
+            self._networks[network] = _Network(folder, prefix, client, own_dns)
             self._record(network)
             if self._metadata is not None:
                 await self._metadata.open(network, socket.socket(fileno=await client.request("metadata")))
@@ -337,6 +339,8 @@ class LocalMachines:
         for machine in machines:
             disk = network.folder / machine.name
             make_disk(disk, self._settings.disks / "image", machine, configs[machine.name])
+            if network.own_dns:  # in place of the image's link to the names of all nodes
+                (disk / "etc" / "hosts").write_text(hosts_text({machine.name: machine.private_ip}))
 
     def _write_hosts(self, network: _Network) -> None:
         addresses = {name: machine.private_ip for name, machine in network.machines.items()}

@@ -1,4 +1,4 @@
-"""The RDMA devices of a rehearsed VM as its ``/sys/class/infiniband`` lists them; no data passes through them.
+"""The RDMA devices of a rehearsed VM as its ``/sys/class/infiniband`` lists them; they carry no data.
 
 Azure's HPC images name InfiniBand devices ``mlx5_ib0`` and on, and the Ethernet device that accelerated
 networking adds ``mlx5_an0`` (azhpc-images, azure_persistent_rdma_naming). Where that service has not run they

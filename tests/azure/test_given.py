@@ -98,6 +98,59 @@ def test_a_stack_lives_in_a_given_subnet_with_a_kept_account_and_leaves_both_as_
     assert not {name for name in workplace.groups() if name.startswith("ranklift-rehearsal-second")}
 
 
+RANK = """\
+import os, socket
+from mpi4py import MPI
+peers = MPI.COMM_WORLD.allgather(socket.gethostname())
+print("reach", sorted(peers), len({socket.gethostbyname(peer) for peer in peers}))
+"""
+TORCH = """\
+import socket, torch, torch.distributed as dist
+dist.init_process_group("gloo")
+total = torch.ones(1)
+dist.all_reduce(total)
+print("sum", int(total), socket.gethostbyname(socket.gethostname()).partition(".")[0])
+"""
+
+
+def test_jobs_run_where_the_networks_dns_servers_do_not_know_the_nodes(workplace: Workplace) -> None:
+    put(workplace, CORPORATE, {"location": "southcentralus"})
+    subnet = {"name": "training", "properties": {"addressPrefix": "10.60.8.0/24"}}
+    space = {"addressPrefixes": ["10.60.0.0/16"]}
+    properties = {
+        "addressSpace": space,
+        "subnets": [subnet],
+        "dhcpOptions": {"dnsServers": ["10.60.0.4"]},
+    }
+    network = put(
+        workplace,
+        f"{CORPORATE}/providers/Microsoft.Network/virtualNetworks/own-dns",
+        {"location": "southcentralus", "properties": properties},
+    )
+    stack, settings = "rehearsal-names", {"subnetId": f"{network}/subnets/training"}
+    settings |= {"subnetPrefix": "10.60.8.0/24"}
+    workplace.configure(stack, nodeCount=2, storage="privateEndpoint", **settings)
+    workplace.pulumi("stack", "init", stack)
+    refused = workplace.pulumi("preview", "--stack", stack, status=None)
+    assert refused.status != 0
+    assert "ranklift:storage = 'privateEndpoint': names its address in a private DNS zone" in (
+        refused.out + refused.err
+    )
+    workplace.configure(stack, nodeCount=2, **settings)
+    workplace.fab("up", "--stack", stack)
+    workplace.fab("scale", "3", "--stack", stack)
+    (workplace.own / "reach.py").write_text(RANK)
+    (workplace.own / "sum.py").write_text(TORCH)
+    told = workplace.fab("launch.mpi", "reach.py", "--stack", stack)
+    assert told.out.count("reach ['node000000', 'node000001', 'node000002'] 3") == 3, told
+    for more in ((), ("--torchrun",)):
+        told = workplace.fab("launch.torch", "sum.py", "--stack", stack, *more)
+        assert told.out.count("sum 3 10") == 3, told
+    known = workplace.fab("exec", "grep -c node0 /etc/hosts", "--stack", stack, "--json").json()
+    assert {answer["stdout"] for answer in known.values()} == {"4\n"}, "its own line, and one for each node"
+    workplace.pulumi("destroy", "--yes", "--skip-preview", "--stack", stack)
+
+
 def test_a_range_that_is_not_the_given_subnets_is_refused_before_anything_is_made(
     workplace: Workplace, hub: str
 ) -> None:

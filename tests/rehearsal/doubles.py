@@ -50,8 +50,8 @@ class RecordingMachines:
     boot_seconds: float = 0.0
     addresses: int = 0
 
-    async def create_network(self, network: str, address_prefix: str) -> None:
-        self.calls.append(("create_network", network, address_prefix))
+    async def create_network(self, network: str, address_prefix: str, *, own_dns: bool = False) -> None:
+        self.calls.append(("create_network", network, address_prefix, *(["own DNS"] if own_dns else [])))
         self.networks[network] = address_prefix
         self.up.setdefault(network, {})
 

@@ -64,10 +64,13 @@ def find_mpi(known: list[str], first: str = "") -> FoundMpi:
     """Return this node's MPI, of those the plan has a command line for.
 
     ``first`` is a folder that comes before all others on PATH. One that PATH has anyway is called by its bare
-    name: an absolute one makes Open MPI put that folder in front of every rank's PATH. Of several modules the
-    first that starts one rank: HPC-X of some images ends with an error of UCX, and their ``mpi/openmpi`` works
-    (Azure/azhpc-images#462). Where none starts it is the first one, whose error the job then shows. Raise
-    :class:`CannotLaunch` naming what was found instead.
+    name: an absolute one makes Open MPI put that folder in front of every rank's PATH.
+
+    Of several modules it is the first that starts one rank: HPC-X of some images ends with an error of UCX,
+    and their ``mpi/openmpi`` works (Azure/azhpc-images#462). Where none starts it is the first one, whose
+    error the job then shows.
+
+    Raise :class:`CannotLaunch` naming what was found instead.
     """
     by_name = {name: mpi_of(name) for name in known}
     kinds = list(dict.fromkeys(kind for kind in by_name.values() if kind is not None))

@@ -28,7 +28,8 @@ def rank_defaults(env: Mapping[str, str], folder: str = _CLASS) -> dict[str, str
     """Return ``UCX_NET_DEVICES`` and ``NCCL_IB_HCA`` for ranks of this node; ``env`` has what is set already.
 
     NCCL takes names for prefixes unless the list begins with ``=`` (its documentation of ``NCCL_IB_HCA``).
-    A ``UCX_TLS`` without InfiniBand, such as ``tcp``, would find none of these devices: UCX is left alone then.
+    With a ``UCX_TLS`` without InfiniBand, such as ``tcp``, UCX would find none of these devices and is left
+    alone.
 
     Raise :class:`~launch.remote.node.prepare.Unfit` when no InfiniBand port is active, unless
     ``NCCL_IB_DISABLE`` says that this is wanted: NCCL and MPI would run over Ethernet, and nobody would know.

@@ -66,7 +66,8 @@ class _VirtualNetworkHooks(Hooks[Services]):
                     "allocations and cannot be deleted.",
                 )
             await self.services.machines.delete_network(name)
-        await self.services.machines.create_network(name, prefix)
+        own_dns = bool((record.properties.get("dhcpOptions") or {}).get("dnsServers"))
+        await self.services.machines.create_network(name, prefix, own_dns=own_dns)
 
     async def remove(self, record: Record) -> None:
         await self.services.machines.delete_network(str(record.id))

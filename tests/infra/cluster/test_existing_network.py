@@ -25,6 +25,7 @@ def in_subnet(prefix: str = "10.40.8.0/24", **settings: str) -> ClusterConfig:
 @pytest.mark.parametrize("config", [in_vnet(), in_subnet(), in_subnet(nfs="files")])
 def test_a_network_that_fits_is_taken(config: ClusterConfig) -> None:
     assert problem(config, FACTS, OWN) is None
+    assert problem(config, replace(FACTS, dns_servers=("10.40.0.4",)), OWN) is None
 
 
 def test_the_own_subnet_is_no_neighbour() -> None:
@@ -52,6 +53,13 @@ def test_the_case_of_a_name_does_not_count() -> None:
             "subnetId",
             "no service endpoint for Microsoft.Storage",
             "ranklift:storage to privateEndpoint",
+        ),
+        (
+            in_vnet(storage="privateEndpoint"),
+            replace(FACTS, dns_servers=("10.40.0.4", "10.40.0.5")),
+            "storage",
+            "servers of its own: 10.40.0.4, 10.40.0.5",
+            "set it to serviceEndpoint",
         ),
         (
             in_subnet(nfs="files"),

@@ -34,12 +34,10 @@ def test_nodes_read_them_as_any_driver_shows_them(tmp_path: Path) -> None:
 
 
 class Faults:
-    """Nodes by the kind of fault that hits them."""
-
-    HIT = {"ib-names": "node000001", "no-ib": "node000002"}
+    """The second node's devices have other names, the third has no InfiniBand."""
 
     def hits_boot(self, kind: str, name: str) -> bool:
-        return self.HIT.get(kind) == name
+        return {"ib-names": "node000001", "no-ib": "node000002"}.get(kind) == name
 
 
 def test_each_node_has_its_own_beside_the_kernels_classes_and_can_change_none(tmp_path: Path) -> None:
