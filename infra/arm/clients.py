@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from infra.arm.sign_in import credential
 from infra.arm.types import REMOVABLE, api_version, resource_id
 from launch.errors import InputError
 
@@ -117,7 +118,7 @@ def rehearsal_token(environment: Mapping[str, str]) -> str:
 def clients(subscription_id: str, environment: Mapping[str, str] | None = None) -> Clients:
     """Return clients of the rehearsal when ``RANKLIFT_ARM_ENDPOINT`` is set, else of Azure.
 
-    Azure's sign in by ``azure-identity``'s default chain: environment, managed identity, ``az login``.
+    Azure's sign in as Pulumi does (:mod:`infra.arm.sign_in`).
     """
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.network import NetworkManagementClient
@@ -159,9 +160,7 @@ def _access(environment: Mapping[str, str]) -> tuple[Any, dict[str, Any]]:
     url = endpoint(environment)
     if url:
         return _of_rehearsal(url, rehearsal_token(environment))
-    from azure.identity import DefaultAzureCredential
-
-    return DefaultAzureCredential(), {}
+    return credential(environment), {}
 
 
 def _of_rehearsal(url: str, token: str) -> tuple[Any, dict[str, Any]]:

@@ -22,6 +22,7 @@ from urllib.parse import quote, urlencode, urljoin, urlsplit
 
 from infra.arm.clients import endpoint, rehearsal_token
 from infra.arm.errors import AzureRefused, refusal, sign_in_failed
+from infra.arm.sign_in import credential
 
 __all__ = [
     "Answer",
@@ -140,8 +141,8 @@ class Rest:
 
 def management(environment: Mapping[str, str] | None = None, send: Send | None = None) -> Rest:
     """Return Azure's management API, or the rehearsal's when ``RANKLIFT_ARM_ENDPOINT`` is set."""
-    rehearsal = _rehearsal(os.environ if environment is None else environment, send)
-    return rehearsal or Rest(MANAGEMENT, _Token(), send or _send)
+    environment = os.environ if environment is None else environment
+    return _rehearsal(environment, send) or Rest(MANAGEMENT, _Token(environment), send or _send)
 
 
 def retail_prices(environment: Mapping[str, str] | None = None, send: Send | None = None) -> Rest:
@@ -158,17 +159,16 @@ def _rehearsal(environment: Mapping[str, str], send: Send | None) -> Rest | None
 class _Token:
     """The token of the signed-in identity, requested once."""
 
-    def __init__(self) -> None:
-        self._lock, self._known = threading.Lock(), ""
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        self._environment, self._lock, self._known = environment, threading.Lock(), ""
 
     def __call__(self) -> str:
         with self._lock:
             if not self._known:
                 from azure.core.exceptions import ClientAuthenticationError
-                from azure.identity import DefaultAzureCredential
 
                 try:
-                    self._known = DefaultAzureCredential().get_token(SCOPE).token
+                    self._known = credential(self._environment).get_token(SCOPE).token
                 except ClientAuthenticationError as error:
                     raise sign_in_failed(error.message or str(error)) from None
             return self._known

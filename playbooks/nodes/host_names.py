@@ -61,7 +61,7 @@ def write_host_names(stack: Stack, inventory: Inventory) -> None:
             why = done.stderr.decode("utf-8", "replace").strip() or f"exit status {done.exit_status}"
             raise ReplaceNodeError(
                 host.name,
-                f"the names of nodes, which its network's DNS does not know, are not in its /etc/hosts: {why}",
+                f"its /etc/hosts lacks the nodes' names, which the network's DNS does not know: {why}",
             )
 
     with Cluster(inventory, stack.folder) as cluster:
