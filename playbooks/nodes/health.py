@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from infra.inventory import Inventory, Node
+from infra.inventory import Inventory, Node, StackOutputs
 from infra.scale_plan import DEAD
 from launch.errors import HostKeyChanged, ManyNodesError, NodeUnreachable, ReplaceNodeError, RetryError
 from launch.host import Host
+from launch.nodeset import fold
 from launch.remote.base import eviction
 from playbooks.cli import output
 from playbooks.nodes import vm_ops
@@ -19,7 +21,17 @@ from playbooks.nodes.host_names import write_host_names
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
-__all__ = ["CLOCK_S", "Health", "clocks_off", "fate_of", "probe", "unfit", "wait_for_nodes"]
+__all__ = [
+    "CLOCK_S",
+    "OWN_MODULES",
+    "Health",
+    "clocks_off",
+    "fate_of",
+    "probe",
+    "remarks",
+    "unfit",
+    "wait_for_nodes",
+]
 
 PROBE_S = 20.0
 """Limit of one node's answer to one query."""
@@ -38,6 +50,16 @@ _OFF = frozenset({"stopped", "deallocated"})
 """States of a VM, as in the inventory, that no waiting ends."""
 _MANY = 3
 """From this number of nodes on, clocks are compared with one another, not with this machine's."""
+OWN_MODULES = frozenset(
+    {
+        *("ssh", "mounts", "package_update_upgrade_install", "write_files", "write_files_deferred"),
+        *("runcmd", "scripts_user", "power_state_change", "users_groups", "set_hostname"),
+    }
+)
+"""Modules of cloud-init without which a node is not what it was to be; with dashes in versions before 22."""
+_MODULE = re.compile(r"\('([\w-]+)', ")
+"""Beginning of an error of a module in result.json: a tuple of its name and an exception, as Python prints it
+(cloudinit/cmd/main.py, ``status_wrapper``)."""
 _QUERY = """\
 echo "$(date +%s.%N) $(cat .ranklift/notice.json 2>/dev/null)"
 if [ -e /run/cloud-init/result.json ]; then
@@ -63,7 +85,9 @@ class Health:
     setting_up: bool = False
     """Whether its cloud-init still runs."""
     failed: tuple[str, ...] = ()
-    """Errors of its cloud-init."""
+    """Errors of its cloud-init that a job could miss something by."""
+    harmless: tuple[str, ...] = ()
+    """Errors of cloud-init's modules that do nothing for this project."""
     last_lines: tuple[str, ...] = ()
     """End of cloud-init's output, when it failed."""
     fate: str = ""
@@ -87,14 +111,28 @@ class Health:
             errors = tuple(map(str, json.loads(document)["v1"]["errors"]))
         except (ValueError, KeyError, TypeError):
             errors = ()
+        failed = tuple(error for error in errors if not _is_harmless(error))
         return cls(
             clock,
             (received - sent) / 2,
             setting_up=rest.strip() == "running",
-            failed=errors,
-            last_lines=tuple(log.strip().split("\n")) if errors else (),
+            failed=failed,
+            harmless=tuple(error for error in errors if error not in failed),
+            last_lines=tuple(log.strip().split("\n")) if failed else (),
             fate=_fate(notice, received),
         )
+
+
+def _is_harmless(error: str) -> bool:
+    """Return whether an error is that of a module which neither Azure nor the nodes' document uses.
+
+    An error that names no module is not harmless: it may be about the document as a whole.
+
+    >>> _is_harmless("('ssh-import-id', OSError('no network'))"), _is_harmless("('write-files', OSError())")
+    (True, False)
+    """
+    named = _MODULE.match(error)
+    return named is not None and named[1].replace("-", "_") not in OWN_MODULES
 
 
 def _fate(notice: str, now: float) -> str:
@@ -166,6 +204,22 @@ def unfit(answers: Mapping[str, Health | Exception], nodes: Mapping[str, int]) -
     return found
 
 
+def remarks(answers: Mapping[str, Health | Exception]) -> list[str]:
+    """Return a line for each error of cloud-init that does not matter, with the nodes that have it.
+
+    >>> remarks({"node000000": Health(harmless=("x",)), "node000001": Health(harmless=("x",))})
+    ['node[000000-000001]: cloud-init reports an error that jobs do not depend on: x']
+    """
+    nodes: dict[str, list[str]] = {}
+    for name, answer in answers.items():
+        for error in answer.harmless if isinstance(answer, Health) else ():
+            nodes.setdefault(error, []).append(name)
+    return [
+        f"{fold(names)}: cloud-init reports an error that jobs do not depend on: {error}"
+        for error, names in nodes.items()
+    ]
+
+
 def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inventory:
     """Wait until Azure has as many nodes as the stack wants and each is ready for jobs; return them.
 
@@ -197,8 +251,7 @@ def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inv
             ids = {node.name: node.instance_id for node in inventory.nodes}
             wrong = unfit(current, ids)
             if not wrong:
-                if outputs.dns_servers:
-                    write_host_names(stack, inventory)
+                _finish(stack, inventory, current, outputs)
                 return inventory
             clocks_until = clocks_until or time.monotonic() + PATIENCE_S
             if any(isinstance(a, Health) and a.failed for a in current.values()) or (
@@ -222,6 +275,15 @@ def wait_for_nodes(stack: Stack, limit: float, wanted: int | None = None) -> Inv
         if time.monotonic() - read_at > REREAD_S:
             inventory = vm_ops.refresh(stack, outputs)
             read_at = time.monotonic()
+
+
+def _finish(
+    stack: Stack, inventory: Inventory, answers: Mapping[str, Health | Exception], outputs: StackOutputs
+) -> None:
+    for line in remarks(answers):
+        output.progress(line)
+    if outputs.dns_servers:
+        write_host_names(stack, inventory)
 
 
 def _raise_for_changed_keys(answers: Mapping[str, Health | Exception]) -> None:

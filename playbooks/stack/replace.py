@@ -15,12 +15,11 @@ from launch.errors import InputError, RankliftError, RetryError
 from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
-from playbooks.cli.task import command, limit_help, open_from, seconds, seconds_left
+from playbooks.cli.task import command, open_from, seconds_left
 from playbooks.project import Stack
+from playbooks.stack.limits import CHANGE, LIMIT_HELP, ready_limit
 
 __all__ = ["replace"]
-
-_LIMIT = "30m"
 
 
 @command(
@@ -30,7 +29,7 @@ _LIMIT = "30m"
         "node": "node, by instance id or name",
         "reimage": "keep the machine, its name and its address, and install it from the image again",
         "cancel-jobs": "end the jobs on it first",
-        "timeout": limit_help(_LIMIT),
+        "timeout": LIMIT_HELP.format(CHANGE),
     },
     positional=["node"],
 )
@@ -40,7 +39,7 @@ def replace(
     stack: str | None = None,
     reimage: bool = False,
     cancel_jobs: bool = False,
-    timeout: str = _LIMIT,
+    timeout: str | None = None,
     dry_run: bool = False,
 ) -> None:
     """Replace a faulty node and wait until the new one answers; the others are not affected.
@@ -50,8 +49,8 @@ def replace(
     code there again. Refused while a job has ranks there, unless the node is dead, and while another command
     changes the stack.
     """
-    limit = seconds("--timeout", timeout)
     chosen = open_from(context, stack)
+    limit = ready_limit(chosen, timeout, CHANGE)
     if dry_run:
         sick = _named(chosen.saved(), node)
         what = "reimage it" if reimage else f"remove it, pulumi up --yes --refresh --stack {chosen.name}"

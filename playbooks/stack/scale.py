@@ -12,12 +12,12 @@ from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.options import number
-from playbooks.cli.task import command, limit_help, open_from, seconds, seconds_left
+from playbooks.cli.task import command, open_from, seconds_left
 from playbooks.project import Stack
+from playbooks.stack.limits import CHANGE, LIMIT_HELP, ready_limit
 
 __all__ = ["scale"]
 
-_LIMIT = "30m"
 _INTERRUPTED = 130
 
 
@@ -26,12 +26,12 @@ _INTERRUPTED = 130
     example="fab scale 8",
     help={
         "number": "number of nodes that the cluster is to have",
-        "timeout": limit_help(_LIMIT),
+        "timeout": LIMIT_HELP.format(CHANGE),
     },
     positional=["number"],
 )
 def scale(
-    context: Context, number: str, stack: str | None = None, timeout: str = _LIMIT, dry_run: bool = False
+    context: Context, number: str, stack: str | None = None, timeout: str | None = None, dry_run: bool = False
 ) -> None:
     """Add nodes to the cluster or remove some; the remaining nodes are not affected.
 
@@ -49,8 +49,8 @@ def scale(
     from playbooks.stack.preflight import check_plan
 
     wanted = _count(number)
-    limit = seconds("--timeout", timeout)
     chosen = open_from(context, stack)
+    limit = ready_limit(chosen, timeout, CHANGE)
     parse({**chosen.settings(), COUNT: str(wanted)})
     setting = ["config", "set", COUNT, str(wanted), "--stack", chosen.name]
     if dry_run:

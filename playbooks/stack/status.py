@@ -51,7 +51,7 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
     the stack is missing in Azure, and when Azure could not be queried.
     """
     from playbooks.nodes import vm_ops
-    from playbooks.nodes.health import fate_of, probe, unfit
+    from playbooks.nodes.health import fate_of, probe, remarks, unfit
     from playbooks.stack.converge import present, wanted_of
 
     chosen = open_from(context, stack)
@@ -89,6 +89,8 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
     for name, error in wrong.items():
         if not isinstance(answers[name], Exception):  # those are in the table
             output.progress(str(error))
+    for line in remarks(answers):
+        output.progress(line)
     wanted, there = wanted_of(chosen), len(present(inventory))
     if wanted is not None and wanted != there:
         change = f"adds {wanted - there}" if there < wanted else f"removes {there - wanted}"

@@ -7,25 +7,24 @@ import time
 from invoke.context import Context
 
 from playbooks.cli import output
-from playbooks.cli.task import command, limit_help, open_from, seconds, seconds_left
+from playbooks.cli.task import command, open_from, seconds_left
+from playbooks.stack.limits import CHANGE, LIMIT_HELP, ready_limit
 
 __all__ = ["up"]
 
-_LIMIT = "30m"
 
-
-@command("up", example="fab up --stack dev", help={"timeout": limit_help(_LIMIT)})
-def up(context: Context, stack: str | None = None, timeout: str = _LIMIT, dry_run: bool = False) -> None:
+@command("up", example="fab up --stack dev", help={"timeout": LIMIT_HELP.format(CHANGE)})
+def up(context: Context, stack: str | None = None, timeout: str | None = None, dry_run: bool = False) -> None:
     """Create or update the cluster, and wait until every node answers.
 
     Runs `pulumi up --yes`, and creates the stack if it does not exist. First repairs what a killed Pulumi
     left behind, and what was changed or deleted in Azure since. Removes surplus nodes only if they are idle.
     """
-    limit = seconds("--timeout", timeout)
     chosen = open_from(context, stack)
+    limit = ready_limit(chosen, timeout, CHANGE)
     chosen.settings()
     if dry_run:
-        waiting = f"fab wait --stack {chosen.name} --timeout {timeout}"
+        waiting = f"fab wait --stack {chosen.name} --timeout {limit:g}"
         output.result(f"pulumi up --yes --stack {chosen.name}\n{waiting}")
         return
     from playbooks.nodes.health import wait_for_nodes

@@ -6,11 +6,9 @@ from invoke.context import Context
 
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from, seconds
+from playbooks.stack.limits import WAIT, ready_limit
 
 __all__ = ["wait"]
-
-NODES_S = 600.0
-"""Default limit of a wait for nodes."""
 
 
 @command(
@@ -18,8 +16,8 @@ NODES_S = 600.0
     example="fab wait --timeout 5m\n    fab wait train-20260301-090507-0f3a",
     help={
         "job": "wait for the end of this job instead; may be repeated, and given without --job",
-        "timeout": "give up after this many seconds (default: 10m for nodes, never for a job); "
-        "90s, 10m and 2h are accepted too",
+        "timeout": "give up after this many seconds (default: 10m for nodes, 90m more for plain Ubuntu, "
+        "which installs drivers; never for a job); 90s, 10m and 2h are accepted too",
     },
     positional=["job"],
     iterable=["job"],
@@ -37,15 +35,15 @@ def wait(
     that failed. When the time limit comes first, the exit status is 124 and the job keeps running. A broken
     connection is retried for two minutes.
     """
-    limit = None if timeout is None else seconds("--timeout", timeout)
     chosen = open_from(context, stack)
     if job:
         from playbooks.jobs.wait import wait_for_jobs
 
+        limit = None if timeout is None else seconds("--timeout", timeout)
         wait_for_jobs(chosen, job, limit, json=json)
         return
     from playbooks.nodes.health import wait_for_nodes
 
-    inventory = wait_for_nodes(chosen, limit or NODES_S)
+    inventory = wait_for_nodes(chosen, ready_limit(chosen, timeout, WAIT))
     if json:
         output.as_json(inventory)

@@ -38,6 +38,9 @@ _ALL = (
     FaultKind("no-boot", "a node never answers", ("nodes", "after", "count"), count=1),
     FaultKind("cloud-init", "cloud-init fails on a node", ("nodes", "after", "count"), count=1),
     FaultKind(
+        "cloud-init-image", "a module of the image's cloud-init fails", ("nodes", "after", "count"), count=1
+    ),
+    FaultKind(
         "ib-names", "a node's RDMA devices are named mlx5_0 and on", ("nodes", "after", "count"), count=1
     ),
     FaultKind("no-ib", "a node comes without InfiniBand devices", ("nodes", "after", "count"), count=1),

@@ -14,7 +14,7 @@ import json
 import random
 import socket
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -23,20 +23,20 @@ from rehearsal.listener import bound
 from rehearsal.run_dir import replace_file
 from rehearsal.vms.api import Machine, VmFault
 from rehearsal.vms.boot import NodeSpec
+from rehearsal.vms.boot_faults import BootFaults, booted_config, booted_devices
 from rehearsal.vms.clock import CLOCK, make_clock
 from rehearsal.vms.cloud_init import CloudConfig, Mount, parse
 from rehearsal.vms.disks import hosts_text, make_disk, make_image, place, remove_tree
 from rehearsal.vms.netns_client import NetnsClient, start_netns
-from rehearsal.vms.rdma_devices import rdma_devices, sysfs_folder
+from rehearsal.vms.rdma_devices import sysfs_folder
 from rehearsal.vms.visible_paths import VisiblePaths
 
-__all__ = ["NETWORK_FILE", "BootFaults", "LocalMachines", "MetadataService", "Settings"]
+__all__ = ["NETWORK_FILE", "LocalMachines", "MetadataService", "Settings"]
 
 NETWORK_FILE = "network.json"
 """In each network's disk folder: what ran there, for whoever finds the folder after a crash."""
 
 _RESERVED_PORT = 49999  # held on every public address, so that no other rehearsal takes the address
-_BROKEN_RUNCMD = "#!/bin/sh\necho 'E: rehearsed: nothing can be installed on this node' >&2\nexit 100\n"
 _PUBLIC = (int(ipaddress.IPv4Address("127.64.0.1")), int(ipaddress.IPv4Address("127.127.255.254")))
 
 
@@ -78,13 +78,6 @@ class MetadataService(Protocol):
 
     async def close(self, network: str) -> None:
         """End the service of a network."""
-
-
-class BootFaults(Protocol):
-    """Faults of VMs that boot."""
-
-    def hits_boot(self, kind: str, name: str) -> bool:
-        """Whether a fault of that kind hits a VM that boots now."""
 
 
 class LocalMachines:
@@ -160,8 +153,7 @@ class LocalMachines:
                 found.machines[machine.name] = machine
             self._write_hosts(found)
             for machine in wanted:
-                if self._is_hit("cloud-init", machine):
-                    configs[machine.name] = replace(configs[machine.name], runcmd=_BROKEN_RUNCMD)
+                configs[machine.name] = booted_config(configs[machine.name], machine, self._is_hit)
             await asyncio.to_thread(self._make_disks, found, wanted, configs)
             silent = {machine.name for machine in wanted if self._is_hit("no-boot", machine)}
             specs = [self._spec(found, one, configs[one.name]) for one in wanted if one.name not in silent]
@@ -326,12 +318,7 @@ class LocalMachines:
         )
 
     def _devices(self, network: _Network, machine: Machine) -> str:
-        devices = rdma_devices(
-            machine.size,
-            kernel_names=self._is_hit("ib-names", machine),
-            without_infiniband=self._is_hit("no-ib", machine),
-        )
-        return sysfs_folder(network.folder, devices)
+        return sysfs_folder(network.folder, booted_devices(machine, self._is_hit))
 
     def _make_disks(
         self, network: _Network, machines: Sequence[Machine], configs: dict[str, CloudConfig]

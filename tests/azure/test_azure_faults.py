@@ -276,6 +276,14 @@ def test_a_node_whose_cloud_init_failed_is_named_with_its_last_lines(cluster: Wo
     cluster.fab("scale", "2")
 
 
+def test_an_error_of_a_module_of_the_images_own_is_shown_and_makes_no_node_unfit(cluster: Workplace) -> None:
+    said = "cloud-init reports an error that jobs do not depend on: ('ssh_import_id', OSError('rehearsed"
+    with fault(cluster, "cloud-init-image"):
+        assert said in cluster.fab("scale", "3").err
+    assert said in cluster.fab("status").err
+    cluster.fab("scale", "2")
+
+
 def test_a_clock_that_is_off_is_named(cluster: Workplace) -> None:
     rows = cluster.fab("status", "--json").json()
     with fault(cluster, "clock", "--nodes", str(rows[1]["id"]), "--seconds", "37"):

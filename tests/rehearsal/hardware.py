@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from rehearsal.vms.api import Machine
-from rehearsal.vms.local import BootFaults, LocalMachines, MetadataService, Settings
+from rehearsal.vms.boot_faults import BootFaults
+from rehearsal.vms.local import LocalMachines, MetadataService, Settings
 from rehearsal.vms.visible_paths import VisiblePaths, environments, visible_paths
 
 NETWORK = "/subscriptions/0/resourceGroups/test/providers/Microsoft.Network/virtualNetworks/test"

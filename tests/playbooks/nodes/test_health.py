@@ -11,13 +11,40 @@ from unittest.mock import Mock
 
 import pytest
 
+import images
 from infra.inventory import Inventory, Node
 from launch.errors import ManyNodesError, NodeUnreachable
 from playbooks.nodes import health, vm_ops
-from playbooks.nodes.health import Health, clocks_off, fate_of, unfit, wait_for_nodes
+from playbooks.nodes.health import OWN_MODULES, Health, clocks_off, fate_of, remarks, unfit, wait_for_nodes
 from playbooks.project import Stack
 
 FAILED = {"v1": {"datasource": "DataSourceAzure", "errors": ["('scripts_user', RuntimeError('1 failed'))"]}}
+
+HARMLESS = {"v1": {"datasource": "DataSourceAzure", "errors": ["('ssh-import-id', OSError('no network'))"]}}
+MODULES = {
+    "ssh_deletekeys": "ssh",
+    "ssh_keys": "ssh",
+    "mounts": "mounts",
+    "package_update": "package_update_upgrade_install",
+    "packages": "package_update_upgrade_install",
+    "write_files": "write_files",
+    "runcmd": "runcmd",
+    "power_state": "power_state_change",
+}
+"""The module of cloud-init that reads each key."""
+
+
+def test_no_module_that_the_nodes_document_uses_is_harmless() -> None:
+    text = Path(images.__file__).with_name("cloud_config.yaml.j2").read_text()
+    keys = set(re.findall(r"^(\w+):", text, re.MULTILINE))
+    assert keys == set(MODULES)
+    assert {MODULES[key] for key in keys} <= OWN_MODULES
+
+
+@pytest.mark.parametrize("error", ["Failed at merging in cloud config part", "('write-files', OSError())"])
+def test_what_may_be_about_the_nodes_document_is_not_harmless(error: str) -> None:
+    answer = f"1\n{json.dumps({'v1': {'errors': [error]}})}\n--\nend\n"
+    assert Health.read(answer, 1.0, 1.0).failed == (error,)
 
 
 @pytest.mark.parametrize(
@@ -34,6 +61,10 @@ FAILED = {"v1": {"datasource": "DataSourceAzure", "errors": ["('scripts_user', R
                 failed=("('scripts_user', RuntimeError('1 failed'))",),
                 last_lines=("E: no such package", "exit 100"),
             ),
+        ),
+        (
+            f"100.5\n{json.dumps(HARMLESS)}\n--\nCloud-init finished\n",
+            Health(0.0, 0.5, harmless=("('ssh-import-id', OSError('no network'))",)),
         ),
         ("100.5\n{cut off\n--\n", Health(0.0, 0.5)),
         ("date: not found\n", Health()),
@@ -104,6 +135,14 @@ def test_what_is_wrong_is_said_with_what_to_do() -> None:
     }
 
 
+def test_errors_that_do_not_matter_are_shown_once_and_make_no_node_unfit() -> None:
+    answers: dict[str, Health | Exception] = {f"node{n:06}": Health(harmless=("boom",)) for n in range(3)}
+    assert unfit(answers, dict.fromkeys(answers, 0)) == {}
+    assert remarks(answers) == [
+        "node[000000-000002]: cloud-init reports an error that jobs do not depend on: boom"
+    ]
+
+
 class Cluster:
     """Three nodes: 0 answers, 1 says ``answer``, 2 does not run."""
 
@@ -117,7 +156,7 @@ class Cluster:
         states = ("running", "running", "stopped")
         nodes = tuple(Node(f"n{i}", i, "", "", 0, 8, state) for i, state in enumerate(states))
         inventory = Inventory("dev", "size", "place", "me", nodes)
-        monkeypatch.setattr(Stack, "outputs", lambda _: Mock(node_count=3))
+        monkeypatch.setattr(Stack, "outputs", lambda _: Mock(node_count=3, dns_servers=()))
         monkeypatch.setattr(vm_ops, "refresh", lambda *_: inventory)
         monkeypatch.setattr(health, "probe", lambda *_: self.answers)
         monkeypatch.setattr(health, "PAUSE_S", 0.01)

@@ -191,7 +191,7 @@ def test_a_subnet_is_in_use_though_nothing_is_in_it(
     assert azure.settle("DELETE", path)["status"] == "Succeeded"
 
 
-@pytest.mark.parametrize("kind", ["no-boot", "cloud-init", "ib-names", "no-ib"])
+@pytest.mark.parametrize("kind", ["no-boot", "cloud-init", "cloud-init-image", "ib-names", "no-ib"])
 def test_nodes_are_chosen_by_instance_id_or_by_their_turn(kind: str) -> None:
     named = ArmFaults()
     named.set(fault_spec(kind, nodes=(1, 36)))
