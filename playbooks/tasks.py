@@ -10,7 +10,7 @@ from playbooks.cli.invoke_patches import improve_command_line
 from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
 from playbooks.nodes import exec, push, ssh_task
-from playbooks.stack import account, down, plan, replace, scale, status, up, wait_nodes
+from playbooks.stack import account, check, down, plan, replace, scale, status, up, wait_nodes
 
 __all__ = ["make_collection"]
 
@@ -20,7 +20,7 @@ def make_collection() -> Collection:
     ns = Collection()
     for task in (
         *(plan.plan, account.account, up.up, down.down, status.status, wait_nodes.wait),
-        *(scale.scale, replace.replace),
+        *(scale.scale, replace.replace, check.check),
         *(exec.execute, ssh_task.ssh, push.push),
         *(show.jobs, show.job, logs.logs, cancel.cancel, collect.collect),
     ):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 import pytest
@@ -38,6 +39,30 @@ def test_each_nodes_ranks_get_the_devices_of_their_own_node(cluster: Workplace, 
     assert sorted(found.values()) == ["=mlx5_0:1", "=mlx5_ib0:1"]
     given = hcas(cluster.fab(task, "show.py", "--env", "NCCL_IB_HCA==mlx5_x").out)
     assert set(given.values()) == {"=mlx5_x"}
+
+
+def test_the_first_days_check_runs_on_a_rehearsal_and_says_so(cluster: Workplace) -> None:
+    said = cluster.fab("check", "--first-day").out
+    path = cluster.project / ".ranklift/rehearsal/first-day.json"
+    assert f"rehearsal: answers are in {path.resolve()}" in said
+    text = path.read_text()
+    made = json.loads(text)
+    answers = {name: one["answer"] for name, one in made["answers"].items()}
+    assert (made["where"], made["nodes"], sorted(answers)) == (
+        "rehearsal",
+        2,
+        ["devices", "image", "imds-tags", "partial-allocation", "times"],
+    )
+    ports = [node["rdma_ports"] for node in answers["devices"].values()]
+    assert ports[0] == [
+        "mlx5_an0:1 Ethernet, 4: ACTIVE, unknown",
+        "mlx5_ib0:1 InfiniBand, 4: ACTIVE, unknown",
+    ]
+    assert answers["partial-allocation"]["instances_by_provisioning_state"] == {"Succeeded": 2}
+    assert set(answers["imds-tags"]["tags_of_nodes_and_scale_set"].values()) == {"differ: none"}
+    assert all(node["cloud_init_errors"] == [] for node in answers["image"].values())
+    assert cluster.record.subscription_id not in text
+    assert "PRIVATE KEY" not in text
 
 
 def test_a_node_without_infiniband_gets_no_rank_and_is_named_with_what_it_has(cluster: Workplace) -> None:

@@ -1,0 +1,124 @@
+"""Answer, on a real cluster, what no rehearsal can: ``check``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from invoke.context import Context
+
+from infra.inventory import Inventory, StackOutputs
+from launch.errors import InputError
+from playbooks.cli import output
+from playbooks.cli.task import command, open_from
+from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from launch.host import Host
+    from playbooks.nodes.first_day import ScaleSetFacts
+
+__all__ = ["check"]
+
+_FILE = "first-day.json"
+_PROBE_S = 60.0
+
+
+@command(
+    "check",
+    example="fab check --first-day",
+    help={
+        "first-day": "answer the open questions of docs/rehearsal-limits.md, as far as can be done unasked"
+    },
+)
+def check(context: Context, stack: str | None = None, first_day: bool = False, json: bool = False) -> None:
+    """Collect what only a real cluster shows, into one file for a report.
+
+    Reads the scale set and every node, changes nothing, and starts no job. The file has no secrets; ids such
+    as the subscription's are masked. For what remains it holds the command that answers it.
+    """
+    if not first_day:
+        problem = "is not given, and there is no other check"
+        raise InputError("--first-day", None, problem, "give it; `fab status` shows whether nodes are ready")
+    from playbooks.nodes.first_day import Findings, report
+    from playbooks.nodes.vm_ops import refresh
+    from playbooks.stack.converge import wanted_of
+
+    chosen = open_from(context, stack)
+    outputs = chosen.outputs()
+    inventory = refresh(chosen, outputs)
+    found = Findings(
+        stack=chosen.short_name,
+        size=inventory.size,
+        wanted=wanted_of(chosen) or outputs.node_count,
+        scale_set=_scale_set(chosen, outputs),
+        nodes=_probed(chosen, inventory),
+    )
+    made = report(found, datetime.now(UTC).isoformat(timespec="seconds"))
+    path = chosen.folder / _FILE
+    _write(path, made)
+    if json:
+        output.as_json(made)
+        return
+    for name, one in made["answers"].items():
+        output.result(f"{name}: {one['question']}\n    by hand: {one['by_hand']}")
+    output.result(f"{made['where']}: answers are in {path}; read it before you send it")
+
+
+def _write(path: Path, made: dict[str, Any]) -> None:
+    import json
+
+    path.write_text(json.dumps(made, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def _scale_set(stack: Stack, outputs: StackOutputs) -> ScaleSetFacts:
+    from azure.core.exceptions import AzureError
+
+    from infra.arm import clients
+    from infra.arm.errors import explained
+    from playbooks.nodes.first_day import ScaleSetFacts
+    from playbooks.nodes.vm_ops import scale_set_of
+
+    subscription, group, name = scale_set_of(outputs.scale_set_id)
+    compute = clients.clients(subscription, stack.environment).compute
+    try:
+        there: Any = compute.virtual_machine_scale_sets.get(group, name)
+        instances: Sequence[Any] = list(compute.virtual_machine_scale_set_vms.list(group, name))
+    except AzureError as error:
+        raise explained(error) from error
+    return ScaleSetFacts(
+        tags=dict(there.tags or {}),
+        upgrade_mode=str(there.properties.upgrade_policy.mode),
+        capacity=int(there.sku.capacity),
+        states=[str(one.properties.provisioning_state) for one in instances],
+        older_model=sum(one.properties.latest_model_applied is False for one in instances),
+    )
+
+
+def _probed(stack: Stack, inventory: Inventory) -> dict[str, dict[str, Any]]:
+    import json
+
+    from playbooks.nodes import first_day_probe
+    from playbooks.ssh.connection import Cluster
+    from playbooks.ssh.fanout import fan_out_hosts
+
+    program = Path(first_day_probe.__file__).read_bytes()
+
+    def probe(host: Host) -> dict[str, Any]:
+        done = host.run(["python3", "-I", "-S", "-"], stdin=program, timeout=_PROBE_S)
+        try:
+            answer: dict[str, Any] = json.loads(done.stdout)
+        except ValueError:
+            lines = done.stderr.decode("utf-8", "replace").strip().splitlines() or ["no answer"]
+            return {"error": lines[-1]}
+        return answer
+
+    with Cluster(inventory, stack.folder) as cluster:
+        answers = fan_out_hosts(
+            cluster.host, inventory.nodes, probe, what="the check of a first day", timeout=_PROBE_S + 1
+        )
+    return {
+        name: {"error": str(answer)} if isinstance(answer, Exception) else answer
+        for name, answer in answers.items()
+    }
