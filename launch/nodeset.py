@@ -1,4 +1,4 @@
-"""Sets of nodes by name and by number: read ranges, print folded names.
+"""Sets of nodes by name and by number: read lists and ranges, print folded names.
 
 A Uniform scale set names its VMs ``<prefix>`` + the instance id in six base-36 digits, so
 ``node00000a`` is instance 10. Gaps are normal: instances come and go.
@@ -8,24 +8,99 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from launch.errors import InputError
-from launch.numbers import shown, whole
-from launch.remote.base.names import base36, fold
+from launch.numbers import MOST, bounded, shown, whole
+from launch.remote.base.names import base36, fold, instance_id
 
-__all__ = ["base36", "fold", "parse_ranges", "ranges"]
+__all__ = ["NodeSet", "base36", "fold", "parse_nodes", "parse_ranges", "ranges"]
 
 _RANGE = re.compile(r"(?P<low>[0-9]+)(?:-(?P<high>[0-9]+))?")
+_NAMES = re.compile(
+    r"(?P<prefix>[a-z][a-z0-9-]*?)(?P<low>0[0-9a-z]{5})(?:-(?P=prefix)?(?P<high>0[0-9a-z]{5}))?"
+)
+"""A node's name, or a range of names. Azure never gives so many ids that the first digit is not 0; a name of
+another form is taken as it is."""
+_FOLDED = re.compile(r"(?P<prefix>[a-z][a-z0-9-]*)\[(?P<inner>[0-9a-z,-]+)\]")
+_NAME = re.compile(r"[a-z][a-z0-9-]*")
+_COMMA = re.compile(r",(?![^\[]*\])")
+"""A comma that is not in brackets."""
+_FORMS = "write it like 0-3,7, node000001-node000003, all or any:4"
 
-_HIGHEST = 36**6 - 1
+_BASE_36 = 36
+_HIGHEST = _BASE_36**6 - 1
 """The last instance id that a computer name has room for."""
 
 _MOST = 100_000
 """Maximum count of numbers in one list: more than a cluster has ranks, few enough for memory."""
 
 
+@dataclass(frozen=True, slots=True)
+class NodeSet:
+    """Nodes as a user chose them, whether they exist or not."""
+
+    names: frozenset[str] = frozenset()
+    ids: frozenset[int] = frozenset()
+    """Instance ids."""
+    count: int | None = None
+    """The number of ``any:N``, which leaves open which nodes; None for every other choice."""
+
+    @property
+    def is_all(self) -> bool:
+        """Whether every node is chosen."""
+        return self == NodeSet()
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """Instance ids, of those named too; sorted."""
+        named = {number for name in self.names if (number := instance_id(name)) is not None}
+        return tuple(sorted(self.ids | named))
+
+
+def parse_nodes(text: str, key: str = "--nodes") -> NodeSet:
+    """Return the nodes that ``text`` chooses by name, by instance id, by ranges of both, or by number.
+
+    >>> sorted(parse_nodes("node00000y-node000010").names), sorted(parse_nodes("0-2,7").ids)
+    (['node00000y', 'node00000z', 'node000010'], [0, 1, 2, 7])
+    >>> parse_nodes(fold(["node000000", "node000001"])) == parse_nodes("node000000,node000001")
+    True
+    >>> parse_nodes("any:4").count, parse_nodes("all").is_all
+    (4, True)
+
+    Raise :class:`~launch.errors.InputError` naming ``key`` for anything else.
+    """
+    if text.strip() == "all":
+        return NodeSet()
+    if text.startswith("any:"):
+        count = bounded(
+            key, text.removeprefix("any:"), 1, MOST, problem="is not a number of nodes", remedy=_FORMS
+        )
+        return NodeSet(count=count)
+    names: set[str] = set()
+    numbers: list[str] = []
+    named = 0
+    for part in map(str.strip, _COMMA.split(text)):
+        folded = _FOLDED.fullmatch(part)
+        inner = [f"{folded['prefix']}{one}" for one in folded["inner"].split(",")] if folded else [part]
+        for word in inner:
+            if word[:1].isdigit():
+                numbers.append(word)
+            elif match := _NAMES.fullmatch(word):
+                found = _range(match, _BASE_36, key, text, part)
+                named += len(found)
+                names.update(match["prefix"] + base36(number) for number in found[: _MOST + 1])
+            elif not folded and _NAME.fullmatch(word) and word != "all":
+                names.add(word)
+            else:
+                raise InputError(key, text, f"{part!r} is not a node", _FORMS)
+            if named > _MOST:
+                raise InputError(key, text, f"names more than {_MOST} nodes", _FORMS)
+    return NodeSet(frozenset(names), frozenset(parse_ranges(",".join(numbers), key) if numbers else ()))
+
+
 def parse_ranges(text: str, key: str = "--nodes") -> tuple[int, ...]:
-    """Return the instance ids that ``text`` names, sorted, each once.
+    """Return the numbers that ``text`` lists, sorted, each once.
 
     >>> parse_ranges("0-3,7")
     (0, 1, 2, 3, 7)
@@ -42,20 +117,24 @@ such a number; write it like 0-3,7
     for part in text.split(","):
         match = _RANGE.fullmatch(part.strip())
         if match is None:
-            raise InputError(key, text, f"{part!r} is no range", "write it like 0-3,7")
-        low = _number(key, text, match["low"])
-        high = _number(key, text, match["high"] or match["low"])
-        if high < low:
-            raise InputError(key, text, f"{part!r} runs backwards", "write it like 0-3,7")
-        named += high - low + 1
+            raise InputError(key, text, f"{part!r} is not a range", "write it like 0-3,7")
+        numbers = _range(match, 10, key, text, part)
+        named += len(numbers)
         if named > _MOST:
             raise InputError(key, text, f"names more than {_MOST} numbers", "write it like 0-3,7")
-        chosen.update(range(low, high + 1))
+        chosen.update(numbers)
     return tuple(sorted(chosen))
 
 
-def _number(key: str, text: str, digits: str) -> int:
-    number = whole(digits) or 0
+def _range(match: re.Match[str], base: int, key: str, text: str, part: str) -> range:
+    low, high = (_number(match[end] or match["low"], base, key, text) for end in ("low", "high"))
+    if high < low:
+        raise InputError(key, text, f"{part!r} runs backwards", "write it like 0-3,7")
+    return range(low, high + 1)
+
+
+def _number(digits: str, base: int, key: str, text: str) -> int:
+    number = int(digits, base) if base == _BASE_36 else whole(digits) or 0
     if number > _HIGHEST:
         problem = f"{shown(digits, number)} is above {_HIGHEST}, and no node has such a number"
         raise InputError(key, text, problem, "write it like 0-3,7")

@@ -8,12 +8,13 @@ from typing import get_args
 from invoke.context import Context
 
 from launch.errors import InputError
-from launch.nodeset import parse_ranges
+from launch.nodeset import parse_nodes
 from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.options import number
-from playbooks.cli.task import choose_nodes, command, open_from, project_of
+from playbooks.cli.task import command, open_from, project_of
 from playbooks.cli.task import seconds as duration_of
+from playbooks.nodes.choose import choose_nodes
 from playbooks.pulumi.scratch import remove_abandoned
 from rehearsal.faults.fault_kinds import KINDS, fault_spec
 
@@ -108,7 +109,7 @@ def env(context: Context) -> None:
     help={
         "kind": "; ".join(f"{kind.name}: {kind.does}" for kind in KINDS.values())
         + "; clear: clear all; without a kind: list them",
-        "nodes": "nodes by instance id: 0-3,7",
+        "nodes": "names, instance ids and ranges of both: 0-3,node000007; all; any:2",
         "after": "number of requests, operations or nodes that pass first",
         "count": "number of hits (default: the kind's, else until it is cleared)",
         "seconds": "length of a notice, a pause or an outage; for clock, how far it is off",
@@ -137,7 +138,7 @@ def fault(
     (name,) = kind
     wanted = fault_spec(
         name,
-        nodes=parse_ranges(nodes) if nodes is not None else (),
+        nodes=() if nodes is None else _numbers(context, stack, nodes),
         after=number("--after", after, "times") if after is not None else None,
         count=number("--count", count, "times") if count is not None else None,
         seconds=_seconds(seconds) if seconds is not None else None,
@@ -162,6 +163,13 @@ def _list_or_clear(context: Context, *, cleared: bool) -> None:
         return
     for line in control.list_faults(project) or ["no fault is set"]:
         output.result(line)
+
+
+def _numbers(context: Context, stack: str | None, nodes: str) -> tuple[int, ...]:
+    """Return instance ids, which need not exist: some faults are for nodes that are still to be created."""
+    if found := parse_nodes(nodes).numbers:
+        return found
+    return tuple(node.instance_id for node in choose_nodes(open_from(context, stack).saved(), nodes))
 
 
 def _seconds(text: str) -> float:

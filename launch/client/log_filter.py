@@ -3,44 +3,16 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from launch.errors import InputError
-from launch.nodeset import fold, parse_ranges
+from launch.nodeset import fold
 from launch.numbers import counted
 from launch.remote.base.names import instance_id
 from launch.remote.base.payloads import LogQuery
 
-__all__ = ["ALL", "Selection", "parse_nodes"]
-
-_NAME = re.compile(r"[a-z][a-z0-9-]*")
-
-
-def parse_nodes(text: str, key: str = "--node") -> tuple[frozenset[str], frozenset[int]]:
-    """Return the names and the instance ids in a list of both.
-
-    >>> names, ids = parse_nodes("node00000a,0-2")
-    >>> sorted(names), sorted(ids)
-    (['node00000a'], [0, 1, 2])
-
-    Raise :class:`~launch.errors.InputError` naming ``key`` for anything else.
-    """
-    names: set[str] = set()
-    numbers: list[str] = []
-    for part in text.split(","):
-        word = part.strip()
-        if _NAME.fullmatch(word):
-            names.add(word)
-        elif word[:1].isdigit():
-            numbers.append(word)
-        else:
-            raise InputError(
-                key, text, f"{part!r} is not a node", "give names or instance ids: node000001,4-7"
-            )
-    ids = parse_ranges(",".join(numbers), key) if numbers else ()
-    return frozenset(names), frozenset(ids)
+__all__ = ["ALL", "Selection"]
 
 
 @dataclass(frozen=True, slots=True)

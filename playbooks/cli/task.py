@@ -11,7 +11,7 @@ import inspect
 import os
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,16 +19,14 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 from invoke.tasks import Task
 
-from infra.inventory import Inventory, Node
+from infra.inventory import Inventory
 from launch import durations
 from launch.errors import InputError, JobFailed, ManyNodesError, NodeUnreachable, RankliftError
-from launch.nodeset import fold, parse_ranges, ranges
 from playbooks.cli import output
 from playbooks.project import Stack, find_project, open_stack
 
 __all__ = [
     "HELP",
-    "choose_nodes",
     "command",
     "limit_help",
     "open_from",
@@ -40,7 +38,7 @@ __all__ = [
 
 HELP = {
     "stack": "stack to work on (default: RANKLIFT_STACK, else the one `pulumi stack select` chose)",
-    "nodes": "nodes by instance id: 0-3,7 (default: all)",
+    "nodes": "names, instance ids and ranges of both: 0-3,node000007; all; any:4 (default: all)",
     "job": "job id, as launch and `fab jobs` print it",
     "json": "print the result as JSON",
     "dry-run": "print what would be done, without any connection or cloud call",
@@ -141,30 +139,6 @@ def seconds(key: str, text: str, *, none: bool = False) -> float:
     if span < 0 or (span == 0 and not none):
         raise InputError(key, text, "must be 0 or more" if none else "must be more than 0", remedy)
     return span
-
-
-def choose_nodes(inventory: Inventory, given: str | None) -> Sequence[Node]:
-    """Return the nodes that ``--nodes`` names, all when it is not given.
-
-    Raises :class:`~launch.errors.InputError` naming the ids that exist.
-    """
-    if not inventory.nodes:
-        raise InputError("stack", inventory.stack, "has no nodes", "run `fab status` or `fab up`")
-    if given is None:
-        return inventory.nodes
-    wanted = parse_ranges(given)
-    by_id = {node.instance_id: node for node in inventory.nodes}
-    missing = [number for number in wanted if number not in by_id]
-    if missing:
-        shown = ", ".join(str(number) for number in missing[:8]) + (" …" if len(missing) > 8 else "")  # noqa: PLR2004
-        raise InputError(
-            "--nodes",
-            given,
-            f"stack {inventory.stack} has no instance {shown}",
-            f"{output.age(inventory.read_at)} ago it had {ranges(by_id)} "
-            f"({fold(n.name for n in inventory.nodes)}); `fab status` reads them from Azure again",
-        )
-    return [by_id[number] for number in wanted]
 
 
 def seconds_left(deadline: float) -> float:

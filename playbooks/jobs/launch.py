@@ -10,15 +10,17 @@ from invoke.tasks import Task
 
 from launch.launchers.base import Launcher
 from playbooks.cli.options import restarts_flag
-from playbooks.cli.task import choose_nodes, command, open_from
+from playbooks.cli.task import command, open_from
 from playbooks.jobs.job_options import Request, job_spec
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as
+from playbooks.nodes.choose import choose_free_nodes
 from playbooks.nodes.push import key_numbers, source_folder
 
 __all__ = ["launch_task"]
 
 _HELP = {
     "line": "script and arguments, in quotes; paths are relative to what is pushed",
+    "nodes": "names, instance ids, ranges of both: 0-3,node000007; all; any:4 for free ones (default: all)",
     "env": "a variable for every rank: NAME=VALUE, or NAME for its value here; may be repeated",
     "source": "the folder to push (default: the repository around the current folder, else that folder)",
     "name": "part of the job's id (default: the script's name)",
@@ -88,11 +90,11 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     )
     stack = open_from(context, request.stack)
     inventory = stack.saved()
-    nodes = choose_nodes(inventory, request.nodes)
+    nodes, chosen = choose_free_nodes(stack, inventory, request.nodes, dry_run=request.handling.dry_run)
     source = source_folder(request.source)
     snapshot = plan_snapshot(source, stack.hashes_of(source), key_numbers(stack))
     files = {entry.path for entry in snapshot.entries}
     spec, notices = job_spec(request, launcher, nodes, snapshot.id, snapshot.root, home_of(inventory.user))
     identity = Identity()
     planned = planned_as(identity, spec, inventory.size, nodes, files)
-    hand_over(stack, inventory, nodes, planned, Load(snapshot), request.handling, notices)
+    hand_over(stack, inventory, nodes, planned, Load(snapshot), request.handling, [*chosen, *notices])

@@ -14,8 +14,9 @@ from launch.errors import InputError
 from launch.launchers.registry import LAUNCHERS
 from launch.numbers import counted
 from playbooks.cli.options import processes_flag, restarts_flag, variables
-from playbooks.cli.task import choose_nodes, command, open_from, seconds
+from playbooks.cli.task import command, open_from, seconds
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
+from playbooks.nodes.choose import choose_free_nodes, choose_nodes
 from playbooks.nodes.push import key_numbers
 from playbooks.project import Stack
 
@@ -26,8 +27,8 @@ __all__ = ["launch_file"]
 
 _HELP = {
     "file": "the job file; paths in it are relative to its folder",
-    "nodes": "which nodes, by instance id: 0-3,7 (default: the file's `ranklift.nodes`, else as many as its "
-    "`resources.instance_count` says, from the first)",
+    "nodes": "names, instance ids, ranges of both: 0-3,node000007; all; any:4 for free ones (default: the "
+    "file's `ranklift.nodes`, else as many as its `resources.instance_count` says, from the first)",
     "nproc-per-node": "processes on each node, over the file's; `auto` for one per slot",
     "env": "a variable for every rank, over the file's: NAME=VALUE, or NAME for its value here; may be "
     "repeated",
@@ -84,9 +85,9 @@ def launch_file(  # noqa: PLR0913, PLR0917
         max_restarts=restarts_flag(max_restarts),
         grace_s=None if grace is None else seconds("--grace", grace),
     )
-    wanted = _nodes(job, inventory, nodes)
+    wanted, notices = _nodes(job, chosen, inventory, nodes, dry_run=dry_run)
     handling = Handling(detach, json, dry_run, cancel_on_interrupt)
-    _launch(chosen, inventory, wanted, job, flags, handling)
+    _launch(chosen, inventory, wanted, job, flags, handling, notices)
 
 
 def _read(path: str, settings: Sequence[str]) -> JobFile:
@@ -111,21 +112,27 @@ def _read(path: str, settings: Sequence[str]) -> JobFile:
     return read(file, overrides)
 
 
-def _nodes(job: JobFile, inventory: Inventory, flag: str | None) -> Sequence[Node]:
-    """Return the nodes of ``--nodes``, else the file's own choice, else the first nodes of the stack."""
+def _nodes(
+    job: JobFile, stack: Stack, inventory: Inventory, flag: str | None, *, dry_run: bool
+) -> tuple[Sequence[Node], Sequence[str]]:
+    """Return the nodes of ``--nodes``, else the file's own choice, else the first nodes of the stack.
+
+    With them come notices of what was chosen for the user.
+    """
     from launch.jobfile import node_count
 
     if flag is not None:
-        return choose_nodes(inventory, flag)
+        return choose_free_nodes(stack, inventory, flag, dry_run=dry_run)
     named: Sequence[Node] | None = None
+    notices: Sequence[str] = ()
     if job.own.nodes is not None:
         try:
-            named = choose_nodes(inventory, job.own.nodes)
+            named, notices = choose_free_nodes(stack, inventory, job.own.nodes, dry_run=dry_run)
         except InputError as error:
             raise job.located(error, "ranklift.nodes") from None
     count = node_count(job, None if named is None else len(named))
     if named is not None:
-        return named
+        return named, notices
     present = choose_nodes(inventory, None)
     if count is not None and count > len(present):
         few = InputError(
@@ -135,7 +142,7 @@ def _nodes(job: JobFile, inventory: Inventory, flag: str | None) -> Sequence[Nod
             "ask for fewer, or set ranklift:nodeCount and run `fab up`",
         )
         raise job.located(few, "resources.instance_count")
-    return present[:count]
+    return present[:count], ()
 
 
 def _launch(
@@ -145,6 +152,7 @@ def _launch(
     job: JobFile,
     flags: Flags,
     handling: Handling,
+    chosen: Sequence[str],
 ) -> None:
     from launch.jobfile import Pushed, located, make, name_of, script_of
 
@@ -165,7 +173,7 @@ def _launch(
         planned = planned_as(identity, made.spec, inventory.size, nodes)
     except InputError as error:
         raise located(job, flags, error) from None
-    notices = [*filter(None, [job.notice]), *made.notices]
+    notices = [*filter(None, [job.notice]), *chosen, *made.notices]
     kind = "one process" if job.distribution is None else None
     hand_over(stack, inventory, nodes, planned, load, handling, notices, kind)
 

@@ -6,9 +6,9 @@ import re
 
 from invoke.context import Context
 
-from launch.client.log_filter import Selection, parse_nodes
+from launch.client.log_filter import Selection
 from launch.errors import InputError
-from launch.nodeset import parse_ranges
+from launch.nodeset import NodeSet, parse_nodes, parse_ranges
 from playbooks.cli.options import number
 from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from, seconds
@@ -26,7 +26,7 @@ __all__ = ["logs"]
         "tail": "only this many of the last lines, and with -f those that follow (default: all)",
         "since": "only lines of the last 90, 90s, 10m or 2h",
         "rank": "only these ranks' lines: 0-3,7",
-        "node": "only lines from these nodes, by name or instance id: node000001,4-7",
+        "node": "only lines from these nodes: names, instance ids and ranges of both, as for `--nodes`",
         "grep": "of the lines that the other options select, only those that match this regular expression",
         "merge": "print a line that many ranks print within a second once, with all ranks in front",
     },
@@ -71,11 +71,13 @@ def logs(  # noqa: PLR0913, PLR0917
 
 
 def _selection(tail: str | None, since: str | None, rank: str | None, node: str | None) -> Selection:
-    names, ids = parse_nodes(node) if node is not None else (frozenset(), frozenset())
+    nodes = NodeSet() if node is None else parse_nodes(node, "--node")
+    if nodes.count is not None:
+        raise InputError("--node", node, "leaves open which nodes", "name them, as in node000001,4-7")
     return Selection(
         None if rank is None else frozenset(parse_ranges(rank, "--rank")),
-        names,
-        ids,
+        nodes.names,
+        nodes.ids,
         None if since is None else seconds("--since", since),
         None if tail is None else number("--tail", tail, "lines", "write it like 100"),
     )

@@ -11,8 +11,9 @@ from launch.host import Host
 from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.options import number
-from playbooks.cli.task import choose_nodes, command, open_from, with_address_age
+from playbooks.cli.task import command, open_from, with_address_age
 from playbooks.jobs.location import STEP_S, find_job
+from playbooks.nodes.choose import choose_nodes
 from playbooks.ssh.fanout import fan_out_hosts
 
 __all__ = ["job", "jobs"]

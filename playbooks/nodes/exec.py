@@ -13,7 +13,8 @@ from launch.host import Completed
 from launch.nodeset import fold
 from playbooks.cli import output
 from playbooks.cli.options import number
-from playbooks.cli.task import choose_nodes, command, open_from, seconds, with_address_age
+from playbooks.cli.task import command, open_from, seconds, with_address_age
+from playbooks.nodes.choose import choose_nodes
 from playbooks.project import Stack
 from playbooks.ssh.fanout import LIMIT, fan_out_hosts
 

@@ -17,7 +17,8 @@ from launch.nodeset import fold
 from launch.numbers import counted
 from launch.remote.base.messages import size
 from playbooks.cli import output
-from playbooks.cli.task import choose_nodes, command, open_from
+from playbooks.cli.task import command, open_from
+from playbooks.nodes.choose import choose_nodes
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 

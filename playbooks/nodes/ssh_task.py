@@ -10,7 +10,8 @@ from invoke.context import Context
 from infra.inventory import KEY_FILE, KNOWN_HOSTS_FILE, SSH_CONFIG_FILE
 from launch.errors import InputError, MissingTool
 from playbooks.cli import output
-from playbooks.cli.task import choose_nodes, command, open_from
+from playbooks.cli.task import command, open_from
+from playbooks.nodes.choose import choose_node, choose_nodes
 
 __all__ = ["ssh"]
 
@@ -18,7 +19,7 @@ __all__ = ["ssh"]
 @command(
     "ssh",
     example="fab ssh --node 3",
-    help={"node": "instance id (default: the head, the lowest id)"},
+    help={"node": "node, by instance id or name (default: the one with the lowest id)"},
 )
 def ssh(context: Context, node: str | None = None, stack: str | None = None, dry_run: bool = False) -> None:
     """Open a shell on one node.
@@ -27,7 +28,7 @@ def ssh(context: Context, node: str | None = None, stack: str | None = None, dry
     """
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    wanted = choose_nodes(inventory, node)[0]
+    wanted = choose_nodes(inventory, None)[0] if node is None else choose_node(inventory, node, "--node")
     argv = ["ssh", "-F", str(chosen.folder / SSH_CONFIG_FILE), wanted.name]
     for file in (SSH_CONFIG_FILE, KNOWN_HOSTS_FILE, KEY_FILE):
         if not (chosen.folder / file).is_file():  # ssh names the file, but not the remedy

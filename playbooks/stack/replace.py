@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 
 from invoke.context import Context
 from invoke.exceptions import Exit
@@ -16,6 +16,7 @@ from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from, seconds_left
+from playbooks.nodes.choose import choose_node
 from playbooks.project import Stack
 from playbooks.stack.limits import CHANGE, LIMIT_HELP, ready_limit
 
@@ -52,7 +53,7 @@ def replace(
     chosen = open_from(context, stack)
     limit = ready_limit(chosen, timeout, CHANGE)
     if dry_run:
-        sick = _named(chosen.saved(), node)
+        sick = choose_node(chosen.saved(), node, "node")
         what = "reimage it" if reimage else f"remove it, pulumi up --yes --refresh --stack {chosen.name}"
         output.result(f"{sick.name}: {what}, wait until it answers")
         return
@@ -181,26 +182,15 @@ def _sick(stack: Stack, inventory: Inventory, was: Sequence[Node], text: str) ->
 
     there, wanted = len(present(inventory)), wanted_of(stack)
     try:
-        return _named(inventory, text), True
+        return choose_node(inventory, text, "node"), True
     except InputError as error:
         if wanted is None or there >= wanted:
             raise
-        for node in was:
-            if text in (node.name, str(node.instance_id)):
-                return node, False
+        with suppress(InputError):
+            return choose_node(dataclasses.replace(inventory, nodes=tuple(was)), text, "node"), False
         making = f"`fab up --stack {stack.name}` creates what is missing, also in place of a removed node"
         lacking = f"{error.remedy}: {there} of {counted(wanted, 'node')}; {making}"
         raise InputError(error.key, text, error.problem, lacking) from None
-
-
-def _named(inventory: Inventory, text: str) -> Node:
-    for node in inventory.nodes:
-        if text in (node.name, str(node.instance_id)):
-            return node
-    known = ", ".join(f"{node.instance_id} ({node.name})" for node in inventory.nodes)
-    raise InputError(
-        "node", text, f"stack {inventory.stack} has no node with this id or name", f"known: {known}"
-    )
 
 
 @contextmanager

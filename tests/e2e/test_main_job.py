@@ -201,7 +201,7 @@ def test_a_job_goes_on_without_its_operator_until_it_is_cancelled(code: Workplac
         ),
         (
             ["launch.mpi", "failing.py", "--nodes", "0,40"],
-            "--nodes = '0,40': stack rehearsal has no instance 40",
+            "--nodes = '0,40': stack rehearsal has no node 40",
         ),
     ],
 )

@@ -67,7 +67,6 @@ TEXTS = {
 
 OTHERS: dict[tuple[str, str], list[tuple[str, str]]] = {
     ("plan", "nodes"): [(HUGE, "--nodes = 99999999999: must be at most 1000000"), (ENDLESS, "at most")],
-    ("replace", "node"): [(HUGE, "has no node with this id"), (ENDLESS, "has no node with this id")],
 }
 """Tasks in which an option of that name means something else."""
 

@@ -31,7 +31,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["quota", "sku"], "kind = 'quota sku': more than one kind"),
         (["quota", "--seconds", "5"], "--seconds = 5.0: does not apply to quota"),
         (["evict"], "--nodes: is missing"),
-        (["evict", "--nodes", "a"], "--nodes = 'a': 'a' is no range"),
+        (["evict", "--nodes", "0-"], "--nodes = '0-': '0-' is not a range"),
         (["clock", "--nodes", "1"], "--seconds: is missing"),
         (["throttle", "--count", "often"], "--count = 'often': is not a number of times"),
         (["throttle", "--seconds", "soon"], "--seconds = 'soon': is not a duration"),

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from launch.client.log_filter import ALL, Selection, parse_nodes
+from launch.client.log_filter import ALL, Selection
 from launch.errors import InputError
 
 NODES = ("node000000", "node00000a")
@@ -40,9 +40,3 @@ def test_ranks_and_nodes_that_the_job_does_not_have(selection: Selection, messag
     with pytest.raises(InputError) as caught:
         selection.check("t-1", NODES, 4)
     assert str(caught.value).startswith(message)
-
-
-@pytest.mark.parametrize("text", ["", "0-", "3-1", "NODE", "node000000,", "0;1"])
-def test_what_is_no_list_of_nodes(text: str) -> None:
-    with pytest.raises(InputError, match="--node"):
-        parse_nodes(text)

@@ -153,6 +153,9 @@ def test_an_input_that_an_ignore_file_names_is_pushed_all_the_same(fab: Fab, own
         ("ranklift: {nodes: '1,3'}\n", [], "1,3"),
         ("ranklift: {nodes: [1, 3]}\n", ["--nodes", "0"], "0"),
         ("", ["--set", "resources.instance_count=3"], "0-2"),
+        ("", ["--nodes", "node000001-node000003"], "1-3"),
+        ("ranklift: {nodes: 'any:3'}\n", [], "0-2"),
+        ("ranklift: {nodes: 'any:3'}\n", ["--nodes", "all"], "0-3"),
     ],
 )
 def test_which_nodes(fab: Fab, own: Path, extra: str, options: list[str], expected: str) -> None:
@@ -218,7 +221,7 @@ DISTRIBUTED = "command: python train.py\ncode: src\ndistribution:\n  type: mpi\n
         (
             DISTRIBUTED + "ranklift:\n  nodes: 0-7\n",
             [],
-            "job.yml, line 6: ranklift.nodes = '0-7': stack dev has no instance 4, 5, 6, 7",
+            "job.yml, line 6: ranklift.nodes = '0-7': stack dev has no node 4, 5, 6, 7",
         ),
         (
             DISTRIBUTED + "resources:\n  instance_count: 2\nranklift: {nodes: 0-2}\n",

@@ -191,8 +191,8 @@ def test_a_node_that_is_going_already_is_not_asked_what_it_does(
 @pytest.mark.parametrize(
     ("there", "said"),
     [
-        (3, "no node with this id or name; known: 0 (node000000), 1 (node000001), 2 (node000002)\n"),
-        (2, "1 (node000001): 2 of 3 nodes; `fab up --stack dev` creates what"),
+        (3, "node = 77: stack dev has no node 77; known "),
+        (2, "reads them from Azure again: 2 of 3 nodes; `fab up --stack dev` creates what"),
     ],
 )
 def test_a_node_that_never_was_is_refused_and_a_gap_is_named(

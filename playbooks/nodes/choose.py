@@ -1,0 +1,107 @@
+"""Which nodes of a stack a command works on: the one place that resolves what users write."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from infra.inventory import Inventory, Node
+from infra.scale_plan import DEAD, Use
+from launch.errors import InputError, RetryError
+from launch.nodeset import NodeSet, fold, parse_nodes, ranges
+from launch.numbers import counted
+from playbooks.cli import output
+from playbooks.project import Stack
+
+__all__ = ["choose_free_nodes", "choose_node", "choose_nodes", "freest"]
+
+_SHOWN = 8
+
+
+def choose_nodes(inventory: Inventory, given: str | None, key: str = "--nodes") -> Sequence[Node]:
+    """Return the nodes that ``given`` chooses by :func:`~launch.nodeset.parse_nodes`; all when it is None.
+
+    ``any:N`` are the first N that run. Raises :class:`~launch.errors.InputError` naming those that exist.
+    """
+    wanted = NodeSet() if given is None else parse_nodes(given, key)
+    if not inventory.nodes:
+        raise InputError("stack", inventory.stack, "has no nodes", "run `fab status` or `fab up`")
+    if wanted.is_all:
+        return inventory.nodes
+    if wanted.count is not None:
+        running = [node for node in inventory.nodes if _runs(node)]
+        if wanted.count > len(running):
+            problem = f"stack {inventory.stack} has {counted(len(running), 'node')} that run"
+            raise InputError(key, given, problem, _existing(inventory))
+        return running[: wanted.count]
+    names, ids = set(wanted.names), set(wanted.ids)
+    chosen = [node for node in inventory.nodes if node.name in names or node.instance_id in ids]
+    names.difference_update(node.name for node in chosen)
+    ids.difference_update(node.instance_id for node in chosen)
+    missing = [*map(str, sorted(ids)), *sorted(names)]
+    if missing:
+        shown = ", ".join(missing[:_SHOWN]) + (" …" if len(missing) > _SHOWN else "")
+        problem = f"stack {inventory.stack} has no node {shown}"
+        raise InputError(key, given, problem, _existing(inventory))
+    return chosen
+
+
+def choose_node(inventory: Inventory, given: str, key: str) -> Node:
+    """Return the one node that ``given`` names. Raises as :func:`choose_nodes`, also for several."""
+    wanted = parse_nodes(given, key)
+    if wanted.count is not None or wanted.is_all:
+        raise InputError(key, given, "leaves open which node", "name one, as in 3 or node000003")
+    chosen = choose_nodes(inventory, given, key)
+    if len(chosen) != 1:
+        raise InputError(key, given, f"names {len(chosen)} nodes", "name one, as in 3 or node000003")
+    return chosen[0]
+
+
+def choose_free_nodes(
+    stack: Stack, inventory: Inventory, given: str | None, *, dry_run: bool
+) -> tuple[Sequence[Node], Sequence[str]]:
+    """Return the nodes that a job gets, and notices of what was chosen for the user.
+
+    For ``any:N`` every node is asked for its jobs, except in a dry run. Raises as :func:`choose_nodes` and
+    :func:`freest`.
+    """
+    nodes = choose_nodes(inventory, given)
+    count = None if given is None else parse_nodes(given).count
+    if count is None:
+        return nodes, ()
+    if dry_run:
+        return nodes, (f"{given}: the first nodes that run; a launch asks which are free",)
+    from playbooks.nodes.busy import uses
+
+    used = uses(stack, inventory)
+    chosen = freest(inventory.nodes, used, count)
+    busy = [node.name for node in chosen if used[node.name].jobs]
+    notices = [f"{given}: {fold(node.name for node in chosen)}"]
+    if busy:
+        notices.append(f"fewer than {count} nodes are free: {fold(busy)} has jobs that this one may wait for")
+    return chosen, notices
+
+
+def freest(nodes: Sequence[Node], used: Mapping[str, Use], count: int) -> Sequence[Node]:
+    """Return the ``count`` nodes with the fewest jobs that run or wait there, by id.
+
+    Raises :class:`~launch.errors.RetryError` with the reasons if too few can take a job.
+    """
+    able = [node for node in nodes if _runs(node) and (used[node.name].jobs or used[node.name].is_idle)]
+    if len(able) < count:
+        others = {n.name: str(used[n.name]) if _runs(n) else n.state for n in nodes if n not in able}
+        lines = "\n".join(output.grouped(others))
+        raise RetryError(f"any:{count}: {counted(len(able), 'node')} can take a job now\n{lines}")
+    able.sort(key=lambda node: (len(used[node.name].jobs), node.instance_id))
+    return sorted(able[:count], key=lambda node: node.instance_id)
+
+
+def _runs(node: Node) -> bool:
+    return node.state not in DEAD and node.state != "deleting"
+
+
+def _existing(inventory: Inventory) -> str:
+    """Return which nodes there were, by name and id, and how to read them again."""
+    names = fold(node.name for node in inventory.nodes)
+    ids = ranges(node.instance_id for node in inventory.nodes)
+    age = output.age(inventory.read_at)
+    return f"known {age} ago: {names} (ids {ids}); `fab status` reads them from Azure again"
