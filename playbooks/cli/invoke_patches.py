@@ -23,6 +23,7 @@ from invoke.parser.context import ParserContext
 
 from launch.errors import InputError
 from playbooks.cli import output, signals
+from playbooks.cli.newest_job import with_newest
 
 __all__ = ["improve_command_line", "parse_repeated", "parser_error", "with_flag"]
 
@@ -86,7 +87,7 @@ def improve_command_line() -> None:
 def parse_repeated(parse: Callable[[], None], core: Any) -> None:
     """Call ``parse`` on ``core.unparsed`` with flags inserted before arguments that may be repeated.
 
-    Invoke takes a positional argument only where it is required.
+    Invoke takes a positional argument only where it is required. A job that is not given is the newest.
 
     Raises :class:`~invoke.exceptions.ParseError`.
     """
@@ -94,7 +95,7 @@ def parse_repeated(parse: Callable[[], None], core: Any) -> None:
         try:
             parse()
         except ParseError as error:
-            words = with_flag(error, core.unparsed)
+            words = with_flag(error, core.unparsed) or with_newest(error, core.unparsed)
             if words is None:
                 raise
             core.unparsed = words

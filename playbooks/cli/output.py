@@ -11,6 +11,7 @@ import dataclasses
 import functools
 import json
 import os
+import re
 import shlex
 import sys
 import time
@@ -25,11 +26,13 @@ from launch.host import Completed
 from launch.nodeset import fold, ranges
 from launch.printable import escaped_json, for_file, for_stream, for_terminal
 from launch.remote.base.messages import size
+from playbooks.cli.table_layout import fitting, paragraphs
 
 __all__ = [
     "age",
     "as_json",
     "ask",
+    "clear",
     "command",
     "error",
     "grouped",
@@ -45,6 +48,10 @@ __all__ = [
 
 _WIDE = 240
 """Columns where there is no terminal: the reader there can wrap lines."""
+_ENDLESS = 100_000
+"""Columns for a table whose cells must stay whole."""
+_PADDING = re.compile(r" +(\x1b\[0m)?$")
+"""The spaces with which rich pads lines."""
 _REDRAW_S = 0.1
 
 
@@ -86,26 +93,52 @@ def command(argv: Sequence[str]) -> None:
     _write(sys.stderr, paint(f"$ {shlex.join(argv)}", "1") + "\n")
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Print a table on stdout, without truncating any cell."""
+def table(
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    rank: Sequence[str] = (),
+    needed: int = 2,
+    folds: str = "",
+    wide: bool = False,
+) -> None:
+    """Print a table on stdout, without truncating any cell.
+
+    With ``rank``, the columns by importance, a terminal gets those that fit, unless ``wide``; only cells of
+    column ``folds`` are wrapped, at blanks. Where the ``needed`` first do not fit, each row is a paragraph.
+    """
     from rich import box
+    from rich.cells import cell_len
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
+    cells = [[for_terminal(str(cell)) for cell in row] for row in rows]
+    is_fitted = sys.stdout.isatty() and not wide
+    console = Console(file=sys.stdout, width=None if is_fitted else _ENDLESS if rank else _WIDE)
+    kept = (
+        fitting(columns, cells, rank, needed, folds, console.width, cell_len)
+        if rank
+        else list(range(len(columns)))
+    )
+    if not kept:
+        _write(sys.stdout, "".join(f"{line}\n" for line in paragraphs(columns, cells, rank, console.width)))
+        return
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
-    for column in columns:
-        drawn.add_column(column, overflow="fold")
-    for row in rows:
+    for index in kept:
+        drawn.add_column(columns[index], overflow="fold", no_wrap=bool(rank) and columns[index] != folds)
+    for row in cells:
         # Text, since rich takes [red] or [link=...] in a string as markup.
-        cells = [for_terminal(str(cell)) for cell in row]
-        drawn.add_row(*(Text(cell, _style(cell)) for cell in cells))
-    console = Console(file=sys.stdout, width=None if sys.stdout.isatty() else _WIDE)
-    # rich pads lines with spaces.
+        drawn.add_row(*(Text(row[index], _style(row[index])) for index in kept))
     with console.capture() as captured:
         console.print(drawn)
-    lines = (line.rstrip() for line in captured.get().splitlines())
+    lines = (_PADDING.sub(r"\1", line.rstrip()) for line in captured.get().splitlines())
     _write(sys.stdout, "".join(f"{line}\n" for line in lines if line))
+
+
+def clear() -> None:
+    """Clear the terminal, for output that replaces what it shows."""
+    sys.stdout.write("\x1b[H\x1b[2J")
 
 
 @contextmanager

@@ -39,7 +39,7 @@ __all__ = [
 HELP = {
     "stack": "stack to work on (default: RANKLIFT_STACK, else the one `pulumi stack select` chose)",
     "nodes": "names, instance ids and ranges of both: 0-3,node000007; all; any:4 (default: all)",
-    "job": "job id, as launch and `fab jobs` print it",
+    "job": "job id, a unique beginning of it or of its last part, or newest (default: newest)",
     "json": "print the result as JSON",
     "dry-run": "print what would be done, without any connection or cloud call",
 }

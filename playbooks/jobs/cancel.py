@@ -24,8 +24,10 @@ from launch.nodeset import fold
 from launch.numbers import counted
 from launch.remote.base import timing
 from playbooks.cli import output
+from playbooks.cli.newest_job import NEWEST
 from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from, seconds, with_address_age
+from playbooks.jobs.handle import choose_job, newest_job
 from playbooks.jobs.location import Place, find_job
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
@@ -66,12 +68,20 @@ class Cancelled:
     "cancel",
     example="fab cancel train-20260301-090507-0f3a",
     help={
+        "job": "job id, a unique beginning of it or of its last part, or newest: the newest that has not "
+        "ended, after a question (default: newest)",
         "grace": "time between SIGTERM and SIGKILL (default: the job's own): 0, 10s, 2m",
+        "yes": "end the newest job without asking",
     },
     positional=["job"],
 )
 def cancel(
-    context: Context, job: str, grace: str | None = None, stack: str | None = None, json: bool = False
+    context: Context,
+    job: str,
+    grace: str | None = None,
+    stack: str | None = None,
+    yes: bool = False,
+    json: bool = False,
 ) -> None:
     """End a job on all its nodes, or remove it from the queue; a job that has ended stays as it is.
 
@@ -82,20 +92,34 @@ def cancel(
     grace_s = None if grace is None else seconds("--grace", grace, none=True)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    with attached(lambda _: _INTERRUPTED.format(job=job)):
-        done = cancel_job(chosen, inventory, job, grace_s)
+    name = _newest(chosen, inventory, yes=yes) if job == NEWEST else choose_job(chosen, inventory, job)
+    with attached(lambda _: _INTERRUPTED.format(job=name)):
+        done = cancel_job(chosen, inventory, name, grace_s)
     if json:
         output.as_json(done)
     else:
         output.result(format_cancelled(done))
     if any(isinstance(found, Exception) for found in done.swept.values()):
-        error = ManyNodesError(f"ending job {job}", done.swept)
+        error = ManyNodesError(f"ending job {name}", done.swept)
         error.args = ("\n".join(filter(None, (done.problem, str(error), _what_holds(done)))),)
         raise with_address_age(inventory, error)
     if done.problem is not None:
         raise GiveUpError(done.problem)
     if any(not isinstance(found, Exception) and found.left for found in done.swept.values()):
         raise Exit(code=1)
+
+
+def _newest(stack: Stack, inventory: Inventory, *, yes: bool) -> str:
+    """Return the newest job that has not ended, if the user at the terminal, or ``yes``, agrees to end it."""
+    name = newest_job(stack, inventory)
+    output.progress(f"job {name}")
+    answer = True if yes else output.ask(f"End job {name}?")
+    if answer is None:
+        problem = "is not given, and without a terminal nobody can be asked"
+        raise InputError("job", None, problem, f"give it, as in `fab cancel {name}`, or --yes for this one")
+    if not answer:
+        raise GiveUpError(f"job {name} is not cancelled: nothing was changed")
+    return name
 
 
 def _what_holds(done: Cancelled) -> str:

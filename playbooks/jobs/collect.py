@@ -18,6 +18,7 @@ from launch.numbers import counted
 from launch.remote.base.messages import size
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from, with_address_age
+from playbooks.jobs.handle import choose_job
 from playbooks.jobs.location import Place, find_job, note_of
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
@@ -63,7 +64,8 @@ def collect(
         raise InputError("--into", into, "is not the name of a folder", "leave it out for results")
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    place, unknown = _place(chosen, inventory, job)
+    name = choose_job(chosen, inventory, job)
+    place, unknown = _place(chosen, inventory, name)
     folder = Path(into).expanduser()
     with Cluster(inventory, chosen.folder) as cluster:
         head = None if place is None else cluster.host(place.head)
@@ -72,10 +74,10 @@ def collect(
         others = Others(names, _visitor(inventory, cluster), output.progress)
         try:
             with progress_bar() as show:
-                work = partial(fetch, job, head, folder, remote=remote, others=others, show=show)
-                report = noted(job, head, work)
+                work = partial(fetch, name, head, folder, remote=remote, others=others, show=show)
+                report = noted(name, head, work)
         except KeyboardInterrupt:
-            output.progress(f"\nwhat was copied is in {folder / job}; the same command continues from there")
+            output.progress(f"\nwhat was copied is in {folder / name}; the same command continues from there")
             raise Exit(code=130) from None
     if unknown is not None and not report.files:
         raise unknown

@@ -16,7 +16,7 @@ from launch.host import Host
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
-__all__ = ["STEP_S", "Place", "find_job", "forget", "note_of", "remember"]
+__all__ = ["STEP_S", "Place", "check_id", "find_job", "forget", "note_of", "remember"]
 
 STEP_S = 30.0
 """Limit of one node's answer about jobs."""
@@ -54,13 +54,18 @@ def note_of(stack: Stack, job: str) -> Path:
     return stack.jobs / f"{job}.json"
 
 
+def check_id(job: str) -> None:
+    """Raise :class:`~launch.errors.InputError` for a text that is not a job's id, nor a part of one."""
+    if _JOB.fullmatch(job) is None:
+        raise InputError("job", job, "is not a job's id", "see `fab jobs`")
+
+
 def find_job(stack: Stack, inventory: Inventory, job: str) -> Place:
     """Return where the job is: as noted when it was launched from here, else by asking every node.
 
     Raises :class:`~launch.errors.InputError` when no node has it, or it never reached its head.
     """
-    if _JOB.fullmatch(job) is None:
-        raise InputError("job", job, "is not a job's id", "see `fab jobs`")
+    check_id(job)
     by_name = {node.name: node for node in inventory.nodes}
     place, is_taken = None, False
     with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):  # no note, or half of one

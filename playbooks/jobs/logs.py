@@ -12,6 +12,7 @@ from launch.nodeset import NodeSet, parse_nodes, parse_ranges
 from playbooks.cli.options import number
 from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from, seconds
+from playbooks.jobs.handle import choose_job
 from playbooks.jobs.location import find_job
 from playbooks.jobs.printer import EventPrinter, detached_job_commands, end_as
 
@@ -56,15 +57,16 @@ def logs(  # noqa: PLR0913, PLR0917
     printer = EventPrinter(pattern=_pattern(grep), merge=merge, lines_only=not follow)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    place = find_job(chosen, inventory, job)
+    name = choose_job(chosen, inventory, job)
+    place = find_job(chosen, inventory, name)
 
     def on_signal(_: int) -> str:
         printer.finish()
-        return f"job {job} keeps running\n{detached_job_commands(chosen, job)}" if follow else "interrupted"
+        return f"job {name} keeps running\n{detached_job_commands(chosen, name)}" if follow else "interrupted"
 
     with Cluster(inventory, chosen.folder) as cluster, attached(on_signal):
         head = cluster.host(place.head)
-        state = read(job, head, printer, remote=place.remote, selection=selection, wait=follow)
+        state = read(name, head, printer, remote=place.remote, selection=selection, wait=follow)
     printer.finish()
     if follow:
         end_as(state)

@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import TYPE_CHECKING, NoReturn
 
 from invoke.context import Context
 
-from launch.errors import ManyNodesError, NodeUnreachable
-from launch.host import Host
+from infra.inventory import Inventory, Node
+from launch.errors import InputError, ManyNodesError, NodeUnreachable
 from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.options import number
 from playbooks.cli.task import command, open_from, with_address_age
-from playbooks.jobs.location import STEP_S, find_job
+from playbooks.jobs.handle import choose_job
+from playbooks.jobs.listing import JobList, list_jobs
+from playbooks.jobs.location import find_job
 from playbooks.nodes.choose import choose_nodes
-from playbooks.ssh.fanout import fan_out_hosts
+from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from launch.client.events import JobState
 
 __all__ = ["job", "jobs"]
 
 _LAST = 20
+_WATCH_S = 2.0
+"""Interval of queries while the list is watched."""
 
 
 @command(
@@ -27,6 +38,8 @@ _LAST = 20
     help={
         "last": f"number of ended jobs to list (default: {_LAST})",
         "all": "list every job",
+        "wide": "print all columns, however wide the terminal is",
+        "watch": "list again every two seconds until Ctrl-C; without a terminal, print each change of a job",
     },
 )
 def jobs(
@@ -35,54 +48,72 @@ def jobs(
     stack: str | None = None,
     last: str = str(_LAST),
     all: bool = False,
+    wide: bool = False,
+    watch: bool = False,
     json: bool = False,
 ) -> None:
     """List every job that waits or runs, and the newest that have ended; newest last.
 
-    The number of older jobs that are left out is printed on stderr, also with --json.
+    A terminal gets as many columns as it has room for. The number of older jobs that are left out is printed
+    on stderr, also with --json.
     """
-    from launch.client.query import Listing, list_some
-    from launch.client.rpc import version_there
-    from launch.code.push import remote_id
     from playbooks.ssh.connection import Cluster
 
     newest = number("--last", last, "jobs", "give 0 or more, or --all")
+    if watch and json:
+        raise InputError("--watch", None, "cannot be combined with --json", "repeat `fab jobs --json`")
     wanted = None if all else newest
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     asked = choose_nodes(inventory, nodes)
-    current = remote_id()
+    if watch:
+        _watch(chosen, inventory, asked, wanted, wide=wide)
     with Cluster(inventory, chosen.folder) as cluster:
-        seen: dict[str, datetime] = {}
-
-        def query(host: Host) -> Listing:
-            remote = version_there(host, current, STEP_S, with_jobs=True)
-            if remote is None:  # no job was ever launched there
-                return Listing((), 0)
-            found = list_some(host, remote=remote, last=wanted)
-            # A silent node takes much longer; that time must not count as a job's run time.
-            seen.update(dict.fromkeys((state.job for state in found.jobs), datetime.now(UTC)))
-            return found
-
-        answers = fan_out_hosts(cluster.host, asked, query, what="listing its jobs", timeout=2 * STEP_S)
-    listings = [answer for answer in answers.values() if isinstance(answer, Listing)]
-    rows = sorted((state for found in listings for state in found.jobs), key=lambda state: state.created)
-    ended = [state for state in rows if state.is_terminal]
-    old = {state.job for state in ended[: max(0, len(ended) - wanted)]} if wanted is not None else set()
-    rows = [state for state in rows if state.job not in old]
+        found = list_jobs(cluster.host, asked, wanted)
     if json:
-        output.as_json(rows)
+        output.as_json(found.jobs)
     else:
-        from playbooks.jobs.tables import job_rows
+        _print(found, wide=wide)
+    if found.left_out:
+        more = f"--last {2 * newest or _LAST} or --all"
+        output.progress(f"{counted(found.left_out, 'older job')} not shown; use {more}")
+    if found.silent:
+        raise with_address_age(inventory, ManyNodesError("listing jobs", found.answers))
 
-        output.table(*job_rows(rows, seen=seen))
-    left_out = len(old) + sum(found.left_out for found in listings)
-    if left_out:
-        output.progress(
-            f"{counted(left_out, 'older job')} not shown; use --last {2 * newest or _LAST} or --all"
-        )
-    if any(isinstance(answer, Exception) for answer in answers.values()):
-        raise with_address_age(inventory, ManyNodesError("listing jobs", answers))
+
+def _print(found: JobList, *, wide: bool) -> None:
+    from playbooks.jobs.tables import RANK, job_rows
+
+    rows = job_rows(found.jobs, seen=found.seen, short=sys.stdout.isatty() and not wide)
+    output.table(*rows, rank=RANK, folds="waits for", wide=wide)
+
+
+def _watch(
+    stack: Stack, inventory: Inventory, nodes: Sequence[Node], last: int | None, *, wide: bool
+) -> NoReturn:
+    """List the jobs over and over, until Ctrl-C ends the command."""
+    from playbooks.jobs.tables import change_text
+    from playbooks.ssh.connection import Cluster
+
+    before: dict[str, JobState] = {}
+    silent: Sequence[str] = ()
+    is_terminal = sys.stdout.isatty()
+    with Cluster(inventory, stack.folder) as cluster:
+        while True:
+            # Connections stay open between two queries.
+            found = list_jobs(lambda node: nullcontext(cluster.host(node)), nodes, last)
+            if is_terminal:
+                output.clear()
+                _print(found, wide=wide)
+            else:
+                for state in found.jobs:
+                    if before.get(state.job) != state:
+                        output.result(change_text(state, found.seen[state.job]))
+                before = {state.job: state for state in found.jobs}
+            if found.silent and (is_terminal or found.silent != silent):
+                output.error(ManyNodesError("listing jobs", found.answers))
+            silent = found.silent
+            time.sleep(_WATCH_S)
 
 
 @command(
@@ -97,15 +128,17 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    place = find_job(chosen, inventory, job)
+    name = choose_job(chosen, inventory, job)
+    place = find_job(chosen, inventory, name)
     with Cluster(inventory, chosen.folder) as cluster:
         try:
-            report = show_job(job, cluster.host(place.head), remote=place.remote)
+            report = show_job(name, cluster.host(place.head), remote=place.remote)
         except NodeUnreachable as error:
             raise NodeUnreachable(
                 error.node,
-                f"the head of job {job} does not answer ({error.reason}); if it is gone, `fab collect {job}` "
-                f"copies what the other nodes have, `fab cancel {job}` ends what still runs there",
+                f"the head of job {name} does not answer ({error.reason}); if it is gone, "
+                f"`fab collect {name}` copies what the other nodes have, `fab cancel {name}` ends what still "
+                "runs there",
             ) from None
     if json:
         output.as_json(report)

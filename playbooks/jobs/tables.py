@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -12,8 +13,11 @@ from launch.nodeset import fold, ranges
 from launch.numbers import counted
 from launch.remote.head.outcome import signal_name
 
-__all__ = ["ends_text", "job_rows", "job_text", "moment", "span", "took", "waiting"]
+__all__ = ["RANK", "change_text", "ends_text", "job_rows", "job_text", "moment", "span", "took", "waiting"]
 
+RANK = ("job", "state", "exit", "took", "waits for", "nodes", "started", "ranks", "restarts")
+"""Columns of the list of jobs by importance: a narrow terminal gets the first that fit."""
+_ID = re.compile(r"\S+-\d{8}-\d{6}-([0-9a-f]{4})")
 _MINUTES = 600
 """Seconds from which a duration is printed in hours, minutes and seconds."""
 _AHEAD = 2
@@ -21,11 +25,16 @@ _AHEAD = 2
 
 
 def job_rows(
-    jobs: Iterable[JobState], now: datetime | None = None, seen: Mapping[str, datetime] | None = None
+    jobs: Iterable[JobState],
+    now: datetime | None = None,
+    seen: Mapping[str, datetime] | None = None,
+    *,
+    short: bool = False,
 ) -> tuple[Sequence[str], list[Sequence[object]]]:
     """Return columns and rows of the list of jobs, without empty columns.
 
-    ``seen`` is when each job's state was read, where that is not ``now``.
+    ``seen`` is when each job's state was read, where that is not ``now``. With ``short`` the jobs that others
+    wait for are named by the last parts of their ids.
     """
     columns = ("job", "state", "nodes", "ranks", "restarts", "started", "took", "exit", "waits for")
     rows = [
@@ -38,7 +47,7 @@ def job_rows(
             moment(state.started),
             took(state, (seen or {}).get(state.job, now)),
             "" if state.exit_status is None else state.exit_status,
-            waiting(state),
+            _ID.sub(r"\1", waiting(state)) if short else waiting(state),
         )
         for state in jobs
     ]
@@ -47,6 +56,12 @@ def job_rows(
         number for number, name in enumerate(columns) if name in always or any(row[number] for row in rows)
     ]
     return [columns[number] for number in kept], [[row[number] for number in kept] for row in rows]
+
+
+def change_text(state: JobState, now: datetime) -> str:
+    """Return a job's state as a line of a list that grows by each change."""
+    words = _with_reason(_standing(state), state.reason)
+    return f"{moment(now)}  {state.job}  {words}"
 
 
 def waiting(state: JobState) -> str:

@@ -11,6 +11,7 @@ from invoke.exceptions import Exit
 from launch.errors import JobFailed, StepTimeout
 from playbooks.cli import output
 from playbooks.cli.signals import attached
+from playbooks.jobs.handle import choose_jobs
 from playbooks.jobs.location import find_job
 from playbooks.jobs.printer import end_as
 from playbooks.project import Stack
@@ -36,7 +37,7 @@ def wait_for_jobs(stack: Stack, jobs: Sequence[str], limit: float | None, *, jso
     from playbooks.ssh.connection import Cluster
 
     inventory = stack.saved()
-    jobs = list(dict.fromkeys(jobs))
+    jobs = list(dict.fromkeys(choose_jobs(stack, inventory, jobs)))
     places = {job: find_job(stack, inventory, job) for job in jobs}
     deadline = None if limit is None else time.monotonic() + limit
     states: list[JobState] = []

@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["NodeStatus", "status"]
 
 _HOUR_S = 3600.0
+_RANK = ("name", "state", "ssh", "id", "address", "private", "slots", "size")
+"""Columns by importance: a narrow terminal gets the first that fit."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +44,12 @@ class NodeStatus:
     """``yes``, or ``no:`` and the reason."""
 
 
-@command("status", example="fab status --stack dev")
-def status(context: Context, stack: str | None = None, json: bool = False) -> None:
+@command(
+    "status",
+    example="fab status --stack dev",
+    help={"wide": "print all columns, however wide the terminal is"},
+)
+def status(context: Context, stack: str | None = None, wide: bool = False, json: bool = False) -> None:
     """Show the nodes as Azure has them now, and whether each answers and is ready for jobs.
 
     With ranklift:ttlHours it prints when their time is over. The exit status is 1 when a node is not ready,
@@ -84,6 +90,10 @@ def status(context: Context, stack: str | None = None, json: bool = False) -> No
         output.table(
             ("name", "id", "address", "private", "size", "slots", "state", "ssh"),
             [(r.name, r.id, r.address, r.private_ip, r.size, r.slots, r.state, r.ssh) for r in rows],
+            rank=_RANK,
+            needed=3,
+            folds="ssh",
+            wide=wide,
         )
     is_lacking = _report_rest(chosen, answer["rest"], output.progress if json else output.result)
     for name, error in wrong.items():

@@ -15,7 +15,8 @@ __all__ = ["wait"]
     "wait",
     example="fab wait --timeout 5m\n    fab wait train-20260301-090507-0f3a",
     help={
-        "job": "wait for the end of this job instead; may be repeated, and given without --job",
+        "job": "wait for the end of this job instead: its id, a unique beginning of it or of its last part, "
+        "or newest; may be repeated, and given without --job",
         "timeout": "give up after this many seconds (default: 10m for nodes, 90m more for plain Ubuntu, "
         "which installs drivers; never for a job); 90s, 10m and 2h are accepted too",
     },

@@ -190,6 +190,24 @@ def test_a_job_goes_on_without_its_operator_until_it_is_cancelled(code: Workplac
     assert processes(code) == OWN
 
 
+def test_free_nodes_are_taken_first_and_jobs_go_by_parts_of_their_ids(code: Workplace) -> None:
+    words = ("failing.py", "--nodes", "any:1", "--nproc-per-node", "2", "--detach")
+    first, second = (code.fab("launch.torch", *words, "--name", name) for name in ("left", "right"))
+    assert "any:1: node000000\n" in first.err
+    assert "any:1: node000001\n" in second.err
+    left, right = first.out.strip(), second.out.strip()
+    shown = code.fab("job", "left")
+    assert (shown.err, shown.out.startswith(f"job       {left}\n")) == (f"job {left}\n", True)
+    assert code.fab("job", right.rpartition("-")[2], "--json").json()["state"]["nodes"] == ["node000001"]
+    assert code.fab("logs", "--node", "node[000000-000001]", status=2).err.startswith(f"job {right}\n")
+    refused = code.fab("cancel", status=2)
+    assert f"give it, as in `fab cancel {right}`, or --yes" in refused.err
+    assert code.fab("cancel", "--yes").out.startswith(f"job {right} CANCELLED")
+    assert code.fab("cancel", left[:-2]).out.startswith(f"job {left} CANCELLED")
+    assert "no job that runs or waits" in code.fab("cancel", "--yes", status=2).err
+    assert processes(code) == OWN
+
+
 @pytest.mark.parametrize(
     ("words", "problem"),
     [

@@ -159,7 +159,6 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["launch", "job.yml", "extra"], "launch takes one file; see `fab --help launch`"),
         (["stauts"], "task = 'stauts': no such task; did you mean status?"),
         (["status", "--jsn"], "option = '--jsn': status has no such option; did you mean --json?"),
-        (["logs"], "did not receive required positional arguments: 'job'"),
         (["up", "--stack", "dve"], "stack = 'dve': has no Pulumi.dve.yaml in "),
         (["logs", "../../etc"], "is not a job's id"),
         (["logs", "t-1", "--rank", "all"], "--rank = 'all': 'all' is not a range; write it like 0-3,7"),
@@ -196,6 +195,15 @@ def test_wrong_input_is_one_line_with_key_value_remedy_and_status_2(
     assert ran.stderr.startswith("error: ")
     assert len(ran.stderr.splitlines()) == 1
     assert expected in ran.stderr
+
+
+@pytest.mark.parametrize("task", ["logs", "job", "collect", "cancel"])
+def test_without_a_job_the_newest_is_looked_for_on_every_node(workplace: Path, task: str) -> None:
+    told = fab(workplace, task)
+    assert (told.returncode, told.stdout) == (2, "")
+    silent, error = told.stderr.splitlines()
+    assert silent == "node000004: no answer; a job of which it is the head may be missing here"
+    assert error.startswith("error: job: stack dev has no job")
 
 
 def test_no_project_here_says_how_to_name_one(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from tests.playbooks.typed import fab
 
 
 def parsed(*words: str) -> dict[str, object]:
-    """The values of ``wait``'s arguments, ``status`` being another task."""
+    """The values of ``wait``'s and ``logs``'s arguments, ``status`` being another task."""
     wait = ParserContext(
         "wait",
         args=[
@@ -25,16 +25,22 @@ def parsed(*words: str) -> dict[str, object]:
             Argument("json", kind=bool, default=False),
         ],
     )
+    logs = ParserContext(
+        "logs",
+        args=[Argument("job", positional=True), Argument(names=("follow", "f"), kind=bool, default=False)],
+    )
     core = SimpleNamespace(unparsed=list(words))
     found: dict[str, object] = {}
 
     def parse() -> None:
-        result = Parser(contexts=[wait, ParserContext("status")], initial=ParserContext()).parse_argv(
+        result = Parser(contexts=[wait, logs, ParserContext("status")], initial=ParserContext()).parse_argv(
             core.unparsed
         )
         for context in result:
             if context.name == "wait":
                 found.update(context.as_kwargs)
+            elif context.name == "logs":
+                found["logs"] = (context.as_kwargs["job"], context.as_kwargs["follow"])
             elif context.name:
                 found[context.name] = True
 
@@ -64,6 +70,24 @@ def test_words_that_nobody_else_takes_are_the_repeated_argument(
     words: str, expected: dict[str, object]
 ) -> None:
     assert parsed(*words.split()) == NOTHING | expected
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        ("logs", {"logs": ("newest", False)}),
+        ("logs -f", {"logs": ("newest", True)}),
+        ("logs -f a", {"logs": ("a", True)}),
+        ("logs a status", {"logs": ("a", False), "status": True}),
+        ("status logs -f", {"logs": ("newest", True), "status": True}),
+        ("logs logs", {"logs": ("logs", False)}),
+        ("logs -f status", {"logs": ("status", True)}),
+    ],
+)
+def test_a_job_that_is_not_given_is_the_newest_and_no_task_is_run_by_a_jobs_name(
+    words: str, expected: dict[str, object]
+) -> None:
+    assert parsed(*words.split()) == expected
 
 
 @pytest.mark.parametrize("words", ["wait --jsn", "status a", "a wait", "wait a --timeout"])

@@ -16,14 +16,16 @@ from invoke.exceptions import Exit
 from infra import inventory
 from infra.arm.update_errors import AzureFailed
 from infra.scale_plan import Drift
-from launch.errors import RankliftError
+from launch.errors import NodeUnreachable, RankliftError
 from playbooks.nodes import health, vm_ops
 from playbooks.project import Stack
 from playbooks.pulumi import drift
 from playbooks.stack import status
 from tests.infra.preflight.test_stale import remembered
+from tests.playbooks.screen import hold, screen
 from tests.playbooks.typed import fake_pulumi
 
+GOLDEN = Path(__file__).parent / "golden"
 SET = "/subscriptions/s-1/resourceGroups/ranklift-dev/providers/Microsoft.Compute/virtualMachineScaleSets/x"
 OUTPUTS = inventory.StackOutputs(
     "dev", SET, None, None, None, 22, "size", "place", 0, 1, "me", "private", "key", "key"
@@ -142,3 +144,43 @@ def test_another_failure_stays_what_it_is(stack: Stack, monkeypatch: pytest.Monk
     monkeypatch.setattr(inventory, "read_azure", gone("Conflict"))
     with pytest.raises(AzureFailed, match="Conflict"):
         vm_ops.refresh(stack, OUTPUTS)
+
+
+@pytest.fixture
+def nodes(stack: Stack, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three nodes of it, of which one does not answer."""
+    made = tuple(
+        inventory.Node(f"node00000{n}", n, f"10.0.0.{4 + n}", "127.81.98.172", 50000 + n, 8, "running")
+        for n in range(3)
+    )
+    found = inventory.Inventory("dev", "Standard_ND40rs_v2", "place", "me", made)
+    silent = NodeUnreachable("node000002", "127.81.98.172:50002: the connection is closed before any sshd")
+    monkeypatch.setattr(inventory, "read_azure", lambda *_: found)
+    monkeypatch.setattr(
+        health,
+        "probe",
+        lambda *_: {"node000000": health.Health(), "node000001": health.Health(), "node000002": silent},
+    )
+
+
+@pytest.mark.usefixtures("nodes")
+@pytest.mark.parametrize("columns", [40, 80, 120])
+@pytest.mark.parametrize("colours", [True, False], ids=["colours", "plain"])
+def test_the_nodes_fit_the_terminal_and_no_reason_is_lost(
+    monkeypatch: pytest.MonkeyPatch, columns: int, colours: bool
+) -> None:
+    terminal = screen(monkeypatch, columns, colours=colours)
+    assert ended() == 1
+    shown = terminal.getvalue()
+    hold(shown, GOLDEN / f"status-{columns}-{'colours' if colours else 'plain'}.txt")
+    if not colours:
+        assert max(map(len, shown.splitlines())) <= columns
+    assert "closed" in shown
+
+
+@pytest.mark.usefixtures("nodes")
+def test_wide_shows_every_column(monkeypatch: pytest.MonkeyPatch) -> None:
+    terminal = screen(monkeypatch, 40, colours=False)
+    with pytest.raises(Exit):
+        status.status(Context(), wide=True)
+    hold(terminal.getvalue(), GOLDEN / "status-wide.txt")

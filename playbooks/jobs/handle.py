@@ -1,0 +1,109 @@
+"""The job that a user means: by its id, by the beginning of one, or the newest."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+
+from infra.inventory import Inventory
+from launch.errors import InputError
+from launch.nodeset import fold
+from playbooks.cli import output
+from playbooks.cli.newest_job import NEWEST
+from playbooks.jobs.listing import JobList, list_jobs
+from playbooks.jobs.location import check_id, note_of
+from playbooks.project import Stack
+
+__all__ = ["choose_job", "choose_jobs", "fitting", "newest_job"]
+
+_WHOLE = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{4}")
+"""A whole id, as :func:`launch.job.plan.job_id` makes it."""
+_SHOWN = 8
+
+
+def choose_job(stack: Stack, inventory: Inventory, handle: str) -> str:
+    """Return the id that ``handle`` means. Raises as :func:`choose_jobs`."""
+    return choose_jobs(stack, inventory, [handle])[0]
+
+
+def choose_jobs(stack: Stack, inventory: Inventory, handles: Sequence[str]) -> list[str]:
+    """Return the ids that ``handles`` mean: whole ids, unique beginnings of one or of its last part, newest.
+
+    Whole ids are returned without a query, whether they exist or not. For the others all heads are asked; the
+    job taken is reported on stderr. Raises :class:`~launch.errors.InputError` for a handle that fits no job,
+    or several.
+    """
+    for handle in handles:
+        check_id(handle)
+    short = [one for one in handles if not (_WHOLE.fullmatch(one) or note_of(stack, one).exists())]
+    if not short:
+        return list(handles)
+    found = _ask(stack, inventory, 1 if {*short} == {NEWEST} else None)
+    chosen = {one: _meant(stack, one, found) for one in short}
+    for job in dict.fromkeys(chosen.values()):
+        output.progress(f"job {job}")
+    return [chosen.get(one, one) for one in handles]
+
+
+def newest_job(stack: Stack, inventory: Inventory) -> str:
+    """Return the newest job that has not ended.
+
+    Raises :class:`~launch.errors.InputError` if there is none.
+    """
+    found = _ask(stack, inventory, 0)
+    if not found.jobs:
+        raise InputError("job", None, f"stack {stack.name} has no job that runs or waits", "see `fab jobs`")
+    return found.jobs[-1].job
+
+
+def fitting(handle: str, jobs: Iterable[str]) -> list[str]:
+    """Return the jobs whose id, or its last part, begins with ``handle``; of a whole id that one alone.
+
+    >>> fitting("tr", ["train-20260301-090507-0f3a", "try-20260301-090507-b1c2"])
+    ['train-20260301-090507-0f3a', 'try-20260301-090507-b1c2']
+    >>> fitting("b1", ["train-20260301-090507-0f3a", "try-20260301-090507-b1c2"])
+    ['try-20260301-090507-b1c2']
+    """
+    jobs = list(dict.fromkeys(jobs))
+    if handle in jobs:
+        return [handle]
+    return [job for job in jobs if job.startswith(handle) or job.rpartition("-")[2].startswith(handle)]
+
+
+def _ask(stack: Stack, inventory: Inventory, last: int | None) -> JobList:
+    from playbooks.ssh.connection import Cluster
+
+    with Cluster(inventory, stack.folder) as cluster:
+        found = list_jobs(cluster.host, inventory.nodes, last)
+    if found.silent:
+        output.progress(f"{fold(found.silent)}: no answer; a job of which it is the head may be missing here")
+    return found
+
+
+def _meant(stack: Stack, handle: str, found: JobList) -> str:
+    if handle == NEWEST:
+        if not found.jobs:
+            raise InputError(
+                "job", None, f"stack {stack.name} has no job", "launch one, or give a job's whole id"
+            )
+        return found.jobs[-1].job
+    fits = fitting(handle, [*(state.job for state in found.jobs), *_noted(stack, found)])
+    if len(fits) == 1:
+        return fits[0]
+    if not fits:
+        problem = f"no job of stack {stack.name} begins or ends in such a way"
+        raise InputError("job", handle, problem, "see `fab jobs --all`, or give its whole id")
+    more = f" and {len(fits) - _SHOWN} more" if len(fits) > _SHOWN else ""
+    problem = f"fits {len(fits)} jobs: {', '.join(fits[-_SHOWN:])}{more}"
+    raise InputError("job", handle, problem, "give more of its id, or its last part")
+
+
+def _noted(stack: Stack, found: JobList) -> Iterable[str]:
+    """Yield jobs that were launched from here and whose head did not answer, or is gone."""
+    answered = {name for name, answer in found.answers.items() if not isinstance(answer, Exception)}
+    for path in sorted(stack.jobs.glob("*.json")):
+        with suppress(OSError, ValueError, LookupError, TypeError, RecursionError):
+            if json.loads(path.read_text())["head"] not in answered:
+                yield path.stem
