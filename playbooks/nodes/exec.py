@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import stat
+import struct
+import termios
 from collections.abc import Sequence
 
 from invoke.context import Context
@@ -19,6 +24,8 @@ from playbooks.project import Stack
 from playbooks.ssh.fanout import LIMIT, fan_out_hosts
 
 __all__ = ["execute", "run_on"]
+
+_STDIN = 0
 
 
 @command(
@@ -43,7 +50,8 @@ def execute(
 ) -> None:
     """Run a command on nodes; print identical output once, for all nodes that gave it.
 
-    Of each node's stdout and stderr the last MiB is kept; what came before it is counted.
+    Of each node's stdout and stderr the last MiB is kept; what came before it is counted. A single node gets
+    stdin, unless that is a terminal; several nodes refuse a stdin that has data.
     The exit status is the command's own where all failures agree, else 1.
     """
     limit = None if timeout is None else seconds("--timeout", timeout)
@@ -53,14 +61,19 @@ def execute(
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     wanted = choose_nodes(inventory, nodes)
+    stdin = _stdin(wanted)
     if dry_run:
         output.result(f"on {fold(node.name for node in wanted)}: {line}")
         return
-    results = run_on(chosen, inventory, wanted, line, limit, at_once)
+    results = run_on(chosen, inventory, wanted, line, limit, at_once, stdin)
     if json:
         output.as_json(results)
     else:
         output.merged(results)
+    if len(wanted) > 1 and _has_data(_STDIN):
+        output.progress(
+            "stdin was not passed on: it had no data at the start, and only a single node gets it"
+        )
     failed = {result.exit_status for result in results.values() if isinstance(result, Completed)} - {0}
     broken = any(isinstance(result, Exception) for result in results.values())
     if broken and not json:
@@ -76,8 +89,12 @@ def run_on(
     line: str,
     timeout: float | None,
     fanout: int = LIMIT,
+    stdin: int | None = None,
 ) -> dict[str, Completed | Exception]:
-    """Run ``line`` on every node; return the end of its output, or the error, by node."""
+    """Run ``line`` on every node; return the end of its output, or the error, by node.
+
+    ``stdin`` is a file descriptor, for a single node.
+    """
     from playbooks.ssh.connection import Cluster
 
     with Cluster(inventory, stack.folder) as cluster:
@@ -85,8 +102,32 @@ def run_on(
         return fan_out_hosts(
             cluster.host,
             nodes,
-            lambda host: host.run_tail(line, timeout=timeout),
+            lambda host: host.run_tail(line, stdin=stdin, timeout=timeout),
             what=line,
             limit=fanout,
             timeout=None if timeout is None else timeout + 1,
         )
+
+
+def _stdin(nodes: Sequence[Node]) -> int | None:
+    """Return the descriptor of the stdin that the nodes get, if any.
+
+    Raises :class:`~launch.errors.InputError` for data that several nodes would have to share.
+    """
+    if len(nodes) == 1:
+        return None if os.isatty(_STDIN) else _STDIN
+    if _has_data(_STDIN):
+        problem = f"has data, which only a single node can get, not {len(nodes)}"
+        raise InputError("stdin", None, problem, "choose one with --nodes, or append < /dev/null")
+    return None
+
+
+def _has_data(descriptor: int) -> bool:
+    """Return whether a file or a pipe has data now; no for an empty pipe, as under cron, and a terminal."""
+    found = os.fstat(descriptor)
+    if stat.S_ISREG(found.st_mode):
+        return os.lseek(descriptor, 0, os.SEEK_CUR) < found.st_size
+    if not (stat.S_ISFIFO(found.st_mode) or stat.S_ISSOCK(found.st_mode)):
+        return False
+    (count,) = struct.unpack("i", fcntl.ioctl(descriptor, termios.FIONREAD, b"\0" * 4))
+    return bool(count)

@@ -172,13 +172,13 @@ class SshHost:
 
         return replace(self.stream(command, keep, stdin=stdin, timeout=timeout), stdout=bytes(answer))
 
-    def run_tail(self, line: str, *, timeout: float | None = None) -> Completed:
+    def run_tail(self, line: str, *, stdin: int | None = None, timeout: float | None = None) -> Completed:
         """Run a line as :meth:`run` does, but keep only the end of either stream, for output to print.
 
         Keeps :data:`~playbooks.ssh.exchange.KEPT_BYTES`; the result has the number of bytes before.
         """
         tail = Tail()
-        completed = self.stream(line, tail.add, timeout=timeout)
+        completed = self.stream(line, tail.add, stdin=stdin, timeout=timeout)
         stdout = tail.end()
         return replace(completed, stdout=stdout, stdout_left_out=tail.left_out)
 
@@ -187,12 +187,12 @@ class SshHost:
         command: Sequence[str] | str,
         on_stdout: Callable[[bytes], object],
         *,
-        stdin: bytes | IO[bytes] | None = None,
+        stdin: bytes | IO[bytes] | int | None = None,
         timeout: float | None = None,
     ) -> Completed:
         """Run as :meth:`run` does, but pass stdout to ``on_stdout`` as it comes; the result has none.
 
-        ``stdin`` is read as fast as the node takes it, and then closed.
+        ``stdin``, which may be a file descriptor, is read as fast as the node takes it; its end is passed on.
         """
         line = shell_command(command)
         step = command if isinstance(command, str) else command[0]
@@ -212,7 +212,7 @@ class SshHost:
         channel: paramiko.Channel,
         step: str,
         on_stdout: Callable[[bytes], object],
-        stdin: bytes | IO[bytes] | None,
+        stdin: bytes | IO[bytes] | int | None,
         deadline: float | None,
         timeout: float | None,
     ) -> Completed:

@@ -5,6 +5,7 @@ Invoke starts three threads a command, checks every 10 ms whether it has ended a
 
 from __future__ import annotations
 
+import os
 import select
 import time
 from collections.abc import Callable, Iterator
@@ -12,6 +13,7 @@ from typing import IO
 
 from paramiko import Channel
 
+from launch.errors import InputError
 from launch.remote.base import timing
 
 __all__ = ["KEPT_BYTES", "DeadlinePassed", "Tail", "exchange"]
@@ -56,12 +58,13 @@ class DeadlinePassed(Exception):
 def exchange(
     channel: Channel,
     on_stdout: Callable[[bytes], object],
-    stdin: bytes | IO[bytes] | None,
+    stdin: bytes | IO[bytes] | int | None,
     deadline: float | None,
     ask_alive: Callable[[], None],
 ) -> Tail:
     """Send ``stdin`` and pass stdout on until the command has ended; return the end of stderr.
 
+    A number is a file descriptor, which may have nothing to read for as long as it likes.
     ``deadline`` is in :func:`time.monotonic`'s seconds. ``ask_alive`` is called after a silence of
     ``OPERATOR_SILENT_S`` and raises when the node is lost. Exceptions of ``on_stdout`` and ``stdin`` pass.
 
@@ -88,14 +91,20 @@ def exchange(
             ask_alive()
             received = time.monotonic()
         # paramiko wakes us for what arrives, not for room to send.
-        patience = timing.OPERATOR_SILENT_S if feed.done else _POLL_S
+        waits = feed.waits_for is not None and not channel.eof_received
+        patience = timing.OPERATOR_SILENT_S if feed.done or waits else _POLL_S
         if deadline is not None:
             patience = min(patience, deadline - now)
         if channel.eof_received:
             # Its descriptor stays readable from here on; only the status, or the close, is missing.
             channel.status_event.wait(max(0.001, patience))
-        else:
-            ready.poll(max(1.0, patience * 1000))
+            continue
+        descriptor = feed.waits_for
+        if descriptor is not None:
+            ready.register(descriptor, select.POLLIN)
+        ready.poll(max(1.0, patience * 1000))
+        if descriptor is not None:
+            ready.unregister(descriptor)
 
 
 def _receive(channel: Channel, on_stdout: Callable[[bytes], object], stderr: Tail) -> bool:
@@ -112,9 +121,12 @@ def _receive(channel: Channel, on_stdout: Callable[[bytes], object], stderr: Tai
 class _Feed:
     """The data that is still to be sent."""
 
-    def __init__(self, channel: Channel, stdin: bytes | IO[bytes] | None) -> None:
+    def __init__(self, channel: Channel, stdin: bytes | IO[bytes] | int | None) -> None:
         self._channel = channel
-        self._chunks = _chunks(stdin)
+        self._descriptor = stdin if isinstance(stdin, int) else None
+        self._chunks = iter(()) if isinstance(stdin, int) else _chunks(stdin)
+        self.waits_for: int | None = None
+        """The descriptor that has nothing to read, while there is nothing else to send."""
         self._pending = memoryview(b"")
         self.done = False
 
@@ -124,7 +136,9 @@ class _Feed:
             return False
         try:
             if not self._pending:
-                self._pending = memoryview(next(self._chunks, b""))
+                self._pending = memoryview(self._next())
+            if self.waits_for is not None:
+                return False
             if self._pending:
                 self._pending = self._pending[self._channel.send(bytes(self._pending[:_CHUNK])) :]
             else:
@@ -134,6 +148,19 @@ class _Feed:
             # The command has ended without reading all of it: its exit status shows why.
             self.done = True
         return True
+
+    def _next(self) -> bytes:
+        if self._descriptor is None:
+            return next(self._chunks, b"")
+        waiting = select.poll()
+        waiting.register(self._descriptor, select.POLLIN)
+        self.waits_for = None if waiting.poll(0) else self._descriptor
+        try:
+            return b"" if self.waits_for is not None else os.read(self._descriptor, _CHUNK)
+        except OSError as error:
+            raise InputError(
+                "stdin", None, f"cannot be read: {error.strerror}", "check what is behind <"
+            ) from None
 
 
 def _chunks(stdin: bytes | IO[bytes] | None) -> Iterator[bytes]:

@@ -1,0 +1,148 @@
+"""What ``fab exec`` passes on to nodes."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import resource
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import pytest
+
+from tests.playbooks.server import SshServer, save_stack
+from tests.playbooks.typed import FAB, ROOT
+
+BYTES = bytes(range(256)) * 40_000
+"""10 MB with every byte in it, line ends and NULs too."""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
+    with SshServer(tmp_path_factory.mktemp("sshd")) as running:
+        yield running
+
+
+@pytest.fixture
+def workplace(server: SshServer, tmp_path: Path) -> Path:
+    """A project whose stack ``dev`` has two nodes."""
+    (tmp_path / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
+    (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
+    (tmp_path / "fabfile.py").write_text("from playbooks import ns\n")
+    ports = dict.fromkeys((0, 1), server.port)
+    save_stack(tmp_path / ".ranklift" / "dev", ports, server.host_key, server.user_key)
+    return tmp_path
+
+
+def execute(
+    workplace: Path, line: str, *options: str, stdin: int | IO[Any] | None, **more: Any
+) -> subprocess.CompletedProcess[bytes]:
+    return subprocess.run(
+        [FAB, "exec", line, *options],
+        cwd=workplace,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev"},
+        stdin=stdin,
+        capture_output=True,
+        check=False,
+        timeout=120,
+        **more,
+    )
+
+
+def piped(data: bytes) -> int:
+    """The reading end of a pipe with ``data`` in it, whose writer has gone."""
+    reading, writing = os.pipe()
+    os.write(writing, data)
+    os.close(writing)
+    return reading
+
+
+def test_a_node_gets_every_byte_of_stdin_and_its_end(workplace: Path) -> None:
+    (workplace / "data").write_bytes(BYTES)
+    with (workplace / "data").open("rb") as data:
+        done = execute(workplace, "sha256sum; echo end", "--nodes", "node000001", stdin=data)
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert done.stdout.decode() == f"{hashlib.sha256(BYTES).hexdigest()}  -\nend\n"
+
+
+def test_a_folder_goes_over_a_pipe(workplace: Path, server: SshServer) -> None:
+    (workplace / "code").mkdir()
+    (workplace / "code" / "model.bin").write_bytes(BYTES)
+    line = "tar c code | fab exec --nodes 0 'mkdir -p there && tar x -C there'"
+    path = f"{Path(FAB).parent}:{os.environ['PATH']}"
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", line],
+        cwd=workplace,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev", "PATH": path},
+        capture_output=True,
+        check=False,
+        timeout=120,
+    )
+    assert (done.returncode, done.stderr) == (0, b"")
+    assert (server.folder / "home" / "there" / "code" / "model.bin").read_bytes() == BYTES
+
+
+def test_stdin_of_any_length_needs_little_memory(workplace: Path) -> None:
+    def little() -> None:
+        resource.setrlimit(resource.RLIMIT_DATA, (200 << 20, 200 << 20))
+
+    with subprocess.Popen(["head", "-c", "300M", "/dev/zero"], stdout=subprocess.PIPE) as endless:
+        done = execute(workplace, "wc -c", "--nodes", "0", stdin=endless.stdout, preexec_fn=little)
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"%d\n" % (300 << 20), b"")
+
+
+def test_a_command_that_reads_nothing_ends_while_stdin_stays_open(workplace: Path) -> None:
+    reading, writing = os.pipe()
+    begun = time.monotonic()
+    done = execute(workplace, "echo hi", "--nodes", "0", stdin=reading)
+    assert (done.returncode, done.stdout) == (0, b"hi\n")
+    assert time.monotonic() - begun < 60
+    os.close(reading)
+    os.close(writing)
+
+
+def test_what_comes_late_is_passed_on_when_it_comes(workplace: Path) -> None:
+    late = "sleep 1.5; echo late; sleep 1.5; echo later"
+    with subprocess.Popen(["sh", "-c", late], stdout=subprocess.PIPE) as writer:
+        line = "read -r a; date +%s%N; read -r b; date +%s%N; echo $a $b"
+        done = execute(workplace, line, "--nodes", "0", stdin=writer.stdout)
+    first, second, words = done.stdout.decode().splitlines()
+    assert words == "late later"
+    assert int(second) - int(first) > 1_000_000_000
+
+
+def test_several_nodes_cannot_share_stdin(workplace: Path) -> None:
+    (workplace / "data").write_bytes(b"x")
+    with (workplace / "data").open("rb") as data:
+        for stdin in (data, piped(b"x")):
+            done = execute(workplace, "touch here", stdin=stdin)
+            assert (done.returncode, done.stdout) == (2, b"")
+            assert done.stderr == (
+                b"error: stdin: has data, which only a single node can get, not 2; choose one with --nodes, "
+                b"or append < /dev/null\n"
+            )
+
+
+def test_several_nodes_run_under_cron_and_where_stdin_is_empty_or_open(
+    workplace: Path, server: SshServer
+) -> None:
+    reading, writing = os.pipe()
+    (workplace / "empty").touch()
+    with (workplace / "empty").open("rb") as empty:
+        for stdin in (subprocess.DEVNULL, piped(b""), reading, empty):
+            done = execute(workplace, "cat; echo hi", stdin=stdin)
+            assert (done.returncode, done.stderr) == (0, b""), stdin
+            assert done.stdout == b"node[000000-000001]\n  hi\n"
+    os.close(reading)
+    os.close(writing)
+    assert not (server.folder / "home" / "here").exists()
+
+
+def test_data_that_comes_too_late_to_be_refused_is_reported(workplace: Path) -> None:
+    with subprocess.Popen(["sh", "-c", "sleep 3; echo late"], stdout=subprocess.PIPE) as writer:
+        done = execute(workplace, "sleep 6", stdin=writer.stdout)
+    assert done.returncode == 0
+    assert b"stdin was not passed on" in done.stderr
