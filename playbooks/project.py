@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shutil
+import signal
 import subprocess
 from collections.abc import Mapping
 from contextlib import AbstractContextManager
@@ -288,5 +289,7 @@ def _query(arguments: list[str], project: Path, environment: Mapping[str, str]) 
         raise StepTimeout("pulumi", " ".join(arguments[:2]), QUERY_S) from None
     if answer.returncode != 0:
         text = answer.stderr.strip() or answer.stdout.strip()
+        if answer.returncode < 0:
+            text = f"was killed by {signal.Signals(-answer.returncode).name}; repeat the command"
         raise PulumiError(f"pulumi {' '.join(arguments[:2])}: {text.removeprefix('error: ')}")
     return answer.stdout

@@ -16,7 +16,7 @@ import shlex
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from datetime import datetime
 from pathlib import Path
 from typing import IO, Any
@@ -43,6 +43,8 @@ __all__ = [
     "progress",
     "progress_bar",
     "result",
+    "stdout_to_stderr",
+    "steps",
     "table",
 ]
 
@@ -82,9 +84,34 @@ def error(failure: BaseException) -> None:
     _write(sys.stderr, f"{paint('error:', '1;31')} {failure}\n")
 
 
-def as_json(value: object) -> None:
-    """Print the records of the tables for programs."""
-    _write(sys.stdout, escaped_json(json.dumps(plain(value), indent=2, ensure_ascii=False)) + "\n")
+def as_json(value: object, *, indent: int | None = 2) -> None:
+    """Print the records of the tables for programs; without ``indent`` in one line."""
+    _write(sys.stdout, escaped_json(json.dumps(plain(value), indent=indent, ensure_ascii=False)) + "\n")
+
+
+def steps(lines: Sequence[str], *, json: bool) -> None:
+    """Print what a command would do, a step a line; as a JSON array with ``json``."""
+    if json:
+        as_json(lines)
+    else:
+        result("\n".join(lines))
+
+
+@contextmanager
+def stdout_to_stderr(*, when: bool) -> Iterator[None]:
+    """Have what the block and its children print on stdout go to stderr: stdout is for JSON alone."""
+    if not when:
+        yield
+        return
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        with redirect_stdout(sys.stderr):
+            yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def command(argv: Sequence[str]) -> None:

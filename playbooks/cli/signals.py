@@ -8,7 +8,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
-__all__ = ["attached", "exit_on_interrupt", "exit_on_interrupt_of_fab", "raise_on_interrupt"]
+__all__ = [
+    "attached",
+    "exit_on_interrupt",
+    "exit_on_interrupt_of_fab",
+    "raise_on_interrupt",
+    "report_half_done",
+]
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
@@ -51,6 +57,20 @@ def attached(on_signal: Callable[[int], str]) -> Iterator[None]:
         for number, handler in before.items():
             if signal.getsignal(number) is interrupt:
                 signal.signal(number, handler)
+
+
+@contextmanager
+def report_half_done(
+    words: str, kinds: tuple[type[BaseException], ...] = (KeyboardInterrupt,)
+) -> Iterator[None]:
+    """Print ``words`` when Ctrl-C ends the block, or an exception of another of ``kinds``."""
+    try:
+        yield
+    except kinds:
+        from playbooks.cli import output
+
+        output.progress(words)
+        raise
 
 
 def exit_on_interrupt() -> None:

@@ -29,6 +29,7 @@ __all__ = ["logs"]
         "rank": "only these ranks' lines: 0-3,7",
         "node": "only lines from these nodes: names, instance ids and ranges of both, as for `--nodes`",
         "grep": "of the lines that the other options select, only those that match this regular expression",
+        "json": "print each line as a JSON record",
         "merge": "print a line that many ranks print within a second once, with all ranks in front",
     },
     positional=["job"],
@@ -45,6 +46,7 @@ def logs(  # noqa: PLR0913, PLR0917
     grep: str | None = None,
     merge: bool = False,
     stack: str | None = None,
+    json: bool = False,
 ) -> None:
     """Print the output of a job's ranks, each line with its rank and node.
 
@@ -54,7 +56,9 @@ def logs(  # noqa: PLR0913, PLR0917
     from playbooks.ssh.connection import Cluster
 
     selection = _selection(tail, since, rank, node)
-    printer = EventPrinter(pattern=_pattern(grep), merge=merge, lines_only=not follow)
+    if json and merge:
+        raise InputError("--json", None, "cannot be combined with --merge", "give one of the two")
+    printer = EventPrinter(pattern=_pattern(grep), merge=merge, lines_only=not follow, json=json)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     name = choose_job(chosen, inventory, job)

@@ -17,8 +17,9 @@ __all__ = ["EventPrinter", "detached_job_commands", "end_as"]
 class EventPrinter:
     """Prints a job's events as they come: ranks' lines to stdout, states to stderr.
 
-    With ``pattern`` only lines that match it; with ``merge`` a line that many ranks print at the same time
-    once; with ``lines_only`` no states. :meth:`finish` prints what merging still holds back.
+    With ``pattern`` only lines that match it; with ``json`` each line as a record; with ``merge`` a line that
+    many ranks print at the same time once; with ``lines_only`` no states. :meth:`finish` prints what
+    merging still holds back.
     """
 
     def __init__(
@@ -28,7 +29,9 @@ class EventPrinter:
         merge: bool = False,
         lines_only: bool = False,
         to_stderr: bool = False,
+        json: bool = False,
     ) -> None:
+        self._json = json
         self._pattern, self._lines_only, self._to_stderr = pattern, lines_only, to_stderr
         self._merge = Merge() if merge else None
         self._bars = Bars()
@@ -36,9 +39,12 @@ class EventPrinter:
     def __call__(self, event: Event) -> None:
         """Print one event, or hold it back until others show whether they are equal."""
         if isinstance(event, LogLine):
-            if not self._bars.shows(event) or (self._pattern and not matches(event, self._pattern)):
+            is_shown = self._json or self._bars.shows(event)
+            if not is_shown or (self._pattern and not matches(event, self._pattern)):
                 return
-            if self._merge is None:
+            if self._json:
+                output.as_json(event, indent=None)
+            elif self._merge is None:
                 self._print((event.rank,), (event.node,), event.data, event.stream)
         if self._merge is not None:
             for line in self._merge.feed(event):

@@ -151,3 +151,7 @@ def _operate(
         poller.result()
     except AzureError as error:
         raise AzureFailed(what, stack.name, error) from error
+    except KeyboardInterrupt:
+        spent = time.monotonic() - began
+        output.progress(f"{what}: Azure has been working on it for {spent:.0f} s, and may continue")
+        raise

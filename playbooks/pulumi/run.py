@@ -108,6 +108,8 @@ def pulumi(
     elif gate is not None and gate.error is not None:
         raise gate.error
     if watch.interrupted:
+        for line in watch.left:
+            output.progress(f"{line}, and may continue")
         output.progress(
             f"interrupted; Pulumi's state has what it had begun: `fab up --stack {stack.name}` continues "
             f"from there, `fab down --stack {stack.name}` removes it"
@@ -118,10 +120,24 @@ def pulumi(
     if exit_status != 0:
         if errors.refusal:
             raise in_use_from(stack.name, errors.refusal.decode("utf-8", "replace"))
+        if exit_status < 0:
+            raise _killed(stack.name, signal.Signals(-exit_status), watch.under_way())
         failed = watch.progress.failed
         if not any(trouble.code or kind_of(trouble) != "other" for trouble in failed):
-            raise Exit(code=exit_status if exit_status > 0 else 128 - exit_status)  # Pulumi has said why
+            raise Exit(code=exit_status)  # Pulumi has said why
         raise UpdateFailed(stack.name, failed)
+
+
+def _killed(stack: str, by: signal.Signals, under_way: Sequence[str]) -> Exit:
+    """Report the signal that ended Pulumi, and what Azure may continue; return the command's end."""
+    memory = "; this machine probably ran out of memory: free some first" if by == signal.SIGKILL else ""
+    lines = [
+        f"stack {stack}: pulumi was killed by {by.name}{memory}",
+        *(f"{line}, and may continue" for line in under_way),
+        f"`fab up --stack {stack}` repairs its state and continues, `fab down --stack {stack}` removes all",
+    ]
+    output.error(RankliftError("\n".join(lines)))
+    return Exit(code=128 + by)
 
 
 def retry_while_busy(update: Callable[[], None], deadline: float) -> None:
@@ -191,7 +207,7 @@ class _Watch:
         self.progress = Progress.begin()
         self.interrupted = self.is_stopping = False
         self.left: list[str] = []
-        """What was under way when the time limit passed."""
+        """What was under way when the time limit passed, or at Ctrl-C."""
 
     def wait(self, process: subprocess.Popen[bytes]) -> int:
         while True:
@@ -206,6 +222,9 @@ class _Watch:
                     self._enforce_limit(process)
                     continue
             except KeyboardInterrupt:
+                if not self.interrupted:
+                    self._read()
+                    self.left = self.under_way()
                 self.interrupted = True
                 self._refuse("interrupted")
                 continue
@@ -216,11 +235,11 @@ class _Watch:
         now = time.monotonic()
         if now > self._report_at:
             self._report_at = now + REPORT_S
-            for line in self._under_way():
+            for line in self.under_way():
                 output.progress(line)
         if now > self._deadline:
             if not self.is_stopping:
-                self.left = self._under_way()
+                self.left = self.under_way()
             # The first interrupt asks Pulumi to shut down in order, the second to end at once.
             self._refuse("its time limit has passed")
             process.send_signal(signal.SIGINT)
@@ -231,7 +250,8 @@ class _Watch:
         if self._gate is not None:
             self._gate.refuse(reason)
 
-    def _under_way(self) -> list[str]:
+    def under_way(self) -> list[str]:
+        """Return what Azure works on, as far as Pulumi reports."""
         now = time.time()
         return [
             f"{resource_name(urn)}: Azure has been working on it ({op}) for {max(0.0, now - since):.0f} s"

@@ -42,7 +42,7 @@ def account(context: Context, stack: str | None = None, json: bool = False) -> N
         print_account(found)
 
 
-def report_left(stack: Stack) -> bool:
+def report_left(stack: Stack, *, json: bool = False) -> bool:
     """Print what is left of the stack, and what it costs; return whether all of it is kept on purpose.
 
     Raises :class:`~infra.arm.errors.AzureRefused` when Azure does not answer.
@@ -50,7 +50,10 @@ def report_left(stack: Stack) -> bool:
     from playbooks.stack.cost_tables import print_left
 
     found = _query(stack, stack.short_name)
-    print_left(found)
+    if json:
+        output.as_json(found)
+    else:
+        print_left(found)
     return not found.left
 
 

@@ -25,6 +25,7 @@ def down(
     stack: str | None = None,
     timeout: str = _LIMIT,
     yes: bool = False,
+    json: bool = False,
     dry_run: bool = False,
 ) -> None:
     """Remove the cluster and its keys here, and print what is left; may be repeated.
@@ -43,7 +44,7 @@ def down(
     arguments = ["destroy", "--yes", "--stack", chosen.name]
     if dry_run:
         kept = f"{chosen.folder}: its keys, ssh_config, inventory and notes of jobs are removed"
-        output.result(f"pulumi {' '.join(arguments)}\n{kept}")
+        output.steps([f"pulumi {' '.join(arguments)}", kept], json=json)
         return
     from infra.arm.clients import endpoint
     from playbooks.pulumi.recover import recover
@@ -55,11 +56,11 @@ def down(
     if chosen.exists():
         deadline = time.monotonic() + limit
         recover(chosen)
-        with prepared_teardown(chosen, limit, yes=yes):
+        with output.stdout_to_stderr(when=json), prepared_teardown(chosen, limit, yes=yes):
             retry_while_busy(lambda: pulumi(chosen, arguments, limit=seconds_left(deadline)), deadline)
     else:
         output.progress(f"Pulumi has no stack {chosen.name}: nothing to destroy")
-    if not report_left(chosen):
+    if not report_left(chosen, json=json):
         # Nodes may be left whose record Pulumi has lost: their keys stay.
         raise Exit(code=1)
     chosen.forget()

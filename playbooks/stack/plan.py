@@ -51,7 +51,8 @@ def plan(
     if wanted is None and (yes or (not json and _agreed(found))):
         from playbooks.stack.up import up
 
-        up(context, stack=stack)
+        with output.stdout_to_stderr(when=json):
+            up(context, stack=stack)
 
 
 def _agreed(found: Plan) -> bool:

@@ -15,12 +15,13 @@ from launch.errors import InputError, RankliftError, RetryError
 from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
+from playbooks.cli.signals import report_half_done
 from playbooks.cli.task import command, open_from, seconds_left
 from playbooks.nodes.choose import choose_node
 from playbooks.project import Stack
 from playbooks.stack.limits import CHANGE, LIMIT_HELP, ready_limit
 
-__all__ = ["replace"]
+__all__ = ["Replaced", "replace"]
 
 
 @command(
@@ -41,6 +42,7 @@ def replace(
     reimage: bool = False,
     cancel_jobs: bool = False,
     timeout: str | None = None,
+    json: bool = False,
     dry_run: bool = False,
 ) -> None:
     """Replace a faulty node and wait until the new one answers; the others are not affected.
@@ -55,35 +57,51 @@ def replace(
     if dry_run:
         sick = choose_node(chosen.saved(), node, "node")
         what = "reimage it" if reimage else f"remove it, pulumi up --yes --refresh --stack {chosen.name}"
-        output.result(f"{sick.name}: {what}, wait until it answers")
+        output.steps([f"{sick.name}: {what}, wait until it answers"], json=json)
         return
+    with output.stdout_to_stderr(when=json):
+        done = _replace(chosen, node, reimage, cancel_jobs, time.monotonic() + limit)
+    if json:
+        output.as_json(done)
+    else:
+        output.result(f"{done.node} {'reimaged' if reimage else 'replaced by ' + fold(done.replaced_by)}")
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Replaced:
+    """What ``fab replace`` did."""
+
+    node: str
+    replaced_by: Sequence[str]
+    """Names of the nodes that were created; empty after a reimage."""
+
+
+def _replace(stack: Stack, node: str, reimage: bool, cancel_jobs: bool, deadline: float) -> Replaced:
     from playbooks.nodes import vm_ops
     from playbooks.nodes.health import wait_for_nodes
     from playbooks.pulumi.recover import recover
     from playbooks.stack.converge import build
 
-    deadline = time.monotonic() + limit
     # A node that an earlier try has removed is only in the saved inventory.
-    was = chosen.saved().nodes if (chosen.folder / INVENTORY_FILE).exists() else ()
-    recover(chosen)
-    outputs = chosen.outputs()
-    inventory = vm_ops.refresh(chosen, outputs)
-    sick, is_there = _sick(chosen, inventory, was, node)
+    was = stack.saved().nodes if (stack.folder / INVENTORY_FILE).exists() else ()
+    recover(stack)
+    outputs = stack.outputs()
+    inventory = vm_ops.refresh(stack, outputs)
+    sick, is_there = _sick(stack, inventory, was, node)
     rest = _without(inventory, sick)
     if not is_there:
         output.progress(f"{sick.name} is removed already: creating the one in its place")
     elif reimage:
-        _reimage(chosen, outputs.scale_set_id, inventory, sick, cancel_jobs, deadline)
+        _reimage(stack, outputs.scale_set_id, inventory, sick, cancel_jobs, deadline)
     else:
-        rest = _remove(chosen, inventory, sick, cancel_jobs, deadline)
+        rest = _remove(stack, inventory, sick, cancel_jobs, deadline)
     if not (reimage and is_there):
-        with _lacking(chosen, sick):
-            build(chosen, deadline, ["--skip-preview"], there=rest)
-    with _half_done(f"the node is not ready yet: `fab wait --stack {chosen.name}` waits for it"):
-        after = wait_for_nodes(chosen, seconds_left(deadline))
-    names = {one.name for one in rest.nodes}
-    fresh = [one.name for one in after.nodes if one.name not in names]
-    output.result(f"{sick.name} {'reimaged' if reimage else 'replaced by ' + fold(fresh)}")
+        with _lacking(stack, sick):
+            build(stack, deadline, ["--skip-preview"], there=rest)
+    with report_half_done(f"the node is not ready yet: `fab wait --stack {stack.name}` waits for it"):
+        after = wait_for_nodes(stack, seconds_left(deadline))
+    names = {sick.name, *(one.name for one in rest.nodes)}
+    return Replaced(sick.name, [one.name for one in after.nodes if one.name not in names])
 
 
 def _reimage(
@@ -95,7 +113,7 @@ def _reimage(
     again = f"`fab replace {sick.instance_id} --stack {stack.name} --reimage` starts again"
     with (
         _freed(stack, inventory, sick, cancel_jobs, deadline),
-        _half_done(f"{sick.name} may be half installed: {again}"),
+        report_half_done(f"{sick.name} may be half installed: {again}"),
     ):
         vm_ops.reimage(stack, scale_set_id, [sick], deadline - time.monotonic())
     push.invalidate_copies(stack, inventory, [sick])
@@ -130,7 +148,7 @@ def _remove(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, d
             going = node.state == "deleting"
             with (
                 nullcontext() if going else _freed(stack, current, node, cancel_jobs, deadline),
-                _half_done(
+                report_half_done(
                     f"{sick.name} may be half removed, and no other is created yet: {again} continues"
                 ),
             ):
@@ -148,7 +166,7 @@ def _remove(stack: Stack, inventory: Inventory, sick: Node, cancel_jobs: bool, d
 
 def _lacking(stack: Stack, sick: Node) -> AbstractContextManager[None]:
     """Report the missing node when the update that makes another fails or is interrupted."""
-    return _half_done(_lacking_words(stack, sick), (KeyboardInterrupt, RankliftError, Exit))
+    return report_half_done(_lacking_words(stack, sick), (KeyboardInterrupt, RankliftError, Exit))
 
 
 def _lacking_words(stack: Stack, sick: Node) -> str:
@@ -161,16 +179,6 @@ def _without(inventory: Inventory, sick: Node) -> Inventory:
     return dataclasses.replace(
         inventory, nodes=tuple(one for one in inventory.nodes if one.name != sick.name)
     )
-
-
-@contextmanager
-def _half_done(words: str, kinds: tuple[type[BaseException], ...] = (KeyboardInterrupt,)) -> Iterator[None]:
-    """Report ``words`` when the block is interrupted, or raises another of ``kinds``."""
-    try:
-        yield
-    except kinds:
-        output.progress(words)
-        raise
 
 
 def _sick(stack: Stack, inventory: Inventory, was: Sequence[Node], text: str) -> tuple[Node, bool]:

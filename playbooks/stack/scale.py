@@ -7,11 +7,13 @@ import time
 from invoke.context import Context
 from invoke.exceptions import Exit
 
+from infra.inventory import Inventory
 from launch.errors import InputError, RankliftError
 from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.options import number
+from playbooks.cli.signals import report_half_done
 from playbooks.cli.task import command, open_from, seconds_left
 from playbooks.project import Stack
 from playbooks.stack.limits import CHANGE, LIMIT_HELP, ready_limit
@@ -31,7 +33,12 @@ _INTERRUPTED = 130
     positional=["number"],
 )
 def scale(
-    context: Context, number: str, stack: str | None = None, timeout: str | None = None, dry_run: bool = False
+    context: Context,
+    number: str,
+    stack: str | None = None,
+    timeout: str | None = None,
+    json: bool = False,
+    dry_run: bool = False,
 ) -> None:
     """Add nodes to the cluster or remove some; the remaining nodes are not affected.
 
@@ -40,13 +47,7 @@ def scale(
     before any node was added, it stays as it was.
     """
     from infra.config.schema import parse
-    from playbooks.nodes import vm_ops
-    from playbooks.nodes.health import wait_for_nodes
     from playbooks.pulumi.partial import COUNT
-    from playbooks.pulumi.recover import recover
-    from playbooks.pulumi.run import pulumi
-    from playbooks.stack.converge import build, present, wanted_of
-    from playbooks.stack.preflight import check_plan
 
     wanted = _count(number)
     chosen = open_from(context, stack)
@@ -54,47 +55,62 @@ def scale(
     parse({**chosen.settings(), COUNT: str(wanted)})
     setting = ["config", "set", COUNT, str(wanted), "--stack", chosen.name]
     if dry_run:
-        output.result(_plan(chosen, wanted, setting))
+        output.steps(_plan(chosen, wanted, setting), json=json)
         return
-    deadline = time.monotonic() + limit
-    recover(chosen)
-    if _is_there(chosen, wanted):
-        return
-    there = vm_ops.refresh(chosen, chosen.outputs())
+    with output.stdout_to_stderr(when=json):
+        inventory = _scale(chosen, wanted, setting, time.monotonic() + limit)
+    if json:
+        output.as_json(inventory)
+
+
+def _scale(stack: Stack, wanted: int, setting: list[str], deadline: float) -> Inventory:
+    from playbooks.nodes import vm_ops
+    from playbooks.nodes.health import wait_for_nodes
+    from playbooks.pulumi.recover import recover
+    from playbooks.pulumi.run import pulumi
+    from playbooks.stack.converge import build, present, wanted_of
+    from playbooks.stack.preflight import check_plan
+
+    recover(stack)
+    if (inventory := _as_wanted(stack, wanted)) is not None:
+        return inventory
+    there = vm_ops.refresh(stack, stack.outputs())
     if len(present(there)) < wanted:
-        check_plan(chosen, wanted)
+        check_plan(stack, wanted)
     try:
-        build(chosen, deadline, ["--skip-preview"], there=there, wanted=wanted)
+        build(stack, deadline, ["--skip-preview"], there=there, wanted=wanted)
     except (KeyboardInterrupt, Exit, RankliftError) as error:
-        _set_count(chosen, wanted, len(present(there)), setting, error)
+        _set_count(stack, wanted, len(present(there)), setting, error)
         raise
-    if wanted_of(chosen) != wanted:
-        pulumi(chosen, setting)
-    wait_for_nodes(chosen, seconds_left(deadline))
+    if wanted_of(stack) != wanted:
+        pulumi(stack, setting)
+    with report_half_done(f"nodes may not be ready yet: `fab wait --stack {stack.name}` waits for them"):
+        return wait_for_nodes(stack, seconds_left(deadline))
 
 
-def _is_there(stack: Stack, wanted: int) -> bool:
-    """Return whether configuration, Pulumi and Azure agree on ``wanted`` nodes; report it if they do."""
+def _as_wanted(stack: Stack, wanted: int) -> Inventory | None:
+    """Return the nodes if configuration, Pulumi and Azure agree on ``wanted``, and report it; else None."""
     from infra.scale_plan import DEAD
     from playbooks.nodes import vm_ops
     from playbooks.pulumi.drift import find_drift
     from playbooks.stack.converge import wanted_of
 
     if wanted_of(stack) != wanted:
-        return False
+        return None
     outputs = stack.outputs()
     drift = find_drift(stack, wanted)
     if outputs.node_count != wanted or drift is None or drift or drift.present != wanted:
-        return False
-    nodes = vm_ops.refresh(stack, outputs).nodes
+        return None
+    inventory = vm_ops.refresh(stack, outputs)
+    nodes = inventory.nodes
     if len(nodes) != wanted or not all(node.state != "deleting" for node in nodes):
-        return False
+        return None
     output.result(f"stack {stack.name}: has {counted(wanted, 'node')}, as configured")
     for node in nodes:
         if node.state in DEAD:
             remedy = f"`fab replace {node.instance_id} --stack {stack.name}` replaces it"
             output.progress(f"{node.name} is {node.state}: {remedy}")
-    return True
+    return inventory
 
 
 def _set_count(stack: Stack, wanted: int, before: int, setting: list[str], error: BaseException) -> None:
@@ -137,7 +153,7 @@ def _count(text: str) -> int:
     return wanted
 
 
-def _plan(stack: Stack, wanted: int, setting: list[str]) -> str:
+def _plan(stack: Stack, wanted: int, setting: list[str]) -> list[str]:
     """Return the equivalent commands."""
     from playbooks.stack.converge import present
 
@@ -147,9 +163,9 @@ def _plan(stack: Stack, wanted: int, setting: list[str]) -> str:
         lines.append(
             f"remove {len(nodes) - wanted} idle ones of {fold(node.name for node in nodes)}, the newest first"
         )
-    lines += [
+    return [
+        *lines,
         f"pulumi {' '.join(setting)}",
         f"pulumi up --yes --skip-preview --stack {stack.name}",
         f"fab wait --stack {stack.name}",
     ]
-    return "\n".join(lines)

@@ -7,6 +7,7 @@ import time
 from invoke.context import Context
 
 from playbooks.cli import output
+from playbooks.cli.signals import report_half_done
 from playbooks.cli.task import command, open_from, seconds_left
 from playbooks.stack.limits import CHANGE, LIMIT_HELP, ready_limit
 
@@ -14,7 +15,13 @@ __all__ = ["up"]
 
 
 @command("up", example="fab up --stack dev", help={"timeout": LIMIT_HELP.format(CHANGE)})
-def up(context: Context, stack: str | None = None, timeout: str | None = None, dry_run: bool = False) -> None:
+def up(
+    context: Context,
+    stack: str | None = None,
+    timeout: str | None = None,
+    json: bool = False,
+    dry_run: bool = False,
+) -> None:
     """Create or update the cluster, and wait until every node answers.
 
     Runs `pulumi up --yes`, and creates the stack if it does not exist. First repairs what a killed Pulumi
@@ -25,11 +32,15 @@ def up(context: Context, stack: str | None = None, timeout: str | None = None, d
     chosen.settings()
     if dry_run:
         waiting = f"fab wait --stack {chosen.name} --timeout {limit:g}"
-        output.result(f"pulumi up --yes --stack {chosen.name}\n{waiting}")
+        output.steps([f"pulumi up --yes --stack {chosen.name}", waiting], json=json)
         return
     from playbooks.nodes.health import wait_for_nodes
     from playbooks.stack.converge import build
 
     deadline = time.monotonic() + limit
-    build(chosen, deadline)
-    wait_for_nodes(chosen, seconds_left(deadline))
+    with output.stdout_to_stderr(when=json):
+        build(chosen, deadline)
+        with report_half_done(f"nodes may not be ready yet: `fab wait --stack {chosen.name}` waits for them"):
+            inventory = wait_for_nodes(chosen, seconds_left(deadline))
+    if json:
+        output.as_json(inventory)

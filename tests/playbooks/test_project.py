@@ -140,3 +140,9 @@ def test_a_configuration_that_cannot_be_read_is_named(tmp_path: Path, text: str)
     (tmp_path / "Pulumi.dev.yaml").write_text(text)
     with pytest.raises(InputError, match=r"configuration = '.*Pulumi\.dev\.yaml': is not YAML"):
         Stack("dev", tmp_path, {}).settings()
+
+
+def test_a_pulumi_that_a_signal_ended_is_named(folder: Path, tmp_path: Path) -> None:
+    stack = Stack("dev", folder, fake_pulumi(tmp_path, "kill -9 $$"))
+    with pytest.raises(PulumiError, match="pulumi stack output: was killed by SIGKILL; repeat the command"):
+        stack.outputs()

@@ -346,6 +346,8 @@ def test_down_without_a_stack_cleans_up_once_azure_has_said_that_nothing_is_left
             assert ran.returncode == 0, ran.stderr
             assert ran.stdout.startswith("nothing of stack gone is left in subscription ")
             assert not kept.exists()
+        told = fab(workplace, "down", "--stack", "gone", "--json", env={**env, **rehearsed(url, tmp_path)})
+        assert (told.returncode, json.loads(told.stdout)["things"]) == (0, [])
 
 
 def test_down_in_another_cloud_is_refused_before_anything_is_asked_of_pulumi(

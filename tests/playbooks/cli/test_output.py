@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
 import sys
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -134,3 +135,24 @@ def test_json_is_the_same_records(capsys: pytest.CaptureFixture[str]) -> None:
         "/x",
         "y",
     ]
+
+
+def test_json_is_alone_on_stdout_whatever_is_printed_meanwhile(capfd: pytest.CaptureFixture[str]) -> None:
+    with output.stdout_to_stderr(when=True):
+        output.result("a result of a step")
+        subprocess.run(["echo", "a line of Pulumi"], check=True, timeout=30)
+    output.as_json(["done"])
+    told = capfd.readouterr()
+    assert json.loads(told.out) == ["done"]
+    assert sorted(told.err.splitlines()) == ["a line of Pulumi", "a result of a step"]
+    with output.stdout_to_stderr(when=False):
+        output.result("a result")
+    assert capfd.readouterr() == ("a result\n", "")
+
+
+def test_stdout_is_back_after_an_error(capfd: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(KeyboardInterrupt), output.stdout_to_stderr(when=True):
+        raise KeyboardInterrupt
+    subprocess.run(["echo", "back"], check=True, timeout=30)
+    output.result("here")
+    assert sorted(capfd.readouterr().out.split()) == ["back", "here"]

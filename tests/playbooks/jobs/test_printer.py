@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -55,6 +56,18 @@ def test_lines_alone(capsys: pytest.CaptureFixture[str]) -> None:
     shown(StateChange(ended("RUNNING", "")))
     shown(line(0, "hello"))
     assert capsys.readouterr() == ("", "[0 node000000] hello\n")
+
+
+def test_lines_as_records_with_every_state_of_a_bar(capsys: pytest.CaptureFixture[str]) -> None:
+    shown = EventPrinter(json=True, pattern=re.compile("%"))
+    for event in (line(3, "1%\x1b[2J", overwritten=True), line(3, "2%", overwritten=True), line(3, "end")):
+        shown(event)
+    records = [json.loads(text) for text in capsys.readouterr().out.splitlines()]
+    assert records[0] == {
+        **{"time": "2026-03-01T00:00:00+00:00", "rank": 3, "node": "node000003", "stream": "stdout"},
+        **{"data": "1%\x1b[2J", "overwritten": True},
+    }
+    assert [record["data"] for record in records[1:]] == ["2%"]
 
 
 def test_only_lines_that_match_and_what_was_not_searched(capsys: pytest.CaptureFixture[str]) -> None:

@@ -71,12 +71,59 @@ def test_its_log_lies_in_the_project_where_a_killed_commands_is_found(
     assert list((tmp_path / ".ranklift").iterdir()) == []
 
 
-@pytest.mark.parametrize(("then", "status"), [("exit 7", 7), ("kill -9 $$", 137)])
-def test_what_pulumi_itself_says_is_not_said_again(tmp_path: Path, then: str, status: int) -> None:
+def test_what_pulumi_itself_says_is_not_said_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     said = {"diagnosticEvent": {"urn": "", "severity": "error", "message": "ValueError: the program failed"}}
     with pytest.raises(Exit) as caught:
-        pulumi(stack(tmp_path, said, then=then), ["up", "--yes"])
-    assert caught.value.code == status
+        pulumi(stack(tmp_path, said, then="exit 7"), ["up", "--yes"])
+    assert caught.value.code == 7
+    assert capfd.readouterr().err == "$ pulumi up --yes\n"
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        (9, "pulumi was killed by SIGKILL; this machine probably ran out of memory: free some first\n"),
+        (15, "pulumi was killed by SIGTERM\n"),
+    ],
+)
+def test_a_pulumi_that_a_signal_ended_is_named_with_what_azure_may_continue(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], number: int, words: str
+) -> None:
+    with pytest.raises(Exit) as caught:
+        pulumi(stack(tmp_path, BEGUN, then=f"kill -{number} $$"), ["up", "--yes"])
+    assert caught.value.code == 128 + number
+    first, second, third = capfd.readouterr().err.partition("\n")[2].splitlines(keepends=True)
+    assert first == f"error: stack dev: {words}"
+    assert second.startswith("VirtualMachineScaleSet nodes: Azure has been working on it (create) for ")
+    assert second.endswith(" s, and may continue\n")
+    assert (
+        third == "`fab up --stack dev` repairs its state and continues, `fab down --stack dev` removes all\n"
+    )
+
+
+def test_ctrl_c_names_what_is_under_way_in_azure(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def interrupt() -> None:
+        while not (tmp_path / "begun").exists():
+            time.sleep(0.01)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    ended = {"resOpFailedEvent": {"metadata": METADATA}}
+    then = (
+        f"echo '{json.dumps(ended)}' > {tmp_path}/ended; log=$(ls {tmp_path}/.ranklift/.command-*/events); "
+        f"touch {tmp_path}/begun; sleep 1; cat {tmp_path}/ended >> $log; exit 1"
+    )
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(Exit) as caught:
+        pulumi(stack(tmp_path, BEGUN, then=then), ["up", "--yes"])
+    interrupting.join()
+    assert caught.value.code == 130
+    under_way, then_what = capfd.readouterr().err.splitlines()[-2:]
+    assert under_way.startswith("VirtualMachineScaleSet nodes: Azure has been working on it (create) for ")
+    assert under_way.endswith(" s, and may continue")
+    assert then_what.startswith(
+        "interrupted; Pulumi's state has what it had begun: `fab up --stack dev` continu"
+    )
 
 
 LOCKED = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -123,6 +124,14 @@ def test_a_node_is_replaced(cluster: Cluster, capsys: pytest.CaptureFixture[str]
     cluster.replace("1")
     assert cluster.done == ["delete 1", "update", "make beside 2", "wait"]
     assert capsys.readouterr().out == "node000001 replaced by node000003\n"
+
+
+@pytest.mark.parametrize(("reimage", "fresh"), [(False, ["node000003"]), (True, [])])
+def test_what_was_replaced_is_json_alone(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], reimage: bool, fresh: list[str]
+) -> None:
+    replacing.replace(Context(), "node000001", stack="dev", reimage=reimage, json=True)
+    assert json.loads(capsys.readouterr().out) == {"node": "node000001", "replaced_by": fresh}
 
 
 def test_jobs_that_are_ended_leave_no_room_for_others(cluster: Cluster) -> None:

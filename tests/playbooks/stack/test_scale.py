@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from unittest.mock import Mock
@@ -51,16 +52,23 @@ class Cluster:
         self.gone: tuple[str, ...] = ()
         self.becomes: int | None = None
         self.fails: BaseException | None = None
+        self.waits: BaseException | None = None
         self.unknown: RankliftError | None = None
         self.done: list[str] = []
         monkeypatch.setattr(Stack, "outputs", lambda _: Mock(node_count=self.remembered))
         monkeypatch.setattr(vm_ops, "refresh", lambda *_: self.refreshed())
         monkeypatch.setattr(preflight, "check_plan", lambda *_: None)
         monkeypatch.setattr(recover, "recover", lambda *_: None)
-        monkeypatch.setattr(health, "wait_for_nodes", lambda *_: self.done.append("wait"))
+        monkeypatch.setattr(health, "wait_for_nodes", self.wait)
         monkeypatch.setattr(converge, "build", self.build)
         monkeypatch.setattr(run, "pulumi", self.pulumi)
         monkeypatch.setattr(drift, "find_drift", self.look)
+
+    def wait(self, *_: object) -> Inventory:
+        self.done.append("wait")
+        if self.waits is not None:
+            raise self.waits
+        return inventory(self.azure)
 
     def refreshed(self) -> Inventory:
         if self.unknown is not None and self.done:
@@ -194,3 +202,35 @@ def test_what_azure_does_not_tell_is_called_unknown(
     failing(cluster, 5, FORBIDDEN, 4)
     assert cluster.configured == 3
     assert "configured for 3 nodes as before; the number in Azure is unknown" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("wanted", [3, 5])
+def test_the_nodes_are_json_alone(cluster: Cluster, capsys: pytest.CaptureFixture[str], wanted: int) -> None:
+    scaling.scale(Context(), str(wanted), stack="dev", json=True)
+    told = capsys.readouterr()
+    assert [node["name"] for node in json.loads(told.out)["nodes"]] == [f"n{i}" for i in range(wanted)]
+    assert ("has 3 nodes, as configured" in told.err) == (wanted == 3)
+
+
+@pytest.mark.usefixtures("cluster")
+def test_a_dry_run_as_json_is_a_list_of_steps(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Stack, "saved", lambda _: inventory(3))
+    scaling.scale(Context(), "5", stack="dev", json=True, dry_run=True)
+    assert json.loads(capsys.readouterr().out) == [
+        "pulumi config set ranklift:nodeCount 5 --stack dev",
+        "pulumi up --yes --skip-preview --stack dev",
+        "fab wait --stack dev",
+    ]
+
+
+def test_ctrl_c_while_nodes_are_waited_for_says_what_waits_on(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.waits = KeyboardInterrupt()
+    with pytest.raises(Exit) as caught:
+        cluster.scale(5)
+    assert (caught.value.code, cluster.configured) == (130, 5)
+    told = "nodes may not be ready yet: `fab wait --stack dev` waits for them\ninterrupted\n"
+    assert capsys.readouterr().err == told

@@ -1,0 +1,38 @@
+"""What commands for a cluster would do, as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tests.playbooks.server import make_key, save_stack
+from tests.playbooks.typed import fab
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project whose stack ``dev`` had a node."""
+    top = tmp_path_factory.mktemp("steps")
+    (top / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
+    (top / "Pulumi.dev.yaml").write_text("config: {}\n")
+    (top / "fabfile.py").write_text("from playbooks import ns\n")
+    key = make_key(top / "key")
+    save_stack(top / ".ranklift" / "dev", {3: 1}, key, key)
+    return top
+
+
+@pytest.mark.parametrize(
+    ("words", "steps"),
+    [
+        (["up"], ["pulumi up --yes --stack dev", "fab wait --stack dev --timeout 30m"]),
+        (["replace", "node000003"], ["node000003: remove it, pulumi up --yes --refresh --stack dev, wait"]),
+        (["down"], ["pulumi destroy --yes --stack dev", ""]),
+    ],
+)
+def test_a_dry_run_as_json_is_a_list_of_steps(workplace: Path, words: list[str], steps: list[str]) -> None:
+    told = fab(workplace, *words, "--dry-run", "--json")
+    found = json.loads(told.stdout)
+    assert (told.returncode, told.stderr, len(found)) == (0, "", len(steps))
+    assert all(line.startswith(step) for line, step in zip(found, steps, strict=True))
