@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from infra.arm.errors import MissingRight, NotSignedIn, Throttled, explained, requested_pause, throttling
@@ -91,14 +91,9 @@ class Trouble:
 class Progress:
     """The state of an update, from its events so far."""
 
-    under_way: dict[str, tuple[str, float]]
+    under_way: dict[str, tuple[str, float]] = field(default_factory=dict)
     """Operation and start (engine's clock) of each resource in progress, by urn; no unchanged ones."""
-    failed: list[Trouble]
-
-    @classmethod
-    def begin(cls) -> Progress:
-        """Return the state before the first event."""
-        return cls({}, [])
+    failed: list[Trouble] = field(default_factory=list)
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Take the next event."""

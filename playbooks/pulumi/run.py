@@ -204,7 +204,7 @@ class _Watch:
         self._began = time.monotonic()
         self._deadline = NEVER if limit is None else self._began + limit
         self._report_at = self._began + REPORT_S
-        self.progress = Progress.begin()
+        self.progress = Progress()
         self.interrupted = self.is_stopping = False
         self.left: list[str] = []
         """What was under way when the time limit passed, or at Ctrl-C."""
@@ -264,7 +264,7 @@ class _Watch:
             with self._log.open("rb") as stream:
                 # After its preview Pulumi truncates the file.
                 if from_start or stream.seek(0, os.SEEK_END) < self._position:
-                    self._position, self._rest, self.progress = 0, b"", Progress.begin()
+                    self._position, self._rest, self.progress = 0, b"", Progress()
                 stream.seek(self._position)
                 data = stream.read()
         except OSError:

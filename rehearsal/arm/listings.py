@@ -120,8 +120,5 @@ def extensions(
         if r.id.base.contains(scope) or (scope.contains(r.id.base) and not only_at)
     ]
     found += manager.hooks(kind).built_in().values()
-    return _page(f for f in found if all(_value(f["properties"], n) == v for n, v in given.items()))
-
-
-def _value(properties: dict[str, Any], name: str) -> str:
-    return next((str(v).lower() for n, v in properties.items() if n.lower() == name), "")
+    lowered = [{n.lower(): str(v).lower() for n, v in f["properties"].items()} for f in found]
+    return _page(f for f, own in zip(found, lowered, strict=True) if given.items() <= own.items())

@@ -21,20 +21,9 @@ __all__ = ["UNSHARE", "NetnsClient", "start_netns"]
 _START_LIMIT = 60.0
 _END_LIMIT = 30.0
 
-UNSHARE = (
-    "unshare",
-    "--user",
-    f"--map-user={INNER_ID}",
-    f"--map-group={INNER_ID}",
-    "--keep-caps",
-    "--net",
-    "--mount",
-    "--uts",
-    "--pid",
-    "--ipc",
-    "--fork",
-    "--kill-child",
-    "--mount-proc",
+UNSHARE = tuple(
+    f"unshare --user --map-user={INNER_ID} --map-group={INNER_ID} --keep-caps --net --mount --uts --pid --ipc "
+    "--fork --kill-child --mount-proc".split()
 )
 """Command that makes a network's namespaces, as root and as an ordinary user alike."""
 

@@ -107,7 +107,7 @@ def test_throttling_is_told_with_azures_own_pause() -> None:
 
 
 def test_what_is_under_way_is_known_until_it_ends() -> None:
-    progress = Progress.begin()
+    progress = Progress()
 
     def event(kind: str, op: str, urn: str = URN) -> None:
         progress.take({"timestamp": 7, kind: {"metadata": {"op": op, "urn": urn}}})
