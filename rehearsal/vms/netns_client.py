@@ -22,8 +22,8 @@ _START_LIMIT = 60.0
 _END_LIMIT = 30.0
 
 UNSHARE = tuple(
-    f"unshare --user --map-user={INNER_ID} --map-group={INNER_ID} --keep-caps --net --mount --uts --pid --ipc "
-    "--fork --kill-child --mount-proc".split()
+    f"unshare --user --map-user={INNER_ID} --map-group={INNER_ID} --keep-caps --net --mount --uts --pid "
+    "--ipc --fork --kill-child --mount-proc".split()
 )
 """Command that makes a network's namespaces, as root and as an ordinary user alike."""
 

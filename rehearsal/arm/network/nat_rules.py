@@ -40,13 +40,6 @@ class Member:
         return self.nic_id.child("ipConfigurations", self.configuration)
 
 
-def _pools_of(scale_set: Record) -> Iterator[tuple[str, str, str]]:
-    """Yield interface, IP configuration and backend pool (as a key) of each pool that the scale set is in."""
-    for nic, configuration in configurations(scale_set):
-        for pool in configuration["properties"].get("loadBalancerBackendAddressPools") or ():
-            yield nic["name"], configuration["name"], pool["id"].lower()
-
-
 def configurations(scale_set: Record) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """Yield each network interface of the scale set's model with each of its IP configurations."""
     path = ("virtualMachineProfile", "networkProfile", "networkInterfaceConfigurations")
@@ -69,12 +62,11 @@ class NatRules:
         found = []
         for key, scale_set in self._subscription.scale_sets.items():
             record = self._subscription.resources.get(key)
-            for nic, configuration, target in _pools_of(record) if record is not None else ():
-                if record is not None and target == pool.key:
-                    instances = scale_set.instances.values()
-                    found += [
-                        Member(record, i, nic, configuration) for i in instances if i.state != "Deleting"
-                    ]
+            for nic, configuration in configurations(record) if record is not None else ():
+                joined = configuration["properties"].get("loadBalancerBackendAddressPools") or ()
+                if record is not None and any(one["id"].lower() == pool.key for one in joined):
+                    instances = (i for i in scale_set.instances.values() if i.state != "Deleting")
+                    found += [Member(record, i, nic["name"], configuration["name"]) for i in instances]
         return sorted(found, key=lambda m: (m.scale_set.id.key, m.instance.id))
 
     def rules(self, pool: ResourceId) -> Iterator[tuple[Record, dict[str, Any]]]:
