@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from images.os_images import Image, MarketplaceImage
+from images.os_images import Image, MarketplaceImage, parse_image
 from infra.config.cluster_config import ClusterConfig
 from infra.config.collector import Settings
 from infra.config.readers import KEY
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from images.recipe import Ubuntu
     from images.steps import Step
 
-__all__ = ["boot_steps", "is_plain", "mismatches", "release"]
+__all__ = ["boot_steps", "is_plain", "mismatches", "names_plain", "release"]
 
 _PUBLISHER = "canonical"
 
@@ -30,6 +30,15 @@ _PUBLISHER = "canonical"
 def is_plain(image: Image) -> bool:
     """Whether the image is Canonical's Ubuntu, which has neither OFED nor a GPU driver."""
     return isinstance(image, MarketplaceImage) and image.publisher.lower() == _PUBLISHER
+
+
+def names_plain(text: str) -> bool:
+    """Whether a setting names such an image; raise :class:`~launch.errors.InputError` for one that is none.
+
+    >>> names_plain("Canonical:ubuntu-24_04-lts:server:24.04.202609040")
+    True
+    """
+    return is_plain(parse_image(text, f"{KEY}image"))
 
 
 def release(image: Image) -> Ubuntu | None:

@@ -10,12 +10,7 @@ from launch.errors import InputError
 from playbooks.project import Stack
 from playbooks.stack.limits import CHANGE, WAIT, ready_limit
 
-SETTINGS = {
-    "ranklift:vmSize": "Standard_ND40rs_v2",
-    "ranklift:nodeCount": "2",
-    "ranklift:location": "southcentralus",
-    "ranklift:sshFrom": "203.0.113.7/32",
-}
+SETTINGS = {"ranklift:vmSize": "Standard_ND40rs_v2"}
 PLAIN = {"ranklift:image": "Canonical:0001-com-ubuntu-server-jammy:22_04-lts-gen2:22.04.202609040"}
 
 
