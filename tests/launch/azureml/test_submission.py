@@ -308,7 +308,7 @@ def test_what_cannot_be_launched_is_refused_by_name(given: dict[str, Any], error
 def test_several_nodes_need_a_kind_of_job() -> None:
     run = RunConfiguration(script="train.py")
     run.node_count = 2
-    with pytest.raises(UserErrorException, match=r"^node_count = 2: several nodes need a kind"):
+    with pytest.raises(UserErrorException, match=r"^node_count = 2: several nodes need a distributed job"):
         planned(run_config=run)
 
 
