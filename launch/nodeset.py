@@ -16,15 +16,14 @@ from launch.remote.base.names import base36, fold, instance_id
 
 __all__ = ["NodeSet", "base36", "fold", "parse_nodes", "parse_ranges", "ranges"]
 
-_RANGE = re.compile(r"(?P<low>[0-9]+)(?:-(?P<high>[0-9]+))?")
-_NAMES = re.compile(
-    r"(?P<prefix>[a-z][a-z0-9-]*?)(?P<low>0[0-9a-z]{5})(?:-(?P=prefix)?(?P<high>0[0-9a-z]{5}))?"
-)
+# Patterns that only some commands need are compiled there.
+_RANGE = r"(?P<low>[0-9]+)(?:-(?P<high>[0-9]+))?"
+_NAMES = r"(?P<prefix>[a-z][a-z0-9-]*?)(?P<low>0[0-9a-z]{5})(?:-(?P=prefix)?(?P<high>0[0-9a-z]{5}))?"
 """A node's name, or a range of names. Azure never gives so many ids that the first digit is not 0; a name of
 another form is taken as it is."""
-_FOLDED = re.compile(r"(?P<prefix>[a-z][a-z0-9-]*)\[(?P<inner>[0-9a-z,-]+)\]")
-_NAME = re.compile(r"[a-z][a-z0-9-]*")
-_COMMA = re.compile(r",(?![^\[]*\])")
+_FOLDED = r"(?P<prefix>[a-z][a-z0-9-]*)\[(?P<inner>[0-9a-z,-]+)\]"
+_NAME = r"[a-z][a-z0-9-]*"
+_COMMA = r",(?![^\[]*\])"
 """A comma that is not in brackets."""
 _FORMS = "write it like 0-3,7, node000001-node000003, all or any:4"
 
@@ -80,17 +79,17 @@ def parse_nodes(text: str, key: str = "--nodes") -> NodeSet:
     names: set[str] = set()
     numbers: list[str] = []
     named = 0
-    for part in map(str.strip, _COMMA.split(text)):
-        folded = _FOLDED.fullmatch(part)
+    for part in map(str.strip, re.split(_COMMA, text)):
+        folded = re.fullmatch(_FOLDED, part)
         inner = [f"{folded['prefix']}{one}" for one in folded["inner"].split(",")] if folded else [part]
         for word in inner:
             if word[:1].isdigit():
                 numbers.append(word)
-            elif match := _NAMES.fullmatch(word):
+            elif match := re.fullmatch(_NAMES, word):
                 found = _range(match, _BASE_36, key, text, part)
                 named += len(found)
                 names.update(match["prefix"] + base36(number) for number in found[: _MOST + 1])
-            elif not folded and _NAME.fullmatch(word) and word != "all":
+            elif not folded and re.fullmatch(_NAME, word) and word != "all":
                 names.add(word)
             else:
                 raise InputError(key, text, f"{part!r} is not a node", _FORMS)
@@ -115,7 +114,7 @@ such a number; write it like 0-3,7
     chosen: set[int] = set()
     named = 0
     for part in text.split(","):
-        match = _RANGE.fullmatch(part.strip())
+        match = re.fullmatch(_RANGE, part.strip())
         if match is None:
             raise InputError(key, text, f"{part!r} is not a range", "write it like 0-3,7")
         numbers = _range(match, 10, key, text, part)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 
 from invoke.exceptions import ParseError
@@ -11,7 +10,7 @@ __all__ = ["NEWEST", "with_newest"]
 
 NEWEST = "newest"
 """What stands for the newest job wherever a job's id is expected."""
-_MISSING = re.compile(r"did not receive required positional arguments: 'job'$")
+_MISSING = "did not receive required positional arguments: 'job'"
 
 
 def with_newest(error: ParseError, words: Sequence[str]) -> list[str] | None:
@@ -20,7 +19,7 @@ def with_newest(error: ParseError, words: Sequence[str]) -> list[str] | None:
     The argument stays a required one: Invoke would take a job's name that is a task's name too as that task.
     """
     context = error.context
-    if context is None or not _MISSING.search(str(error)):
+    if context is None or not str(error).endswith(_MISSING):
         return None
     place = max(n for n, one in enumerate(words, 1) if one in (context.name, *context.aliases))
     given = ["--job", NEWEST]

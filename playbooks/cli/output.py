@@ -52,8 +52,6 @@ _WIDE = 240
 """Columns where there is no terminal: the reader there can wrap lines."""
 _ENDLESS = 100_000
 """Columns for a table whose cells must stay whole."""
-_PADDING = re.compile(r" +(\x1b\[0m)?$")
-"""The spaces with which rich pads lines."""
 _REDRAW_S = 0.1
 
 
@@ -159,7 +157,8 @@ def table(
         drawn.add_row(*(Text(row[index], _style(row[index])) for index in kept))
     with console.capture() as captured:
         console.print(drawn)
-    lines = (_PADDING.sub(r"\1", line.rstrip()) for line in captured.get().splitlines())
+    # rich pads lines with spaces.
+    lines = (re.sub(r" +(\x1b\[0m)?$", r"\1", line.rstrip()) for line in captured.get().splitlines())
     _write(sys.stdout, "".join(f"{line}\n" for line in lines if line))
 
 

@@ -27,7 +27,6 @@ from playbooks.cli import output
 from playbooks.cli.newest_job import NEWEST
 from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from, seconds, with_address_age
-from playbooks.jobs.handle import choose_job, newest_job
 from playbooks.jobs.location import Place, find_job
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
@@ -89,6 +88,8 @@ def cancel(
     gone, its nodes are contacted directly. The exit status is 1 when one of them does not answer: what runs
     there ends by itself within 30 s, if the node lives.
     """
+    from playbooks.jobs.handle import choose_job
+
     grace_s = None if grace is None else seconds("--grace", grace, none=True)
     chosen = open_from(context, stack)
     inventory = chosen.saved()
@@ -111,6 +112,8 @@ def cancel(
 
 def _newest(stack: Stack, inventory: Inventory, *, yes: bool) -> str:
     """Return the newest job that has not ended, if the user at the terminal, or ``yes``, agrees to end it."""
+    from playbooks.jobs.handle import newest_job
+
     name = newest_job(stack, inventory)
     output.progress(f"job {name}")
     answer = True if yes else output.ask(f"End job {name}?")

@@ -18,7 +18,6 @@ from launch.numbers import counted
 from launch.remote.base.messages import size
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from, with_address_age
-from playbooks.jobs.handle import choose_job
 from playbooks.jobs.location import Place, find_job, note_of
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
@@ -58,6 +57,7 @@ def collect(
     """
     from launch.results.collect import Others
     from launch.results.collect import collect as fetch
+    from playbooks.jobs.handle import choose_job
     from playbooks.ssh.connection import Cluster
 
     if not into.strip():

@@ -18,7 +18,7 @@ from playbooks.project import Stack
 
 __all__ = ["choose_job", "choose_jobs", "fitting", "newest_job"]
 
-_WHOLE = re.compile(r".+-\d{8}-\d{6}-[0-9a-f]{4}")
+_WHOLE = r".+-\d{8}-\d{6}-[0-9a-f]{4}"
 """A whole id, as :func:`launch.job.plan.job_id` makes it."""
 _SHOWN = 8
 
@@ -37,7 +37,7 @@ def choose_jobs(stack: Stack, inventory: Inventory, handles: Sequence[str]) -> l
     """
     for handle in handles:
         check_id(handle)
-    short = [one for one in handles if not (_WHOLE.fullmatch(one) or note_of(stack, one).exists())]
+    short = [one for one in handles if not (re.fullmatch(_WHOLE, one) or note_of(stack, one).exists())]
     if not short:
         return list(handles)
     found = _ask(stack, inventory, 1 if {*short} == {NEWEST} else None)

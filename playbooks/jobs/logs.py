@@ -12,7 +12,6 @@ from launch.nodeset import NodeSet, parse_nodes, parse_ranges
 from playbooks.cli.options import number
 from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from, seconds
-from playbooks.jobs.handle import choose_job
 from playbooks.jobs.location import find_job
 from playbooks.jobs.printer import EventPrinter, detached_job_commands, end_as
 
@@ -53,6 +52,7 @@ def logs(  # noqa: PLR0913, PLR0917
     Ctrl-C leaves the job running and prints how to follow and end it.
     """
     from launch.client.submit import follow as read
+    from playbooks.jobs.handle import choose_job
     from playbooks.ssh.connection import Cluster
 
     selection = _selection(tail, since, rank, node)

@@ -16,14 +16,13 @@ from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.cli.options import number
 from playbooks.cli.task import command, open_from, with_address_age
-from playbooks.jobs.handle import choose_job
-from playbooks.jobs.listing import JobList, list_jobs
 from playbooks.jobs.location import find_job
 from playbooks.nodes.choose import choose_nodes
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
     from launch.client.events import JobState
+    from playbooks.jobs.listing import JobList
 
 __all__ = ["job", "jobs"]
 
@@ -57,6 +56,7 @@ def jobs(
     A terminal gets as many columns as it has room for. The number of older jobs that are left out is printed
     on stderr, also with --json.
     """
+    from playbooks.jobs.listing import list_jobs
     from playbooks.ssh.connection import Cluster
 
     newest = number("--last", last, "jobs", "give 0 or more, or --all")
@@ -92,6 +92,7 @@ def _watch(
     stack: Stack, inventory: Inventory, nodes: Sequence[Node], last: int | None, *, wide: bool
 ) -> NoReturn:
     """List the jobs over and over, until Ctrl-C ends the command."""
+    from playbooks.jobs.listing import list_jobs
     from playbooks.jobs.tables import change_text
     from playbooks.ssh.connection import Cluster
 
@@ -124,6 +125,7 @@ def _watch(
 def job(context: Context, job: str, stack: str | None = None, json: bool = False) -> None:
     """Show one job in full: its state, when and where it ran, how its ranks ended."""
     from launch.client.query import show_job
+    from playbooks.jobs.handle import choose_job
     from playbooks.ssh.connection import Cluster
 
     chosen = open_from(context, stack)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory, Node
-from infra.scale_plan import DEAD, Use
 from launch.errors import InputError, RetryError
 from launch.nodeset import NodeSet, fold, parse_nodes, ranges
 from launch.numbers import counted
 from playbooks.cli import output
 from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from infra.scale_plan import Use
 
 __all__ = ["choose_free_nodes", "choose_node", "choose_nodes", "freest"]
 
@@ -96,6 +99,8 @@ def freest(nodes: Sequence[Node], used: Mapping[str, Use], count: int) -> Sequen
 
 
 def _runs(node: Node) -> bool:
+    from infra.scale_plan import DEAD
+
     return node.state not in DEAD and node.state != "deleting"
 
 

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import stat
-import struct
-import termios
 from collections.abc import Sequence
 
 from invoke.context import Context
@@ -124,6 +121,10 @@ def _stdin(nodes: Sequence[Node]) -> int | None:
 
 def _has_data(descriptor: int) -> bool:
     """Return whether a file or a pipe has data now; no for an empty pipe, as under cron, and a terminal."""
+    import fcntl
+    import struct
+    import termios
+
     found = os.fstat(descriptor)
     if stat.S_ISREG(found.st_mode):
         return os.lseek(descriptor, 0, os.SEEK_CUR) < found.st_size

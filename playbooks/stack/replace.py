@@ -21,7 +21,7 @@ from playbooks.nodes.choose import choose_node
 from playbooks.project import Stack
 from playbooks.stack.limits import CHANGE, LIMIT_HELP, ready_limit
 
-__all__ = ["Replaced", "replace"]
+__all__ = ["replace"]
 
 
 @command(
@@ -60,23 +60,17 @@ def replace(
         output.steps([f"{sick.name}: {what}, wait until it answers"], json=json)
         return
     with output.stdout_to_stderr(when=json):
-        done = _replace(chosen, node, reimage, cancel_jobs, time.monotonic() + limit)
+        name, fresh = _replace(chosen, node, reimage, cancel_jobs, time.monotonic() + limit)
     if json:
-        output.as_json(done)
+        output.as_json({"node": name, "replaced_by": fresh})
     else:
-        output.result(f"{done.node} {'reimaged' if reimage else 'replaced by ' + fold(done.replaced_by)}")
+        output.result(f"{name} {'reimaged' if reimage else 'replaced by ' + fold(fresh)}")
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
-class Replaced:
-    """What ``fab replace`` did."""
-
-    node: str
-    replaced_by: Sequence[str]
-    """Names of the nodes that were created; empty after a reimage."""
-
-
-def _replace(stack: Stack, node: str, reimage: bool, cancel_jobs: bool, deadline: float) -> Replaced:
+def _replace(
+    stack: Stack, node: str, reimage: bool, cancel_jobs: bool, deadline: float
+) -> tuple[str, Sequence[str]]:
+    """Replace the node; return its name and those of the nodes in its place, none after a reimage."""
     from playbooks.nodes import vm_ops
     from playbooks.nodes.health import wait_for_nodes
     from playbooks.pulumi.recover import recover
@@ -101,7 +95,7 @@ def _replace(stack: Stack, node: str, reimage: bool, cancel_jobs: bool, deadline
     with report_half_done(f"the node is not ready yet: `fab wait --stack {stack.name}` waits for it"):
         after = wait_for_nodes(stack, seconds_left(deadline))
     names = {sick.name, *(one.name for one in rest.nodes)}
-    return Replaced(sick.name, [one.name for one in after.nodes if one.name not in names])
+    return sick.name, [one.name for one in after.nodes if one.name not in names]
 
 
 def _reimage(

@@ -18,6 +18,7 @@ from launch.client.cancel import Ending, SupervisorTimeout, Swept, end_job
 from launch.client.events import JobState
 from launch.errors import InputError, NodeUnreachable, NoSuchJob, NotPushed, StepTimeout
 from playbooks.jobs import cancel as ending
+from playbooks.jobs import handle
 from playbooks.jobs.cancel import Cancelled, cancel_job, format_cancelled
 from playbooks.jobs.location import Place
 from playbooks.project import Stack
@@ -100,7 +101,7 @@ class Sealed:
         self.inventory = save_stack(self.stack.folder, {0: 1, 3: 2}, key, key)
         self._monkeypatch = monkeypatch
         monkeypatch.setattr(ending, "open_from", lambda *_: self.stack)
-        monkeypatch.setattr(ending, "choose_job", lambda *_: "t-1")
+        monkeypatch.setattr(handle, "choose_job", lambda *_: "t-1")
         monkeypatch.setattr(ending, "find_job", lambda *_: Place(self.inventory.nodes[0], "abc"))
         self.nodes_find({})
 

@@ -15,7 +15,7 @@ from invoke.exceptions import Exit
 
 from infra.inventory import Inventory, Node
 from launch.errors import NodeUnreachable
-from playbooks.jobs import show
+from playbooks.jobs import listing, show
 from playbooks.jobs.listing import JobList
 from playbooks.project import Stack
 from tests.playbooks.jobs.test_tables import QUEUED, at, state
@@ -49,7 +49,7 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]
             if not left:
                 raise KeyboardInterrupt
 
-        monkeypatch.setattr(show, "list_jobs", lambda *_: left.pop(0))
+        monkeypatch.setattr(listing, "list_jobs", lambda *_: left.pop(0))
         monkeypatch.setattr(time, "sleep", sleep)
         with pytest.raises(Exit) as caught:
             show.jobs.body(Context(), watch=True)
