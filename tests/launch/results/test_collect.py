@@ -201,7 +201,7 @@ class TestWhatComes:
         assert (report.is_complete, report.files[THIRD].written) == (True, 0)
 
     def test_a_job_that_the_head_does_not_have(self, cluster: Cluster) -> None:
-        with pytest.raises(InputError, match="there is no job no-such-job on this head"):
+        with pytest.raises(InputError, match="no job no-such-job on this head"):
             collect("no-such-job", cluster.head, cluster.into, remote="hash")
         assert list(cluster.into.iterdir()) == []
 
@@ -269,7 +269,7 @@ class TestWhatIsHereAlready:
         (cluster.folder / "outputs" / SECOND).mkdir(parents=True)
         (cluster.folder / "outputs" / SECOND / "d").write_bytes(b"mine")
         report = cluster.collect()
-        assert "is not a folder, so" in of(report, SECOND).left_out["outputs/d/x"]
+        assert "is not a folder: the file" in of(report, SECOND).left_out["outputs/d/x"]
         assert (cluster.folder / "outputs" / SECOND / "d").read_bytes() == b"mine"
 
 

@@ -32,7 +32,7 @@ class TestWithoutTheHead:
         assert list(report.errors) == [HEAD]
         assert report.files[SECOND].continued == 1
         assert cluster.said == [
-            "the job's head does not answer (node000000: no answer within 15 s): asking "
+            "the job's head does not answer (node000000: no answer within 15 s): querying "
             "node[000001-000002] directly"
         ]
         assert report.without_head == "node000000: no answer within 15 s"
