@@ -57,8 +57,8 @@ def test_no_answer_names_the_question() -> None:
 
 
 def test_a_refusal_says_where_to_look() -> None:
-    refusal = Completed(REFUSED, b"", b"there is no job t-1 on this head\n")
-    with pytest.raises(InputError, match=r"^job = 't-1': there is no job t-1 on this head; see `fab jobs`$"):
+    refusal = Completed(REFUSED, b"", b"no job t-1 on this head\n")
+    with pytest.raises(InputError, match=r"^job = 't-1': no job t-1 on this head; see `fab jobs`$"):
         ask(JobListing, Head(refusal), "abc", "show", "t-1", job="t-1")
 
 

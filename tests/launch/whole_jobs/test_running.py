@@ -215,7 +215,7 @@ class TestHowAJobEnds:
         nodes.env["PATH"] = str(nodes.bin)
         state, _ = nodes.run(JobSpec("t", "mpi", ("true",)))
         assert state.state == "FAILED"
-        assert "node000000, the head: there is no mpirun" in state.reason
+        assert "node000000, the head: no mpirun was found" in state.reason
 
     def test_another_mpi_on_the_head_is_named(self, nodes: Nodes) -> None:
         state, _ = nodes.run(JobSpec("t", "mpi", ("true",), mpi="intelmpi"))

@@ -91,9 +91,9 @@ class TestBeingWatched:
         until(lambda: left_of(started.job) == [])
 
     def test_unknown_jobs_and_a_head_without_node_code(self, nodes: Nodes) -> None:
-        with pytest.raises(InputError, match=r"there is no job nope on this head: .*; see"):
+        with pytest.raises(InputError, match=r"no job nope on this head: .*; see"):
             submit.follow("nope", nodes.head, print, remote="hash")
-        with pytest.raises(InputError, match="there is no job nope"):
+        with pytest.raises(InputError, match="no job nope"):
             nodes.cancel("nope")
         with pytest.raises(NotPushed, match="push first"):
             list_some(nodes.head, remote="other")

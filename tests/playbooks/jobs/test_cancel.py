@@ -267,7 +267,7 @@ def test_the_end_that_does_not_come_names_the_process_that_owes_it(monkeypatch: 
 
 
 class TestAJobWithoutRecords:
-    GONE = NoSuchJob("t-1", "there is no job t-1 on this head: it never existed, or its records were removed")
+    GONE = NoSuchJob("t-1", "no job t-1 on this head: it never existed, or its records were removed")
 
     def test_whose_head_is_known_is_ended_on_every_node(
         self, sealed: Sealed, capsys: pytest.CaptureFixture[str]
