@@ -26,7 +26,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize(
     ("words", "steps"),
     [
-        (["up"], ["pulumi up --yes --stack dev", "fab wait --stack dev --timeout 30m"]),
+        (["up"], ["pulumi up --yes --stack dev", "fab wait --stack dev --timeout "]),
         (["replace", "node000003"], ["node000003: remove it, pulumi up --yes --refresh --stack dev, wait"]),
         (["down"], ["pulumi destroy --yes --stack dev", ""]),
     ],
