@@ -23,8 +23,9 @@ from typing import Any
 
 from infra import inventory
 from launch.errors import InputError, MissingTool, RankliftError, StepTimeout
+from playbooks.selection import is_project, noted_stack, project_around
 
-__all__ = ["PulumiError", "Stack", "find_project", "is_project", "open_stack", "pulumi_program"]
+__all__ = ["PulumiError", "Stack", "find_project", "open_stack", "pulumi_program"]
 
 QUERY_S = 60.0
 """Limit of one query to Pulumi, which is not an update."""
@@ -182,25 +183,15 @@ def find_project(configured: str | None, fabfile_folder: Path | None) -> Path:
     named = os.environ.get("RANKLIFT_PROJECT")
     if named:
         return _checked("RANKLIFT_PROJECT", named, Path(named).expanduser())
-    here = Path.cwd()
-    for folder in (here, *here.parents):
-        if is_project(folder):
-            return folder
+    found = project_around(Path.cwd())
+    if found is not None:
+        return found
     raise InputError(
         "project",
-        str(here),
+        str(Path.cwd()),
         "no Ranklift project here or above",
         'set RANKLIFT_PROJECT, or ns.configure({"ranklift": {"project": "…"}}) in the fabfile',
     )
-
-
-def is_project(folder: Path) -> bool:
-    """Return whether ``folder`` is a checkout of the Pulumi project."""
-    try:
-        text = (folder / "Pulumi.yaml").read_text()
-    except OSError:
-        return False
-    return re.search(r"^name:\s*[\"']?ranklift[\"']?\s*$", text, re.MULTILINE) is not None
 
 
 def open_stack(project: Path, flag: str | None) -> Stack:
@@ -241,15 +232,9 @@ def _selected(project: Path, environment: Mapping[str, str]) -> str | None:
     Reads Pulumi's own note of it first: the command calls the backend, which a dry run must not, and takes a
     tenth of a second.
     """
-    home = Path(environment.get("PULUMI_HOME") or Path.home() / ".pulumi")
-    digest = hashlib.sha1(str(project / "Pulumi.yaml").encode(), usedforsecurity=False).hexdigest()
-    note = home / "workspaces" / f"ranklift-{digest}-workspace.json"
-    try:
-        chosen = json.loads(note.read_text()).get("stack")
-    except (OSError, ValueError):
-        chosen = None
+    chosen = noted_stack(project, environment)
     if chosen:
-        return str(chosen).removeprefix("organization/ranklift/")
+        return chosen
     try:
         return _query(["stack", "--show-name"], project, environment).strip() or None
     except (PulumiError, MissingTool):

@@ -10,6 +10,7 @@ import errno
 import io
 import os
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
@@ -61,6 +62,8 @@ class Program:
         """
         signals.exit_on_interrupt()
         _open_streams()
+        if _is_for_shell(sys.argv[1:]):
+            return
         try:
             Path.cwd()
         except OSError as error:
@@ -88,14 +91,46 @@ program = Program()
 """Named as Fabric's own, which the ``fab`` script imports."""
 
 
+def _is_for_shell(words: Sequence[str]) -> bool:
+    """Answer a shell that completes a command line or asks for its script; return whether that was done."""
+    option, equals, shell = (words[0] if words else "").partition("=")
+    if option not in ("--complete", "--print-completion-script"):
+        return False
+    from launch.errors import InputError
+    from playbooks.cli import completion, output
+
+    if option == "--print-completion-script":
+        try:
+            output.result(completion.script(shell if equals else "".join(words[1:2])))
+        except InputError as error:
+            output.error(error)
+            sys.exit(2)
+        return True
+    fabfile = completion.fabfile_around(Path.cwd())
+    table = None if fabfile is None else completion.load(fabfile)
+    if table is not None:
+        output.result("\n".join(completion.answers(table, words)))
+    return fabfile is None or table is not None
+
+
 def _fabric() -> None:
+    from fabric.exceptions import NothingToDo
     from fabric.main import program as fabric
 
     execute = fabric.execute
 
     def begin_tasks() -> None:
         signals.raise_on_interrupt()
-        execute()
+        try:
+            execute()
+        except NothingToDo:  # without any task Fabric runs what follows -- on the hosts of its own -H
+            from launch.errors import InputError
+            from playbooks.cli import output
+
+            line = fabric.core.remainder
+            remedy = f"give it to exec: fab exec --nodes 0-3 -- {line}"
+            output.error(InputError("--", line, "no task takes the words after it", remedy))
+            sys.exit(2)
 
     fabric.execute = begin_tasks
     fabric.run()

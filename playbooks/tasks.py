@@ -11,6 +11,7 @@ from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
 from playbooks.nodes import exec, push, ssh_task
 from playbooks.stack import account, check, down, plan, replace, scale, status, up, wait_nodes
+from rehearsal.faults.fault_kinds import KINDS
 
 __all__ = ["make_collection"]
 
@@ -29,5 +30,8 @@ def make_collection() -> Collection:
     launch.add_task(launch_file.launch_file, default=True)
     ns.add_collection(launch)
     ns.add_collection(Collection.from_module(rehearsal, name="rehearsal"))
-    improve_command_line()
+    options = [option for launcher in LAUNCHERS.values() for option in launcher.options]
+    improve_command_line(
+        {**{one.name: one.choices for one in options if one.choices}, "kind": (*KINDS, "clear")}
+    )
     return ns

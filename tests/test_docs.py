@@ -14,7 +14,7 @@ from invoke.parser import Parser
 from infra.config.schema import parse
 from launch.errors import InputError
 from playbooks import ns
-from playbooks.cli.invoke_patches import parse_repeated
+from playbooks.cli.command_line import arranged
 
 ROOT = Path(__file__).parents[1]
 PAGES = sorted((ROOT / "docs").glob("*.md"))
@@ -61,16 +61,13 @@ def test_commands_can_be_typed_as_they_are_shown(page: Path) -> None:
 def refused(line: str) -> str | None:
     """What the command line's own parser has against ``line``, where that is more than a word left out."""
 
-    class Core:
-        unparsed = shlex.split(line, comments=True)
-
-    def parse() -> None:
-        Parser(contexts=CONTEXTS).parse_argv(Core.unparsed)
-
+    words = shlex.split(line, comments=True)
+    end = words.index("--") if "--" in words else len(words)
+    parser = Parser(contexts=CONTEXTS)
     try:
-        parse_repeated(parse, Core)
-    except ParseError as error:
-        return None if any(words in str(error) for words in LEFT_OUT) else str(error)
+        parser.parse_argv(arranged(words[:end], words[end + 1 :], parser.contexts))
+    except (InputError, ParseError) as error:
+        return None if any(said in str(error) for said in LEFT_OUT) else str(error)
     return None
 
 
@@ -89,6 +86,8 @@ def test_what_is_unknown_would_be_found() -> None:
     assert refused("cancel JOB --grace 10s  # or less") is None
     assert refused("wait A B --timeout 2s") is None
     assert refused("replace") is None
+    assert refused('exec -n 0 -- ls "a b"') is None
+    assert refused("exec ls -l") is not None
     assert refused("launch.mpi --grace") is None
     assert refused("cancel JOB --mercy 10s") is not None
     assert refused("ssh 0") is not None

@@ -27,6 +27,7 @@ from playbooks.project import Stack, find_project, open_stack
 
 __all__ = [
     "HELP",
+    "SHORT",
     "command",
     "limit_help",
     "open_from",
@@ -44,6 +45,21 @@ HELP = {
     "dry-run": "print what would be done, without any connection or cloud call",
 }
 """Help of arguments that mean the same in every task, by name; a task may override it."""
+
+
+SHORT = {
+    **{"stack": "s", "nodes": "n", "node": "n", "json": "j", "all": "a", "yes": "y", "detach": "d"},
+    **{"follow": "f", "tail": "t", "rank": "r", "grep": "g", "merge": "m"},
+}
+"""The letters of options, by name: in every task the same."""
+
+
+class _Task(Task[Any]):
+    def arg_opts(self, name: str, default: Any, taken_names: set[str]) -> dict[str, Any]:
+        options = super().arg_opts(name, default, taken_names)
+        if name in SHORT and name not in self.positional:
+            options["names"].append(SHORT[name])
+        return options
 
 
 def limit_help(default: str) -> str:
@@ -86,7 +102,8 @@ def command(
         parameters = inspect.signature(function).parameters
         known = {key: text for key, text in HELP.items() if key.replace("-", "_") in parameters}
         options.setdefault("auto_shortflags", False)
-        return Task(body, name=name, help={**known, **(help or {})}, **options)
+        body.example = example  # type: ignore[attr-defined]
+        return _Task(body, name=name, help={**known, **(help or {})}, **options)
 
     return decorate
 

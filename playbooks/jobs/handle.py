@@ -11,7 +11,7 @@ from infra.inventory import Inventory
 from launch.errors import InputError
 from launch.nodeset import fold
 from playbooks.cli import output
-from playbooks.cli.newest_job import NEWEST
+from playbooks.cli.command_line import NEWEST
 from playbooks.jobs.listing import JobList, list_jobs
 from playbooks.jobs.location import check_id, note_of
 from playbooks.project import Stack

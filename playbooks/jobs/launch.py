@@ -19,7 +19,9 @@ from playbooks.nodes.push import key_numbers, source_folder
 __all__ = ["launch_task"]
 
 _HELP = {
-    "line": "script and arguments, in quotes; paths are relative to what is pushed",
+    "line": "script and arguments, in quotes or behind --; paths are relative to what is pushed. $RANK, "
+    "$LOCAL_RANK, $MASTER_ADDR and the launcher's other variables expand in each process; $HOME, * and ~ "
+    "do not",
     "nodes": "names, instance ids, ranges of both: 0-3,node000007; all; any:4 for free ones (default: all)",
     "env": "a variable for every rank: NAME=VALUE, or NAME for its value here; may be repeated",
     "source": "the folder to push (default: the repository around the current folder, else that folder)",

@@ -32,7 +32,6 @@ __all__ = ["logs"]
         "merge": "print a line that many ranks print within a second once, with all ranks in front",
     },
     positional=["job"],
-    auto_shortflags=True,
 )
 def logs(  # noqa: PLR0913, PLR0917
     context: Context,

@@ -29,7 +29,8 @@ _STDIN = 0
     "exec",
     example='fab exec "nvidia-smi -L" --nodes 0-3,7',
     help={
-        "line": "command line, in quotes; bash on the nodes reads it",
+        "line": "command line, in quotes, where bash on the nodes expands $HOME and *; behind -- each word "
+        "reaches the command as it is",
         "fanout": "number of nodes worked on at once",
         "timeout": "limit for each node in seconds (default: none); 90s, 10m and 2h are accepted too",
     },

@@ -78,7 +78,7 @@ def test_help_is_help_even_where_an_argument_is_due(workplace: Path) -> None:
 def test_a_misspelt_option_is_not_run_as_a_command(workplace: Path) -> None:
     ran = fab(workplace, "exec", "--nods")
     assert ran.returncode == 2
-    assert "'--nods': looks like an option" in ran.stderr
+    assert ran.stderr == "error: option = '--nods': exec has no such option; did you mean --nodes?\n"
 
 
 def test_exec_merges_what_is_equal_and_ends_as_the_command_did(workplace: Path) -> None:
@@ -154,8 +154,7 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
             ["launch.torch", "torchrun train.py", "--nproc-per-node", "2"],
             "cannot be combined with this command: torchrun",
         ),
-        (["launch.torch", "show.py", "extra"], 'put it in quotes: "show.py extra"'),
-        (["launch.torch", "a.py", "$RANK", "b c", "--nodes", "0"], "put it in quotes: 'a.py $RANK b c'"),
+        (["launch.torch", "show.py", "extra"], 'put it in quotes: fab launch.torch "show.py extra"'),
         (["launch", "job.yml", "extra"], "launch takes one file; see `fab --help launch`"),
         (["stauts"], "task = 'stauts': no such task; did you mean status?"),
         (["status", "--jsn"], "option = '--jsn': status has no such option; did you mean --json?"),

@@ -1,0 +1,37 @@
+"""Which project and which stack are meant, as far as files here tell: without Pulumi, in milliseconds."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+__all__ = ["is_project", "noted_stack", "project_around"]
+
+
+def is_project(folder: Path) -> bool:
+    """Return whether ``folder`` is a checkout of the Pulumi project."""
+    try:
+        text = (folder / "Pulumi.yaml").read_text()
+    except OSError:
+        return False
+    return re.search(r"^name:\s*[\"']?ranklift[\"']?\s*$", text, re.MULTILINE) is not None
+
+
+def project_around(folder: Path) -> Path | None:
+    """Return the nearest project folder: ``folder`` or one above it; None without one."""
+    return next((one for one in (folder, *folder.parents) if is_project(one)), None)
+
+
+def noted_stack(project: Path, environment: Mapping[str, str]) -> str | None:
+    """Return the stack that ``pulumi stack select`` chose, from Pulumi's own note; None without one."""
+    home = Path(environment.get("PULUMI_HOME") or Path.home() / ".pulumi")
+    digest = hashlib.sha1(str(project / "Pulumi.yaml").encode(), usedforsecurity=False).hexdigest()
+    note = home / "workspaces" / f"ranklift-{digest}-workspace.json"
+    try:
+        chosen = json.loads(note.read_text()).get("stack")
+    except (OSError, ValueError):
+        return None
+    return str(chosen).removeprefix("organization/ranklift/") if chosen else None

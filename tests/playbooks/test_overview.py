@@ -1,0 +1,123 @@
+"""What ``fab`` shows of its tasks and options, and scripts behind ``--``."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from playbooks import ns
+from playbooks.cli.task import SHORT
+from tests.playbooks.server import make_key, save_stack
+from tests.playbooks.typed import arguments, fab
+
+
+@pytest.fixture(scope="module")
+def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A project of its own, whose stack ``dev`` has two nodes that nobody asks."""
+    top = tmp_path_factory.mktemp("workplace")
+    (top / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
+    (top / "fabfile.py").write_text("from playbooks import ns\n")
+    (top / "train.py").write_text("print('hi')\n")
+    keys = tmp_path_factory.mktemp("keys")
+    save_stack(top / ".ranklift" / "dev", {0: 22, 1: 22}, make_key(keys / "host"), make_key(keys / "user"))
+    return top
+
+
+def test_a_letter_means_the_same_in_every_task() -> None:
+    meanings: dict[str, set[str]] = {}
+    for task in ns.task_names:
+        for argument in arguments(task):
+            name, letters = argument.name, [one for one in argument.names if len(one) == 1]
+            expected = SHORT.get(name, "") if not argument.positional else ""
+            assert letters == list(expected), (task, name)
+            for letter in letters:
+                meanings.setdefault(letter, set()).add(name)
+    # A task has --nodes, or --node where it is for one of them: which nodes, either way.
+    assert meanings.pop("n") == {"node", "nodes"}
+    assert all(len(names) == 1 for names in meanings.values())
+    assert {"s", "j", "f"} <= set(meanings)
+
+
+def test_fab_alone_shows_what_to_do_first_and_then_every_task_by_group(workplace: Path) -> None:
+    told = fab(workplace)
+    assert (told.returncode, told.stderr) == (0, "")
+    steps = ["fab plan", "fab up", 'fab launch.torch "train.py --lr 0.1"', "fab jobs", "fab down"]
+    places = [told.stdout.index(f"\n  {step} ") for step in steps]
+    assert places == sorted(places)
+    listed = fab(workplace, "--list")
+    assert listed.returncode == 0
+    assert told.stdout.endswith(f"\n\n{listed.stdout}")
+    lines = listed.stdout.splitlines()
+    assert [line for line in lines if line.endswith(":")] == [
+        *("The cluster:", "Nodes:", "Jobs:", "The rehearsal: Azure on this machine:"),
+    ]
+    names = [line.split()[0] for line in lines if line.startswith("  ")]
+    called = {min((name, *others), key=len) for name, others in ns.task_names.items()}
+    assert sorted(names) == sorted(called)
+    assert max(map(len, lines)) <= 110
+
+
+def test_a_part_of_the_tasks_can_be_listed_too(workplace: Path) -> None:
+    assert "rehearsal" not in fab(workplace, "--list", "launch").stdout
+
+
+@pytest.mark.parametrize("task", ["launch.mpi", "launch.torch", "launch.tensorflow"])
+def test_help_names_what_expands_in_a_command(workplace: Path, task: str) -> None:
+    told = " ".join(fab(workplace, "--help", task).stdout.split())
+    assert (
+        "$RANK, $LOCAL_RANK, $MASTER_ADDR and the launcher's other variables expand in each process" in told
+    )
+    assert "$HOME, * and ~ do not" in told
+    assert "bash on the nodes expands $HOME and *" in " ".join(
+        fab(workplace, "exec", "--help").stdout.split()
+    )
+
+
+def test_a_script_behind_two_dashes_is_launched_as_it_is(workplace: Path) -> None:
+    words = (
+        "launch.mpi",
+        "-n",
+        "0-1",
+        "--dry-run",
+        "-j",
+        "--",
+        "train.py",
+        "--name",
+        "a b",
+        "$RANK",
+        "$HOME",
+        "-n",
+    )
+    told = fab(workplace, *words)
+    assert (told.returncode, told.stderr) == (0, "")
+    found = json.loads(told.stdout)
+    assert found["argv"] == ["python3", "-u", "train.py", "--name", "a b", "${RANK}", "$HOME", "-n"]
+    assert "RANK" in found["expand"]
+    assert len(found["nodes"]) == 2
+    told = fab(workplace, "exec", "-n", "0", "--dry-run", "--", "printf", "%s|", "a  b", "$HOME", "*")
+    assert told.stdout == "on node000000: printf '%s|' 'a  b' '$HOME' '*'\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["exec"], 'exec: needs a command; e.g. fab exec "nvidia-smi -L" --nodes 0-3,7'),
+        (["launch.torch", "-n", "0"], 'launch.torch: needs a command; e.g. fab launch.torch "train.py'),
+        (["launch"], "launch: needs a job file; e.g. fab launch job.yml"),
+        (["scale"], "scale: needs a number of nodes; e.g. fab scale "),
+        (["replace", "--timeout", "3"], "replace: needs a node; e.g. fab replace "),
+        (["exec", "--nodes", "0", "ls", "-l"], 'put it in quotes: fab exec --nodes 0 "ls -l"'),
+        (
+            ["launch.mpi", "a.py", "--lr", "0.1", "--nodes", "0"],
+            'put it in quotes: fab launch.mpi "a.py --lr 0.1" --nodes 0',
+        ),
+    ],
+)
+def test_what_a_command_line_lacks_is_named_with_what_to_type(
+    workplace: Path, words: list[str], expected: str
+) -> None:
+    told = fab(workplace, *words)
+    assert (told.returncode, told.stdout) == (2, "")
+    assert expected in told.stderr
