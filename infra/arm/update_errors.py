@@ -18,10 +18,20 @@ from infra.arm.errors import MissingRight, NotSignedIn, Throttled, explained, re
 from infra.arm.pulumi_state import resource_name
 from launch.errors import RankliftError
 
-__all__ = ["AzureFailed", "Progress", "Trouble", "advice", "kind_of", "patience", "troubles"]
+__all__ = ["AzureFailed", "Kind", "Progress", "Trouble", "advice", "kind_of", "patience", "troubles"]
 
 Kind = Literal[
-    "again", "throttled", "partial", "no-boot", "quota", "size", "login", "rights", "in-use", "other"
+    "again",
+    "throttled",
+    "replicating",
+    "partial",
+    "no-boot",
+    "quota",
+    "size",
+    "login",
+    "rights",
+    "in-use",
+    "other",
 ]
 """What an error calls for: the same command again, a decision about partial capacity, or a person."""
 
@@ -42,6 +52,9 @@ _KINDS: Mapping[Kind, frozenset[str]] = {
     "throttled": frozenset(
         {"429", "subscriptionrequeststhrottled", "toomanyrequests", "toomanyrequestsreceived"}
     ),
+    # A role or identity that was just made is not known everywhere at once:
+    # hashicorp/terraform-provider-azurerm issue 10442, MicrosoftDocs/azure-docs issue 103085.
+    "replicating": frozenset({"principalnotfound", "roledefinitiondoesnotexist"}),
     "partial": frozenset(
         {
             "allocationfailed",
@@ -179,6 +192,8 @@ def advice(trouble: Trouble, stack: str) -> str:
     return {
         "again": "Azure is still working on a resource of that name: repeat the command",
         "throttled": f"{throttling(patience(trouble))}: nothing is lost, it continues where it stopped",
+        "replicating": "Azure does not know a role or identity of the stack's everywhere yet, or somebody "
+        "deleted it: repeat the command in some minutes",
         "partial": "",
         "no-boot": f"`fab up --stack {stack}` makes another node in its place",
         "quota": "ask for more quota (portal: Subscriptions, Usage + quotas) or fewer nodes; see `fab plan`",

@@ -9,14 +9,14 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
 from invoke.exceptions import Exit
 
 from infra.arm.pulumi_state import resource_name
-from infra.arm.update_errors import Progress, Trouble, advice, kind_of, patience
+from infra.arm.update_errors import Kind, Progress, Trouble, advice, kind_of, patience
 from infra.gate import KEY, Gate
 from launch.errors import RankliftError
 from playbooks.cli import output
@@ -36,7 +36,18 @@ _POLL_S = 0.2
 _FIRST_PAUSE_S = 2.0
 _PAUSE_S = 30.0
 """Between two tries: the first pause, doubled up to this."""
+REPLICATION_S = 300.0
+"""How long Azure may take until a role or identity that it has made is known everywhere; the limit that
+hashicorp/terraform-provider-azurerm pull request 1647 chose."""
 _LOGGED = ("up", "destroy", "refresh")
+
+
+_REASONS: Mapping[Kind, str] = {
+    "throttled": "throttles",
+    "replicating": "does not find yet what was just made",
+    "again": "is still busy",
+}
+"""What Azure does while it is worth asking again."""
 
 
 class UpdateFailed(RankliftError):
@@ -141,11 +152,13 @@ def _killed(stack: str, by: signal.Signals, under_way: Sequence[str]) -> Exit:
 
 
 def retry_while_busy(update: Callable[[], None], deadline: float) -> None:
-    """Repeat ``update`` while it fails only because Azure is busy or throttles, until ``deadline``.
+    """Repeat ``update`` while it fails only because Azure is busy or throttles, until ``deadline``; for
+    :data:`REPLICATION_S` while it does not find a role or identity that it has just made.
 
     Azure is busy for minutes after a teardown: the old resource of that name is still being deleted.
     """
     pause = _FIRST_PAUSE_S
+    found_by: float | None = None
     before: UpdateFailed | None = None
     while True:
         try:
@@ -159,9 +172,13 @@ def retry_while_busy(update: Callable[[], None], deadline: float) -> None:
             named = [trouble for trouble in error.troubles if trouble.code]
             kinds = {kind_of(trouble) for trouble in named}
             now = max([pause, *(patience(trouble) or 0 for trouble in named)])
-            if not named or kinds - {"again", "throttled"} or time.monotonic() + now > deadline:
+            until = deadline
+            if "replicating" in kinds:
+                found_by = found_by or time.monotonic() + REPLICATION_S
+                until = min(deadline, found_by)
+            if not named or kinds - set(_REASONS) or time.monotonic() + now > until:
                 raise
-            reason = "throttles" if "throttled" in kinds else "is still busy"
+            reason = next(reason for kind, reason in _REASONS.items() if kind in kinds)
             output.progress(f"{named[0].resource}: Azure {reason} ({named[0].code}); retrying in {now:g} s")
             time.sleep(now)
             pause = min(2 * pause, _PAUSE_S)

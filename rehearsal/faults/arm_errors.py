@@ -13,7 +13,15 @@ from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.registry import ResourceTypes
 
-__all__ = ["allocation_failed", "expired", "forbidden", "overconstrained", "subnet_in_use", "throttled"]
+__all__ = [
+    "allocation_failed",
+    "expired",
+    "forbidden",
+    "not_replicated",
+    "overconstrained",
+    "subnet_in_use",
+    "throttled",
+]
 
 _OPERATOR = "00000000-0000-4000-8000-00000000cafe"
 
@@ -57,6 +65,24 @@ def subnet_in_use(network: ResourceId) -> ArmError:
         "InUseSubnetCannotBeDeleted",
         f"Subnet nodes is in use by {holder} and cannot be deleted. In order to delete the subnet, delete "
         "all the resources within the subnet. See aka.ms/deletesubnet.",
+    )
+
+
+def not_replicated(hit: int) -> ArmError:
+    """Return the refusal of a role assignment whose role, or at every second hit whose identity, is new.
+
+    Codes and words as in hashicorp/terraform-provider-azurerm#10442 and MicrosoftDocs/azure-docs#103085: the
+    latter comes with ``principalType`` too.
+    """
+    if hit % 2:
+        problem = "The specified role definition with ID '00000000000000000000000000000000' does not exist."
+        return ArmError(400, "RoleDefinitionDoesNotExist", problem)
+    return ArmError(
+        400,
+        "PrincipalNotFound",
+        "Principal 00000000000000000000000000000000 does not exist in the directory. Check that you have the "
+        "correct principal ID. If you are creating this principal and then immediately assigning a role, "
+        "this error might be related to a replication delay.",
     )
 
 

@@ -28,6 +28,7 @@ __all__ = ["ArmFaults"]
 
 _SCALE_SETS = "microsoft.compute/virtualmachinescalesets"
 _NETWORKS = "microsoft.network/virtualnetworks"
+_ASSIGNMENTS = "microsoft.authorization/roleassignments"
 _READS = ("GET", "HEAD")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -120,6 +121,8 @@ class ArmFaults(Scarcity):
             return Fault(error=being_deleted(resource.group), at_request=True)
         if verb == "delete" and kind == _NETWORKS and self._hit("subnet"):
             return Fault(error=arm_errors.subnet_in_use(resource), at_request=True)
+        if verb == "put" and kind == _ASSIGNMENTS and self._hit("replication"):
+            return Fault(error=arm_errors.not_replicated(self._set["replication"].hits), at_request=True)
         if kind == _SCALE_SETS:
             spec = self._hit("stuck")
             if spec is not None:

@@ -61,6 +61,12 @@ _ALL = (
     FaultKind(
         "forbidden", "403 AuthorizationFailed for every write", ("after", "count", "seconds"), lasts=True
     ),
+    FaultKind(
+        "replication",
+        "RoleDefinitionDoesNotExist and PrincipalNotFound for new role assignments",
+        ("after", "count"),
+        count=2,
+    ),
     FaultKind("subnet", "InUseSubnetCannotBeDeleted", ("count", "seconds"), lasts=True),
 )
 KINDS: Mapping[str, FaultKind] = {kind.name: kind for kind in _ALL}

@@ -315,6 +315,16 @@ def test_a_name_that_is_still_being_deleted_is_waited_for(workplace: Workplace) 
     workplace.fab("down")
 
 
+def test_a_role_that_azure_does_not_know_everywhere_yet_is_waited_for(workplace: Workplace) -> None:
+    workplace.configure(STACK, nodeCount=1, ttlHours=24, idleStopMinutes=30)
+    with fault(workplace, "replication", "--count", "2"):
+        told = workplace.fab("up")
+    for code in ("RoleDefinitionDoesNotExist", "PrincipalNotFound"):
+        assert f"watcher-right: Azure does not find yet what was just made ({code}); retrying" in told.err
+    assert workplace.fab("exec", "uname -n").out.startswith("node")
+    workplace.fab("down")
+
+
 @pytest.mark.parametrize("partial", ["keep", "remove"])
 def test_a_first_try_that_brings_too_few_leaves_what_the_user_chose(
     workplace: Workplace, partial: str

@@ -72,6 +72,8 @@ def test_what_a_program_says_has_no_code_and_what_is_no_error_is_left_out() -> N
         (Trouble("X", "SubscriptionRequestsThrottled", "Please try again after '17' seconds after"),
          "throttled", "wait 17 s, then repeat the command: nothing is lost"),
         (Trouble("X", "429", ""), "throttled", "Azure throttles"),
+        (Trouble("X", "RoleDefinitionDoesNotExist", ""), "replicating", "repeat the command in some minutes"),
+        (Trouble("X", "PrincipalNotFound", ""), "replicating", "or somebody deleted it"),
         (Trouble("X", "OperationNotAllowed", "rejected because too many requests have been received"),
          "throttled", "wait some minutes"),
         (Trouble("X", "allocationfailed", ""), "partial", ""),

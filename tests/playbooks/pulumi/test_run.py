@@ -261,6 +261,31 @@ def test_when_time_is_over_the_reason_of_the_try_before_is_not_lost(
     assert calls(tmp_path) == 2
 
 
+def test_a_new_role_that_azure_does_not_find_yet_is_waited_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.1)
+    codes = map(failed, ("RoleDefinitionDoesNotExist", "PrincipalNotFound", "Conflict"))
+    early = stack(tmp_path, *codes, then=f"[ $(wc -l < {tmp_path}/calls) = 3 ]")
+    retry_while_busy(lambda: pulumi(early, ["up", "--yes"]), time.monotonic() + 30)
+    assert calls(tmp_path) == 3
+    told = "Azure does not find yet what was just made (RoleDefinitionDoesNotExist); retrying in 0.1 s"
+    assert told in capsys.readouterr().err
+
+
+def test_a_role_that_azure_never_finds_is_not_waited_for_until_the_deadline(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.1)
+    monkeypatch.setattr(run, "REPLICATION_S", 0.5)
+    lost = stack(tmp_path, failed("RoleDefinitionDoesNotExist"), then="exit 1")
+    began = time.monotonic()
+    with pytest.raises(UpdateFailed, match=r"RoleDefinitionDoesNotExist: Not now\.\n.*repeat the command"):
+        retry_while_busy(lambda: pulumi(lost, ["up", "--yes"]), began + 600)
+    assert 2 <= calls(tmp_path) <= 4
+    assert time.monotonic() - began < 20
+
+
 @pytest.mark.parametrize(
     ("codes", "seconds"),
     [(["AuthorizationFailed"], 30), (["Conflict", "QuotaExceeded"], 30), (["Conflict"], 0)],

@@ -11,6 +11,7 @@ from launch.errors import InputError
 from rehearsal.faults.arm_faults import ArmFaults
 from rehearsal.faults.fault_kinds import KINDS, fault_spec
 from rehearsal.imds.tokens import Identity
+from tests.rehearsal.arm.auth.test_roles import CONTRIBUTOR, READER, assign, make_identity
 from tests.rehearsal.bodies import SCALE_SET, VNET, build
 from tests.rehearsal.doubles import BASE, Endpoint, RecordingMachines, endpoint
 
@@ -225,3 +226,15 @@ def test_every_kind_can_be_ordered() -> None:
         numbers = {"nodes": (0,), "seconds": 60.0, "after": 1, "count": 2}
         made = fault_spec(kind.name, **{name: numbers[name] for name in kind.takes})
         assert str(made).startswith(kind.name)
+
+
+def test_a_role_is_not_known_everywhere_at_once(azure: Endpoint, arm_faults: ArmFaults) -> None:
+    principal = make_identity(azure)["principalId"]
+    set_on(azure, arm_faults, "replication", after=1)
+    assert assign(azure, principal, READER)[0] == 201
+    answers = [assign(azure, principal, CONTRIBUTOR) for _ in range(3)]
+    assert [said["error"]["code"] for status, said in answers[:2] if status == 400] == [
+        "RoleDefinitionDoesNotExist",
+        "PrincipalNotFound",
+    ]
+    assert answers[2][0] == 201
