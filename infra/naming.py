@@ -7,6 +7,8 @@ import re
 import uuid
 
 __all__ = [
+    "AGENT",
+    "AGENT_TAG",
     "BACKEND_POOL",
     "BLOBS",
     "CONTAINERS",
@@ -45,10 +47,13 @@ IDENTITY_TAG = "ranklift-identity"
 a policy of the subscription may add some."""
 
 STOPPED_TAG = "ranklift-stopped"
-"""Tag of the scale set with the reason for which the nodes stopped it (``STOPPED`` of
-launch.remote.agent.autostop)."""
+"""Tag of the scale set with the time and reason of an idle stop, by agents older than :data:`AGENT`."""
 
-OWN_TAGS = frozenset({STACK_TAG, TTL_TAG, IDLE_TAG, NFS_TAG, IDENTITY_TAG, STOPPED_TAG})
+AGENT_TAG, AGENT = "ranklift-agent", "2"
+"""Tag of the scale set with the version of the agent that its nodes boot with, which stays as long as the set
+does. The agent of a set without it writes the capacity to stop idle nodes; from 2 on it deletes them."""
+
+OWN_TAGS = frozenset({AGENT_TAG, STACK_TAG, TTL_TAG, IDLE_TAG, NFS_TAG, IDENTITY_TAG, STOPPED_TAG})
 """Tags of the program and the nodes, which the user therefore cannot set."""
 
 BACKEND_POOL = "nodes"

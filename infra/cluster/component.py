@@ -77,7 +77,7 @@ class TrainingCluster(pulumi.ComponentResource):
         if identity is not None and (config.ttl_hours is not None or config.idle_stop_minutes is not None):
             from infra.cluster.identity import build_watcher_role
 
-            build_watcher_role(place, config, identity, nodes.id)
+            build_watcher_role(place, config, identity, nodes)
         self.outputs = {
             "stack": stack,
             "scaleSetId": nodes.id,

@@ -6,17 +6,19 @@ assign roles (``Owner`` or ``User Access Administrator``).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import pulumi
 from pulumi_azure_native.authorization._inputs import PermissionArgs
 from pulumi_azure_native.authorization.role_assignment import RoleAssignment
 from pulumi_azure_native.authorization.role_definition import RoleDefinition
+from pulumi_azure_native.compute.virtual_machine_scale_set import VirtualMachineScaleSet
 from pulumi_azure_native.managedidentity.user_assigned_identity import UserAssignedIdentity
 
 from infra.cluster.groups import Place
 from infra.config.cluster_config import ClusterConfig
-from infra.naming import own_uuid, right_on
+from infra.naming import AGENT_TAG, own_uuid, right_on
 
 __all__ = ["BLOB_CONTRIBUTOR", "Identity", "allow", "build_identity", "build_watcher_role", "watcher_actions"]
 
@@ -41,24 +43,31 @@ def build_identity(place: Place) -> Identity:
     return Identity(identity.id, identity.client_id, identity.principal_id)
 
 
-def watcher_actions(config: ClusterConfig) -> list[str]:
-    """Return the rights of the nodes' watcher on its own scale set: read it and, if configured, end it.
+def watcher_actions(config: ClusterConfig, tags: Mapping[str, str] | None) -> list[str]:
+    """Return the rights of the nodes' agent on their scale set: read it and, if configured, end it.
 
-    Whether Azure needs more to patch ``sku.capacity`` alone, such as the right to join the set's subnet, is
-    not known.
+    ``tags`` are the scale set's. ``delete/action`` (learn.microsoft.com rest/api/compute/
+    virtual-machine-scale-sets/delete-instances) removes VMs by their ids, and can neither add any nor change
+    what others boot. Without :data:`~infra.naming.AGENT_TAG` the nodes' agents write the capacity instead,
+    for which Azure also asks for the right to join the subnet (aad-pod-identity pull request 550).
     """
     actions = [f"{_SET}/read", f"{_SET}/virtualMachines/read"]
     if config.idle_stop_minutes is not None:
-        actions.append(f"{_SET}/write")
+        actions.append(f"{_SET}/delete/action" if AGENT_TAG in (tags or {}) else f"{_SET}/write")
     if config.ttl_hours is not None:
         actions.append(f"{_SET}/delete")
     return actions
 
 
 def build_watcher_role(
-    place: Place, config: ClusterConfig, identity: Identity, scale_set_id: pulumi.Output[str]
+    place: Place, config: ClusterConfig, identity: Identity, nodes: VirtualMachineScaleSet
 ) -> None:
-    """Make a role with :func:`watcher_actions` and assign it to the nodes on their scale set alone."""
+    """Make a role with :func:`watcher_actions` and assign it to the nodes on their resource group.
+
+    It has one scale set. On the set itself the assignment would go with it, and azure-native fails to refresh
+    an assignment whose scope is gone (pulumi/pulumi-azure-native#4528 and #4802): the next ``up`` would fail.
+    """
+    actions = nodes.tags.apply(lambda tags: watcher_actions(config, tags))
     role = RoleDefinition(
         "watcher-role",
         role_definition_id=place.uuid("watcher-role"),
@@ -66,22 +75,28 @@ def build_watcher_role(
             lambda own: f"{place.name}-watcher-{own_uuid(place.stack, own, '')[:8]}"
         ),
         role_type="CustomRole",
-        description="Lets the nodes of a cluster end it: scale their own set to zero, or delete it.",
-        permissions=[PermissionArgs(actions=watcher_actions(config), not_actions=[])],
+        description="Lets the nodes of a cluster end it: delete nodes of their own set, or the set.",
+        permissions=[PermissionArgs(actions=actions, not_actions=[])],
         assignable_scopes=[place.group.id],
         scope=place.group.id,
         opts=place.opts,
     )
-    allow(place, identity, "watcher", role.id, scale_set_id)
+    # Azure takes a name of an assignment in one scope only; earlier versions had it on the scale set.
+    allow(place, identity, "watcher", role.id, place.group.id, name=place.uuid("watcher-right-on-group"))
 
 
 def allow(
-    place: Place, identity: Identity, purpose: str, role_id: pulumi.Input[str], scope: pulumi.Output[str]
+    place: Place,
+    identity: Identity,
+    purpose: str,
+    role_id: pulumi.Input[str],
+    scope: pulumi.Output[str],
+    name: pulumi.Output[str] | None = None,
 ) -> RoleAssignment:
-    """Assign a role on one resource to the identity."""
+    """Assign a role to the identity on ``scope`` and all that is in it."""
     return RoleAssignment(
         right_on(purpose),
-        role_assignment_name=place.uuid(right_on(purpose)),
+        role_assignment_name=name or place.uuid(right_on(purpose)),
         principal_id=identity.principal_id,
         # Without it Azure looks the identity up in its directory, which may not have it yet.
         principal_type="ServicePrincipal",

@@ -48,7 +48,7 @@ from infra.cluster.keys import secret
 from infra.cluster.network import NodeNetwork
 from infra.config.cluster_config import ClusterConfig
 from infra.config.limits import spot_price
-from infra.naming import IDENTITY_TAG, IDLE_TAG, NFS_TAG, TTL_TAG
+from infra.naming import AGENT, AGENT_TAG, IDENTITY_TAG, IDLE_TAG, NFS_TAG, TTL_TAG
 
 if TYPE_CHECKING:  # its Pulumi package takes time to import, and plain clusters have no identity
     from infra.cluster.identity import Identity
@@ -105,7 +105,7 @@ def build_scale_set(
     """Make the scale set. A changed ``nodeCount`` changes ``sku.capacity`` alone.
 
     ``customData`` counts only when the set is created: a newer template must neither replace running nodes
-    nor make later nodes differ from them.
+    nor make later nodes differ from them. So does the tag with the version of the agent, which is in it.
     """
     plan = config.image.plan
     return VirtualMachineScaleSet(
@@ -116,6 +116,7 @@ def build_scale_set(
         tags={
             **place.tags,
             **live_tags(config),
+            AGENT_TAG: AGENT,
             **({} if identity is None else {IDENTITY_TAG: identity.client_id}),
         },
         identity=VirtualMachineScaleSetIdentityArgs(
@@ -151,7 +152,7 @@ def build_scale_set(
         opts=pulumi.ResourceOptions.merge(
             place.opts,
             pulumi.ResourceOptions(
-                ignore_changes=["virtualMachineProfile.osProfile.customData"],
+                ignore_changes=["virtualMachineProfile.osProfile.customData", f'tags["{AGENT_TAG}"]'],
                 replace_on_changes=_REPLACED_WITH,
                 delete_before_replace=True,
                 depends_on=list(access.depends_on),

@@ -10,9 +10,9 @@ from typing import Any
 from infra import inventory
 from infra.arm.update_errors import AzureFailed
 from infra.inventory import Inventory, Node, StackOutputs
+from infra.naming import IDLE_TAG, STOPPED_TAG
 from launch.errors import RankliftError, RetryError
 from launch.nodeset import fold
-from launch.remote.agent.autostop import STOPPED
 from playbooks.cli import output
 from playbooks.project import Stack
 
@@ -83,7 +83,7 @@ def _explain_expiry(stack: Stack, failed: AzureFailed) -> None:
 
 
 def stopped(stack: Stack, scale_set_id: str) -> str:
-    """Return when and why the cluster set its own capacity to 0, in brackets after a blank; else nothing.
+    """Return why the cluster may have no nodes, in brackets after a blank; nothing where none is known.
 
     Raises :class:`AzureFailed` when Azure does not answer.
     """
@@ -91,10 +91,13 @@ def stopped(stack: Stack, scale_set_id: str) -> str:
 
     subscription, group, name = scale_set_of(scale_set_id)
     try:
-        when = (scale_sets(stack, subscription).get(group, name).tags or {}).get(STOPPED)
+        tags = scale_sets(stack, subscription).get(group, name).tags or {}
     except AzureError as error:
         raise AzureFailed("the scale set did not show", stack.name, error) from error
-    return f" (stopped at {when})" if when else ""
+    if STOPPED_TAG in tags:
+        return f" (stopped at {tags[STOPPED_TAG]})"
+    minutes = tags.get(IDLE_TAG)
+    return f" (idle nodes are deleted after {minutes} minutes: ranklift:idleStopMinutes)" if minutes else ""
 
 
 def delete(stack: Stack, scale_set_id: str, nodes: Sequence[Node], limit: float = OPERATION_S) -> None:

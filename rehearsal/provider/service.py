@@ -16,7 +16,7 @@ import grpc
 from google.protobuf import any_pb2, empty_pb2
 from pulumi.runtime.proto import plugin_pb2, provider_pb2, provider_pb2_grpc, status_pb2
 
-from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.errors import ArmError, not_found
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.registry import ResourceTypes
 from rehearsal.arm.core.resource_type import GROUP, ResourceType
@@ -183,6 +183,7 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         kind, rid = await self._kind(request, context), _parsed(request.id)
         before, answer = decode(request.inputs), await self._client.get(rid)
         if answer is None:
+            await self._refuse_without_scope(kind, rid)
             return provider_pb2.ReadResponse()
         shown = translate.outputs(kind, before, answer)
         inputs = translate.inputs_of(kind, rid, before, shown)
@@ -203,6 +204,16 @@ class AzureNative(provider_pb2_grpc.ResourceProviderServicer):
         else:
             await self._client.wait(answer, cancelled)
         return empty_pb2.Empty()
+
+    async def _refuse_without_scope(self, kind: ResourceType, rid: ResourceId) -> None:
+        """Fail to read what extends a resource that is gone, as azure-native does.
+
+        pulumi/pulumi-azure-native#4528: a role assignment, whose scope was deleted. It was fixed and reported
+        again (#4802), so the program must not depend on the fix.
+        """
+        scope = rid.base
+        if kind.extends and scope.parts and await self._client.get(scope) is None:
+            raise not_found(scope.short, scope.group)
 
     # -- shared steps -------------------------------------------------------------------------------------
 

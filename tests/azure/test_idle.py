@@ -50,6 +50,14 @@ def capacity(cluster: Workplace) -> Any:
     return cluster.azure(SET)["sku"]["capacity"]
 
 
+def actions(cluster: Workplace) -> set[str]:
+    """What the role of the nodes allows."""
+    state = cluster.pulumi("stack", "export", "--stack", STACK).json()
+    (role,) = (one["id"] for one in state["deployment"]["resources"] if "RoleDefinition::" in one["urn"])
+    (block,) = cluster.ask("GET", role)[0]["properties"]["permissions"]
+    return set(block["actions"])
+
+
 def has_set(cluster: Workplace) -> bool:
     listed = cluster.azure(SET.rpartition("/")[0])["value"]
     return any(one["name"] == f"ranklift-{STACK}" for one in listed)
@@ -69,11 +77,32 @@ def test_a_job_keeps_the_cluster_and_afterwards_it_stops(cluster: Workplace) -> 
     while (shown := cluster.fab("status", status=None)).out.count("node00"):
         assert time.monotonic() < deadline
     assert shown.status == 1
-    assert re.search(r"stopped at \S+ \S+ UTC: no job for 0\.3 minutes", shown.err), shown
+    assert "(idle nodes are deleted after 0.3 minutes: ranklift:idleStopMinutes)" in shown.err, shown
     assert "`fab up --stack rehearsal` adds 3" in shown.err
     cluster.fab("up")
     assert capacity(cluster) == 3
-    assert "ranklift-stopped" not in cluster.azure(SET)["tags"]
+
+
+def test_the_nodes_may_delete_one_another_and_change_nothing(cluster: Workplace) -> None:
+    assert actions(cluster) == {
+        "Microsoft.Compute/virtualMachineScaleSets/delete",
+        "Microsoft.Compute/virtualMachineScaleSets/delete/action",
+        "Microsoft.Compute/virtualMachineScaleSets/read",
+        "Microsoft.Compute/virtualMachineScaleSets/virtualMachines/read",
+    }
+
+
+def test_nodes_with_an_agent_that_writes_the_capacity_keep_the_right_to(cluster: Workplace) -> None:
+    """As of a set that an earlier version of the project made, which has no tag with the agent's version."""
+    tags = cluster.azure(SET)["tags"]
+    assert tags.pop("ranklift-agent") == "2"
+    cluster.ask("PATCH", f"/subscriptions/{cluster.record.subscription_id}{SET}", {"tags": tags})
+    cluster.pulumi("refresh", "--yes", "--stack", STACK)
+    cluster.fab("up")
+    assert "ranklift-agent" not in cluster.azure(SET)["tags"]
+    assert "Microsoft.Compute/virtualMachineScaleSets/write" in actions(cluster)
+    assert "Microsoft.Compute/virtualMachineScaleSets/delete/action" not in actions(cluster)
+    cluster.fab("down")
 
 
 def test_a_right_of_the_nodes_that_somebody_took_away_is_named_and_given_again(cluster: Workplace) -> None:

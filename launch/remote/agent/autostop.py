@@ -7,8 +7,7 @@ answers in JSON. A process of its own, for Python's TLS takes more memory than t
 The lowest node of the scale set leads whose agent runs and whose last check succeeded, as its file ``leads``
 says; the next one steps in where Azure refuses a node or cannot be reached from it. Others check the more
 rarely the more nodes come before them: 300 nodes query Azure some six times a minute together. The leader
-deletes the set or makes its capacity 0, with the nodes' identity, which has rights on their own scale set
-alone.
+deletes the set, or the nodes that it found idle, with the rights of the nodes' identity, which has no others.
 """
 
 from __future__ import annotations
@@ -26,7 +25,6 @@ from launch.remote.agent.entry import WATCH
 from launch.remote.agent.imds import IDLE, OK, TTL, identity, moment
 
 __all__ = [
-    "STOPPED",
     "Nodes",
     "Refused",
     "ScaleSet",
@@ -38,8 +36,6 @@ __all__ = [
     "time_left",
 ]
 
-STOPPED = "ranklift-stopped"
-"""The scale set's tag with the time and the reason when its capacity was made 0."""
 LOOK_S, REFUSED_S = 60.0, 600.0
 """Longest seconds between two checks, and seconds after Azure refused or did what it was to do."""
 WARNING_S = 60.0
@@ -170,19 +166,15 @@ class ScaleSet:
         """Have Azure delete it with all its VMs."""
         self._ask("DELETE", f"{self._path}?api-version={_API}")
 
-    def stop(self, document: dict[str, Any], words: str) -> None:
-        """Have Azure delete its VMs; ``words``, the reason, become the tag :data:`STOPPED`.
+    def stop(self, numbers: list[int]) -> None:
+        """Have Azure delete the VMs with these ids; the capacity shrinks with them.
 
-        Azure refuses when the set has changed since ``document``: whoever made it larger wants its nodes. In
-        API versions since 2024-03-01 every answer has an etag.
+        VMs that came meanwhile stay: whoever made the set larger wants its nodes.
         """
-        tags = dict(document.get("tags") or {}, **{STOPPED: words})
-        body = {"sku": dict(document["sku"], capacity=0), "tags": tags}
-        etag = str(document.get("etag") or "*")
-        seen = etag if etag == "*" or etag.startswith(('"', 'W/"')) else f'"{etag}"'
-        self._ask("PATCH", f"{self._path}?api-version={_API}", body, {"If-Match": seen})
+        body = {"instanceIds": [str(number) for number in numbers]}
+        self._ask("POST", f"{self._path}/delete?api-version={_API}", body)
 
-    def _ask(self, method: str, path: str, body: Any = None, more: dict[str, str] | None = None) -> Any:
+    def _ask(self, method: str, path: str, body: Any = None) -> Any:
         if not self._token:
             path_of_it = f"{_TOKEN}{self._audience}/{self._identity}"
             answer = self._send("GET", self._imds, path_of_it, {"Metadata": "true"})
@@ -191,7 +183,7 @@ class ScaleSet:
                 raise Refused("the metadata service returned no token", self._usual)
             self._token = token
         headers = {"Authorization": f"Bearer {self._token}", "Content-Type": "application/json"}
-        return self._send(method, self._base, path, {**headers, **(more or {})}, body)
+        return self._send(method, self._base, path, headers, body)
 
     def _send(self, method: str, base: str, path: str, headers: dict[str, str], body: Any = None) -> Any:
         import http.client
@@ -291,8 +283,7 @@ def look(request: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
             if nodes.leading(before[start : start + _AT_ONCE]):
                 result["next_s"], result["able"] = usual * (1 + place), True
                 return result
-        others = before + [name for _, name in listed[place + 1 :]]
-        _lead(request, scale_set, nodes, others, result)
+        _lead(request, scale_set, nodes, listed, place, result)
         result["able"] = True
     except Refused as refused:
         result["say"]["azure"], result["next_s"] = str(refused), refused.wait
@@ -302,8 +293,14 @@ def look(request: dict[str, Any], nodes: Nodes) -> dict[str, Any]:
 
 
 def _lead(
-    request: dict[str, Any], scale_set: ScaleSet, nodes: Nodes, others: list[str], result: dict[str, Any]
+    request: dict[str, Any],
+    scale_set: ScaleSet,
+    nodes: Nodes,
+    listed: list[tuple[int, str]],
+    place: int,
+    result: dict[str, Any],
 ) -> None:
+    others = [name for number, (_, name) in enumerate(listed) if number != place]
     spans, memory, document = request["spans"], request["memory"], scale_set.read()
     usual, now = result["next_s"], time.monotonic()
     if TTL in spans:
@@ -337,10 +334,12 @@ def _lead(
         result["memory"]["silent"] = {name: silent.get(name, now) for name in unheard}
         result["say"]["nodes"] = obstacle
         if not wait:
-            minutes = f"no job for {span / 60:g} minutes"
-            at = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(scale_set.azure))
-            scale_set.stop(document, f"{at}: {minutes}")
-            result["say"]["act"], result["next_s"] = f"{minutes}: setting the capacity to 0", REFUSED_S
+            scale_set.stop([number for number, _ in listed])
+            why = f"no job for {span / 60:g} minutes"
+            result["say"]["act"], result["next_s"] = (
+                f"{why}: {len(listed)} nodes are being deleted",
+                REFUSED_S,
+            )
             return
         limit = result["next_s"] if TTL in spans else LOOK_S * 10
         result["next_s"] = max(1.0, min(limit, wait))

@@ -11,6 +11,7 @@ from aiohttp import web
 from rehearsal.arm.compute import scale_set_vms, vm_views
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.ids import ResourceId
+from rehearsal.arm.core.models import check, model
 from rehearsal.arm.core.operations import Operation
 from rehearsal.arm.core.records import Instance, Record
 from rehearsal.arm.core.resource_manager import ResourceManager
@@ -67,11 +68,13 @@ class ScaleSetApi:
     async def _act(
         self, request: web.Request, record: Record, instances: list[Instance], action: str
     ) -> Operation:
-        wanted = json.loads(await request.text() or "{}").get("instanceIds")
+        body = json.loads(await request.text() or "{}")
         if action == "delete":
+            wanted = check(model("compute.VirtualMachineScaleSetVMInstanceRequiredIDs"), body)["instanceIds"]
             return self._delete(record, scale_set_vms.chosen(instances, wanted or [""]))
         # Without ids it is meant for all.
-        return self._power(record, scale_set_vms.chosen(instances, wanted or ["*"]), action)
+        wanted = body.get("instanceIds") or ["*"]
+        return self._power(record, scale_set_vms.chosen(instances, wanted), action)
 
     def _delete(self, record: Record, instances: list[Instance]) -> Operation:
         work = scale_set_vms.delete_instances(self.services, record, [i.id for i in instances])

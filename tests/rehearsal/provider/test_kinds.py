@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -274,6 +275,21 @@ def test_names_that_azure_needs_are_made_up_in_its_form(azure: Endpoint) -> None
         assert blobs["blobServicesName"] == "default"
 
     with_engine(azure.url, scenario)
+
+
+def test_a_right_that_is_gone_is_found_gone_unless_its_scope_is(azure: Endpoint) -> None:
+    """azure-native fails to refresh a role assignment on something that was deleted (its issue 4528)."""
+    right = f"providers/Microsoft.Authorization/roleAssignments/{uuid.uuid4()}"
+
+    async def scenario(engine: Engine) -> str:
+        await engine.make(GROUP, {"resourceGroupName": "lab", "location": "westeurope"})
+        found = await engine.read(ASSIGNMENT, f"{BASE}/{right}")
+        lost = f"{BASE}/providers/Microsoft.Compute/virtualMachineScaleSets/nodes/{right}"
+        with pytest.raises(Refused, match='Code="ResourceNotFound"'):
+            await engine.read(ASSIGNMENT, lost)
+        return str(found.id)
+
+    assert with_engine(azure.url, scenario) == ""
 
 
 def test_a_service_that_is_always_there_is_put_back(azure: Endpoint) -> None:

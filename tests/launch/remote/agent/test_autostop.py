@@ -125,7 +125,7 @@ class TestWhoLeads:
         others = Others(node000000=400.0, node000001=400.0)
         others.leaders = []
         result = look(lead_request(azure, 2, idle_stop=300.0), others)
-        assert [method for method, _, _ in azure.changes()] == ["PATCH"]
+        assert [method for method, _, _ in azure.changes()] == ["POST"]
         assert result["able"] is True
 
     def test_who_leaves_it_to_others_could_do_it_too(self, azure: Azure) -> None:
@@ -220,14 +220,25 @@ class TestTheClustersTime:
 
 
 class TestIdleness:
-    def test_the_capacity_becomes_zero_and_a_tag_says_why(self, azure: Azure) -> None:
-        result = look(lead_request(azure, idle_stop=300.0), Others(node000001=400.0, node000002=301.0))
-        ((method, path, body),) = azure.changes()
-        seen = azure.asked[-1][2]["if-match"]  # who changes the set meanwhile is not overruled
-        assert (method, path, seen, body["tags"]["a"]) == ("PATCH", SET, 'W/"1"', "b")
-        assert body["sku"] == {"name": "Standard_ND40rs_v2", "tier": "Standard", "capacity": 0}
-        assert body["tags"][autostop.STOPPED].endswith(" UTC: no job for 5 minutes")
-        assert result["say"]["act"] == "no job for 5 minutes: setting the capacity to 0"
+    def test_the_nodes_are_deleted_by_their_ids_and_nothing_is_written(self, azure: Azure) -> None:
+        azure.listed.append(azure.vm(11, "node00000b"))
+        answers = {"node000001": 400.0, "node000002": 301.0, "node00000b": 400.0}
+        result = look(lead_request(azure, idle_stop=300.0), Others(**answers))
+        assert azure.changes() == [("POST", f"{SET}/delete", {"instanceIds": ["0", "1", "2", "11"]})]
+        assert result["say"]["act"] == "no job for 5 minutes: 4 nodes are being deleted"
+        assert result["next_s"] == autostop.REFUSED_S
+
+    def test_a_node_that_comes_meanwhile_is_not_among_them(self, azure: Azure) -> None:
+        """Who makes the set larger at that moment wants its nodes."""
+
+        class Slow(Others):
+            def idle(self, names: list[str]) -> dict[str, float | None]:
+                azure.listed.append(azure.vm(3, "node000003"))
+                azure.sku["capacity"] = 4
+                return super().idle(names)
+
+        look(lead_request(azure, idle_stop=300.0), Slow(node000001=400.0, node000002=400.0))
+        assert azure.changes() == [("POST", f"{SET}/delete", {"instanceIds": ["0", "1", "2"]})]
 
     @pytest.mark.parametrize("busy", ["node000001", "node000002"])
     def test_a_job_anywhere_keeps_it(self, azure: Azure, busy: str) -> None:
@@ -253,7 +264,7 @@ class TestIdleness:
         request["memory"] = result["memory"]
         request["memory"]["silent"]["node000002"] -= 301
         look(request, Others(node000001=400.0))
-        assert [method for method, _, _ in azure.changes()] == ["PATCH"]
+        assert [method for method, _, _ in azure.changes()] == ["POST"]
 
     def test_who_hears_almost_nobody_stops_nobody(self) -> None:
         answers = {"": 400.0, "a": None, "b": None}

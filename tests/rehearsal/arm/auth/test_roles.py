@@ -13,7 +13,7 @@ from rehearsal.arm.auth.roles import allows
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.resource_types import RESOURCE_TYPES
 from rehearsal.imds.tokens import Identity
-from tests.rehearsal.bodies import SCALE_SET, SUBNET_ID, build
+from tests.rehearsal.bodies import SCALE_SET, SUBNET_ID, build, scale_set
 from tests.rehearsal.doubles import BASE, SUBSCRIPTION_ID, Endpoint
 
 ROLES = f"/subscriptions/{SUBSCRIPTION_ID}/providers/Microsoft.Authorization/roleDefinitions"
@@ -153,6 +153,35 @@ def test_a_role_of_ones_own_is_held_by_its_assignments(azure: Endpoint) -> None:
 
     assert azure.ask("DELETE", assigned["id"])[0] in (200, 204)  # it may have gone with the scale set
     assert azure.ask("DELETE", path)[0] == 200
+
+
+def test_who_may_delete_nodes_by_their_ids_may_change_nothing_else(azure: Endpoint) -> None:
+    build(azure, 3)
+    principal = make_identity(azure)["principalId"]
+    path = f"{BASE}/providers/Microsoft.Authorization/roleDefinitions/{uuid.uuid4()}"
+    actions = [f"Microsoft.Compute/virtualMachineScaleSets/{what}" for what in ("read", "delete/action")]
+    wanted = {"roleName": "stops nodes", "permissions": [{"actions": actions}], "assignableScopes": [BASE]}
+    made = azure.ask("PUT", path, {"properties": wanted})[1]
+    assert assign(azure, principal, made["id"], f"{BASE}/{SCALE_SET}")[0] == 201
+
+    own = f"{BASE}/{SCALE_SET}"
+    for method, below, body in (
+        ("PATCH", "", {"sku": {"capacity": 0}}),
+        ("PATCH", "", {"tags": {"a": "b"}}),
+        ("PUT", "", scale_set(9)),
+        ("DELETE", "", None),
+        ("DELETE", "/virtualMachines/0", None),
+        ("POST", "/deallocate", {"instanceIds": ["0"]}),
+        ("POST", "/reimage", {"instanceIds": ["0"]}),
+        ("PATCH", "/providers/Microsoft.Resources/tags/default", {"operation": "Merge"}),
+    ):
+        status, said = as_nodes(azure, method, f"{own}{below}", body)
+        assert (status, said["error"]["code"]) == (403, "AuthorizationFailed"), (method, below)
+    status, said = as_nodes(azure, "POST", f"{own}/delete", {"instances": ["0"]})
+    assert (status, said["error"]["code"]) == (400, "BadRequest")
+    assert as_nodes(azure, "POST", f"{own}/delete", {"instanceIds": ["0", "2"]})[0] == 202
+    shown = azure.ask("GET", SCALE_SET)[1]
+    assert shown["properties"]["provisioningState"] in ("Updating", "Succeeded")
 
 
 def test_assignments_go_with_what_they_are_for(azure: Endpoint) -> None:
