@@ -113,6 +113,8 @@ def cloud_config(setup: NodeSetup) -> str:
         no_upgrades=_NO_UPGRADES,
         agent=agent_files(),
         watch_unit=render("ranklift-watch.service.j2", user=setup.user),
+        cache_script=render("scripts/local-cache.sh"),
+        cache_unit=render("scripts/ranklift-cache.service.j2", user=setup.user),
         nvme_script=render("scripts/nvme-raid.sh"),
         nvme_unit=render("scripts/ranklift-nvme.service.j2"),
         shared_folder=SHARED_FOLDER,

@@ -2,7 +2,7 @@
 
 An image is pinned to one version: ``latest`` moves, and nodes that join a cluster later would then differ
 from those that are there. The images and what they hold are data, in ``catalogue.json``, each with its
-source. No image for Arm64 (GB200, GB300) is known from any source: who wants such nodes names one.
+source. For Arm64 (GB200, GB300) no source names a version: who wants such nodes names one.
 
 >>> default_image("ubuntu-v100").urn
 'microsoft-dsvm:ubuntu-hpc:2204-v100:22.04.2025082501'
@@ -17,7 +17,7 @@ from functools import cache
 from importlib import resources
 from typing import Literal
 
-from catalogue.size import GpuDriver, Size
+from catalogue.size import CpuArch, GpuDriver, Size
 from launch.errors import InputError
 
 __all__ = [
@@ -127,6 +127,7 @@ class KnownImage:
     urn: str
     """Without a version where no source names one; who wants the image has to."""
     gpus: GpuDriver
+    cpu_arch: CpuArch = "x64"
     rule: str | None = None
     """The ``image`` rule of sizes whose default it is."""
     release: str | None = None
@@ -164,14 +165,19 @@ release 9 or newer, or remove image for the default of the size'
         )
     if size is None or size.gpu_driver is None:
         return None
-    wanted = size.gpu_driver
-    drivers = {_unversioned(known.urn): known.gpus for known in known_images()}
-    held = drivers.get(_unversioned(image.urn.lower()))
+    wanted, arch = size.gpu_driver, size.cpu_arch
+    named = {_unversioned(known.urn): known for known in known_images()}
+    known = named.get(_unversioned(image.urn.lower()))
+    held = known.gpus if known else None
+    is_for = known.cpu_arch if known else arch
     # An older image with proprietary modules drives a newer GPU as well; what it lacks is seen on the nodes.
-    if held in (None, wanted) or (held == "nvidia-proprietary" and wanted == "nvidia-open"):
+    drives = held in (None, wanted) or (held == "nvidia-proprietary" and wanted == "nvidia-open")
+    if drives and is_for == arch:
         return None
-    fitting = [name for name, gpus in drivers.items() if gpus == wanted]
-    listed = f"{', '.join(fitting[:-1])} or {fitting[-1]}"
+    fitting = [urn for urn, one in named.items() if (one.gpus, one.cpu_arch) == (wanted, arch)]
+    listed = " or ".join(filter(None, (", ".join(fitting[:-1]), *fitting[-1:])))
+    if is_for != arch:
+        return f"is for {is_for}, and {size.name} is {arch}: use {listed}"
     return f"has {held} drivers, and a {size.gpu} needs {wanted}: use {listed}"
 
 

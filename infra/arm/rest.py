@@ -75,14 +75,24 @@ class Rest:
         While Azure is busy the request is repeated, after the pause that Azure asks for. Raises
         :class:`AzureRefused` or a subclass, in Azure's words with the remedy.
         """
-        # Azure reads %20 in a filter everywhere and + not everywhere; its own examples leave $ as it is.
-        tail = urlencode(query, quote_via=quote, safe="$',:()")
-        return self._get(f"{self.base}{path}" + (f"?{tail}" if tail else ""))
+        return self._get(self._url(path, query))
 
     def find(self, path: str, **query: str) -> Any | None:
         """Like :meth:`get`, but return ``None`` for a path that is not there."""
+        return self._find(self._url(path, query), dict)
+
+    def array(self, path: str, **query: str) -> Any:
+        """Like :meth:`get` for the few lists that are an array; empty for a path that is not there."""
+        return self._find(self._url(path, query), list) or []
+
+    def _url(self, path: str, query: Mapping[str, str]) -> str:
+        # Azure reads %20 in a filter everywhere and + not everywhere; its own examples leave $ as it is.
+        tail = urlencode(query, quote_via=quote, safe="$',:()")
+        return f"{self.base}{path}" + (f"?{tail}" if tail else "")
+
+    def _find(self, url: str, form: type) -> Any | None:
         try:
-            return self.get(path, **query)
+            return self._get(url, form)
         except AzureRefused as error:
             if error.status == _NOT_FOUND:
                 return None
@@ -115,7 +125,7 @@ class Rest:
             raise AzureRefused(f"{self.base}: its list continues at {url}, another endpoint: not followed")
         return url
 
-    def _get(self, url: str) -> Any:
+    def _get(self, url: str, form: type = dict) -> Any:
         headers = {"Accept": "application/json", "User-Agent": "ranklift"}
         if self.token is not None:
             headers["Authorization"] = f"Bearer {self.token()}"
@@ -136,7 +146,7 @@ class Rest:
             if not left or pause > LONGEST_PAUSE_S:
                 break
             self.sleep(pause)
-        return _read(answer, url)
+        return _read(answer, url, form)
 
 
 def management(environment: Mapping[str, str] | None = None, send: Send | None = None) -> Rest:
@@ -174,12 +184,12 @@ class _Token:
             return self._known
 
 
-def _read(answer: Answer, url: str) -> Any:
+def _read(answer: Answer, url: str, form: type) -> Any:
     try:
         said = json.loads(answer.body or b"{}")
     except ValueError:
         said = None
-    if answer.status < 300 and isinstance(said, dict):  # noqa: PLR2004
+    if answer.status < 300 and isinstance(said, form):  # noqa: PLR2004
         return said
     if answer.status < 300:  # noqa: PLR2004
         raise AzureRefused(f"{urlsplit(url).netloc} did not answer in JSON at {urlsplit(url).path}")

@@ -18,6 +18,7 @@ _API_VERSIONS = {
     "Microsoft.Compute/locations/usages": "2024-07-01",
     "Microsoft.Compute/skus": "2021-07-01",
     "Microsoft.ManagedIdentity": "2023-01-31",
+    "Microsoft.MarketplaceOrdering": "2021-01-01",
     "Microsoft.Network": "2024-05-01",
     "Microsoft.Network/privateDnsZones": "2024-06-01",
     "Microsoft.Resources": "2021-04-01",

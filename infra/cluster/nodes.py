@@ -181,6 +181,7 @@ def _os_disk(config: ClusterConfig) -> VirtualMachineScaleSetOSDiskArgs:
     return VirtualMachineScaleSetOSDiskArgs(
         create_option="FromImage",
         caching=CachingTypes.READ_WRITE,
+        disk_size_gb=config.os_disk_gib,
         managed_disk=VirtualMachineScaleSetManagedDiskParametersArgs(storage_account_type="Premium_LRS"),
     )
 

@@ -9,6 +9,7 @@ from typing import Literal
 
 from catalogue.size import Size
 from images.os_images import Image
+from infra.config.limits import OS_DISK_GIB
 
 __all__ = ["VNET_PREFIX", "Access", "ClusterConfig", "SharedFolder", "Storage", "subnet_of"]
 
@@ -79,6 +80,8 @@ class ClusterConfig:
     """Hours from the creation of the scale set until the nodes delete it."""
     idle_stop_minutes: int | None = None
     """Minutes without a job after which the nodes set the capacity to 0."""
+    os_disk_gib: int = OS_DISK_GIB
+    """Of a managed OS disk."""
     ephemeral_os_disk: bool = False
     zone: str | None = None
     partial: Partial = "remove"

@@ -1,4 +1,5 @@
-"""Limits of a stack's price and lifetime: ``maxPrice``, ``ttlHours``, ``idleStopMinutes``."""
+"""Limits of a stack's price and lifetime, and of its disks: ``maxPrice``, ``ttlHours``, ``idleStopMinutes``,
+``osDiskGib``."""
 
 from __future__ import annotations
 
@@ -13,10 +14,12 @@ __all__ = [
     "HIGHEST_PRICE",
     "LONGEST_IDLE_MIN",
     "LONGEST_TTL_H",
+    "OS_DISK_GIB",
     "SHORTEST_IDLE_MIN",
     "SHORTEST_TTL_H",
     "idle_stop_minutes",
     "max_price",
+    "os_disk_gib",
     "spot_price",
     "ttl_hours",
 ]
@@ -35,6 +38,13 @@ LONGEST_TTL_H = 87_600
 
 HIGHEST_PRICE = 1_000_000
 """USD per hour, some ten times the price of Azure's dearest cluster: more is a typing error."""
+
+OS_DISK_GIB = 256
+"""GiB of a node's OS disk where none are set: room for environments, pushed code, logs and outputs."""
+
+SMALLEST_OS_DISK_GIB, LARGEST_OS_DISK_GIB = 64, 4095
+"""GiB of Azure's HPC images (``os_disk_size_gb`` of azhpc-images' packer/source.pkr.hcl), below which Azure
+refuses a disk, and its largest OS disk (learn.microsoft.com managed-disks-overview)."""
 
 _NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?", re.ASCII)
 _CENTS = 100_000  # Azure reads a price with five decimals (description of billingProfile in its compute API)
@@ -69,6 +79,20 @@ def idle_stop_minutes(key: str, value: object) -> int:
     if minutes > LONGEST_IDLE_MIN:
         raise InputError(key, shown(value, minutes), "is more than a year", remedy)
     return minutes
+
+
+def os_disk_gib(key: str, value: object) -> int:
+    """Read whole GiB that a node's image fits into."""
+    remedy = f"set it to {SMALLEST_OS_DISK_GIB} or more GiB, like {OS_DISK_GIB}"
+    gib = whole_number(key, value, remedy)
+    if gib < SMALLEST_OS_DISK_GIB:
+        raise InputError(
+            key, shown(value, gib), f"is less than the {SMALLEST_OS_DISK_GIB} GiB of the image", remedy
+        )
+    if gib > LARGEST_OS_DISK_GIB:
+        problem = f"is more than Azure's largest OS disk, {LARGEST_OS_DISK_GIB} GiB"
+        raise InputError(key, shown(value, gib), problem, remedy)
+    return gib
 
 
 def spot_price(limit: float | None, nodes: int) -> float:

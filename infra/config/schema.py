@@ -85,6 +85,7 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
         max_price=read.guard("maxPrice", limits.max_price),
         ttl_hours=read.guard("ttlHours", limits.ttl_hours),
         idle_stop_minutes=read.guard("idleStopMinutes", limits.idle_stop_minutes),
+        os_disk_gib=read.optional("osDiskGib", limits.os_disk_gib, limits.OS_DISK_GIB),
         ephemeral_os_disk=read.optional("ephemeralOsDisk", readers.boolean, False),
         zone=read.perhaps("zone", readers.zone),
         partial=read.optional("partial", one_of("keep", "remove"), "remove"),
@@ -114,7 +115,14 @@ def _raise(errors: Sequence[InputError]) -> None:
         raise errors[0] if len(errors) == 1 else ConfigError(errors)
 
 
-def _without_local_disk(config: ClusterConfig, _settings: Settings) -> Iterator[InputError]:
+def _without_local_disk(config: ClusterConfig, settings: Settings) -> Iterator[InputError]:
+    if config.ephemeral_os_disk and settings.has("osDiskGib"):
+        yield InputError(
+            f"{KEY}osDiskGib",
+            str(settings.all["osDiskGib"]),
+            "is for a managed disk, and ephemeralOsDisk has the system on the node's own",
+            "take one of them out",
+        )
     if config.ephemeral_os_disk and config.size.local_disk is None:
         yield InputError(
             f"{KEY}ephemeralOsDisk",

@@ -93,6 +93,8 @@ class ScaleSet:
     location: str
     created: datetime | None = None
     """``None``: unknown."""
+    image: str | None = None
+    """What its VMs boot, as :func:`infra.preflight.marketplace.reference` writes it; ``None``: unknown."""
 
 
 # -- quota ------------------------------------------------------------------------------------------------
@@ -228,7 +230,15 @@ def scale_set(rest: Rest, subscription: str, group: str, name: str) -> ScaleSet 
         spot=str(profile.get("priority", "")).lower() == "spot",
         location=str(found.get("location", "")).lower().replace(" ", ""),
         created=moment((found.get("properties") or {}).get("timeCreated")),
+        image=_image((profile.get("storageProfile") or {}).get("imageReference") or {}),
     )
+
+
+def _image(reference: Mapping[str, Any]) -> str | None:
+    if reference.get("id"):
+        return str(reference["id"])
+    parts = [reference.get(part) for part in ("publisher", "offer", "sku", "version")]
+    return ":".join(map(str, parts)) if all(parts) else None
 
 
 def moment(text: object) -> datetime | None:

@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from infra.config.cluster_config import ClusterConfig
 from infra.preflight.availability import Offer, ScaleSet, offer_of
 from infra.preflight.inputs import Figures
+from infra.preflight.marketplace import Published, against, described, reference, retiring, unknown
 from infra.preflight.meters import Part
 from infra.preflight.parts import NODE, machines_of, parts
 from infra.preflight.prices import Prices
@@ -59,6 +60,10 @@ class Plan:
     """Whether this subscription may use the size there; ``None``: unknown."""
     restricted: str | None
     zones: tuple[str, ...] | None
+    image: str
+    """What the nodes boot: a URN or a resource id."""
+    image_is: str
+    """What Azure's marketplace has of it, in words."""
     ends: datetime | None
     """When the nodes delete the existing scale set; ``None``: never, no scale set, or unknown."""
     hours_left: float | None
@@ -102,6 +107,9 @@ def decide(
         refusals += _not_offered(config, figures, offer)
     refusals += [closed] if isinstance(closed, Refusal) else []
     refusals += [] if isinstance(figures.rights, Exception) else rights_in_the_way(figures.rights)
+    unbootable, warnings = _image(config, figures, makes_nodes=adding > 0 or _replaces(has, config))
+    refusals += unbootable
+    warnings += [closed] if isinstance(closed, str) else []
     refusals += _too_dear(config, spot if config.spot else regular, figures)
     unknown_there = isinstance(figures.there, Exception)
     return Plan(
@@ -121,10 +129,12 @@ def decide(
         offered=None if offer is None else offer.available,
         restricted=None if offer is None else offer.restricted,
         zones=None if offer is None else offer.zones,
+        image=reference(config.image),
+        image_is=described(figures.image),
         ends=ends,
         hours_left=None if ends is None else (ends - now).total_seconds() / _HOUR_S,
         unknowns=tuple(_unknowns(config, figures, costs, offer)),
-        warnings=(closed,) if isinstance(closed, str) else (),
+        warnings=tuple(warnings),
         refusals=tuple(refusals),
     )
 
@@ -136,6 +146,23 @@ def _alike(has: ScaleSet, config: ClusterConfig) -> bool:
         and has.spot == config.spot
         and has.location == config.location
     )
+
+
+def _replaces(has: ScaleSet | None, config: ClusterConfig) -> bool:
+    """Whether the nodes are made again, for another image than the existing ones have."""
+    return bool(has and has.image and has.image.lower() != reference(config.image).lower())
+
+
+def _image(config: ClusterConfig, figures: Figures, *, makes_nodes: bool) -> tuple[list[Refusal], list[str]]:
+    """Return what is against the image; while no node is made, as warnings."""
+    if not isinstance(figures.image, Published):
+        return [], []
+    late = retiring(figures.image, config)
+    warnings = [late] if late else []
+    found = against(figures.image, config)
+    if makes_nodes:
+        return found, warnings
+    return [], [*warnings, *(f"no further node can be made: {one.problem}; {one.remedy}" for one in found)]
 
 
 # -- price ------------------------------------------------------------------------------------------------
@@ -253,19 +280,18 @@ def _unknowns(
             if usd is None
         ]
     for cost in costs:
+        whose = f"price of the {cost.part.what} {cost.part.name}".rstrip()
         if cost.part.meter is not None and cost.regular is None:
-            why = figures.meters.get(cost.part.meter)
-            found.append(
-                f"price of the {cost.part.what} {cost.part.name}: {why or 'the price list has no entry'}"
-            )
+            found.append(f"{whose}: {figures.meters.get(cost.part.meter) or 'the price list has no entry'}")
         elif cost.part.billing == "unknown":
-            found.append(f"price of the {cost.part.what} {cost.part.name}".rstrip() + f": {cost.part.note}")
+            found.append(f"{whose}: {cost.part.note}")
     if isinstance(figures.there, Exception):
         found.append(f"existing nodes: {figures.there}; all count as new")
     elif figures.there is not None and figures.there.created is None and config.ttl_hours is not None:
         found.append("end of the cluster's lifetime: Azure does not report when the scale set was created")
     if isinstance(figures.kept, Exception):
         found.append(f"resources of the stack that Pulumi's state lacks: {figures.kept}")
+    found += unknown(figures.image, config)
     if isinstance(figures.rights, Exception):
         found.append(f"earlier rights of the stack on the storage account: {figures.rights}")
     if isinstance(figures.firewall, Exception):

@@ -8,6 +8,7 @@ from typing import Any
 
 from infra.preflight.availability import ScaleSet, Usage
 from infra.preflight.existing import Kept
+from infra.preflight.marketplace import Published
 from infra.preflight.meters import Meter
 from infra.preflight.prices import Prices
 from infra.preflight.storage_firewall import Firewall
@@ -34,5 +35,7 @@ class Figures:
     """Ids of the nodes' role assignments on an existing storage account that Pulumi's state lacks."""
     firewall: Firewall | RankliftError | None = None
     """Firewall of the existing storage account; ``None`` if none is configured, or Azure has none."""
+    image: Published | RankliftError | None = None
+    """The nodes' marketplace image; ``None`` for one of the user's own."""
     elsewhere: Sequence[str] | None = None
     """Regions that offer the size, if queried."""

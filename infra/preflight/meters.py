@@ -91,10 +91,16 @@ def premium_disk(gib: int) -> Meter | None:
     return None if tier is None else Meter("Storage", f"{tier} LRS Disk", "Premium SSD Managed Disks")
 
 
-def os_disk(count: int, name: str = "") -> Part:
-    """Return the part for the OS disks of ``count`` VMs, or of the VM called ``name``."""
-    note = "premium disk; its size comes from the image"
-    return Part(what="OS disk", name=name, count=count, billing="unknown", note=note)
+def os_disk(count: int, name: str = "", gib: int | None = None) -> Part:
+    """Return the part for the OS disks of ``count`` VMs, or of the VM called ``name``.
+
+    ``gib`` is the size of each; ``None``: the image's.
+    """
+    if gib is None:
+        note = "premium disk; its size comes from the image"
+        return Part(what="OS disk", name=name, count=count, billing="unknown", note=note)
+    note = f"{gib} GiB each"
+    return Part(what="OS disk", name=name, count=count, billing="meter", meter=premium_disk(gib), note=note)
 
 
 def endpoint_parts(name: str, service: str) -> list[Part]:

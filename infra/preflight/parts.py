@@ -54,7 +54,7 @@ def _os_disks(config: ClusterConfig) -> Part:
     if config.ephemeral_os_disk:
         # learn.microsoft.com "Ephemeral OS disks": no storage is billed for them.
         return Part(what="OS disk", count=config.node_count, note="on the node itself")
-    return os_disk(config.node_count)
+    return os_disk(config.node_count, gib=config.os_disk_gib)
 
 
 def _network(stack: str, config: ClusterConfig) -> list[Part]:

@@ -18,7 +18,7 @@ class Refusal:
     """One reason against making the cluster, with its remedy."""
 
     about: str
-    """``quota``, ``size``, ``zone``, ``price``, ``InfiniBand``, ``time``, ``data``,
+    """``quota``, ``size``, ``zone``, ``image``, ``price``, ``InfiniBand``, ``time``, ``data``,
     ``storage`` or ``state``."""
     problem: str
     remedy: str

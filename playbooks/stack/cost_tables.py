@@ -56,6 +56,7 @@ def print_plan(plan: Plan) -> None:
         )
     output.result("")
     output.result(f"offered there: {_offered(plan)}")
+    output.result(f"image: {plan.image}: {plan.image_is}")
     if plan.ends is not None and plan.hours_left is not None:
         until = plan.ends.strftime("%Y-%m-%d %H:%M")
         left = f"{plan.hours_left:.1f} hours left, until" if plan.hours_left > 0 else "over since"

@@ -12,7 +12,7 @@ from infra.arm.subscription import KEY, subscription_of
 from infra.config.cluster_config import ClusterConfig
 from infra.config.schema import parse
 from infra.naming import cluster_name, data_group_name
-from infra.preflight import availability, prices
+from infra.preflight import availability, marketplace, prices
 from infra.preflight.decide import Plan, decide
 from infra.preflight.existing import group_there, is_remembered, rights_there
 from infra.preflight.inputs import Figures
@@ -72,6 +72,7 @@ def _figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
     questions: dict[str, Callable[[], Any]] = {
         "the quotas": lambda: availability.usages(arm, subscription, place),
         "the sizes": lambda: availability.offers(arm, subscription, place),
+        "the image": lambda: marketplace.published(arm, subscription, place, config.image),
         "the scale set": lambda: availability.scale_set(arm, subscription, name, name),
         **{f"the price of {size}": _for_size(shop, size, place) for size in sizes},
         **{words: _for_meter(shop, meter, place) for words, meter in meters.items()},
@@ -102,6 +103,7 @@ def _figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
         kept=given["the groups"],
         rights=given.get("the rights", ()),
         firewall=given.get("the account"),
+        image=given["the image"],
     )
 
 

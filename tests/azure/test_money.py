@@ -81,8 +81,9 @@ def test_a_plan_for_four_nodes_prints_in_under_three_seconds(nothing: Workplace)
 
 def test_a_plan_has_prices_and_quotas_and_makes_nothing(nothing: Workplace) -> None:
     found = nothing.fab("plan", "--json").json()
-    assert found["regular_per_hour"] == pytest.approx(4 * 24.0 + 0.05 + 2 * 0.01)
-    assert found["spot_per_hour"] == pytest.approx(4 * 4.8 + 0.05 + 2 * 0.01)
+    disk = 15 / 730  # P15, for 256 GiB
+    assert found["regular_per_hour"] == pytest.approx(4 * (24.0 + disk) + 0.05 + 2 * 0.01)
+    assert found["spot_per_hour"] == pytest.approx(4 * (4.8 + disk) + 0.05 + 2 * 0.01)
     assert {line["name"]: line["needed"] for line in found["quotas"]} == {
         "standardNDSv2Family": 160,
         "cores": 160,
@@ -108,13 +109,34 @@ def test_a_size_that_the_subscription_may_not_have_is_refused_too(nothing: Workp
     assert nothing.groups() == set()
 
 
+def test_an_image_that_the_marketplace_does_not_have_any_more_is_refused_too(nothing: Workplace) -> None:
+    with fault(nothing, "image"):
+        for words in (("plan",), ("up",)):
+            told = nothing.fab(*words, status=1)
+            assert (
+                "image: Azure does not have microsoft-dsvm:ubuntu-hpc:2204-v100:22.04.2025082501 in "
+                "southcentralus; the newest is 22.04.2026110101" in told.err
+            ), told
+            assert "set ranklift:image to microsoft-dsvm:ubuntu-hpc:2204-v100:22.04.2026110101" in told.err
+    assert nothing.groups() == set()
+    nothing.configure(
+        STACK, nodeCount=1, vmSize="Standard_HB176rs_v4", image="almalinux:almalinux-hpc:9-hpc-gen2:9.6.1"
+    )
+    with fault(nothing, "terms"):
+        told = nothing.fab("plan", status=1)
+    assert "az vm image terms accept --urn almalinux:almalinux-hpc:9-hpc-gen2:9.6.1" in told.err
+    assert (
+        "image: almalinux:almalinux-hpc:9-hpc-gen2:9.6.1: V2, x64, purchase plan" in nothing.fab("plan").out
+    )
+
+
 def test_a_cluster_above_its_price_is_not_made(nothing: Workplace) -> None:
     nothing.configure(STACK, nodeCount=4, maxPrice=96)
     ran = nothing.fab("up", status=1)
-    assert "96.07 USD per hour is more than ranklift:maxPrice allows, 96 USD per hour" in ran.err
+    assert "96.15219 USD per hour is more than ranklift:maxPrice allows, 96 USD per hour" in ran.err
     assert nothing.groups() == set()
     nothing.configure(STACK, nodeCount=4, maxPrice=96, spot="true")
-    assert nothing.fab("plan").out.count("unknown") == 3  # the OS disks, twice in the table and once in words
+    assert nothing.fab("plan").out.count("unknown") == 1  # whether Azure has that version of the image
 
 
 def test_an_expired_sign_in_is_one_line(nothing: Workplace) -> None:

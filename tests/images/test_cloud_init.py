@@ -206,6 +206,9 @@ def test_every_node_has_the_watcher_from_its_first_boot_on() -> None:
     unit = there["/etc/systemd/system/ranklift-watch.service"]["content"].splitlines()
     assert {"User=azureuser", "Restart=always"} <= set(unit)
     assert "ExecStart=/usr/bin/python3 -I -S /usr/local/lib/ranklift/watch.py" in unit
+    commands = yaml.safe_load(cloud_config(EVERYTHING))["runcmd"]
+    units = [command[-1] for command in commands if command[0] == "systemctl"]
+    assert units == ["ranklift-nvme.service", "ranklift-cache.service", "ranklift-watch.service"]
     assert ["systemctl", "enable", "--now", "ranklift-watch.service"] in yaml.safe_load(cloud_config(SETUP))[
         "runcmd"
     ]

@@ -93,8 +93,33 @@ def test_what_the_rocm_image_holds_is_not_known() -> None:
     assert contents(default_image("ubuntu-rocm")) is None
 
 
-def test_no_image_for_arm_is_known_so_that_none_is_made_up() -> None:
-    assert not any("arm" in known.urn.lower() for known in known_images())
+def test_no_version_for_arm_is_known_so_that_none_is_made_up() -> None:
+    (arm,) = [known for known in known_images() if known.cpu_arch == "Arm64"]
+    assert arm.urn == "microsoft-dsvm:ubuntu-hpc:2404-gb"
+
+
+@pytest.mark.parametrize(
+    ("urn", "problem"),
+    [
+        ("microsoft-dsvm:ubuntu-hpc:2404-gb:24.04.2026010101", None),
+        (
+            "microsoft-dsvm:ubuntu-hpc:2404:24.04.2026010101",
+            "is for x64, and Standard_ND128isr_NDR_GB200_v6 is Arm64: use microsoft-dsvm:ubuntu-hpc:2404-gb",
+        ),
+        ("somebody:some:image:1", None),
+    ],
+)
+def test_an_image_for_another_processor_is_told_apart(urn: str, problem: str | None) -> None:
+    assert unfit(parse_image(urn), lookup("Standard_ND128isr_NDR_GB200_v6")) == problem
+
+
+def test_the_image_for_arm_is_none_for_others() -> None:
+    found = unfit(parse_image("microsoft-dsvm:ubuntu-hpc:2404-gb:24.04.2026010101"), SIZES["A100"])
+    assert found is not None
+    assert found.startswith(
+        "is for Arm64, and Standard_ND96asr_v4 is x64: use microsoft-dsvm:ubuntu-hpc:2204"
+    )
+    assert "2404-gb" not in found
 
 
 @pytest.mark.parametrize(

@@ -70,6 +70,17 @@ def address(usd: float = 0.005) -> dict[str, Any]:
     return price(usd, armSkuName="", skuName="Standard", **names)
 
 
+def disk(usd: float = 38.02) -> dict[str, Any]:
+    """Of a premium SSD of 256 GiB, by the month."""
+    names = {
+        "serviceName": "Storage",
+        "productName": "Premium SSD Managed Disks",
+        "meterName": "P15 LRS Disk",
+        "unitOfMeasure": "1/Month",
+    }
+    return price(usd, armSkuName="", skuName="P15 LRS", **names)
+
+
 def usage(name: str, limit: int, used: int = 0, label: str | None = None) -> dict[str, Any]:
     """One quota of a region."""
     named = {"value": name, "localizedValue": label or name}
@@ -141,6 +152,18 @@ def scale_set(
     }
 
 
+def image(**properties: Any) -> dict[str, Any]:
+    """A version of a marketplace image: for x64 and generation 2, without a plan, unless changed."""
+    usual = {
+        "hyperVGeneration": "V2",
+        "architecture": "x64",
+        "osDiskImage": {"operatingSystem": "Linux"},
+        "dataDiskImages": [],
+        "imageDeprecationStatus": {"imageState": "Active"},
+    }
+    return {"location": PLACE, "name": "22.04.2025082501", "properties": usual | properties}
+
+
 def resource(
     kind: str, name: str, group: str = "ranklift-dev", stack: str | None = "dev", **more: Any
 ) -> dict[str, Any]:
@@ -187,7 +210,9 @@ def forbidden(action: str) -> Answer:
 class Azure:
     """An Azure that answers what it was given; whatever else is asked of it fails the test."""
 
-    prices: list[dict[str, Any]] = field(default_factory=lambda: [price(22.03), spot(3.97), nat(), address()])
+    prices: list[dict[str, Any]] = field(
+        default_factory=lambda: [price(22.03), spot(3.97), nat(), address(), disk()]
+    )
     usages: list[dict[str, Any]] = field(
         default_factory=lambda: [
             usage("cores", 400, 12, "Total Regional vCPUs"),
@@ -197,6 +222,11 @@ class Azure:
     )
     skus: list[dict[str, Any]] = field(default_factory=lambda: [sku()])
     there: dict[str, Any] | None = None
+    image: dict[str, Any] | None = field(default_factory=image)
+    versions: list[str] = field(default_factory=list)
+    """Of the image's SKU, as the marketplace lists them."""
+    accepted: bool = True
+    """The terms of purchase plans."""
     resources: list[dict[str, Any]] = field(default_factory=list)
     groups: list[dict[str, Any]] = field(default_factory=list)
     details: dict[str, Any] = field(default_factory=dict)
@@ -215,9 +245,21 @@ class Azure:
         parts = urlsplit(url)
         query = {name: values[0] for name, values in parse_qs(parts.query).items()}
         assert query.get("api-version"), url
-        answer = self._answer(parts.path, query.get("$filter", ""))
+        answer = self._marketplace(parts.path) or self._answer(parts.path, query.get("$filter", ""))
         assert answer is not None, url
         return answer
+
+    def _marketplace(self, path: str) -> Answer | None:
+        if "/artifacttypes/vmimage/" in path:
+            if path.endswith("/versions"):
+                entries = [{"location": PLACE, "name": one, "id": f"{path}/{one}"} for one in self.versions]
+                return Answer(200, json.dumps(entries).encode())
+            if self.image is None:
+                return error(404, "NotFound", "Artifact: VMImage was not found.")
+            return Answer(200, json.dumps(self.image).encode())
+        if path.endswith("/agreements/current"):
+            return Answer(200, json.dumps({"properties": {"accepted": self.accepted}}).encode())
+        return None
 
     def _answer(self, path: str, asked: str) -> Answer | None:
         lists = {

@@ -63,6 +63,7 @@ CONFIGURATIONS: Mapping[str, Mapping[str, str]] = {
         "vmSize": "Standard_HB120rs_v3",
         "spot": "true",
         "maxPrice": "6.50",
+        "osDiskGib": "1024",
         "partial": "keep",
     },
     "hb-marketplace-plan-nfs-vm": {

@@ -76,6 +76,11 @@ class _ScaleSetHooks(Hooks[Services]):
             raise subnet_full(subnet.name, more)
         self._check_ports(body, rid, sku["capacity"])
         spot = (properties["virtualMachineProfile"].get("priority") or "Regular") != "Regular"
+        if more > 0:
+            storage = properties["virtualMachineProfile"].get("storageProfile") or {}
+            plan = body.get("plan") or (old or {}).get("plan")
+            gib = (storage.get("osDisk") or {}).get("diskSizeGB")
+            self.services.market.check_image(storage.get("imageReference") or {}, plan, gib)
         self.services.market.check(rid, sku["name"], body["location"], more, spot=spot, growth=True)
         return body
 

@@ -21,6 +21,7 @@ from rehearsal.arm.core.errors import ArmError, no_provider_in, not_available, o
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import place
 from rehearsal.arm.core.subscription import Subscription
+from rehearsal.arm.offers import marketplace
 from rehearsal.arm.offers.regions import REGIONS, is_offered
 
 __all__ = ["FAMILY_LIMIT", "Figures", "Market", "Scarcity", "answer", "prices", "skus", "usages"]
@@ -53,7 +54,7 @@ class Scarcity:
         return wanted, None
 
     def is_certain(self, kind: str) -> bool:
-        """Whether the fault ``quota`` or ``sku`` hits the next VM."""
+        """Whether a fault of this kind hits the next VM."""
         return False
 
 
@@ -96,9 +97,18 @@ class Market:
             if name in quotas and used + more * each > limit:
                 raise over_quota(name, region, limit, used, more * each)
 
+    def check_image(
+        self, reference: Mapping[str, Any], plan: Mapping[str, Any] | None, gib: int | None
+    ) -> None:
+        """Refuse a marketplace image from which Azure boots no VM, with an OS disk of ``gib``."""
+        refused = marketplace.refusal(reference, plan, self.scarcity.is_certain)
+        refused = refused or marketplace.too_small(reference, gib)
+        if refused is not None:
+            raise refused
+
 
 def answer(request: web.Request, market: Market) -> web.Response | None:
-    """Return the answer to a request for usages, SKUs or prices; ``None`` to any other."""
+    """Return the answer to a request for usages, SKUs, prices or images; ``None`` to any other."""
     if request.method != "GET":
         return None
     path = request.path.rstrip("/")
@@ -113,7 +123,7 @@ def answer(request: web.Request, market: Market) -> web.Response | None:
         places = [wanted.lower()] if wanted else list(REGIONS)
         closed = market.scarcity.is_certain("sku")
         return web.json_response({"value": list(skus(places, closed=closed, figures=market.figures))})
-    return None
+    return marketplace.answer(request, market.scarcity.is_certain)
 
 
 # -- quota ------------------------------------------------------------------------------------------------

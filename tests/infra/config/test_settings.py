@@ -36,6 +36,7 @@ def test_without_them_nothing_is_asked_for() -> None:
     )
     assert set(absent) == {None}
     assert not config.ephemeral_os_disk
+    assert config.os_disk_gib == 256
     assert not config.needs_identity
 
 
@@ -53,6 +54,11 @@ def test_without_them_nothing_is_asked_for() -> None:
         ("maxPrice", "1e999", "not a price", "like 98.50"),
         ("nodeCount", "9" * 5000, "more than the 300 nodes", "set it to 300 or less"),
         ("nodeCount", "٣", "not a whole number", "set it"),
+        ("osDiskGib", "63", "less than the 64 GiB of the image", "64 or more GiB, like 256"),
+        ("osDiskGib", "4096", "more than Azure's largest OS disk, 4095 GiB", "64 or more GiB, like 256"),
+        ("osDiskGib", "9" * 5000, "more than Azure's largest", "64 or more"),
+        ("osDiskGib", "٢٥٦", "not a whole number", "64 or more"),
+        ("osDiskGib", "256.5", "not a whole number", "64 or more"),
         ("idleStopMinutes", "9" * 5000, "more than a year", "5 or more"),
         ("idleStopMinutes", "525601", "more than a year", "5 or more"),
         ("idleStopMinutes", "٣٠", "not a whole number", "5 or more"),
@@ -89,7 +95,7 @@ def test_a_wrong_one_is_refused_with_key_value_and_remedy(
     assert remedy in error.remedy
 
 
-@pytest.mark.parametrize("key", ["nodeCount", "idleStopMinutes", "nfsSizeGib"])
+@pytest.mark.parametrize("key", ["nodeCount", "idleStopMinutes", "nfsSizeGib", "osDiskGib"])
 @pytest.mark.parametrize("written", ["٣٠٠", "３００"])  # noqa: RUF001 - other digits than ours are the matter
 def test_a_whole_number_is_written_in_the_digits_that_everybody_reads(key: str, written: str) -> None:
     error = refused(**{"nfs": "files", key: written})
@@ -136,6 +142,12 @@ def test_a_limit_that_was_left_empty_is_no_absent_one(key: str) -> None:
             "ephemeralOsDisk",
             "none is known",
             "remove it",
+        ),
+        (
+            {"ephemeralOsDisk": "true", "vmSize": "Standard_ND96isr_H100_v5", "osDiskGib": "512"},
+            "osDiskGib",
+            "for a managed disk",
+            "take one of them out",
         ),
     ],
 )

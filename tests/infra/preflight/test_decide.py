@@ -14,9 +14,9 @@ from infra.cluster.shared.nfs_vm import SERVER_SIZE
 from infra.config.cluster_config import ClusterConfig
 from infra.config.schema import parse
 from infra.preflight.availability import ScaleSet, Usage
-from infra.preflight.decide import Plan, decide
+from infra.preflight.decide import Cost, Plan, decide
 from infra.preflight.inputs import Figures
-from infra.preflight.meters import ADDRESS, ENDPOINT, NAT, NFS_SHARE, premium_disk
+from infra.preflight.meters import ADDRESS, ENDPOINT, NAT, NFS_SHARE, Meter, premium_disk
 from infra.preflight.prices import Prices
 from infra.preflight.quota import QUOTA_LINK
 from infra.preflight.refusal import NotGranted
@@ -294,12 +294,31 @@ def test_a_public_cluster_has_two_addresses_and_a_private_one_a_single() -> None
     assert ("load balancer", 1) not in made(plan(access="private"))
 
 
-def test_an_ephemeral_disk_costs_nothing_and_another_something_unknown() -> None:
-    (disk,) = [cost for cost in plan(ephemeralOsDisk="true").costs if cost.part.what == "OS disk"]
-    assert (disk.regular, disk.spot) == (0.0, 0.0)
+def os_disks(found: Plan) -> Cost:
+    (disks,) = [cost for cost in found.costs if cost.part.what == "OS disk"]
+    return disks
+
+
+def test_an_ephemeral_disk_costs_nothing() -> None:
+    disks = os_disks(plan(ephemeralOsDisk="true"))
+    assert (disks.regular, disks.spot) == (0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "tier"),
+    [({}, "P15"), ({"osDiskGib": "64"}, "P6"), ({"osDiskGib": "257"}, "P20"), ({"osDiskGib": "4095"}, "P50")],
+)
+def test_another_costs_what_its_size_says(settings: dict[str, str], tier: str) -> None:
+    meter = Meter("Storage", f"{tier} LRS Disk", "Premium SSD Managed Disks")
+    prices = {NAT: 0.045, ADDRESS: 0.005, meter: 0.05}
+    found = plan(figures(meters=prices), **settings)
+    assert os_disks(found).regular == os_disks(found).spot == pytest.approx(4 * 0.05)
+    assert found.regular_per_hour == pytest.approx(4 * 22.05 + 0.045 + 2 * 0.005)
+
+
+def test_a_disk_that_the_price_list_lacks_is_unknown() -> None:
     found = plan()
-    (disk,) = [cost for cost in found.costs if cost.part.what == "OS disk"]
-    assert (disk.regular, disk.spot) == (None, None)
+    assert os_disks(found).regular is None
     assert any(text.startswith("price of the OS disk:") for text in found.unknowns)
 
 

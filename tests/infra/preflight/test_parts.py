@@ -64,6 +64,12 @@ def test_a_plan_lists_what_the_program_makes(program: Program) -> None:
     assert set(made) <= {*KINDS, *FREE_AND_UNSEEN, "StorageAccount"}
 
 
+def nodes_disks(program: Program) -> Part:
+    """Those of the nodes; a server's have its name."""
+    (disks,) = [part for part in planned(program) if part.what == "OS disk" and not part.name]
+    return disks
+
+
 def test_sizes_and_numbers_are_the_programs(program: Program) -> None:
     listed = {part.what: part for part in planned(program)}
     for token, inputs in program.azure:
@@ -74,6 +80,8 @@ def test_sizes_and_numbers_are_the_programs(program: Program) -> None:
                     inputs["sku"]["capacity"],
                 )
                 assert listed["node"].name == inputs["vmScaleSetName"]
+                gib = inputs["virtualMachineProfile"]["storageProfile"]["osDisk"].get("diskSizeGB")
+                assert nodes_disks(program).meter == (premium_disk(gib) if gib else None)
             case "VirtualMachine":
                 assert listed["NFS server"].size == inputs["hardwareProfile"]["vmSize"]
                 assert listed["NFS server"].name == inputs["vmName"]

@@ -143,7 +143,7 @@ def test_a_plan_reads_like_this(
 def test_json_is_the_same_plan(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
     assert ended(json=True) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["regular_per_hour"] == pytest.approx(88.175)
+    assert found["regular_per_hour"] == pytest.approx(88.175 + 4 * 38.02 / 730)
     assert found["refusals"] == []
     assert [line["needed"] for line in found["quotas"]] == [160, 160]
 
@@ -298,7 +298,7 @@ def test_preflight_gives_the_plan_or_raises_all_that_speaks_against_it(azure: Az
 
 def test_other_regions_are_asked_for_only_when_this_one_has_not_the_size(azure: Azure, stack: Stack) -> None:
     check_plan(stack)
-    assert sum("/skus" in url for url in azure.asked) == 1
+    assert sum("Microsoft.Compute/skus" in url for url in azure.asked) == 1
     azure.skus = [sku(place="eastus")]
     with pytest.raises(NotGranted, match="one that offers it: eastus"):
         check_plan(stack)
