@@ -80,7 +80,7 @@ def choose_free_nodes(
     busy = [node.name for node in chosen if used[node.name].jobs]
     notices = [f"{given}: {fold(node.name for node in chosen)}"]
     if busy:
-        notices.append(f"fewer than {count} nodes are free: {fold(busy)} has jobs that this one may wait for")
+        notices.append(f"too few nodes are free: this job may wait for jobs on {fold(busy)}")
     return chosen, notices
 
 

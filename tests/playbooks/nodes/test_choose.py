@@ -126,4 +126,4 @@ def test_a_launch_asks_the_nodes_and_a_dry_run_does_not(
     assert ([node.instance_id for node in nodes], notices) == ([2, 10], ["any:2: node[000002,00000a]"])
     nodes, notices = choose_free_nodes(stack, INVENTORY, "any:3", dry_run=False)
     assert [node.instance_id for node in nodes] == [0, 2, 10]
-    assert notices[1] == "fewer than 3 nodes are free: node000000 has jobs that this one may wait for"
+    assert notices[1] == "too few nodes are free: this job may wait for jobs on node000000"
