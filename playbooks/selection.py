@@ -1,4 +1,4 @@
-"""Which project and which stack are meant, as far as files here tell: without Pulumi, in milliseconds."""
+"""Choose the project and the stack from files of this machine: without Pulumi, in milliseconds."""
 
 from __future__ import annotations
 
