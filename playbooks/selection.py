@@ -8,7 +8,10 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["is_project", "noted_stack", "project_around"]
+__all__ = ["NEWEST", "is_project", "noted_stack", "project_around"]
+
+NEWEST = "newest"
+"""What stands for the newest job wherever a job's id is expected."""
 
 
 def is_project(folder: Path) -> bool:

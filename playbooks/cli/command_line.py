@@ -14,11 +14,10 @@ from invoke.parser.context import ParserContext
 
 from launch.errors import InputError
 from launch.launchers.shell_line import joined
+from playbooks.selection import NEWEST
 
-__all__ = ["NEWEST", "arranged", "parser_error", "shell_word"]
+__all__ = ["arranged", "parser_error", "shell_word"]
 
-NEWEST = "newest"
-"""What stands for the newest job wherever a job's id is expected."""
 _UNKNOWN = re.compile(r"No idea what (?P<word>.*) is!", re.DOTALL)
 _MISSING = re.compile(r"'(?P<task>.*)' did not receive required positional arguments: '(?P<argument>\w+)'.*")
 _Contexts = Mapping[str, ParserContext]

@@ -17,7 +17,7 @@ from typing import Any
 
 from infra import inventory
 from launch.errors import InputError, RankliftError
-from playbooks.selection import noted_stack, project_around
+from playbooks.selection import NEWEST, noted_stack, project_around
 
 __all__ = ["FILES", "SHELLS", "answers", "candidates", "fabfile_around", "load", "save", "script", "table_of"]
 
@@ -94,9 +94,10 @@ def _values(table: Mapping[str, Any], source: Any, typed: str, stack: str | None
         found: Iterable[tuple[str, str]] = [(str(one), "") for one in source]
     elif source == ":nodes":
         front = typed[: max(typed.rfind(","), typed.rfind("-")) + 1]
-        found = [(f"{front}{one}", text) for one, text in _nodes(_folders(table, stack))]
+        nodes = _nodes(_folders(table, stack), by_name=typed[len(front) :][:1].isalpha())
+        found = [(f"{front}{one}", text) for one, text in nodes]
     elif source == ":jobs":
-        found = _jobs(_folders(table, stack))
+        found = [*_jobs(_folders(table, stack)), (NEWEST, "the newest job")]
     else:
         found = _stacks(_project(table)) if source == ":stacks" else ()
     return [(value, text) for value, text in found if value.startswith(typed)]
@@ -126,15 +127,17 @@ def _stacks(project: Path | None) -> list[tuple[str, str]]:
     return [(name, "has nodes" if name in up else "not up") for name in sorted(up | configured)]
 
 
-def _nodes(folders: Iterable[Path]) -> list[tuple[str, str]]:
-    found: dict[int, str] = {}
+def _nodes(folders: Iterable[Path], *, by_name: bool) -> list[tuple[str, str]]:
+    found: dict[int, tuple[str, str]] = {}
     for folder in folders:
         try:
             nodes = inventory.load(folder).nodes
         except RankliftError:
             continue
-        found.update((node.instance_id, f"{node.name} {node.state}") for node in nodes)
-    return [(str(number), found[number]) for number in sorted(found)]
+        found.update((node.instance_id, (node.name, node.state)) for node in nodes)
+    if by_name:
+        return [(name, state) for _, (name, state) in sorted(found.items())]
+    return [(str(number), f"{name} {state}") for number, (name, state) in sorted(found.items())]
 
 
 def _jobs(folders: Iterable[Path]) -> list[tuple[str, str]]:

@@ -24,11 +24,11 @@ from launch.nodeset import fold
 from launch.numbers import counted
 from launch.remote.base import timing
 from playbooks.cli import output
-from playbooks.cli.command_line import NEWEST
 from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from, seconds, with_address_age
 from playbooks.jobs.location import Place, find_job
 from playbooks.project import Stack
+from playbooks.selection import NEWEST
 from playbooks.ssh.fanout import fan_out_hosts
 
 if TYPE_CHECKING:

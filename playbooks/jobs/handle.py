@@ -11,10 +11,10 @@ from infra.inventory import Inventory
 from launch.errors import InputError
 from launch.nodeset import fold
 from playbooks.cli import output
-from playbooks.cli.command_line import NEWEST
 from playbooks.jobs.listing import JobList, list_jobs
 from playbooks.jobs.location import check_id, note_of
 from playbooks.project import Stack
+from playbooks.selection import NEWEST
 
 __all__ = ["choose_job", "choose_jobs", "fitting", "newest_job"]
 

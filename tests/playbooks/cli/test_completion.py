@@ -95,7 +95,7 @@ def offered(table: Any, *words: str) -> list[str]:
         (["status", "--js"], ["--json"]),
         (["status", "-s", ""], ["dev", "large"]),
         (["status", "--stack=l"], ["--stack=large"]),
-        (["logs", ""], [JOB, OTHER]),
+        (["logs", ""], [JOB, OTHER, "newest"]),
         (["logs", "ev"], [OTHER]),
         (["logs", "-f", "--tail", "3", "t"], [JOB]),
         (["logs", "-s", "large", "t"], []),
@@ -103,6 +103,7 @@ def offered(table: Any, *words: str) -> list[str]:
         (["exec", "-n", ""], ["0", "2", "11"]),
         (["exec", "--nodes", "0,1"], ["0,11"]),
         (["exec", "--nodes", "0-"], ["0-0", "0-2", "0-11"]),
+        (["exec", "--nodes", "0,node000002"], ["0,node000002"]),
         (["logs", JOB, "--node", "2"], ["2"]),
         (["replace", "1"], ["11"]),
         (["launch.mpi", "a.py", "--mpi", "m"], ["mpich"]),
@@ -165,7 +166,7 @@ def test_an_answer_takes_no_time_and_none_of_the_modules_that_do(
     command = [sys.executable, "-X", "importtime", FAB, "--complete", "--", "bash", "logs", ""]
     env = {**os.environ, **environment(workplace)}
     told = subprocess.run(command, cwd=workplace, env=env, capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines() == [f"{JOB}\t", f"{OTHER}\t"]
+    assert told.stdout.splitlines() == [f"{JOB}\t", f"{OTHER}\t", "newest\tthe newest job"]
     imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in told.stderr.splitlines()}
     assert not imported & {
         "pulumi",
@@ -261,8 +262,8 @@ class Terminal:
         return re.findall(r"<([^<>%]*)>", told)
 
     def close(self) -> None:
+        os.kill(self.process, signal.SIGKILL)  # before the terminal goes, at which bash writes its history
         os.close(self._fd)
-        os.kill(self.process, signal.SIGKILL)
         os.waitpid(self.process, 0)
 
 
