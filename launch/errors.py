@@ -99,7 +99,7 @@ class RetryError(RankliftError):
     """The same call may succeed later."""
 
 
-class _NodeError(RankliftError):
+class _NodeError(Exception):
     def __init__(self, node: str, reason: str) -> None:
         self.node, self.reason = node, reason
         super().__init__(f"{node}: {reason}")
@@ -124,7 +124,7 @@ class NotPushed(_NodeError, RetryError):
     """
 
 
-class ReplaceNodeError(_NodeError):
+class ReplaceNodeError(_NodeError, RankliftError):
     """``node`` will not recover by itself."""
 
 

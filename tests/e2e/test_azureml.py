@@ -106,7 +106,7 @@ def test_a_script_of_the_guide_runs_to_its_end_and_its_files_come_back(
     assert (folder / "logs" / "five.txt").read_text() == f"{expected[5][2]}\n"
     notices = re.findall(r"^notice: (\w+ \w+)", ran.err, re.MULTILINE)
     assert notices == ["compute target", "environment AzureML"]
-    assert "RANKLIFT_STACK" not in ran.err
+    assert "was read as a stack's name" not in ran.err
 
 
 def test_a_run_whose_rank_fails_raises_with_its_last_lines(cluster: Workplace, folder: Path) -> None:
