@@ -98,7 +98,7 @@ class Health:
         """Read a node's answer to a query sent and answered at these times, in Unix time.
 
         >>> Health.read('112.5\\n{"v1": {"errors": ["no disk"]}}\\n--\\nE: full', 100.0, 101.0)
-        Health(clock=12.0, blur=0.5, setting_up=False, failed=('no disk',), last_lines=('E: full',), fate='')
+        Health(clock=12.0, blur=0.5, setting_up=False, failed=('no disk',), harmless=(), last_lines=('E: full',), fate='')
         """
         first, _, rest = text.partition("\n")
         document, _, log = rest.partition("\n--\n")

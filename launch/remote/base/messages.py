@@ -56,7 +56,7 @@ def not_going_on(why: str) -> str:
     """Return the message with which the stream on the head breaks off.
 
     >>> not_going_on("No space left on device")
-    'cannot go on here: No space left on device; the job does, and so do the logs on its nodes'
+    'stops here: No space left on device; the job and the logs on its nodes continue'
     """
     return f"stops here: {why}; the job and the logs on its nodes continue"
 
