@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
-from images.os_images import Image, MarketplaceImage, Plan
+from images.os_images import Image, MarketplaceImage, Plan, default_image
 from infra.arm.errors import AzureRefused
 from infra.arm.rest import Rest
 from infra.arm.types import api_version
@@ -144,7 +144,10 @@ def against(found: Published, config: ClusterConfig) -> list[Refusal]:
     if not found.found:
         return [_missing(found, image, here)]
     refusals = []
-    other = "set ranklift:image to another, or take it out for the one of the size"
+    of_size = default_image(size.image) if size.image else None
+    other = "set ranklift:image to another"
+    if of_size is not None and of_size != image:
+        other += f", or remove it for {of_size.urn}, the one of the size"
     if found.state == "Deprecated":
         instead = f" ({found.alternative} is named in its place)" if found.alternative else ""
         refusals.append(

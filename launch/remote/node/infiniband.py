@@ -20,7 +20,7 @@ __all__ = ["rank_defaults"]
 _CLASS = "/sys/class/infiniband"
 _ACTIVE = "4:"
 """Beginning of ``state`` of a port with a link; NCCL passes over all others (its net_ib.cc)."""
-_OVER_INFINIBAND = ("all", "ib", "rc", "ud", "dc", "^")
+_OVER_INFINIBAND = ("all", "ib", "rc", "ud", "dc")
 """Beginnings of transports in ``UCX_TLS`` that can use InfiniBand (UCX, "FAQ", list of transports)."""
 
 
@@ -51,24 +51,35 @@ def rank_defaults(env: Mapping[str, str], folder: str = _CLASS) -> dict[str, str
     ports = ",".join(usable)
     defaults = {"NCCL_IB_HCA": "=" + ports}
     transports = env.get("UCX_TLS")
-    if transports is None or any(one.startswith(_OVER_INFINIBAND) for one in transports.split(",")):
+    if transports is None or _has_infiniband(transports):
         defaults["UCX_NET_DEVICES"] = ports
     return defaults
+
+
+def _has_infiniband(transports: str) -> bool:
+    """Return whether a value of ``UCX_TLS`` has a transport for InfiniBand.
+
+    A list that begins with ``^`` names what is left out; a backslash makes a name exact (``ucx_info -cf``).
+    """
+    names = [name.strip(" \\") for name in transports.lstrip(" ^").split(",")]
+    if transports.lstrip().startswith("^"):
+        return not {"all", "ib"}.intersection(names)
+    return any(name.startswith(_OVER_INFINIBAND) for name in names)
 
 
 def _listed(folder: str) -> list[str]:
     try:
         return sorted(os.listdir(folder), key=lambda name: (len(name), name))  # mlx5_ib10 after mlx5_ib9
-    except FileNotFoundError:
+    except OSError:
         return []
 
 
 def _read(path: str) -> str:
     try:
         file = os.open(path, os.O_RDONLY)  # open() takes four times as long
+        try:
+            return os.read(file, 64).decode("ascii", "replace").strip()
+        finally:
+            os.close(file)
     except OSError as error:
         return error.strerror or "unreadable"
-    try:
-        return os.read(file, 64).decode("ascii", "replace").strip()
-    finally:
-        os.close(file)

@@ -109,6 +109,15 @@ def test_an_image_that_the_nodes_cannot_boot_is_refused(properties: dict[str, An
     assert line.startswith(f"image: {URN} in {PLACE} {problem}")
 
 
+def test_the_image_of_the_size_is_named_where_another_was_chosen() -> None:
+    deprecated = Azure(image=azure_answers.image(imageDeprecationStatus={"imageState": "Deprecated"}))
+    (line,) = lines(deprecated)
+    assert line.endswith("; set ranklift:image to another")
+    newer = "microsoft-dsvm:ubuntu-hpc:2204-v100:22.04.2026013001"
+    (line,) = lines(deprecated, image=newer)
+    assert line.endswith(f"; set ranklift:image to another, or remove it for {URN}, the one of the size")
+
+
 def test_what_azure_leaves_out_of_its_answer_refuses_nothing() -> None:
     left_out = dict.fromkeys(("hyperVGeneration", "architecture", "imageDeprecationStatus"))
     assert lines(Azure(image=azure_answers.image(**left_out))) == []

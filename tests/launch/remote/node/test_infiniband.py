@@ -70,6 +70,10 @@ def test_who_wants_no_infiniband_gets_none(tmp_path: Path) -> None:
         ("rc,sm,self", True),
         ("all", True),
         ("^tcp", True),
+        ("^ib", False),
+        ("^all", False),
+        ("sm, rc", True),
+        ("\\rc_mlx5,self", True),
         ("sm,rc_x", True),
         ("tcp", False),
         ("sm,tcp", False),
@@ -81,3 +85,12 @@ def test_ucx_is_bound_unless_its_transports_could_not_use_the_devices(
     folder = sysfs(tmp_path, ("mlx5_ib0", "InfiniBand", "4: ACTIVE"))
     found = rank_defaults({"UCX_TLS": transports}, folder)
     assert ("UCX_NET_DEVICES" in found, "NCCL_IB_HCA" in found) == (bound, True)
+
+
+def test_a_port_that_cannot_be_read_is_named_with_the_reason(tmp_path: Path) -> None:
+    folder = sysfs(tmp_path, ("mlx5_ib0", "InfiniBand", "4: ACTIVE"))
+    state = Path(folder) / "mlx5_ib0" / "ports" / "1" / "state"
+    state.unlink()
+    state.mkdir()  # opens, and cannot be read
+    with pytest.raises(Unfit, match=r"mlx5_ib0 \(InfiniBand, Is a directory\)"):
+        rank_defaults({}, folder)
