@@ -61,22 +61,23 @@ def checked_network(
     found = VirtualNetwork.get("given-network", vnet_id, opts)
 
     def look(seen: Sequence[Any]) -> list[str]:
-        location, space, subnets, dhcp = seen
+        location, space, subnets, *dhcp = seen
         facts = VnetFacts(
             location or "",
             tuple(_part(space, "addressPrefixes") or ()),
             tuple(_subnet_facts(subnet) for subnet in subnets or ()),
-            tuple(_part(dhcp, "dnsServers") or ()),
+            tuple(_part(dhcp[0], "dnsServers") or ()) if dhcp else (),
         )
         error = problem(config, facts, own)
         if error is not None:
             raise pulumi.RunError(str(error))
         return list(facts.dns_servers)
 
-    dns_servers = pulumi.Output.all(
-        found.location, found.address_space, found.subnets, found.dhcp_options
-    ).apply(look)
-    return CheckedNetwork(dns_servers.apply(lambda _sound: vnet_id), dns_servers)
+    always = (found.location, found.address_space, found.subnets)
+    dns_servers = pulumi.Output.all(*always, found.dhcp_options).apply(look)
+    # To a preview, properties that a network lacks are unknown, and so would all be that waits for them.
+    sound = pulumi.Output.all(*always).apply(look) if pulumi.runtime.is_dry_run() else dns_servers
+    return CheckedNetwork(sound.apply(lambda _sound: vnet_id), dns_servers)
 
 
 def problem(config: ClusterConfig, facts: VnetFacts, own: str) -> InputError | None:

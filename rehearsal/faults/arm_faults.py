@@ -146,6 +146,8 @@ class ArmFaults(Scarcity):
 
     def granted(self, wanted: int) -> tuple[int, ArmError | None]:
         """Return how many of the VMs wanted come, and Azure's error about the others."""
+        if wanted == 0:
+            return 0, None
         if self._hit("overconstrained"):
             return 0, arm_errors.overconstrained()
         found = self._set.get("allocation")
