@@ -166,6 +166,11 @@ class Stack:
         """Return Pulumi's state of the stack, secrets encrypted. Raises as :meth:`outputs`."""
         return self._query("export")
 
+    def preview(self) -> Any:
+        """Return what an update would change, as Pulumi's JSON has it. Raises as :meth:`outputs`."""
+        words = ["preview", "--json", "--stack", self.name]
+        return json.loads(_query(words, self.project, self.environment))
+
 
 def _digest_of(source: Path) -> str:
     path = os.path.abspath(source)  # noqa: PTH100  (a link stays as the user named it)

@@ -97,8 +97,9 @@ class Health:
     def read(cls, text: str, sent: float, received: float) -> Health:
         """Read a node's answer to a query sent and answered at these times, in Unix time.
 
-        >>> Health.read('112.5\\n{"v1": {"errors": ["no disk"]}}\\n--\\nE: full', 100.0, 101.0)
-        Health(clock=12.0, blur=0.5, setting_up=False, failed=('no disk',), harmless=(), last_lines=('E: full',), fate='')
+        >>> found = Health.read('112.5\\n{"v1": {"errors": ["no disk"]}}\\n--\\nE: full', 100.0, 101.0)
+        >>> found.clock, found.blur, found.setting_up, found.failed, found.harmless, found.last_lines
+        (12.0, 0.5, False, ('no disk',), (), ('E: full',))
         """
         first, _, rest = text.partition("\n")
         document, _, log = rest.partition("\n--\n")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, TypeVar
 
-from infra.arm.errors import NotSignedIn
+from infra.arm.errors import AzureRefused, NotSignedIn
 from infra.arm.rest import Rest, management, retail_prices
 from infra.arm.subscription import KEY, subscription_of
 from infra.config.cluster_config import ClusterConfig
@@ -18,6 +18,7 @@ from infra.preflight.existing import group_there, is_remembered, rights_there
 from infra.preflight.inputs import Figures
 from infra.preflight.meters import Meter
 from infra.preflight.parts import machines_of, parts, server_name
+from infra.preflight.refusal import NotGranted
 from infra.preflight.storage_firewall import firewall_of
 from launch.errors import InputError, RankliftError
 from playbooks.cli import output
@@ -25,7 +26,7 @@ from playbooks.project import Stack
 from playbooks.pulumi.partial import COUNT
 from playbooks.ssh.fanout import ask_all
 
-__all__ = ["answers_to", "check_plan", "plan_of"]
+__all__ = ["answers_to", "check_image", "check_plan", "plan_of"]
 
 T = TypeVar("T")
 ANSWERS_S = 40.0
@@ -43,6 +44,24 @@ def check_plan(stack: Stack, nodes: int | None = None) -> Plan:
     for text in found.warnings:
         output.progress(f"warning: {text}")
     return found
+
+
+def check_image(stack: Stack) -> None:
+    """Check that Azure can make a node of the configured image; report it when Azure does not answer.
+
+    Raises :class:`~infra.preflight.refusal.NotGranted` with every reason against it.
+    """
+    config = parse(stack.settings())
+    subscription = subscription_of(stack.settings().get(KEY), stack.environment)
+    arm = management(stack.environment)
+    try:
+        found = marketplace.published(arm, subscription, config.location, config.image)
+    except AzureRefused as error:
+        output.progress(f"warning: whether the image can be used is unknown: {error}")
+        return
+    refusals = marketplace.against(found, config) if found is not None else ()
+    if refusals:
+        raise NotGranted(stack.name, refusals, there=None)
 
 
 def plan_of(stack: Stack, nodes: int | None = None) -> Plan:

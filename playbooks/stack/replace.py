@@ -73,8 +73,10 @@ def _replace(
     """Replace the node; return its name and those of the nodes in its place, none after a reimage."""
     from playbooks.nodes import vm_ops
     from playbooks.nodes.health import wait_for_nodes
+    from playbooks.pulumi.pending import refuse_replacement
     from playbooks.pulumi.recover import recover
     from playbooks.stack.converge import build
+    from playbooks.stack.preflight import check_image
 
     # A node that an earlier try has removed is only in the saved inventory.
     was = stack.saved().nodes if (stack.folder / INVENTORY_FILE).exists() else ()
@@ -83,6 +85,9 @@ def _replace(
     inventory = vm_ops.refresh(stack, outputs)
     sick, is_there = _sick(stack, inventory, was, node)
     rest = _without(inventory, sick)
+    if not (reimage and is_there):
+        refuse_replacement(stack)
+        check_image(stack)
     if not is_there:
         output.progress(f"{sick.name} is removed already: creating the one in its place")
     elif reimage:

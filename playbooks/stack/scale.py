@@ -66,6 +66,7 @@ def scale(
 def _scale(stack: Stack, wanted: int, setting: list[str], deadline: float) -> Inventory:
     from playbooks.nodes import vm_ops
     from playbooks.nodes.health import wait_for_nodes
+    from playbooks.pulumi.pending import refuse_replacement
     from playbooks.pulumi.recover import recover
     from playbooks.pulumi.run import pulumi
     from playbooks.stack.converge import build, present, wanted_of
@@ -75,6 +76,7 @@ def _scale(stack: Stack, wanted: int, setting: list[str], deadline: float) -> In
     if (inventory := _as_wanted(stack, wanted)) is not None:
         return inventory
     there = vm_ops.refresh(stack, stack.outputs())
+    refuse_replacement(stack)
     if len(present(there)) < wanted:
         check_plan(stack, wanted)
     try:

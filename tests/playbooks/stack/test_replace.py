@@ -18,9 +18,9 @@ from launch.errors import RankliftError, RetryError
 from playbooks.jobs import cancel
 from playbooks.nodes import busy, health, push, vm_ops
 from playbooks.project import Stack
-from playbooks.pulumi import recover
+from playbooks.pulumi import pending, recover
 from playbooks.pulumi.locks import InUse
-from playbooks.stack import converge, removal
+from playbooks.stack import converge, preflight, removal
 from playbooks.stack import replace as replacing
 
 
@@ -59,6 +59,8 @@ class Cluster:
         monkeypatch.setattr(converge, "build", self.build)
         monkeypatch.setattr(converge, "pulumi", self.update)
         monkeypatch.setattr(health, "wait_for_nodes", self.wait)
+        monkeypatch.setattr(pending, "refuse_replacement", lambda _: self.check("settings"))
+        monkeypatch.setattr(preflight, "check_image", lambda _: self.check("image"))
 
     @contextmanager
     def kept_free(self, _: Stack, __: Inventory, nodes: list[Node], *___: object) -> Iterator[dict[str, str]]:
@@ -79,6 +81,11 @@ class Cluster:
 
     def inventory(self, nodes: list[Node]) -> Inventory:
         return Inventory("dev", "size", "place", "me", tuple(nodes))
+
+    def check(self, name: str) -> None:
+        assert not any(done.startswith("end ") for done in self.done), "a job was ended before this check"
+        if name in self.ends:
+            raise self.ends[name]
 
     def step(self, name: str) -> None:
         self.done.append(name)
@@ -267,3 +274,13 @@ def test_what_the_update_after_the_removal_fails_at_does_not_hide_that_the_node_
     cluster.ends.clear()
     cluster.replace("1")
     assert cluster.done == ["delete 1", "update", "make beside 2", "wait"]
+
+
+@pytest.mark.parametrize("check", ["settings", "image"])
+def test_nothing_is_removed_where_the_update_would_replace_all_nodes_or_make_none(
+    cluster: Cluster, check: str
+) -> None:
+    cluster.ends[check] = RetryError("nothing was changed")
+    with pytest.raises(Exit):
+        cluster.replace("1")
+    assert cluster.done == []

@@ -17,7 +17,7 @@ from infra.scale_plan import Drift
 from launch.errors import RankliftError, RetryError
 from playbooks.nodes import health, vm_ops
 from playbooks.project import Stack
-from playbooks.pulumi import drift, recover, run
+from playbooks.pulumi import drift, pending, recover, run
 from playbooks.pulumi.locks import InUse
 from playbooks.pulumi.run import TookTooLong, UpdateFailed
 from playbooks.stack import converge, preflight
@@ -59,6 +59,7 @@ class Cluster:
         monkeypatch.setattr(vm_ops, "refresh", lambda *_: self.refreshed())
         monkeypatch.setattr(preflight, "check_plan", lambda *_: None)
         monkeypatch.setattr(recover, "recover", lambda *_: None)
+        monkeypatch.setattr(pending, "refuse_replacement", lambda _: None)
         monkeypatch.setattr(health, "wait_for_nodes", self.wait)
         monkeypatch.setattr(converge, "build", self.build)
         monkeypatch.setattr(run, "pulumi", self.pulumi)

@@ -135,7 +135,7 @@ def _start(argv: list[str], mpi: FoundMpi, more: Mapping[str, str]) -> subproces
     script; secrets in ``more`` reach it by its environment alone."""
     return subprocess.Popen(
         [mpi.command, *argv[1:]],
-        env=dict(mpi.env, **more),
+        env=dict(mpi.env, **more, RANKLIFT_LAST=""),  # hydra of MPICH 5.0.2 does not pass on the last one
         cwd=os.path.expanduser("~"),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
