@@ -380,28 +380,3 @@ def test_a_cluster_goes_with_its_jobs_and_results_only_when_that_is_agreed_to(cl
         ran = cluster.fab("down", "--yes")
         assert f"{rows[1]['name']}: its jobs and results are unknown: " in ran.err
         assert ran.out.endswith("is left in subscription 00000000-0000-0000-0000-000000000001\n")
-
-
-def test_a_setting_that_replaces_all_nodes_waits_for_an_up(cluster: Workplace) -> None:
-    before = booted(cluster)
-    cluster.configure(STACK, nodeCount=4, image="microsoft-dsvm:ubuntu-hpc:2204-v100:22.04.2026013001")
-    try:
-        for words in (("replace", "0"), ("scale", "5"), ("scale", "3")):
-            refused = cluster.fab(*words, status=1)
-            assert "replace all nodes (" in refused.err, refused
-            assert "imageReference" in refused.err, refused
-        assert booted(cluster) == before
-    finally:
-        cluster.configure(STACK, nodeCount=4)
-    is_as_configured(cluster)
-
-
-def test_a_node_is_not_removed_while_azure_lacks_the_image_of_another(cluster: Workplace) -> None:
-    before = booted(cluster)
-    cluster.fab("rehearsal.fault", "image")
-    try:
-        refused = cluster.fab("replace", "0", status=1)
-    finally:
-        cluster.fab("rehearsal.fault", "clear")
-    assert "stays as it is; nothing was changed:\n  image: Azure does not have" in refused.err, refused
-    assert booted(cluster) == before
