@@ -21,7 +21,7 @@ from launch.errors import InputError
 from launch.job.spec import JobSpec
 from launch.jobfile import read
 from playbooks import ns
-from tests.playbooks.typed import arguments
+from tests.playbooks.typed import arguments, write_project
 
 HUGE = "99999999999"
 ENDLESS = "9" * 100_000
@@ -110,8 +110,7 @@ def workplace(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     stack = project / ".ranklift" / "dev"
     stack.mkdir(parents=True)
     own.mkdir()
-    (project / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
-    (project / "Pulumi.dev.yaml").write_text("config: {}\n")
+    write_project(project, "dev")
     nodes = tuple(
         Node(f"node{n:06x}", n, f"10.0.0.{n + 4}", "127.0.0.1", 50000 + n, 8, "running") for n in range(2)
     )

@@ -15,7 +15,7 @@ from infra.inventory import Inventory, load
 from launch.errors import InputError
 from playbooks.ssh.connection import Cluster
 from tests.playbooks.server import make_key, save_stack
-from tests.playbooks.typed import fab
+from tests.playbooks.typed import fab, write_project
 
 INVENTORY = "inventory.json"
 NODE = {
@@ -35,9 +35,7 @@ JSON = st.recursive(
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("project")
-    (folder / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
-    (folder / "Pulumi.dev.yaml").write_text("config: {}\n")
-    (folder / "fabfile.py").write_text("from playbooks import ns\n")
+    write_project(folder, "dev", fabfile=True)
     (folder / "train.py").write_text("")
     host, user = make_key(folder / "host"), make_key(folder / "user")
     save_stack(folder / ".ranklift" / "whole", {0: 1}, host, user)

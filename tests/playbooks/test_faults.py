@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.playbooks.typed import fab
+from tests.playbooks.typed import fab, write_project
 
 
 @pytest.fixture(scope="module")
@@ -14,8 +14,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A user's repository beside a project in which no rehearsal runs."""
     top = tmp_path_factory.mktemp("faults")
     (top / "ranklift").mkdir()
-    (top / "ranklift" / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
-    (top / "ranklift" / "Pulumi.rehearsal.yaml").write_text("config: {}\n")
+    write_project(top / "ranklift", "rehearsal")
     own = top / "own"
     own.mkdir()
     (own / "fabfile.py").write_text(

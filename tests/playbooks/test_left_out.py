@@ -9,7 +9,7 @@ import pytest
 
 from infra.inventory import KEY_FILE
 from tests.playbooks.server import make_key, save_stack
-from tests.playbooks.typed import fab
+from tests.playbooks.typed import fab, write_project
 
 
 @pytest.fixture
@@ -17,8 +17,7 @@ def project(tmp_path: Path) -> Path:
     """A checkout of the project with a stack ``dev``, which a user works in."""
     project = tmp_path / "all" / "ranklift"
     project.mkdir(parents=True)
-    (project / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
-    (project / "fabfile.py").write_text("from playbooks import ns\n")
+    write_project(project, fabfile=True)
     (project / "train.py").write_text("print('hi')\n")
     save_stack(
         project / ".ranklift" / "dev", {0: 22}, make_key(tmp_path / "host"), make_key(tmp_path / "user")

@@ -12,16 +12,14 @@ from pathlib import Path
 import pytest
 
 from tests.playbooks.server import SshServer, save_stack
-from tests.playbooks.typed import FAB, ROOT, fab
+from tests.playbooks.typed import FAB, ROOT, fab, write_project
 
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     """A project whose stack ``dev`` has two nodes that answer."""
     folder = tmp_path_factory.mktemp("project")
-    (folder / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
-    (folder / "Pulumi.dev.yaml").write_text("config: {}\n")
-    (folder / "fabfile.py").write_text("from playbooks import ns\n")
+    write_project(folder, "dev", fabfile=True)
     with SshServer(folder / "sshd") as server:
         ports = dict.fromkeys((0, 1), server.port)
         save_stack(folder / ".ranklift" / "dev", ports, server.host_key, server.user_key)

@@ -10,15 +10,14 @@ import pytest
 from playbooks import ns
 from playbooks.cli.task import SHORT
 from tests.playbooks.server import make_key, save_stack
-from tests.playbooks.typed import arguments, fab
+from tests.playbooks.typed import arguments, fab, write_project
 
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project of its own, whose stack ``dev`` has two nodes that nobody asks."""
     top = tmp_path_factory.mktemp("workplace")
-    (top / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
-    (top / "fabfile.py").write_text("from playbooks import ns\n")
+    write_project(top, fabfile=True)
     (top / "train.py").write_text("print('hi')\n")
     keys = tmp_path_factory.mktemp("keys")
     save_stack(top / ".ranklift" / "dev", {0: 22, 1: 22}, make_key(keys / "host"), make_key(keys / "user"))

@@ -12,7 +12,7 @@ import pytest
 from playbooks import ns
 from tests.infra.azure_answers import Azure, rehearsed, served
 from tests.playbooks.server import SshServer, free_port, make_key, save_stack
-from tests.playbooks.typed import ROOT, arguments, fab, fake_pulumi, interrupted
+from tests.playbooks.typed import ROOT, arguments, fab, fake_pulumi, interrupted, write_project
 
 SETTINGS = """\
 config:
@@ -36,8 +36,7 @@ def workplace(server: SshServer, tmp_path_factory: pytest.TempPathFactory) -> Pa
     top = tmp_path_factory.mktemp("work place")
     project, own = top / "ranklift", top / "own"
     project.mkdir()
-    (project / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
-    (project / "Pulumi.dev.yaml").write_text("config: {}\n")
+    write_project(project, "dev")
     good = dict.fromkeys((0, 1, 3), server.port)
     save_stack(project / ".ranklift" / "dev", {**good, 4: free_port()}, server.host_key, server.user_key)
     other = make_key(top / "other")

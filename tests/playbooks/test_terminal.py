@@ -32,7 +32,7 @@ from playbooks.jobs.tables import job_rows, job_text
 from playbooks.nodes import exec
 from tests.launch.test_printable import Terminal, commands_in
 from tests.playbooks.server import SshServer, save_stack
-from tests.playbooks.typed import FAB, ROOT
+from tests.playbooks.typed import FAB, ROOT, write_project
 
 ATTACK = "\x1b\t[2J\x1b[>4;2m\x1b[?4m\x9b6n\x1b]0;t\x07\x7f\u202e\x1b[31mevil"
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
@@ -185,9 +185,7 @@ def test_nothing_is_written_around_the_one_place_that_makes_it_safe() -> None:
 
 
 def test_a_terminal_that_runs_fab_exec_is_not_commanded(tmp_path: Path) -> None:
-    (tmp_path / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
-    (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
-    (tmp_path / "fabfile.py").write_text("from playbooks import ns\n")
+    write_project(tmp_path, "dev", fabfile=True)
     script = r"printf 'ok \033[31mred\033[0m \033\t[2J\033[6n\233[2J\302\2332J\033]0;t\007evil\n'"
     with SshServer(tmp_path / "sshd") as server:
         save_stack(tmp_path / ".ranklift" / "dev", {0: server.port}, server.host_key, server.user_key)

@@ -17,6 +17,15 @@ ROOT = Path(__file__).resolve().parents[2]
 FAB = str(Path(sys.executable).with_name("fab"))
 
 
+def write_project(folder: Path, *stacks: str, fabfile: bool = False) -> None:
+    """What makes a folder a project with these stacks, and with ``fabfile`` one that tasks run in."""
+    (folder / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
+    for stack in stacks:
+        (folder / f"Pulumi.{stack}.yaml").write_text("config: {}\n")
+    if fabfile:
+        (folder / "fabfile.py").write_text("from playbooks import ns\n")
+
+
 def fab(
     workplace: Path, *arguments: str, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:

@@ -36,15 +36,20 @@ def test_a_job_cannot_write_to_pushed_files(cluster: Cluster, tree: Path) -> Non
     assert contents(cluster.nodes[2].snapshot(second.id)) == contents(tree)
 
 
-def test_what_a_job_changed_all_the_same_is_not_shared(cluster: Cluster, tree: Path) -> None:
+def check_not_shared(cluster: Cluster, tree: Path, spoil: str, *, verify: bool = False) -> None:
+    """What a job on every node changed by ``spoil`` is right in the next snapshot."""
     first = plan_snapshot(tree)
     push(first, cluster.head, cluster.nodes, ssh=cluster.ssh)
-    spoil = "chmod u+w train.py && echo \"print('jello')\" > train.py && chmod u-w train.py"
     for node in cluster.nodes:
         assert as_a_job(node, first.id, spoil) == 0
-    _, second = push_again(cluster, tree)
+    _, second = push_again(cluster, tree, verify=verify)
     for node in cluster.nodes:
         assert contents(node.snapshot(second.id)) == contents(tree)
+
+
+def test_what_a_job_changed_all_the_same_is_not_shared(cluster: Cluster, tree: Path) -> None:
+    spoil = "chmod u+w train.py && echo \"print('jello')\" > train.py && chmod u-w train.py"
+    check_not_shared(cluster, tree, spoil)
 
 
 def test_unchanged_files_are_not_read_again_on_nodes(cluster: Cluster, tree: Path) -> None:
@@ -59,14 +64,8 @@ def test_unchanged_files_are_not_read_again_on_nodes(cluster: Cluster, tree: Pat
 
 
 def test_verification_reads_what_seems_unchanged(cluster: Cluster, tree: Path) -> None:
-    first = plan_snapshot(tree)
-    push(first, cluster.head, cluster.nodes, ssh=cluster.ssh)
     spoil = "touch -r train.py t && chmod u+w train.py && echo \"print('jello')\" > train.py"
-    for node in cluster.nodes:
-        assert as_a_job(node, first.id, f"{spoil} && chmod u-w train.py && touch -r t train.py") == 0
-    _, second = push_again(cluster, tree, verify=True)
-    for node in cluster.nodes:
-        assert contents(node.snapshot(second.id)) == contents(tree)
+    check_not_shared(cluster, tree, f"{spoil} && chmod u-w train.py && touch -r t train.py", verify=True)
 
 
 def test_snapshots_of_an_earlier_version_are_read_and_copied(cluster: Cluster, tree: Path) -> None:

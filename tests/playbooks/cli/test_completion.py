@@ -20,7 +20,7 @@ import pytest
 
 from playbooks.cli import completion
 from tests.playbooks.server import make_key, save_stack
-from tests.playbooks.typed import FAB, ROOT, fab
+from tests.playbooks.typed import FAB, ROOT, fab, write_project
 
 JOB, OTHER = "train-20260301-090507-0f3a", "evaluate-20260301-090507-1f3a"
 FABFILE = """\
@@ -41,9 +41,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     project, own = top / "ranklift", top / "own"
     (own / "trainings").mkdir(parents=True)
     project.mkdir()
-    (project / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
-    for name in ("dev", "large"):
-        (project / f"Pulumi.{name}.yaml").write_text("config: {}\n")
+    write_project(project, "dev", "large")
     folder = project / ".ranklift" / "dev"
     save_stack(folder, dict.fromkeys((0, 2, 11), 22), make_key(top / "host"), make_key(top / "user"))
     (folder / "jobs").mkdir()

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from infra.inventory import INVENTORY_FILE, Inventory, Node
+from tests.playbooks.typed import write_project
 
 ROOT = Path(__file__).resolve().parents[3]
 FAB = str(Path(sys.executable).with_name("fab"))
@@ -54,7 +55,7 @@ def own(tmp_path: Path) -> Path:
     project, own = tmp_path / "ranklift", tmp_path / "own"
     stack = project / ".ranklift" / "dev"
     stack.mkdir(parents=True)
-    (project / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
+    write_project(project)
     nodes = tuple(
         Node(f"node{n:06x}", n, f"10.0.0.{n + 4}", "127.0.0.1", 50000 + n, 4 if n == 3 else 8, "running")
         for n in range(4)

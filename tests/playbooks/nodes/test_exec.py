@@ -14,7 +14,7 @@ from typing import IO, Any
 import pytest
 
 from tests.playbooks.server import SshServer, save_stack
-from tests.playbooks.typed import FAB, ROOT
+from tests.playbooks.typed import FAB, ROOT, write_project
 
 BYTES = bytes(range(256)) * 40_000
 """10 MB with every byte in it, line ends and NULs too."""
@@ -29,9 +29,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SshServer]:
 @pytest.fixture
 def workplace(server: SshServer, tmp_path: Path) -> Path:
     """A project whose stack ``dev`` has two nodes."""
-    (tmp_path / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
-    (tmp_path / "Pulumi.dev.yaml").write_text("config: {}\n")
-    (tmp_path / "fabfile.py").write_text("from playbooks import ns\n")
+    write_project(tmp_path, "dev", fabfile=True)
     ports = dict.fromkeys((0, 1), server.port)
     save_stack(tmp_path / ".ranklift" / "dev", ports, server.host_key, server.user_key)
     return tmp_path

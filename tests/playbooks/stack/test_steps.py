@@ -8,16 +8,14 @@ from pathlib import Path
 import pytest
 
 from tests.playbooks.server import make_key, save_stack
-from tests.playbooks.typed import fab
+from tests.playbooks.typed import fab, write_project
 
 
 @pytest.fixture(scope="module")
 def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A project whose stack ``dev`` had a node."""
     top = tmp_path_factory.mktemp("steps")
-    (top / "Pulumi.yaml").write_text("name: ranklift\nruntime: python\nmain: infra\n")
-    (top / "Pulumi.dev.yaml").write_text("config: {}\n")
-    (top / "fabfile.py").write_text("from playbooks import ns\n")
+    write_project(top, "dev", fabfile=True)
     key = make_key(top / "key")
     save_stack(top / ".ranklift" / "dev", {3: 1}, key, key)
     return top
