@@ -231,7 +231,8 @@ def run_rank() -> int:
 
     token = os.environ.pop("RANKLIFT_TOKEN", "")
     host, _, port = os.environ.pop("RANKLIFT_SUPERVISOR", "").rpartition(":")
-    os.environ.pop(processes.RUNNER_OF, None)
+    for name in (processes.RUNNER_OF, "RANKLIFT_LAST"):  # Open MPI gives the head's ranks all that mpirun has
+        os.environ.pop(name, None)
     libraries = os.environ.pop("RANKLIFT_LIBRARY_PATH", "")
     if libraries:
         more = os.environ.get("LD_LIBRARY_PATH")
