@@ -1,0 +1,59 @@
+"""What a job's ranks run in, as the user asked for it; a head makes it once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Bare", "BuildEnvironment", "Environment", "ImageEnvironment", "PythonEnvironment"]
+
+
+@dataclass(frozen=True, slots=True)
+class PythonEnvironment:
+    """Packages for a Python of their own."""
+
+    requirements: str = ""
+    """pip's requirements, one a line, without comments; files that they include are inlined."""
+    constraints: str = ""
+    """Likewise, the lines of constraint files."""
+    python: str = ""
+    """The wanted version, such as ``3.10``; empty for the node's own python3."""
+    conda: str = ""
+    """JSON with ``channels`` and ``dependencies``, without pip's part and Python; empty where pip installs
+    all of it."""
+    find_links: tuple[Path, ...] = ()
+    """Folders of wheels on this machine, which are sent along."""
+    title: str = ""
+    """For people: where it comes from, such as ``requirements.txt``."""
+
+
+@dataclass(frozen=True, slots=True)
+class ImageEnvironment:
+    """A container image."""
+
+    reference: str
+    """``REGISTRY/NAME[:TAG][@DIGEST]``."""
+    python: PythonEnvironment | None = None
+    """Packages installed on top of the image."""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildEnvironment:
+    """A container image that the head builds."""
+
+    context: Path
+    """The folder of the build's files on this machine."""
+    dockerfile: str = "Dockerfile"
+    """Path of the Dockerfile, relative to that folder."""
+    title: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Bare:
+    """The nodes themselves, with what they have: asked for by the user."""
+
+    title: str = "bare"
+
+
+Environment = PythonEnvironment | ImageEnvironment | BuildEnvironment | Bare
