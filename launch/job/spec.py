@@ -10,6 +10,7 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from launch.durations import LONGEST_S
+from launch.environment.spec import Environment, PythonEnvironment
 from launch.errors import InputError
 from launch.job.runtime import RUNTIMES
 from launch.launchers.base import JobNode, either, wrong
@@ -102,6 +103,8 @@ class JobSpec:
     python: str = "python3"
     """A command, or the path on the nodes of an environment's folder, whose ``bin`` then comes first on
     PATH. A path whose last part begins with ``python`` or ``pypy`` is a command."""
+    environment: Environment | None = None
+    """What the ranks run in, which the head makes once; None for the nodes with what they have."""
     runtime: str = "bare"
     """What each rank is started in: a name in :data:`launch.job.runtime.RUNTIMES`."""
     requires: tuple[str, ...] = ()
@@ -201,6 +204,9 @@ class JobSpec:
             raise wrong(self, "python", "is empty", "name a command, or leave it out")
         for key, value in (("python", self.python), ("setup", self.setup)):
             _refuse_unsendable(key, value)
+        if isinstance(self.environment, PythonEnvironment) and self.python != "python3":
+            problem = f"cannot be combined with {self.environment.title}, which makes a Python of its own"
+            raise wrong(self, "python", problem, "give one of the two")
         if self.runtime not in RUNTIMES:
             raise wrong(self, "runtime", "is not a runtime", f"use {either(RUNTIMES)}")
         for module in self.requires:

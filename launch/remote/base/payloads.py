@@ -23,6 +23,7 @@ __all__ = [
     "Busy",
     "CancelAnswer",
     "Done",
+    "EnvironmentRequest",
     "EvictionNotice",
     "FileEnd",
     "FileStart",
@@ -275,6 +276,31 @@ class MpiAnswer(_Writable, total=False):
     title: str
     command: str
     error: str
+
+
+class EnvironmentRequest(TypedDict):
+    """Request of ``environment``: what a head makes; fields that do not apply to ``kind`` are empty."""
+
+    kind: Literal["python", "image", "build"]
+    requirements: str
+    """Of an image: packages on top of it."""
+    constraints: str
+    python: str
+    """The wanted version: ``3.10``, or a range like ``>=3.9,<3.12``."""
+    conda: str
+    """JSON with ``channels`` and ``dependencies``."""
+    find_links: list[str]
+    """Names of the wheels that are sent with the request."""
+    reference: str
+    """The image, as ``REGISTRY/NAME[:TAG][@DIGEST]``."""
+    context: str
+    """Id of the snapshot with a build's files."""
+    dockerfile: str
+    runtime: str
+    """What is to start the ranks; empty for what the head has."""
+    title: str
+    nodes: list[tuple[str, str]]
+    """Name and address of the nodes that need it."""
 
 
 # -- collect --------------------------------------------------------------------------------------
