@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Literal, get_args
 
 from launch.durations import LONGEST_S
-from launch.environment.spec import Environment, PythonEnvironment
+from launch.environment.environment_spec import Environment, PythonEnvironment
 from launch.errors import InputError
 from launch.job.runtime import RUNTIMES
 from launch.launchers.base import JobNode, either, wrong

@@ -5,7 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from launch.environment.spec import Bare, BuildEnvironment, Environment, ImageEnvironment, PythonEnvironment
+from launch.environment.environment_spec import (
+    Bare,
+    BuildEnvironment,
+    Environment,
+    ImageEnvironment,
+    PythonEnvironment,
+)
 
 if TYPE_CHECKING:
     from launch.remote.base.payloads import EnvironmentRequest
