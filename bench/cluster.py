@@ -114,7 +114,6 @@ def rehearsal(within: Path | None = None) -> Iterator[Bench]:
     shutil.copy(ROOT / "Pulumi.rehearsal.yaml", folder)
     shutil.copy(ROOT / "fabfile.py", folder)
     (folder / "infra").symlink_to(ROOT / "infra")
-    (folder / ".venv-node").symlink_to(ROOT / ".venv-node")
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
@@ -125,7 +124,7 @@ def rehearsal(within: Path | None = None) -> Iterator[Bench]:
     environment.pop("PYTHONDONTWRITEBYTECODE", None)
     bench = Bench(folder, environment)
     try:
-        bench.fab("rehearsal.start", "--nodes-limit", "300")
+        bench.fab("rehearsal.start", "--nodes-limit", "300", "--node-python", str(ROOT / ".venv-node"))
         for line in bench.fab("rehearsal.env").stdout.splitlines():
             name, _, value = line.removeprefix("export ").partition("=")
             environment[name] = value.strip("'")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from pathlib import Path
 from typing import get_args
 
 from invoke.context import Context
@@ -24,9 +25,12 @@ __all__ = ["env", "fault", "start", "status", "stop"]
 @command(
     "start",
     example="fab rehearsal.start --nodes-limit 64",
-    help={"nodes-limit": "highest number of nodes (default: what this machine's memory holds, at most 300)"},
+    help={
+        "nodes-limit": "highest number of nodes (default: what this machine's memory holds, at most 300)",
+        "node-python": "virtual environment that comes first in the nodes' PATH (default: none)",
+    },
 )
-def start(context: Context, nodes_limit: str | None = None) -> None:
+def start(context: Context, nodes_limit: str | None = None, node_python: str | None = None) -> None:
     """Start Azure on this machine, for stacks named rehearsal or rehearsal-…."""
     from rehearsal import control
 
@@ -37,7 +41,8 @@ def start(context: Context, nodes_limit: str | None = None) -> None:
         if nodes_limit is None
         else number("--nodes-limit", nodes_limit, "nodes", "give 1 or more", low=1, high=1000)
     )
-    started = control.start(project, limit)
+    python = None if node_python is None else Path(node_python).expanduser()
+    started = control.start(project, limit, python)
     for line in started.cleaned:
         output.progress(f"removed, left by a killed rehearsal: {line}")
     record = started.record

@@ -80,16 +80,22 @@ class Status:
     """Leftovers of a killed rehearsal; the next start removes them."""
 
 
-def start(project: Path, nodes_limit: int | None = None) -> Started:
+def start(project: Path, nodes_limit: int | None = None, node_python: Path | None = None) -> Started:
     """Start the rehearsal; return when it can be used.
 
     ``nodes_limit`` is the most nodes at a time (default: what this machine's memory holds, at most 300).
+    ``node_python`` is a virtual environment that comes first in the nodes' PATH (default: none).
     Raises :class:`~launch.errors.InputError` when one runs already (nothing is changed) or the machine
     forbids user namespaces, :class:`~launch.errors.MissingTool` when a program is missing,
     :class:`~launch.errors.GiveUpError` with the log's last lines when it does not come up.
     """
     if nodes_limit is not None and nodes_limit < 1:
         raise InputError("--nodes-limit", nodes_limit, "must be at least 1", "leave it out for the default")
+    if node_python is not None and not (node_python / "bin" / "python").exists():
+        problem = "is not a virtual environment: it lacks bin/python"
+        raise InputError(
+            "--node-python", str(node_python), problem, "give one, or leave it out for bare nodes"
+        )
     folder = Folder(project.resolve())
     requirements.check()
     limit = nodes_limit or requirements.default_nodes_limit(Path("/proc/meminfo").read_text())
@@ -102,19 +108,18 @@ def start(project: Path, nodes_limit: int | None = None) -> Started:
     try:
         cleaned = _clean(folder)
         folder.make()
-        process = _spawn(folder, limit, lock)
+        process = _spawn(folder, limit, node_python, lock)
     finally:
         os.close(lock)  # the daemon holds its own descriptor of the same lock
     return Started(_until_ready(folder, process), cleaned)
 
 
-def _spawn(folder: Folder, nodes_limit: int, lock: int) -> subprocess.Popen[bytes]:
+def _spawn(folder: Folder, nodes_limit: int, node_python: Path | None, lock: int) -> subprocess.Popen[bytes]:
     code_root = str(Path(rehearsal.__file__).parent.parent)
     argv = [sys.executable, "-m", "rehearsal.daemon", str(folder.project)]
     argv += ["--nodes-limit", str(nodes_limit), "--lock", str(lock)]
-    node_python = folder.project / ".venv-node"
-    if (node_python / "bin" / "python").exists():
-        argv += ["--node-python", str(node_python)]
+    if node_python is not None:
+        argv += ["--node-python", str(node_python.absolute())]
     paths = [code_root, *filter(None, [os.environ.get("PYTHONPATH")])]
     with folder.log.open("wb") as log:
         return subprocess.Popen(

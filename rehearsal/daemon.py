@@ -105,7 +105,7 @@ def machine_settings(
     """Return the settings of a rehearsal's nodes, with the paths of this machine that they see."""
     # Besides the nodes' own Python, this one: a network's first process goes on in it.
     needed = (*(environments(node_python) if node_python else ()), Path(sys.base_prefix))
-    view = visible_paths(environment, folder.project, needed)
+    view = visible_paths(environment, folder.project, needed, bare=node_python is None)
     return Settings(folder.disks, node_python, nodes_limit, view)
 
 

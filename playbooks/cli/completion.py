@@ -27,7 +27,7 @@ FILES = ":files"
 _JOBS = 100
 """Number of jobs that are offered, newest first."""
 _SOURCES = {
-    **dict.fromkeys(("file", "line", "source", "into"), FILES),
+    **dict.fromkeys(("file", "line", "source", "into", "node_python"), FILES),
     **{"stack": ":stacks", "job": ":jobs", "nodes": ":nodes", "node": ":nodes"},
 }
 """Where the values of an argument come from, by its name."""

@@ -7,13 +7,24 @@ read-only view a careless ``rm`` on a node would reach the machine under it.
 from __future__ import annotations
 
 import os
+import stat
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from rehearsal.vms.boot import GATEWAY_MAC, OWN_LIBRARY
-from rehearsal.vms.syscalls import MS_BIND, MS_NODEV, MS_NOSUID, MS_REC, change_root, mount, set_readonly
+from rehearsal.vms.syscalls import (
+    MS_BIND,
+    MS_NODEV,
+    MS_NOSUID,
+    MS_RDONLY,
+    MS_REC,
+    change_root,
+    mount,
+    set_readonly,
+)
 
 __all__ = ["METADATA_IP", "add_home", "ip", "make_bridge", "prepare"]
 
@@ -82,6 +93,7 @@ def _show(root: Path, view: Mapping[str, Any]) -> None:
         (root / path.lstrip("/")).symlink_to(target)
     for path in view["hidden"]:
         _hide(str(root / path.lstrip("/")))
+    _remove([root / path.lstrip("/") for path in view["removed"]])
     for path in view["kept"]:
         place = root / path.lstrip("/")
         if not place.is_dir():
@@ -116,6 +128,17 @@ def _hide(path: str) -> None:
         mount("tmpfs", path, "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
     elif Path(path).is_file():
         mount("/dev/null", path, flags=MS_BIND)
+
+
+def _remove(paths: Sequence[Path]) -> None:
+    """Lay an overlay over each folder that these are in, in which they are not there."""
+    Path("removed").mkdir(exist_ok=True)
+    mount("tmpfs", "removed", "tmpfs", MS_NOSUID | MS_NODEV, "mode=0755")
+    for number, (folder, inside) in enumerate(groupby(paths, lambda path: path.parent)):
+        Path(f"removed/{number}").mkdir()
+        for path in inside:  # device 0/0 is the overlay's mark for a removed file
+            os.mknod(f"removed/{number}/{path.name}", stat.S_IFCHR)
+        mount("overlay", str(folder), "overlay", MS_RDONLY, f"lowerdir=removed/{number}:{folder},userxattr")
 
 
 def _rebuild(folder: str, staging: str, own: str) -> None:

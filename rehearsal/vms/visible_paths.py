@@ -35,6 +35,9 @@ _SOURCES = ("usr/src", "usr/local/src")
 """Folders among the system's software into which people check out code."""
 _ADDED = "opt"
 """Folder with one folder for each installed software."""
+_MODULES = ("usr/lib/python3*/dist-packages", "usr/local/lib/python3*/dist-packages")
+_FRAMEWORKS = ("functorch", "mpi4py", "numpy", "tensorflow", "torch", "torchgen")
+"""Modules that Debian's packages may have put beside the system's own, as ``make frameworks`` does."""
 _PARTS = ("bin", "lib", "lib64", "include", "share")
 """Of an interpreter that is installed in a home folder or in a project itself."""
 
@@ -51,15 +54,23 @@ class VisiblePaths:
     """Below the shown folders: files and folders that are empty to nodes."""
     kept: tuple[Path, ...] = ()
     """Folders that are there whatever they lie in: hidden ones, or ones that a node has of its own."""
+    removed: tuple[Path, ...] = ()
+    """Below the shown folders: what is not there to nodes. (An empty folder is a module to Python.)"""
 
 
 def visible_paths(
-    environment: Mapping[str, str], project: Path, needed: tuple[Path, ...], machine: Path = Path("/")
+    environment: Mapping[str, str],
+    project: Path,
+    needed: tuple[Path, ...],
+    machine: Path = Path("/"),
+    *,
+    bare: bool = False,
 ) -> VisiblePaths:
     """Return what the nodes of a ``project``'s rehearsal see of the ``machine``.
 
     That is the software that is installed for everyone, without the project, the user's home folders and what
     :data:`VARIABLES` name, and the ``needed`` Python environments with the interpreters that they link to.
+    The system's Python of ``bare`` nodes lacks the frameworks that this machine's may have.
     """
     private = [project.resolve(), *_homes(environment)]
     private += [
@@ -92,6 +103,7 @@ def visible_paths(
             if path.exists() and any(path != one and path.is_relative_to(one) for one in shown)
         ),
         tuple(dict.fromkeys(part for path in kept for part in _parts(path, private))),
+        tuple(_frameworks(machine)) if bare else (),
     )
 
 
@@ -104,6 +116,12 @@ def environments(node_python: Path) -> tuple[Path, ...]:
     for folder in dict.fromkeys((node_python.parent, node_python.resolve().parent)):
         found += sorted(path.parent for path in folder.glob("*/pyvenv.cfg"))
     return tuple(dict.fromkeys(found))
+
+
+def _frameworks(machine: Path) -> Iterator[Path]:
+    for pattern in _MODULES:
+        for folder in sorted(machine.glob(pattern)):
+            yield from (folder / name for name in _FRAMEWORKS if (folder / name).is_dir())
 
 
 def _is_there(path: Path) -> bool:

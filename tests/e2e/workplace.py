@@ -22,6 +22,7 @@ from tools.leftovers import Belongings, belongings, still_there
 
 ROOT = Path(__file__).resolve().parents[2]
 BIN = Path(sys.executable).parent
+NODE_PYTHON = ROOT / ".venv-node"
 LIMIT_S = 600.0
 """How long anything may take before the test gives up: the machine may be doing much else."""
 NOTHING = Belongings([], [], [], [])
@@ -64,8 +65,7 @@ class Workplace:
         for folder in (self.project, self.own, self.temporary):
             folder.mkdir()
         shutil.copy(ROOT / "Pulumi.yaml", self.project)
-        for name in ("infra", ".venv-node"):
-            (self.project / name).symlink_to(ROOT / name)
+        (self.project / "infra").symlink_to(ROOT / "infra")
         (self.own / "fabfile.py").write_text(FABFILE)
         (self.own / ".gitignore").write_text("*.bin\n/outputs\n")
         (self.own / ".ranklift-ignore").write_text("notes/\n")
@@ -152,8 +152,10 @@ class Workplace:
         assert found is not None
         return found
 
-    def start(self, nodes_limit: int) -> Ran:
-        return self.fab("rehearsal.start", "--nodes-limit", str(nodes_limit))
+    def start(self, nodes_limit: int, node_python: Path | None = NODE_PYTHON) -> Ran:
+        """Starts the rehearsal with torch and mpi4py on its nodes, or with bare nodes for None."""
+        chosen = [] if node_python is None else ["--node-python", str(node_python)]
+        return self.fab("rehearsal.start", "--nodes-limit", str(nodes_limit), *chosen)
 
     def azure(self, path: str = "") -> Any:
         """What the emulated subscription answers at ``path``."""

@@ -61,7 +61,7 @@ OPTIONS: dict[str, list[tuple[str, str]]] = {
 
 TEXTS = {
     *("stack", "job", "into", "line", "file", "env", "set", "name", "mpi", "mpirun_args", "source", "python"),
-    *("rdzv_backend", "grep", "kind"),
+    *("rdzv_backend", "grep", "kind", "node_python"),
 }
 """Options that take no number."""
 

@@ -182,6 +182,7 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["collect", "t-1", "--into", ""], "--into = '': is not the name of a folder"),
         (["rehearsal.start", "--nodes-limit", "0"], "--nodes-limit = 0: must be at least 1"),
         (["rehearsal.start", "--nodes-limit", "x"], "--nodes-limit = 'x': is not a number of nodes; give 1"),
+        (["rehearsal.start", "--node-python", "x"], "--node-python = 'x': is not a virtual environment"),
     ],
 )
 def test_wrong_input_is_one_line_with_key_value_remedy_and_status_2(

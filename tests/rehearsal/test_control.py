@@ -163,6 +163,8 @@ def test_a_rehearsal_ends_when_its_project_is_removed(tmp_path: Path) -> None:
 def test_a_start_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(InputError, match="--nodes-limit = -1"):
         control.start(tmp_path, nodes_limit=-1)
+    with pytest.raises(InputError, match=r"--node-python = '.*/none': is not a virtual environment"):
+        control.start(tmp_path, node_python=tmp_path / "none")
     monkeypatch.setenv("PATH", "")
     with pytest.raises(MissingTool, match="apt-get install"):
         control.start(tmp_path)
