@@ -6,7 +6,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import PurePosixPath
 
@@ -22,7 +22,7 @@ from launch.launchers.registry import launcher_of
 from launch.remote.base import timing
 from launch.remote.base.files import python_folder
 from launch.remote.base.job_dir import PLAN_VERSION, without_values
-from launch.remote.base.records import Checks, Plan, ShownPlan
+from launch.remote.base.records import BARE, Checks, EnvironmentRecord, Plan, ShownPlan
 from launch.remote.base.tf_config import FIRST_PORT
 from launch.remote.mpi.base import CommandLine
 from launch.remote.node.work_dir import NAME as WORK
@@ -61,6 +61,8 @@ class JobPlan:
     """By MPI, of which the head has one; empty for jobs that need none."""
     start_limit_s: float
     nodes: tuple[NodePlan, ...]
+    runs_in: EnvironmentRecord = field(default_factory=lambda: BARE)
+    """What the ranks run in, once it is made."""
 
     @property
     def launcher(self) -> Launcher:
@@ -103,6 +105,7 @@ class JobPlan:
             "command": list(spec.command),
             "snapshot": spec.snapshot,
             "remote": self.remote,
+            "environment": self.runs_in,
             "cwd": self.cwd,
             "argv": list(self.argv),
             "expand": [] if spec.shell else list(EXPANDED),

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP
 
 from launch.remote.base.records import (
     Checks,
+    EnvironmentRecord,
     Event,
     ExitEvent,
     ForRanks,
@@ -164,6 +165,7 @@ class RunnerSpec(SlotRequest, ForRanks):
     """Frame SPEC: what a runner runs, cut from the plan."""
 
     folder: str
+    environment: EnvironmentRecord
     snapshot: str
     keep: int
     env: dict[str, str]

@@ -9,8 +9,10 @@ from __future__ import annotations
 from typing import Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP035  (nodes may run Python 3.8)
 
 __all__ = [
+    "BARE",
     "Checks",
     "CommandLine",
+    "EnvironmentRecord",
     "ExitEvent",
     "Failure",
     "FailureEvent",
@@ -80,6 +82,24 @@ class Checks(TypedDict, total=False):
     needs_python: int
 
 
+class EnvironmentRecord(TypedDict):
+    """What ranks run in."""
+
+    kind: Literal["bare", "python", "image"]
+    id: str
+    """16 hex digits; empty for the nodes themselves."""
+    path: str
+    """Its folder, the same on every node: ``~/.ranklift/environments/ID``; empty for the nodes themselves."""
+    runtime: str
+    """What starts ranks: ``bare``, or a container runtime of :mod:`launch.remote.node.runtimes`."""
+    title: str
+    """For people."""
+
+
+BARE: EnvironmentRecord = {"kind": "bare", "id": "", "path": "", "runtime": "bare", "title": ""}
+"""The nodes themselves, also where a plan of older code does not name an environment."""
+
+
 class ForRanks(TypedDict):
     """Fields of the plan that each runner gets as they are."""
 
@@ -98,6 +118,7 @@ class ForRanks(TypedDict):
 
 
 class _Plan(ForRanks):
+    environment: EnvironmentRecord
     version: Version
     id: str
     name: str

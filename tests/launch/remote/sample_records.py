@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, cast
 
 from launch.remote.base.job_dir import PLAN_VERSION, first_state
+from launch.remote.base.records import BARE
 
 if TYPE_CHECKING:
     from launch.remote.base.records import Plan, State
@@ -28,6 +29,7 @@ def sample_plan(job: str = "t-1", **fields: Any) -> Plan:
         "snapshot": "",
         "remote": ".ranklift/remote/hash",
         "cwd": f"~/.ranklift/jobs/{job}/work",
+        "environment": BARE,
         "argv": ["train.py"],
         "expand": [],
         "python": "python3",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from launch.remote.base.job_dir import ROOT
 from launch.remote.base.payloads import RunnerSpec
-from launch.remote.base.records import Plan, PlannedRank
+from launch.remote.base.records import BARE, Plan, PlannedRank
 
 __all__ = ["runner_spec"]
 
@@ -41,6 +41,7 @@ def runner_spec(
     return {
         "job": plan["id"],
         "folder": f"{ROOT}/{plan['id']}",
+        "environment": plan.get("environment", BARE),
         "cwd": plan["cwd"],
         "snapshot": f"{_SNAPSHOTS}/{plan['snapshot']}" if plan["snapshot"] else "",
         "keep": int(plan["max_restarts"] > 0),
