@@ -67,7 +67,7 @@ def answer(request: web.Request, is_set: Faults) -> web.Response | None:
         raise no_provider_in(found["place"], "locations/publishers", request.query["api-version"])
     if found["version"] is None:
         return web.json_response([_listed(found, version) for version in _versions(found["sku"])])
-    if is_set("image"):
+    if is_set("image") and found["version"] not in _versions(found["sku"]):
         raise ArmError(404, "NotFound", "Artifact: VMImage was not found.")
     return web.json_response(_published(found, deprecated=is_set("deprecated")))
 
@@ -77,7 +77,7 @@ def refusal(reference: Mapping[str, Any], plan: Mapping[str, Any] | None, is_set
     if not reference.get("publisher"):
         return None
     urn = ":".join(str(reference.get(part)) for part in ("publisher", "offer", "sku", "version"))
-    if is_set("image"):
+    if is_set("image") and reference.get("version") not in _versions(str(reference.get("sku"))):
         problem = f"The platform image '{urn}' is not available. Verify that all fields in the storage "
         more = "profile are correct. For more details about storage profile information, please refer to "
         text = f"{problem}{more}https://aka.ms/storageprofile"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Iterator
 from typing import Any
 
@@ -103,7 +104,9 @@ def test_a_version_that_is_gone_is_not_found_and_others_are_listed(
         azure.clients().compute.virtual_machine_images.get(
             PLACE, IMAGE.publisher, IMAGE.offer, IMAGE.sku, IMAGE.version
         )
-    assert asked(azure, IMAGE) == Published(found=False, versions=("22.04.2026110101", "22.04.2026100101"))
+    gone = asked(azure, IMAGE)
+    assert gone == Published(found=False, versions=("22.04.2026110101", "22.04.2026100101"))
+    assert all(asked(azure, dataclasses.replace(IMAGE, version=one)).found for one in gone.versions)
 
 
 @pytest.mark.parametrize(("gib", "taken"), [(63, False), (64, True), (None, True), (256, True)])
@@ -140,3 +143,10 @@ def test_no_new_node_boots_it_then(
     faults.clear()
     assert azure.settle("PATCH", SCALE_SET, booting(2, image))["status"] == "Succeeded"
     assert len(recorded.booted()) == 3
+
+
+def test_the_newest_version_boots_while_others_are_gone(azure: Endpoint, faults: ArmFaults) -> None:
+    build(azure, 1)
+    faults.set(fault_spec("image"))
+    newest = dataclasses.replace(IMAGE, version=asked(azure, IMAGE).versions[0])
+    assert azure.settle("PATCH", SCALE_SET, booting(2, newest))["status"] == "Succeeded"
