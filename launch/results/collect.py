@@ -188,11 +188,12 @@ class _Run:
                 others.say(f"the job's head does not answer ({failed}): querying {fold(names)} directly")
         else:
             names = list(self._errors)
-            if names:
-                others.say(f"the head {self._head} cannot send all files of {fold(names)}: querying directly")
+            if left := [name for name in names if name in others.names]:
+                others.say(f"the head {self._head} cannot send all files of {fold(left)}: querying directly")
         for name in names:
             if name not in others.names:
-                self._errors.setdefault(name, NodeUnreachable(name, "is no longer in the stack"))
+                problem = "was removed from the stack, with its files of the job"
+                self._errors[name] = NodeUnreachable(name, problem)
         there = [name for name in names if name in others.names]
         for name, error in others.visit(self._visit, there).items():
             self._errors.pop(name, None)

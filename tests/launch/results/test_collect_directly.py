@@ -66,8 +66,17 @@ class TestWithoutTheHead:
         report = collect(JOB, cluster.head, cluster.into, remote="hash", others=others)
         assert {name: str(error) for name, error in report.errors.items()} == {
             HEAD: "node000000: no answer within 15 s",
-            THIRD: "node000002: is no longer in the stack",
+            THIRD: "node000002: was removed from the stack, with its files of the job",
         }
+
+    def test_nor_are_the_heads_words_about_such_a_node_repeated(self, cluster: Cluster) -> None:
+        cluster.unreachable_from_the_head(THIRD)
+        others = Others([HEAD, SECOND], cluster.visit, cluster.said.append)
+        report = collect(JOB, cluster.head, cluster.into, remote="hash", others=others)
+        assert {name: str(error) for name, error in report.errors.items()} == {
+            THIRD: "node000002: was removed from the stack, with its files of the job",
+        }
+        assert cluster.said == []
 
     def test_a_head_that_dies_in_the_middle(self, cluster: Cluster) -> None:
         cluster.write(SECOND, "outputs/big", noise(8_000_000))
