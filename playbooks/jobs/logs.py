@@ -9,6 +9,7 @@ from invoke.context import Context
 from launch.client.log_filter import Selection
 from launch.errors import InputError
 from launch.nodeset import NodeSet, parse_nodes, parse_ranges
+from playbooks.cli import output
 from playbooks.cli.options import number
 from playbooks.cli.signals import attached
 from playbooks.cli.task import command, open_from, seconds
@@ -48,6 +49,7 @@ def logs(  # noqa: PLR0913, PLR0917
 ) -> None:
     """Print the output of a job's ranks, each line with its rank and node.
 
+    Of a job that waits, print on stderr what for; with --follow continue when it starts.
     Ctrl-C leaves the job running and prints how to follow and end it.
     """
     from launch.client.submit import follow as read
@@ -73,6 +75,10 @@ def logs(  # noqa: PLR0913, PLR0917
     printer.finish()
     if follow:
         end_as(state)
+    elif state.started is None:
+        from playbooks.jobs.tables import not_started_text
+
+        output.progress(not_started_text(state))
 
 
 def _selection(tail: str | None, since: str | None, rank: str | None, node: str | None) -> Selection:

@@ -13,7 +13,18 @@ from launch.nodeset import fold, ranges
 from launch.numbers import counted
 from launch.remote.head.outcome import signal_name
 
-__all__ = ["RANK", "change_text", "ends_text", "job_rows", "job_text", "moment", "span", "took", "waiting"]
+__all__ = [
+    "RANK",
+    "change_text",
+    "ends_text",
+    "job_rows",
+    "job_text",
+    "moment",
+    "not_started_text",
+    "span",
+    "took",
+    "waiting",
+]
 
 RANK = ("job", "state", "exit", "took", "waits for", "nodes", "started", "ranks", "restarts")
 """Columns of the list of jobs by importance: a narrow terminal gets the first that fit."""
@@ -62,6 +73,14 @@ def change_text(state: JobState, now: datetime) -> str:
     """Return a job's state as a line of a list that grows by each change."""
     words = _with_reason(_standing(state), state.reason)
     return f"{moment(now)}  {state.job}  {words}"
+
+
+def not_started_text(state: JobState) -> str:
+    """Return why a job has no rank's output: it waits or is being started, or it ended before."""
+    words = f"job {state.job} {_with_reason(_standing(state), state.reason)}"
+    if state.is_terminal:
+        return f"{words}; it never started"
+    return f"{words}; it has not started, `fab logs -f {state.job}` prints its output once it does"
 
 
 def waiting(state: JobState) -> str:

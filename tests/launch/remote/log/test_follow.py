@@ -225,6 +225,21 @@ class TestGoingOn:
         assert changes == ["RUNNING", "SUCCEEDED"]
         assert isinstance(follower.events[-1], StateChange)
 
+    def test_a_job_that_waits_is_followed_into_its_start(self, _home: None, job: Job) -> None:
+        for segment in Path(job.folder.path).glob("stream.*"):
+            segment.unlink()
+        job.write_state("QUEUED")
+        followers = [Follower(job), Follower(job, tail=5), Follower(job, since=60.0, ranks=[0])]
+        for one in followers:
+            one.until(lambda one=one: one.events)
+        job.write_state("RUNNING")
+        job.stream = StreamWriter(job.folder.path, 1 << 20)
+        job.say(0, "one\n")
+        job.write_state("SUCCEEDED")
+        for one in followers:
+            one.thread.join(5)
+            assert one.lines == [(0, "one")]
+
     def test_from_the_tail_on_with_a_line_that_was_half_there(self, job: Job) -> None:
         job.say(0, "a\nb\nhalf ")
         follower = Follower(job, tail=1)
