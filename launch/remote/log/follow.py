@@ -83,6 +83,8 @@ class Choice:
             yield from self.records(reader, end)
             return
         lines = Lines()
+        fresh: set[Key] = set()
+        """Sources with output that is not too old."""
         last: deque[Line] = deque(maxlen=self._tail)
         skipped = self._lines - (self._tail or 0) if self._since is None else 0
         for (stamp, rank, node, stream, _), record in reader.read(end):
@@ -90,6 +92,8 @@ class Choice:
                 continue
             key, data = (rank, node, stream), record[RECORD.size :]
             is_old = self._since is not None and stamp < self._since
+            if not is_old:
+                fresh.add(key)
             if is_old or skipped > 0:
                 skipped -= stream == NOTICE or data.count(b"\n")
                 if stream != NOTICE and (is_old or skipped >= 0):
@@ -104,7 +108,9 @@ class Choice:
                     last.append(line)
         half = lines.unfinished()
         if not go_on:
-            last.extend(Line(line.time, line.key, line.data.rstrip(b"\r")) for line in half)
+            last.extend(
+                Line(line.time, line.key, line.data.rstrip(b"\r")) for line in half if line.key in fresh
+            )
             half.clear()
         yield from map(_record, last)
         for line in half:

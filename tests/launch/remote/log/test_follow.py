@@ -144,6 +144,14 @@ class TestChoosing:
         assert job.shown(since=600, tail=2) == [(1, "new"), (1, "half")]
         assert job.shown(since=7200)[0] == (0, "old")
 
+    def test_a_line_without_an_end_is_as_old_as_its_last_piece(self, job: Job) -> None:
+        now = time.time()
+        job.say(0, "old\nhalf", at=now - 3600)
+        job.say(1, "begun ", at=now - 3600)
+        job.say(1, "continued", at=now - 60)
+        assert job.shown(since=600) == [(1, "begun continued")]
+        assert job.shown(since=30) == []
+
 
 class TestManySegments:
     @pytest.fixture
