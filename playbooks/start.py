@@ -9,6 +9,7 @@ from __future__ import annotations
 import errno
 import io
 import os
+import select
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,7 +17,7 @@ from typing import IO
 
 from playbooks.cli import signals
 
-__all__ = ["OutputFailed", "Program", "program"]
+__all__ = ["OutputFailed", "Program", "program", "sleep_while_read"]
 
 _STATUS_OF_SIGPIPE = 141
 
@@ -27,6 +28,17 @@ class OutputFailed(Exception):
     def __init__(self, error: OSError) -> None:
         self.is_closed_pipe = error.errno == errno.EPIPE
         super().__init__(f"stdout cannot be written: {error.strerror}; the rest of the output is lost")
+
+
+def sleep_while_read(seconds: float) -> None:
+    """Sleep; raise :class:`OutputFailed` at once when the reader of stdout has gone.
+
+    A write would raise it too, but the command may have nothing to write for a long time.
+    """
+    poll = select.poll()
+    poll.register(1, 0)  # errors alone
+    if poll.poll(seconds * 1000):
+        raise OutputFailed(BrokenPipeError(errno.EPIPE, os.strerror(errno.EPIPE)))
 
 
 class _Output(io.FileIO):

@@ -6,10 +6,11 @@ import re
 from collections.abc import Sequence
 from dataclasses import replace
 
-from launch.client.events import Event, JobState, LogLine, StateChange, StreamName
+from launch.client.events import Event, JobState, LogLine, Quiet, StateChange, StreamName
 from launch.client.log_display import Bars, Merge, matches
 from playbooks.cli import output
 from playbooks.project import Stack
+from playbooks.start import sleep_while_read
 
 __all__ = ["EventPrinter", "detached_job_commands", "end_as"]
 
@@ -38,6 +39,8 @@ class EventPrinter:
 
     def __call__(self, event: Event) -> None:
         """Print one event, or hold it back until others show whether they are equal."""
+        if isinstance(event, Quiet):
+            sleep_while_read(0)
         if isinstance(event, LogLine):
             is_shown = self._json or self._bars.shows(event)
             if not is_shown or (self._pattern and not matches(event, self._pattern)):

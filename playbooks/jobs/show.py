@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
 from collections.abc import Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, NoReturn
@@ -19,6 +18,7 @@ from playbooks.cli.task import command, open_from, with_address_age
 from playbooks.jobs.location import find_job
 from playbooks.nodes.choose import choose_nodes
 from playbooks.project import Stack
+from playbooks.start import sleep_while_read
 
 if TYPE_CHECKING:
     from launch.client.events import JobState
@@ -91,7 +91,7 @@ def _print(found: JobList, *, wide: bool) -> None:
 def _watch(
     stack: Stack, inventory: Inventory, nodes: Sequence[Node], last: int | None, *, wide: bool
 ) -> NoReturn:
-    """List the jobs over and over, until Ctrl-C ends the command."""
+    """List the jobs over and over, until Ctrl-C ends the command or nobody reads the list any more."""
     from playbooks.jobs.listing import list_jobs
     from playbooks.jobs.tables import change_text
     from playbooks.ssh.connection import Cluster
@@ -114,7 +114,7 @@ def _watch(
             if found.silent and (is_terminal or found.silent != silent):
                 output.error(ManyNodesError("listing jobs", found.answers))
             silent = found.silent
-            time.sleep(_WATCH_S)
+            sleep_while_read(_WATCH_S)
 
 
 @command(

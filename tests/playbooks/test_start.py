@@ -24,6 +24,7 @@ from invoke import task
 from playbooks import ns
 from playbooks.cli import output
 from playbooks.cli.task import command
+from playbooks.start import sleep_while_read
 
 def made(name, work):
     @command(name, example=f"fab {name}")
@@ -36,6 +37,7 @@ made("much", lambda: [output.result("x" * 100) for _ in range(100000)])
 made("little", lambda: output.result("x"))
 made("as-json", lambda: output.as_json([1]))
 made("as-table", lambda: output.table(("a",), [("b",)]))
+made("waiting", lambda: (output.result("x"), sleep_while_read(60)))
 made("silent", lambda: output.progress("going on"))
 made("files", lambda: os._exit(min(3, os.open("/dev/null", os.O_RDONLY))))
 
@@ -88,6 +90,12 @@ def test_whoever_reads_stdout_may_go_at_any_time_without_a_word(own: Path, words
 def test_the_first_lines_come_though_nobody_reads_the_others(own: Path) -> None:
     assert shell("FAB much | head -n 1; echo ${PIPESTATUS[0]}", own) == (0, "x" * 100 + "\n141\n", "")
     assert shell("FAB --help little | head -n 1; echo ${PIPESTATUS[0]}", own)[2] == ""
+
+
+def test_a_command_that_waits_without_a_word_ends_with_its_reader(own: Path) -> None:
+    begun = time.monotonic()
+    assert shell("FAB waiting | head -n 1; echo ${PIPESTATUS[0]}", own) == (0, "x\n141\n", "")
+    assert time.monotonic() - begun < 30
 
 
 @pytest.mark.parametrize("where", ["2>/dev/full", "2>&-", "<&-", ">&- 2>&- <&-"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from launch.client.events import JobState, LogLine, Quiet, StateChange
 from launch.errors import JobFailed
 from playbooks.jobs.printer import EventPrinter, end_as
+from playbooks.start import OutputFailed
 from tests.launch.remote.sample_records import sample_state
 
 
@@ -95,6 +97,20 @@ def test_merged_lines_come_before_the_state_that_follows_them(capfd: pytest.Capt
     shown(line(0, "bye"))
     shown(StateChange(ended("SUCCEEDED", "")))
     assert capfd.readouterr().err == "[0 node000000] bye\njob a-1 SUCCEEDED\n"
+
+
+def test_a_job_without_output_is_not_followed_for_a_reader_that_has_gone() -> None:
+    reading, writing = os.pipe()
+    stdout = os.dup(1)
+    os.close(reading)
+    os.dup2(writing, 1)
+    os.close(writing)
+    try:
+        with pytest.raises(OutputFailed, match="Broken pipe"):
+            EventPrinter()(Quiet())
+    finally:
+        os.dup2(stdout, 1)
+        os.close(stdout)
 
 
 def test_of_a_progress_bar_its_first_state_and_its_last(capsys: pytest.CaptureFixture[str]) -> None:

@@ -50,7 +50,7 @@ def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., int]
                 raise KeyboardInterrupt
 
         monkeypatch.setattr(listing, "list_jobs", lambda *_: left.pop(0))
-        monkeypatch.setattr(time, "sleep", sleep)
+        monkeypatch.setattr(show, "sleep_while_read", sleep)
         with pytest.raises(Exit) as caught:
             show.jobs.body(Context(), watch=True)
         return int(caught.value.code)
