@@ -239,7 +239,7 @@ class TestGoingOn:
         job.write_state("QUEUED")
         followers = [Follower(job), Follower(job, tail=5), Follower(job, since=60.0, ranks=[0])]
         for one in followers:
-            one.until(lambda one=one: one.events)
+            one.until(one.events.copy)
         job.write_state("RUNNING")
         job.stream = StreamWriter(job.folder.path, 1 << 20)
         job.say(0, "one\n")
