@@ -27,6 +27,8 @@ class Use:
     """Ids of unfinished jobs that have a rank, a slot or their head here, or wait for the node."""
     records: int = 0
     """Number of ended jobs with their only records here: it was their head."""
+    uncollected: tuple[str, ...] = ()
+    """Ids of ended jobs with files here and no complete collect since, as far as their heads know."""
     unknown: str = ""
     """Why the use is unknown; empty if it is known."""
     dead: bool = False
@@ -52,7 +54,8 @@ class Use:
 def choose_leaving(nodes: Sequence[Node], uses: Mapping[str, Use], count: int) -> tuple[Node, ...]:
     """Return the ``count`` nodes to remove: those that do not run first, then idle ones, the newest first.
 
-    Heads with records of jobs come last among the idle ones; nodes with a job are never removed.
+    Heads with records of jobs come last among the idle ones, and before them nodes with files that were never
+    collected; nodes with a job are never removed.
 
     Raises :class:`~launch.errors.RetryError` with the reasons if too few are idle.
     """
@@ -67,8 +70,8 @@ def choose_leaving(nodes: Sequence[Node], uses: Mapping[str, Use], count: int) -
     return tuple(sorted(idle[:count], key=lambda node: node.instance_id))
 
 
-def _order(node: Node, use: Use) -> tuple[bool, bool, int]:
-    return not use.dead, bool(use.records), -node.instance_id
+def _order(node: Node, use: Use) -> tuple[bool, bool, bool, int]:
+    return not use.dead, bool(use.records), bool(use.uncollected), -node.instance_id
 
 
 def in_the_way(busy: Mapping[str, Use]) -> str:

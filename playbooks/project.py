@@ -15,7 +15,7 @@ import re
 import shutil
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -29,6 +29,8 @@ __all__ = ["PulumiError", "Stack", "find_project", "open_stack", "pulumi_program
 
 QUERY_S = 60.0
 """Limit of one query to Pulumi, which is not an update."""
+_UPDATES = 20
+"""Number of updates in a history: the last that succeeded is among them."""
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _NAME = re.compile(rf"{_PART}(?:/{_PART}){{0,2}}")
 
@@ -141,8 +143,7 @@ class Stack:
 
     def siblings(self) -> list[str]:
         """Return the names of all stacks of the project in Pulumi's backend, as Pulumi spells them."""
-        answer = _query(["stack", "ls", "--json"], self.project, self.environment)
-        return [str(entry["name"]) for entry in json.loads(answer)]
+        return [str(entry["name"]) for entry in self._ask("stack", "ls", "--json")]
 
     def outputs(self) -> inventory.StackOutputs:
         """Return the stack's outputs, secrets in the clear.
@@ -154,22 +155,30 @@ class Stack:
         return inventory.StackOutputs.from_json(self.name, answer)
 
     def _query(self, *arguments: str) -> Any:
+        return self._ask("stack", *arguments, "--stack", self.name)
+
+    def _ask(self, *words: str) -> Any:
         try:
-            answer = _query(["stack", *arguments, "--stack", self.name], self.project, self.environment)
+            return json.loads(_query([*words], self.project, self.environment))
         except PulumiError as error:
             if "no stack named" in str(error):
                 raise InputError("stack", self.name, "Pulumi has no such stack", self._remedy()) from None
             raise
-        return json.loads(answer)
 
     def state(self) -> Any:
         """Return Pulumi's state of the stack, secrets encrypted. Raises as :meth:`outputs`."""
         return self._query("export")
 
-    def preview(self) -> Any:
-        """Return what an update would change, as Pulumi's JSON has it. Raises as :meth:`outputs`."""
-        words = ["preview", "--json", "--stack", self.name]
-        return json.loads(_query(words, self.project, self.environment))
+    def history(self) -> Any:
+        """Return the newest updates, last one first, as Pulumi's JSON has them; raise as :meth:`outputs`."""
+        return self._query("history", "--json", "--page-size", str(_UPDATES), "--page", "1")
+
+    def preview(self, options: Sequence[str] = ()) -> Any:
+        """Return what an update with ``options`` would change, as Pulumi's JSON has it.
+
+        Raises as :meth:`outputs`.
+        """
+        return self._ask("preview", "--json", "--stack", self.name, *options)
 
 
 def _digest_of(source: Path) -> str:
@@ -278,8 +287,22 @@ def _query(arguments: list[str], project: Path, environment: Mapping[str, str]) 
     except subprocess.TimeoutExpired:
         raise StepTimeout("pulumi", " ".join(arguments[:2]), QUERY_S) from None
     if answer.returncode != 0:
-        text = answer.stderr.strip() or answer.stdout.strip()
+        text = answer.stderr.strip() or _diagnosed(answer.stdout.strip())
         if answer.returncode < 0:
             text = f"was killed by {signal.Signals(-answer.returncode).name}; repeat the command"
         raise PulumiError(f"pulumi {' '.join(arguments[:2])}: {text.removeprefix('error: ')}")
     return answer.stdout
+
+
+def _diagnosed(text: str) -> str:
+    """Return the errors in the JSON of a preview that failed; any other text as it is.
+
+    >>> _diagnosed('{"diagnostics": [{"severity": "error", "message": "error: no such size"}]}')
+    'no such size'
+    """
+    try:
+        found = json.loads(text)["diagnostics"]
+    except (ValueError, KeyError, TypeError):
+        return text
+    errors = [str(one["message"]) for one in found if one.get("severity") == "error"]
+    return "\n".join(error.strip().removeprefix("error: ") for error in errors)

@@ -19,6 +19,7 @@ from launch.remote.base.messages import size
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from, with_address_age
 from playbooks.jobs.location import Place, find_job, note_of
+from playbooks.nodes.busy import COLLECTED
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
@@ -27,10 +28,8 @@ if TYPE_CHECKING:
     from launch.results.download import CollectReport, Progress
     from playbooks.ssh.connection import Cluster
 
-__all__ = ["COLLECTED", "collect", "format_report", "noted", "progress_bar", "remarks"]
+__all__ = ["collect", "format_report", "noted", "progress_bar", "remarks"]
 
-COLLECTED = ".ranklift/collected"
-"""Folder on a head with a file for each job that was collected whole, dated at the start of the collect."""
 _NOTE_S = 20.0
 _OWN = f"begun-{os.getpid()}"
 """Suffix of a note until everything has been copied."""

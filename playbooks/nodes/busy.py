@@ -16,10 +16,16 @@ if TYPE_CHECKING:
     from launch.client.events import JobState
     from launch.host import Host
 
-__all__ = ["uses"]
+__all__ = ["COLLECTED", "STEP_S", "collected_on", "uses"]
 
 STEP_S = 20.0
 """Limit of one node's answer to one query."""
+COLLECTED = ".ranklift/collected"
+"""Folder on a head with a file for each job that was collected whole, dated at the start of the collect."""
+_ASK_COLLECTED = (
+    "for f in .ranklift/jobs/*/state.json; do d=${f%/state.json}; j=${d##*/}; "
+    f'if [ "{COLLECTED}/$j" -nt "$f" ]; then echo "$j"; fi; done'
+)
 
 
 def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]:
@@ -42,6 +48,7 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
             timeout=3 * STEP_S,
         )
     jobs: dict[str, list[str]] = {name: [] for name in by_name}
+    uncollected: dict[str, list[str]] = {name: [] for name in by_name}
     records: dict[str, int] = {}
     unknown: dict[str, str] = {}
     removals: dict[str, str] = {}
@@ -49,18 +56,23 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
         if isinstance(answer, Exception):
             unknown[name] = str(answer).removeprefix(f"{name}: ")
             continue
-        states, records[name], holders = answer
+        states, collected, holders = answer
         others = [one for one in holders if one != holder]
         jobs[name] += [one for one in others if not is_removal(one)]
         removals[name] = next(filter(is_removal, others), "")
+        records[name] = sum(state.is_terminal for state in states)
         for state in states:
+            if state.is_terminal and state.job in collected:
+                continue
+            there = uncollected if state.is_terminal else jobs
             for where in (name, *state.nodes):
-                if where in jobs:
-                    jobs[where].append(state.job)
+                if where in there:
+                    there[where].append(state.job)
     return {
         name: Use(
             tuple(dict.fromkeys(jobs[name])),
             records.get(name, 0),
+            tuple(dict.fromkeys(uncollected[name])),
             unknown.get(name, ""),
             by_name[name].state in DEAD,
             removals.get(name, ""),
@@ -69,16 +81,22 @@ def uses(stack: Stack, inventory: Inventory, holder: str = "") -> dict[str, Use]
     }
 
 
-def _query(host: Host, slots: int) -> tuple[tuple[JobState, ...], int, tuple[str, ...]]:
-    """Return the jobs with this head that have not ended, how many have, and who holds the node's slots."""
+def _query(host: Host, slots: int) -> tuple[tuple[JobState, ...], frozenset[str], tuple[str, ...]]:
+    """Return the jobs with this head, which of them were collected, and who holds the node's slots."""
     from launch.client.query import list_some
     from launch.client.rpc import rpc_argv, version_there
     from launch.code.push import remote_id
 
     remote = version_there(host, remote_id(), STEP_S)
     if remote is None:  # no job was ever launched there
-        return (), 0, ()
-    found = list_some(host, remote=remote, last=0)
+        return (), frozenset(), ()
+    jobs = list_some(host, remote=remote).jobs
     done = host.run(rpc_argv(remote, "slots", str(slots)), timeout=STEP_S)
     taken: Sequence[tuple[int, str]] = json.loads(done.stdout)
-    return found.jobs, found.left_out, tuple(holder for _, holder in taken)
+    return jobs, collected_on(host) if jobs else frozenset(), tuple(holder for _, holder in taken)
+
+
+def collected_on(host: Host) -> frozenset[str]:
+    """Return the ids of the jobs with this head that a collect copied whole, begun after their end."""
+    found = host.run(["sh", "-c", _ASK_COLLECTED], timeout=STEP_S).stdout
+    return frozenset(found.decode("utf-8", "replace").split())

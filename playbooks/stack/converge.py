@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from functools import partial
 
@@ -19,10 +20,13 @@ from playbooks.nodes.busy import uses
 from playbooks.project import Stack
 from playbooks.pulumi.drift import find_drift
 from playbooks.pulumi.partial import COUNT, asking_for, nodes_before, settle
+from playbooks.pulumi.pending import find_replacement
 from playbooks.pulumi.recover import recover
 from playbooks.pulumi.run import UpdateFailed, pulumi, retry_while_busy
-from playbooks.stack.preflight import check_plan
+from playbooks.stack.losses import name_jobs
+from playbooks.stack.preflight import check_image, check_plan
 from playbooks.stack.removal import holder_name, kept_free
+from playbooks.stack.teardown import prepared_replacement
 
 __all__ = ["build", "leaving", "present", "shrink", "under_lock", "wanted_of"]
 
@@ -110,6 +114,13 @@ def _report_records(chosen: Sequence[Node], used: Mapping[str, Use]) -> None:
             output.progress(
                 f"{node.name} is removed with its records of {counted(count, 'job')} that {have} ended"
             )
+    files = {
+        node.name: f"is removed with files of {name_jobs(used[node.name].uncollected)}, not collected"
+        for node in chosen
+        if used[node.name].uncollected
+    }
+    for line in output.grouped(files):
+        output.progress(line)
 
 
 def build(
@@ -119,14 +130,15 @@ def build(
     *,
     there: Inventory | None = None,
     wanted: int | None = None,
+    yes: bool = False,
 ) -> None:
     """Repair what a killed Pulumi left, remove surplus nodes that are idle, and run ``pulumi up``.
 
     Checks first whether Azure will grant all of it, and at what price. Where Azure differs from Pulumi's
-    state, reports that and has Pulumi refresh. Surplus nodes are removed while Pulumi's lock is held. After
-    these checks a caller passes the nodes that are ``there``; one that scales passes how many are ``wanted``
-    instead of the configuration's number. Raises :class:`~launch.errors.RankliftError`; a repeated call
-    continues from there.
+    state, reports that and has Pulumi refresh. Surplus nodes are removed while Pulumi's lock is held. Where
+    changed settings replace all nodes, asks first, unless ``yes``. After these checks a caller passes the
+    nodes that are ``there``; one that scales passes how many are ``wanted`` instead of the configuration's
+    number. Raises :class:`~launch.errors.RankliftError`; a repeated call continues from there.
     """
     is_new = there is None and not stack.exists()
     if there is None:
@@ -138,16 +150,24 @@ def build(
     again = f"{command} --stack {stack.name}"
     repairs: list[str] = []
     before: Callable[[], None] | None = None
+    replaced: AbstractContextManager[None] = nullcontext()
     if is_new:
         pulumi(stack, ["stack", "init", stack.name])
     else:
         drift = find_drift(stack, count)
         if drift is not None:
             repairs = _repairing(drift, there)
-            if drift.surplus and _may_have_jobs(stack, drift.wanted):
+            cause = None
+            if there is None and (there := nodes_before(stack)) is not None and there.nodes:
+                cause = find_replacement(stack, repairs)
+                arguments = [*arguments, "--skip-preview"]  # that was one
+            if cause is not None:
+                check_image(stack)
+                limit = seconds_left(deadline) + _AFTER_LIMIT_S
+                replaced = prepared_replacement(stack, there, cause, limit, yes=yes)
+            elif drift.surplus and _may_have_jobs(stack, drift.wanted):
                 before = partial(shrink, stack, drift.wanted, deadline, command)
-            there = there or nodes_before(stack)
-    with asking_for(stack, wanted) as options:
+    with replaced, asking_for(stack, wanted) as options:
         words = ["up", "--yes", *arguments, *options, "--stack", stack.name, *repairs]
 
         def update() -> None:

@@ -1,11 +1,11 @@
-"""What would be lost with a cluster: jobs that have not ended, and results that were never collected."""
+"""What would be lost with nodes: jobs that have not ended, and results that were never collected."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from infra.inventory import Inventory
+from infra.inventory import Inventory, Node
 from infra.scale_plan import DEAD
 from launch.client.events import JobState
 from launch.errors import RankliftError
@@ -13,21 +13,14 @@ from launch.host import Host
 from launch.nodeset import fold
 from launch.numbers import counted
 from playbooks.cli import output
-from playbooks.jobs.collect import COLLECTED
+from playbooks.nodes.busy import STEP_S, collected_on
 from playbooks.project import Stack
 from playbooks.ssh.fanout import fan_out_hosts
 
-__all__ = ["Losses", "agree_to_lose", "find_losses"]
+__all__ = ["Losses", "agree_to_lose", "agree_to_replace", "find_losses", "name_jobs"]
 
-STEP_S = 20.0
-"""Limit of one node's answer to one query."""
 _SHOWN = 8
 """Number of jobs that one line names."""
-_ASK_COLLECTED = (
-    "for f in .ranklift/jobs/*/state.json; do d=${f%/state.json}; j=${d##*/}; "
-    f'if [ "{COLLECTED}/$j" -nt "$f" ]; then echo "$j"; fi; done'
-)
-"""Lists the jobs that a collect copied whole, begun after their end."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +40,10 @@ class Losses:
     def lines(self) -> Iterator[str]:
         """Yield each loss as text, with the command that saves it."""
         for job in self.unended:
-            yield f"job {job.job} is {job.state} on {fold(job.nodes)} and ends with the cluster"
+            yield f"job {job.job} is {job.state} on {fold(job.nodes)} and ends with its nodes"
         if self.uncollected:
-            named = ", ".join(self.uncollected[:_SHOWN])
-            more = len(self.uncollected) - _SHOWN
-            others = f" and {more} more (`fab jobs`)" if more > 0 else ""
             yield (
-                f"not collected, as far as the heads know: {named}{others}; "
+                f"not collected, as far as the heads know: {name_jobs(self.uncollected)}; "
                 f"`fab collect {self.uncollected[0]}` copies a job's results"
             )
         unknown = {name: f"its jobs and results are unknown: {why}" for name, why in self.unknown.items()}
@@ -77,6 +67,16 @@ class Losses:
         )
 
 
+def name_jobs(jobs: Sequence[str]) -> str:
+    """Return the ids of the first jobs, and how many more there are.
+
+    >>> name_jobs(["a", "b"]), name_jobs("abcdefghij")
+    ('a, b', 'a, b, c, d, e, f, g, h and 2 more (`fab jobs`)')
+    """
+    more = len(jobs) - _SHOWN
+    return ", ".join(jobs[:_SHOWN]) + (f" and {more} more (`fab jobs`)" if more > 0 else "")
+
+
 def agree_to_lose(stack: Stack, losses: Losses, *, yes: bool) -> None:
     """Print what would be lost, and ask at a terminal whether to remove the cluster anyway.
 
@@ -86,13 +86,39 @@ def agree_to_lose(stack: Stack, losses: Losses, *, yes: bool) -> None:
         return
     for line in losses.lines():
         output.progress(line)
+    refused = f"stack {stack.name} is not removed"
+    _agree(
+        f"Remove stack {stack.name} anyway?", refused, f"{losses.summary()}; --yes removes it anyway", yes=yes
+    )
+
+
+def agree_to_replace(
+    stack: Stack, nodes: Sequence[Node], cause: object, losses: Losses, *, yes: bool
+) -> None:
+    """Print why all nodes would be replaced and what would be lost; ask at a terminal whether to do it.
+
+    Raises as :func:`agree_to_lose`; even without losses, since nodes may have files that no job wrote.
+    """
+    what = f"{cause} replaces all nodes"
+    output.progress(f"{what}: {fold(node.name for node in nodes)} are deleted with what is on them")
+    for line in losses.lines():
+        output.progress(line)
+    refused = f"the nodes of stack {stack.name} are not replaced"
+    summary = "; ".join(filter(None, (what, losses.summary())))
+    _agree(
+        f"Replace all nodes of stack {stack.name}?",
+        refused,
+        f"{summary}; set it back, or give --yes to replace them",
+        yes=yes,
+    )
+
+
+def _agree(question: str, refused: str, why: str, *, yes: bool) -> None:
     if yes:
         return
-    answer = output.ask(f"Remove stack {stack.name} anyway?")
-    if answer is None:
-        raise RankliftError(f"stack {stack.name} is not removed: {losses.summary()}; --yes removes it anyway")
+    answer = output.ask(question)
     if not answer:
-        raise RankliftError(f"stack {stack.name} is not removed: nothing was changed")
+        raise RankliftError(f"{refused}: {why if answer is None else 'nothing was changed'}")
 
 
 def find_losses(stack: Stack, inventory: Inventory) -> Losses:
@@ -123,6 +149,4 @@ def _query(host: Host) -> tuple[Sequence[JobState], frozenset[str]]:
     remote = version_there(host, remote_id(), STEP_S, with_jobs=True)
     if remote is None:  # no job was ever launched there
         return (), frozenset()
-    jobs = list_some(host, remote=remote).jobs
-    found = host.run(["sh", "-c", _ASK_COLLECTED], timeout=STEP_S).stdout
-    return jobs, frozenset(found.decode("utf-8", "replace").split())
+    return list_some(host, remote=remote).jobs, collected_on(host)

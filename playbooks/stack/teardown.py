@@ -1,4 +1,4 @@
-"""Before a cluster is removed: consent to what is lost with it, and no further job there."""
+"""Before all nodes of a cluster are removed: consent to what is lost with them, and no further job there."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from infra.inventory import Inventory
 from launch.errors import RankliftError, RetryError
 from playbooks.project import Stack
 from playbooks.pulumi.partial import nodes_before
-from playbooks.stack.losses import Losses, agree_to_lose, find_losses
+from playbooks.stack.losses import Losses, agree_to_lose, agree_to_replace, find_losses
 from playbooks.stack.removal import holder_name, kept_free
 
-__all__ = ["prepared_teardown"]
+__all__ = ["prepared_replacement", "prepared_teardown"]
 
 
 @contextmanager
@@ -32,14 +32,30 @@ def prepared_teardown(stack: Stack, limit_s: float, *, yes: bool) -> Iterator[No
     if nodes is None or not nodes.nodes:
         yield
         return
-    with kept_free(stack, nodes, nodes.nodes, holder_name("fab down"), limit_s):
-        if not yes:
-            _refuse_new_jobs(losses, find_losses(stack, nodes))
+    with _no_new_job(stack, nodes, losses, "fab down", limit_s, yes=yes):
         yield
 
 
-def _refuse_new_jobs(before: Losses, now: Losses) -> None:
-    agreed = {job.job for job in before.unended}
-    came = [job.job for job in now.unended if job.job not in agreed]
-    if came:
-        raise RetryError(f"not removed: {', '.join(came)} started meanwhile; repeat the command")
+@contextmanager
+def prepared_replacement(
+    stack: Stack, nodes: Inventory, cause: object, limit_s: float, *, yes: bool
+) -> Iterator[None]:
+    """Do as :func:`prepared_teardown` before an update replaces all ``nodes`` because of ``cause``."""
+    losses = find_losses(stack, nodes)
+    agree_to_replace(stack, nodes.nodes, cause, losses, yes=yes)
+    with _no_new_job(stack, nodes, losses, "fab up", limit_s, yes=yes):
+        yield
+
+
+@contextmanager
+def _no_new_job(
+    stack: Stack, nodes: Inventory, agreed: Losses, command: str, limit_s: float, *, yes: bool
+) -> Iterator[None]:
+    """Keep jobs off the nodes while the block runs; refuse one that has come since the consent to losses."""
+    with kept_free(stack, nodes, nodes.nodes, holder_name(command), limit_s):
+        if not yes:
+            named = {job.job for job in agreed.unended}
+            came = [job.job for job in find_losses(stack, nodes).unended if job.job not in named]
+            if came:
+                raise RetryError(f"not removed: {', '.join(came)} started meanwhile; repeat the command")
+        yield

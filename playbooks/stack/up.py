@@ -14,11 +14,19 @@ from playbooks.stack.limits import CHANGE, LIMIT_HELP, ready_limit
 __all__ = ["up"]
 
 
-@command("up", example="fab up --stack dev", help={"timeout": LIMIT_HELP.format(CHANGE)})
+@command(
+    "up",
+    example="fab up --stack dev",
+    help={
+        "yes": "replace all nodes without asking, if settings need it, whatever is lost with them",
+        "timeout": LIMIT_HELP.format(CHANGE),
+    },
+)
 def up(
     context: Context,
     stack: str | None = None,
     timeout: str | None = None,
+    yes: bool = False,
     json: bool = False,
     dry_run: bool = False,
 ) -> None:
@@ -26,6 +34,8 @@ def up(
 
     Runs `pulumi up --yes`, and creates the stack if it does not exist. First repairs what a killed Pulumi
     left behind, and what was changed or deleted in Azure since. Removes surplus nodes only if they are idle.
+    Where changed settings replace all nodes, it names the settings and what would be lost, and asks first;
+    without a terminal it refuses then, with exit status 1, unless --yes is given.
     """
     chosen = open_from(context, stack)
     limit = ready_limit(chosen, timeout, CHANGE)
@@ -39,7 +49,7 @@ def up(
 
     deadline = time.monotonic() + limit
     with output.stdout_to_stderr(when=json):
-        build(chosen, deadline)
+        build(chosen, deadline, yes=yes)
         with report_half_done(f"nodes may not be ready yet: `fab wait --stack {chosen.name}` waits for them"):
             inventory = wait_for_nodes(chosen, seconds_left(deadline))
     if json:

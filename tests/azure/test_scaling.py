@@ -370,7 +370,7 @@ def test_a_cluster_goes_with_its_jobs_and_results_only_when_that_is_agreed_to(cl
     cluster.fab("collect", brought)
     with job(cluster, str(rows[-1]["id"])) as busy:
         ran = refused(cluster, "down")
-        assert f"job {busy} is RUNNING on {rows[-1]['name']} and ends with the cluster\n" in ran.err
+        assert f"job {busy} is RUNNING on {rows[-1]['name']} and ends with its nodes\n" in ran.err
         (line,) = (line for line in ran.err.splitlines() if line.startswith("not collected"))
         assert done in line
         assert brought not in ran.err

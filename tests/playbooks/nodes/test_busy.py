@@ -16,7 +16,7 @@ from launch.code.push import remote_id
 from launch.errors import NodeUnreachable
 from launch.host import Completed
 from launch.remote.base import frames
-from playbooks.nodes.busy import uses
+from playbooks.nodes.busy import COLLECTED, uses
 from playbooks.project import Stack
 from playbooks.ssh import connection
 
@@ -55,10 +55,12 @@ class Double:
     def run(self, argv: Sequence[str], **_: object) -> Completed:
         if self._its is None:
             raise NodeUnreachable(self.name, "no route to host")
+        if argv[0] == "sh" and COLLECTED in argv[2]:
+            return Completed(0, self._its["collected"], b"")
         if argv[0] == "sh":
             return Completed(0, b"" if self._its == {} else remote_id().encode(), b"")
-        if argv[-2:] == ["list", "0"]:
-            answer = {"jobs": self._its.get("jobs", []), "left_out": self._its.get("ended", 0)}
+        if argv[-1] == "list":
+            answer = {"jobs": self._its.get("jobs", []), "left_out": 0}
             return Completed(0, frames.frame(frames.STATE, json.dumps(answer).encode()), b"")
         assert argv[-2:] == ["slots", "8"], argv
         return Completed(0, json.dumps(self._its.get("slots", [])).encode(), b"")
@@ -69,12 +71,15 @@ def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
 ) -> None:
     running = {**STATE, "job": "running", "state": "RUNNING", "nodes": ["node000000", "node000002"]}
     queued = {**STATE, "job": "queued", "state": "QUEUED", "nodes": ["node000002", "node000005"]}
+    ended = {**STATE, "job": "ended", "state": "FAILED", "nodes": ["node000000", "node000002", "node000009"]}
+    collected = {**ended, "job": "collected"}
+    other = {**STATE, "job": "other", "state": "SUCCEEDED", "nodes": ["node000004", "node000005"]}
     there: dict[str, dict[str, Any] | None] = {
-        "node000000": {"jobs": [running, queued], "ended": 3},
+        "node000000": {"jobs": [running, queued, ended, collected], "collected": b"collected\n"},
         "node000001": None,
         "node000002": {"slots": [[0, "running"], [1, "other"]]},
         "node000004": {},
-        "node000005": {"ended": 1},
+        "node000005": {"jobs": [other], "collected": b""},
         "node000006": {"slots": [[0, OWN], [1, OWN]]},
         "node000007": {"slots": [[0, OTHERS]]},
     }
@@ -91,12 +96,12 @@ def test_a_node_is_busy_for_its_head_its_slots_and_all_that_wait_for_it(
     nodes = (node(0), node(1), node(2), node(3, "stopped"), node(4), node(5), node(6), node(7))
     found = uses(Stack("dev", tmp_path, {}), Inventory("dev", "size", "place", "me", nodes), OWN)
     assert found == {
-        "node000000": Use(("running", "queued"), records=3),
+        "node000000": Use(("running", "queued"), 2, ("ended",)),
         "node000001": Use(unknown="no route to host"),
-        "node000002": Use(("running", "queued", "other")),
+        "node000002": Use(("running", "queued", "other"), uncollected=("ended",)),
         "node000003": Use(dead=True),
-        "node000004": Use(),
-        "node000005": Use(("queued",), records=1),
+        "node000004": Use(uncollected=("other",)),
+        "node000005": Use(("queued",), 1, ("other",)),
         "node000006": Use(),
         "node000007": Use(removal=OTHERS),
     }

@@ -11,12 +11,13 @@ from unittest.mock import Mock
 import pytest
 
 from infra.inventory import Inventory, Node
-from infra.scale_plan import Use
-from launch.errors import RetryError
+from infra.scale_plan import Drift, Use
+from launch.errors import RankliftError, RetryError
 from playbooks.nodes import vm_ops
 from playbooks.project import Stack
+from playbooks.pulumi.pending import Replacement
 from playbooks.stack import converge
-from playbooks.stack.converge import shrink, wanted_of
+from playbooks.stack.converge import build, shrink, wanted_of
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,7 @@ class Cluster:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.jobs: dict[str, tuple[str, ...]] = {}
         self.quicker: dict[str, tuple[str, ...]] = {}
+        self.uncollected: dict[str, tuple[str, ...]] = {}
         self.failed: dict[str, str] = {}
         self.held: tuple[str, ...] = ()
         self.done: list[str] = []
@@ -50,7 +52,11 @@ class Cluster:
         monkeypatch.setattr(vm_ops, "delete", self.delete)
 
     def uses(self, _: Stack, inventory: Inventory, holder: str) -> dict[str, Use]:
-        return {node.name: Use(self.jobs.get(node.name, ())) for node in inventory.nodes}
+        jobs, files = self.jobs, self.uncollected
+        return {
+            node.name: Use(jobs.get(node.name, ()), uncollected=files.get(node.name, ()))
+            for node in inventory.nodes
+        }
 
     @contextmanager
     def kept_free(
@@ -83,6 +89,14 @@ def test_nodes_are_held_before_they_are_asked_and_until_they_are_gone(cluster: C
     assert cluster.done == ["hold n3", "delete n3"]
 
 
+def test_jobs_with_files_on_a_node_that_were_not_collected_are_named(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.uncollected = {f"n{i}": ("train-1", "train-2") for i in range(4)}
+    cluster.shrink()
+    assert "n3: is removed with files of train-1, train-2, not collected\n" in capsys.readouterr().err
+
+
 def test_where_a_job_was_quicker_another_idle_node_goes(cluster: Cluster) -> None:
     cluster.quicker = {"n3": ("train-1",)}
     cluster.shrink()
@@ -102,3 +116,82 @@ def test_a_node_that_jobs_cannot_be_kept_off_does_not_go(cluster: Cluster) -> No
     with pytest.raises(RetryError, match="nothing was changed: n3: no route to host"):
         cluster.shrink()
     assert cluster.done == ["hold n3"]
+
+
+class Update:
+    """`fab up` of stack ``dev``, up with ``nodes`` nodes; what it does is in ``done``."""
+
+    def __init__(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.stack = Stack("dev", tmp_path, {})
+        self.stack.configuration.write_text("config:\n  ranklift:nodeCount: 2\n")
+        self.nodes = tuple(Node(f"n{i}", i, "", "", 0, 8, "running") for i in range(2))
+        self.cause: Replacement | None = None
+        self.drift: Drift | None = Drift(2, 2, 2)
+        self.refused: dict[str, RankliftError] = {}
+        self.done: list[str] = []
+        monkeypatch.setattr(Stack, "exists", lambda _: True)
+        for name in ("recover", "check_plan", "check_image"):
+            monkeypatch.setattr(converge, name, lambda _, name=name: self.step(name))
+        monkeypatch.setattr(converge, "find_drift", lambda *_: self.drift)
+        monkeypatch.setattr(
+            converge, "nodes_before", lambda _: Inventory("dev", "size", "place", "me", self.nodes)
+        )
+        monkeypatch.setattr(converge, "find_replacement", self.find_replacement)
+        monkeypatch.setattr(converge, "prepared_replacement", self.prepared_replacement)
+        monkeypatch.setattr(converge, "pulumi", lambda _, words, **__: self.step(" ".join(words)))
+
+    def step(self, name: str) -> None:
+        self.done.append(name)
+        if name in self.refused:
+            raise self.refused[name]
+
+    def find_replacement(self, _: Stack, options: Sequence[str]) -> Replacement | None:
+        self.step(" ".join(("preview", *options)))
+        return self.cause
+
+    @contextmanager
+    def prepared_replacement(
+        self, _: Stack, nodes: Inventory, cause: object, limit_s: float, *, yes: bool
+    ) -> Iterator[None]:
+        self.step(f"{'have' if yes else 'ask for'} consent to {cause} of {len(nodes.nodes)} nodes")
+        yield
+        self.step("let jobs come")
+
+    def up(self, *, yes: bool = False) -> list[str]:
+        self.done.clear()
+        build(self.stack, time.monotonic() + 60, yes=yes)
+        return self.done
+
+
+@pytest.fixture
+def update(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Update:
+    return Update(tmp_path, monkeypatch)
+
+
+def test_an_up_that_replaces_all_nodes_has_consent_first_and_keeps_jobs_off_them(update: Update) -> None:
+    update.cause = Replacement(("a new image",), ())
+    assert update.up() == [
+        *("recover", "check_plan", "preview", "check_image", "ask for consent to a new image of 2 nodes"),
+        *("up --yes --skip-preview --stack dev", "let jobs come"),
+    ]
+    assert "have consent to a new image of 2 nodes" in update.up(yes=True)
+
+
+@pytest.mark.parametrize("by", ["check_image", "ask for consent to a new image of 2 nodes"])
+def test_without_consent_or_the_image_nothing_is_changed(update: Update, by: str) -> None:
+    update.cause = Replacement(("a new image",), ())
+    update.refused[by] = RankliftError("no")
+    with pytest.raises(RankliftError, match="no"):
+        update.up()
+    assert update.done[-1] == by
+
+
+def test_an_up_that_keeps_its_nodes_asks_nothing_and_has_one_preview(update: Update) -> None:
+    assert update.up() == ["recover", "check_plan", "preview", "up --yes --skip-preview --stack dev"]
+    update.drift = Drift(2, 2, 1)
+    assert update.up()[2:] == ["preview --refresh", "up --yes --skip-preview --stack dev --refresh"]
+
+
+def test_where_no_node_exists_there_is_no_preview_but_pulumis_own(update: Update) -> None:
+    update.nodes = ()
+    assert update.up() == ["recover", "check_plan", "up --yes --stack dev"]

@@ -22,8 +22,8 @@ from playbooks.jobs.collect import noted
 from playbooks.project import Stack
 from playbooks.ssh import connection
 from playbooks.stack import teardown
-from playbooks.stack.losses import Losses, agree_to_lose, find_losses
-from playbooks.stack.teardown import prepared_teardown
+from playbooks.stack.losses import Losses, agree_to_lose, agree_to_replace, find_losses
+from playbooks.stack.teardown import prepared_replacement, prepared_teardown
 from tests.launch.standin import Nodes, end_everything, shell, start, until
 
 DEV = Stack("dev", Path(), {})
@@ -111,7 +111,7 @@ def test_jobs_that_run_or_wait_are_named(nodes: Nodes) -> None:
     found = find_losses(DEV, inventory())
     assert [job.job for job in found.unended] == [running.job]
     (line,) = found.lines()
-    assert line == f"job {running.job} is RUNNING on node[000000-000001] and ends with the cluster"
+    assert line == f"job {running.job} is RUNNING on node[000000-000001] and ends with its nodes"
     nodes.cancel(running.job)
 
 
@@ -162,6 +162,43 @@ def test_nothing_is_asked_where_nothing_is_lost_or_it_was_agreed_to_beforehand()
     agree_to_lose(DEV, LOST, yes=True)
 
 
+CAUSE = "ranklift:image = 'new', was 'old'"
+NODES = inventory(2).nodes
+
+
+def test_nodes_are_not_replaced_unasked_even_without_jobs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: False)
+    with pytest.raises(RankliftError) as caught:
+        agree_to_replace(DEV, NODES, CAUSE, Losses(), yes=False)
+    assert str(caught.value) == (
+        "the nodes of stack dev are not replaced: ranklift:image = 'new', was 'old' replaces all nodes; "
+        "set it back, or give --yes to replace them"
+    )
+    with pytest.raises(RankliftError, match="replaces all nodes; results of 2 jobs were not collected"):
+        agree_to_replace(DEV, NODES, CAUSE, LOST, yes=False)
+    capsys.readouterr()
+    agree_to_replace(DEV, NODES, CAUSE, LOST, yes=True)
+    first, second, *_ = capsys.readouterr().err.splitlines()
+    assert first == f"{CAUSE} replaces all nodes: node[000000-000001] are deleted with what is on them"
+    assert second.startswith("not collected, as far as the heads know: train-1, train-2")
+
+
+@pytest.mark.parametrize("answer", ["y", ""])
+def test_at_a_terminal_their_replacement_is_asked(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or answer)
+    if answer:
+        agree_to_replace(DEV, NODES, CAUSE, Losses(), yes=False)
+    else:
+        with pytest.raises(RankliftError, match="stack dev are not replaced: nothing was changed"):
+            agree_to_replace(DEV, NODES, CAUSE, Losses(), yes=False)
+    assert asked == ["Replace all nodes of stack dev? [y/N] "]
+
+
 class TestGivingUp:
     """The nodes of a stack, asked before and after jobs are kept off them."""
 
@@ -185,6 +222,17 @@ class TestGivingUp:
         asked += [Losses(), Losses(unended=(self.job(nodes),))]
         with pytest.raises(RetryError, match="started meanwhile"), prepared_teardown(DEV, 60, yes=False):
             pytest.fail("it was removed")
+
+    def test_nor_was_one_that_came_before_all_nodes_were_replaced(
+        self, nodes: Nodes, asked: list[Losses], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(teardown, "agree_to_replace", lambda *_, **__: None)
+        asked += [Losses(), Losses(unended=(self.job(nodes),))]
+        with (
+            pytest.raises(RetryError, match="started meanwhile"),
+            prepared_replacement(DEV, inventory(), CAUSE, 60, yes=False),
+        ):
+            pytest.fail("they were replaced")
 
     def test_azure_that_does_not_answer_hinders_nobody_who_agrees(
         self, asked: list[Losses], monkeypatch: pytest.MonkeyPatch
