@@ -31,12 +31,14 @@ QUERY_S = 60.0
 """Limit of one query to Pulumi, which is not an update."""
 _UPDATES = 20
 """Number of updates in a history: the last that succeeded is among them."""
+_SIGNED_OUT = "PULUMI_ACCESS_TOKEN must be set"
+"""How Pulumi refuses a command without a terminal while it is signed in nowhere."""
 _PART = r"[A-Za-z0-9_][A-Za-z0-9._-]*"
 _NAME = re.compile(rf"{_PART}(?:/{_PART}){{0,2}}")
 
 
 class PulumiError(RankliftError):
-    """Pulumi failed; the text is its own."""
+    """Pulumi failed; the text is its own, unless it is signed in nowhere."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,6 +165,10 @@ class Stack:
         except PulumiError as error:
             if "no stack named" in str(error):
                 raise InputError("stack", self.name, "Pulumi has no such stack", self._remedy()) from None
+            if _SIGNED_OUT in str(error):
+                other = "" if self.configuration.exists() else f", or give another stack: {self._remedy()}"
+                problem = f"stack {self.name}: Pulumi is not signed in and cannot look for it"
+                raise PulumiError(f"{problem}; run `pulumi login`{other}") from None
             raise
 
     def state(self) -> Any:

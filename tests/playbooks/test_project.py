@@ -109,6 +109,23 @@ def test_outputs_of_no_stack_of_one_that_is_down_and_of_none_at_all(folder: Path
         Stack("dev", folder, {"PATH": "/nowhere"}).outputs()
 
 
+def test_a_stack_that_pulumi_cannot_look_for_since_it_is_signed_in_nowhere(folder: Path) -> None:
+    said = "error: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions"
+    stack = Stack("dve", folder, fake_pulumi(folder, f"echo '{said}' >&2; exit 255"))
+    (folder / ".ranklift/dev").mkdir(parents=True)
+    (folder / ".ranklift/dev/inventory.json").touch()
+    for ask in (stack.outputs, stack.exists, stack.preview):
+        with pytest.raises(PulumiError) as caught:
+            ask()
+        assert str(caught.value) == (
+            "stack dve: Pulumi is not signed in and cannot look for it; run `pulumi login`, or give another "
+            "stack: known here: dev; see `pulumi stack ls`"
+        )
+    stack.configuration.touch()
+    with pytest.raises(PulumiError, match=r"look for it; run `pulumi login`$"):
+        stack.state()
+
+
 def test_a_question_has_a_time_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(project, "QUERY_S", 0.2)
     with pytest.raises(StepTimeout, match="pulumi: stack output did not end"):
