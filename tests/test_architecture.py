@@ -28,6 +28,7 @@ _NODE_CODE = {
     "launch.remote.agent",
     "launch.remote.base",
     "launch.remote.collect",
+    "launch.remote.environment",
     "launch.remote.head",
     "launch.remote.log",
     "launch.remote.mpi",
@@ -127,7 +128,10 @@ ARROWS: dict[str, set[str]] = {
     "catalogue": set(),
     "launch": {"launch.remote.base"},
     "launch.azureml": {"launch", "launch.job", "launch.launchers.shell_line", "launch.results"},
-    "launch.client": {"launch", "launch.job", "launch.remote", "launch.remote.base", "launch.remote.log"},
+    "launch.client": {
+        *("launch", "launch.code", "launch.job", "launch.remote", "launch.remote.base"),
+        *("launch.remote.environment.request", "launch.remote.log", "launch.remote.store"),
+    },
     "launch.code": {"launch", "launch.remote.base", "launch.remote.store", "launch.results.folder"},
     "launch.environment": {"launch", "launch.remote.base"},
     "launch.job": {
@@ -141,6 +145,7 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.base": set(),
     "launch.remote.agent": {"launch.remote.base"},
     "launch.remote.collect": {"launch.remote.base"},
+    "launch.remote.environment": {"launch.remote.base", "launch.remote.store"},
     "launch.remote.head": {
         *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
     },

@@ -206,6 +206,13 @@ def _mpi() -> int:
     return 0
 
 
+def _environment() -> int:
+    """Make the environment of the request on stdin where this head lacks it, and spread it."""
+    from launch.remote.environment import make
+
+    return make.serve(sys.stdin.buffer)
+
+
 def _list_files(job: str) -> int:
     from launch.remote.collect import send
 
@@ -226,6 +233,7 @@ def _relay(job: str, what: str) -> int:
 
 _COMMANDS: dict[str, Callable[..., int]] = {
     "cancel": _cancel,
+    "environment": _environment,
     "files": _list_files,
     "follow": _follow,
     "list": _list,

@@ -58,6 +58,7 @@ class LocalHost:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env={**os.environ, "HOME": str(self._home)},
+            cwd=self._home,
         )
         data = b"" if stdin is None else stdin if isinstance(stdin, bytes) else stdin.read()
         out, err = process.communicate(data, timeout=timeout)

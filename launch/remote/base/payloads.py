@@ -292,7 +292,7 @@ class EnvironmentRequest(TypedDict):
     conda: str
     """JSON with ``channels`` and ``dependencies``."""
     find_links: list[str]
-    """Names of the wheels that are sent with the request."""
+    """Snapshots of folders of wheels, which the head has got by a push."""
     reference: str
     """The image, as ``REGISTRY/NAME[:TAG][@DIGEST]``."""
     context: str
@@ -337,6 +337,8 @@ class PushHeader(_PushCall, total=False):
     limit: int
     """Seconds that the call may take."""
     id: str
+    store: str
+    """The folder of ``~/.ranklift`` that the contents belong to."""
     manifest: int
     zlib: bool
     sent: list[int]

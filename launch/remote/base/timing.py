@@ -176,6 +176,11 @@ COLLECT_SILENT_S = 4 * SSH_SILENT_S
 COLLECT_LISTING_S = 600.0
 """Limit for the list of a job's files on all nodes."""
 
+ENVIRONMENT_S = 7200.0
+"""Limit for a head to make an environment and to spread it."""
+ENVIRONMENT_REPORT_S = 2.0
+"""Interval of reports about a tool that makes an environment."""
+
 # ---- agents ----
 
 AGENT_ANSWER_S = SSH_SILENT_S + AGENT_CONNECT_S

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import shutil
@@ -9,6 +10,7 @@ import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, TypeVar
 
+from launch.remote.base import messages
 from launch.remote.base.files import replace_file, write_all
 from launch.remote.store.store import CHUNK, Manifest, Store
 from launch.remote.store.stored_file import Sharing, StoredFile
@@ -53,7 +55,16 @@ class Builder:
             if not self._reuse(found.get(sha, ()), sha):
                 lacking.append(number)
                 self._missing.add(sha)
+        self._check_disk(sum(self.manifest.blobs[number][1] for number in lacking))
         return lacking
+
+    def _check_disk(self, size: int) -> None:
+        """Raise OSError, before anything is written, where the disk has no room for the missing contents."""
+        found = os.statvfs(self._folder)
+        free = found.f_bavail * found.f_frsize
+        if size > free:
+            what = f"{messages.size(size)} are needed, {messages.size(free)} are free"
+            raise OSError(errno.ENOSPC, f"{os.strerror(errno.ENOSPC)}: {what}", self.store.folder)
 
     def _reuse(self, files: Collection[StoredFile], sha: str) -> bool:
         """Make the first file of this content from a stored one; return whether one has it."""
@@ -140,13 +151,13 @@ class Builder:
         for path, target in self.manifest.links:
             os.symlink(target, os.path.join(self._tree, path))
         final = self.store.path(self.manifest.id)
-        replace_file(final + ".manifest", self.manifest.text)
-        if self._verify and os.path.isdir(final):
+        if os.path.isdir(final) and (self._verify or not self.store.holds(self.manifest)):
             os.rename(final, os.path.join(self._folder, "replaced"))
+        replace_file(final + ".manifest", self.manifest.text)
         try:
             os.rename(self._tree, final)
         except OSError:
-            if not self.store.has(self.manifest.id):
+            if not self.store.holds(self.manifest):
                 raise
         else:
             self.store.stamp(self.manifest)
@@ -174,7 +185,7 @@ class Share:
 
         def build() -> list[int]:
             store, manifest = self.store, self.manifest
-            if store.intact(manifest) if self.verify else store.has(manifest.id):
+            if store.intact(manifest) if self.verify else store.holds(manifest):
                 return []
             self._builder = Builder(store, manifest, check=False, verify=self.verify)
             return self._builder.start()

@@ -31,7 +31,7 @@ from launch.remote.store.store import Manifest, Store
 from launch.remote.store.tls import CHUNK, Line, accept, listen
 from launch.remote.store.tree_node import Branches, Call, Up, plant, spans
 
-__all__ = ["CHUNK", "PASSES", "main", "put", "relay"]
+__all__ = ["CHUNK", "PASSES", "distribute", "main", "put", "relay"]
 
 PASSES = 3
 """Passes of the head: nodes below a broken connection get another parent in the next pass."""
@@ -39,7 +39,8 @@ PASSES = 3
 
 def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
     """Make the snapshot on a node other than the head while serving the nodes below."""
-    store, manifest = Store(), _manifest(call)
+    store = Store(kind=call.header["store"])
+    manifest = Manifest(zlib.decompress(call.packed), call.header["id"])
     branches = Branches(call.header["trees"], call, up)
     share = Share(store, manifest, call.header["verify"])
     threading.Thread(target=_undo, args=(up, share, branches), daemon=True).start()
@@ -91,7 +92,7 @@ def put(stdin: BinaryIO, call: Call, up: Up) -> None:
     """Take the head's missing contents from the operator, then serve the other nodes."""
     store, manifest, header = Store(), _manifest(call), call.header
     verify = header["verify"]
-    if not (store.intact(manifest) if verify else store.has(manifest.id)):
+    if not (store.intact(manifest) if verify else store.holds(manifest)):
         builder = Builder(store, manifest, check=True, verify=verify)
         try:
             short = set(builder.start()).difference(header["sent"])
@@ -106,6 +107,16 @@ def put(stdin: BinaryIO, call: Call, up: Up) -> None:
     else:
         while stdin.read(CHUNK):  # another push was faster; the operator still sends everything
             pass
+    distribute(store, manifest, call, up)
+
+
+def distribute(store: Store, manifest: Manifest, call: Call, up: Up) -> dict[str, str | None]:
+    """Spread what the head holds to the other nodes; return each node's error, None where it holds all of it.
+
+    Remember the nodes that do, and remove what the head does not need any more.
+    """
+    header = call.header
+    header.update({"store": store.kind, "id": manifest.id})
     store.touch(manifest.id)
     header["drop"] = store.superfluous(manifest.id)
     header["kept"] = sorted({manifest.id, *store.relied_on()}.difference(header["drop"]))
@@ -118,10 +129,12 @@ def put(stdin: BinaryIO, call: Call, up: Up) -> None:
             errors.update(_one_pass(store, manifest, todo, call, up))
     for name, _ in todo:
         if name not in errors:
-            up.send({"t": "told", "node": name, "error": f"the connection to it broke {PASSES} times"})
+            errors[name] = f"the connection to it broke {PASSES} times"
+            up.send({"t": "told", "node": name, "error": errors[name]})
     store.confirm(manifest.id, call.boot[0], [name for name, error in errors.items() if error is None])
     store.forget(header["drop"])
     store.prune(header["drop"], header["head"], header["kept"])
+    return errors
 
 
 def _one_pass(

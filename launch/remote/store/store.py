@@ -1,8 +1,10 @@
-"""A node's store of pushed code: snapshots ``~/.ranklift/snapshots/<id>/``, each made whole or not at all.
+"""A node's store: snapshots of pushed code in ``~/.ranklift/snapshots/<id>/``, environments of jobs in
+``~/.ranklift/environments/<id>/``, each made whole or not at all.
 
 A snapshot is described by its manifest, one JSON array of ``["f", path, sha256, size, executable]`` and
-``["l", path, target]``; its id is the beginning of the manifest's SHA-256. Contents travel as *blobs*: the
-distinct, non-empty file contents in the order of the manifest, one after the other with nothing between
+``["l", path, target]``; its id is the beginning of the manifest's SHA-256. An environment has a manifest too,
+and the id of what was asked for: two heads may hold different trees of one id. Contents travel as *blobs*:
+the distinct, non-empty file contents in the order of the manifest, one after the other with nothing between
 them. A receiver that knows the manifest can therefore cut the stream, skip what it has and check the rest.
 
 Contents that a node already has come from its older snapshots: shared where the files are as they were made,
@@ -26,15 +28,17 @@ from collections.abc import Iterable, Iterator
 from launch.remote.base.files import replace_file
 from launch.remote.store.stored_file import StoredFile, stamp_of
 
-__all__ = ["CHUNK", "KEEP", "Manifest", "Store", "digest_of"]
+__all__ = ["CHUNK", "ENVIRONMENTS", "KEEP", "SNAPSHOTS", "Manifest", "Store", "digest_of", "unfinished_jobs"]
 
+SNAPSHOTS, ENVIRONMENTS = "snapshots", "environments"
 KEEP = 5
 """Number of snapshots kept on a node beside those that a job still uses."""
+_KEPT = {SNAPSHOTS: KEEP, ENVIRONMENTS: 3}
 
 _ID_DIGITS = 16
 _ABANDONED_S = 86400.0
 CHUNK = 256 * 1024
-_PARTS = ("", ".manifest", ".stamps")
+_PARTS = ("", ".manifest", ".stamps", ".made")
 """Suffixes of what is removed with a snapshot."""
 _FINAL_STATES = ('"SUCCEEDED"', '"FAILED"', '"CANCELLED"', '"LOST"')
 
@@ -42,9 +46,10 @@ _FINAL_STATES = ('"SUCCEEDED"', '"FAILED"', '"CANCELLED"', '"LOST"')
 class Manifest:
     """Contents of a snapshot, read from its JSON text."""
 
-    def __init__(self, text: bytes) -> None:
+    def __init__(self, text: bytes, name: str = "") -> None:
+        """``name`` is the id where that is not the hash of the text."""
         self.text = text
-        self.id = hashlib.sha256(text).hexdigest()[:_ID_DIGITS]
+        self.id = name or hashlib.sha256(text).hexdigest()[:_ID_DIGITS]
         self.files: list[tuple[bytes, str, int, bool]] = []
         self.links: list[tuple[bytes, bytes]] = []
         self.blobs: list[tuple[str, int]] = []
@@ -81,11 +86,12 @@ def _safe(path: str) -> bytes:
 
 
 class Store:
-    """The snapshots of one node under ``root`` (default ``~/.ranklift``)."""
+    """The snapshots, or what else ``kind`` names, of one node under ``root`` (default ``~/.ranklift``)."""
 
-    def __init__(self, root: str | None = None) -> None:
+    def __init__(self, root: str | None = None, kind: str = SNAPSHOTS) -> None:
         self.root = root or os.path.join(os.path.expanduser("~"), ".ranklift")
-        self.folder = os.path.join(self.root, "snapshots")
+        self.kind = kind
+        self.folder = os.path.join(self.root, kind)
         os.makedirs(self.root, mode=0o700, exist_ok=True)
         os.makedirs(self.folder, exist_ok=True)
 
@@ -94,12 +100,21 @@ class Store:
         return os.path.join(self.folder, snapshot)
 
     def has(self, snapshot: str) -> bool:
-        """Return whether a snapshot exists; it gets its name only once it is whole."""
-        return os.path.isdir(self.path(snapshot))
+        """Return whether a snapshot exists as a whole; a folder without a manifest may be half of one."""
+        return os.path.isdir(self.path(snapshot)) and os.path.isfile(self.path(snapshot) + ".manifest")
+
+    def holds(self, manifest: Manifest) -> bool:
+        """Return whether the snapshot exists, made of this manifest."""
+        return self.has(manifest.id) and self.text(manifest.id) == manifest.text
+
+    def text(self, snapshot: str) -> bytes:
+        """Return the text of a snapshot's manifest. Raise OSError."""
+        with open(self.path(snapshot) + ".manifest", "rb") as stream:
+            return stream.read()
 
     def intact(self, manifest: Manifest) -> bool:
         """Return whether a snapshot exists and no file or link has changed since the push; read all of it."""
-        if not self.has(manifest.id):
+        if not self.holds(manifest):
             return False
         base = os.fsencode(self.path(manifest.id))
         try:
@@ -133,8 +148,7 @@ class Store:
         found: dict[str, list[StoredFile]] = {}
         for name in self.known():
             try:
-                with open(self.path(name) + ".manifest", "rb") as stream:
-                    entries = [entry for entry in json.loads(stream.read()) if entry[0] == "f"]
+                entries = [entry for entry in json.loads(self.text(name)) if entry[0] == "f"]
             except (OSError, ValueError):
                 continue
             base = os.fsencode(self.path(name))
@@ -198,7 +212,10 @@ class Store:
                         yield b"".join(pieces)
                         pieces, gathered = [], 0
             if left or digest.hexdigest() != sha:
-                raise ValueError(f"a job changed the head's copy of {os.fsdecode(path)}; push with --verify")
+                remedy = (
+                    "push with --verify" if self.kind == SNAPSHOTS else f"fab environment.rm {manifest.id}"
+                )
+                raise ValueError(f"a job changed the head's copy of {os.fsdecode(path)}; {remedy}")
         yield b"".join(pieces)
 
     def confirmed(self, snapshot: str, code: str) -> list[str]:
@@ -237,11 +254,11 @@ class Store:
         return [entry[: -len(".nodes")] for entry in os.listdir(self.folder) if entry.endswith(".nodes")]
 
     def superfluous(self, current: str) -> list[str]:
-        """Return spread snapshots beyond the newest :data:`KEEP` that no unfinished job needs."""
-        old = [name for name in self.known() if name != current][KEEP - 1 :]
+        """Return spread snapshots beyond the newest ones that no unfinished job needs."""
+        old = [name for name in self.known() if name != current][_KEPT[self.kind] - 1 :]
         if not old:
             return []
-        in_jobs = "\n".join(_unfinished_jobs(os.path.join(self.root, "jobs")))
+        in_jobs = "\n".join(unfinished_jobs(self.root).values())
         return [name for name in old if os.path.exists(self.path(name) + ".nodes") and name not in in_jobs]
 
     def prune(self, snapshots: Iterable[str], head: str, kept: Iterable[str]) -> None:
@@ -323,15 +340,18 @@ def _age(path: str) -> float:
         return 0.0
 
 
-def _unfinished_jobs(folder: str) -> Iterator[str]:
-    """Yield the job.json texts of unfinished jobs; a snapshot whose id is in one of them is in use."""
+def unfinished_jobs(root: str) -> dict[str, str]:
+    """Return the job.json texts of unfinished jobs; a snapshot whose id is in one of them is in use."""
+    folder = os.path.join(root, "jobs")
     try:
         jobs = os.listdir(folder)
     except OSError:
-        return
-    for job in jobs:
-        if not any(word in _text(os.path.join(folder, job, "state.json")) for word in _FINAL_STATES):
-            yield _text(os.path.join(folder, job, "job.json"))
+        return {}
+    return {
+        job: _text(os.path.join(folder, job, "job.json"))
+        for job in jobs
+        if not any(word in _text(os.path.join(folder, job, "state.json")) for word in _FINAL_STATES)
+    }
 
 
 def _text(path: str) -> str:

@@ -14,12 +14,12 @@ import signal
 import subprocess
 import threading
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from launch.remote.base import timing
 from launch.remote.base.names import runs
-from launch.remote.base.payloads import OfferAnswer, PushHeader, PushMessage, Tree
+from launch.remote.base.payloads import PushHeader, PushMessage, Tree
 from launch.remote.store.tls import Line, dial
 
 __all__ = ["BOOT", "MARK", "Branch", "Branches", "Call", "Up", "plant", "spans"]
@@ -88,7 +88,7 @@ class Up:
         self.broken = threading.Event()
         threading.Thread(target=self._beat, daemon=True).start()
 
-    def send(self, message: PushMessage | OfferAnswer) -> None:
+    def send(self, message: Mapping[str, object]) -> None:
         """Send one message; set ``broken`` when that fails."""
         line = MARK + json.dumps(message).encode() + b"\n"
         try:

@@ -1,0 +1,209 @@
+"""The command ``environment`` on a job's head: make what the job's ranks run in, once, and spread it.
+
+An environment is made at its final path, which many of its files contain; only its manifest, written last,
+makes it count. A lock per environment keeps two launches from making the same one. Every tool inherits the
+lock, so that tools which outlive a killed build are waited for before their debris is removed.
+
+The answer on stdout is made of lines as a push's (:mod:`launch.remote.store.tree_node`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import importlib
+import json
+import os
+import shutil
+import signal
+import sys
+import threading
+import time
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO, NoReturn
+
+from launch.remote.base import messages, timing
+from launch.remote.base.files import replace_file
+from launch.remote.base.payloads import PushHeader
+from launch.remote.base.records import EnvironmentRecord
+from launch.remote.environment.build import Failed, Report
+from launch.remote.environment.request import EnvironmentAnswer, EnvironmentCall
+from launch.remote.environment.tree_manifest import manifest_of
+from launch.remote.store.spread import distribute
+from launch.remote.store.store import ENVIRONMENTS, Manifest, Store
+from launch.remote.store.tree_node import Call, Up
+
+__all__ = ["KINDS", "locked", "serve"]
+
+KINDS = {"python": "python_env", "image": "image", "build": "image"}
+"""By kind of request, the module of this room with its ``identity`` and ``make``."""
+_DIGITS = 16
+_LEAST_FREE = 1 << 30
+"""Bytes that must be free before a build; how many it takes is known only at its end."""
+_AGAIN_S = 0.2
+
+
+def serve(stdin: BinaryIO) -> int:
+    """Answer one request; return the exit status of the process."""
+    request: EnvironmentCall = json.loads(stdin.read(int(stdin.read(10))))
+    up = Up(sys.stdout.buffer)
+    signal.signal(signal.SIGTERM, _end)
+    signal.signal(signal.SIGHUP, _end)
+    signal.alarm(int(timing.ENVIRONMENT_S))
+    signal.signal(signal.SIGALRM, _end)
+    threading.Thread(target=_end_with, args=(up,), daemon=True).start()
+    try:
+        answer = _answer(request, up)
+    except Failed as error:
+        answer = {"t": "failed", "reason": error.reason, "lines": error.lines}
+    except (OSError, ValueError, EOFError) as error:
+        answer = {"t": "failed", "reason": str(error), "lines": []}
+    up.send(answer)
+    return 0
+
+
+def _end(number: int, _frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def _end_with(up: Up) -> None:
+    """End this process, with its tools, once nobody reads the answer any more."""
+    up.broken.wait()
+    os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
+    def report(text: str) -> None:
+        up.send({"t": "progress", "text": text})
+
+    started = time.monotonic()
+    maker = importlib.import_module(f"launch.remote.environment.{KINDS[request['kind']]}")
+    name = hashlib.sha256(maker.identity(request, report).encode()).hexdigest()[:_DIGITS]
+    store = Store(kind=ENVIRONMENTS)
+    with locked(store, name, report) as lock:
+        is_built = not store.has(name)
+        if is_built:
+            pushed = Store()
+            lacking = [
+                one for one in (*request["find_links"], request["context"]) if one and not pushed.has(one)
+            ]
+            if lacking:
+                return {"t": "lacks", "snapshots": lacking}
+            _check_disk(store)
+            _remove(store, name)
+            try:
+                maker.make(request, store.path(name), lock, report)
+                report("recording the environment's files")
+                manifest = Manifest(manifest_of(store.path(name)), name)
+                facts = {"title": request["title"], "made": time.time()}
+                replace_file(store.path(name) + ".made", json.dumps(facts).encode(), outlives_machine=False)
+                store.stamp(manifest)
+                replace_file(store.path(name) + ".manifest", manifest.text)
+            except BaseException as error:
+                _remove(store, name)
+                if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+                    raise Failed(f"the disk of {os.uname().nodename} is full; {_free(store)}") from error
+                raise
+        errors = _spread(store, name, request, up, report)
+    record: EnvironmentRecord = {
+        "kind": "python" if request["kind"] == "python" else "image",
+        "id": name,
+        "path": f"~/.ranklift/{ENVIRONMENTS}/{name}",
+        "runtime": request["runtime"] or "bare",
+        "title": request["title"],
+    }
+    return {
+        "t": "made",
+        "environment": record,
+        "seconds": time.monotonic() - started,
+        "built": is_built,
+        "nodes": errors,
+    }
+
+
+@contextlib.contextmanager
+def locked(store: Store, name: str, report: Report) -> Iterator[int]:
+    """Hold an environment's lock, whose descriptor is returned; wait for who holds it."""
+    lock = os.open(os.path.join(store.folder, f".lock-{name}"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        is_reported = False
+        while True:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if not is_reported:
+                    report("waiting for another launch that makes the same environment")
+                is_reported = True
+                time.sleep(_AGAIN_S)
+        yield lock
+    finally:
+        os.close(lock)
+
+
+def _check_disk(store: Store) -> None:
+    found = os.statvfs(store.folder)
+    if found.f_bavail * found.f_frsize < _LEAST_FREE:
+        raise Failed(f"the disk of {os.uname().nodename} is nearly full; {_free(store)}")
+
+
+def _free(store: Store) -> str:
+    found = os.statvfs(store.folder)
+    free = messages.size(found.f_bavail * found.f_frsize)
+    return (
+        f"{free} are free in {store.folder}, and nothing of the environment was kept: "
+        "`fab environment.prune` removes environments that no job uses, ranklift:osDiskGib makes larger disks"
+    )
+
+
+def _remove(store: Store, name: str) -> None:
+    """Remove what there is of an environment: the manifest first, without which the rest does not count."""
+    store.forget([name])
+    for suffix in (".manifest", ".stamps", ".made"):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(store.path(name) + suffix)
+    shutil.rmtree(store.path(name), ignore_errors=True)
+
+
+def _spread(
+    store: Store, name: str, request: EnvironmentCall, up: Up, report: Report
+) -> dict[str, str | None]:
+    """Spread a whole environment to the nodes; return each one's error, None where it has all of it."""
+    nodes = [(node, address) for node, address in request["nodes"]]
+    head, names = nodes[0][0], [node for node, _ in nodes]
+    code, source = _own_modules()
+    if set(names) <= {head, *store.confirmed(name, code)}:
+        store.touch(name)
+        store.confirm(name, code, ())
+        return dict.fromkeys(names)
+    text = store.text(name)
+    report(f"spreading the environment to {len(nodes) - 1} more nodes")
+    header: PushHeader = {
+        "op": "node",
+        "limit": int(timing.ENVIRONMENT_S),
+        "verify": False,
+        "ssh": request["ssh"],
+        "fanout": request["fanout"],
+        "silence": request["silence"],
+        "credential": request["credential"],
+        "head": head,
+        "nodes": nodes,
+    }
+    call = Call(header, zlib.compress(text, 1), code, source)
+    return distribute(store, Manifest(text, name), call, up)
+
+
+def _own_modules() -> tuple[str, bytes]:
+    """Return the id of this version of the node code, and all its modules as a push sends them."""
+    top = next(iter(sys.modules["launch.remote"].__path__))
+    texts = {}
+    for folder, _, files in os.walk(top):
+        for file in files:
+            if file.endswith(".py"):
+                path = os.path.join(folder, file)
+                with open(path, encoding="utf-8") as stream:
+                    texts[os.path.relpath(path, top)] = stream.read()
+    return os.path.basename(top), zlib.compress(json.dumps(texts, sort_keys=True).encode(), 1)

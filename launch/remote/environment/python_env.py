@@ -1,0 +1,170 @@
+"""A Python environment: a virtual environment of the node's own Python, filled by uv."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from typing import NamedTuple
+
+from launch.remote.base.files import file_in_memory, which
+from launch.remote.base.payloads import EnvironmentRequest
+from launch.remote.environment import build
+from launch.remote.environment.build import Failed, Report
+from launch.remote.environment.index import Index, read_index
+from launch.remote.environment.uv import find_uv
+from launch.remote.store.store import Store
+
+__all__ = ["fits", "identity", "make"]
+
+_DESCRIBE = """\
+import sys, os
+libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_names else None
+version = "%d.%d.%d" % sys.version_info[:3]
+print(sys.implementation.name, version, sys.executable, os.uname().machine, libc or "-")
+"""
+_LIMIT_S = 20
+_CLAUSE = re.compile(r"(==|!=|~=|>=|<=|>|<|=|)\s*(\d+(?:\.\d+)*(?:\.\*)?)")
+_OLDEST, _NEWEST = 8, 20
+"""Minor versions of Python 3 that are searched on PATH."""
+_HIDDEN = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX")
+"""Variables that would mix another environment into this one."""
+
+
+class _Interpreter(NamedTuple):
+    """A Python of this node, or one that uv has to download: then only its version is known."""
+
+    implementation: str
+    version: str
+    path: str
+    machine: str
+    libc: str
+
+
+def identity(request: EnvironmentRequest, _report: Report) -> str:
+    """Return what makes one environment of packages another one: the request, Python, the platform."""
+    python = _interpreter(request["python"])
+    parts = [*python._replace(path=""), request["requirements"], request["constraints"], request["conda"]]
+    return "\n".join(["python", *parts, *request["find_links"]])
+
+
+def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) -> None:
+    """Make the environment in ``folder``, its final path. Raise :class:`Failed`."""
+    store = Store()
+    sent = [store.path(snapshot) for snapshot in request["find_links"]]
+    index = read_index(request["requirements"], os.environ)
+    # An index that the requirements name, such as PyTorch's, may have nothing but some packages.
+    uv = find_uv(os.path.join(store.root, "tools"), [read_index("", os.environ), index], sent, report)
+    python = _interpreter(request["python"])
+    env = _environment(store.root, folder, index)
+    build.run(
+        "making the virtual environment",
+        [uv, "venv", "--quiet", "--no-project", "--python", python.path or python.version, folder],
+        env,
+        report,
+        keep_open=[lock],
+    )
+    texts = {"-r": request["requirements"], "-c": request["constraints"]}
+    # In memory: an index's password may be among the lines.
+    files = {option: file_in_memory(text.encode() + b"\n") for option, text in texts.items() if text}
+    try:
+        build.run(
+            "installing packages",
+            [
+                *(uv, "pip", "install", "--python", f"{folder}/bin/python", "--compile-bytecode"),
+                *(word for path in sent for word in ("--find-links", path)),
+                *(word for option, file in files.items() for word in (option, f"/proc/self/fd/{file}")),
+            ],
+            env,
+            report,
+            keep_open=[lock, *files.values()],
+        )
+    finally:
+        for file in files.values():
+            os.close(file)
+
+
+def _environment(root: str, folder: str, index: Index) -> dict[str, str]:
+    """Return the variables of uv."""
+    env = {name: value for name, value in os.environ.items() if name not in _HIDDEN}
+    env.update(
+        {
+            "UV_CACHE_DIR": os.path.join(root, "cache", "uv"),
+            "UV_LINK_MODE": "hardlink",
+            "UV_NO_PROGRESS": "1",
+            "UV_PYTHON_INSTALL_DIR": os.path.join(folder, "python"),
+            # Other nodes' copies have other times of change, by which Python would compile each module again.
+            "PYC_INVALIDATION_MODE": "UNCHECKED_HASH",
+        }
+    )
+    if index.url:
+        env["UV_DEFAULT_INDEX"] = index.url
+    else:
+        env["UV_NO_INDEX"] = "1"
+    if index.extra:
+        env["UV_INDEX"] = " ".join(index.extra)
+    if index.find_links:
+        env["UV_FIND_LINKS"] = ",".join(index.find_links)
+    if index.certificates:
+        env["SSL_CERT_FILE"] = index.certificates
+    return env
+
+
+def _interpreter(wanted: str) -> _Interpreter:
+    """Return this node's first Python of the wanted version, else the one that uv has to download."""
+    own = _describe(sys.executable)
+    if fits(own.version, wanted):
+        return own
+    path = os.environ.get("PATH", os.defpath)
+    others = (which(f"python3.{minor}", path) for minor in range(_NEWEST, _OLDEST - 1, -1))
+    found = (_describe(other) for other in others if other)
+    fitting = (python for python in found if fits(python.version, wanted))
+    return next(fitting, own._replace(version=wanted, path=""))
+
+
+def fits(version: str, wanted: str) -> bool:
+    """Return whether a version of Python is the wanted one, or in the wanted range.
+
+    >>> fits("3.10.12", "3.10"), fits("3.1.0", "3.10"), fits("3.11.2", ">=3.9,<3.12")
+    (True, False, True)
+    """
+    numbers = _numbers(version)
+    for part in filter(None, wanted.split(",")):
+        found = _CLAUSE.fullmatch(part.strip())
+        if found is None:
+            raise Failed(
+                f"python = {wanted!r} is not a version such as 3.10, nor a range such as >=3.9,<3.12"
+            )
+        sign, text = found.groups()
+        limit = _numbers(text)
+        is_within = numbers[: len(limit)] == limit
+        is_held = {
+            "": is_within,
+            "=": is_within,
+            "==": is_within,
+            "!=": not is_within,
+            "~=": numbers >= limit and numbers[: len(limit) - 1] == limit[:-1],
+            ">=": numbers >= limit,
+            "<=": numbers <= limit,
+            ">": numbers > limit,
+            "<": numbers < limit,
+        }
+        if not is_held[sign]:
+            return False
+    return True
+
+
+def _numbers(version: str) -> list[int]:
+    return [int(number) for number in version.split(".") if number.isdigit()]
+
+
+def _describe(path: str) -> _Interpreter:
+    try:
+        done = subprocess.run(
+            [path, "-I", "-S", "-c", _DESCRIBE], capture_output=True, timeout=_LIMIT_S, check=True
+        )
+        implementation, version, own, machine, *libc = done.stdout.decode().split()
+        return _Interpreter(implementation, version, own, machine, " ".join(libc))
+    except (OSError, subprocess.SubprocessError, ValueError) as error:
+        raise Failed(f"{path} cannot be used: {error}") from error
