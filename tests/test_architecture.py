@@ -65,8 +65,8 @@ ARROWS: dict[str, set[str]] = {
         *_STACK,
     },
     "playbooks.jobs": {
-        *("launch", "launch.client", "launch.code", "launch.job", "launch.jobfile", "launch.launchers"),
-        *("launch.remote.base", "launch.remote.head", "launch.results", "infra.inventory"),
+        *("launch", "launch.client", "launch.code", "launch.environment", "launch.job", "launch.jobfile"),
+        *("launch.launchers", "launch.remote.base", "launch.remote.head", "launch.results", "infra.inventory"),
         *("playbooks", "playbooks.cli", "playbooks.nodes", "playbooks.ssh"),
     },
     "playbooks.stack": {

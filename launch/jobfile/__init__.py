@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from launch.jobfile.conda_file import read_conda
+from launch.jobfile.environment_reference import NamedEnvironment, read_name
+from launch.jobfile.named_environment import resolve
 from launch.jobfile.parse import read
 from launch.jobfile.schema import Data, JobFile, JobFileError
 from launch.jobfile.script import script_of
-from launch.jobfile.to_spec import Flags, Made, Pushed, located, make, name_of, node_count
+from launch.jobfile.to_spec import (
+    Flags,
+    Made,
+    Pushed,
+    located,
+    make,
+    name_of,
+    node_count,
+    wanted_environment,
+)
 
 __all__ = [
     "Data",
@@ -13,11 +25,16 @@ __all__ = [
     "JobFile",
     "JobFileError",
     "Made",
+    "NamedEnvironment",
     "Pushed",
     "located",
     "make",
     "name_of",
     "node_count",
     "read",
+    "read_conda",
+    "read_name",
+    "resolve",
     "script_of",
+    "wanted_environment",
 ]

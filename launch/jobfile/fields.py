@@ -7,9 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
-from launch.errors import InputError
+from launch.errors import InputError, InputErrors
 from launch.jobfile import values
-from launch.jobfile.schema import JobFileError
 from launch.jobfile.yaml_source import Place
 
 __all__ = ["Reader"]
@@ -32,7 +31,7 @@ class Reader:
         """Collect an error raised inside, and continue after the block."""
         try:
             yield
-        except JobFileError as error:
+        except InputErrors as error:
             self.errors += error.errors
         except InputError as error:
             self.errors.append(error)

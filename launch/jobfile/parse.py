@@ -9,6 +9,7 @@ from launch.durations import LONGEST_S
 from launch.errors import InputError
 from launch.job.spec import LONGEST
 from launch.jobfile import values
+from launch.jobfile.environment_block import read_environment
 from launch.jobfile.fields import Reader
 from launch.jobfile.interpolation import check
 from launch.jobfile.schema import JobFile, JobFileError, Own
@@ -19,7 +20,8 @@ __all__ = ["UNUSED", "USED", "read"]
 
 USED = (
     *("type", "command", "code", "name", "display_name", "experiment_name", "description", "tags"),
-    *("inputs", "outputs", "environment_variables", "distribution", "resources", "limits", "ranklift"),
+    *("inputs", "outputs", "environment", "environment_variables", "distribution", "resources", "limits"),
+    "ranklift",
 )
 """Keys of the format that have an effect here."""
 _TEXTS = ("$schema", "compute", "parent_job_name", "id", "status")
@@ -27,7 +29,7 @@ _BLOCKS = (
     *("services", "identity", "queue_settings", "properties", "creation_context", "log_files"),
     "parameters",
 )
-UNUSED = (*_TEXTS, *_BLOCKS, "environment")
+UNUSED = (*_TEXTS, *_BLOCKS)
 """Keys of the format without an effect here."""
 _OTHERS = {"jobs": "a pipeline's", "trial": "a sweep's"}
 """Keys that only other kinds of jobs have, with the owner of each."""
@@ -86,6 +88,7 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
         instance_count=reader.get(resources, "instance_count", _INSTANCES, None),
         shm_bytes=reader.get(resources, "shm_size", values.byte_size, None),
         timeout_s=reader.get(limits, "timeout", _seconds, None),
+        environment=read_environment(reader, top.get("environment"), path.parent),
         own=read_own(reader, top["ranklift"], path.parent) if "ranklift" in top else Own(),
         unused=tuple(reader.unused),
         places=reader.places,
@@ -102,7 +105,7 @@ def _check_unused(key: str, place: Place) -> None:
     """Raise an error for a value of the wrong type, though its key has no effect here."""
     if key in _BLOCKS:
         place.entries()
-    elif key in _TEXTS or not place.is_mapping:
+    else:
         values.text(place)
 
 

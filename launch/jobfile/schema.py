@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from launch.environment.environment_spec import Environment
 from launch.errors import InputError, InputErrors
+from launch.jobfile.environment_reference import NamedEnvironment
 from launch.jobfile.yaml_source import Place
 
 __all__ = ["Data", "Distribution", "JobFile", "JobFileError", "Own"]
@@ -48,6 +50,7 @@ class Own:
     nodes: str | None = None
     setup: str = ""
     python: str | None = None
+    environment: Environment | NamedEnvironment | None = None
     chief: bool = False
     max_restarts: int = 0
     grace_s: float | None = None
@@ -75,6 +78,8 @@ class JobFile:
     instance_count: int | None
     shm_bytes: int | None
     timeout_s: float | None
+    environment: Environment | NamedEnvironment | None
+    """What the file itself names, in Azure ML's words."""
     own: Own
     unused: tuple[str, ...]
     """Keys of the format without an effect here, in the file's order."""

@@ -9,6 +9,7 @@ from typing import get_args
 
 from launch.job.spec import OutputType
 from launch.jobfile import values
+from launch.jobfile.environment_block import read_environment
 from launch.jobfile.fields import Reader
 from launch.jobfile.schema import Data, Distribution, Own
 from launch.jobfile.yaml_source import Place
@@ -134,7 +135,8 @@ def read_distribution(reader: Reader, place: Place) -> Distribution | None:
 def read_own(reader: Reader, place: Place, folder: Path) -> Own:
     """Return the ``ranklift:`` block."""
     found = reader.block(
-        place, ("mpi", "mpirun_args", "nodes", "setup", "python", "chief", "max_restarts", "grace")
+        place,
+        ("mpi", "mpirun_args", "nodes", "setup", "python", "environment", "chief", "max_restarts", "grace"),
     )
     return Own(
         mpi=reader.get(found, "mpi", lambda place: values.one_of(place, MPIS), None),
@@ -142,6 +144,7 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
         nodes=reader.get(found, "nodes", _nodes, None),
         setup=reader.get(found, "setup", values.text, ""),
         python=reader.get(found, "python", lambda place: _python(place, folder), None),
+        environment=read_environment(reader, found.get("environment"), folder, own=True),
         chief=reader.get(found, "chief", values.flag, False),
         max_restarts=reader.get(found, "max_restarts", _RESTARTS, 0),
         grace_s=reader.get(found, "grace", values.span, None),

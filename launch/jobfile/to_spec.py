@@ -9,8 +9,10 @@ from pathlib import PurePosixPath
 from types import MappingProxyType
 from typing import Literal
 
+from launch.environment.environment_spec import Environment
 from launch.errors import InputError
 from launch.job.spec import GRACE_S, JobSpec
+from launch.jobfile.environment_reference import NamedEnvironment
 from launch.jobfile.interpolation import filled, values_of
 from launch.jobfile.schema import JobFile
 from launch.jobfile.script import script_of
@@ -19,7 +21,7 @@ from launch.launchers.detect import required_modules, runs_under, starts_own_pro
 from launch.launchers.registry import LAUNCHERS, WITHOUT_DISTRIBUTION
 from launch.numbers import counted
 
-__all__ = ["Flags", "Made", "Pushed", "located", "make", "name_of", "node_count"]
+__all__ = ["Flags", "Made", "Pushed", "located", "make", "name_of", "node_count", "wanted_environment"]
 
 _COUNT = "distribution.process_count_per_instance"
 _KEYS = {
@@ -30,6 +32,7 @@ _KEYS = {
     "mpi": "ranklift.mpi",
     "mpi_args": "ranklift.mpirun_args",
     "python": "ranklift.python",
+    "runtime": "environment",
     "setup": "ranklift.setup",
     "shm_bytes": "resources.shm_size",
     "timeout_s": "limits.timeout",
@@ -49,6 +52,7 @@ _NO_TEXT: Mapping[str, str] = MappingProxyType({})
 class Flags:
     """Options that override the file."""
 
+    environment: Environment | NamedEnvironment | None = None
     processes: int | Literal["auto"] | None = None
     env: Mapping[str, str] = field(default_factory=lambda: _NO_TEXT)
     name: str | None = None
@@ -106,13 +110,15 @@ def make(
     identifier: str,
     home: str,
     pushed: Pushed,
+    environment: Environment | None = None,
     source: str | None = None,
     flags: Flags | None = None,
 ) -> Made:
     """Return the job ``identifier`` on ``nodes`` nodes.
 
-    ``source`` is the text of the script that the command runs (:func:`~launch.jobfile.script.script_of`),
-    where it is known. Raise :class:`~launch.errors.InputError` naming the file's line.
+    ``environment`` is what :func:`wanted_environment` returned, resolved; ``source`` is the text of the
+    script that the command runs (:func:`~launch.jobfile.script.script_of`), where it is known. Raise
+    :class:`~launch.errors.InputError` naming the file's line.
     """
     flags = flags or Flags()
     command = job.places["command"]
@@ -144,6 +150,7 @@ def make(
             snapshot=pushed.snapshot,
             setup=job.own.setup,
             python=python,
+            environment=environment,
             requires=required_modules(source) if source is not None and runs_under(python, line) else (),
             shm_bytes=job.shm_bytes,
             outputs=job.outputs,
@@ -159,7 +166,24 @@ def make(
         )
     except InputError as error:
         raise located(job, flags, error) from None
-    return Made(spec, start.notices)
+    return Made(spec, (*start.notices, *_overridden(job)))
+
+
+def wanted_environment(job: JobFile, flags: Flags) -> Environment | NamedEnvironment | None:
+    """Return what the ranks are to run in: the option's, else the ``ranklift:`` block's, else the file's own.
+
+    A Python of the nodes, which the block names, replaces the file's own too.
+    """
+    if flags.environment is not None or job.own.environment is not None:
+        return flags.environment or job.own.environment
+    return None if job.own.python is not None else job.environment
+
+
+def _overridden(job: JobFile) -> tuple[str, ...]:
+    if job.environment is None or job.own.environment is not None or job.own.python is None:
+        return ()
+    at = job.places["environment"].where
+    return (f"{at}: environment is not used: ranklift.python names a Python of the nodes",)
 
 
 def located(job: JobFile, flags: Flags, error: InputError) -> InputError:

@@ -223,17 +223,20 @@ def _described(node: yaml.Node) -> str:
     return "a list" if isinstance(node, yaml.SequenceNode) else "one value"
 
 
-def compose(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Place:
+def compose(
+    path: Path, overrides: Sequence[tuple[str, str]] = (), kind: str = "a job file, e.g. job.yml"
+) -> Place:
     """Return the file as one place; each override sets the plain value at the end of a key's path.
 
-    Raise :class:`~launch.errors.InputError` with the line when the file cannot be parsed.
+    ``kind`` is what the file has to be. Raise :class:`~launch.errors.InputError` with the line when the file
+    cannot be parsed.
     """
     name = str(path)
     try:
         # O_NONBLOCK, so that a pipe does not wait for a writer.
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:  # noqa: PTH123  (a handle)
             if stat.S_ISFIFO(os.fstat(stream.fileno()).st_mode):
-                raise InputError("file", name, "is a pipe", "name a job file, e.g. job.yml")
+                raise InputError("file", name, "is a pipe", f"name {kind}")
             data = stream.read(_LARGEST + 1)
         if len(data) > _LARGEST:
             problem = f"is larger than {_LARGEST} bytes"
@@ -241,7 +244,7 @@ def compose(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Place:
         text = data.decode("utf-8-sig")
     except OSError as error:
         problem = f"cannot be read ({error.strerror})"
-        raise InputError("file", name, problem, "name a job file, e.g. job.yml") from None
+        raise InputError("file", name, problem, f"name {kind}") from None
     except UnicodeDecodeError as error:
         line = error.object.count(b"\n", 0, error.start) + 1
         raise InputError(f"{name}, line {line}", None, "is not UTF-8", "save it as UTF-8") from None
@@ -259,7 +262,7 @@ def compose(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> Place:
             name, None, f"is not YAML ({str(error).splitlines()[0]})", "save it as text"
         ) from None
     if root is None or root.tag == _NULL:
-        raise InputError(f"{name}, line 1", None, "the file is empty", "give at least a command")
+        raise InputError(f"{name}, line 1", None, "the file is empty", f"name {kind}")
     source = _Source(name, tuple(text.splitlines()))
     for key, value in overrides:
         root = _override(root, key.split("."), value, source, f"--set {key}")

@@ -28,6 +28,7 @@ _JOBS = 100
 """Number of jobs that are offered, newest first."""
 _SOURCES = {
     **dict.fromkeys(("file", "line", "source", "into", "node_python"), FILES),
+    **dict.fromkeys(("requirements", "conda", "find_links"), FILES),
     **{"stack": ":stacks", "job": ":jobs", "nodes": ":nodes", "node": ":nodes"},
 }
 """Where the values of an argument come from, by its name."""

@@ -17,10 +17,22 @@ from playbooks.cli.task import seconds
 from playbooks.jobs.submit import Handling, source_text
 
 if TYPE_CHECKING:
+    from launch.environment.environment_spec import Environment
     from launch.job.spec import JobSpec
+    from launch.jobfile import NamedEnvironment
     from launch.launchers.base import Launcher, Line
 
-__all__ = ["Request", "job_spec"]
+__all__ = ["ENVIRONMENT", "Request", "environment_flag", "found_environment", "job_spec"]
+
+_FIND_LINKS = "find_links"
+ENVIRONMENT = {
+    "requirements": "packages for the ranks: a requirements file; installed once, and kept on the nodes",
+    "conda": "packages for the ranks, from a conda file",
+    "image": "a container image for the ranks: REGISTRY/NAME:TAG",
+    "environment": "an environment by name: environments/NAME.yml, or Microsoft's; bare: the nodes alone",
+    _FIND_LINKS: "a folder of wheels on this machine, which is sent along; may be repeated",
+}
+"""Options of every launch for what the ranks run in, with their help; of all but the last, one is given."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +50,7 @@ class Request:
     handling: Handling
     max_restarts: int = 0
     grace: str | None = None
+    environment: Environment | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     """Values of the launcher's own options, by name."""
 
@@ -70,6 +83,7 @@ def job_spec(
         env=variables(request.env, os.environ),
         snapshot=snapshot,
         python=request.python,
+        environment=request.environment,
         requires=required_modules(source)
         if source is not None and runs_under(request.python, command_line)
         else (),
@@ -80,6 +94,45 @@ def job_spec(
         **fields,
     )
     return spec, start.notices
+
+
+def environment_flag(given: Mapping[str, Any]) -> Environment | NamedEnvironment | None:
+    """Return what the options in :data:`ENVIRONMENT` ask for; None without any.
+
+    Raise :class:`~launch.errors.InputError` for two of them, and for a wrong file.
+    """
+    from launch.environment.environment_spec import ImageEnvironment
+    from launch.environment.image_reference import image_reference
+    from launch.environment.requirements import read_requirements
+    from launch.jobfile import read_conda, read_name
+
+    chosen = [name for name in ENVIRONMENT if name != _FIND_LINKS and given[name] is not None]
+    if len(chosen) > 1:
+        problem = f"cannot be combined with --{chosen[0]}"
+        raise InputError(f"--{chosen[1]}", given[chosen[1]], problem, "give one of the two")
+    if not chosen:
+        return None
+    key, text = f"--{chosen[0]}", given[chosen[0]]
+    if chosen[0] == "requirements":
+        return read_requirements(Path(text).expanduser(), os.environ, key)
+    if chosen[0] == "conda":
+        return read_conda(Path(text).expanduser(), os.environ, key)
+    if chosen[0] == "image":
+        return ImageEnvironment(image_reference(key, text), title=text)
+    return read_name(key, text)
+
+
+def found_environment(
+    wanted: Environment | NamedEnvironment | None, given: Mapping[str, Any], folders: Sequence[Path]
+) -> Environment | None:
+    """Return the environment that a launch makes, with the wheels of ``--find-links``.
+
+    A name is looked for in ``folders``. Raise :class:`~launch.errors.InputError`.
+    """
+    from launch.environment.requirements import with_wheels
+    from launch.jobfile import resolve
+
+    return with_wheels(resolve(wanted, folders), given[_FIND_LINKS] or ())
 
 
 def _line(request: Request, nodes: Sequence[Node], argv: tuple[str, ...], source: str | None) -> Line:

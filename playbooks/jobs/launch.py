@@ -11,7 +11,7 @@ from invoke.tasks import Task
 from launch.launchers.base import Launcher
 from playbooks.cli.options import restarts_flag
 from playbooks.cli.task import command, open_from
-from playbooks.jobs.job_options import Request, job_spec
+from playbooks.jobs.job_options import ENVIRONMENT, Request, environment_flag, found_environment, job_spec
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as
 from playbooks.nodes.choose import choose_free_nodes
 from playbooks.nodes.push import key_numbers, source_folder
@@ -32,11 +32,13 @@ _HELP = {
     "grace": "time between SIGTERM and SIGKILL when its processes are ended: 90, 90s, 10m (default: 3s)",
     "cancel-on-interrupt": "Ctrl-C ends the job too (default: it continues)",
     "python": "the nodes' Python, or the folder of an environment on them (default: python3)",
+    **{option.replace("_", "-"): text for option, text in ENVIRONMENT.items()},
     "json": "print the job's last state as JSON; the ranks' lines go to stderr",
 }
 _FIRST = {"nodes": None, "stack": None}
 _LAST = {
-    **{"env": None, "source": None, "name": None, "python": "python3", "timeout": None},
+    **{"env": None, "source": None, "name": None, "python": "python3", **dict.fromkeys(ENVIRONMENT)},
+    "timeout": None,
     **{"max_restarts": None, "grace": None, "cancel_on_interrupt": False, "detach": False, "json": False},
     "dry_run": False,
 }
@@ -61,7 +63,7 @@ def launch_task(launcher: Launcher) -> Task[Any]:
         launcher.task,
         example=launcher.example,
         help={**_HELP, **texts, **launcher.shared_help},
-        iterable=["env"],
+        iterable=["env", "find_links"],
         positional=["line"],
     )(task)
 
@@ -76,6 +78,7 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         for option in launcher.options
     }
     launcher.check_options(options)
+    stack, source = open_from(context, given["stack"]), source_folder(given["source"])
     request = Request(
         line,
         given["nodes"],
@@ -88,12 +91,11 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         Handling(given["detach"], given["json"], given["dry_run"], given["cancel_on_interrupt"]),
         restarts_flag(given["max_restarts"]) or 0,
         given["grace"],
+        found_environment(environment_flag(given), given, [source, stack.project]),
         options,
     )
-    stack = open_from(context, request.stack)
     inventory = stack.saved()
     nodes, chosen = choose_free_nodes(stack, inventory, request.nodes, dry_run=request.handling.dry_run)
-    source = source_folder(request.source)
     snapshot = plan_snapshot(source, stack.hashes_of(source), key_numbers(stack))
     files = {entry.path for entry in snapshot.entries}
     spec, notices = job_spec(request, launcher, nodes, snapshot.id, snapshot.root, home_of(inventory.user))

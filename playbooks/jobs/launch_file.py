@@ -15,12 +15,14 @@ from launch.launchers.registry import LAUNCHERS
 from launch.numbers import counted
 from playbooks.cli.options import processes_flag, restarts_flag, variables
 from playbooks.cli.task import command, open_from, seconds
+from playbooks.jobs.job_options import ENVIRONMENT, environment_flag, found_environment
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
 from playbooks.nodes.choose import choose_free_nodes, choose_nodes
 from playbooks.nodes.push import key_numbers
 from playbooks.project import Stack
 
 if TYPE_CHECKING:
+    from launch.environment.environment_spec import Environment
     from launch.jobfile import Flags, JobFile
 
 __all__ = ["launch_file"]
@@ -32,6 +34,7 @@ _HELP = {
     "nproc-per-node": "processes on each node, over the file's; `auto` for one per slot",
     "env": "a variable for every rank, over the file's: NAME=VALUE, or NAME for its value here; may be "
     "repeated",
+    **{option.replace("_", "-"): f"{text}; over the file's" for option, text in ENVIRONMENT.items()},
     "set": "one value of the file, by its path through the keys: inputs.lr=0.1; may be repeated",
     "name": "part of the job's id (default: the file's `name`, else `display_name`, else the script's name)",
     "timeout": "the job's own limit from its start, restarts included, over the file's: 90, 90s, 10m or 2h",
@@ -48,7 +51,7 @@ _HELP = {
     example="fab launch job.yml --set inputs.lr=0.1",
     called="launch",
     help=_HELP,
-    iterable=["env", "set"],
+    iterable=["env", "find_links", "set"],
     positional=["file"],
 )
 def launch_file(  # noqa: PLR0913, PLR0917
@@ -63,6 +66,11 @@ def launch_file(  # noqa: PLR0913, PLR0917
     timeout: str | None = None,
     max_restarts: str | None = None,
     grace: str | None = None,
+    requirements: str | None = None,
+    conda: str | None = None,
+    image: str | None = None,
+    environment: str | None = None,
+    find_links: list[str] | None = None,
     cancel_on_interrupt: bool = False,
     detach: bool = False,
     json: bool = False,
@@ -72,12 +80,14 @@ def launch_file(  # noqa: PLR0913, PLR0917
 
     The exit status is the job's. Ctrl-C leaves the job running and prints how to follow and end it.
     """
-    from launch.jobfile import Flags
+    from launch.jobfile import Flags, wanted_environment
 
     job = _read(file, set or ())
     chosen = open_from(context, stack)
     inventory = chosen.saved()
+    given = {"requirements": requirements, "conda": conda, "image": image, "environment": environment}
     flags = Flags(
+        environment=environment_flag(given),
         processes=None if nproc_per_node is None else processes_flag(nproc_per_node),
         env=variables(env or (), os.environ),
         name=name,
@@ -87,7 +97,9 @@ def launch_file(  # noqa: PLR0913, PLR0917
     )
     wanted, notices = _nodes(job, chosen, inventory, nodes, dry_run=dry_run)
     handling = Handling(detach, json, dry_run, cancel_on_interrupt)
-    _launch(chosen, inventory, wanted, job, flags, handling, notices)
+    folders = [job.path.absolute().parent, chosen.project]
+    runs_in = found_environment(wanted_environment(job, flags), {"find_links": find_links}, folders)
+    _launch(chosen, inventory, wanted, job, flags, handling, notices, runs_in)
 
 
 def _read(path: str, settings: Sequence[str]) -> JobFile:
@@ -153,6 +165,7 @@ def _launch(
     flags: Flags,
     handling: Handling,
     chosen: Sequence[str],
+    environment: Environment | None,
 ) -> None:
     from launch.jobfile import Pushed, located, make, name_of, script_of
 
@@ -166,6 +179,7 @@ def _launch(
         identifier=identity.of(name_of(job, flags)),
         home=home,
         pushed=Pushed(load.code.id if load.code.entries else "", files, _places(job, load, home)),
+        environment=environment,
         source=source_text(load.code.root / script) if script in files else None,
         flags=flags,
     )

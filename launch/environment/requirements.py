@@ -1,0 +1,232 @@
+"""pip's requirements files, read on this machine so that a head can do without it.
+
+The head gives the text to uv. What uv would read from files is inlined here; what it does not honour in a
+file is refused, as it would only print a warning. The format is pip's ("Requirements File Format"); uv's
+documentation has its part of it ("Compatibility with pip").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from launch.environment.environment_spec import Environment, ImageEnvironment, PythonEnvironment
+from launch.errors import InputError, InputErrors
+
+__all__ = ["Source", "parse_requirements", "read_requirements", "with_wheels", "without_password"]
+
+_LARGEST = 1 << 20
+_COMMENT = re.compile(r"(^|\s)#.*")
+_VARIABLE = re.compile(r"\$\{([A-Z0-9_]+)\}")
+_OPTION = re.compile(r"(-[A-Za-z]|--[a-z-]+)(?:\s+|=)?(.*)", re.DOTALL)
+_REQUIREMENT = re.compile(
+    r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?\s*(?:\[[^\]]*\])?\s*"
+    r"(?:@\s*\S+|\(?\s*(?:(?:===|==|~=|!=|<=|>=|<|>)\s*[^\s,;()<>=!~]+\s*,?\s*)*\)?)\s*(?:;.*)?"
+)
+_HASHES = re.compile(r"(?:\s+--hash=\w+:[0-9a-fA-F]+)*")
+_URL = re.compile(r"(https?|git\+https?|git\+ssh)://")
+_LOCAL = re.compile(r"(file:|[./~]|\w[\w.-]*/)|[^:]*\.(whl|tar\.gz|zip)$")
+_PASSWORD = re.compile(r"(?<=://)[^/@\s]+@")
+_ALIASES = {
+    **{"-r": "--requirement", "-c": "--constraint", "-e": "--editable", "-f": "--find-links"},
+    **{"-i": "--index-url", "--pypi-url": "--index-url"},
+}
+_KEPT = ("--index-url", "--extra-index-url", "--no-index", "--no-binary", "--only-binary", "--require-hashes")
+"""Options that uv honours in a file."""
+_WHEEL = (
+    "build a wheel of it (`pip wheel`) and give its folder with --find-links, or leave it out if it is part "
+    "of the pushed code"
+)
+_NOT_IN_UV = "uv, which installs the packages, does not honour it in a file"
+_REFUSED = {
+    "--editable": ("points at files of this machine", _WHEEL),
+    "--pre": (_NOT_IN_UV, "name the wanted version, e.g. torch==2.9.0rc1"),
+    "--trusted-host": (
+        _NOT_IN_UV,
+        "serve the index over https with a certificate that the nodes know, and leave it out",
+    ),
+}
+"""Options of pip that get a remedy of their own."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """One logical line and where it stands."""
+
+    where: str
+    text: str
+    folder: Path
+    """What relative paths in it start from."""
+
+
+@dataclass(slots=True)
+class _Found:
+    environ: Mapping[str, str]
+    requirements: list[str] = field(default_factory=list)
+    constraints: list[str] = field(default_factory=list)
+    find_links: list[Path] = field(default_factory=list)
+    errors: list[InputError] = field(default_factory=list)
+
+
+def read_requirements(
+    path: Path, environ: Mapping[str, str], key: str = "--requirements"
+) -> PythonEnvironment:
+    """Return the environment of a requirements file, with the files that it includes.
+
+    ``${NAME}`` is replaced by that variable of ``environ``, as pip does. Raise
+    :class:`~launch.errors.InputError` with file and line; ``key`` named the file.
+    """
+    made = parse_requirements(_lines(path, key), environ)
+    if not made.requirements:
+        raise InputError(
+            key, str(path), "has no requirement", "name a package on each line, e.g. torch==2.8.0"
+        )
+    return replace(made, title=path.name)
+
+
+def parse_requirements(sources: Iterable[Source], environ: Mapping[str, str]) -> PythonEnvironment:
+    """Return the environment of these lines. Raise :class:`~launch.errors.InputError` for wrong ones."""
+    found = _Found(environ)
+    for source in sources:
+        _read(source, found, found.requirements, ())
+    if found.errors:
+        raise found.errors[0] if len(found.errors) == 1 else InputErrors(found.errors)
+    return PythonEnvironment(
+        requirements="\n".join(found.requirements),
+        constraints="\n".join(found.constraints),
+        find_links=tuple(dict.fromkeys(found.find_links)),
+    )
+
+
+def with_wheels(environment: Environment | None, folders: Sequence[str]) -> Environment | None:
+    """Return the environment with these folders of wheels, of which ``--find-links`` gives each.
+
+    Raise :class:`~launch.errors.InputError` for a path that is not a folder, and where nothing is installed.
+    """
+    if not folders:
+        return environment
+    paths = [Path(text).expanduser() for text in folders]
+    for text, path in zip(folders, paths, strict=True):
+        if not path.is_dir():
+            raise InputError("--find-links", text, "is not a folder", "name one that holds wheels")
+    if isinstance(environment, ImageEnvironment) and environment.python is not None:
+        return replace(environment, python=_with_wheels(environment.python, paths))
+    if isinstance(environment, PythonEnvironment):
+        return _with_wheels(environment, paths)
+    remedy = "give --requirements or --conda too"
+    raise InputError("--find-links", folders[0], "has wheels, but nothing is to be installed", remedy)
+
+
+def _with_wheels(environment: PythonEnvironment, paths: Sequence[Path]) -> PythonEnvironment:
+    every = (*environment.find_links, *(path.resolve() for path in paths))
+    return replace(environment, find_links=tuple(dict.fromkeys(every)))
+
+
+def without_password(text: str) -> str:
+    """Return the text without names and passwords in its addresses.
+
+    >>> without_password("--index-url https://me:secret@pypi.example.com/simple")
+    '--index-url https://***@pypi.example.com/simple'
+    """
+    return _PASSWORD.sub("***@", text)
+
+
+def _lines(path: Path, key: str) -> Iterator[Source]:
+    """Yield a file's logical lines, without comments."""
+    try:
+        with path.open("rb") as stream:
+            data = stream.read(_LARGEST + 1)
+        text = data.decode("utf-8-sig")
+    except OSError as error:
+        problem = f"cannot be read ({error.strerror})"
+        raise InputError(key, str(path), problem, "name a requirements file") from None
+    except UnicodeDecodeError:
+        raise InputError(key, str(path), "is not UTF-8", "save it as UTF-8") from None
+    if len(data) > _LARGEST:
+        raise InputError(key, str(path), f"is larger than {_LARGEST} bytes", "name a requirements file")
+    whole, first = "", 0
+    for number, line in enumerate(text.splitlines(), 1):
+        first = first or number
+        if line.endswith("\\") and not _COMMENT.search(line):
+            whole += line[:-1]
+            continue
+        whole = _COMMENT.sub("", whole + line).strip()
+        if whole:
+            yield Source(f"{path}, line {first}", whole, path.parent)
+        whole, first = "", 0
+    if whole.strip():
+        yield Source(f"{path}, line {first}", whole.strip(), path.parent)
+
+
+def _read(source: Source, found: _Found, into: list[str], above: tuple[Path, ...]) -> None:
+    """Put a line into ``into``; ``above`` are the files that lead to it."""
+    try:
+        text = _VARIABLE.sub(lambda one: _variable(source, one[1], found.environ), source.text)
+        option = _OPTION.fullmatch(text) if text.startswith("-") else None
+        if option is None:
+            into.append(_requirement(source, text))
+        else:
+            _option(
+                source, _ALIASES.get(option[1], option[1]), option[2].strip().strip("'\""), found, into, above
+            )
+    except InputError as error:
+        found.errors.append(error)
+
+
+def _variable(source: Source, name: str, environ: Mapping[str, str]) -> str:
+    if name not in environ:
+        raise InputError(f"{source.where}: ${{{name}}}", None, "is not set here", f"export {name}")
+    return environ[name]
+
+
+def _option(
+    source: Source, name: str, value: str, found: _Found, into: list[str], above: tuple[Path, ...]
+) -> None:
+    if name in ("--requirement", "--constraint"):
+        if _URL.match(value):
+            raise _wrong(source, "is not on this machine", "download it, and give its path")
+        path = source.folder / Path(value).expanduser()
+        if path.resolve() in above:
+            raise _wrong(source, "includes itself", "remove one of the lines")
+        inner = found.constraints if name == "--constraint" else into
+        for line in _lines(path, f"{source.where}: {name}"):
+            _read(line, found, inner, (*above, path.resolve()))
+    elif name == "--find-links" and not _URL.match(value):
+        folder = source.folder / Path(value.removeprefix("file://")).expanduser()
+        if not folder.is_dir():
+            raise _wrong(
+                source, f"{folder} is not a folder", "give a folder of wheels, or the address of a page"
+            )
+        found.find_links.append(folder.resolve())
+    elif name in (*_KEPT, "--find-links"):
+        flag = name in ("--no-index", "--require-hashes")
+        if bool(value) == flag:
+            problem = "takes no value" if flag else "has no value"
+            raise _wrong(source, problem, f"write it as {name}{'' if flag else ' VALUE'}")
+        found.requirements.append(f"{name} {value}".strip())
+    else:
+        raise _wrong(source, *_REFUSED.get(name, (_NOT_IN_UV, "leave it out")))
+
+
+def _requirement(source: Source, text: str) -> str:
+    """Return a requirement with its hashes on one line."""
+    need, dashes, rest = text.partition(" --")
+    need = " ".join(need.split())
+    if not _HASHES.fullmatch(f"{dashes and ' --'}{rest}".rstrip()):
+        raise _wrong(
+            source, "has an option that uv does not honour", "leave only --hash=… behind a requirement"
+        )
+    _, at, address = need.partition("@")
+    if _LOCAL.match(address.strip() if at and _REQUIREMENT.fullmatch(need) else need) and not _URL.match(
+        need
+    ):
+        raise _wrong(source, "is a file of this machine", _WHEEL)
+    if not _URL.match(need) and not _REQUIREMENT.fullmatch(need):
+        raise _wrong(source, "is not a requirement", "write a name and versions, e.g. torch>=2.8,<3")
+    return " ".join([need, *f"{dashes}{rest}".split()])
+
+
+def _wrong(source: Source, problem: str, remedy: str) -> InputError:
+    return InputError(source.where, without_password(source.text), problem, remedy)

@@ -1,0 +1,133 @@
+"""An environment as Azure ML's files write it: a mapping, or the name of one that is stored elsewhere.
+
+The keys are those of Azure ML's "CLI (v2) environment YAML schema"; the names are those of its "CLI (v2) core
+YAML syntax". Azure ML wants an image beside a conda file: here a conda file alone will do.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from launch.environment.environment_spec import (
+    BuildEnvironment,
+    Environment,
+    ImageEnvironment,
+    PythonEnvironment,
+)
+from launch.environment.image_reference import image_reference
+from launch.environment.requirements import read_requirements
+from launch.jobfile import values
+from launch.jobfile.conda_file import conda_environment, read_conda
+from launch.jobfile.environment_reference import NamedEnvironment, read_name
+from launch.jobfile.fields import Reader
+from launch.jobfile.yaml_source import Place
+
+__all__ = ["read_environment", "read_mapping"]
+
+_FORMATS = ("$schema", "description", "tags", "os_type", "image", "conda_file", "build")
+_REFUSED = {
+    "inference_config": ("is for deployments, and there are none here", "remove it"),
+    "datastore": ("is where Azure ML stores a build's files; here they are pushed to the head", "remove it"),
+}
+
+
+def read_environment(
+    reader: Reader, place: Place | None, folder: Path, *, own: bool = False
+) -> Environment | NamedEnvironment | None:
+    """Return a job file's environment; None for a missing one, and for a wrong one, whose errors ``reader``
+    collects.
+
+    ``own`` is for the key that Azure ML does not have, which also takes ``bare``, plain names and
+    ``requirements``. Paths start from ``folder``.
+    """
+    if place is None:
+        return None
+    if place.is_mapping:
+        return read_mapping(reader, place, folder, ("requirements",) if own else ())
+    with reader.collecting():
+        text = values.text(place)
+        if not own and not text.startswith("azureml:"):
+            raise place.wrong(
+                "is not the name of an environment", f"write azureml:{text}, or image: NAME below it"
+            )
+        return read_name(f"{place.where}: {place.key}", text)
+    return None
+
+
+def read_mapping(
+    reader: Reader, place: Place, folder: Path, more: tuple[str, ...] = ()
+) -> Environment | None:
+    """Return the environment of a mapping; None for a wrong one, whose errors ``reader`` collects.
+
+    ``more`` are keys that it may have beside Azure ML's.
+    """
+    before = len(reader.errors)
+    entries = reader.entries(place)
+    for key in _REFUSED.keys() & entries.keys():
+        reader.errors.append(entries[key].wrong(*_REFUSED[key]))
+    hints = {
+        "name": "remove it: an environment in a job file has none",
+        "requirements": "write it under ranklift:",
+    }
+    hints["version"] = hints["name"]
+    found = reader.block(place, (*_FORMATS, *_REFUSED, *more), (), hints)
+    for key in ("$schema", "description", "version"):
+        reader.get(found, key, values.written, "")
+    if reader.get(found, "os_type", values.text, "linux").lower() != "linux":
+        reader.errors.append(found["os_type"].wrong("is not what the nodes run", "write linux, or remove it"))
+    reader.entries(found.get("tags"))
+    image = reader.get(found, "image", _image, "")
+    packages = _packages(reader, found, folder)
+    build = _build(reader, found["build"], folder) if "build" in found else None
+    given = [key for key in ("image", "conda_file", "requirements", "build") if key in found]
+    if not given:
+        reader.errors.append(place.wrong("has no image, conda_file or build", "add one of them"))
+    elif "build" in given and len(given) > 1:
+        remedy = "give one of the two; a Dockerfile can install packages itself"
+        reader.errors.append(found["build"].wrong(f"cannot be combined with {given[0]}", remedy))
+    if len(reader.errors) > before:
+        return None
+    return build or (ImageEnvironment(image, packages, found["image"].text) if image else packages)
+
+
+def _packages(reader: Reader, found: dict[str, Place], folder: Path) -> PythonEnvironment | None:
+    if "conda_file" in found and "requirements" in found:
+        remedy = "give one of the two; a conda file can have packages of pip"
+        reader.errors.append(found["requirements"].wrong("cannot be combined with conda_file", remedy))
+    with reader.collecting():
+        if "requirements" in found:
+            return read_requirements(*_file(found["requirements"], folder))
+        if "conda_file" in found and found["conda_file"].is_mapping:
+            return conda_environment(found["conda_file"], folder, os.environ)
+        if "conda_file" in found:
+            return read_conda(*_file(found["conda_file"], folder))
+    return None
+
+
+def _file(place: Place, folder: Path) -> tuple[Path, os._Environ[str], str]:
+    return folder / Path(values.text(place)).expanduser(), os.environ, f"{place.where}: {place.key}"
+
+
+def _image(place: Place) -> str:
+    return image_reference(f"{place.where}: {place.key}", values.text(place))
+
+
+def _build(reader: Reader, place: Place, folder: Path) -> BuildEnvironment | None:
+    found = reader.block(place, ("path", "dockerfile_path"))
+    file = reader.get(found, "dockerfile_path", values.text, "Dockerfile")
+    if "path" not in found:
+        reader.errors.append(place.wrong("has no path", "add path: with the folder of the Dockerfile"))
+        return None
+    with reader.collecting():
+        at = found["path"]
+        if "://" in at.text or at.text.startswith("git@"):
+            raise at.wrong("is not on this machine", "check it out, and give that folder")
+        context = values.local(at, values.text(at), folder).resolve()
+        dockerfile = (context / file).resolve()
+        if not dockerfile.is_relative_to(context) or not dockerfile.is_file():
+            raise found.get("dockerfile_path", at).wrong(
+                f"there is no file {file} in {context}", "give its path there"
+            )
+        return BuildEnvironment(context, str(dockerfile.relative_to(context)), f"{at.text}/{file}")
+    return None
