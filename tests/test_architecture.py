@@ -23,22 +23,10 @@ import vermin
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("catalogue", "images", "infra", "launch", "playbooks", "rehearsal")
 FOR_ALL = {"launch.errors", "launch.nodeset", "launch.numbers"}
-_NODE_CODE = {
-    "launch.remote",
-    "launch.remote.agent",
-    "launch.remote.base",
-    "launch.remote.collect",
-    "launch.remote.environment",
-    "launch.remote.head",
-    "launch.remote.log",
-    "launch.remote.mpi",
-    "launch.remote.node",
-    "launch.remote.store",
-}
+_NODE_ROOMS = "agent base collect environment head log mpi node store"
+_NODE_CODE = {"launch.remote", *(f"launch.remote.{room}" for room in _NODE_ROOMS.split())}
 _STACK = {"infra", "infra.arm", "infra.config", "infra.preflight"}
-_REHEARSAL = {
-    *("rehearsal.control", "rehearsal.run_dir", "rehearsal.vms.api", "rehearsal.faults.fault_kinds"),
-}
+_REHEARSAL = {"rehearsal.control", "rehearsal.run_dir", "rehearsal.vms.api", "rehearsal.faults.fault_kinds"}
 """All of the rehearsal that others use."""
 _ARM_ROOMS = {
     *("rehearsal.arm.auth", "rehearsal.arm.compute", "rehearsal.arm.network", "rehearsal.arm.offers"),
@@ -66,8 +54,8 @@ ARROWS: dict[str, set[str]] = {
     },
     "playbooks.jobs": {
         *("launch", "launch.client", "launch.code", "launch.environment", "launch.job", "launch.jobfile"),
-        *("launch.launchers", "launch.remote.base", "launch.remote.head", "launch.results", "infra.inventory"),
-        *("playbooks", "playbooks.cli", "playbooks.nodes", "playbooks.ssh"),
+        *("launch.launchers", "launch.remote.base", "launch.remote.head", "launch.results"),
+        *("infra.inventory", "playbooks", "playbooks.cli", "playbooks.nodes", "playbooks.ssh"),
     },
     "playbooks.stack": {
         *("launch", "launch.client", "launch.code", "launch.remote.node", "playbooks", "playbooks.cli"),
@@ -129,8 +117,15 @@ ARROWS: dict[str, set[str]] = {
     "launch": {"launch.remote.base"},
     "launch.azureml": {"launch", "launch.job", "launch.launchers.shell_line", "launch.results"},
     "launch.client": {
-        *("launch", "launch.code", "launch.job", "launch.remote", "launch.remote.base"),
-        *("launch.remote.environment.request", "launch.remote.log", "launch.remote.store"),
+        *(
+            "launch",
+            "launch.code",
+            "launch.job",
+            "launch.remote",
+            "launch.remote.base",
+            "launch.remote.store",
+        ),
+        *("launch.remote.environment.request", "launch.remote.log"),
     },
     "launch.code": {"launch", "launch.remote.base", "launch.remote.store", "launch.results.folder"},
     "launch.environment": {"launch", "launch.remote.base"},

@@ -37,14 +37,15 @@ def make_environment(
     nodes: Sequence[Address],
     remote: str,
     send: Callable[[Sequence[str]], object],
-    show: Callable[[str], object],
+    show: Callable[[str, int, int], object],
     *,
     ssh: Sequence[str] = timing.PUSH_SSH,
     silence: float = timing.PUSH_SILENT_S,
 ) -> Made:
     """Have the head make the environment, unless it holds it, and spread it to ``nodes``, the head the first.
 
-    ``send`` is called with snapshots that the head lacks and must get. ``show`` gets lines of progress.
+    ``send`` is called with snapshots that the head lacks and must get. ``show`` gets
+    lines of progress: a text, bytes done, all bytes; 0 where they are unknown.
 
     Raise :class:`~launch.errors.NotPushed` when the head lacks the node code,
     :class:`~launch.errors.GiveUpError` with the tool's own last lines when the environment cannot be made,
@@ -79,7 +80,7 @@ def _error(name: str, reason: str | None) -> Exception | None:
 
 
 def _call(
-    request: EnvironmentCall, head: Host, remote: str, show: Callable[[str], object]
+    request: EnvironmentCall, head: Host, remote: str, show: Callable[[str, int, int], object]
 ) -> EnvironmentAnswer:
     """Send the request; return the last line of the answer."""
     data = json.dumps(request).encode()
@@ -93,7 +94,7 @@ def _call(
             if line.startswith(MARK):
                 answer: EnvironmentAnswer = json.loads(line[len(MARK) :])
                 if answer["t"] == "progress":
-                    show(answer["text"])
+                    show(answer["text"], answer["done"], answer["total"])
                 elif answer["t"] in ("lacks", "failed", "made"):
                     last.append(answer)
 

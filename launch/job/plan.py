@@ -6,7 +6,7 @@ import json
 import re
 import secrets
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import PurePosixPath
 
@@ -65,6 +65,16 @@ class JobPlan:
     """What the ranks run in, once it is made."""
 
     @property
+    def python(self) -> str:
+        """The Python of the ranks: an environment's folder, else what the spec names."""
+        return self.runs_in["path"] if self.runs_in["kind"] == "python" else self.spec.python
+
+    def in_environment(self, record: EnvironmentRecord) -> JobPlan:
+        """Return the plan of the same job in an environment that was made."""
+        paths = {"VIRTUAL_ENV": record["path"]} if record["kind"] == "python" else {}
+        return replace(self, runs_in=record, paths={**self.paths, **paths})
+
+    @property
     def launcher(self) -> Launcher:
         """The launcher of the job's kind."""
         return launcher_of(self.spec.kind)
@@ -109,8 +119,8 @@ class JobPlan:
             "cwd": self.cwd,
             "argv": list(self.argv),
             "expand": [] if spec.shell else list(EXPANDED),
-            "python": spec.python,
-            "checks": _checks(spec, self.argv),
+            "python": self.python,
+            "checks": _checks(spec, self.argv, self.python),
             "setup": spec.setup,
             "output_folders": [name for name, kind in spec.outputs.items() if kind != "uri_file"],
             "services": [given.rank for node in self.nodes for given in node.ranks if given.task in services],
@@ -224,7 +234,7 @@ def plan(
     )
 
 
-def _checks(spec: JobSpec, argv: tuple[str, ...]) -> Checks:
+def _checks(spec: JobSpec, argv: tuple[str, ...], python: str) -> Checks:
     """Return what every node must have before the first rank starts; empty when that is nothing."""
     needs_python = spec.python != "python3" and (bool(spec.requires) or spec.python == argv[0])
     wanted: Checks = {
@@ -233,9 +243,9 @@ def _checks(spec: JobSpec, argv: tuple[str, ...]) -> Checks:
         "shm_bytes": spec.shm_bytes or 0,
         "needs_python": int(needs_python),
     }
-    if not (any(wanted.values()) or python_folder(spec.python)):
+    if not (any(wanted.values()) or python_folder(python)):
         return {}
-    return {**wanted, "python": spec.python}
+    return {**wanted, "python": python}
 
 
 def _check_script(argv: tuple[str, ...], files: Collection[str]) -> None:

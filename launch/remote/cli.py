@@ -135,16 +135,21 @@ def _submit(*words: str) -> int:
 
 
 def _unpushed(plan: Plan, snapshots: list[str]) -> list[str]:
-    from launch.remote.store.store import Store
+    """Return the snapshots, and the environment, that a node of the plan is not known to hold."""
+    from launch.remote.store.store import ENVIRONMENTS, SNAPSHOTS, Store
 
-    store, names = Store(), {node["name"] for node in plan["nodes"][1:]}
+    names = {node["name"] for node in plan["nodes"][1:]}
     code = os.path.basename(plan["remote"])
+    environment = plan["environment"]["id"]
+    wanted = {SNAPSHOTS: snapshots, ENVIRONMENTS: [environment] if environment else []}
     lacking = []
-    for snapshot in snapshots:
-        if store.has(snapshot) and names <= set(store.confirmed(snapshot, code)):
-            store.touch(snapshot)
-        else:
-            lacking.append(snapshot)
+    for kind, ids in wanted.items():
+        store = Store(kind=kind)
+        for name in ids:
+            if store.has(name) and names <= set(store.confirmed(name, code)):
+                store.touch(name)
+            else:
+                lacking.append(name)
     return lacking
 
 

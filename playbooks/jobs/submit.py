@@ -24,6 +24,7 @@ from playbooks.cli import output
 from playbooks.cli.signals import attached
 from playbooks.cli.task import with_address_age
 from playbooks.jobs.cancel import cancel_job, format_cancelled
+from playbooks.jobs.job_environment import in_environment
 from playbooks.jobs.location import forget, remember
 from playbooks.jobs.plan_view import plan_text
 from playbooks.jobs.printer import EventPrinter, detached_job_commands, end_as
@@ -186,7 +187,17 @@ def _run(
             detach.phase = "over" if is_over else "taken"
             printer(event)
 
-        def start() -> JobState | None:
+        def prepare() -> JobPlan:
+            """Bring what the head lacks of the environment; the code with it where the head lacks that."""
+            detach.phase = "environment"
+            try:
+                return in_environment(stack, inventory, nodes, planned, host)
+            except NotPushed:
+                _push(stack, inventory, load, host, nodes, detach)
+                detach.phase = "environment"
+                return in_environment(stack, inventory, nodes, planned, host)
+
+        def start(planned: JobPlan) -> JobState | None:
             remember(stack, job, head.name, remote, taken=False)
             detach.phase = "sent"
             if handling.detach:
@@ -198,13 +209,11 @@ def _run(
 
         try:
             try:
-                state = start()
+                state = start(prepare())
             except NotPushed:
-                detach.phase = "push"
                 forget(stack, job)
-                for snapshot in load.snapshots:
-                    _push(stack, inventory, snapshot, host, nodes)
-                state = start()
+                _push(stack, inventory, load, host, nodes, detach)
+                state = start(prepare())
         except (NodeUnreachable, StepTimeout):
             if detach.phase == "sent":
                 output.progress(
@@ -223,6 +232,14 @@ def _run(
     output.progress(detached_job_commands(stack, job))
 
 
+_NO_JOB = {
+    "environment": "interrupted while the environment was made: no job was created; the head keeps what it "
+    "has downloaded, and an environment only where it is whole",
+    "push": "interrupted while the code was pushed: no job was created",
+}
+"""By phase, the last message of a command that ends before there is a job."""
+
+
 @dataclass(slots=True)
 class _OnSignal:
     """Returns the last message of a command that a signal, or a stdout that cannot be written, ends.
@@ -235,12 +252,12 @@ class _OnSignal:
     job: str
     cancels: bool
     """Whether Ctrl-C ends the job too. Other signals never do: a closed terminal is not a request."""
-    phase: Literal["push", "sent", "taken", "over"] = "push"
+    phase: Literal["environment", "push", "sent", "taken", "over"] = "push"
 
     def __call__(self, number: int) -> str:
         """Return the message for :func:`playbooks.cli.signals.attached`; cancel the job where asked for."""
-        if self.phase == "push":
-            return "interrupted while the code was pushed: no job was created"
+        if self.phase in _NO_JOB:
+            return _NO_JOB[self.phase]
         if self.phase == "over":
             return f"job {self.job} has ended: see `fab job {self.job}`"
         if self.cancels and number == signal.SIGINT:
@@ -255,11 +272,17 @@ class _OnSignal:
         return f"job {self.job} keeps running\n{detached_job_commands(self.stack, self.job)}"
 
 
-def _push(stack: Stack, inventory: Inventory, snapshot: Snapshot, head: Host, nodes: Sequence[Node]) -> None:
-    try:
-        report = push_to(stack, head, nodes, snapshot)
-    except ManyNodesError as error:
-        raise with_address_age(inventory, ManyNodesError("the push before the job", error.results)) from None
-    if snapshot.entries:
-        sent = size(report.bytes_sent)
-        output.progress(f"snapshot {report.snapshot}: {sent} sent in {report.seconds:.1f} s")
+def _push(
+    stack: Stack, inventory: Inventory, load: Load, head: Host, nodes: Sequence[Node], detach: _OnSignal
+) -> None:
+    detach.phase = "push"
+    for snapshot in load.snapshots:
+        try:
+            report = push_to(stack, head, nodes, snapshot)
+        except ManyNodesError as error:
+            raise with_address_age(
+                inventory, ManyNodesError("the push before the job", error.results)
+            ) from None
+        if snapshot.entries:
+            sent = size(report.bytes_sent)
+            output.progress(f"snapshot {report.snapshot}: {sent} sent in {report.seconds:.1f} s")

@@ -9,17 +9,25 @@ import signal
 import subprocess
 import tempfile
 import threading
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Protocol
 
-from launch.remote.base import messages, timing
+from launch.remote.base import timing
 from launch.remote.base.processes import die_with_parent
 
 __all__ = ["Failed", "Report", "run"]
 
-Report = Callable[[str], None]
-"""Function that shows a line about the progress to the operator."""
+
+class Report(Protocol):
+    """Function that shows the progress to the operator: a line, or bytes done of a total (0: unknown)."""
+
+    def __call__(self, text: str, done: int = 0, total: int = 0) -> None:
+        """Show it."""
+
+
 _KEPT_LINES = 20
+_PACKAGE = " + "
+"""Start of uv's line about an installed package: the requirements name those that count."""
 
 
 class Failed(Exception):
@@ -69,7 +77,8 @@ def run(
             text = line.decode("utf-8", "replace").rstrip()
             if text:
                 lines.append(text)
-                report(text)
+                if not text.startswith(_PACKAGE):
+                    report(text)
         status = tool.wait()
     finally:
         over.set()
@@ -83,12 +92,8 @@ def run(
 
 def _watch(what: str, pid: int, over: threading.Event, report: Report) -> None:
     """Report how much a tool has written, for as long as it writes."""
-    started, before = time.monotonic(), 0
     while not over.wait(timing.ENVIRONMENT_REPORT_S):
-        written = _written(pid)
-        if written != before:
-            report(f"{what}: {messages.size(written)} written in {time.monotonic() - started:.0f} s")
-            before = written
+        report(what, _written(pid))
 
 
 def _written(pid: int) -> int:

@@ -23,6 +23,7 @@ import threading
 import time
 import zlib
 from collections.abc import Iterator
+from functools import partial
 from typing import BinaryIO, NoReturn
 
 from launch.remote.base import messages, timing
@@ -76,8 +77,8 @@ def _end_with(up: Up) -> None:
 
 
 def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
-    def report(text: str) -> None:
-        up.send({"t": "progress", "text": text})
+    def report(text: str, done: int = 0, total: int = 0) -> None:
+        up.send({"t": "progress", "text": text, "done": done, "total": total})
 
     started = time.monotonic()
     maker = importlib.import_module(f"launch.remote.environment.{KINDS[request['kind']]}")
@@ -180,7 +181,8 @@ def _spread(
         store.confirm(name, code, ())
         return dict.fromkeys(names)
     text = store.text(name)
-    report(f"spreading the environment to {len(nodes) - 1} more nodes")
+    what = f"spreading the environment to {len(nodes) - 1} more nodes"
+    report(what)
     header: PushHeader = {
         "op": "node",
         "limit": int(timing.ENVIRONMENT_S),
@@ -193,7 +195,7 @@ def _spread(
         "nodes": nodes,
     }
     call = Call(header, zlib.compress(text, 1), code, source)
-    return distribute(store, Manifest(text, name), call, up)
+    return distribute(store, Manifest(text, name), call, up, partial(report, what))
 
 
 def _own_modules() -> tuple[str, bytes]:

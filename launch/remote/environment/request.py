@@ -28,6 +28,9 @@ class EnvironmentAnswer(_EnvironmentAnswer, total=False):
     """A line of the answer of ``environment``; the last is ``lacks``, ``made`` or ``failed``."""
 
     text: str
+    done: int
+    """Bytes; 0 where they are not known, as ``total``."""
+    total: int
     snapshots: list[str]
     environment: EnvironmentRecord
     seconds: float

@@ -20,8 +20,9 @@ import os
 import signal
 import sys
 import threading
+import time
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import BinaryIO
 
 from launch.remote.base.names import runs
@@ -35,6 +36,7 @@ __all__ = ["CHUNK", "PASSES", "distribute", "main", "put", "relay"]
 
 PASSES = 3
 """Passes of the head: nodes below a broken connection get another parent in the next pass."""
+_SHOW_S = 1.0
 
 
 def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
@@ -110,10 +112,17 @@ def put(stdin: BinaryIO, call: Call, up: Up) -> None:
     distribute(store, manifest, call, up)
 
 
-def distribute(store: Store, manifest: Manifest, call: Call, up: Up) -> dict[str, str | None]:
+def distribute(
+    store: Store,
+    manifest: Manifest,
+    call: Call,
+    up: Up,
+    show: Callable[[int, int], object] = lambda *_: None,
+) -> dict[str, str | None]:
     """Spread what the head holds to the other nodes; return each node's error, None where it holds all of it.
 
-    Remember the nodes that do, and remove what the head does not need any more.
+    Remember the nodes that do, and remove what the head does not need any more. ``show`` is called about once
+    a second with the bytes sent and all bytes to send.
     """
     header = call.header
     header.update({"store": store.kind, "id": manifest.id})
@@ -126,7 +135,7 @@ def distribute(store: Store, manifest: Manifest, call: Call, up: Up) -> dict[str
     for _ in range(PASSES):
         todo = [node for node in todo if node[0] not in errors]
         if todo:
-            errors.update(_one_pass(store, manifest, todo, call, up))
+            errors.update(_one_pass(store, manifest, todo, call, up, show))
     for name, _ in todo:
         if name not in errors:
             errors[name] = f"the connection to it broke {PASSES} times"
@@ -138,14 +147,24 @@ def distribute(store: Store, manifest: Manifest, call: Call, up: Up) -> dict[str
 
 
 def _one_pass(
-    store: Store, manifest: Manifest, todo: Sequence[tuple[str, str]], call: Call, up: Up
+    store: Store,
+    manifest: Manifest,
+    todo: Sequence[tuple[str, str]],
+    call: Call,
+    up: Up,
+    show: Callable[[int, int], object],
 ) -> dict[str, str | None]:
     branches = Branches(plant(todo, call.header["fanout"]), call, up)
     try:
         order = sorted(branches.lacking())
         branches.announce(order)
+        done, total, shown = 0, sum(manifest.blobs[number][1] for number in order), time.monotonic()
         for data in store.contents(manifest, order):
             branches.send(data)
+            done += len(data)
+            if time.monotonic() - shown > _SHOW_S:
+                shown = time.monotonic()
+                show(done, total)
         branches.finish()
     except BaseException:
         branches.stop()

@@ -28,7 +28,8 @@ from playbooks.start import OutputFailed
 from tests.playbooks.jobs.test_tables import state
 from tests.playbooks.server import make_key, save_stack
 
-PLANNED = cast("Any", SimpleNamespace(id="t-1", remote=".ranklift/remote/abc"))
+_SPEC = SimpleNamespace(environment=None, runtime="bare")
+PLANNED = cast("Any", SimpleNamespace(id="t-1", remote=".ranklift/remote/abc", spec=_SPEC))
 LOAD = Load(cast("Any", SimpleNamespace(id="5", entries=(), notice=None)))
 
 

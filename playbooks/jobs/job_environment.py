@@ -1,0 +1,86 @@
+"""A job's environment, made and spread before the job is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from infra.inventory import Inventory, Node
+from launch.errors import ManyNodesError
+from launch.numbers import counted
+from playbooks.cli import output
+from playbooks.cli.task import with_address_age
+from playbooks.nodes.push import key_numbers, push_to
+from playbooks.project import Stack
+
+if TYPE_CHECKING:
+    from launch.code.snapshot import Snapshot
+    from launch.environment.environment_spec import Environment
+    from launch.host import Host
+    from launch.job.plan import JobPlan
+
+__all__ = ["in_environment"]
+
+
+def in_environment(
+    stack: Stack, inventory: Inventory, nodes: Sequence[Node], planned: JobPlan, head: Host
+) -> JobPlan:
+    """Return the plan with the environment that its job asks for, which all nodes hold then.
+
+    Raises as :func:`launch.client.environments.make_environment`.
+    """
+    from launch.client.environments import make_environment
+    from launch.environment.environment_request import request_of
+
+    asked = planned.spec.environment
+    folders = _folders(stack, asked)
+    context = next(iter(folders), "") if _builds(asked) else ""
+    wheels = [] if context else list(folders)
+    addresses = [(node.name, node.private_ip) for node in nodes]
+    runtime = planned.spec.runtime if planned.spec.runtime != "bare" else ""
+    request = request_of(asked, addresses, runtime=runtime, context=context, wheels=wheels)
+    if request is None:
+        return planned
+
+    def send(snapshots: Sequence[str]) -> None:
+        for one in snapshots:
+            push_to(stack, head, nodes[:1], folders[one])
+
+    with output.progress_bar("environment") as update:
+
+        def show(text: str, done: int, total: int) -> None:
+            if done:
+                update(text, done, total or None)
+            else:
+                output.progress(text)
+
+        remote = PurePosixPath(planned.remote).name
+        try:
+            made = make_environment(request, head, nodes, remote, send, show)
+        except ManyNodesError as error:
+            raise with_address_age(inventory, error) from None
+    if made.built:
+        where = counted(len(nodes), "node")
+        output.progress(f"environment {made.record['id']}: made for {where} in {made.seconds:.0f} s")
+    return planned.in_environment(made.record)
+
+
+def _builds(environment: Environment | None) -> bool:
+    from launch.environment.environment_spec import BuildEnvironment
+
+    return isinstance(environment, BuildEnvironment)
+
+
+def _folders(stack: Stack, environment: Environment | None) -> Mapping[str, Snapshot]:
+    """Return the folders on this machine that the environment is made of, by the ids of their snapshots."""
+    from launch.code.snapshot import plan_data
+    from launch.environment.environment_spec import BuildEnvironment, ImageEnvironment, PythonEnvironment
+
+    packages = environment.python if isinstance(environment, ImageEnvironment) else environment
+    paths = packages.find_links if isinstance(packages, PythonEnvironment) else ()
+    if isinstance(environment, BuildEnvironment):
+        paths = (environment.context,)
+    keys = key_numbers(stack)
+    snapshots = [plan_data(path, stack.hashes_of(path), keys) for path in paths]
+    return {snapshot.id: snapshot for snapshot in snapshots}
