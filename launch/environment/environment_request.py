@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from launch.environment.environment_spec import (
     Bare,
@@ -12,11 +13,13 @@ from launch.environment.environment_spec import (
     ImageEnvironment,
     PythonEnvironment,
 )
+from launch.numbers import counted
+from launch.remote.base.records import BARE, EnvironmentRecord
 
 if TYPE_CHECKING:
     from launch.remote.base.payloads import EnvironmentRequest
 
-__all__ = ["request_of"]
+__all__ = ["environment_text", "planned_record", "request_of"]
 
 
 def request_of(
@@ -25,12 +28,12 @@ def request_of(
     *,
     runtime: str = "",
     context: str = "",
-    wheels: Sequence[str] = (),
+    find_links: Sequence[str] = (),
 ) -> EnvironmentRequest | None:
     """Return the request for an environment; None where the nodes themselves are enough.
 
-    ``nodes`` are names and addresses, ``runtime`` is what is to start ranks (empty: what the head has),
-    ``context`` the id of the snapshot with a build's files, ``wheels`` the names of the files that are sent.
+    ``nodes`` are names and addresses, ``runtime`` is what is to start ranks (empty: what the head has);
+    ``context`` and ``find_links`` are snapshots of a build's files and of folders of wheels.
 
     >>> request_of(Bare(), []), request_of(None, [])
     (None, None)
@@ -46,7 +49,7 @@ def request_of(
         "constraints": "",
         "python": "",
         "conda": "",
-        "find_links": list(wheels),
+        "find_links": list(find_links),
         "reference": "",
         "context": context,
         "dockerfile": "",
@@ -66,3 +69,44 @@ def request_of(
         for key in ("requirements", "constraints", "python", "conda"):
             request[key] = getattr(packages, key)
     return request
+
+
+def planned_record(environment: Environment | None) -> EnvironmentRecord:
+    """Return the record of an environment that the head has not made yet: without an id.
+
+    >>> planned_record(ImageEnvironment("docker.io/library/python:3.12", title="python:3.12"))["kind"]
+    'image'
+    """
+    if environment is None or isinstance(environment, Bare):
+        return BARE
+    kind: Literal["python", "image"] = "python" if isinstance(environment, PythonEnvironment) else "image"
+    return {**BARE, "kind": kind, "title": environment.title}
+
+
+def environment_text(environment: Environment) -> str:
+    """Return a line about an environment, for people.
+
+    >>> environment_text(PythonEnvironment("torch\\nnumpy", python="3.10", title="conda.yml"))
+    'conda.yml: Python 3.10, 2 packages of pip'
+    >>> environment_text(ImageEnvironment("docker.io/library/python:3.12", title="azureml:mine"))
+    'azureml:mine: image docker.io/library/python:3.12'
+    """
+    if isinstance(environment, Bare):
+        return "the nodes as they are"
+    if isinstance(environment, BuildEnvironment):
+        return f"image built from {environment.context / environment.dockerfile}"
+    if isinstance(environment, ImageEnvironment):
+        own = "" if environment.title in environment.reference else f"{environment.title}: "
+        more = f", with {_packages(environment.python)}" if environment.python else ""
+        return f"{own}image {environment.reference}{more}"
+    return f"{environment.title}: {_packages(environment)}" if environment.title else _packages(environment)
+
+
+def _packages(environment: PythonEnvironment) -> str:
+    pip = [line for line in environment.requirements.splitlines() if not line.startswith("-")]
+    conda = json.loads(environment.conda)["dependencies"] if environment.conda else []
+    parts = [f"Python {environment.python}" if environment.python else ""]
+    parts += [f"{counted(len(conda), 'package')} of conda" if conda else ""]
+    parts += [f"{counted(len(pip), 'package')} of pip" if pip else ""]
+    parts += [f"wheels of {folder}" for folder in environment.find_links]
+    return ", ".join(filter(None, parts)) or "the nodes' own Python"

@@ -218,12 +218,14 @@ def _requirement(source: Source, text: str) -> str:
         raise _wrong(
             source, "has an option that uv does not honour", "leave only --hash=… behind a requirement"
         )
-    _, at, address = need.partition("@")
-    if _LOCAL.match(address.strip() if at and _REQUIREMENT.fullmatch(need) else need) and not _URL.match(
-        need
-    ):
-        raise _wrong(source, "is a file of this machine", _WHEEL)
-    if not _URL.match(need) and not _REQUIREMENT.fullmatch(need):
+    if _URL.match(need):
+        is_valid = " " not in need.partition(" ;")[0]
+    else:
+        _, at, address = need.partition("@")
+        is_valid = bool(_REQUIREMENT.fullmatch(need))
+        if _LOCAL.match(address.strip() if at and is_valid else need):
+            raise _wrong(source, "is a file of this machine", _WHEEL)
+    if not is_valid:
         raise _wrong(source, "is not a requirement", "write a name and versions, e.g. torch>=2.8,<3")
     return " ".join([need, *f"{dashes}{rest}".split()])
 

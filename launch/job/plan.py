@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 
 from catalogue.sizes import fabric_settings
+from launch.environment.environment_request import planned_record
 from launch.errors import InputError
 from launch.job.hostfile import hostfile_text, machinefile_text
 from launch.job.placement import NodePlan, place
@@ -62,7 +63,7 @@ class JobPlan:
     start_limit_s: float
     nodes: tuple[NodePlan, ...]
     runs_in: EnvironmentRecord = field(default_factory=lambda: BARE)
-    """What the ranks run in, once it is made."""
+    """What the ranks run in; without an id until it is made."""
 
     @property
     def python(self) -> str:
@@ -231,6 +232,7 @@ def plan(
         mpirun=launcher.mpirun(spec, nodes, world_size, remote_folder, settings.infiniband),
         start_limit_s=timing.START_BASE_S + timing.START_PER_NODE_S * len(nodes),
         nodes=placed,
+        runs_in=planned_record(spec.environment),
     )
 
 

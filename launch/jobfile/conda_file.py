@@ -21,7 +21,7 @@ from launch.jobfile.yaml_source import Place, compose
 
 __all__ = ["conda_environment", "read_conda"]
 
-_SPEC = re.compile(r"(?:(?P<channel>[\w./:-]+)::)?(?P<name>[A-Za-z0-9_][\w.-]*)\s*(?P<rest>[\s=<>!~\[].*|)")
+_SPEC = re.compile(r"(?:[\w./:-]+::)?(?P<name>[A-Za-z0-9_][\w.-]*)(?P<rest>\s*[=<>!~\[].*| [\d*].*|)")
 _EXACT = re.compile(r"(?P<sign>={0,2})\s*(?P<version>\d+(?:\.\d+)*)(?P<star>(?:\.?\*)?)")
 _RANGE = re.compile(r"(?:(?:>=|<=|>|<|!=|~=)\s*\d+(?:\.\d+)*(?:\.\*)?\s*(?:,\s*|$))+")
 _DEFAULT_CHANNEL = "defaults"
@@ -61,8 +61,7 @@ def conda_environment(place: Place, folder: Path, environ: Mapping[str, str]) ->
     """Return the environment of a conda file's mapping; paths in it start from ``folder``."""
     reader = Reader()
     entries = place.entries()
-    for key in _REFUSED.keys() & entries.keys():
-        reader.errors.append(entries[key].wrong(*_REFUSED[key]))
+    reader.errors += [entries[key].wrong(*why) for key, why in _REFUSED.items() if key in entries]
     found = reader.block(place, ("name", "channels", "dependencies"), tuple(_REFUSED))
     reader.get(found, "name", values.text, "")
     channels: tuple[str, ...] = reader.get(found, "channels", _texts, ())

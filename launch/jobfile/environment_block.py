@@ -6,6 +6,7 @@ YAML syntax". Azure ML wants an image beside a conda file: here a conda file alo
 
 from __future__ import annotations
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from launch.jobfile.yaml_source import Place
 
 __all__ = ["read_environment", "read_mapping"]
 
-_FORMATS = ("$schema", "description", "tags", "os_type", "image", "conda_file", "build")
+_KEYS = ("$schema", "name", "version", "description", "tags", "os_type", "image", "conda_file", "build")
 _REFUSED = {
     "inference_config": ("is for deployments, and there are none here", "remove it"),
     "datastore": ("is where Azure ML stores a build's files; here they are pushed to the head", "remove it"),
@@ -64,31 +65,30 @@ def read_mapping(
     """
     before = len(reader.errors)
     entries = reader.entries(place)
-    for key in _REFUSED.keys() & entries.keys():
-        reader.errors.append(entries[key].wrong(*_REFUSED[key]))
-    hints = {
-        "name": "remove it: an environment in a job file has none",
-        "requirements": "write it under ranklift:",
-    }
-    hints["version"] = hints["name"]
-    found = reader.block(place, (*_FORMATS, *_REFUSED, *more), (), hints)
+    reader.errors += [entries[key].wrong(*why) for key, why in _REFUSED.items() if key in entries]
+    hints = {"requirements": "write it under ranklift:"}
+    found = reader.block(place, (*_KEYS, *_REFUSED, *more), (), hints)
     for key in ("$schema", "description", "version"):
         reader.get(found, key, values.written, "")
+    name = reader.get(found, "name", values.text, "")
     if reader.get(found, "os_type", values.text, "linux").lower() != "linux":
         reader.errors.append(found["os_type"].wrong("is not what the nodes run", "write linux, or remove it"))
     reader.entries(found.get("tags"))
     image = reader.get(found, "image", _image, "")
     packages = _packages(reader, found, folder)
-    build = _build(reader, found["build"], folder) if "build" in found else None
+    build = None
     given = [key for key in ("image", "conda_file", "requirements", "build") if key in found]
     if not given:
         reader.errors.append(place.wrong("has no image, conda_file or build", "add one of them"))
     elif "build" in given and len(given) > 1:
         remedy = "give one of the two; a Dockerfile can install packages itself"
         reader.errors.append(found["build"].wrong(f"cannot be combined with {given[0]}", remedy))
+    elif "build" in given:
+        build = _build(reader, found["build"], folder)
     if len(reader.errors) > before:
         return None
-    return build or (ImageEnvironment(image, packages, found["image"].text) if image else packages)
+    made = build or (ImageEnvironment(image, packages, found["image"].text) if image else packages)
+    return dataclasses.replace(made, title=name) if made and name else made
 
 
 def _packages(reader: Reader, found: dict[str, Place], folder: Path) -> PythonEnvironment | None:

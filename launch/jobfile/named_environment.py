@@ -49,7 +49,7 @@ def _read(named: NamedEnvironment, path: Path) -> Environment:
     """Return the environment that a file describes, if it is the wanted one."""
     place = compose(path, kind="an environment of Azure ML")
     reader = Reader()
-    made = read_mapping(reader, place, path.parent, ("name", "version", "requirements"))
+    made = read_mapping(reader, place, path.parent, ("requirements",))
     entries = reader.entries(place)
     if "name" not in entries:
         reader.errors.append(place.wrong("the environment has no name", f"add name: {named.name}"))

@@ -6,6 +6,7 @@ import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from launch.environment.environment_request import environment_text
 from launch.job.spec import GRACE_S
 from launch.nodeset import fold, ranges
 from launch.numbers import counted
@@ -66,6 +67,8 @@ def _facts(
         ("processes", f"{planned.world_size}: {_ranks_text(planned)}"),
         ("in", _at_home(planned.cwd, planned)),
     ]
+    if spec.environment is not None:
+        facts.append(("runs in", environment_text(spec.environment)))
     if spec.python != "python3":
         facts.append(("python", spec.python))
     if spec.setup:

@@ -43,6 +43,7 @@ environment_variables:
 distribution: {type: PyTorch, process_count_per_instance: 2}
 resources: {instance_count: 2, shm_size: 1m}
 limits: {timeout: 300}
+ranklift: {environment: bare}
 """
 
 

@@ -130,7 +130,7 @@ def result(ran: Ran) -> dict[str, Any]:
 
 @pytest.mark.parametrize("row", cases(), ids=str)
 def test_a_job_trains_with_all_its_ranks(cluster: Workplace, row: Row) -> None:
-    ran = cluster.fab("launch", str(ROOT / "examples" / row.example))
+    ran = cluster.fab("launch", str(ROOT / "examples" / row.example), "--environment", "bare")
     assert re.search(r"^job \S+ SUCCEEDED$", ran.err, re.MULTILINE), ran
     answer = result(ran)
     assert {name: answer.get(name) for name in row.exactly} == row.exactly

@@ -70,10 +70,10 @@ def test_what_means_nothing_here_is_listed_in_one_notice() -> None:
     job = good("everything-without-meaning")
     assert job.notice == (
         f"{job.path}: ignored here: $schema, compute, services, identity, "
-        "queue_settings, properties, environment, resources.instance_type, resources.docker_args, "
+        "queue_settings, properties, resources.instance_type, resources.docker_args, "
         "resources.locations, resources.max_instance_count, resources.properties"
     )
-    assert read(FILES / "good" / "uri-file.yml").unused == ("environment", "inputs.table.mode")
+    assert read(FILES / "good" / "uri-file.yml").unused == ("inputs.table.mode",)
 
 
 def test_a_file_without_an_environment_will_do(tmp_path: Path) -> None:

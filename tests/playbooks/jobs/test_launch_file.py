@@ -268,7 +268,56 @@ def test_what_is_no_job_file_is_told_from_one(fab: Fab, word: str, expected: str
 
 
 def test_notices_go_to_stderr_once_and_the_plan_alone_to_stdout(fab: Fab, own: Path) -> None:
-    (own / "job.yml").write_text("command: hostname\ncompute: x\nenvironment: y\n")
+    (own / "job.yml").write_text("command: hostname\ncompute: x\nqueue_settings: {}\n")
     ran = fab("launch", "job.yml", "--dry-run", "--json")
-    assert ran.stderr == "job.yml: ignored here: compute, environment\n"
+    assert ran.stderr == "job.yml: ignored here: compute, queue_settings\n"
     json.loads(ran.stdout)
+
+
+def test_an_option_replaces_the_environment_of_the_file_and_the_plan_names_it(fab: Fab, own: Path) -> None:
+    (own / "job.yml").write_text("command: hostname\nenvironment: azureml:missing:1\n")
+    refused = fab("launch", "job.yml", "--dry-run")
+    assert refused.returncode == 2
+    assert "job.yml, line 2: environment = 'azureml:missing:1': there is no missing.yml in" in refused.stderr
+    (own / "requirements.txt").write_text("torch\nnumpy\n")
+    ran = fab("launch", "job.yml", "--requirements", "requirements.txt", "--find-links", ".", "--dry-run")
+    assert f"\nruns in    requirements.txt: 2 packages of pip, wheels of {own}\n" in ran.stdout
+    shown = planned(fab, "job.yml", "--image", "python:3.12")["environment"]
+    assert shown == {"kind": "image", "id": "", "path": "", "runtime": "bare", "title": "python:3.12"}
+    assert (
+        "\nruns in    the nodes as they are\n"
+        in fab("launch", "job.yml", "--environment", "bare", "--dry-run").stdout
+    )
+
+
+def test_an_environment_of_the_project_is_found_by_its_name(fab: Fab, own: Path) -> None:
+    folder = own.parent / "ranklift" / "environments"
+    folder.mkdir()
+    (folder / "train.yml").write_text("name: train\nconda_file: {dependencies: [python=3.11, numpy]}\n")
+    line = "\nruns in    train: Python 3.11, 1 package of conda\n"
+    assert line in fab("launch.torch", "src/train.py", "--environment", "train", "--dry-run").stdout
+
+
+def test_a_python_of_the_nodes_is_not_combined_with_one_that_is_made(fab: Fab, own: Path) -> None:
+    (own / "conda.yml").write_text("dependencies: [pip: [torch]]\n")
+    text = "command: hostname\nenvironment: azureml:missing:1\nranklift:\n  python: /opt/env\n"
+    (own / "job.yml").write_text(text)
+    refused = fab("launch", "job.yml", "--conda", "conda.yml", "--dry-run")
+    assert refused.returncode == 2
+    assert (
+        "job.yml, line 4: ranklift.python = '/opt/env': cannot be combined with conda.yml" in refused.stderr
+    )
+    notice = (
+        "note       job.yml, line 2: environment is not used: ranklift.python names a Python of the nodes\n"
+    )
+    assert notice in fab("launch", "job.yml", "--dry-run").stdout
+
+
+@pytest.mark.parametrize("task", [("launch", "job.yml"), ("launch.torch", "src/train.py")])
+def test_two_environments_at_once_are_refused(fab: Fab, own: Path, task: tuple[str, str]) -> None:
+    (own / "job.yml").write_text("command: hostname\n")
+    refused = fab(*task, "--image", "python", "--environment", "bare", "--dry-run")
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        "error: --environment = 'bare': cannot be combined with --image; give one of the two\n"
+    )

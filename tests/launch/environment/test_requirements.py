@@ -1,0 +1,130 @@
+"""Requirements files: what a head gets of them, and what is refused with file, line and remedy."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from launch.environment.environment_spec import Bare, ImageEnvironment, PythonEnvironment
+from launch.environment.requirements import read_requirements, with_wheels
+from launch.errors import InputError, InputErrors
+
+
+def made(tmp_path: Path, text: str, **environ: str) -> PythonEnvironment:
+    path = tmp_path / "requirements.txt"
+    path.write_text(text)
+    return read_requirements(path, environ)
+
+
+def test_comments_and_continued_lines_are_joined_and_hashes_stay(tmp_path: Path) -> None:
+    text = (
+        "# what trains\n\n"
+        "torch==2.8.0 \\\n    --hash=sha256:ab12 \\\n    --hash=sha256:cd34\n"
+        'numpy >=1.26,  <3 ; python_version < "3.12"  # a comment\n'
+        "git+https://github.com/org/repo@v1#egg=repo\n"
+    )
+    assert made(tmp_path, text) == PythonEnvironment(
+        "torch==2.8.0 --hash=sha256:ab12 --hash=sha256:cd34\n"
+        'numpy >=1.26, <3 ; python_version < "3.12"\n'
+        "git+https://github.com/org/repo@v1#egg=repo",
+        title="requirements.txt",
+    )
+
+
+def test_included_files_are_inlined_and_constraints_stay_constraints(tmp_path: Path) -> None:
+    inner = tmp_path / "more"
+    inner.mkdir()
+    (inner / "base.txt").write_text("numpy\n-c limits.txt\n")
+    (inner / "limits.txt").write_text("scipy<2\n-r further.txt\n")
+    (inner / "further.txt").write_text("pandas<3\n")
+    found = made(tmp_path, "torch\n--requirement=more/base.txt\n")
+    assert (found.requirements, found.constraints) == ("torch\nnumpy", "scipy<2\npandas<3")
+
+
+def test_options_that_uv_honours_in_a_file_stay(tmp_path: Path) -> None:
+    text = (
+        "-i https://pypi.example.com/simple\n--extra-index-url=https://download.pytorch.org/whl/cu126\n"
+        "--only-binary :all:\n-f https://example.com/wheels\n--require-hashes\ntorch\n"
+    )
+    assert made(tmp_path, text).requirements.splitlines() == [
+        "--index-url https://pypi.example.com/simple",
+        "--extra-index-url https://download.pytorch.org/whl/cu126",
+        "--only-binary :all:",
+        "--find-links https://example.com/wheels",
+        "--require-hashes",
+        "torch",
+    ]
+
+
+def test_folders_of_wheels_are_sent_and_not_looked_for_on_the_head(tmp_path: Path) -> None:
+    (tmp_path / "wheels").mkdir()
+    found = made(tmp_path, "--find-links wheels\nmine==1.0\n")
+    assert (found.requirements, found.find_links) == ("mine==1.0", (tmp_path / "wheels",))
+
+
+def test_a_variable_is_filled_in_here_because_the_head_has_none(tmp_path: Path) -> None:
+    text = "--index-url https://user:${TOKEN}@pypi.example.com/simple\ntorch\n"
+    assert "user:secret@" in made(tmp_path, text, TOKEN="secret").requirements
+    with pytest.raises(InputError, match=r"requirements\.txt, line 1: \$\{TOKEN\}: is not set here; export"):
+        made(tmp_path, text)
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("-e .", "= '-e .': points at files of this machine; build a wheel of it (`pip wheel`)"),
+        ("./mine", "= './mine': is a file of this machine; build a wheel"),
+        ("src/mine", "is a file of this machine"),
+        ("mine @ file:///home/me/mine", "is a file of this machine"),
+        ("wheels/mine-1.0-py3-none-any.whl", "is a file of this machine"),
+        ("--pre", "does not honour it in a file; name the wanted version"),
+        ("--trusted-host pypi.example.com", "does not honour it in a file; serve the index over https"),
+        ("--use-feature fast-deps", "does not honour it in a file; leave it out"),
+        ("torch --config-settings=a=b", "has an option that uv does not honour; leave only --hash="),
+        ("torch=2.8", "is not a requirement; write a name and versions"),
+        ("two words", "is not a requirement"),
+        ("-r missing.txt", "missing.txt': cannot be read (No such file or directory)"),
+        ("-r https://example.com/r.txt", "is not on this machine; download it"),
+        ("--find-links nowhere", "nowhere is not a folder"),
+        ("--index-url", "has no value; write it as --index-url VALUE"),
+    ],
+)
+def test_what_a_head_could_not_use_is_refused_with_its_line(tmp_path: Path, line: str, words: str) -> None:
+    with pytest.raises(InputError) as caught:
+        made(tmp_path, f"numpy\n{line}\n")
+    assert str(caught.value).startswith(f"{tmp_path / 'requirements.txt'}, line 2")
+    assert words in str(caught.value)
+
+
+def test_all_mistakes_come_at_once_and_none_shows_a_password(tmp_path: Path) -> None:
+    with pytest.raises(InputErrors) as caught:
+        made(tmp_path, "-e .\nnumpy\nhttps://me:secret@example.com/a b\n")
+    assert len(caught.value.errors) == 2
+    assert "secret" not in str(caught.value)
+
+
+def test_a_file_that_includes_itself_and_an_empty_one_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("-r b.txt\n")
+    (tmp_path / "b.txt").write_text("-r a.txt\n")
+    with pytest.raises(InputError, match="includes itself"):
+        made(tmp_path, "-r a.txt\n")
+    with pytest.raises(InputError, match="has no requirement; name a package"):
+        made(tmp_path, "# nothing\n")
+
+
+def test_wheels_of_an_option_go_with_packages_and_nothing_else(tmp_path: Path) -> None:
+    packages = PythonEnvironment("mine", title="requirements.txt")
+    found = with_wheels(packages, [str(tmp_path)])
+    assert isinstance(found, PythonEnvironment)
+    assert found.find_links == (tmp_path,)
+    image = with_wheels(ImageEnvironment("a/b:c", packages), [str(tmp_path)])
+    assert isinstance(image, ImageEnvironment)
+    assert image.python == found
+    for nothing in (None, Bare(), ImageEnvironment("a/b:c")):
+        with pytest.raises(
+            InputError, match="has wheels, but nothing is to be installed; give --requirements"
+        ):
+            with_wheels(nothing, [str(tmp_path)])
+    with pytest.raises(InputError, match=r"--find-links = 'nowhere': is not a folder"):
+        with_wheels(packages, ["nowhere"])
