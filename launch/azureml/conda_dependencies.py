@@ -1,4 +1,4 @@
-"""``CondaDependencies``: the packages that a script requests, for a notice that names them."""
+"""``CondaDependencies``: the packages that a script requests, as a job file's ``conda_file``."""
 
 from __future__ import annotations
 
@@ -11,9 +11,12 @@ from launch.azureml.missing import Element
 
 __all__ = ["CondaDependencies"]
 
+_DEFAULT_PYTHON = "3.10.18"
+"""What azureml-core fills in; as a request it would refuse nodes with another Python."""
+
 
 class CondaDependencies(Element):
-    """Packages by name; nothing is installed."""
+    """Packages by name, which the head of a job installs."""
 
     def __init__(
         self, conda_dependencies_file_path: str | None = None, _underlying_structure: Any = None
@@ -22,8 +25,12 @@ class CondaDependencies(Element):
         self._conda: list[str] = []
         self._pip: list[str] = []
         self._python_version: str | None = None
+        self._wants_python = False
+        self._file: tuple[str, object] | None = None
+        self._requirements: tuple[str, tuple[str, ...]] | None = None
         if conda_dependencies_file_path is not None:
             self._read(conda_dependencies_file_path)
+            self._file = str(Path(conda_dependencies_file_path).absolute()), self._contents()
         self._complete = True
 
     def _read(self, path: str) -> None:
@@ -46,12 +53,15 @@ class CondaDependencies(Element):
         pip_indexurl: str | None = None,
         pip_packages: Iterable[str] | None = None,
         conda_packages: Iterable[str] | None = None,
-        python_version: str = "3.10.18",
+        python_version: str = _DEFAULT_PYTHON,
         pin_sdk_version: bool = True,
     ) -> CondaDependencies:
         """Return dependencies on these packages."""
         made = CondaDependencies()
         made.set_python_version(python_version)
+        made._wants_python = python_version != _DEFAULT_PYTHON
+        if pip_indexurl:
+            made.add_pip_package(f"--index-url {pip_indexurl}")
         for package in conda_packages or ():
             made.add_conda_package(package)
         for package in pip_packages or ():
@@ -81,7 +91,7 @@ class CondaDependencies(Element):
         """Add a conda package; ``python=…`` sets the version of Python."""
         name, _, version = conda_package.partition("=")
         if name.strip() == "python":
-            self._python_version = version.lstrip("=")
+            self.set_python_version(version.lstrip("="))
         elif conda_package not in self._conda:
             self._conda.append(conda_package)
 
@@ -102,18 +112,40 @@ class CondaDependencies(Element):
         """Replace the pip packages by the lines of a requirements file, without comments."""
         lines = (line.partition(" #")[0].strip() for line in pip_requirements)
         self._pip = [line for line in lines if line and not line.startswith("#")]
+        self._requirements = None
+
+    def _from_requirements(self, path: str) -> None:
+        """Take a requirements file's packages. Raise OSError."""
+        self.set_pip_requirements(Path(path).read_text().splitlines())
+        self._requirements = str(Path(path).absolute()), tuple(self._pip)
 
     def set_python_version(self, version: str) -> None:
         """Set the version of Python that conda would install."""
         self._python_version = version
+        self._wants_python = True
 
     def get_python_version(self) -> str | None:
         """Return the version of Python that conda would install; None without one."""
         return self._python_version
 
-    def asked_for(self) -> Sequence[str]:
-        """Return a phrase for each kind of packages that conda and pip would install."""
-        python = [f"python={self._python_version}"] if self._python_version else []
-        conda = [*python, *(package for package in self._conda if package != "pip")]
-        parts = [("conda packages", conda), ("pip packages", self._pip)]
-        return [f"{what} {', '.join(packages)}" for what, packages in parts if packages]
+    def conda_file(self) -> str | dict[str, Any] | None:
+        """Return a job file's ``conda_file``: the file that all of it was read from, else its content.
+
+        None where nothing is requested: Azure ML's default Python and pip itself are not requests.
+        """
+        if self._file is not None and self._file[1] == self._contents():
+            return self._file[0]
+        python = [f"python={self._python_version}"] if self._python_version and self._wants_python else []
+        pip: list[str] = list(self._pip)
+        if self._requirements is not None and set(self._requirements[1]) <= set(pip):
+            # The file itself, as its lines may continue one another and name files beside it.
+            path, lines = self._requirements
+            pip = [f"-r {path}", *(package for package in pip if package not in lines)]
+        conda = [package for package in self._conda if package != "pip"]
+        if not (python or conda or pip):
+            return None
+        own = [*python, *self._conda, *([{"pip": pip}] if pip else [])]
+        return {**({"channels": list(self._channels)} if self._channels else {}), "dependencies": own}
+
+    def _contents(self) -> object:
+        return tuple(self._channels), tuple(self._conda), tuple(self._pip), self._python_version

@@ -1,28 +1,35 @@
-"""``Environment``: its variables and its own Python carry over, its packages do not."""
+"""``Environment``: variables, and what the processes run in, as a job file has it."""
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from launch.azureml.conda_dependencies import CondaDependencies
-from launch.azureml.exceptions import UserErrorException
+from launch.azureml.exceptions import NotSupported, UserErrorException
 from launch.azureml.missing import Element, WithVariables
 
-__all__ = ["DEFAULT_SHM_SIZE", "DockerSection", "Environment", "PythonSection"]
+__all__ = ["DEFAULT_SHM_SIZE", "DOCKERFILE", "NO_DOCKER", "DockerSection", "Environment", "PythonSection"]
 
 DEFAULT_SHM_SIZE = "2g"
+DOCKERFILE = "build/Dockerfile"
+NO_DOCKER = {
+    "build_context": "write a job file with environment: build: path:, and launch it with `fab launch`",
+    "base_image_registry": "put the registry in front of the image's name",
+    "platform": "leave it out: images are chosen for the nodes",
+    "arguments": "leave them out: what InfiniBand and GPUs need is set for every container",
+}
+"""Settings of Docker without a counterpart, each with the remedy."""
 
 
 @dataclass(eq=False, repr=False)
 class PythonSection(Element):
     """The Python that runs the script.
 
-    With ``user_managed_dependencies`` it is ``interpreter_path``, a path or a command on the nodes;
-    otherwise it is the nodes' own ``python``, and a notice names the ``conda_dependencies``.
+    With ``user_managed_dependencies`` it is ``interpreter_path``, a path or a command on the nodes, or in the
+    image; otherwise it has the ``conda_dependencies``, or those of the ``conda_dependencies_file``.
     """
 
     interpreter_path: str = "python"
@@ -33,7 +40,7 @@ class PythonSection(Element):
 
 @dataclass(eq=False, repr=False)
 class DockerSection(Element):
-    """An image's settings; only ``shm_size`` has an effect: the least size of the nodes' /dev/shm."""
+    """An image: its name or a Dockerfile; ``shm_size`` is the least size of the nodes' /dev/shm."""
 
     enabled: bool = False
     base_image: str | None = None
@@ -48,7 +55,7 @@ class DockerSection(Element):
 
 
 class Environment(WithVariables):
-    """A name, variables for every process, and a Python; nothing is built or installed."""
+    """A name, variables for every process, packages and an image."""
 
     def __init__(self, name: str, **kwargs: Any) -> None:
         self.name = name
@@ -56,18 +63,18 @@ class Environment(WithVariables):
         self.python = PythonSection()
         self.docker = DockerSection()
         self._variables = {}
-        self._kept_elsewhere = False
+        self._reference = ""
         self._complete = True
 
     @staticmethod
     def get(workspace: Any, name: str, version: str | None = None, label: str | None = None) -> Environment:
-        """Return an environment by name alone: what Azure ML stores under the name does not carry over."""
+        """Return an environment by name: ``environments/NAME.yml``, or one of Microsoft's with an image."""
         if label and version:
             remedy = "give one of the two"
             raise UserErrorException("label", label, "cannot be combined with a version", remedy)
         found = Environment(name)
         found.version = version
-        found._kept_elsewhere = True
+        found._reference = f"azureml:{name}" + (f":{version}" if version else f"@{label or 'latest'}")
         return found
 
     @staticmethod
@@ -80,14 +87,13 @@ class Environment(WithVariables):
     @staticmethod
     def from_pip_requirements(name: str, file_path: str, pip_version: str | None = None) -> Environment:
         """Return one with a requirements file's packages. Raise UserErrorException for an unreadable file."""
+        made = Environment(name)
         try:
-            lines = Path(file_path).read_text().splitlines()
+            made.python.conda_dependencies._from_requirements(file_path)
         except OSError as error:
             problem = f"cannot be read: {error.strerror}"
             remedy = "name a requirements file"
             raise UserErrorException("file_path", str(file_path), problem, remedy) from None
-        made = Environment(name)
-        made.python.conda_dependencies.set_pip_requirements(lines)
         made.python.conda_dependencies.add_conda_package(f"pip={pip_version}" if pip_version else "pip")
         return made
 
@@ -99,7 +105,7 @@ class Environment(WithVariables):
         conda_specification: str | None = None,
         pip_requirements: str | None = None,
     ) -> Environment:
-        """Return one with an image's name, which a notice will report."""
+        """Return one with an image, and packages on top of it."""
         made = _with_packages(name, conda_specification, pip_requirements)
         made.docker.base_image = image
         made.docker.base_image_registry = container_registry
@@ -112,7 +118,7 @@ class Environment(WithVariables):
         conda_specification: str | None = None,
         pip_requirements: str | None = None,
     ) -> Environment:
-        """Return one with a Dockerfile, which a notice will report."""
+        """Return one with a Dockerfile: its path, or its text. A script that submits it gives no packages."""
         made = _with_packages(name, conda_specification, pip_requirements)
         made.docker.base_dockerfile = dockerfile
         return made
@@ -127,18 +133,38 @@ class Environment(WithVariables):
         """Return the environment itself, as Ranklift does not store environments."""
         return self
 
-    def lost(self) -> Sequence[str]:
-        """Return a few words for each part that does not carry over."""
+    def job_key(self) -> str | dict[str, Any] | None:
+        """Return a job file's ``environment``; None where nothing is requested.
+
+        A Dockerfile is :data:`DOCKERFILE` beside the job file. Raise NotSupported for what a job file cannot
+        have.
+        """
         python, docker = self.python, self.docker
-        parts = (
-            ("what Azure ML keeps under this name", self._kept_elsewhere),
-            *((what, not python.user_managed_dependencies) for what in python.conda_dependencies.asked_for()),
-            (f"image {docker.base_image}", docker.base_image),
-            ("its Dockerfile", docker.base_dockerfile),
-            ("its build context", docker.build_context),
-            ("arguments for Docker", docker.arguments),
-        )
-        return [what for what, is_lost in parts if is_lost]
+        for key in ("build_context", "base_image_registry", "platform", "arguments"):
+            if getattr(docker, key):
+                raise NotSupported(f"DockerSection.{key}", NO_DOCKER[key])
+        packages: str | dict[str, Any] | None = None
+        if not python.user_managed_dependencies:
+            packages = python.conda_dependencies.conda_file()
+            if python.conda_dependencies_file is not None:
+                packages = str(Path(python.conda_dependencies_file).absolute())
+        if self._reference:
+            if packages or docker.base_image or docker.base_dockerfile:
+                remedy = f"write environments/{self.name}.yml with all of it, in Azure ML's format"
+                raise NotSupported("a change of an environment that is stored under a name", remedy)
+            return self._reference
+        if docker.base_dockerfile:
+            if packages or docker.base_image:
+                remedy = "let the Dockerfile install the packages, from its own base image"
+                raise NotSupported("a Dockerfile with packages or an image beside it", remedy)
+            return {"build": {"path": str(Path(DOCKERFILE).parent)}}
+        image = {"image": docker.base_image} if docker.base_image else {}
+        return {**image, **({"conda_file": packages} if packages else {})} or None
+
+    def dockerfile(self) -> str | None:
+        """Return the text of the Dockerfile; None without one."""
+        given = self.docker.base_dockerfile
+        return Path(given).read_text() if given and "\n" not in given and Path(given).is_file() else given
 
 
 def _with_packages(name: str, conda: str | None, pip: str | None) -> Environment:

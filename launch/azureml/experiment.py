@@ -9,6 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from launch.azureml.environment import DOCKERFILE
 from launch.azureml.exceptions import NotSupported, UserErrorException
 from launch.azureml.missing import Element
 from launch.azureml.notices import report
@@ -70,6 +71,10 @@ class Experiment(Element):
         with tempfile.TemporaryDirectory(prefix="ranklift-") as folder:
             path = Path(folder) / "job.yml"
             path.write_text(_yaml(planned.job))
+            if planned.dockerfile is not None:
+                dockerfile = path.parent / DOCKERFILE
+                dockerfile.parent.mkdir()
+                dockerfile.write_text(planned.dockerfile)
             taken = fab.json("launch", str(path), "--name", self.name, "--detach")
         return ScriptRun.submitted(self, taken["job"], planned.stack, taken.get("head"), planned.job)
 

@@ -14,7 +14,7 @@ _STACK = "a Ranklift project is not an Azure ML workspace; stacks are made and c
 _DATA = "stage the data on the nodes first, and give the script its path there"
 _SERVICE = "only Azure ML has this service"
 _SWEEP = "submit one run for each set of arguments"
-_IMAGE = "nodes have their own software: install it with images, or name a Python with RANKLIFT_PYTHON"
+_IMAGE = "describe what is needed as a conda file, a requirements file or an image"
 _RUN = "see `fab jobs`, `fab logs` and `fab collect`"
 
 MISSING: dict[str, dict[str, str]] = {

@@ -84,7 +84,7 @@ framework, and its communicators, in any case, of which the first is filled in."
 
 @dataclass(eq=False, repr=False)
 class DockerConfiguration(Element):
-    """Docker's settings, of which only ``shm_size`` has an effect: the least size of the nodes' /dev/shm."""
+    """Docker's settings: ``shm_size`` is the least size of the nodes' /dev/shm. Environments have images."""
 
     use_docker: bool = False
     shared_volumes: bool = True

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from launch.azureml.command_line import joined, line, strings
-from launch.azureml.environment import DEFAULT_SHM_SIZE
+from launch.azureml.environment import DEFAULT_SHM_SIZE, NO_DOCKER
 from launch.azureml.exceptions import NotSupported, UserErrorException
 from launch.azureml.runconfig import DISTRIBUTED, RunConfiguration
 from launch.azureml.script_run_config import ScriptRunConfig
@@ -31,6 +31,8 @@ class Submission:
     """The stack's name; None for the chosen one."""
     notices: tuple[str, ...]
     """Notices of settings that do not carry over."""
+    dockerfile: str | None = None
+    """Text of the Dockerfile that the job file names."""
 
 
 def submission(
@@ -50,6 +52,7 @@ def submission(
     distribution, nodes = _distribution(run)
     interpreter, python = _python(run, environ)
     stack, notices = _stack(run.target, environ)
+    environment = run.environment.job_key()
     both = {**run.environment.environment_variables, **run.environment_variables}
     variables = {str(name): str(value) for name, value in both.items()}
     # The default size is not a request: as a requirement it would refuse nodes with less.
@@ -61,6 +64,7 @@ def submission(
         "experiment_name": experiment,
         "tags": {str(key): str(value) for key, value in tags.items()},
         "inputs": {"dollar": "$"} if literal != variables else None,
+        "environment": environment,
         "environment_variables": literal,
         "distribution": distribution,
         "resources": {"instance_count": nodes, **({"shm_size": str(shm_size)} if shm_size else {})},
@@ -71,6 +75,7 @@ def submission(
         {key: value for key, value in job.items() if value},
         stack,
         (*notices, *_lost(run)),
+        run.environment.dockerfile() if environment else None,
     )
 
 
@@ -171,13 +176,8 @@ def _stack(target: str, environ: Mapping[str, str]) -> tuple[str | None, tuple[s
 
 def _lost(run: RunConfiguration) -> tuple[str, ...]:
     notices = []
-    if parts := run.environment.lost():
-        notices.append(
-            f"environment {run.environment.name}: does not carry over: {'; '.join(parts)}. The job runs with "
-            "what the nodes have; RANKLIFT_PYTHON can name another Python on them"
-        )
-    if run.docker.use_docker or run.docker.arguments:
-        notices.append("docker_runtime_config: does not carry over: jobs run on the nodes, in no container")
+    if run.docker.use_docker and not run.environment.job_key():
+        notices.append("docker_runtime_config: the environment names no image: the job runs on the nodes")
     if run.priority is not None:
         notices.append(f"priority {run.priority}: does not carry over: jobs take their turns as they come")
     if run.credential_passthrough:
@@ -186,6 +186,8 @@ def _lost(run: RunConfiguration) -> tuple[str, ...]:
 
 
 def _refuse_data(run: RunConfiguration) -> None:
+    if run.docker.arguments:
+        raise NotSupported("DockerConfiguration.arguments", NO_DOCKER["arguments"])
     for key in ("data", "data_references", "output_data"):
         if getattr(run, key):
             remedy = "stage the data on the nodes first, and give the script its path there"

@@ -97,7 +97,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
     )
     wanted, notices = _nodes(job, chosen, inventory, nodes, dry_run=dry_run)
     handling = Handling(detach, json, dry_run, cancel_on_interrupt)
-    folders = [job.path.absolute().parent, chosen.project]
+    folders = [job.path.absolute().parent, Path.cwd(), chosen.project]
     runs_in = found_environment(wanted_environment(job, flags), {"find_links": find_links}, folders)
     _launch(chosen, inventory, wanted, job, flags, handling, notices, runs_in)
 

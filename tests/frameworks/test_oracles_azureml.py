@@ -56,8 +56,8 @@ CLASSES = {
 OUR_OWN = {
     "Run": ("record",),
     "ScriptRun": ("record", "submitted"),
-    "Environment": ("lost",),
-    "CondaDependencies": ("asked_for",),
+    "Environment": ("dockerfile", "job_key"),
+    "CondaDependencies": ("conda_file",),
 }
 """What the classes have beside azureml-core's."""
 EXPERIMENTS = ["digits", "a-b_c", "1", "", " ", "a b", "-a", "_a", "a/b", "a.b", "x" * 255, "x" * 256]

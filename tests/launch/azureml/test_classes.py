@@ -130,7 +130,8 @@ def test_an_environment_keeps_what_it_is_given() -> None:
     made.python.conda_dependencies.remove_conda_package("numpy")
     again = made.register(None).clone("other")
     assert (again.name, again.environment_variables) == ("other", {"A": "1"})
-    assert again.lost() == ["conda packages python=3.9", "pip packages torch"]
+    packages = {"dependencies": ["python=3.9", "pip", {"pip": ["torch"]}]}
+    assert again.job_key() == {"conda_file": packages}
 
 
 @pytest.mark.parametrize(

@@ -137,7 +137,10 @@ def test_a_script_of_the_guide_launches_what_it_says(fab: FakeFab, tmp_path: Pat
     assert run.id == JOB
     (call,) = fab.calls
     source = str(Path.cwd() / "src")
-    assert yaml.safe_load(call["job"]) == SCRIPT | {"code": source} | EXPECTED[meant]
+    job = yaml.safe_load(call["job"])
+    stored = re.search(r"curated_env_name = '(.*)'", original(name))
+    assert job.pop("environment") == f"azureml:{stored[1] if stored else 'AzureML-PyTorch-1.6-GPU'}@latest"
+    assert job == SCRIPT | {"code": source} | EXPECTED[meant]
     words = ["launch", "--name", "experiment_name", "--detach", "--json", "--stack", "gpu-cluster"]
     assert fab.words("launch") == [words]
     spec = spec_of(call["job"], tmp_path, EXPECTED[meant]["resources"]["instance_count"])
@@ -146,14 +149,16 @@ def test_a_script_of_the_guide_launches_what_it_says(fab: FakeFab, tmp_path: Pat
     assert (spec.experiment, spec.timeout_s) == ("experiment_name", 2592000)
 
 
-def test_what_does_not_carry_over_is_told_once(fab: FakeFab, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_does_not_carry_over_is_told_once(
+    fab: FakeFab, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANKLIFT_STACK", "other")
     run_sample("mpi")
     run_sample("mpi")
     ran = capsys.readouterr()
     assert ran.out == ""
     assert ran.err == (
-        "notice: environment AzureML-PyTorch-1.6-GPU: does not carry over: what Azure ML keeps under this "
-        "name. The job runs with what the nodes have; RANKLIFT_PYTHON can name another Python on them\n"
+        "notice: compute target gpu-cluster: runs go to stack other, which RANKLIFT_STACK names\n"
     )
 
 
