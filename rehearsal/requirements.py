@@ -18,6 +18,8 @@ _TOOLS = {
     "ip": "iproute2",
     "unshare": "util-linux",
     "setpriv": "util-linux",
+    "slirp4netns": "slirp4netns",
+    "/usr/sbin/nft": "nftables",
 }
 _SWITCHES = {
     "/proc/sys/user/max_user_namespaces": ("0", "user.max_user_namespaces=65536"),
@@ -48,6 +50,7 @@ def check(proc: Path = Path("/")) -> None:
             raise InputError(
                 name, value, "forbids the user namespaces that nodes are made of", f"sudo sysctl {remedy}"
             )
+    _check_tunnel(proc / "dev/net/tun")
     done = subprocess.run(
         [*UNSHARE, "true"], capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL
     )
@@ -58,6 +61,15 @@ def check(proc: Path = Path("/")) -> None:
             "this machine refuses the namespaces that nodes are made of",
             "in a container, allow user namespaces and an unmasked /proc; util-linux must be 2.38 or newer",
         )
+
+
+def _check_tunnel(device: Path) -> None:
+    try:
+        os.close(os.open(device, os.O_RDWR))
+    except OSError as error:
+        problem = f"cannot be opened for the nodes' NAT gateway: {error.strerror}"
+        remedy = f"sudo modprobe tun && sudo chmod 666 {device}; to a container, give the device"
+        raise InputError("device", str(device), problem, remedy) from error
 
 
 def default_nodes_limit(meminfo: str) -> int:

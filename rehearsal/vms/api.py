@@ -45,6 +45,12 @@ class Machines(Protocol):
         alone (learn.microsoft.com, "Name resolution for resources in Azure virtual networks").
         """
 
+    async def set_outbound(self, network: str, subnets: Sequence[str]) -> None:
+        """Let VMs with an address of these subnets reach the world outside, and no others.
+
+        From then on, all VMs have Azure's DNS.
+        """
+
     async def delete_network(self, network: str) -> None:
         """Remove the network with everything that still runs in it."""
 

@@ -19,6 +19,7 @@ from launch.errors import InputError
 from rehearsal.vms.api import Machine
 from rehearsal.vms.boot import HIDDEN, INIT, INIT_TEXT, INNER_ID
 from rehearsal.vms.cloud_init import CloudConfig, File
+from rehearsal.vms.nat_gateway import DNS_IP
 
 __all__ = [
     "hosts_text",
@@ -30,7 +31,10 @@ __all__ = [
 ]
 
 _LEFT_OUT = {"ssh", "hosts", "hostname", "passwd", "passwd-", "group", "group-", "subuid", "subgid", "mtab"}
-_NSSWITCH = "passwd: files\ngroup: files\nshadow: files\nhosts: files\nservices: files\nprotocols: files\n"
+_DATABASES = {
+    "hosts": "files dns",
+    **dict.fromkeys(("passwd", "group", "shadow", "services", "protocols"), "files"),
+}
 _SHELL = "/bin/bash"
 _GUEST = Path(__file__).with_name("guest")
 """Programs that a node has in place of systemd's and cloud-init's."""
@@ -84,11 +88,11 @@ def make_image(folder: Path, node_python_bin: str | None) -> None:
     for script in sorted(_GUEST.glob("*.sh")):
         (programs / script.stem).write_bytes(script.read_bytes())
         (programs / script.stem).chmod(0o755)
-    (etc / "nsswitch.conf").write_text(_NSSWITCH)
+    (etc / "nsswitch.conf").write_text("".join(f"{name}: {source}\n" for name, source in _DATABASES.items()))
     (etc / "hosts").symlink_to("/run/vnet/hosts")
-    for name in ("resolv.conf", "fstab"):
+    for name, text in (("resolv.conf", f"nameserver {DNS_IP}\n"), ("fstab", "")):
         (etc / name).unlink(missing_ok=True)
-        (etc / name).write_text("")
+        (etc / name).write_text(text)
     (etc / "mtab").symlink_to("/proc/self/mounts")
     if node_python_bin:
         (etc / "profile.d").mkdir(exist_ok=True)

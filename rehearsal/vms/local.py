@@ -124,6 +124,16 @@ class LocalMachines:
             if self._metadata is not None:
                 await self._metadata.open(network, socket.socket(fileno=await client.request("metadata")))
 
+    async def set_outbound(self, network: str, subnets: Sequence[str]) -> None:
+        """Let VMs with an address of these subnets reach this machine's network, and no others.
+
+        From then on, all VMs have Azure's DNS.
+        """
+        found = self._find(network)
+        async with found.lock:
+            await found.client.open_gateway()
+            await found.client.request("outbound", subnets=list(subnets))
+
     async def delete_network(self, network: str) -> None:
         """Remove the network with everything that still runs in it."""
         found = self._networks.pop(network, None)

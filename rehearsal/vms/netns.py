@@ -26,6 +26,7 @@ from rehearsal.vms.boot import NodeSpec, mac, power_on
 from rehearsal.vms.clock import set_clock
 from rehearsal.vms.forward import Forward
 from rehearsal.vms.mounts import METADATA_IP, add_home, ip, make_bridge, prepare
+from rehearsal.vms.nat_gateway import set_filter
 
 __all__ = ["PACKET", "NetnsProcess", "main"]
 
@@ -46,6 +47,7 @@ class NetnsProcess:
         self._gone: dict[int, asyncio.Event] = {}
         self._cut: set[str] = set()
         self._forwards: dict[tuple[str, int], Forward] = {}
+        self._gateway: int | None = None
         self._open_files = resource.getrlimit(resource.RLIMIT_NOFILE)
         resource.setrlimit(resource.RLIMIT_NOFILE, (self._open_files[1], self._open_files[1]))
 
@@ -108,6 +110,14 @@ class NetnsProcess:
         forward = self._forwards.pop((str(listen[0]), int(listen[1])), None)
         if forward is not None:
             forward.close()
+
+    async def op_gateway(self, listener: int) -> None:
+        """Hold the pipe in this packet until the network ends: the NAT gateway ends with it."""
+        self._gateway = listener
+
+    async def op_outbound(self, subnets: list[str]) -> None:
+        """Let these subnets reach the world outside, and no others."""
+        set_filter(subnets)
 
     async def op_metadata(self) -> socket.socket:
         """Return a socket at the metadata service's address, for the daemon to serve."""
@@ -340,6 +350,7 @@ def main(argv: list[str]) -> None:
     control.setblocking(False)
     prepare(argv[1], settings["network"], settings["view"])
     make_bridge(settings["gateway"], settings["prefix_length"])
+    set_filter(())
     gc.freeze()  # children share these pages for as long as they run as Python
     asyncio.run(_serve(control))
 

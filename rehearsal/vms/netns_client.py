@@ -14,6 +14,7 @@ from typing import Any
 
 from launch.errors import GiveUpError
 from rehearsal.vms.boot import INNER_ID
+from rehearsal.vms.nat_gateway import start_nat_gateway
 from rehearsal.vms.netns import PACKET
 
 __all__ = ["UNSHARE", "NetnsClient", "start_netns"]
@@ -36,8 +37,11 @@ class NetnsClient:
         self._waiting: dict[int, asyncio.Future[Any]] = {}
         self._last = 0
         self._open = True
+        self._gateway: asyncio.subprocess.Process | None = None
         self.user_namespace = ""
         """The network's user namespace as ``/proc/<pid>/ns/user`` names it."""
+        self.first_process = 0
+        """The network's PID 1, as it is numbered here."""
         self.started: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         """Done when the network exists, or with the error that prevented it."""
         self._waiting[0] = self.started
@@ -68,6 +72,20 @@ class NetnsClient:
                 break
         return await future
 
+    async def open_gateway(self) -> None:
+        """Start the network's NAT gateway, if it does not run."""
+        if self._gateway is not None:
+            return
+        here, there = os.pipe()
+        try:
+            await self.request("gateway", files=[there])
+        finally:
+            os.close(there)
+        try:
+            self._gateway = await start_nat_gateway(self.first_process, here, self._log)
+        finally:
+            os.close(here)
+
     async def close(self) -> None:
         """End the network; return when the kernel has ended every process in it."""
         if self._open:
@@ -80,6 +98,13 @@ class NetnsClient:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
+        if self._gateway is not None:  # it ends by itself: its pipe has no other end by now
+            try:
+                async with asyncio.timeout(_END_LIMIT):
+                    await self._gateway.wait()
+            except TimeoutError:
+                self._gateway.kill()
+                await self._gateway.wait()
 
     def _receive(self) -> None:
         try:
@@ -147,8 +172,9 @@ async def start_netns(disks: Path, settings: Mapping[str, Any], log: Path) -> Ne
     try:
         async with asyncio.timeout(_START_LIMIT):
             await client.started
-        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text()
-        client.user_namespace = str(Path(f"/proc/{children.split()[0]}/ns/user").readlink())
+        first = int(Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()[0])
+        client.user_namespace = str(Path(f"/proc/{first}/ns/user").readlink())
+        client.first_process = first
     except BaseException:
         await client.close()
         raise

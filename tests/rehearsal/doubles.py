@@ -42,6 +42,8 @@ class RecordingMachines:
 
     calls: list[tuple[Any, ...]] = field(default_factory=list)
     networks: dict[str, str] = field(default_factory=dict)
+    outbound: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """By network: the subnets that reach the world."""
     up: dict[str, dict[str, Machine]] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
     forwards: dict[tuple[str, tuple[str, int]], tuple[str, int]] = field(default_factory=dict)
@@ -54,6 +56,9 @@ class RecordingMachines:
         self.calls.append(("create_network", network, address_prefix, *(["own DNS"] if own_dns else [])))
         self.networks[network] = address_prefix
         self.up.setdefault(network, {})
+
+    async def set_outbound(self, network: str, subnets: Sequence[str]) -> None:
+        self.outbound[network] = tuple(subnets)
 
     async def delete_network(self, network: str) -> None:
         self.calls.append(("delete_network", network))

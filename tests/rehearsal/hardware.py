@@ -12,6 +12,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import pytest
+
 from rehearsal.vms.api import Machine
 from rehearsal.vms.boot_faults import BootFaults
 from rehearsal.vms.local import LocalMachines, MetadataService, Settings
@@ -59,6 +61,35 @@ class Lab:
 
 def private_ip(number: int) -> str:
     return f"10.0.0.{number + 4}"
+
+
+def in_namespace(name: str) -> list[int]:
+    """Processes that live in the user namespace ``name``."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            if entry.name.isdigit() and str((entry / "ns/user").readlink()) == name:
+                found.append(int(entry.name))
+        except OSError:
+            continue
+    return found
+
+
+def gateways(parent: int) -> list[int]:
+    """Return the NAT gateways that a process has started."""
+    children = Path(f"/proc/{parent}/task/{parent}/children").read_text().split()
+    return [int(pid) for pid in children if Path(f"/proc/{pid}/comm").read_text() == "slirp4netns\n"]
+
+
+def outside_address() -> str:
+    """Return an address of this machine that is not loopback: nodes reach a server there by a NAT gateway.
+
+    Without any, as in a namespace that has loopback alone, the test is skipped.
+    """
+    argv = ["ip", "-json", "-4", "address", "show", "scope", "global", "up"]
+    links = json.loads(subprocess.run(argv, check=True, capture_output=True).stdout)
+    found = [str(one["local"]) for link in links for one in link.get("addr_info", ())]
+    return found[0] if found else pytest.skip("this machine has no address but loopback's")
 
 
 def make_key(path: Path) -> str:

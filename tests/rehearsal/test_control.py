@@ -177,3 +177,10 @@ def test_a_machine_without_user_namespaces_is_refused_with_the_switch(tmp_path: 
     switch.write_text("0\n")
     with pytest.raises(InputError, match=r"max_user_namespaces = '0'.*sudo sysctl user.max_user_namespaces"):
         check(tmp_path)
+
+
+def test_a_machine_without_tunnels_is_refused_with_the_device(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"/dev/net/tun.: cannot be opened .* No such file.*modprobe tun"
+    ):
+        check(tmp_path)

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from launch.errors import RankliftError
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.records import Instance, Record, ScaleSet
+from rehearsal.arm.network.virtual_networks import outbound_subnets
 from rehearsal.arm.services import Services
 from rehearsal.imds import termination
 
@@ -64,6 +65,9 @@ async def boot(services: Services, network: str, instances: Sequence[Instance]) 
     for instance in instances:
         instance.state = "Creating"
     try:
+        # Whether the set is behind a load balancer was not known when the network was made.
+        record = services.subscription.resources[network.lower()]
+        await services.machines.set_outbound(network, outbound_subnets(services.subscription, record))
         await services.machines.boot(network, [i.machine for i in instances])
     except (RankliftError, OSError) as error:
         alive = await services.machines.running(network)

@@ -1,7 +1,7 @@
 """Public IP addresses, and the NAT gateways that nodes go out by.
 
-Addresses are those of this machine's loopback interface. NAT gateways only exist: nodes reach nothing
-outside their network.
+Addresses are those of this machine's loopback interface. Which subnets a gateway opens is decided in
+:mod:`rehearsal.arm.network.virtual_networks`.
 """
 
 from __future__ import annotations

@@ -10,14 +10,16 @@ from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
-from rehearsal.arm.core.references import at, references
+from rehearsal.arm.core.references import at, reference, references
 from rehearsal.arm.core.resource_type import InUse, ResourceType
 from rehearsal.arm.core.subscription import Subscription
+from rehearsal.arm.network.nat_rules import configurations
 from rehearsal.arm.services import Services
 
-__all__ = ["ENTRIES", "free_addresses"]
+__all__ = ["ENTRIES", "free_addresses", "outbound_subnets"]
 
 _RESERVED = 4
+_SCALE_SETS = "Microsoft.Compute/virtualMachineScaleSets"
 _IN_USE = InUse(
     "InUseSubnetCannotBeDeleted",
     "Subnet {rid.name} is in use by {holder} and cannot be deleted. In order to delete the subnet, "
@@ -68,6 +70,7 @@ class _VirtualNetworkHooks(Hooks[Services]):
             await self.services.machines.delete_network(name)
         own_dns = bool((record.properties.get("dhcpOptions") or {}).get("dnsServers"))
         await self.services.machines.create_network(name, prefix, own_dns=own_dns)
+        await self.services.machines.set_outbound(name, outbound_subnets(self.services.subscription, record))
 
     async def remove(self, record: Record) -> None:
         await self.services.machines.delete_network(str(record.id))
@@ -127,6 +130,40 @@ def _check_prefixes(rid: ResourceId, body: Body) -> None:
                 f"Subnet '{name}' is not valid because its IP address range overlaps with that of an "
                 f"existing subnet in virtual network '{rid.name}'.",
             )
+
+
+def outbound_subnets(subscription: Subscription, network: Record) -> list[str]:
+    """Return the prefixes of the subnets whose VMs reach the internet.
+
+    These have a NAT gateway with a public address, or Azure's default access, which subnets declared private
+    lack, and VMs in a standard load balancer's pool (learn.microsoft.com, "Default outbound access in Azure"
+    and "Use SNAT for outbound connections").
+    """
+    found = []
+    for subnet in network.children("subnets"):
+        properties = subnet.get("properties") or {}
+        gateway = reference(subnet, "properties", "natGateway")
+        if gateway is not None:
+            own = subscription.find(gateway).properties
+            is_open = bool(own.get("publicIpAddresses") or own.get("publicIpPrefixes"))
+        else:
+            rid = network.id.child("subnets", subnet["name"])
+            is_private = properties.get("defaultOutboundAccess") is False
+            is_open = not is_private and not _is_balanced(subscription, rid)
+        if is_open:
+            found.append(_subnet_prefix(subnet))
+    return found
+
+
+def _is_balanced(subscription: Subscription, subnet: ResourceId) -> bool:
+    """Whether VMs of a scale set in this subnet are in a load balancer's pool."""
+    return any(
+        own["properties"].get("loadBalancerBackendAddressPools")
+        and (inside := reference(own, "properties", "subnet")) is not None
+        and inside.key == subnet.key
+        for scale_set in subscription.of_type(_SCALE_SETS)
+        for _, own in configurations(scale_set)
+    )
 
 
 def free_addresses(subscription: Subscription, subnet: ResourceId) -> Iterator[str]:

@@ -19,21 +19,9 @@ import pytest
 from launch.errors import InputError, ReplaceNodeError, RetryError
 from rehearsal.vms.api import Machine
 from rehearsal.vms.local import LocalMachines, Settings
-from tests.rehearsal.hardware import NETWORK, lab, private_ip
+from tests.rehearsal.hardware import NETWORK, gateways, in_namespace, lab, private_ip
 
 ROOT = Path(__file__).resolve().parents[3]
-
-
-def in_namespace(name: str) -> list[int]:
-    """Processes that live in the user namespace ``name``."""
-    found = []
-    for entry in Path("/proc").iterdir():
-        try:
-            if entry.name.isdigit() and str((entry / "ns/user").readlink()) == name:
-                found.append(int(entry.name))
-        except OSError:
-            continue
-    return found
 
 
 def test_nodes_are_machines_of_their_own(tmp_path: Path) -> None:
@@ -269,6 +257,8 @@ SCRIPT = """
         async with lab(Path(sys.argv[1]), 2, metadata=Echo()) as it:
             ask = "id -u; ssh -o BatchMode=yes node000000 hostname; " + ASK_ECHO
             print(await it.ssh(1, ask), flush=True)
+            if sys.argv[2] == "hang":
+                await it.machines.set_outbound(NETWORK, [])
             print((await it.machines.status())["networks"][NETWORK]["user_namespace"], flush=True)
             if sys.argv[2] == "hang":
                 sys.stdin.read()
@@ -307,12 +297,15 @@ def test_nothing_outlives_a_killed_daemon(tmp_path: Path) -> None:
         assert daemon.stdout.readline().startswith("(0, ")
         alive = in_namespace(space := daemon.stdout.readline().strip())
         assert len(alive) >= 5
+        (gateway,) = gateways(daemon.pid)
         daemon.kill()
         daemon.wait()
         deadline = time.monotonic() + 10
-        while in_namespace(space) and time.monotonic() < deadline:
+        passed_on = Path(f"/proc/{gateway}")
+        while (in_namespace(space) or passed_on.exists()) and time.monotonic() < deadline:
             time.sleep(0.05)
         assert in_namespace(space) == []
+        assert not passed_on.exists()
         assert str(tmp_path) not in Path("/proc/self/mountinfo").read_text()
 
 

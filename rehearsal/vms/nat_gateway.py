@@ -1,0 +1,100 @@
+"""Connections of a network's nodes to the world outside, as a NAT gateway passes them on, and their DNS.
+
+A ``slirp4netns`` process beside the daemon opens them as this user, without root. The network's process
+decides by nftables whose traffic reaches it: that of subnets with outbound access. The loopback interface of
+this machine stays closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from launch.errors import GiveUpError
+
+__all__ = ["DNS_IP", "filter_text", "set_filter", "start_nat_gateway"]
+
+DNS_IP = "168.63.129.16"
+"""Azure's DNS in every virtual network (learn.microsoft.com, "What is IP address 168.63.129.16")."""
+
+_LINK = "tap0"
+# No virtual network of Azure may have link-local addresses: nodes cannot have the same ones
+# (learn.microsoft.com, "Azure Virtual Network FAQ").
+_PREFIX, _DNS = "169.254.100.0/24", "169.254.100.3"
+_START_LIMIT = 30.0
+_NFT = "/usr/sbin/nft"  # where PATH of ordinary users does not lead
+
+
+def filter_text(subnets: Sequence[str]) -> str:
+    """Return the nftables rules by which these subnets reach the world, and all nodes Azure's DNS.
+
+    What others send is dropped without an answer, so that their connections time out as on Azure.
+    """
+    allowed = f'\t\toifname "{_LINK}" ip saddr {{ {", ".join(subnets)} }} accept\n' if subnets else ""
+    return f"""\
+add table ip outbound
+delete table ip outbound
+table ip outbound {{
+\tchain forward {{
+\t\ttype filter hook forward priority filter;
+\t\toifname "{_LINK}" ip daddr {_DNS} accept
+{allowed}\t\toifname "{_LINK}" drop
+\t}}
+\tchain prerouting {{
+\t\ttype nat hook prerouting priority dstnat;
+\t\tip daddr {DNS_IP} meta l4proto {{ tcp, udp }} th dport 53 dnat to {_DNS}
+\t}}
+\tchain postrouting {{
+\t\ttype nat hook postrouting priority srcnat;
+\t\toifname "{_LINK}" masquerade
+\t}}
+}}
+"""
+
+
+def set_filter(subnets: Sequence[str]) -> None:
+    """Put :func:`filter_text` into force in this process's network, in one step; connections stay open."""
+    text = filter_text(subnets).encode()
+    done = subprocess.run([_NFT, "-f", "-"], input=text, capture_output=True, check=False)
+    if done.returncode:
+        raise OSError(f"{_NFT}: {done.stderr.decode(errors='replace').strip()}")
+
+
+async def start_nat_gateway(pid: int, until: int, log: Path) -> asyncio.subprocess.Process:
+    """Start the passing on for the network of process ``pid``; return when nodes can be answered.
+
+    It ends with this process's main thread, and when the other end of the pipe ``until`` is closed. Raises
+    :class:`~launch.errors.GiveUpError` with its last log line.
+    """
+    ready, theirs = os.pipe()
+    with contextlib.ExitStack() as stack:
+        reading = stack.enter_context(open(ready, "rb", buffering=0))  # noqa: PTH123 - a descriptor
+        with open(theirs, "wb", buffering=0) as writing, log.open("ab") as out:  # noqa: PTH123
+            process = await asyncio.create_subprocess_exec(
+                *("setpriv", "--pdeathsig", "KILL", "--", "slirp4netns"),
+                *("--configure", "--disable-host-loopback", "--mtu=65520", f"--cidr={_PREFIX}"),
+                *(f"--exit-fd={until}", f"--ready-fd={writing.fileno()}"),
+                *(f"--userns-path=/proc/{pid}/ns/user", "--netns-type=path", f"/proc/{pid}/ns/net", _LINK),
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                pass_fds=[until, writing.fileno()],
+                start_new_session=True,
+                cwd="/",
+            )
+        try:
+            async with asyncio.timeout(_START_LIMIT):
+                up = await asyncio.to_thread(reading.read, 1)
+        except BaseException:
+            process.kill()
+            await process.wait()
+            raise
+    if not up:
+        await process.wait()
+        lines = log.read_text(errors="replace").splitlines() or ["its log is empty"]
+        raise GiveUpError(f"the NAT gateway did not start: {lines[-1]}")
+    return process
