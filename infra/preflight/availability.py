@@ -95,6 +95,8 @@ class ScaleSet:
     """``None``: unknown."""
     image: str | None = None
     """What its VMs boot, as :func:`infra.preflight.marketplace.reference` writes it; ``None``: unknown."""
+    disks: tuple[int, ...] = ()
+    """GiB of its VMs' managed OS disks, the oldest first: those of before a change of size keep theirs."""
 
 
 # -- quota ------------------------------------------------------------------------------------------------
@@ -224,14 +226,30 @@ def scale_set(rest: Rest, subscription: str, group: str, name: str) -> ScaleSet 
         return None
     sku = found.get("sku") or {}
     profile = (found.get("properties") or {}).get("virtualMachineProfile") or {}
+    capacity = int(sku.get("capacity") or 0)
     return ScaleSet(
         size=str(sku.get("name", "")),
-        capacity=int(sku.get("capacity") or 0),
+        capacity=capacity,
         spot=str(profile.get("priority", "")).lower() == "spot",
         location=str(found.get("location", "")).lower().replace(" ", ""),
         created=moment((found.get("properties") or {}).get("timeCreated")),
         image=_image((profile.get("storageProfile") or {}).get("imageReference") or {}),
+        disks=_os_disks(rest, subscription, group, name) if capacity else (),
     )
+
+
+def _os_disks(rest: Rest, subscription: str, group: str, name: str) -> tuple[int, ...]:
+    what = f"virtualMachineScaleSets/{name}/virtualMachines"
+    machines = rest.pages(
+        _path(subscription, group, what), **{"api-version": api_version(f"Microsoft.Compute/{what}")}
+    )
+    sizes = []
+    for machine in sorted(machines, key=lambda one: int(one["instanceId"])):
+        storage = (machine.get("properties") or {}).get("storageProfile") or {}
+        disk = storage.get("osDisk") or {}
+        if disk.get("diskSizeGB") and not disk.get("diffDiskSettings"):  # an ephemeral one is not billed
+            sizes.append(int(disk["diskSizeGB"]))
+    return tuple(sizes)
 
 
 def _image(reference: Mapping[str, Any]) -> str | None:
@@ -262,7 +280,10 @@ def machine_size(rest: Rest, subscription: str, group: str, name: str) -> str | 
 
 
 def _found(rest: Rest, subscription: str, group: str, what: str) -> Mapping[str, Any] | None:
-    path = f"/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Compute/{what}"
     version = api_version(f"Microsoft.Compute/{what}")
-    found: Mapping[str, Any] | None = rest.find(path, **{"api-version": version})
+    found: Mapping[str, Any] | None = rest.find(_path(subscription, group, what), **{"api-version": version})
     return found
+
+
+def _path(subscription: str, group: str, what: str) -> str:
+    return f"/subscriptions/{subscription}/resourceGroups/{group}/providers/Microsoft.Compute/{what}"

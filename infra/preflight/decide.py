@@ -22,7 +22,7 @@ from infra.preflight.refusal import NotGranted, Refusal
 from infra.preflight.stale import end_of, in_the_way, rights_in_the_way, time_over
 from infra.preflight.storage_firewall import not_let_in
 
-__all__ = ["Cost", "Plan", "decide"]
+__all__ = ["Cost", "Plan", "decide", "staying_disks"]
 
 _HOUR_S = 3600.0
 
@@ -90,11 +90,11 @@ def decide(
 ) -> Plan:
     """Return the plan for ``config``, with every reason against it."""
     now = now or datetime.now(UTC)
-    made = parts(stack, config)
+    has = figures.there if isinstance(figures.there, ScaleSet) else None
+    made = parts(stack, config, staying_disks(has, config))
     costs = tuple(_cost(part, figures) for part in made)
     skus = figures.skus
     offer = None if isinstance(skus, Exception) else offer_of(skus, config.size.name, config.location)
-    has = figures.there if isinstance(figures.there, ScaleSet) else None
     adding = config.node_count - (has.capacity if has is not None and _alike(has, config) else 0)
     lines, short = quotas(config, machines_of(made), figures)
     regular, spot = _sum(costs, spot=False), _sum(costs, spot=True)
@@ -151,6 +151,11 @@ def _alike(has: ScaleSet, config: ClusterConfig) -> bool:
 def _replaces(has: ScaleSet | None, config: ClusterConfig) -> bool:
     """Whether the nodes are made again, for another image than the existing ones have."""
     return bool(has and has.image and has.image.lower() != reference(config.image).lower())
+
+
+def staying_disks(has: ScaleSet | None, config: ClusterConfig) -> tuple[int, ...]:
+    """Return the GiB of the existing OS disks that stay in the configured cluster."""
+    return has.disks if has is not None and _alike(has, config) and not _replaces(has, config) else ()
 
 
 def _image(config: ClusterConfig, figures: Figures, *, makes_nodes: bool) -> tuple[list[Refusal], list[str]]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from infra.cluster.shared.registry import KINDS
@@ -25,13 +26,16 @@ class Machines:
     spot: bool
 
 
-def parts(stack: str, config: ClusterConfig) -> tuple[Part, ...]:
-    """Return everything that the program makes for ``config``, the most important first."""
+def parts(stack: str, config: ClusterConfig, disks: Sequence[int] = ()) -> tuple[Part, ...]:
+    """Return everything that the program makes for ``config``, the most important first.
+
+    ``disks`` are the GiB of existing OS disks that stay: a change of size is for later nodes alone.
+    """
     name = cluster_name(stack)
     size, count = config.size.name, config.node_count
     return (
         Part(what=NODE, name=name, count=count, billing="vm", size=size, spot=config.spot),
-        _os_disks(config),
+        *_os_disks(config, disks),
         *_network(stack, config),
         *_storage(name, config),
         *(KINDS[config.shared.kind].parts(name, config) if config.shared else ()),
@@ -50,11 +54,13 @@ def server_name(made: Iterable[Part]) -> str | None:
     return next((one.name for one in made if one.size is not None and one.what != NODE), None)
 
 
-def _os_disks(config: ClusterConfig) -> Part:
+def _os_disks(config: ClusterConfig, disks: Sequence[int]) -> list[Part]:
     if config.ephemeral_os_disk:
         # learn.microsoft.com "Ephemeral OS disks": no storage is billed for them.
-        return Part(what="OS disk", count=config.node_count, note="on the node itself")
-    return os_disk(config.node_count, gib=config.os_disk_gib)
+        return [Part(what="OS disk", count=config.node_count, note="on the node itself")]
+    stay = disks[: config.node_count]
+    sizes = Counter([*stay, *[config.os_disk_gib] * (config.node_count - len(stay))])
+    return [os_disk(count, gib=gib) for gib, count in sizes.items()]
 
 
 def _network(stack: str, config: ClusterConfig) -> list[Part]:

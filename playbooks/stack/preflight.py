@@ -13,7 +13,7 @@ from infra.config.cluster_config import ClusterConfig
 from infra.config.schema import parse
 from infra.naming import cluster_name, data_group_name
 from infra.preflight import availability, marketplace, prices
-from infra.preflight.decide import Plan, decide
+from infra.preflight.decide import Plan, decide, staying_disks
 from infra.preflight.existing import group_there, is_remembered, rights_there
 from infra.preflight.inputs import Figures
 from infra.preflight.meters import Meter
@@ -112,12 +112,19 @@ def _figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
             {one.rpartition("/")[2]: one for one in rights_there(arm, subscription, short, account)},
         )
     given = answers_to(questions)
+    there = given["the scale set"]
+    if isinstance(there, availability.ScaleSet):  # its disks may be of other sizes
+        stay = parts(short, config, staying_disks(there, config))
+        others = {f"the meter {one.meter.name}": one.meter for one in stay if one.meter is not None}
+        more = {words: meter for words, meter in others.items() if words not in meters}
+        meters |= more
+        given |= answers_to({words: _for_meter(shop, meter, place) for words, meter in more.items()})
     return Figures(
         prices={size: given[f"the price of {size}"] for size in sizes},
         meters={meter: given[words] for words, meter in meters.items()},
         usages=given["the quotas"],
         skus=given["the sizes"],
-        there=given["the scale set"],
+        there=there,
         server=given.get("the server"),
         kept=given["the groups"],
         rights=given.get("the rights", ()),

@@ -152,6 +152,12 @@ def scale_set(
     }
 
 
+def vm(number: int, gib: int, **disk: Any) -> dict[str, Any]:
+    """An entry of a scale set's list of VMs."""
+    storage = {"osDisk": {"createOption": "FromImage", "diskSizeGB": gib} | disk}
+    return {"instanceId": str(number), "properties": {"storageProfile": storage}}
+
+
 def image(**properties: Any) -> dict[str, Any]:
     """A version of a marketplace image: for x64 and generation 2, without a plan, unless changed."""
     usual = {
@@ -222,6 +228,8 @@ class Azure:
     )
     skus: list[dict[str, Any]] = field(default_factory=lambda: [sku()])
     there: dict[str, Any] | None = None
+    os_disks: list[int] = field(default_factory=list)
+    """GiB of the OS disks of the scale set's VMs."""
     image: dict[str, Any] | None = field(default_factory=image)
     versions: list[str] = field(default_factory=list)
     """Of the image's SKU, as the marketplace lists them."""
@@ -266,17 +274,18 @@ class Azure:
             "/subscriptions": [{"id": f"/subscriptions/{SUBSCRIPTION}", "subscriptionId": SUBSCRIPTION}],
             "/resources": self.resources,
             "/resourcegroups": self.groups,
+            "/virtualmachines": [vm(number, gib) for number, gib in enumerate(self.os_disks)],
             f"/locations/{PLACE}/usages": self.usages,
             "/providers/microsoft.compute/skus": [*_in(self.skus, asked), *_in([DISK], asked)],
         }
         if path == "/api/retail/prices":
             return _listed(_filtered(self.prices, asked), "Items", "NextPageLink")
-        for end, entries in lists.items():
-            if path.lower().endswith(end):
-                return _listed(entries)
         for end, body in self.details.items():
             if path.endswith(end):
                 return Answer(200, json.dumps(body).encode())
+        for end, entries in lists.items():
+            if path.lower().endswith(end):
+                return _listed(entries)
         found: dict[str, Any] | None
         if named := re.search("/resourcegroups/([^/]+)$", path):
             found = next((one for one in self.groups if one["name"] == named[1]), None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import copy
 from itertools import islice
 
 from launch.nodeset import base36
@@ -172,7 +173,9 @@ def _instance(record: Record, scale_set: ScaleSet, subnet: str, address: str) ->
     system = record.properties["virtualMachineProfile"]["osProfile"]
     number, scale_set.next_id = scale_set.next_id, scale_set.next_id + 1
     name = system["computerNamePrefix"] + base36(number)
-    return Instance(number, machine_of(system, name, address, record.body["sku"]["name"]), subnet)
+    machine = machine_of(system, name, address, record.body["sku"]["name"])
+    disk = at(record.properties, "virtualMachineProfile", "storageProfile", "osDisk") or {}
+    return Instance(number, machine, subnet, os_disk=copy.deepcopy(disk))
 
 
 def machine_of(system: Body, name: str, address: str, size: str) -> Machine:

@@ -18,6 +18,9 @@ def virtual_machine(record: Record, instance: Instance, alive: frozenset[str] | 
     machine = instance.machine
     system = {k: v for k, v in profile["osProfile"].items() if k not in ("customData", "computerNamePrefix")}
     nics = (profile.get("networkProfile") or {}).get("networkInterfaceConfigurations") or ()
+    storage = profile.get("storageProfile") or {}
+    if instance.os_disk:
+        storage = {**storage, "osDisk": instance.os_disk}
     shown: dict[str, Any] = {
         "id": str(rid),
         "name": f"{record.id.name}_{instance.id}",
@@ -31,7 +34,7 @@ def virtual_machine(record: Record, instance: Instance, alive: frozenset[str] | 
             "provisioningState": instance.state,
             "vmId": instance.vm_id,
             "hardwareProfile": {"vmSize": record.body["sku"]["name"]},
-            "storageProfile": copy.deepcopy(profile.get("storageProfile") or {}),
+            "storageProfile": copy.deepcopy(storage),
             "osProfile": {**copy.deepcopy(system), "computerName": machine.name},
             "networkProfile": {
                 "networkInterfaces": [{"id": str(rid.child("networkInterfaces", n["name"]))} for n in nics]

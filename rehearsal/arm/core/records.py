@@ -65,6 +65,8 @@ class Instance:
     deallocated: bool = False
     """Whether it is stopped and holds no hardware."""
     vm_id: str = field(default_factory=lambda: str(uuid.uuid4()))
+    os_disk: dict[str, Any] = field(default_factory=dict)
+    """Its OS disk, as its scale set had it when the VM was made."""
 
 
 @dataclass(slots=True)

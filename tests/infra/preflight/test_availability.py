@@ -132,6 +132,18 @@ def test_a_scale_set_says_what_it_has() -> None:
     assert scale_set(azure.rest, SUBSCRIPTION, "g", "s") == ScaleSet(SIZE, 0, False, PLACE, made)
 
 
+def test_a_scale_sets_vms_have_the_disks_of_their_time_the_oldest_first() -> None:
+    vms = [azure_answers.vm(10, 512), azure_answers.vm(9, 256), azure_answers.vm(2, 128)]
+    vms.append(azure_answers.vm(3, 80, diffDiskSettings={"option": "Local"}))  # on the node: not billed
+    azure = Azure(
+        there=azure_answers.scale_set(4),
+        details={"virtualMachineScaleSets/s/virtualMachines": {"value": vms}},
+    )
+    found = scale_set(azure.rest, SUBSCRIPTION, "g", "s")
+    assert found is not None
+    assert found.disks == (128, 256, 512)
+
+
 def test_no_scale_set_is_none_and_an_error_is_an_error() -> None:
     assert scale_set(Azure().rest, SUBSCRIPTION, "g", "s") is None
     azure = Azure(instead={"virtualMachineScaleSets": error(500, "InternalError")})

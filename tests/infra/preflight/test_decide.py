@@ -316,6 +316,25 @@ def test_another_costs_what_its_size_says(settings: dict[str, str], tier: str) -
     assert found.regular_per_hour == pytest.approx(4 * 22.05 + 0.045 + 2 * 0.005)
 
 
+@pytest.mark.parametrize(
+    ("has", "expected"),
+    [
+        ({"disks": (256, 256)}, [(256, 2), (512, 2)]),
+        ({"disks": (256, 512, 256)}, [(256, 2), (512, 2)]),
+        ({"disks": (256,) * 6}, [(256, 4)]),  # the newest go
+        ({"disks": (256, 256), "spot": True}, [(512, 4)]),  # all are made again
+        ({"disks": (256, 256), "image": "a:b:c:1"}, [(512, 4)]),
+    ],
+)
+def test_existing_disks_that_stay_keep_their_size(
+    has: dict[str, Any], expected: list[tuple[int, int]]
+) -> None:
+    there = ScaleSet(**({"size": SIZE, "capacity": 2, "spot": False, "location": PLACE} | has))
+    found = plan(figures(there=there), osDiskGib="512")
+    disks = [cost.part for cost in found.costs if cost.part.what == "OS disk"]
+    assert [(part.note, part.count) for part in disks] == [(f"{g} GiB each", n) for g, n in expected]
+
+
 def test_a_disk_that_the_price_list_lacks_is_unknown() -> None:
     found = plan()
     assert os_disks(found).regular is None

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -187,16 +188,16 @@ def test_nodes_are_not_replaced_unasked_even_without_jobs(
 
 @pytest.mark.parametrize("answer", ["y", ""])
 def test_at_a_terminal_their_replacement_is_asked(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
-    asked: list[str] = []
+    asked = Mock(return_value=answer)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", lambda question: asked.append(question) or answer)
+    monkeypatch.setattr("builtins.input", asked)
     if answer:
         agree_to_replace(DEV, NODES, CAUSE, Losses(), yes=False)
     else:
         with pytest.raises(RankliftError, match="stack dev are not replaced: nothing was changed"):
             agree_to_replace(DEV, NODES, CAUSE, Losses(), yes=False)
-    assert asked == ["Replace all nodes of stack dev? [y/N] "]
+    asked.assert_called_once_with("Replace all nodes of stack dev? [y/N] ")
 
 
 class TestGivingUp:

@@ -148,6 +148,23 @@ def test_json_is_the_same_plan(stack: Stack, capsys: pytest.CaptureFixture[str])
     assert [line["needed"] for line in found["quotas"]] == [160, 160]
 
 
+def test_existing_disks_are_priced_by_their_own_size(
+    azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    configure(stack, osDiskGib="512")
+    azure.there, azure.os_disks = azure_answers.scale_set(3), [256, 256, 256]
+    azure.prices.append(azure_answers.disk(73.22) | {"meterName": "P20 LRS Disk", "skuName": "P20 LRS"})
+    assert ended(json=True) == 0
+    found = json.loads(capsys.readouterr().out)
+    disks = {
+        cost["part"]["note"]: cost["regular"] for cost in found["costs"] if "GiB" in cost["part"]["note"]
+    }
+    assert disks == {
+        "256 GiB each": pytest.approx(3 * 38.02 / 730),
+        "512 GiB each": pytest.approx(73.22 / 730),
+    }
+
+
 def test_a_toy_size_from_outside_passes_fab_plan(
     azure: Azure, stack: Stack, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -125,6 +125,20 @@ def test_secrets_are_never_given_back(azure: Endpoint) -> None:
     assert "customData" not in shown["properties"]["virtualMachineProfile"]["osProfile"]
 
 
+def test_a_vm_keeps_the_disk_that_its_scale_set_had_when_it_was_made(azure: Endpoint) -> None:
+    def grown(capacity: int, gib: int) -> None:
+        body = bodies.scale_set(capacity)
+        disk = {"createOption": "FromImage", "diskSizeGB": gib}
+        body["properties"]["virtualMachineProfile"]["storageProfile"] = {"osDisk": disk}
+        assert azure.settle("PUT", SCALE_SET, body)["status"] == "Succeeded"
+
+    build(azure, 0)
+    grown(1, 256)
+    grown(2, 512)
+    vms = azure.ask("GET", f"{SCALE_SET}/virtualMachines")[1]["value"]
+    assert [vm["properties"]["storageProfile"]["osDisk"]["diskSizeGB"] for vm in vms] == [256, 512]
+
+
 def test_a_write_is_an_operation_that_is_asked_about(azure: Endpoint, recorded: RecordingMachines) -> None:
     build(azure, 0)
     recorded.boot_seconds = 0.3
