@@ -17,7 +17,10 @@ from typing import IO
 
 from playbooks.cli import signals
 
-__all__ = ["OutputFailed", "Program", "program", "sleep_while_read"]
+__all__ = ["OutputFailed", "Program", "__version__", "program", "sleep_while_read"]
+
+__version__ = "0.1.0"
+"""Ranklift's own."""
 
 _STATUS_OF_SIGPIPE = 141
 
@@ -129,6 +132,8 @@ def _fabric() -> None:
     from fabric.exceptions import NothingToDo
     from fabric.main import program as fabric
 
+    from playbooks.cli.invoke_patches import improve_program
+
     execute = fabric.execute
 
     def begin_tasks() -> None:
@@ -145,6 +150,7 @@ def _fabric() -> None:
             sys.exit(2)
 
     fabric.execute = begin_tasks
+    improve_program(fabric, __version__)
     fabric.run()
 
 

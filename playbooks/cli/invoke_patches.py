@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import gc
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,9 +17,10 @@ from launch.errors import InputError
 from playbooks.cli import completion, output, signals
 from playbooks.cli.command_line import arranged, parser_error
 from playbooks.cli.overview import first_steps, task_list
+from playbooks.cli.table_layout import described, refilled
 from playbooks.project import find_project
 
-__all__ = ["improve_command_line"]
+__all__ = ["improve_command_line", "improve_program"]
 
 _FORMS = {"env": "NAME[=VALUE]", "job": "JOB", "set": "KEY=VALUE"}
 
@@ -31,6 +32,24 @@ class _Context(ParserContext):
         spec, text = super().help_for(flag)
         argument = self.flags[flag]
         return (f"{spec}={_FORMS.get(argument.name, 'TEXT')}" if argument.kind is list else spec), text
+
+
+def improve_program(program: Any, version: str) -> None:
+    """Let Fabric's ``program`` name Ranklift's version too, and fit its lists of options to the terminal.
+
+    Both are printed without any fabfile.
+    """
+    show_version = program.print_version
+
+    def print_version() -> None:
+        output.result(f"Ranklift {version}")
+        show_version()
+
+    def print_columns(pairs: Iterable[tuple[str, str | None]]) -> None:
+        lines = described([(name, text or "") for name, text in pairs], output.line_width())
+        output.result("".join(f"{line}\n" for line in lines))
+
+    program.print_version, program.print_columns = print_version, print_columns
 
 
 def improve_command_line(choices: Mapping[str, Any]) -> None:
@@ -52,16 +71,19 @@ def improve_command_line(choices: Mapping[str, Any]) -> None:
 
     def print_task_help(name: str) -> None:
         program.parser.contexts[name].__class__ = _Context
+        task = program.collection[name]
+        task.__doc__ = refilled(task.__doc__ or "", output.line_width() - 2)  # Invoke indents it
         show(name)
 
     def list_tasks() -> None:
         if program.list_root or program.list_depth:
             list_flat()
         else:
-            output.result(task_list(program.collection))
+            output.result(task_list(program.collection, output.line_width()))
 
     def no_tasks_given() -> None:
-        output.result(f"{first_steps()}\n\n{task_list(program.collection)}")
+        room = output.line_width()
+        output.result(f"{first_steps(room)}\n\n{task_list(program.collection, room)}")
         raise Exit
 
     def execute() -> None:

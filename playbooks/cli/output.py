@@ -13,6 +13,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -36,6 +37,7 @@ __all__ = [
     "command",
     "error",
     "grouped",
+    "line_width",
     "log",
     "merged",
     "merged_text",
@@ -48,10 +50,10 @@ __all__ = [
     "table",
 ]
 
-_WIDE = 240
-"""Columns where there is no terminal: the reader there can wrap lines."""
+_PROSE = 110
+"""Most characters of a line of prose."""
 _ENDLESS = 100_000
-"""Columns for a table whose cells must stay whole."""
+"""Columns where there is no terminal, and for a table whose cells must stay whole: readers can wrap lines."""
 _REDRAW_S = 0.1
 
 
@@ -118,6 +120,11 @@ def command(argv: Sequence[str]) -> None:
     _write(sys.stderr, paint(f"$ {shlex.join(argv)}", "1") + "\n")
 
 
+def line_width() -> int:
+    """Return how many characters a line of prose on stdout has."""
+    return min(_PROSE, shutil.get_terminal_size().columns) if sys.stdout.isatty() else _PROSE
+
+
 def table(
     columns: Sequence[str],
     rows: Iterable[Sequence[object]],
@@ -129,8 +136,9 @@ def table(
 ) -> None:
     """Print a table on stdout, without truncating any cell.
 
-    With ``rank``, the columns by importance, a terminal gets those that fit, unless ``wide``; only cells of
-    column ``folds`` are wrapped, at blanks. Where the ``needed`` first do not fit, each row is a paragraph.
+    A terminal gets the columns that fit, by importance (``rank``; default: their order), unless ``wide``;
+    only cells of column ``folds`` are wrapped, at blanks. Where the ``needed`` first do not fit, each row is
+    a paragraph.
     """
     from rich import box
     from rich.cells import cell_len
@@ -138,20 +146,17 @@ def table(
     from rich.table import Table
     from rich.text import Text
 
-    cells = [[for_terminal(str(cell)) for cell in row] for row in rows]
+    cells = [[for_terminal(str(cell)).expandtabs() for cell in row] for row in rows]
     is_fitted = sys.stdout.isatty() and not wide
-    console = Console(file=sys.stdout, width=None if is_fitted else _ENDLESS if rank else _WIDE)
-    kept = (
-        fitting(columns, cells, rank, needed, folds, console.width, cell_len)
-        if rank
-        else list(range(len(columns)))
-    )
+    console = Console(file=sys.stdout, width=None if is_fitted else _ENDLESS)
+    rank = rank or columns
+    kept = fitting(columns, cells, rank, needed, folds, console.width, cell_len)
     if not kept:
         _write(sys.stdout, "".join(f"{line}\n" for line in paragraphs(columns, cells, rank, console.width)))
         return
     drawn = Table(box=box.SIMPLE_HEAD, pad_edge=False)
     for index in kept:
-        drawn.add_column(columns[index], overflow="fold", no_wrap=bool(rank) and columns[index] != folds)
+        drawn.add_column(columns[index], overflow="fold", no_wrap=columns[index] != folds)
     for row in cells:
         # Text, since rich takes [red] or [link=...] in a string as markup.
         drawn.add_row(*(Text(row[index], _style(row[index])) for index in kept))

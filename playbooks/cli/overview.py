@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-import textwrap
 from typing import Any
+
+from playbooks.cli.table_layout import described, refilled
 
 __all__ = ["first_steps", "task_list"]
 
@@ -21,34 +22,27 @@ _GROUPS = {
     "playbooks.rehearsal": "The rehearsal: Azure on this machine",
     "": "Of this repository",
 }
-"""Titles by the room of a task's function."""
-_WIDTH = 110
+"""Titles by the package of a task's function."""
 
 
-def first_steps() -> str:
-    """Return the commands that a newcomer runs first, in their order."""
-    width = max(len(command) for command, _ in _STEPS)
-    lines = [f"  {command.ljust(width)}  {text}" for command, text in _STEPS]
-    return "\n".join(
-        ["First steps:", *lines, "Without Azure: fab rehearsal.start, then the same with --stack rehearsal"]
-    )
+def first_steps(room: int) -> str:
+    """Return the commands that a newcomer runs first, in their order, in lines of ``room`` characters."""
+    without = "Without Azure: fab rehearsal.start, then the same with --stack rehearsal"
+    return "\n".join(["First steps:", *described(_STEPS, room), refilled(without, room)])
 
 
-def task_list(collection: Any) -> str:
+def task_list(collection: Any, room: int) -> str:
     """Return every task of a collection with the first line of its help, by group."""
-    groups: dict[str, list[tuple[str, str]]] = {room: [] for room in _GROUPS}
+    groups: dict[str, list[tuple[str, str]]] = {group: [] for group in _GROUPS}
     for name, aliases in collection.task_names.items():
         task = collection[name]
         module = getattr(task.body, "__module__", "")
-        room = next(room for room in _GROUPS if module == room or module.startswith(f"{room}.") or not room)
-        groups[room].append((min((name, *aliases), key=len), (task.__doc__ or "").strip().partition("\n")[0]))
+        group = next(one for one in _GROUPS if module == one or module.startswith(f"{one}.") or not one)
+        text = (task.__doc__ or "").strip().partition("\n")[0]
+        groups[group].append((min((name, *aliases), key=len), text))
     width = max((len(name) for tasks in groups.values() for name, _ in tasks), default=0)
     lines = []
-    for room, tasks in groups.items():
+    for group, tasks in groups.items():
         if tasks:
-            lines += ["", f"{_GROUPS[room]}:"]
-            lines += [
-                f"  {name.ljust(width)}  {textwrap.shorten(text, _WIDTH - width - 4, placeholder=' …')}"
-                for name, text in tasks
-            ]
+            lines += ["", f"{_GROUPS[group]}:", *described(tasks, room, width)]
     return "\n".join([*lines[1:], "", "fab --help TASK shows a task's options and an example."])

@@ -1,13 +1,18 @@
-"""Which columns of a table a terminal has room for, and its rows as paragraphs where that is too few."""
+"""Text that fits a terminal: columns of a table, its rows as paragraphs, names with their descriptions."""
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["fitting", "paragraphs"]
+__all__ = ["described", "fitting", "paragraphs", "refilled"]
 
 _BETWEEN = 3
 """Characters between two columns; the table has one more on either side."""
+_KEPT = "\0"
+"""A blank at which no line ends."""
+_NARROWEST = 30
+"""Characters that a description has beside its name; where there are fewer, it is below."""
 
 
 def fitting(
@@ -21,7 +26,7 @@ def fitting(
 ) -> list[int]:
     """Return which columns fit ``room`` characters, by ``rank``; none if the ``needed`` first do not.
 
-    ``folds`` is the column whose cells may be wrapped at blanks.
+    ``folds`` is the column whose cells are wrapped at blanks where they do not fit whole.
 
     >>> cells = [["train-1", "RUNNING", "2"]]
     >>> [fitting(["job", "state", "nodes"], cells, ["job", "state", "nodes"], 2, "", n) for n in (27, 26, 18)]
@@ -32,8 +37,9 @@ def fitting(
     for position, name in enumerate(one for one in rank if one in columns):
         index = columns.index(name)
         texts = [name, *(row[index] for row in cells)]
-        words = [word for text in texts for word in text.split()] if name == folds else texts
-        wanted = _BETWEEN + max(map(width, words))
+        wanted = _BETWEEN + max(map(width, texts))
+        if name == folds and wanted > left:
+            wanted = _BETWEEN + max(width(word) for text in texts for word in text.split())
         if wanted <= left:
             left -= wanted
             kept.append(index)
@@ -47,19 +53,62 @@ def paragraphs(
 ) -> Iterator[str]:
     """Yield each row as lines of ``room`` characters: the most important cell, then all others by name.
 
-    No word is broken.
+    No word is broken, nor is a cell that fits a line.
     """
-    import textwrap
-
     for row in cells:
         by_name = dict(zip(columns, row, strict=True))
         yield by_name[rank[0]]
-        others = ", ".join(f"{name} {by_name[name]}" for name in rank[1:] if by_name.get(name))
-        yield from textwrap.wrap(
-            others,
-            room,
-            initial_indent="  ",
-            subsequent_indent="  ",
-            break_long_words=False,
-            break_on_hyphens=False,
-        )
+        others = [f"{name} {by_name[name]}," for name in rank[1:] if by_name.get(name)]
+        whole = [one.replace(" ", _KEPT) if len(one) + 2 <= room else one for one in others]
+        for line in _wrapped(" ".join(whole).rstrip(","), room, "  "):
+            yield line.replace(_KEPT, " ")
+
+
+def described(pairs: Sequence[tuple[str, str]], room: int, width: int = 0) -> Iterator[str]:
+    """Yield each name with its description beside it, or below it where ``room`` characters are too few.
+
+    ``width`` is that of the widest name, where other lists have to match. No word is broken.
+
+    >>> list(described([("fab up", "builds the cluster"), ("fab down", "removes it")], 42))
+    ['  fab up    builds the cluster', '  fab down  removes it']
+    >>> list(described([("fab up", "builds the cluster")], 20))
+    ['  fab up', '      builds the', '      cluster']
+    """
+    width = max(width, *(len(name) for name, _ in pairs), 0)
+    is_beside = room - width - 4 >= _NARROWEST
+    for name, text in pairs:
+        lines = _wrapped(text, room, " " * (width + 4 if is_beside else 6))
+        if is_beside and lines:
+            lines[0] = f"  {name.ljust(width)}  {lines[0].lstrip()}"
+            yield from lines
+        else:
+            yield f"  {name}"
+            yield from lines
+
+
+def refilled(text: str, room: int) -> str:
+    """Return a text whose paragraphs of longer lines than ``room`` are filled again; no word is broken.
+
+    A paragraph with an indented line, as of an example, stays as it is.
+
+    >>> print(refilled("one two\\nthree\\n\\nExample:\\n    four five six", 6))
+    one
+    two
+    three
+    <BLANKLINE>
+    Example:
+        four five six
+    """
+    paragraphs = []
+    for paragraph in text.split("\n\n"):
+        lines = paragraph.splitlines()
+        is_prose = not any(line.startswith(" ") for line in lines)
+        if is_prose and max(map(len, lines), default=0) > room:
+            lines = _wrapped(" ".join(lines), room)
+        paragraphs.append("\n".join(lines))
+    return "\n\n".join(paragraphs)
+
+
+def _wrapped(text: str, room: int, indent: str = "") -> list[str]:
+    wrapper = textwrap.TextWrapper(room, indent, indent, break_long_words=False, break_on_hyphens=False)
+    return wrapper.wrap(text)

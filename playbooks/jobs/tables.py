@@ -45,7 +45,7 @@ def job_rows(
     """Return columns and rows of the list of jobs, without empty columns.
 
     ``seen`` is when each job's state was read, where that is not ``now``. With ``short`` the jobs that others
-    wait for are named by the last parts of their ids.
+    wait for are named by the last parts of their ids, without their nodes.
     """
     columns = ("job", "state", "nodes", "ranks", "restarts", "started", "took", "exit", "waits for")
     rows = [
@@ -58,7 +58,7 @@ def job_rows(
             moment(state.started),
             took(state, (seen or {}).get(state.job, now)),
             "" if state.exit_status is None else state.exit_status,
-            _ID.sub(r"\1", waiting(state)) if short else waiting(state),
+            _short(waiting(state), state.nodes) if short else waiting(state),
         )
         for state in jobs
     ]
@@ -91,6 +91,12 @@ def waiting(state: JobState) -> str:
     more = f" and {len(ahead) - _AHEAD} more" if len(ahead) > _AHEAD else ""
     words = ", ".join(ahead[:_AHEAD]) + more
     return f"{words} (place {state.place})" if state.place else words
+
+
+def _short(text: str, nodes: Iterable[str]) -> str:
+    for node in nodes:
+        text = text.replace(f" on {node}", "")
+    return _ID.sub(r"\1", text)
 
 
 def job_text(report: JobReport, now: datetime | None = None) -> str:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from launch.host import Host
     from playbooks.nodes.first_day import ScaleSetFacts
 
-__all__ = ["check"]
+__all__ = ["check", "summary"]
 
 _FILE = "first-day.json"
 _PROBE_S = 60.0
@@ -61,9 +61,15 @@ def check(context: Context, stack: str | None = None, first_day: bool = False, j
     if json:
         output.as_json(made)
         return
-    for name, one in made["answers"].items():
-        output.result(f"{name}: {one['question']}\n    by hand: {one['by_hand']}")
-    output.result(f"{made['where']}: answers are in {path}; read it before you send it")
+    output.result(summary(made, path))
+
+
+def summary(made: dict[str, Any], path: Path) -> str:
+    """Return each question of a report with what answers it by hand, and where the answers are."""
+    lines = [
+        f"{name}: {one['question']}\n    by hand: {one['by_hand']}" for name, one in made["answers"].items()
+    ]
+    return "\n".join([*lines, f"{made['where']}: answers are in {path}; read it before you send it"])
 
 
 def _write(path: Path, made: dict[str, Any]) -> None:

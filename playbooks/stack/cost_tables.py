@@ -40,11 +40,17 @@ def print_plan(plan: Plan) -> None:
     output.result("")
     rows: list[tuple[object, ...]] = [_row(cost) for cost in plan.costs]
     regular, spot = plan.regular_per_hour, plan.spot_per_hour
-    rows.append(("", "", "all known, an hour", usd(regular), usd(spot), ""))
-    rows.append(("", "", "all known, a day", usd(_day(regular)), usd(_day(spot)), ""))
+    rows.append(("all known, an hour", "", "", usd(regular), usd(spot), ""))
+    rows.append(("all known, a day", "", "", usd(_day(regular)), usd(_day(spot)), ""))
     if plan.max_price is not None:
-        rows.append(("", "", "ranklift:maxPrice, an hour", usd(plan.max_price), usd(plan.max_price), ""))
-    output.table(("what", "count", "name", "USD/h regular", "USD/h spot", "note"), rows)
+        rows.append(("ranklift:maxPrice, an hour", "", "", usd(plan.max_price), usd(plan.max_price), ""))
+    output.table(
+        ("what", "count", "name", "USD/h regular", "USD/h spot", "note"),
+        rows,
+        rank=("what", "USD/h regular", "USD/h spot", "note", "count", "name"),
+        needed=4,
+        folds="note",
+    )
     if plan.quotas:
         output.result("")
         output.table(
@@ -53,6 +59,7 @@ def print_plan(plan: Plan) -> None:
                 (line.label, line.limit, line.used, line.left, line.needed, _then(line.after))
                 for line in plan.quotas
             ],
+            rank=("quota, in vCPUs", "left then", "needed", "left", "limit", "used"),
         )
     output.result("")
     output.result(f"offered there: {_offered(plan)}")
@@ -149,8 +156,14 @@ def _things(found: Account) -> None:
     if total is None and all(one.per_hour == 0 for one in found.things if one.stack is not None):
         total = 0.0
     month = None if total is None else total * MONTH_H
-    rows.append(("", "", "", "", "all known", usd(total), usd(month), "and what is billed by use"))
-    output.table(("stack", "what", "name", "group", "since (UTC)", "USD/h", "USD/month", "note"), rows)
+    rows.append(("", "all known", "", "", "", usd(total), usd(month), "and what is billed by use"))
+    output.table(
+        ("stack", "what", "name", "group", "since (UTC)", "USD/h", "USD/month", "note"),
+        rows,
+        rank=("what", "name", "USD/h", "USD/month", "note", "since (UTC)", "stack", "group"),
+        needed=5,
+        folds="note",
+    )
 
 
 def _kind(one: Thing) -> str:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 
 from playbooks import ns
 from playbooks.cli.task import SHORT
+from tests.playbooks.screen import hold
 from tests.playbooks.server import make_key, save_stack
-from tests.playbooks.typed import arguments, fab, write_project
+from tests.playbooks.typed import arguments, fab, on_terminal, write_project
+
+GOLDEN = Path(__file__).parent / "golden"
 
 
 @pytest.fixture(scope="module")
@@ -22,6 +26,10 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     keys = tmp_path_factory.mktemp("keys")
     save_stack(top / ".ranklift" / "dev", {0: 22, 1: 22}, make_key(keys / "host"), make_key(keys / "user"))
     return top
+
+
+def too_long(shown: str, columns: int) -> list[str]:
+    return [line for line in shown.splitlines() if len(line) > columns and not line.startswith("Usage: ")]
 
 
 def test_a_letter_means_the_same_in_every_task() -> None:
@@ -40,22 +48,38 @@ def test_a_letter_means_the_same_in_every_task() -> None:
 
 
 def test_fab_alone_shows_what_to_do_first_and_then_every_task_by_group(workplace: Path) -> None:
-    told = fab(workplace)
-    assert (told.returncode, told.stderr) == (0, "")
+    ran = fab(workplace)
+    assert (ran.returncode, ran.stderr) == (0, "")
     steps = ["fab plan", "fab up", 'fab launch.torch "train.py --lr 0.1"', "fab jobs", "fab down"]
-    places = [told.stdout.index(f"\n  {step} ") for step in steps]
+    places = [ran.stdout.index(f"\n  {step} ") for step in steps]
     assert places == sorted(places)
     listed = fab(workplace, "--list")
     assert listed.returncode == 0
-    assert told.stdout.endswith(f"\n\n{listed.stdout}")
+    assert ran.stdout.endswith(f"\n\n{listed.stdout}")
     lines = listed.stdout.splitlines()
     assert [line for line in lines if line.endswith(":")] == [
         *("The cluster:", "Nodes:", "Jobs:", "The rehearsal: Azure on this machine:"),
     ]
-    names = [line.split()[0] for line in lines if line.startswith("  ")]
+    names = [line.split()[0] for line in lines if re.match(r"  \S", line)]
     called = {min((name, *others), key=len) for name, others in ns.task_names.items()}
     assert sorted(names) == sorted(called)
     assert max(map(len, lines)) <= 110
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+@pytest.mark.parametrize(("words", "name"), [([], "fab"), (["--help", "logs"], "help-logs")])
+def test_the_tasks_and_help_fit_the_terminal_without_breaking_a_word(
+    workplace: Path, words: list[str], name: str, columns: int
+) -> None:
+    shown = on_terminal(workplace, columns, *words)
+    hold(shown, GOLDEN / f"{name}-{columns}.txt")
+    assert [line.strip()[:4] for line in too_long(shown, columns)] in ([], ["fab "])  # an example stays whole
+
+
+def test_the_help_of_fab_itself_fits_the_terminal(workplace: Path) -> None:
+    shown = on_terminal(workplace, 40, "--help")
+    assert "--complete\n" in shown
+    assert too_long(shown, 40) == []
 
 
 def test_a_part_of_the_tasks_can_be_listed_too(workplace: Path) -> None:

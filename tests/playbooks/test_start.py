@@ -7,10 +7,12 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 from pathlib import Path
 
 import pytest
 
+from playbooks import start
 from tests.playbooks.typed import FAB, ROOT
 
 ENV = {**os.environ, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev"}
@@ -78,6 +80,15 @@ def test_a_stdout_that_takes_nothing_is_one_line_and_a_failure(
     own: Path, words: str, where: str, error: str
 ) -> None:
     assert shell(f"FAB {words} {where}", own) == (1, "", error)
+
+
+def test_the_version_is_the_packages_and_those_of_what_it_stands_on(tmp_path: Path) -> None:
+    pyproject = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert pyproject["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "playbooks.start.__version__"}
+    status, out, err = shell("FAB --version", tmp_path)
+    assert (status, err) == (0, "")
+    assert out.splitlines()[0] == f"Ranklift {start.__version__}"
+    assert [line.split()[0] for line in out.splitlines()] == ["Ranklift", "Fabric", "Paramiko", "Invoke"]
 
 
 @pytest.mark.parametrize("words", ["much", "little", "as-table", "theirs", "--list", "--help little"])

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import os
+import pty
 import signal
 import subprocess
 import sys
+import termios
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +42,28 @@ def fab(
         check=False,
         timeout=120,
     )
+
+
+def on_terminal(workplace: Path, columns: int, *arguments: str) -> str:
+    """What a terminal of that width shows of a command in a user's repository."""
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (50, columns))
+    env = {name: value for name, value in os.environ.items() if name != "COLUMNS"}
+    with subprocess.Popen(
+        [FAB, *arguments],
+        cwd=workplace,
+        env={**env, "PYTHONPATH": str(ROOT), "RANKLIFT_STACK": "dev", "TERM": "xterm"},
+        stdin=subprocess.DEVNULL,
+        stdout=theirs,
+        stderr=theirs,
+    ):
+        os.close(theirs)
+        shown = b""
+        with suppress(OSError):  # the other end is closed
+            while data := os.read(ours, 65536):
+                shown += data
+        os.close(ours)
+    return shown.decode().replace("\r\n", "\n")
 
 
 def interrupted(

@@ -52,6 +52,7 @@ def test_the_list_of_jobs_fits_the_terminal(
     terminal = screen(monkeypatch, columns, colours=colours)
     listed(JOBS)
     shown = terminal.getvalue()
+    assert len(shown.splitlines()) == 2 + len(JOBS), "a row is wrapped"
     hold(shown, GOLDEN / f"jobs-{columns}-{'colours' if colours else 'plain'}.txt")
     if not colours:
         assert max(map(len, shown.splitlines())) <= columns

@@ -15,6 +15,7 @@ from playbooks.project import Stack
 from playbooks.stack.account import account, report_left
 from tests.infra import azure_answers
 from tests.infra.azure_answers import Azure, error, group, rehearsed, resource, served
+from tests.playbooks.screen import hold, screen
 from tests.playbooks.typed import fake_pulumi
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -86,7 +87,7 @@ def test_a_teardown_ends_with_what_is_left(
 ) -> None:
     fill(azure, stack, name)
     assert report_left(stack) is clean
-    assert capsys.readouterr().out == (GOLDEN / f"{name}.txt").read_text()
+    hold(capsys.readouterr().out, GOLDEN / f"{name}.txt")
 
 
 def test_an_account_that_a_stack_kept_and_was_given_again_is_there_on_purpose(
@@ -105,7 +106,23 @@ def test_an_account_has_every_stack_of_the_subscription(
 ) -> None:
     azure.groups, azure.resources = [group(), group("ranklift-prod", "prod")], [*OURS, PRODS, THEIRS]
     account(Context())
-    assert capsys.readouterr().out == (GOLDEN / "account.txt").read_text()
+    hold(capsys.readouterr().out, GOLDEN / "account.txt")
+
+
+@pytest.mark.parametrize("columns", [40, 80, 120])
+@pytest.mark.parametrize("colours", [True, False], ids=["colours", "plain"])
+def test_an_account_and_what_a_teardown_left_fit_the_terminal(
+    azure: Azure, stack: Stack, monkeypatch: pytest.MonkeyPatch, columns: int, colours: bool
+) -> None:
+    azure.groups, azure.resources = [group(), group("ranklift-prod", "prod")], [*OURS, PRODS]
+    terminal = screen(monkeypatch, columns, colours=colours)
+    account(Context())
+    report_left(stack)
+    shown = terminal.getvalue()
+    hold(shown, GOLDEN / f"account-{columns}-{'colours' if colours else 'plain'}.txt")
+    table = shown[: shown.index("left of stack dev")]
+    assert colours or max(map(len, table.splitlines())) <= columns
+    assert all(name in shown for name in ("virtual machine scale set", "ranklift-dev-nat-ip", "64,327.60"))
 
 
 def test_what_pulumi_does_not_know_here_is_marked(

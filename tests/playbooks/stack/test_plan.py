@@ -18,6 +18,7 @@ from infra.arm.errors import NotSignedIn
 from infra.arm.rest import Answer
 from infra.naming import own_uuid
 from infra.preflight.refusal import NotGranted
+from playbooks.cli import output
 from playbooks.project import Stack
 from playbooks.stack import cost_tables, up
 from playbooks.stack.plan import plan
@@ -38,6 +39,7 @@ from tests.infra.azure_answers import (
     sku,
     usage,
 )
+from tests.playbooks.screen import hold, screen
 from tests.playbooks.typed import fake_pulumi
 
 DATA, NODES = "ranklift-dev-data", "ranklift-dev"
@@ -137,7 +139,23 @@ def test_a_plan_reads_like_this(
     status = ended()
     shown = capsys.readouterr()
     text = f"{shown.out}-- stderr --\n{shown.err}-- exit status {status}\n"
-    assert text == (GOLDEN / f"{name}.txt").read_text()
+    hold(text, GOLDEN / f"{name}.txt")
+
+
+@pytest.mark.usefixtures("stack")
+@pytest.mark.parametrize("columns", [40, 60, 80, 120])
+@pytest.mark.parametrize("colours", [True, False], ids=["colours", "plain"])
+def test_a_plans_tables_fit_the_terminal_and_break_no_name(
+    monkeypatch: pytest.MonkeyPatch, columns: int, colours: bool
+) -> None:
+    monkeypatch.setattr(output, "ask", lambda _: False)
+    terminal = screen(monkeypatch, columns, colours=colours)
+    assert ended() == 0
+    shown = terminal.getvalue()
+    hold(shown, GOLDEN / f"plan-{columns}-{'colours' if colours else 'plain'}.txt")
+    tables = shown[shown.index("\n\n") : shown.index("offered there")]
+    assert colours or max(map(len, tables.splitlines())) <= columns
+    assert all(name in shown for name in ("node Standard_ND40rs_v2", "all known, an hour", "88.38", "387.44"))
 
 
 def test_json_is_the_same_plan(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
