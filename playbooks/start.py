@@ -129,8 +129,11 @@ def _is_for_shell(words: Sequence[str]) -> bool:
 
 
 def _fabric() -> None:
-    from fabric.exceptions import NothingToDo
-    from fabric.main import program as fabric
+    from playbooks.cli.late_imports import imported_at_first_use
+
+    with imported_at_first_use():
+        from fabric.exceptions import NothingToDo
+        from fabric.main import program as fabric
 
     from playbooks.cli.invoke_patches import improve_program
 

@@ -117,17 +117,10 @@ ARROWS: dict[str, set[str]] = {
     "launch": {"launch.remote.base"},
     "launch.azureml": {"launch", "launch.job", "launch.launchers.shell_line", "launch.results"},
     "launch.client": {
-        *(
-            "launch",
-            "launch.code",
-            "launch.job",
-            "launch.remote",
-            "launch.remote.base",
-            "launch.remote.store",
-        ),
-        *("launch.remote.environment.request", "launch.remote.log"),
+        *("launch", "launch.code", "launch.job", "launch.remote", "launch.remote.base"),
+        *("launch.remote.environment.request", "launch.remote.log", "launch.remote.store"),
     },
-    "launch.code": {"launch", "launch.remote.base", "launch.remote.store", "launch.results.folder"},
+    "launch.code": {"launch", "launch.remote.base", "launch.remote.store", "launch.results.layout"},
     "launch.environment": {"launch", "launch.remote.base"},
     "launch.job": {
         *("catalogue", "launch", "launch.environment", "launch.launchers", "launch.remote.base"),

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from launch.code.ignore import Rules
 from launch.remote.base.messages import size
-from launch.results.folder import is_results
+from launch.results.layout import is_results
 
 __all__ = ["LeftOut", "left_out_by_content", "left_out_by_name", "left_out_notice"]
 

@@ -10,8 +10,6 @@ sends little: nodes share the other files with earlier snapshots (:mod:`launch.r
 
 from __future__ import annotations
 
-import functools
-import hashlib
 import io
 import itertools
 import json
@@ -19,10 +17,9 @@ import time
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import resources
-from importlib.resources.abc import Traversable
 from typing import IO, Any, Protocol
 
+from launch.code.node_code import modules, remote_id
 from launch.code.push_key import make_credential
 from launch.code.snapshot import Entry, Snapshot
 from launch.errors import InputError, ManyNodesError, NodeUnreachable, RetryError
@@ -31,7 +28,7 @@ from launch.remote.base.payloads import OfferAnswer, PushHeader, PushMessage
 from launch.remote.base.timing import PUSH_SILENT_S, PUSH_SSH, PUSH_STEP_S
 from launch.remote.store.tree_node import BOOT, MARK
 
-__all__ = ["Address", "PushReport", "push", "remote_id"]
+__all__ = ["Address", "PushReport", "push"]
 
 FANOUT = 4
 """Children of each node in the tree: 64 nodes are three hops deep, 300 five, and a node sends four copies."""
@@ -65,28 +62,6 @@ class PushReport:
     seconds: float
     results: Mapping[str, Exception | None] = field(repr=False)
     """Error by node, the head included; ``None`` for a node that holds the whole snapshot now."""
-
-
-@functools.cache
-def _modules() -> bytes:
-    return json.dumps(dict(_sources(resources.files("launch.remote"))), sort_keys=True).encode()
-
-
-def _sources(folder: Traversable, prefix: str = "") -> Iterator[tuple[str, str]]:
-    for entry in folder.iterdir():
-        if entry.is_dir():
-            yield from _sources(entry, f"{prefix}{entry.name}/")
-        elif entry.name.endswith(".py"):
-            yield prefix + entry.name, entry.read_text(encoding="utf-8")
-
-
-@functools.cache
-def remote_id() -> str:
-    """Return the id of ``launch/remote``: 12 hexadecimal digits of its contents' SHA-256.
-
-    On nodes its modules are in ``~/.ranklift/remote/<id>/``: every call of a push sends them along.
-    """
-    return hashlib.sha256(_modules()).hexdigest()[:12]
 
 
 def push(
@@ -176,7 +151,7 @@ class _Calls:
         return {answer["node"]: answer["error"] for answer in answers if answer["t"] == "told"}
 
     def _call(self, header: PushHeader, body: bytes, more: _Stream | None = None) -> list[Any]:
-        code = zlib.compress(_modules(), 1)
+        code = zlib.compress(modules(), 1)
         start = b"%s %d\n%s" % (remote_id().encode(), len(code), code)
         start += json.dumps({**header, "limit": int(self._timeout)}).encode() + b"\n" + body
         stdin: bytes | IO[bytes] = start

@@ -190,7 +190,7 @@ def plan(
 ) -> JobPlan:
     """Return the plan of the job on these nodes, the first of which is the head.
 
-    ``remote`` is the id of the node code (:func:`launch.code.push.remote_id`), ``files`` the snapshot's
+    ``remote`` is the id of the node code (:func:`launch.code.node_code.remote_id`), ``files`` the snapshot's
     paths: with them a missing script is found before anything connects. Raise
     :class:`~launch.errors.InputError`.
     """

@@ -18,19 +18,17 @@ import re
 import shutil
 import stat
 import threading
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import IO, Any
 
 from launch.errors import InputError, RankliftError, RetryError
 from launch.remote.base.files import write_all
-from launch.remote.collect.send import PLAN, TREES
+from launch.remote.collect.send import TREES
 from launch.results.diff import Copy, Here, numbered
+from launch.results.layout import PARTS, SUMS
 
-__all__ = ["PARTS", "SUMS", "CannotKeep", "Changed", "Results", "is_results", "read_sums", "sums_line"]
-
-SUMS = "SHA256SUMS"
-PARTS = ".part"
+__all__ = ["PARTS", "SUMS", "CannotKeep", "Changed", "Results", "read_sums", "sums_line"]
 
 _LOCK = "lock"
 _CHUNK = 1 << 16
@@ -319,16 +317,6 @@ def _is_record(name: str) -> bool:
     (True, True, False)
     """
     return name.partition("/")[0] not in TREES
-
-
-def is_results(names: Collection[str]) -> bool:
-    """Return whether a folder with these entries is a job's results folder, by whatever name.
-
-    >>> is_results({"SHA256SUMS", "exits", "logs"}), is_results({"SHA256SUMS", "images.tar"})
-    (True, False)
-    """
-    has_records = "exits" in names or {PLAN, "state.json"} <= {*names}
-    return has_records and (SUMS in names or PARTS in names)
 
 
 def sums_line(name: str, digest: str) -> bytes:

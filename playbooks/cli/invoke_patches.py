@@ -14,7 +14,7 @@ from invoke.exceptions import Exit, ParseError
 from invoke.parser.context import ParserContext
 
 from launch.errors import InputError
-from playbooks.cli import completion, output, signals
+from playbooks.cli import output, signals
 from playbooks.cli.command_line import arranged, parser_error
 from playbooks.cli.overview import first_steps, task_list
 from playbooks.cli.table_layout import described, refilled
@@ -122,6 +122,8 @@ def _parse_tasks(program: Any, parse: Callable[[], None]) -> None:
 
 
 def _complete(program: Any, choices: Mapping[str, Any], **_: Any) -> None:
+    from playbooks.cli import completion
+
     settings = program.collection.configuration().get("ranklift") or {}
     try:
         named = settings.get("project")

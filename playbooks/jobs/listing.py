@@ -44,7 +44,7 @@ def list_jobs(
     """Return the jobs of these heads: all that have not ended, and the ``last`` (None: all) that have."""
     from launch.client.query import Listing, list_some
     from launch.client.rpc import version_there
-    from launch.code.push import remote_id
+    from launch.code.node_code import remote_id
 
     current = remote_id()
 

@@ -112,7 +112,7 @@ def planned_as(
     identity: Identity, spec: JobSpec, size: str, nodes: Sequence[Node], files: Collection[str] | None = None
 ) -> JobPlan:
     """Return the job's plan on these nodes; with ``files``, its script has to be one of them."""
-    from launch.code.push import remote_id
+    from launch.code.node_code import remote_id
     from launch.job.plan import plan
     from launch.job.spec import JobNode
 

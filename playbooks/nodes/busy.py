@@ -85,7 +85,7 @@ def _query(host: Host, slots: int) -> tuple[tuple[JobState, ...], frozenset[str]
     """Return the jobs with this head, which of them were collected, and who holds the node's slots."""
     from launch.client.query import list_some
     from launch.client.rpc import rpc_argv, version_there
-    from launch.code.push import remote_id
+    from launch.code.node_code import remote_id
 
     remote = version_there(host, remote_id(), STEP_S)
     if remote is None:  # no job was ever launched there

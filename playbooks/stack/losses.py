@@ -144,7 +144,7 @@ def find_losses(stack: Stack, inventory: Inventory) -> Losses:
 def _query(host: Host) -> tuple[Sequence[JobState], frozenset[str]]:
     from launch.client.query import list_some
     from launch.client.rpc import version_there
-    from launch.code.push import remote_id
+    from launch.code.node_code import remote_id
 
     remote = version_there(host, remote_id(), STEP_S, with_jobs=True)
     if remote is None:  # no job was ever launched there

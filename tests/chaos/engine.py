@@ -16,7 +16,7 @@ from typing import Any, Literal
 from infra.inventory import Inventory, load
 from launch.client import submit
 from launch.client.cancel import end_job
-from launch.code.push import remote_id
+from launch.code.node_code import remote_id
 from launch.job.plan import plan
 from launch.job.spec import JobNode, JobSpec
 from playbooks.ssh.connection import Cluster

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from launch.client.cancel import end_job
-from launch.code.push import remote_id
+from launch.code.node_code import remote_id
 from playbooks.ssh.connection import Cluster
 from tests.chaos import faults
 from tests.chaos.engine import STACK, Beside, Engine, Launch, until

@@ -31,6 +31,8 @@ def test_listing_the_tasks_is_quick_because_it_imports_nothing_that_a_task_alone
     assert "playbooks.stack.status" in imported
     heavy = ("azure", "rich", "pulumi", "pulumi_azure_native", "jinja2", "pydantic", "grpc", "aiohttp")
     assert sorted(name for name in imported if name.split(".")[0] in heavy) == []
+    # of Invoke's: its MockContext and its settings files
+    assert {"asyncio", "ssl", "unittest", "yaml"} & imported == set()
     work = ("stack.converge", "stack.preflight", "pulumi.drift", "pulumi.run", "nodes.vm_ops")
     needed = {f"playbooks.{name}" for name in work}
     assert sorted(name for name in imported if name in needed) == []
@@ -44,8 +46,18 @@ def test_rich_is_imported_by_the_output_alone() -> None:
 
 @pytest.mark.parametrize(
     ("module", "alone"),
-    [("launch.client.submit", "launch.results.collect"), ("playbooks.stack.up", "azure.core")],
-    ids=["a launch and what a collect needs", "the other commands and what mending needs"],
+    [
+        ("launch.client.submit", "launch.results.collect"),
+        ("launch.code.snapshot", "launch.results.folder"),
+        ("launch.code.node_code", "launch.remote.store.tree_node"),
+        ("playbooks.stack.up", "azure.core"),
+    ],
+    ids=[
+        "a launch and what a collect needs",
+        "a snapshot and what writes results",
+        "the node code's id and what a push needs",
+        "the other commands and what mending needs",
+    ],
 )
 def test_what_another_alone_needs_is_not_imported(module: str, alone: str) -> None:
     ran = subprocess.run(

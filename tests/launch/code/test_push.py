@@ -12,7 +12,8 @@ from typing import IO
 
 import pytest
 
-from launch.code.push import _Stream, push, remote_id
+from launch.code.node_code import remote_id
+from launch.code.push import _Stream, push
 from launch.code.snapshot import plan_snapshot
 from launch.errors import InputError, ManyNodesError, RetryError
 from launch.host import Completed

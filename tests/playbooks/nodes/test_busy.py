@@ -12,7 +12,7 @@ import pytest
 
 from infra.inventory import Inventory, Node
 from infra.scale_plan import Use
-from launch.code.push import remote_id
+from launch.code.node_code import remote_id
 from launch.errors import NodeUnreachable
 from launch.host import Completed
 from launch.remote.base import frames
