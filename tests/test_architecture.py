@@ -54,8 +54,8 @@ ARROWS: dict[str, set[str]] = {
     },
     "playbooks.jobs": {
         *("launch", "launch.client", "launch.code", "launch.environment", "launch.job", "launch.jobfile"),
-        *("launch.launchers", "launch.remote.base", "launch.remote.head", "launch.results", "infra.inventory"),
-        *("playbooks", "playbooks.cli", "playbooks.nodes", "playbooks.ssh"),
+        *("launch.launchers", "launch.remote.base", "launch.remote.head", "launch.results"),
+        *("infra.inventory", "playbooks", "playbooks.cli", "playbooks.nodes", "playbooks.ssh"),
     },
     "playbooks.stack": {
         *("launch", "launch.client", "launch.code", "launch.remote.node", "playbooks", "playbooks.cli"),

@@ -22,7 +22,12 @@ pytestmark = [pytest.mark.frameworks, pytest.mark.timeout(600)]
 def test_two_jobs_train_at_the_same_time(cluster: Workplace, others: str, there: list[str]) -> None:
     job = str(ROOT / "examples" / "torch-per-process" / "job.yml")
     with ThreadPoolExecutor(2) as pool:
-        ran = list(pool.map(lambda nodes: cluster.fab("launch", job, "--environment", "bare", "--nodes", nodes), ["0-1", others]))
+        ran = list(
+            pool.map(
+                lambda nodes: cluster.fab("launch", job, "--environment", "bare", "--nodes", nodes),
+                ["0-1", others],
+            )
+        )
     found = [result(one) for one in ran]
     assert [one["nodes"] for one in found] == [[NODE[0], NODE[0], NODE[1], NODE[1]], there]
     assert all(one["images"] == 1440 and one["accuracy"] >= 0.93 for one in found)

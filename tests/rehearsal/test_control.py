@@ -180,7 +180,5 @@ def test_a_machine_without_user_namespaces_is_refused_with_the_switch(tmp_path: 
 
 
 def test_a_machine_without_tunnels_is_refused_with_the_device(tmp_path: Path) -> None:
-    with pytest.raises(
-        InputError, match=r"/dev/net/tun.: cannot be opened .* No such file.*modprobe tun"
-    ):
+    with pytest.raises(InputError, match=r"/dev/net/tun.: cannot be opened .* No such file.*modprobe tun"):
         check(tmp_path)
