@@ -7,6 +7,7 @@ was removed, are errors of one line instead of a traceback.
 from __future__ import annotations
 
 import errno
+import gc
 import io
 import os
 import select
@@ -76,6 +77,7 @@ class Program:
         Exit statuses are those of :mod:`playbooks.cli.task`; 141 when the reader of stdout has gone.
         """
         signals.exit_on_interrupt()
+        gc.disable()  # until the tasks begin: imports make nothing that could be collected
         _open_streams()
         if _is_for_shell(sys.argv[1:]):
             return
@@ -141,6 +143,8 @@ def _fabric() -> None:
 
     def begin_tasks() -> None:
         signals.raise_on_interrupt()
+        gc.freeze()
+        gc.enable()
         try:
             execute()
         except NothingToDo:  # without any task Fabric runs what follows -- on the hosts of its own -H

@@ -142,7 +142,9 @@ class JobPlan:
             "min_nodes": spec.min_nodes,
             "hostfile": self.hostfile,
             "machinefile": self.machinefile,
-            "mpirun": {name: {"argv": line.argv, "env": line.env} for name, line in self.mpirun.items()},
+            "mpirun": {
+                name: {"argv": line.argv, "env": dict(line.env)} for name, line in self.mpirun.items()
+            },
             "nodes": [
                 {
                     "name": node.node.name,

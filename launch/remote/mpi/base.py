@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from typing import NamedTuple
 
 from launch.remote.base import timing
 
@@ -13,8 +14,7 @@ SSH_OPTIONS = " ".join(timing.ssh_options())
 """For the ssh that an MPI starts: it never asks a question."""
 
 
-@dataclass(frozen=True)
-class Start:
+class Start(NamedTuple):
     """The ranks to start, as far as an MPI needs to know them."""
 
     ranks: int
@@ -35,13 +35,12 @@ class Start:
         return ["sh", "-c", f'exec python3 -I -S "$HOME/{self.remote}/__main__.py" rank']
 
 
-@dataclass(frozen=True)
-class CommandLine:
+class CommandLine(NamedTuple):
     """One MPI's way to start the job; ``{hostfile}`` and ``{machinefile}`` stand for those files on the
     head."""
 
     argv: list[str]
-    env: dict[str, str] = field(default_factory=dict)
+    env: Mapping[str, str] = {}
     """For mpirun itself, giving way to what the head and the user set."""
 
     @property

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -13,7 +12,7 @@ from contextlib import suppress
 from typing import Any
 
 from launch.remote.base import timing
-from launch.remote.base.files import replace_file
+from launch.remote.base.files import replace_file, which
 from launch.remote.mpi.base import Mpi
 from launch.remote.mpi.registry import MPIS, mpi_of
 
@@ -82,7 +81,7 @@ def find_mpi(known: list[str], first: str = "") -> FoundMpi:
         output = _version_output(found, env)
         kind, version = _identify(output)
         if kind is not None and kind.name(version) in known:
-            command = "mpirun" if shutil.which("mpirun") == found else found
+            command = "mpirun" if which("mpirun", _path()) == found else found
             mpi = FoundMpi(kind, version, command, env, module)
             why = _failure(mpi) if module else ""
             if not why:
@@ -114,20 +113,24 @@ def _candidates(kinds: list[Mpi], first: str) -> Iterator[tuple[str, dict[str, s
     """Yield every mpirun there is, with its environment and module. Modules are loaded only when nothing else
     serves."""
     env = dict(os.environ)
-    usual = env.get("PATH", os.defpath)
+    usual = _path()
     for folder in [*filter(None, [first]), *usual.split(":")]:
-        found = shutil.which("mpirun", path=folder) if folder else None
-        if found is not None:
+        found = which("mpirun", folder) if folder else ""
+        if found:
             # Intel's is a script that looks for the rest on PATH
-            yield found, env if found == shutil.which("mpirun") else dict(env, PATH=f"{folder}:{usual}"), ""
+            yield found, env if found == which("mpirun", usual) else dict(env, PATH=f"{folder}:{usual}"), ""
     if not os.path.exists(_MODULES_SCRIPT):
         return
     for kind in kinds:
         for module in kind.modules:
             loaded = _module_environment(module)
-            found = shutil.which("mpirun", path=loaded.get("PATH")) if loaded else None
+            found = which("mpirun", loaded.get("PATH", "")) if loaded else ""
             if loaded and found:
                 yield found, loaded, module
+
+
+def _path() -> str:
+    return os.environ.get("PATH", os.defpath)
 
 
 def _module_environment(module: str) -> dict[str, str] | None:
@@ -153,7 +156,7 @@ def _failure(mpi: FoundMpi) -> str:
 
     What starts is kept for as long as the node is up and mpirun's file stays the same.
     """
-    entry = os.stat(mpi.command if "/" in mpi.command else str(shutil.which(mpi.command)))
+    entry = os.stat(mpi.command if "/" in mpi.command else which(mpi.command, _path()))
     with open("/proc/sys/kernel/random/boot_id", encoding="ascii") as file:
         key: list[Any] = [mpi.module, mpi.command, entry.st_size, entry.st_mtime_ns, file.read().strip()]
     kept = os.path.expanduser(_STARTS)

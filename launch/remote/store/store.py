@@ -16,12 +16,10 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import json
 import os
 import socket
 import subprocess
-import tempfile
 import time
 from collections.abc import Iterable, Iterator
 
@@ -48,8 +46,10 @@ class Manifest:
 
     def __init__(self, text: bytes, name: str = "") -> None:
         """``name`` is the id where that is not the hash of the text."""
+        from hashlib import sha256  # loads OpenSSL: a launch checks only which snapshots are here
+
         self.text = text
-        self.id = name or hashlib.sha256(text).hexdigest()[:_ID_DIGITS]
+        self.id = name or sha256(text).hexdigest()[:_ID_DIGITS]
         self.files: list[tuple[bytes, str, int, bool]] = []
         self.links: list[tuple[bytes, bytes]] = []
         self.blobs: list[tuple[str, int]] = []
@@ -192,13 +192,15 @@ class Store:
     def contents(self, manifest: Manifest, order: Iterable[int]) -> Iterator[bytes]:
         """Yield the blobs of a whole snapshot in pieces of about :data:`CHUNK`. Raise ValueError when a file
         has changed since the push: no node may receive the change."""
+        from hashlib import sha256
+
         base = os.fsencode(self.path(manifest.id))
         pieces: list[bytes] = []
         gathered = 0
         for number in order:
             sha, left = manifest.blobs[number]
             path = manifest.places[sha][0][0]
-            digest = hashlib.sha256()
+            digest = sha256()
             with open(os.path.join(base, path), "rb", buffering=0) as stream:
                 while left:
                     data = stream.read(min(CHUNK, left))
@@ -275,7 +277,8 @@ class Store:
             if any(entry == f"{name}.nodes" or entry.startswith(f"{name}.of-") for entry in owners):
                 continue
             if self.has(name) and not _worked_in(self.path(name)):
-                aside = tempfile.mkdtemp(prefix=".gone-", dir=self.folder)
+                aside = os.path.join(self.folder, f".gone-{os.urandom(8).hex()}")
+                os.mkdir(aside, 0o700)
                 for suffix in _PARTS:
                     try:
                         os.rename(self.path(name) + suffix, os.path.join(aside, name + suffix))
@@ -323,8 +326,10 @@ def _is_gone(head: str) -> bool:
 
 def digest_of(path: bytes) -> str | None:
     """Return the SHA-256 of a file's content; ``None`` when the file cannot be read."""
+    from hashlib import sha256
+
     try:
-        digest = hashlib.sha256()
+        digest = sha256()
         with open(path, "rb", buffering=0) as stream:
             for data in iter(lambda: stream.read(CHUNK), b""):
                 digest.update(data)
