@@ -30,6 +30,8 @@ class Gate:
         self.folder = folder
         self.error: BaseException | None = None
         """Why the program was refused."""
+        self.has_worked = False
+        """Whether the work was begun."""
         self._work = work
         self._is_answered = False
 
@@ -45,7 +47,7 @@ class Gate:
         """Do the work if the program has arrived and has no answer yet; keep what it raises in ``error``."""
         if self._is_answered or not (self.folder / _CAME).exists():
             return
-        self._is_answered = True
+        self._is_answered = self.has_worked = True
         try:
             self._work()
         except BaseException as error:  # noqa: BLE001  Ctrl-C too: the program must be answered

@@ -81,6 +81,7 @@ _CODES = (
 _MESSAGES = (re.compile(r'Message="((?:[^"\\]|\\.)*)"'), re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)"'))
 _SIGNED_OUT = re.compile(r"AADSTS\d+|az login|Please run 'az login'|DefaultAzureCredential")
 _TOO_MANY = 429
+_CHANGING_NOTHING = ("same", "read", "refresh")
 _IN_AZURE = re.compile(r"azure-native:\w+:\w+::")
 _HOLDER = re.compile(r"is in use by (/\S+)", re.IGNORECASE)
 
@@ -107,12 +108,16 @@ class Progress:
     under_way: dict[str, tuple[str, float]] = field(default_factory=dict)
     """Operation and start (engine's clock) of each resource in progress, by urn; no unchanged ones."""
     failed: list[Trouble] = field(default_factory=list)
+    has_begun: bool = False
+    """Whether it has begun to change anything: a preview does not."""
 
     def take(self, event: Mapping[str, Any]) -> None:
         """Take the next event."""
-        if "resourcePreEvent" in event:
-            metadata = event["resourcePreEvent"]["metadata"]
-            if metadata["op"] not in ("same", "read") and _IN_AZURE.search(metadata["urn"]):
+        begun = event.get("resourcePreEvent") or {}
+        if begun and not begun.get("planning") and begun["metadata"]["op"] not in _CHANGING_NOTHING:
+            metadata = begun["metadata"]
+            self.has_begun = True
+            if _IN_AZURE.search(metadata["urn"]):
                 self.under_way[metadata["urn"]] = (metadata["op"], float(event.get("timestamp", 0)))
         for ended in ("resOutputsEvent", "resOpFailedEvent"):
             if ended in event:

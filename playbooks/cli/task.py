@@ -22,6 +22,7 @@ from invoke.tasks import Task
 from infra.inventory import Inventory
 from launch import durations
 from launch.errors import InputError, JobFailed, ManyNodesError, NodeUnreachable, RankliftError
+from launch.numbers import whole
 from playbooks.cli import output
 from playbooks.project import Stack, find_project, open_stack
 
@@ -115,7 +116,7 @@ def _refuse_option(names: tuple[str, str], argument: str, value: str) -> None:
 
         called = next(n for n, word in enumerate(sys.argv) if n and word.rpartition(".")[2] in names)
         program.run([*sys.argv[:called], "--help", sys.argv[called]])
-    if value.startswith("-"):
+    if value.startswith("-") and whole(value) is None:  # a task refuses a negative number itself
         remedy = f"give {argument} first, and see `fab {names[1]} --help`"
         raise InputError(argument, value, "looks like an option, but the task has no such option", remedy)
 

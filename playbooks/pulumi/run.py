@@ -23,7 +23,7 @@ from playbooks.cli import output
 from playbooks.project import Stack, pulumi_program
 from playbooks.pulumi.locks import REFUSALS, LockNote, in_use_from
 
-__all__ = ["NEVER", "TookTooLong", "UpdateFailed", "pulumi", "retry_while_busy"]
+__all__ = ["NEVER", "Interrupted", "TookTooLong", "UpdateFailed", "pulumi", "retry_while_busy"]
 
 NEVER = float("inf")
 REPORT_S = 60.0
@@ -60,6 +60,14 @@ class UpdateFailed(RankliftError):
         super().__init__(f"stack {stack}: " + "\n".join(lines))
 
 
+class Interrupted(Exit):
+    """Ctrl-C ended Pulumi; ``has_begun`` is whether the update had begun to change anything."""
+
+    def __init__(self, *, has_begun: bool) -> None:
+        super().__init__(code=130)
+        self.has_begun = has_begun
+
+
 class TookTooLong(UpdateFailed):
     """Azure did not finish in time; ``under_way`` describes what it was doing."""
 
@@ -79,14 +87,16 @@ def pulumi(
     *,
     limit: float | None = None,
     before: Callable[[], object] | None = None,
+    again: str | None = None,
 ) -> None:
     """Run one Pulumi command with its output, for ``limit`` seconds at most.
 
     Of ``up``, ``before`` is called once the update holds the lock, and before it changes anything; what that
     raises ends the update, and is raised here.
 
-    Ctrl-C ends the command with 130 once Pulumi has ended: the terminal sent it to Pulumi too, which shuts
-    down in order. Killing it would leave its lock, and resources missing in its state.
+    Ctrl-C raises :class:`Interrupted` once Pulumi has ended: the terminal sent it to Pulumi too, which shuts
+    down in order. Killing it would leave its lock, and resources missing in its state. The command that
+    continues from there, where the update had begun, is printed: ``again``, or ``fab up``.
 
     Raises :class:`UpdateFailed` when something in Azure failed, and :class:`~playbooks.pulumi.locks.InUse`
     when another command has the stack; when Pulumi itself or the program failed, the command ends with
@@ -121,11 +131,14 @@ def pulumi(
     if watch.interrupted:
         for line in watch.left:
             output.progress(f"{line}, and may continue")
-        output.progress(
-            f"interrupted; Pulumi's state has what it had begun: `fab up --stack {stack.name}` continues "
-            f"from there, `fab down --stack {stack.name}` removes it"
-        )
-        raise Exit(code=130)
+        has_begun = watch.progress.has_begun or (gate is not None and gate.has_worked)
+        if has_begun:
+            other = "" if again else f", `fab down --stack {stack.name}` removes it"
+            then = f"`{again or f'fab up --stack {stack.name}'}` continues from there{other}"
+            output.progress(f"interrupted; Pulumi's state has what it had begun: {then}")
+        else:
+            output.progress("interrupted before anything was changed")
+        raise Interrupted(has_begun=has_begun)
     if watch.is_stopping and limit is not None:
         raise TookTooLong(stack.name, limit, watch.left)
     if exit_status != 0:

@@ -171,7 +171,8 @@ def build(
         words = ["up", "--yes", *arguments, *options, "--stack", stack.name, *repairs]
 
         def update() -> None:
-            pulumi(stack, words, limit=seconds_left(deadline), before=before)
+            hint = None if wanted is None else again
+            pulumi(stack, words, limit=seconds_left(deadline), before=before, again=hint)
 
         try:
             retry_while_busy(update, deadline)

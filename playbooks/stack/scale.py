@@ -8,19 +8,16 @@ from invoke.context import Context
 from invoke.exceptions import Exit
 
 from infra.inventory import Inventory
-from launch.errors import InputError, RankliftError
+from launch.errors import RankliftError
 from launch.nodeset import fold
 from launch.numbers import counted
-from playbooks.cli import output
-from playbooks.cli.options import number
+from playbooks.cli import options, output
 from playbooks.cli.signals import report_half_done
 from playbooks.cli.task import command, open_from, seconds_left
 from playbooks.project import Stack
 from playbooks.stack.limits import CHANGE, LIMIT_HELP, ready_limit
 
 __all__ = ["scale"]
-
-_INTERRUPTED = 130
 
 
 @command(
@@ -49,7 +46,8 @@ def scale(
     from infra.config.schema import parse
     from playbooks.pulumi.partial import COUNT
 
-    wanted = _count(number)
+    remedy = "give 1 or more; `fab down` removes the cluster"
+    wanted = options.number("number", number, "nodes", remedy, low=1)
     chosen = open_from(context, stack)
     limit = ready_limit(chosen, timeout, CHANGE)
     parse({**chosen.settings(), COUNT: str(wanted)})
@@ -123,13 +121,15 @@ def _set_count(stack: Stack, wanted: int, before: int, setting: list[str], error
     """
     from playbooks.nodes import vm_ops
     from playbooks.pulumi.locks import InUse
-    from playbooks.pulumi.run import TookTooLong, pulumi
+    from playbooks.pulumi.run import Interrupted, TookTooLong, pulumi
     from playbooks.stack.converge import present, wanted_of
 
     is_new, azure, others = before == wanted, "", ""
     if isinstance(error, InUse):  # another command's changes are not a result of this one
         is_new = False
-    elif isinstance(error, TookTooLong) or (isinstance(error, Exit) and error.code == _INTERRUPTED):
+    elif isinstance(error, Interrupted):  # what continues was printed with it
+        is_new = error.has_begun
+    elif isinstance(error, TookTooLong):
         is_new, azure = True, f", and Azure may continue: so does `fab scale {wanted} --stack {stack.name}`"
     else:
         try:
@@ -144,15 +144,9 @@ def _set_count(stack: Stack, wanted: int, before: int, setting: list[str], error
     if is_new and had != wanted:
         pulumi(stack, setting)
     count = wanted if is_new else had
-    asks = f"configured for {count} node{'s' * (count != 1)}{'' if is_new else ' as before'}"
+    nodes = "no valid number of nodes" if count is None else counted(count, "node")
+    asks = f"configured for {nodes}{'' if is_new else ' as before'}"
     output.progress(f"stack {stack.name}: {asks}{azure}{others}")
-
-
-def _count(text: str) -> int:
-    wanted = number("N", text, "nodes", "give 1 or more")
-    if wanted == 0:
-        raise InputError("N", text, "a cluster has at least 1 node", "`fab down` removes the cluster")
-    return wanted
 
 
 def _plan(stack: Stack, wanted: int, setting: list[str]) -> list[str]:

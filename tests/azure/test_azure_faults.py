@@ -230,7 +230,9 @@ def test_an_operation_that_never_ends_is_bounded_and_said_and_can_be_left(cluste
         os.killpg(running.pid, signal.SIGINT)
         said = running.stdout.read()
         assert running.wait() == 130, said
-        assert "`fab up --stack rehearsal` continues from there" in said
+        assert "`fab scale 4 --stack rehearsal` continues from there\n" in said
+        assert said.count("fab scale 4") == 1, said
+        assert "stack rehearsal: configured for 4 nodes\n" in said
     cluster.fab("up")
     assert len(booted(cluster)) == 4
     cluster.fab("scale", "2")

@@ -226,7 +226,7 @@ def test_a_dry_run_asks_nobody(cluster: Workplace) -> None:
 @pytest.mark.parametrize(
     ("words", "problem"),
     [
-        (["scale", "0"], "a cluster has at least 1 node; `fab down` removes the cluster"),
+        (["scale", "0"], "number = 0: must be at least 1; give 1 or more; `fab down` removes the cluster"),
         (["scale", "four"], "is not a number of nodes"),
         (["scale", "101"], "largeScaleSet"),
         (["replace", "77"], "has no node 77"),

@@ -177,6 +177,7 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         ),
         (["exec", "id", "--fanout", "many"], "--fanout = 'many': is not a number of nodes"),
         (["exec", "id", "--timeout", "0"], "--timeout = '0': must be more than 0; write it like 90"),
+        (["scale", "-1"], "number = -1: must be at least 1; give 1 or more; `fab down`"),
         (["cancel", "t-1", "--grace", "-1"], "--grace = '-1': must be 0 or more; write it like 0, 10s or 2m"),
         (["launch.mpi", "train.py", "--detach", "--cancel-on-interrupt"], "cannot be combined with --detach"),
         (["collect", "t-1", "--into", ""], "--into = '': is not the name of a folder"),
@@ -376,10 +377,12 @@ def test_up_makes_the_stack_first_and_passes_pulumis_failure_on(workplace: Path,
 
 
 def test_ctrl_c_waits_for_pulumi_and_says_how_to_go_on(workplace: Path, tmp_path: Path) -> None:
+    begun = {"resourcePreEvent": {"metadata": {"op": "create", "urn": "urn:pulumi:new::ranklift::a::b"}}}
     env = fake_pulumi(
         tmp_path,
         'case "$1 $2" in "stack ls") echo "[]"; exit;; "up --yes") ;; *) exit;; esac\n'
         "trap 'sleep 1; touch \"$0.ended\"; exit 1' INT\n"
+        f'for log in "$@"; do :; done; echo \'{json.dumps(begun)}\' > "$log"\n'
         'touch "$0.begun"; while :; do sleep 0.1; done',
     )
     (workplace.parent / "ranklift" / "Pulumi.new.yaml").write_text(SETTINGS)

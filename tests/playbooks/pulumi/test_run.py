@@ -20,7 +20,7 @@ from launch.errors import RetryError
 from playbooks.project import Stack
 from playbooks.pulumi import run
 from playbooks.pulumi.locks import InUse
-from playbooks.pulumi.run import UpdateFailed, pulumi, retry_while_busy
+from playbooks.pulumi.run import Interrupted, UpdateFailed, pulumi, retry_while_busy
 
 URN = "urn:pulumi:dev::ranklift::a$azure-native:compute:VirtualMachineScaleSet::nodes"
 METADATA = {"op": "create", "urn": URN, "type": "azure-native:compute:VirtualMachineScaleSet"}
@@ -114,16 +114,40 @@ def test_ctrl_c_names_what_is_under_way_in_azure(tmp_path: Path, capfd: pytest.C
     )
     interrupting = threading.Thread(target=interrupt)
     interrupting.start()
-    with pytest.raises(Exit) as caught:
+    with pytest.raises(Interrupted) as caught:
         pulumi(stack(tmp_path, BEGUN, then=then), ["up", "--yes"])
     interrupting.join()
-    assert caught.value.code == 130
+    assert (caught.value.code, caught.value.has_begun) == (130, True)
     under_way, then_what = capfd.readouterr().err.splitlines()[-2:]
     assert under_way.startswith("VirtualMachineScaleSet nodes: Azure has been working on it (create) for ")
     assert under_way.endswith(" s, and may continue")
     assert then_what.startswith(
         "interrupted; Pulumi's state has what it had begun: `fab up --stack dev` continu"
     )
+
+
+@pytest.mark.parametrize("op", ["create", "same"])
+def test_ctrl_c_before_anything_was_begun_claims_nothing_of_azure(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], op: str
+) -> None:
+    """While Pulumi previews, and while it still compares what it has."""
+    event = {"metadata": {**METADATA, "op": op}, "planning": op == "create"}
+    then = f"kill -INT {os.getpid()}; sleep 1; exit 1"
+    with pytest.raises(Interrupted) as caught:
+        pulumi(stack(tmp_path, {"timestamp": 0, "resourcePreEvent": event}, then=then), ["up", "--yes"])
+    assert (caught.value.code, caught.value.has_begun) == (130, False)
+    assert capfd.readouterr().err == "$ pulumi up --yes\ninterrupted before anything was changed\n"
+
+
+def test_ctrl_c_names_the_command_that_continues_once(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    then = f"kill -INT {os.getpid()}; sleep 1; exit 1"
+    with pytest.raises(Interrupted):
+        pulumi(stack(tmp_path, BEGUN, then=then), ["up", "--yes"], again="fab scale 5 --stack dev")
+    last = capfd.readouterr().err.splitlines()[-1]
+    had = "interrupted; Pulumi's state has what it had begun"
+    assert last == f"{had}: `fab scale 5 --stack dev` continues from there"
 
 
 LOCKED = (

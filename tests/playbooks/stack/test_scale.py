@@ -19,7 +19,7 @@ from playbooks.nodes import health, vm_ops
 from playbooks.project import Stack
 from playbooks.pulumi import drift, pending, recover, run
 from playbooks.pulumi.locks import InUse
-from playbooks.pulumi.run import TookTooLong, UpdateFailed
+from playbooks.pulumi.run import Interrupted, TookTooLong, UpdateFailed
 from playbooks.stack import converge, preflight
 from playbooks.stack import scale as scaling
 
@@ -48,6 +48,7 @@ class Cluster:
         self.configuration = folder / "Pulumi.dev.yaml"
         self.configuration.write_text(SETTINGS)
         monkeypatch.setenv("RANKLIFT_PROJECT", str(folder))
+        self.expected: int | None = 3
         self.azure, self.state, self.remembered = 3, "running", 3
         self.gone: tuple[str, ...] = ()
         self.becomes: int | None = None
@@ -80,7 +81,7 @@ class Cluster:
         return Drift(wanted, self.remembered, self.azure, self.gone)
 
     def build(self, _: Stack, __: float, ___: list[str], *, there: Inventory, wanted: int) -> None:
-        assert self.configured == 3, "another command may read it meanwhile"
+        assert self.expected is None or self.configured == self.expected, "another command may read it"
         self.done.append(f"make {wanted} of {len(there.nodes)}")
         self.azure = wanted if self.becomes is None else self.becomes
         if self.fails is not None:
@@ -184,16 +185,45 @@ def test_where_nodes_went_it_says_how_many_stayed(
     assert "configured for 2 nodes, Azure has 2\n" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize("error", [TookTooLong("dev", 30, ()), Exit(code=130)])
 def test_what_azure_may_go_on_with_is_what_is_wanted(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str], error: BaseException
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failing(cluster, 5, error, 3)
+    failing(cluster, 5, TookTooLong("dev", 30, ()), 3)
     assert cluster.configured == 5
     assert (
         "configured for 5 nodes, and Azure may continue: so does `fab scale 5 --stack dev`"
         in capsys.readouterr().err
     )
+
+
+@pytest.mark.parametrize(("has_begun", "count"), [(True, "5 nodes"), (False, "3 nodes as before")])
+def test_after_ctrl_c_it_says_the_number_that_is_configured(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], has_begun: bool, count: str
+) -> None:
+    failing(cluster, 5, Interrupted(has_begun=has_begun), 3)
+    assert cluster.configured == int(count[0])
+    assert capsys.readouterr().err == f"stack dev: configured for {count}\n"
+
+
+def test_a_configuration_without_a_number_is_called_so(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.configuration.write_text(SETTINGS.replace('"3"', "many"))
+    cluster.fails = Interrupted(has_begun=False)
+    cluster.expected = None
+    with pytest.raises(Exit):
+        cluster.scale(5)
+    assert "stack dev: configured for no valid number of nodes as before\n" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "'N'", "'1.5'"])
+def test_a_wrong_number_is_refused_by_the_arguments_name(
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], text: str
+) -> None:
+    with pytest.raises(Exit) as caught:
+        scaling.scale(Context(), text.strip("'"), stack="dev")
+    assert (caught.value.code, cluster.done) == (2, [])
+    assert capsys.readouterr().err.startswith(f"error: number = {text}: ")
 
 
 def test_what_azure_does_not_tell_is_called_unknown(
