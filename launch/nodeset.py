@@ -72,10 +72,13 @@ def parse_nodes(text: str, key: str = "--nodes") -> NodeSet:
     if text.strip() == "all":
         return NodeSet()
     if text.startswith("any:"):
-        count = bounded(
-            key, text.removeprefix("any:"), 1, MOST, problem="is not a number of nodes", remedy=_FORMS
-        )
-        return NodeSet(count=count)
+        number = text.removeprefix("any:")
+        try:
+            return NodeSet(
+                count=bounded(key, number, 1, MOST, problem="has no number of nodes", remedy=_FORMS)
+            )
+        except InputError as error:
+            raise InputError(key, f"any:{error.value}", error.problem, error.remedy) from None
     names: set[str] = set()
     numbers: list[str] = []
     named = 0

@@ -19,12 +19,12 @@ from launch.jobfile.yaml_source import Place, compose
 __all__ = ["UNUSED", "USED", "read"]
 
 USED = (
-    *("type", "command", "code", "name", "display_name", "experiment_name", "description", "tags"),
+    *("$schema", "type", "command", "code", "name", "display_name", "experiment_name", "description", "tags"),
     *("inputs", "outputs", "environment", "environment_variables", "distribution", "resources", "limits"),
     "ranklift",
 )
-"""Keys of the format that have an effect here."""
-_TEXTS = ("$schema", "compute", "parent_job_name", "id", "status")
+"""Keys of the format that have an effect here, and ``$schema``, which is for editors."""
+_TEXTS = ("compute", "parent_job_name", "id", "status")
 _BLOCKS = (
     *("services", "identity", "queue_settings", "properties", "creation_context", "log_files"),
     "parameters",
@@ -55,6 +55,7 @@ def read(path: Path, overrides: Sequence[tuple[str, str]] = ()) -> JobFile:
     for key in (key for key in entries if key in UNUSED):
         with reader.collecting():
             _check_unused(key, entries[key])
+    reader.get(top, "$schema", values.text, "")
     command = _command(reader, root, top)
     inputs = {
         key: value

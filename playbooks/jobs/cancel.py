@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ from launch.errors import (
     NodeUnreachable,
     NoSuchJob,
     NotPushed,
+    RankliftError,
     StepTimeout,
 )
 from launch.nodeset import fold
@@ -113,9 +114,11 @@ def cancel(
 def _newest(stack: Stack, inventory: Inventory, *, yes: bool) -> str:
     """Return the newest job that has not ended, if the user at the terminal, or ``yes``, agrees to end it."""
     from playbooks.jobs.handle import newest_job
+    from playbooks.jobs.tables import cancel_text
 
-    name = newest_job(stack, inventory)
-    output.progress(f"job {name}")
+    state = newest_job(stack, inventory)
+    name = state.job
+    output.progress(cancel_text(state, _command(stack, inventory, name)))
     answer = True if yes else output.ask(f"End job {name}?")
     if answer is None:
         problem = "is not given, and without a terminal nobody can be asked"
@@ -123,6 +126,20 @@ def _newest(stack: Stack, inventory: Inventory, *, yes: bool) -> str:
     if not answer:
         raise GiveUpError(f"job {name} is not cancelled: nothing was changed")
     return name
+
+
+def _command(stack: Stack, inventory: Inventory, job: str) -> Sequence[str]:
+    """Return the job's command; empty, with the reason printed, where its head does not answer any more."""
+    from launch.client.query import show_job
+    from playbooks.ssh.connection import Cluster
+
+    try:
+        place = find_job(stack, inventory, job)
+        with Cluster(inventory, stack.folder) as cluster:
+            return show_job(job, cluster.host(place.head), remote=place.remote).command
+    except RankliftError as error:
+        output.progress(f"the command of job {job} is unknown: {error}")
+        return ()
 
 
 def _what_holds(done: Cancelled) -> str:

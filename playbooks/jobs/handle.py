@@ -6,6 +6,7 @@ import json
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
+from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory
 from launch.errors import InputError
@@ -16,6 +17,9 @@ from playbooks.jobs.location import check_id, note_of
 from playbooks.project import Stack
 from playbooks.selection import NEWEST
 
+if TYPE_CHECKING:
+    from launch.client.events import JobState
+
 __all__ = ["choose_job", "choose_jobs", "fitting", "newest_job"]
 
 _WHOLE = r".+-\d{8}-\d{6}-[0-9a-f]{4}"
@@ -23,17 +27,19 @@ _WHOLE = r".+-\d{8}-\d{6}-[0-9a-f]{4}"
 _SHOWN = 8
 
 
-def choose_job(stack: Stack, inventory: Inventory, handle: str) -> str:
+def choose_job(stack: Stack, inventory: Inventory, handle: str, *, report: bool = True) -> str:
     """Return the id that ``handle`` means. Raises as :func:`choose_jobs`."""
-    return choose_jobs(stack, inventory, [handle])[0]
+    return choose_jobs(stack, inventory, [handle], report=report)[0]
 
 
-def choose_jobs(stack: Stack, inventory: Inventory, handles: Sequence[str]) -> list[str]:
+def choose_jobs(
+    stack: Stack, inventory: Inventory, handles: Sequence[str], *, report: bool = True
+) -> list[str]:
     """Return the ids that ``handles`` mean: whole ids, unique beginnings of one or of its last part, newest.
 
-    Whole ids are returned without a query, whether they exist or not. For the others all heads are asked; the
-    job taken is reported on stderr. Raises :class:`~launch.errors.InputError` for a handle that fits no job,
-    or several.
+    Whole ids are returned without a query, whether they exist or not. For the others all heads are asked;
+    with ``report`` the job taken is printed on stderr. Raises :class:`~launch.errors.InputError` for a handle
+    that fits no job, or several.
     """
     for handle in handles:
         check_id(handle)
@@ -42,12 +48,12 @@ def choose_jobs(stack: Stack, inventory: Inventory, handles: Sequence[str]) -> l
         return list(handles)
     found = _ask(stack, inventory, 1 if {*short} == {NEWEST} else None)
     chosen = {one: _meant(stack, one, found) for one in short}
-    for job in dict.fromkeys(chosen.values()):
+    for job in dict.fromkeys(chosen.values()) if report else ():
         output.progress(f"job {job}")
     return [chosen.get(one, one) for one in handles]
 
 
-def newest_job(stack: Stack, inventory: Inventory) -> str:
+def newest_job(stack: Stack, inventory: Inventory) -> JobState:
     """Return the newest job that has not ended.
 
     Raises :class:`~launch.errors.InputError` if there is none.
@@ -55,7 +61,7 @@ def newest_job(stack: Stack, inventory: Inventory) -> str:
     found = _ask(stack, inventory, 0)
     if not found.jobs:
         raise InputError("job", None, f"stack {stack.name} has no job that runs or waits", "see `fab jobs`")
-    return found.jobs[-1].job
+    return found.jobs[-1]
 
 
 def fitting(handle: str, jobs: Iterable[str]) -> list[str]:

@@ -130,7 +130,7 @@ def job(context: Context, job: str, stack: str | None = None, json: bool = False
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()
-    name = choose_job(chosen, inventory, job)
+    name = choose_job(chosen, inventory, job, report=False)  # the answer begins with it
     place = find_job(chosen, inventory, name)
     with Cluster(inventory, chosen.folder) as cluster:
         try:

@@ -15,6 +15,7 @@ from launch.remote.head.outcome import signal_name
 
 __all__ = [
     "RANK",
+    "cancel_text",
     "change_text",
     "ends_text",
     "job_rows",
@@ -102,15 +103,14 @@ def _short(text: str, nodes: Iterable[str]) -> str:
 def job_text(report: JobReport, now: datetime | None = None) -> str:
     """Return the full record of a job, one known fact a line."""
     state = report.state
-    processes = counted(state.ranks, "rank")
     port = f", port {state.port}" if state.port else ""
     lines = [
         ("job", state.job),
         ("state", _with_reason(_standing(state), state.reason)),
         ("place", f"{state.place} in its head's queue" if state.place else ""),
         ("exit", "" if state.exit_status is None else str(state.exit_status)),
-        ("runs", f"{processes} on {fold(state.nodes)}, {state.kind}{port}"),
-        ("command", report.command[0] if len(report.command) == 1 else shlex.join(report.command)),
+        ("runs", f"{_where(state)}, {state.kind}{port}"),
+        ("command", _line(report.command)),
         ("code", f"snapshot {report.code}" if report.code else ""),
         ("created", moment(state.created)),
         ("started", _started(state)),
@@ -127,6 +127,20 @@ def job_text(report: JobReport, now: datetime | None = None) -> str:
     if state.failure is not None:
         text += _failure(report)
     return text
+
+
+def cancel_text(state: JobState, command: Sequence[str]) -> str:
+    """Return which job would be ended: its state, its nodes, its command."""
+    words = f"job {state.job} {_with_reason(_standing(state), state.reason)}, {_where(state)}"
+    return f"{words}: {_line(command)}" if command else words
+
+
+def _where(state: JobState) -> str:
+    return f"{counted(state.ranks, 'rank')} on {fold(state.nodes)}"
+
+
+def _line(command: Sequence[str]) -> str:
+    return command[0] if len(command) == 1 else shlex.join(command)
 
 
 def ends_text(report: JobReport) -> str:

@@ -43,7 +43,9 @@ def choose_nodes(inventory: Inventory, given: str | None, key: str = "--nodes") 
     missing = [*map(str, sorted(ids)), *sorted(names)]
     if missing:
         shown = ", ".join(missing[:_SHOWN]) + (" …" if len(missing) > _SHOWN else "")
-        problem = f"stack {inventory.stack} has no node {shown}"
+        problem = (
+            f"{shown} {'is not a node' if len(missing) == 1 else 'are not nodes'} of stack {inventory.stack}"
+        )
         raise InputError(key, given, problem, _existing(inventory))
     return chosen
 

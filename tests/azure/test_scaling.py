@@ -229,7 +229,7 @@ def test_a_dry_run_asks_nobody(cluster: Workplace) -> None:
         (["scale", "0"], "number = 0: must be at least 1; give 1 or more; `fab down` removes the cluster"),
         (["scale", "four"], "is not a number of nodes"),
         (["scale", "101"], "largeScaleSet"),
-        (["replace", "77"], "has no node 77"),
+        (["replace", "77"], "77 is not a node of stack"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_changes(

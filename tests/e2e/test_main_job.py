@@ -219,7 +219,7 @@ def test_free_nodes_are_taken_first_and_jobs_go_by_parts_of_their_ids(code: Work
         ),
         (
             ["launch.mpi", "failing.py", "--nodes", "0,40"],
-            "--nodes = '0,40': stack rehearsal has no node 40",
+            "--nodes = '0,40': 40 is not a node of stack rehearsal",
         ),
     ],
 )

@@ -95,7 +95,7 @@ def test_all_and_a_number_name_no_node() -> None:
         ("0,all", "'all' is not a node"),
         ("0,any:2", "'any:2' is not a node"),
         ("any:0", "must be at least 1"),
-        ("any:x", "is not a number of nodes"),
+        ("any:x", "has no number of nodes"),
         ("node000000-node0zzzzz", "names more than 100000 nodes"),
     ],
 )
@@ -105,3 +105,5 @@ def test_what_chooses_no_nodes_is_refused_with_what_would(text: str, problem: st
     assert str(caught.value).startswith("--node = ")
     assert problem in str(caught.value)
     assert "write it like 0-3,7" in str(caught.value)
+    if text.startswith("any:"):
+        assert str(caught.value).startswith(f"--node = {text!r}: ")

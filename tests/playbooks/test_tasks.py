@@ -134,7 +134,7 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         ),
         (["ssh", "--node", "0-1"], "--node = '0-1': names 2 nodes; name one, as in 3 or node000003"),
         (["logs", "t-1", "--node", "any:2"], "--node = 'any:2': leaves open which nodes"),
-        (["ssh", "--node", "7"], "has no node 7"),
+        (["ssh", "--node", "7"], "7 is not a node of stack dev"),
         (["launch.mpi", "nope.py"], "script = 'nope.py': is not in the pushed code"),
         (["launch.mpi", "train.py", "--nproc-per-node", "9"], "--nproc-per-node = 9: node000000 has 8 slots"),
         (["launch.mpi", "train.py", "--nproc-per-node", "0"], "--nproc-per-node = 0: must be at least 1"),
@@ -164,7 +164,7 @@ def test_a_changed_host_key_is_refused_by_name(workplace: Path) -> None:
         (["logs", "t-1", "--tail", "-3"], "--tail = -3: must be at least 0; write it like 100"),
         (["logs", "t-1", "--since", "noon"], "--since = 'noon': is not a duration"),
         (["logs", "t-1", "--grep", "("], "--grep = '(': is not a regular expression"),
-        (["push", "--nodes", "8"], "has no node 8"),
+        (["push", "--nodes", "8"], "8 is not a node of stack dev"),
         (["jobs", "--last", "x"], "--last = 'x': is not a number of jobs; give 0 or more, or --all"),
         (
             ["launch.mpi", "train.py", "--max-restarts", "x"],

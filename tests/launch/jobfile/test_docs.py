@@ -25,7 +25,7 @@ def test_the_example_is_taken_and_so_is_the_own_block(path: Path) -> None:
     path.write_text(JOB + OWN)
     job = read(path)
     assert job.own.nodes == "0-3,7"
-    assert job.unused == ("$schema",)
+    assert job.unused == ()
 
 
 def test_the_error_shown_is_the_one_that_comes(path: Path) -> None:

@@ -69,7 +69,7 @@ def test_a_key_that_stands_twice_at_the_top_is_told_once(tmp_path: Path) -> None
 def test_what_means_nothing_here_is_listed_in_one_notice() -> None:
     job = good("everything-without-meaning")
     assert job.notice == (
-        f"{job.path}: ignored here: $schema, compute, services, identity, "
+        f"{job.path}: ignored here: compute, services, identity, "
         "queue_settings, properties, resources.instance_type, resources.docker_args, "
         "resources.locations, resources.max_instance_count, resources.properties"
     )

@@ -18,8 +18,9 @@ from playbooks.jobs import cancel, handle
 from playbooks.jobs.cancel import Cancelled
 from playbooks.jobs.handle import choose_job, choose_jobs, newest_job
 from playbooks.jobs.listing import JobList
+from playbooks.jobs.location import Place
 from playbooks.project import Stack
-from tests.playbooks.jobs.test_tables import at, state
+from tests.playbooks.jobs.test_tables import REPORT, at, state
 
 TRAIN, DIGITS, AGAIN = (
     "train-20260301-090507-0f3a",
@@ -87,6 +88,13 @@ def test_a_part_that_fits_one_job_is_that_job_and_stderr_names_it(
 ) -> None:
     assert choose_job(heads.stack, INVENTORY, given) == job
     assert capsys.readouterr() == ("", f"job {job}\n")
+
+
+def test_a_task_whose_answer_begins_with_the_job_does_not_report_it(
+    heads: Heads, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert choose_job(heads.stack, INVENTORY, "newest", report=False) == AGAIN
+    assert capsys.readouterr() == ("", "")
 
 
 def test_a_whole_id_asks_nobody_and_says_nothing(heads: Heads, capsys: pytest.CaptureFixture[str]) -> None:
@@ -163,10 +171,12 @@ class TestCancelWithoutAJob:
         monkeypatch.setattr(cancel, "open_from", lambda *_: heads.stack)
         monkeypatch.setattr(Stack, "saved", lambda _: INVENTORY)
         monkeypatch.setattr(cancel, "cancel_job", end)
+        monkeypatch.setattr(cancel, "find_job", lambda *_: Place(NODES[0], "abc"))
+        monkeypatch.setattr("launch.client.query.show_job", lambda *_, **__: REPORT)
         return done
 
     def test_takes_the_newest_that_has_not_ended(self, heads: Heads) -> None:
-        assert newest_job(heads.stack, INVENTORY) == DIGITS
+        assert newest_job(heads.stack, INVENTORY).job == DIGITS
         heads.jobs = [heads.jobs[0]]
         with pytest.raises(InputError, match="stack dev has no job that runs or waits"):
             newest_job(heads.stack, INVENTORY)
@@ -182,7 +192,11 @@ class TestCancelWithoutAJob:
 
     @pytest.mark.parametrize("answer", [True, False])
     def test_asks_at_a_terminal(
-        self, ended: list[str], monkeypatch: pytest.MonkeyPatch, answer: bool
+        self,
+        ended: list[str],
+        monkeypatch: pytest.MonkeyPatch,
+        capsys: pytest.CaptureFixture[str],
+        answer: bool,
     ) -> None:
         asked: list[str] = []
 
@@ -197,7 +211,23 @@ class TestCancelWithoutAJob:
             with pytest.raises(Exit):
                 cancel.cancel.body(Context(), "newest")
         assert asked == [f"End job {DIGITS}?"]
+        shown = f"job {DIGITS} RUNNING, 4 ranks on node[000000-000001]: train.py --name 'a b'\n"
+        assert capsys.readouterr().err.startswith(shown)
         assert ended == [DIGITS] * answer
+
+    def test_asks_without_the_command_where_the_head_has_fallen_silent(
+        self, ended: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def show_job(*_: object, **__: object) -> None:
+            raise NodeUnreachable("node000000", "refused")
+
+        monkeypatch.setattr("launch.client.query.show_job", show_job)
+        monkeypatch.setattr(output, "ask", lambda _: True)
+        cancel.cancel.body(Context(), "newest")
+        assert capsys.readouterr().err == (
+            f"the command of job {DIGITS} is unknown: node000000: refused\n"
+            f"job {DIGITS} RUNNING, 4 ranks on node[000000-000001]\n"
+        )
 
     def test_asks_nobody_with_yes_or_a_job(self, ended: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(output, "ask", lambda _: pytest.fail("somebody was asked"))

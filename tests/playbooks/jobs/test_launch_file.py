@@ -222,7 +222,7 @@ DISTRIBUTED = "command: python train.py\ncode: src\ndistribution:\n  type: mpi\n
         (
             DISTRIBUTED + "ranklift:\n  nodes: 0-7\n",
             [],
-            "job.yml, line 6: ranklift.nodes = '0-7': stack dev has no node 4, 5, 6, 7",
+            "job.yml, line 6: ranklift.nodes = '0-7': 4, 5, 6, 7 are not nodes of stack dev",
         ),
         (
             DISTRIBUTED + "resources:\n  instance_count: 2\nranklift: {nodes: 0-2}\n",

@@ -55,11 +55,11 @@ def test_names_ids_and_numbers_choose_nodes(given: str | None, expected: list[in
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        ("0-2", "stack dev has no node 1"),
-        ("node000000-node000002", "stack dev has no node node000001"),
-        ("0-12", "stack dev has no node 1, 4, 5, 6, 7, 8, 9, 12"),
-        ("0-13", "stack dev has no node 1, 4, 5, 6, 7, 8, 9, 12 …"),
-        ("other000000", "stack dev has no node other000000"),
+        ("0-2", "1 is not a node of stack dev"),
+        ("node000000-node000002", "node000001 is not a node of stack dev"),
+        ("0-12", "1, 4, 5, 6, 7, 8, 9, 12 are not nodes of stack dev"),
+        ("0-13", "1, 4, 5, 6, 7, 8, 9, 12 … are not nodes of stack dev"),
+        ("other000000", "other000000 is not a node of stack dev"),
         ("any:4", "stack dev has 3 nodes that run"),
     ],
 )

@@ -207,7 +207,7 @@ def test_a_node_that_is_going_already_is_not_asked_what_it_does(
 @pytest.mark.parametrize(
     ("there", "said"),
     [
-        (3, "node = 77: stack dev has no node 77; known "),
+        (3, "node = 77: 77 is not a node of stack dev; known "),
         (2, "reads them from Azure again: 2 of 3 nodes; `fab up --stack dev` creates what"),
     ],
 )
