@@ -158,14 +158,16 @@ def build(
         if drift is not None:
             repairs = _repairing(drift, there)
             cause = None
-            if there is None and (there := nodes_before(stack)) is not None and there.nodes:
-                cause = find_replacement(stack, repairs)
-                arguments = [*arguments, "--skip-preview"]  # that was one
-            if cause is not None:
-                check_image(stack)
-                limit = seconds_left(deadline) + _AFTER_LIMIT_S
-                replaced = prepared_replacement(stack, there, cause, limit, yes=yes)
-            elif drift.surplus and _may_have_jobs(stack, drift.wanted):
+            if there is None:
+                there = nodes_before(stack)
+                if there is not None and there.nodes:
+                    cause = find_replacement(stack, repairs)
+                    arguments = [*arguments, "--skip-preview"]  # that was one
+                    if cause is not None:
+                        check_image(stack)
+                        limit = seconds_left(deadline) + _AFTER_LIMIT_S
+                        replaced = prepared_replacement(stack, there, cause, limit, yes=yes)
+            if cause is None and drift.surplus and _may_have_jobs(stack, drift.wanted):
                 before = partial(shrink, stack, drift.wanted, deadline, command)
     with replaced, asking_for(stack, wanted) as options:
         words = ["up", "--yes", *arguments, *options, "--stack", stack.name, *repairs]

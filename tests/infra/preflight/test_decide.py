@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from typing import Any
 
@@ -329,7 +330,7 @@ def test_another_costs_what_its_size_says(settings: dict[str, str], tier: str) -
 def test_existing_disks_that_stay_keep_their_size(
     has: dict[str, Any], expected: list[tuple[int, int]]
 ) -> None:
-    there = ScaleSet(**({"size": SIZE, "capacity": 2, "spot": False, "location": PLACE} | has))
+    there = replace(ScaleSet(SIZE, 2, False, PLACE), **has)
     found = plan(figures(there=there), osDiskGib="512")
     disks = [cost.part for cost in found.costs if cost.part.what == "OS disk"]
     assert [(part.note, part.count) for part in disks] == [(f"{g} GiB each", n) for g, n in expected]
