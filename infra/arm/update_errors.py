@@ -81,7 +81,6 @@ _CODES = (
 _MESSAGES = (re.compile(r'Message="((?:[^"\\]|\\.)*)"'), re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)"'))
 _SIGNED_OUT = re.compile(r"AADSTS\d+|az login|Please run 'az login'|DefaultAzureCredential")
 _TOO_MANY = 429
-_CHANGING_NOTHING = ("same", "read", "refresh")
 _IN_AZURE = re.compile(r"azure-native:\w+:\w+::")
 _HOLDER = re.compile(r"is in use by (/\S+)", re.IGNORECASE)
 
@@ -114,9 +113,9 @@ class Progress:
     def take(self, event: Mapping[str, Any]) -> None:
         """Take the next event."""
         begun = event.get("resourcePreEvent") or {}
-        if begun and not begun.get("planning") and begun["metadata"]["op"] not in _CHANGING_NOTHING:
+        if begun and not begun.get("planning") and begun["metadata"]["op"] not in ("same", "read"):
             metadata = begun["metadata"]
-            self.has_begun = True
+            self.has_begun |= metadata["op"] != "refresh"
             if _IN_AZURE.search(metadata["urn"]):
                 self.under_way[metadata["urn"]] = (metadata["op"], float(event.get("timestamp", 0)))
         for ended in ("resOutputsEvent", "resOpFailedEvent"):

@@ -127,6 +127,24 @@ def test_what_is_under_way_is_known_until_it_ends() -> None:
     assert progress.under_way == {}
 
 
+@pytest.mark.parametrize(
+    ("op", "planning", "under_way", "begun"),
+    [
+        ("create", True, False, False),
+        ("read", False, False, False),
+        ("refresh", False, True, False),
+        ("create", False, True, True),
+    ],
+)
+def test_neither_a_preview_nor_a_refresh_changes_anything(
+    op: str, planning: bool, under_way: bool, begun: bool
+) -> None:
+    progress = Progress()
+    event = {"metadata": {"op": op, "urn": URN}, "planning": planning}
+    progress.take({"timestamp": 7, "resourcePreEvent": event})
+    assert (bool(progress.under_way), progress.has_begun) == (under_way, begun)
+
+
 def test_who_is_not_signed_in_or_lacks_a_right_is_told_so_in_one_line() -> None:
     nobody = ClientAuthenticationError(
         message="DefaultAzureCredential failed to retrieve a token\nfrom:\n- a"

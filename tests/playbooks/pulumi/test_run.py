@@ -126,7 +126,7 @@ def test_ctrl_c_names_what_is_under_way_in_azure(tmp_path: Path, capfd: pytest.C
     )
 
 
-@pytest.mark.parametrize("op", ["create", "same"])
+@pytest.mark.parametrize("op", ["create", "same", "read"])
 def test_ctrl_c_before_anything_was_begun_claims_nothing_of_azure(
     tmp_path: Path, capfd: pytest.CaptureFixture[str], op: str
 ) -> None:
