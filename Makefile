@@ -35,7 +35,7 @@ test-frameworks: frameworks ## every way the training guide starts a job, by the
 test-frameworks-few: frameworks ## one row of each framework and of another MPI: what every change has to pass
 	pytest -m for_every_change tests/frameworks
 
-azurite: ## Microsoft's storage emulator, the rehearsed Azure's blob endpoint
+azurite: ## Microsoft's storage emulator, the rehearsed Azure's blob endpoint; a registry and a builder of container images
 	@tools/setup --azure
 
 test-azure: azurite ## clusters of every form on the rehearsed Azure: request bodies, policies, recipes, scaling, money, faults

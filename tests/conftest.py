@@ -71,6 +71,18 @@ def _is_local(host: str) -> bool:
     if host == "localhost":
         return True
     try:
-        return ipaddress.ip_address(host).is_loopback
+        address = ipaddress.ip_address(host)
     except ValueError:
         return False
+    return address.is_loopback or _is_own(address)
+
+
+def _is_own(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
+    """Whether an interface of this machine has the address: no other can be bound."""
+    family = socket.AF_INET if address.version == 4 else socket.AF_INET6
+    with socket.socket(family) as asked:
+        try:
+            asked.bind((str(address), 0))
+        except OSError:
+            return False
+    return not address.is_multicast

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import resource
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.e2e.workplace import Workplace
+from tests.rehearsal.hardware import outside_server
 
 pytestmark = [pytest.mark.azure, pytest.mark.timeout(1800)]
 
@@ -63,8 +65,11 @@ def kept(workplace: Workplace) -> str:
     return str(account)
 
 
+GET = "python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=3).read())' "
+
+
 def test_a_stack_lives_in_a_given_subnet_with_a_kept_account_and_leaves_both_as_they_were(
-    workplace: Workplace, hub: str, kept: str
+    workplace: Workplace, hub: str, kept: str, tmp_path: Path
 ) -> None:
     _, _, account_path = kept.partition(workplace.record.subscription_id)
     before = workplace.azure(HUB), workplace.azure(account_path)
@@ -86,6 +91,9 @@ def test_a_stack_lives_in_a_given_subnet_with_a_kept_account_and_leaves_both_as_
     workplace.fab("exec", "--stack", "rehearsal-second", "touch /mnt/nfs/$(hostname)")
     seen = workplace.fab("exec", "--stack", "rehearsal-second", "ls /mnt/nfs | wc -l", "--json").json()
     assert {answer["stdout"].strip() for answer in seen.values()} == {"2"}
+    with outside_server(tmp_path) as url:
+        alone = workplace.fab("exec", "--stack", "rehearsal-second", f"{GET} {url}", status=None)
+        assert alone.out.count("timed out") == 1, alone  # once for both: the subnet has no NAT gateway
     server = result["nfsMount"].partition(":")[0]
     scan = f"ssh-keyscan -t ed25519 {server}"
     shown = workplace.fab("exec", "--stack", "rehearsal-second", scan, "--json").json()

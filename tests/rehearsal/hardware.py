@@ -7,8 +7,9 @@ import json
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,6 +91,31 @@ def outside_address() -> str:
     links = json.loads(subprocess.run(argv, check=True, capture_output=True).stdout)
     found = [str(one["local"]) for link in links for one in link.get("addr_info", ())]
     return found[0] if found else pytest.skip("this machine has no address but loopback's")
+
+
+@contextmanager
+def outside_server(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder at an address of this machine that nodes can reach; yield the URL."""
+    host = outside_address()
+    port = free_port(host)
+    argv = ["setpriv", "--pdeathsig", "KILL", sys.executable, "-m", "http.server", "--bind", host, str(port)]
+    with subprocess.Popen(argv, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as server:
+        try:
+            while True:
+                with suppress(ConnectionRefusedError), socket.create_connection((host, port)):
+                    break
+                assert server.poll() is None
+                time.sleep(0.05)
+            yield f"http://{host}:{port}"
+        finally:
+            server.kill()
+
+
+def free_port(address: str) -> int:
+    """Return a port that no program has at this moment."""
+    with socket.socket() as asked:
+        asked.bind((address, 0))
+        return int(asked.getsockname()[1])
 
 
 def make_key(path: Path) -> str:

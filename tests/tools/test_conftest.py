@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.rehearsal.hardware import outside_address
 
 
 @pytest.mark.parametrize("name", ["HOME", "PULUMI_HOME", "AZURE_CONFIG_DIR"])
@@ -21,6 +24,7 @@ def test_no_connection_leaves_this_machine() -> None:
         outside.connect(("192.0.2.1", 80))
 
 
-def test_this_machine_may_be_reached() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as server:
+@pytest.mark.parametrize("address", [lambda: "127.0.0.1", outside_address])
+def test_this_machine_may_be_reached(address: Callable[[], str]) -> None:
+    with socket.create_server((address(), 0)) as server:
         socket.create_connection(server.getsockname()).close()

@@ -92,12 +92,20 @@ def test_what_is_installed_or_removed_is_not_half_installed(commands: Path, stat
     assert "rsync" not in missing(commands)
 
 
-def install(commands: Path, tmp_path: Path, sees: Path) -> str:
-    """Install ``rsync`` with an apt-get that copies policy-rc.d to ``sees``; return what stays of it."""
+def install(commands: Path, tmp_path: Path, sees: Path, package: str = "rsync") -> str:
+    """Install a package with an apt-get that copies policy-rc.d to ``sees``; return what stays of it.
+
+    Folders ``systemd`` of ``tmp_path`` lie over the machine's own units, those in use and those installed.
+    """
     for name in ("apt-get", "dpkg"):
         command(commands, name, f'while read -r line; do echo "$line"; done </usr/sbin/policy-rc.d >{sees}')
     sbin = tmp_path / "sbin"
-    inside = f"/bin/mount --bind {sbin} /usr/sbin && PATH={commands} exec {DEBIAN} install rsync"
+    places = {"used": "/etc/systemd/system", "installed": "/lib/systemd/system"}
+    binds = [f"/bin/mount --bind {sbin} /usr/sbin"]
+    for name, place in places.items():
+        (tmp_path / "systemd" / name).mkdir(parents=True, exist_ok=True)
+        binds += [f"/bin/mount --bind {tmp_path / 'systemd' / name} {place}"] if Path(place).is_dir() else []
+    inside = " && ".join([*binds, f"PATH={commands} exec {DEBIAN} install {package}"])
     alone = ["unshare", "--user", "--map-root-user", "--mount", "/bin/sh", "-c", inside]
     done = subprocess.run(alone, capture_output=True, text=True, check=False, timeout=60)
     assert (done.returncode, done.stderr) == (0, "")
@@ -111,6 +119,23 @@ def test_no_service_starts_while_packages_are_installed_and_afterwards_they_may(
     (tmp_path / "sbin").mkdir()
     assert install(commands, tmp_path, tmp_path / "seen") == ""
     assert (tmp_path / "seen").read_text().splitlines()[-1] == "exit 101"
+
+
+def test_a_service_that_a_package_brings_stays_off_and_one_that_is_there_stays_as_it_is(
+    commands: Path, tmp_path: Path
+) -> None:
+    if not all(Path(place).is_dir() for place in ("/etc/systemd/system", "/lib/systemd/system")):
+        pytest.skip("no systemd here")
+    command(commands, "ln", 'exec /bin/ln "$@"')
+    (tmp_path / "sbin").mkdir()
+    (tmp_path / "systemd/installed").mkdir(parents=True)
+    (tmp_path / "systemd/installed/docker.service").touch()
+    for package in ("docker-registry", "charliecloud-builders"):
+        install(commands, tmp_path, tmp_path / "seen", package)
+    masked = {path.name: str(path.readlink()) for path in (tmp_path / "systemd/used").iterdir()}
+    assert masked == dict.fromkeys(
+        ("docker-registry.service", "docker.socket", "containerd.service"), "/dev/null"
+    )
 
 
 def test_what_a_killed_installation_left_is_removed_by_the_next(commands: Path, tmp_path: Path) -> None:
