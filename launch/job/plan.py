@@ -67,8 +67,9 @@ class JobPlan:
 
     @property
     def python(self) -> str:
-        """The Python of the ranks: an environment's folder, else what the spec names."""
-        return self.runs_in["path"] if self.runs_in["kind"] == "python" else self.spec.python
+        """The Python of the ranks: the folder of an environment that is made, else what the spec names."""
+        made = self.runs_in["path"] if self.runs_in["kind"] == "python" else ""
+        return made or self.spec.python
 
     def in_environment(self, record: EnvironmentRecord) -> JobPlan:
         """Return the plan of the same job in an environment that was made."""
