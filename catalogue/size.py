@@ -40,6 +40,8 @@ class Size:
     """GPUs, 0 for a size without."""
     gpu_memory_gib: int | None = None
     """Of each GPU."""
+    compute_capability: str | None = None
+    """Of NVIDIA's GPUs: what their code is built for, ``7.0`` being sm_70."""
     gpu_driver: GpuDriver | None = None
     """Kernel modules that drive the GPU."""
     fabric_manager: bool | None = None

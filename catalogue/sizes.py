@@ -39,6 +39,8 @@ class FabricSettings:
     """Set only on nodes where the file exists: some images have it, some have not."""
     infiniband: bool
     """Nodes have InfiniBand devices, whose names are known to themselves alone."""
+    capability: str
+    """Compute capability of their GPUs; empty where there are none of NVIDIA's, or it is unknown."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +132,8 @@ def fabric_settings(name: str) -> FabricSettings:
     env = _entries(os.environ.get(MORE, "")).settings[size.settings if size and size.settings else "default"]
     topology = size.topology if size else None
     files = {"NCCL_TOPO_FILE": f"/opt/microsoft/{topology}-topo.xml"} if topology else {}
-    return FabricSettings(env, files, infiniband=size is not None and size.infiniband)
+    capability = (size.compute_capability if size else None) or ""
+    return FabricSettings(env, files, infiniband=size is not None and size.infiniband, capability=capability)
 
 
 @cache

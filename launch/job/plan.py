@@ -52,6 +52,8 @@ class JobPlan:
     """For every rank, giving way to the user's variables."""
     files: dict[str, str]
     """Likewise, on nodes where the file exists."""
+    capability: str
+    """Compute capability of the nodes' GPUs; empty without GPUs of NVIDIA, and where it is unknown."""
     infiniband: bool
     """The nodes' VM size has it; each node finds its own devices for UCX and NCCL."""
     paths: dict[str, str]
@@ -122,7 +124,7 @@ class JobPlan:
             "argv": list(self.argv),
             "expand": [] if spec.shell else list(EXPANDED),
             "python": self.python,
-            "checks": _checks(spec, self.argv, self.python),
+            "checks": _checks(spec, self.argv, self.python, self.capability),
             "setup": spec.setup,
             "output_folders": [name for name, kind in spec.outputs.items() if kind != "uri_file"],
             "services": [given.rank for node in self.nodes for given in node.ranks if given.task in services],
@@ -225,6 +227,7 @@ def plan(
             **{key: value for key, value in settings.env.items() if not (hidden and key.startswith(hidden))},
         },
         files=dict(settings.files),
+        capability=settings.capability,
         infiniband=settings.infiniband,
         paths={
             **job_paths(folder),
@@ -239,7 +242,7 @@ def plan(
     )
 
 
-def _checks(spec: JobSpec, argv: tuple[str, ...], python: str) -> Checks:
+def _checks(spec: JobSpec, argv: tuple[str, ...], python: str, capability: str) -> Checks:
     """Return what every node must have before the first rank starts; empty when that is nothing."""
     needs_python = spec.python != "python3" and (bool(spec.requires) or spec.python == argv[0])
     wanted: Checks = {
@@ -250,6 +253,8 @@ def _checks(spec: JobSpec, argv: tuple[str, ...], python: str) -> Checks:
     }
     if not (any(wanted.values()) or python_folder(python)):
         return {}
+    if capability and "torch" in spec.requires:
+        wanted["gpu"] = capability
     return {**wanted, "python": python}
 
 

@@ -80,6 +80,8 @@ class Checks(TypedDict, total=False):
     requires: list[str]
     shm_bytes: int
     needs_python: int
+    gpu: str
+    """Compute capability of the nodes' GPUs, which the job's torch has to support; missing without either."""
 
 
 class EnvironmentRecord(TypedDict):

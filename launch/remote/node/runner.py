@@ -131,8 +131,16 @@ class Runner(Loop):
             if checks["requires"]:
                 python = "python" if python_folder(spec["python"]) else spec["python"]
                 argv = modules_argv(expand_home(python), checks["requires"])
+                capability = checks.get("gpu", "")
+                if capability:
+                    from launch.remote.node import torch_build  # only torch on GPUs needs it
+
+                    driver = torch_build.driver_version()
+                    argv[2] += torch_build.LOOK if driver else ""
                 done = self._aside(argv, env, spec, NO_LOG, timing.MODULES_S)
                 reason = missing_modules(spec["python"], done.status or 0, done.output)
+                if not reason and capability:
+                    reason = torch_build.unfit_torch(done.output, capability, driver)
                 if reason:
                     raise Unfit(reason)
         if not spec["ports"]:

@@ -324,3 +324,19 @@ def test_job_json_is_all_a_supervisor_needs() -> None:
     for spec in SPECS.values():
         result = made(spec).as_dict()
         assert json.loads(json.dumps(result)) == result
+
+
+@pytest.mark.parametrize(
+    ("size", "requires", "wanted"),
+    [
+        ("Standard_ND40rs_v2", ("torch",), "7.0"),
+        ("Standard_ND96isr_H100_v5", ("numpy", "torch"), "9.0"),
+        *(("Standard_ND40rs_v2", ("numpy",), None), ("Standard_HC44rs", ("torch",), None)),
+        ("Standard_Unknown", ("torch",), None),
+    ],
+)
+def test_the_gpus_of_the_size_are_what_a_jobs_torch_has_to_support(
+    size: str, requires: tuple[str, ...], wanted: str | None
+) -> None:
+    spec = JobSpec("t", "pytorch", ("a",), requires=requires)
+    assert plan(spec, UNEVEN, size=size, remote="hash").as_dict()["checks"].get("gpu") == wanted

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import time
 from pathlib import Path
 
 import pytest
 
 from launch.job.spec import JobSpec, Kind
+from launch.remote.node import torch_build
 from launch.results.collect import collect
-from tests.launch.standin import Nodes, left_of, lines, remarks, shell, start, states, until
+from tests.launch.standin import REMOTE, Nodes, left_of, lines, remarks, shell, start, states, until
 
 pytestmark = [pytest.mark.timeout(120), pytest.mark.usefixtures("nothing_runs_on")]
 
@@ -70,6 +72,35 @@ class TestModules:
         nodes.code("broken.py", "open('imported', 'w')")
         state, _ = nodes.run(shell("test ! -e imported", requires=("broken",)))
         assert state.state == "SUCCEEDED"
+
+    @pytest.mark.parametrize("has_driver", [True, False])
+    def test_a_torch_without_code_for_the_gpus_is_refused_where_a_driver_is_loaded(
+        self, nodes: Nodes, tmp_path: Path, has_driver: bool
+    ) -> None:
+        driver = tmp_path / "version"
+        if has_driver:
+            driver.write_text("NVRM version: NVIDIA UNIX x86_64 Kernel Module  570.133.20  Sun\n")
+        for node in nodes.nodes:
+            remote = nodes.folder / node.name / ".ranklift/remote/hash"
+            remote.unlink()
+            shutil.copytree(REMOTE, remote, ignore=shutil.ignore_patterns("__pycache__"))
+            module = remote / "node/torch_build.py"
+            module.write_text(module.read_text().replace(torch_build.DRIVER, str(driver)))
+            torch = nodes.folder / node.name / ".ranklift/snapshots/code/torch"
+            (torch / "lib").mkdir(parents=True)
+            (torch / "__init__.py").touch()
+            (torch / "version.py").write_text("__version__ = '2.15.0+cu132'\ncuda = '13.2'\n")
+            (torch / "lib/libtorch_python.so").write_bytes(b"\0sm_75 sm_80 sm_90\0")
+        state, _ = nodes.run(shell(MARK, requires=("torch",)))
+        if not has_driver:
+            assert state.state == "SUCCEEDED"
+            return
+        assert state.reason == (
+            "no rank was started: node[000000-000002]: torch 2.15.0+cu132 is built for sm_75 sm_80 sm_90, "
+            "and the GPUs here are sm_70; require torch<2.15 with --extra-index-url "
+            "https://download.pytorch.org/whl/cu126"
+        )
+        assert ran(nodes) == []
 
     def test_a_python_that_breaks_is_told_with_its_last_line(self, nodes: Nodes) -> None:
         for node in nodes.nodes:
