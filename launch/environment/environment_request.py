@@ -28,12 +28,12 @@ def request_of(
     *,
     runtime: str = "",
     context: str = "",
-    find_links: Sequence[str] = (),
+    wheels: Sequence[str] = (),
 ) -> EnvironmentRequest | None:
     """Return the request for an environment; None where the nodes themselves are enough.
 
     ``nodes`` are names and addresses, ``runtime`` is what is to start ranks (empty: what the head has);
-    ``context`` and ``find_links`` are snapshots of a build's files and of folders of wheels.
+    ``context`` and ``wheels`` are snapshots of a build's files and of folders of wheels.
 
     >>> request_of(Bare(), []), request_of(None, [])
     (None, None)
@@ -49,7 +49,7 @@ def request_of(
         "constraints": "",
         "python": "",
         "conda": "",
-        "find_links": list(find_links),
+        "find_links": list(wheels),
         "reference": "",
         "context": context,
         "dockerfile": "",
