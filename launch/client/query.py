@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from launch.client.events import JobState
 from launch.client.rpc import ask
 from launch.host import Host
 from launch.remote.base import payloads
-from launch.remote.base.records import Event, ExitEvent
+from launch.remote.base.records import BARE, EnvironmentRecord, Event, ExitEvent
 
 __all__ = ["Happening", "JobReport", "Listing", "RankEnd", "list_some", "show_job"]
 
@@ -66,6 +66,8 @@ class JobReport:
     events: tuple[Happening, ...]
     folder: str
     """The job's folder on the head; each rank's log lies in its ``logs`` folder on the rank's own node."""
+    environment: EnvironmentRecord = field(default_factory=lambda: BARE)
+    """What the ranks run in."""
 
 
 def list_some(head: Host, *, remote: str, last: int | None = None) -> Listing:
@@ -108,6 +110,7 @@ def show_job(job: str, head: Host, *, remote: str) -> JobReport:
         ends=tuple(ends),
         events=tuple(happenings),
         folder=answer["folder"],
+        environment=plan.get("environment", BARE),
     )
 
 

@@ -11,6 +11,7 @@ from launch.client.events import JobState
 from launch.client.query import Happening, JobReport, RankEnd
 from launch.nodeset import fold, ranges
 from launch.numbers import counted
+from launch.remote.base.records import EnvironmentRecord
 from launch.remote.head.outcome import signal_name
 
 __all__ = [
@@ -112,6 +113,7 @@ def job_text(report: JobReport, now: datetime | None = None) -> str:
         ("runs", f"{_where(state)}, {state.kind}{port}"),
         ("command", _line(report.command)),
         ("code", f"snapshot {report.code}" if report.code else ""),
+        ("runs in", _runs_in(report.environment)),
         ("created", moment(state.created)),
         ("started", _started(state)),
         ("ended", moment(state.ended)),
@@ -141,6 +143,13 @@ def _where(state: JobState) -> str:
 
 def _line(command: Sequence[str]) -> str:
     return command[0] if len(command) == 1 else shlex.join(command)
+
+
+def _runs_in(environment: EnvironmentRecord) -> str:
+    if environment["kind"] == "bare":
+        return ""
+    by = "" if environment["runtime"] == "bare" else f", by {environment['runtime']}"
+    return f"{environment['title']}: {environment['kind']} {environment['id']}{by}"
 
 
 def ends_text(report: JobReport) -> str:

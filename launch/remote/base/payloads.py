@@ -192,6 +192,7 @@ class PlanExcerpt(TypedDict, total=False):
     """Part of the plan that a :class:`JobReport` shows."""
 
     command: list[str]
+    environment: EnvironmentRecord
     grace_s: float
     max_restarts: int
     snapshot: str

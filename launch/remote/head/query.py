@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from launch.remote.base import job_dir
 from launch.remote.base.payloads import JobListing, JobReport
-from launch.remote.base.records import Event, ExitEvent, State
+from launch.remote.base.records import BARE, Event, ExitEvent, State
 
 __all__ = ["job_report", "list_jobs", "lost_nodes", "state_changes"]
 
@@ -53,6 +53,7 @@ def job_report(job: str) -> JobReport:
         "state": _with_cancelling(folder, folder.state()),
         "plan": {
             "command": plan["command"],
+            "environment": plan.get("environment", BARE),
             "grace_s": plan["grace_s"],
             "max_restarts": plan.get("max_restarts", 0),
             "snapshot": plan["snapshot"],

@@ -11,6 +11,7 @@ import pytest
 
 from launch.client.events import Failure, JobState
 from launch.client.query import Happening, JobReport, RankEnd
+from launch.remote.base.records import EnvironmentRecord
 from playbooks.cli import output
 from playbooks.jobs.tables import ends_text, job_rows, job_text, waiting
 
@@ -99,6 +100,19 @@ def test_a_lost_node_is_the_first_failure_and_none_of_its_ranks() -> None:
     lost = replace(FAILED, failure=Failure(None, "node000001", 255, ("no sign of life for 12 s",)))
     text = job_text(replace(REPORT, state=lost))
     assert text.endswith("\nfirst failure: node000001, exit status 255\n  no sign of life for 12 s\n")
+
+
+def test_what_the_ranks_run_in_is_named_where_it_was_made() -> None:
+    made = EnvironmentRecord(
+        kind="python",
+        id="5eed",
+        path="~/.ranklift/environments/5eed",
+        runtime="bare",
+        title="requirements.txt",
+    )
+    assert "\nruns in   requirements.txt: python 5eed\n" in job_text(replace(REPORT, environment=made))
+    image: EnvironmentRecord = {**made, "kind": "image", "runtime": "docker", "title": "python:3.12"}
+    assert "\nruns in   python:3.12: image 5eed, by docker\n" in job_text(replace(REPORT, environment=image))
 
 
 def test_a_job_that_waits_in_full() -> None:
