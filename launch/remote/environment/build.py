@@ -26,8 +26,6 @@ class Report(Protocol):
 
 
 _KEPT_LINES = 20
-_PACKAGE = " + "
-"""Start of uv's line about an installed package: the requirements name those that count."""
 
 
 class Failed(Exception):
@@ -44,10 +42,12 @@ def run(
     env: Mapping[str, str],
     report: Report,
     *,
+    steps: tuple[str, ...] = ("",),
     stdin: bytes = b"",
     keep_open: Sequence[int] = (),
 ) -> list[str]:
-    """Run a tool that does ``what``; return its last lines. Report each line and how much it has written.
+    """Run a tool that does ``what``; return its last lines. Report how much it has written, and lines that
+    begin as ``steps``: an error's lines are reported once, by :class:`Failed`.
 
     The tool inherits ``keep_open``: a lock among them is held for as long as any of its processes lives.
     Raise :class:`Failed` when the tool fails.
@@ -77,7 +77,7 @@ def run(
             text = line.decode("utf-8", "replace").rstrip()
             if text:
                 lines.append(text)
-                if not text.startswith(_PACKAGE):
+                if text.startswith(steps):
                     report(text)
         status = tool.wait()
     finally:

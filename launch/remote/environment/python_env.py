@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
@@ -24,6 +25,8 @@ libc = os.confstr("CS_GNU_LIBC_VERSION") if "CS_GNU_LIBC_VERSION" in os.confstr_
 version = "%d.%d.%d" % sys.version_info[:3]
 print(sys.implementation.name, version, sys.executable, os.uname().machine, libc or "-")
 """
+_STEPS = ("Resolved", "Downloading", "Building", "Prepared", "Installed", "Bytecode")
+"""Beginnings of uv's lines that are worth showing."""
 _LIMIT_S = 20
 _CLAUSE = re.compile(r"(==|!=|~=|>=|<=|>|<|=|)\s*(\d+(?:\.\d+)*(?:\.\*)?)")
 _OLDEST, _NEWEST = 8, 20
@@ -58,13 +61,18 @@ def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) ->
     uv = find_uv(os.path.join(store.root, "tools"), [read_index("", os.environ), index], sent, report)
     python = _interpreter(request["python"])
     env = _environment(store.root, folder, index)
-    build.run(
-        "making the virtual environment",
-        [uv, "venv", "--quiet", "--no-project", "--python", python.path or python.version, folder],
-        env,
-        report,
-        keep_open=[lock],
-    )
+    what = "making the virtual environment"
+    argv = [uv, "venv", "--quiet", "--no-project", "--python", python.path or python.version, folder]
+    try:
+        build.run(what, argv, env, report, keep_open=[lock])
+    except Failed as error:
+        if python.path:
+            raise
+        there = ", ".join(found.version for found in _present())
+        reason = (
+            f"Python {python.version} is not on this node and cannot be downloaded; this node has {there}"
+        )
+        raise Failed(reason, error.lines) from error
     texts = {"-r": request["requirements"], "-c": request["constraints"]}
     # In memory: an index's password may be among the lines.
     files = {option: file_in_memory(text.encode() + b"\n") for option, text in texts.items() if text}
@@ -78,6 +86,7 @@ def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) ->
             ],
             env,
             report,
+            steps=_STEPS,
             keep_open=[lock, *files.values()],
         )
     finally:
@@ -116,11 +125,19 @@ def _interpreter(wanted: str) -> _Interpreter:
     own = _describe(sys.executable)
     if fits(own.version, wanted):
         return own
-    path = os.environ.get("PATH", os.defpath)
-    others = (which(f"python3.{minor}", path) for minor in range(_NEWEST, _OLDEST - 1, -1))
-    found = (_describe(other) for other in others if other)
-    fitting = (python for python in found if fits(python.version, wanted))
+    fitting = (python for python in _present() if fits(python.version, wanted))
     return next(fitting, own._replace(version=wanted, path=""))
+
+
+def _present() -> list[_Interpreter]:
+    """Return this node's Pythons, the newest first."""
+    path = os.environ.get("PATH", os.defpath)
+    named = (which(f"python3.{minor}", path) for minor in range(_NEWEST, _OLDEST - 1, -1))
+    found = []
+    for python in filter(None, named):
+        with contextlib.suppress(Failed):  # pyenv's launcher of a version that is not there
+            found.append(_describe(python))
+    return found
 
 
 def fits(version: str, wanted: str) -> bool:

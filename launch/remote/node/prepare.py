@@ -126,4 +126,7 @@ def missing_modules(python: str, status: int, output: bytes) -> str:
     names = answer.split()[1:]
     if not names:
         return ""
-    return f"{python} has no module {', '.join(names)}: install what is missing, or name a Python that has it"
+    remedy = (
+        "name what is missing in a file and give it with --requirements FILE (environment: in a job file)"
+    )
+    return f"{python} has no module {', '.join(names)}: {remedy}, or name a Python that has it"

@@ -45,7 +45,8 @@ class TestModules:
         assert (state.state, state.exit_status) == ("FAILED", 255)
         assert state.reason == (
             "no rank was started: node[000001-000002]: python3 has no module horovod: "
-            "install what is missing, or name a Python that has it"
+            "name what is missing in a file and give it with --requirements FILE (environment: in a job "
+            "file), or name a Python that has it"
         )
         assert state.failure is not None
         assert (state.failure.rank, state.failure.node) == (None, "node000001")

@@ -1,0 +1,281 @@
+"""A head makes an environment once and spreads it; what is cut short leaves nothing that counts."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from launch.client.environments import Made, make_environment
+from launch.client.rpc import rpc_argv
+from launch.code.push import push, remote_id
+from launch.code.snapshot import Snapshot, plan_data, plan_snapshot
+from launch.environment.environment_request import request_of
+from launch.environment.environment_spec import PythonEnvironment
+from launch.errors import GiveUpError, ManyNodesError, NotPushed
+from tests.launch.cluster import ORDINARY, Cluster, LocalHost, Node, contents
+from tests.launch.wheels import make_wheel
+
+SLOW_BUILD = """
+import time, pathlib
+def build_wheel(folder, settings=None, metadata=None):
+    pathlib.Path({mark!r}).touch()
+    time.sleep(5)
+"""
+
+
+class Desk:
+    """An operator with a folder of wheels and a cluster that has the node code."""
+
+    def __init__(self, folder: Path, size: int = 4) -> None:
+        self.cluster = Cluster(folder / "nodes", size)
+        self.wheels = folder / "wheels"
+        make_wheel(self.wheels, "toolkit", "1.2", {"toolkit/__init__.py": b"ANSWER = 42\n"})
+        code = folder / "code"
+        code.mkdir()
+        (code / "train.py").touch()
+        push(plan_snapshot(code), self.cluster.head, self.cluster.nodes, ssh=self.cluster.ssh)
+        self.sent: list[str] = []
+        self.shown: list[str] = []
+
+    @property
+    def snapshot(self) -> Snapshot:
+        return plan_data(self.wheels)
+
+    def send(self, snapshots: Sequence[str]) -> None:
+        self.sent += snapshots
+        push(self.snapshot, self.cluster.head, self.cluster.nodes[:1], ssh=self.cluster.ssh)
+
+    def make(self, requirements: str = "toolkit", python: str = "", head: int = 0) -> Made:
+        asked = PythonEnvironment(f"{requirements}\n--no-index", python=python, title="requirements.txt")
+        request = request_of(asked, [], wheels=[self.snapshot.id])
+        assert request is not None
+        nodes = [*self.cluster.nodes[head:], *self.cluster.nodes[:head]]
+        host = self.cluster.head if head == 0 else LocalHost(nodes[0])
+        return make_environment(
+            request,
+            host,
+            nodes,
+            remote_id(),
+            self.send,
+            lambda text, *_: self.shown.append(text),
+            ssh=self.cluster.ssh,
+        )
+
+
+def environments(node: Node) -> Path:
+    return node.home / ".ranklift" / "environments"
+
+
+def folder(node: Node, made: Made) -> Path:
+    return environments(node) / made.record["id"]
+
+
+def left(node: Node) -> set[str]:
+    """What a node has of environments, beside locks."""
+    there = environments(node)
+    return {path.name for path in there.iterdir() if "lock" not in path.name} if there.exists() else set()
+
+
+def run_python(node: Node, made: Made, line: str) -> str:
+    argv = [*ORDINARY, str(folder(node, made) / "bin" / "python"), "-c", line]
+    return subprocess.run(argv, check=True, capture_output=True, text=True, env={}).stdout.strip()
+
+
+@pytest.fixture
+def desk(tmp_path: Path) -> Desk:
+    return Desk(tmp_path)
+
+
+def test_it_is_made_once_and_every_node_runs_it(desk: Desk) -> None:
+    made = desk.make()
+    assert made.built
+    assert made.record["path"] == f"~/.ranklift/environments/{made.record['id']}"
+    trees = [contents(folder(node, made)) for node in desk.cluster.nodes]
+    assert all(tree == trees[0] for tree in trees)
+    assert [
+        run_python(node, made, "import toolkit; print(toolkit.ANSWER)") for node in desk.cluster.nodes
+    ] == (["42"] * 4)
+
+
+def test_the_second_launch_makes_sends_and_asks_nothing_more(desk: Desk) -> None:
+    first = desk.make()
+    calls = [(node.home / "calls").read_text() for node in desk.cluster.nodes[1:]]
+    desk.cluster.head.calls = 0
+    second = desk.make()
+    assert (second.built, second.record, desk.cluster.head.calls) == (False, first.record, 1)
+    assert [(node.home / "calls").read_text() for node in desk.cluster.nodes[1:]] == calls
+    assert desk.sent == [desk.snapshot.id]
+
+
+def test_no_node_compiles_again_what_the_head_compiled(desk: Desk) -> None:
+    made = desk.make()
+    for node in desk.cluster.nodes:
+        (compiled,) = (folder(node, made) / "lib").glob("python*/site-packages/toolkit/__pycache__/*.pyc")
+        assert compiled.read_bytes()[4:8] == (1).to_bytes(4, "little"), "by hash, which is not checked"
+
+
+def test_nobody_changes_an_environment_by_accident(desk: Desk) -> None:
+    made = desk.make()
+    for node in desk.cluster.nodes[:2]:
+        for path in folder(node, made).rglob("*"):
+            assert path.is_dir() or path.is_symlink() or not path.stat().st_mode & 0o222, path
+
+
+def test_other_wheels_of_the_same_requirements_are_another_environment(desk: Desk) -> None:
+    first = desk.make()
+    make_wheel(desk.wheels, "toolkit", "1.3", {"toolkit/__init__.py": b"ANSWER = 43\n"})
+    second = desk.make()
+    assert second.record["id"] != first.record["id"]
+    assert run_python(desk.cluster.nodes[3], second, "import toolkit; print(toolkit.ANSWER)") == "43"
+    assert run_python(desk.cluster.nodes[3], first, "import toolkit; print(toolkit.ANSWER)") == "42"
+
+
+def test_a_resolver_that_fails_is_quoted_and_leaves_nothing(desk: Desk) -> None:
+    with pytest.raises(GiveUpError) as caught:
+        desk.make("nosuchthing==7")
+    assert "node000000: environment requirements.txt: installing packages failed" in str(caught.value)
+    assert "you require nosuchthing==7" in str(caught.value)
+    assert left(desk.cluster.nodes[0]) == set()
+
+
+def test_a_python_that_no_node_has_is_refused_with_those_there_are(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("UV_PYTHON_DOWNLOADS", "never")  # as where nothing outside is in reach
+    monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:/usr/bin:/bin")
+    with pytest.raises(GiveUpError, match=r"Python 3\.7.*this node has 3\."):
+        desk.make(python="3.7")
+    assert left(desk.cluster.nodes[0]) == set()
+
+
+def test_a_head_without_the_node_code_asks_for_a_push(desk: Desk) -> None:
+    shutil.rmtree(desk.cluster.nodes[0].home / ".ranklift")
+    with pytest.raises(NotPushed):
+        desk.make()
+
+
+def test_a_killed_build_leaves_nothing_that_counts(desk: Desk, tmp_path: Path) -> None:
+    source = tmp_path / "slow"
+    source.mkdir()
+    mark = tmp_path / "building"
+    (source / "pyproject.toml").write_text(
+        '[build-system]\nrequires = []\nbuild-backend = "backend"\nbackend-path = ["."]\n'
+        '[project]\nname = "slow"\nversion = "1"\n'
+    )
+    (source / "backend.py").write_text(SLOW_BUILD.format(mark=str(mark)))
+    nodes = desk.cluster.nodes
+    with ThreadPoolExecutor(1) as pool:
+        asked = pool.submit(desk.make, f"toolkit\nslow @ file://{source}")
+        while not mark.exists():
+            time.sleep(0.05)
+            assert not asked.done(), asked.result()
+        (head,) = pids_in(nodes[0].home, "environment")
+        os.kill(head, signal.SIGKILL)
+        with pytest.raises(GiveUpError):
+            asked.result()
+    assert left(nodes[0])
+    (source / "backend.py").unlink()
+    with pytest.raises(GiveUpError):
+        desk.make(f"toolkit\nslow @ file://{source}")
+    assert left(nodes[0]) == set()
+    assert desk.make().built
+
+
+def pids_in(home: Path, command: str) -> list[int]:
+    """Processes of the node code's ``command`` that this home folder's node runs."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            if command.encode() in words[-2:] and (entry / "cwd").readlink() == home:
+                found.append(int(entry.name))
+        except (OSError, ValueError):
+            continue
+    return found
+
+
+def test_two_launches_at_once_make_one(desk: Desk) -> None:
+    desk.make("toolkit>=1")  # so that both find the wheels there
+    with ThreadPoolExecutor(2) as pool:
+        both = [done.result() for done in [pool.submit(desk.make), pool.submit(desk.make)]]
+    assert sorted(made.built for made in both) == [False, True]
+
+
+def test_a_lock_that_is_held_is_reported(desk: Desk) -> None:
+    made = desk.make()
+    lock = environments(desk.cluster.nodes[0]) / f".lock-{made.record['id']}"
+    with subprocess.Popen(["flock", str(lock), "cat"], stdin=subprocess.PIPE) as holder:
+        time.sleep(0.3)
+        assert holder.stdin is not None
+        threading.Timer(0.5, holder.stdin.close).start()
+        desk.make()
+    assert desk.shown[-1] == "waiting for another launch that makes the same environment"
+
+
+@pytest.mark.parametrize("fault", ["dead", "full"])
+def test_a_node_that_cannot_take_it_is_named_and_gets_it_later(desk: Desk, fault: str) -> None:
+    make_wheel(desk.wheels, "toolkit", "2", {"toolkit/__init__.py": b"", "toolkit/data": os.urandom(200_000)})
+    bad = desk.cluster.nodes[2]
+    (bad.home / fault).touch()
+    with pytest.raises(ManyNodesError) as caught:
+        desk.make()
+    assert list(caught.value.errors) == [bad.name]
+    (bad.home / fault).unlink()
+    made = desk.make()
+    assert not made.built
+    assert contents(folder(bad, made)) == contents(folder(desk.cluster.nodes[0], made))
+
+
+def test_another_head_makes_it_for_its_jobs_where_it_lacks_it(desk: Desk) -> None:
+    made = desk.make()
+    other = desk.cluster.nodes[1]
+    subprocess.run(["rm", "-rf", f"{folder(other, made)}.manifest"], check=True)
+    (folder(other, made) / "debris").touch()
+    push(desk.snapshot, LocalHost(other), [other], ssh=desk.cluster.ssh)
+    again = desk.make(head=1)
+    assert (again.built, again.record) == (True, made.record)
+    trees = [contents(folder(node, made)) for node in desk.cluster.nodes]
+    assert all(tree == trees[1] for tree in trees)
+    assert "debris" not in trees[1]
+
+
+def test_an_operator_who_goes_away_leaves_no_build(desk: Desk, tmp_path: Path) -> None:
+    mark = tmp_path / "building"
+    request = request_of(PythonEnvironment("toolkit", title="x"), [("node000000", "127.1.0.4")])
+    assert request is not None
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(
+        f'#!/bin/sh\nif [ "$1" = --version ]; then echo uv 9.9.9; exit; fi\ntouch {mark}\nexec sleep 60\n'
+    )
+    uv.chmod(0o755)
+    head = desk.cluster.nodes[0]
+    data = json.dumps({**request, "ssh": [], "fanout": 4, "silence": 9, "credential": ""}).encode()
+    env = {**os.environ, "HOME": str(head.home), "PATH": f"{uv.parent}:{os.environ['PATH']}"}
+    with subprocess.Popen(
+        [*ORDINARY, *rpc_argv(remote_id(), "environment")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env=env,
+        cwd=head.home,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(b"%010d" % len(data) + data)
+        process.stdin.close()
+        while not mark.exists():
+            time.sleep(0.05)
+        process.stdout.close()
+        assert process.wait(10) != 0
+    assert left(head) == set()
