@@ -23,7 +23,7 @@ import vermin
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("catalogue", "images", "infra", "launch", "playbooks", "rehearsal")
 FOR_ALL = {"launch.errors", "launch.nodeset", "launch.numbers"}
-_NODE_ROOMS = "agent base collect environment head log mpi node store"
+_NODE_ROOMS = "agent base collect environment head log mpi node node.runtimes store"
 _NODE_CODE = {"launch.remote", *(f"launch.remote.{room}" for room in _NODE_ROOMS.split())}
 _STACK = {"infra", "infra.arm", "infra.config", "infra.preflight"}
 _REHEARSAL = {"rehearsal.control", "rehearsal.run_dir", "rehearsal.vms.api", "rehearsal.faults.fault_kinds"}
@@ -131,17 +131,18 @@ ARROWS: dict[str, set[str]] = {
     "launch.results": {"launch", "launch.client", "launch.remote.base", "launch.remote.collect"},
     "launch.remote": _NODE_CODE,
     "launch.remote.base": set(),
-    "launch.remote.agent": {"launch.remote.base"},
-    "launch.remote.collect": {"launch.remote.base"},
     "launch.remote.environment": {"launch.remote.base", "launch.remote.store"},
     "launch.remote.head": {
         *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
+        "launch.remote.node.runtimes",
     },
     "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
-    "launch.remote.log": {"launch.remote.base"},
-    "launch.remote.mpi": {"launch.remote.base"},
-    "launch.remote.node": {"launch.remote.base"},
-    "launch.remote.store": {"launch.remote.base"},
+    "launch.remote.node": {"launch.remote.base", "launch.remote.node.runtimes"},
+    "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.node"},
+    **dict.fromkeys(
+        (f"launch.remote.{room}" for room in ("agent", "collect", "log", "mpi", "store")),
+        {"launch.remote.base"},
+    ),
 }
 """Beside itself and ``FOR_ALL``, what a package may import: the longest name that fits a module counts, and a
 name here does not stand for the rooms inside it."""

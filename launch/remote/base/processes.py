@@ -13,6 +13,10 @@ import time
 
 from launch.remote.base import timing
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable, Collection
+
 __all__ = [
     "RUNNER_OF",
     "become_subreaper",
@@ -52,8 +56,12 @@ def die_with_parent(signal_number: int) -> None:
     _ctypes.call_function(_prctl, (_PR_SET_PDEATHSIG, signal_number, 0, 0, 0))
 
 
-def spawn(argv: list[str], env: dict[str, str], cwd: str) -> tuple[int, int, int]:
+def spawn(
+    argv: list[str], env: dict[str, str], cwd: str, enter: Callable[[], object] | None = None
+) -> tuple[int, int, int]:
     """Start ``argv`` in a session of its own; return its pid and the read ends of its stdout and stderr.
+
+    ``enter`` is called in the new process, before it changes to ``cwd``: a container's root is entered there.
 
     The command is searched in the new environment's PATH. A command that cannot be started writes the reason
     to its stderr and exits with 127 (not found) or 126, as under a shell. Signals are blocked until the child
@@ -84,6 +92,9 @@ def spawn(argv: list[str], env: dict[str, str], cwd: str) -> tuple[int, int, int
         for number in (*_HANDLED, SIGPIPE, SIGXFSZ):
             _signal.signal(number, _signal.SIG_DFL)
         _signal.pthread_sigmask(_signal.SIG_SETMASK, [])
+        if enter is not None:
+            enter()
+            die_with_parent(SIGKILL)  # another user namespace's credentials have cleared it
         os.chdir(cwd)
         # UTF-8 whatever the node's locale is, so that every byte arrives as it was sent
         _exec([_encoded(word) for word in argv], {_encoded(key): _encoded(env[key]) for key in env})
@@ -154,8 +165,14 @@ def has_children() -> bool:
     return True
 
 
-def signal_descendants(number: int) -> list[int]:
+def signal_descendants(
+    number: int,
+    listed: Callable[[], list[int]] | None = None,
+    spared: Callable[[], Collection[int]] = tuple,
+) -> list[int]:
     """Send the signal once to every descendant of this process; return the descendants' pids.
+
+    ``listed`` gives other processes in their place, of which those in ``spared`` do not get the signal.
 
     Signal whole process groups, which the kernel does in one step: a process that forks meanwhile either gets
     the signal with its child or forks afterwards, in its handler. What a handler starts, to save the rank's
@@ -166,10 +183,13 @@ def signal_descendants(number: int) -> list[int]:
     found: list[int] = []
     signalled: set[int] = set()
     for _ in range(_PASSES):
-        new = [pid for pid in descendants(os.getpid()) if pid not in found]
+        new = [pid for pid in (listed() if listed else descendants(os.getpid())) if pid not in found]
         if not new:
             break
+        left_out = spared()
         for pid in new:
+            if pid in left_out:
+                continue
             try:
                 group = os.getpgid(pid)
             except ProcessLookupError:
@@ -185,12 +205,12 @@ def signal_descendants(number: int) -> list[int]:
     return found
 
 
-def end_descendants(seconds: float) -> list[int]:
-    """Kill all descendants of this process, as often as one forks meanwhile; return the pids left after
-    ``seconds``."""
+def end_descendants(seconds: float, listed: Callable[[], list[int]] | None = None) -> list[int]:
+    """Kill all descendants of this process, or what ``listed`` gives, as often as one forks meanwhile; return
+    the pids left after ``seconds``."""
     deadline = time.monotonic() + seconds
     while True:
-        left = signal_descendants(SIGKILL)
+        left = signal_descendants(SIGKILL, listed)
         has_children()
         if not left or time.monotonic() > deadline:
             return left

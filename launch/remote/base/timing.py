@@ -84,6 +84,8 @@ MPI_START_S = 10.0
 """Limit for one rank to start and end, by which an environment module's MPI shows that it starts."""
 MODULES_S = 60.0
 """Limit for a node's Python to find the modules that a job requires."""
+CONTAINER_S = 30.0
+"""Limit for one command of a container runtime that starts no rank, and loads no image."""
 CONNECT_AGAIN_S = 0.2
 """Pause of a runner before it connects again, when the supervisor closed a connection unanswered."""
 RESTART_PAUSE_S = 1.0

@@ -118,6 +118,7 @@ def sweep(job: str, grace: float) -> SweepAnswer:
                 processes.kill(pid, processes.SIGKILL)
             seen.update(runners)
         if not (left or runners) or now > kill_at + timing.SUPERVISOR_KILL_S:
+            _remove_containers(job)
             left += runners
             return {"ended": len(seen.difference(left)), "left": left}
         for pid in left:
@@ -127,3 +128,12 @@ def sweep(job: str, grace: float) -> SweepAnswer:
                 processes.kill(pid, processes.SIGTERM)
         seen.update(left)
         time.sleep(_POLL)
+
+
+def _remove_containers(job: str) -> None:
+    """Remove Docker's containers of the job on this node, whose processes may have lost the variable by which
+    those of the job are found."""
+    if os.path.isdir(job_dir.Folder(job).file(job_dir.CONTAINERS)):
+        from launch.remote.node.runtimes.docker import remove_containers
+
+        remove_containers(job)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
     from launch.remote.base.payloads import Hello, RankExit, Stop
+    from launch.remote.node.runtimes.container import Container
 
 __all__ = ["NODE", "NO_LOG", "TICK_MS", "Loop", "Process", "open_log", "write_exit"]
 
@@ -54,6 +55,8 @@ class Loop:
     def __init__(self, channel_in: int, channel_out: int) -> None:
         self.channel_in, self.channel_out = channel_in, channel_out
         self.ranks: list[Process] = []
+        self.container: Container | None = None
+        """What the ranks are started in; None for the node itself."""
         self._outgoing = bytearray()
         self._decoder = frames.Decoder()
         self._heard = self._beaten = self._looked = time.monotonic()
@@ -128,20 +131,23 @@ class Loop:
             os.close(fd)
             del rank.pipes[fd]
             return False
+        self._take(rank, rank.pipes[fd], data)
+        return True
+
+    def _take(self, rank: Process, stream: int, data: bytes) -> None:
         if rank.rank == NODE:
             rank.output = (rank.output + data)[-_CHUNK:]
         if rank.log == NO_LOG:
-            return True
+            return
         now = time.monotonic()
         if rank.outlet is None:
             log = f"setup-{os.uname().nodename}" if rank.rank == NODE else f"rank-{rank.rank}"
             rank.outlet = Outlet(rank.rank, log, self._rate, self._burst, now)
         rank.outlet.logged(*_write_log(rank.log, rank.outlet.gap + data))
         is_let_through = rank.outlet.is_modest and len(self._outgoing) < 2 * _BACKLOG
-        rank.outlet.take(rank.pipes[fd], data, now, self._has_room or is_let_through)
+        rank.outlet.take(stream, data, now, self._has_room or is_let_through)
         if rank.outlet.size >= _CHUNK:
             self._hand_over(at_once=True)
-        return True
 
     def _hand_over(self, at_once: bool = False) -> None:
         """Move output from the outlets to the send buffer, every ``_GATHER`` seconds or ``at_once``."""
@@ -165,11 +171,16 @@ class Loop:
             rank = by_pid.get(pid)
             if rank is None:
                 continue
-            rank.status = 128 + os.WTERMSIG(status) if os.WIFSIGNALED(status) else os.WEXITSTATUS(status)
+            number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+            rank.status = 128 + number if number else os.WEXITSTATUS(status)
             for fd in list(rank.pipes):
                 for _ in range(_AT_END):
                     if not self._pass_on(rank, fd):
                         break
+            if self.container is not None:
+                rank.status, number, note = self.container.exit_of(rank.rank, pid, rank.status, number)
+                if note:
+                    self._take(rank, 2, note.encode())
             if rank.outlet is not None:
                 rank.outlet.end()
             if rank.rank == NODE:
@@ -178,7 +189,7 @@ class Loop:
             ended: RankExit = {
                 "rank": rank.rank,
                 "status": rank.status,
-                "signal": os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0,
+                "signal": number,
                 "stopped": int(rank.stopped),
                 "time_us": int(time.time() * 1e6),
             }
@@ -220,7 +231,7 @@ class Loop:
             self.deserted = True
             self.stop(self._grace)
         if self._stop_at is not None and now >= self._stop_at:
-            processes.signal_descendants(SIGKILL)
+            self._signal_all(SIGKILL)
 
     def _look_for_a_notice(self) -> None:
         stamp = eviction.stamp()
@@ -235,10 +246,15 @@ class Loop:
         if not self._stopped:
             self._stopped = True
             if any(rank.status is None for rank in self.ranks):
-                signalled = processes.signal_descendants(SIGTERM)
+                signalled = self._signal_all(SIGTERM)
                 for rank in self.ranks:
                     # a rank that failed by itself may not be reaped yet, if its peers were reported first
                     rank.stopped = rank.pid in signalled
+
+    def _signal_all(self, number: int) -> list[int]:
+        if self.container is None:
+            return processes.signal_descendants(number)
+        return processes.signal_descendants(number, self.container.list_processes, self.container.spared)
 
     def _on_signal(self, number: int, _frame: object) -> None:
         if number != SIGCHLD:
@@ -248,11 +264,13 @@ class Loop:
         """End the processes that outlive the ranks and forward their last output; return the pids left."""
         left: list[int] = []
         if processes.has_children():
-            processes.signal_descendants(SIGTERM)
+            self._signal_all(SIGTERM)
             until = time.monotonic() + timing.LEFTOVER_GRACE_S
             while time.monotonic() < until and processes.has_children():
                 self._turn(20)
             left = processes.end_descendants(timing.UNKILLABLE_S)
+        if self.container is not None:
+            left += self.container.end()
         until = time.monotonic() + timing.LATE_OUTPUT_S
         while any(rank.pipes for rank in self.ranks) and time.monotonic() < until:
             self._turn(20)

@@ -16,7 +16,7 @@ from launch.remote.base.files import (
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable
 
     from launch.remote.base.payloads import RunnerSpec
     from launch.remote.base.records import Checks
@@ -65,30 +65,35 @@ def prepare_folder(spec: RunnerSpec) -> str:
 
 
 def _make_python(folder: str, spec: RunnerSpec) -> None:
-    """Make a ``python`` for a node without one; :mod:`launch.remote.node.rank_env` puts it last on PATH.
+    """Make a ``python`` for a node or image without one; :mod:`launch.remote.node.rank_env` puts it last on
+    PATH.
 
     It is a script, because a link would lose a virtual environment's packages.
     """
-    path = spec["user_env"].get("PATH", os.environ.get("PATH", os.defpath))
-    if python_folder(spec["python"]) or which("python", path):
+    if python_folder(spec["python"]):
         return
-    found = which(expand_home(spec["python"]), path)
-    if found:
+    python = expand_home(spec["python"])
+    if spec["environment"]["runtime"] == "bare":
+        path = spec["user_env"].get("PATH", os.environ.get("PATH", os.defpath))
+        python = "" if which("python", path) else which(python, path)
+        python = os.path.abspath(python) if python else ""
+    if python and python != "python":
         os.makedirs(folder + "/bin", mode=0o700, exist_ok=True)
-        quoted = "'" + os.path.abspath(found).replace("'", "'\\''") + "'"
+        quoted = "'" + python.replace("'", "'\\''") + "'"
         script = f'#!/bin/sh\nexec {quoted} "$@"\n'.encode("utf-8", "surrogateescape")
         replace_file(folder + "/bin/python", script, mode=0o700, outlives_machine=False)
 
 
-def lacks(checks: Checks, env: Mapping[str, str]) -> list[str]:
-    """Return the reasons why this node cannot run the job; ``env`` is the environment of its ranks."""
+def lacks(checks: Checks, is_found: Callable[[str], bool]) -> list[str]:
+    """Return the reasons why this node cannot run the job; ``is_found`` says of a command whether its ranks
+    can start it."""
     reasons = []
     python = checks["python"]
     folder = python_folder(python)
     if folder:
-        if not os.access(folder + "/bin/python", os.X_OK):
+        if not is_found(folder + "/bin/python"):
             reasons.append(f"python = {python}: the folder has no bin/python")
-    elif checks["needs_python"] and not which(expand_home(python), env.get("PATH", os.defpath)):
+    elif checks["needs_python"] and not is_found(expand_home(python)):
         reasons.append(f"python = {python}: command not found")
     wanted = checks["shm_bytes"]
     if wanted:

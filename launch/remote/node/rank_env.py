@@ -49,7 +49,7 @@ def _add_python(env: dict[str, str], spec: RunnerSpec) -> None:
     if folder:
         env.update(PATH=f"{folder}/bin:{path}", VIRTUAL_ENV=folder)
         env.pop("PYTHONHOME", None)
-    elif not which("python", path):
+    elif spec["environment"]["runtime"] != "bare" or not which("python", path):
         env["PATH"] = f"{path}:{expand_home(spec['folder'])}/bin"
 
 

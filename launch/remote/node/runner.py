@@ -18,7 +18,7 @@ import sys
 import time
 
 from launch.remote.base import eviction, frames, processes, timing
-from launch.remote.base.files import expand_home, python_folder
+from launch.remote.base.files import expand_home, python_folder, which
 from launch.remote.base.processes import SIGKILL, SIGTERM
 from launch.remote.node import infiniband, rank_env, slots, work_dir
 from launch.remote.node.loop import NO_LOG, NODE, TICK_MS, Loop, Process, open_log
@@ -26,6 +26,8 @@ from launch.remote.node.prepare import Unfit, lacks, missing_modules, modules_ar
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from launch.remote.base import payloads
     from launch.remote.base.encryption import SharedKey
     from launch.remote.base.payloads import Busy, Done, Go, Hello, Ready, RunnerSpec, Started
@@ -117,10 +119,15 @@ class Runner(Loop):
         folder = prepare_folder(spec)
         self._work = work_dir.make(folder, spec["snapshot"], self._rest)
         processes.become_subreaper()
+        if spec["environment"]["runtime"] != "bare":
+            from launch.remote.node.runtimes.container_kinds import container_of  # bare ranks do not need it
+
+            self.container = container_of(spec)
+            self.container.ready(self._run_on_node, self._rest)
         checks = spec["checks"]
         if checks:
-            env = rank_env.node_environment(spec, os.environ, self._launcher_prefixes)
-            reasons = lacks(checks, env)
+            env = rank_env.node_environment(spec, self._inherited(), self._launcher_prefixes)
+            reasons = lacks(checks, lambda command: self._is_found(command, env, spec))
             if reasons:
                 raise Unfit(*reasons)
             if checks["setup"]:
@@ -155,12 +162,35 @@ class Runner(Loop):
         if self._stopped:
             raise Unfit("stopped")
 
+    def _inherited(self) -> Mapping[str, str]:
+        return os.environ if self.container is None else self.container.inherited(os.environ)
+
+    def _spawn(self, argv: list[str], env: dict[str, str], cwd: str, rank: int) -> tuple[int, int, int]:
+        if self.container is None:
+            return processes.spawn(argv, env, cwd)
+        return self.container.spawn(argv, env, cwd, rank)
+
+    def _run_on_node(self, argv: list[str], limit: float) -> tuple[int, bytes]:
+        """Run a container runtime's command on the node itself; return its exit status and output."""
+        done = self._wait_aside(processes.spawn(argv, dict(os.environ), "/"), NO_LOG, limit)
+        return done.status or 0, done.output
+
+    def _is_found(self, command: str, env: dict[str, str], spec: RunnerSpec) -> bool:
+        """Return whether a rank can start the command."""
+        if self.container is None:
+            return bool(which(command, env.get("PATH", os.defpath)))
+        seek = ["sh", "-c", 'command -v "$0" >/dev/null', command]
+        return not self._aside(seek, env, spec, NO_LOG, timing.CONTAINER_S).status
+
     def _aside(
         self, argv: list[str], env: dict[str, str], spec: RunnerSpec, log: int, limit: float | None
     ) -> Process:
         """Run a command for the whole node, for at most ``limit`` seconds; with a ``log``, forward its output
         to the stream. Raise Unfit once the runner must end."""
-        pid, out, err = processes.spawn(argv, env, expand_home(spec["cwd"]))
+        return self._wait_aside(self._spawn(argv, env, expand_home(spec["cwd"]), NODE), log, limit)
+
+    def _wait_aside(self, spawned: tuple[int, int, int], log: int, limit: float | None) -> Process:
+        pid, out, err = spawned
         process = Process(NODE, pid, {out: 1, err: 2}, log)
         self.ranks.append(process)
         until = None if limit is None else time.monotonic() + limit
@@ -181,12 +211,12 @@ class Runner(Loop):
         for given in spec["ranks"]:
             number = given["rank"]
             given["env"].update(late.get(str(number), {}))
-            env = rank_env.environment(spec, given["env"], os.environ)
+            env = rank_env.environment(spec, given["env"], self._inherited())
             argv = rank_env.expand(spec["argv"], spec["expand"], env)
             if argv[0] == spec["python"]:
                 argv[0] = expand_home(argv[0])
             log = open_log(folder, f"rank-{number}")
-            pid, out, err = processes.spawn(argv, env, expand_home(spec["cwd"]))
+            pid, out, err = self._spawn(argv, env, expand_home(spec["cwd"]), number)
             self.ranks.append(Process(number, pid, {out: 1, err: 2}, log))
             pids.append(pid)
         started: Started = {"pids": pids}

@@ -7,10 +7,12 @@ from typing import Any
 
 import pytest
 
+from launch.remote.base.records import BARE
 from launch.remote.node import rank_env
 
 SPEC: Any = {
     "job": "t-1",
+    "environment": BARE,
     "folder": "~/.ranklift/jobs/t-1",
     "cwd": "~/.ranklift/jobs/t-1/work",
     "hostfile": "node000000 slots=1\n",

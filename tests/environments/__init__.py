@@ -1,0 +1,1 @@
+"""Jobs that bring their environment, run by ``make test-environments``."""
