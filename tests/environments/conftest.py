@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from tests.environments import docker_engine
 from tests.environments.debian_image import unpack
+from tests.environments.docker_engine import Engine
+from tests.environments.in_containers import TAG, ContainerNodes
 from tests.launch.standin import Nodes, end_everything
-
-
-@pytest.fixture
-def nodes(tmp_path: Path) -> Nodes:
-    """Three stand-in nodes with 2, 1 and 3 slots."""
-    return Nodes(tmp_path, [2, 1, 3])
 
 
 @pytest.fixture
@@ -31,3 +28,54 @@ def image_root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     root = unpack(tmp_path_factory.mktemp("image") / "root")
     yield root
     shutil.rmtree(root)
+
+
+@pytest.fixture(scope="session")
+def engine() -> Iterator[Engine]:
+    """A Docker engine of its own."""
+    if docker_engine.missing():
+        pytest.skip(docker_engine.missing())
+    with docker_engine.docker_engine() as made:
+        yield made
+
+
+@pytest.fixture(scope="session")
+def image_file(engine: Engine, image_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The same image as an archive of Docker's."""
+    file = tmp_path_factory.mktemp("archive") / "image.tar"
+    engine.save(image_root, TAG, file)
+    yield file
+    file.unlink()
+
+
+@pytest.fixture
+def charliecloud_nodes(tmp_path: Path, image_root: Path) -> ContainerNodes:
+    """Nodes with 2, 1 and 3 slots that have Charliecloud and the image."""
+    made = ContainerNodes(tmp_path, [2, 1, 3], "charliecloud")
+    made.put("root", image_root)
+    return made
+
+
+@pytest.fixture
+def docker_nodes(tmp_path: Path, engine: Engine, image_file: Path) -> ContainerNodes:
+    """Nodes with 2, 1 and 3 slots that have Docker and the image's archive."""
+    made = ContainerNodes(tmp_path, [2, 1, 3], "docker")
+    made.put("image.tar", image_file)
+    (made.bin / "docker").symlink_to(engine.program)
+    made.env["DOCKER_HOST"] = engine.host
+    return made
+
+
+@pytest.fixture(params=["charliecloud", "docker"])
+def nodes(request: pytest.FixtureRequest) -> Nodes:
+    """The nodes of each runtime that can run here."""
+    made: Nodes = request.getfixturevalue(f"{request.param}_nodes")
+    return made
+
+
+@pytest.fixture
+def no_container_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails where an engine has a container after the test."""
+    yield
+    if "docker_nodes" in request.fixturenames or "docker" in request.node.name:
+        assert request.getfixturevalue("engine").containers() == []

@@ -1,32 +1,30 @@
-"""Jobs on stand-in nodes whose ranks run in an image."""
+"""Stand-in nodes whose jobs run in an image."""
 
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
+from launch.job.plan import JobPlan
+from launch.job.spec import JobSpec
+from launch.remote.base.records import BARE, EnvironmentRecord
 from tests.environments.debian_image import VARIABLES
 from tests.launch.standin import Nodes
 
-if TYPE_CHECKING:
-    from pathlib import Path
-
-    from launch.job.plan import JobPlan
-    from launch.job.spec import JobSpec
-    from launch.remote.base.records import EnvironmentRecord
-
-__all__ = ["ContainerNodes", "folder_of"]
+__all__ = ["TAG", "ContainerNodes"]
 
 ID = "0123456789abcdef"
+TAG = f"ranklift/{ID}"
 
 
-@dataclass
-class ContainerNodes:
-    """Stand-in nodes that hold an image, for one runtime."""
+class ContainerNodes(Nodes):
+    """Stand-in nodes that hold an image, for one runtime; ``in_image`` is False for bare jobs there."""
 
-    nodes: Nodes
-    runtime: str
+    def __init__(self, folder: Path, slots: Sequence[int], runtime: str) -> None:
+        super().__init__(folder, slots)
+        self.runtime, self.in_image = runtime, True
 
     @property
     def record(self) -> EnvironmentRecord:
@@ -34,19 +32,22 @@ class ContainerNodes:
         path = f"~/.ranklift/environments/{ID}"
         return {"kind": "image", "id": ID, "path": path, "runtime": self.runtime, "title": "debian:12"}
 
+    def image(self, place: int) -> Path:
+        """The image's folder on a node."""
+        return self.folder / self.nodes[place].name / ".ranklift/environments" / ID
+
     def put(self, name: str, source: Path) -> None:
         """Gives every node the image's configuration, and ``source`` under a name beside it."""
-        for node in self.nodes.nodes:
-            folder = self.nodes.folder / node.name / ".ranklift/environments" / ID
+        for place in range(len(self.nodes)):
+            folder = self.image(place)
             folder.mkdir(parents=True)
             (folder / "config.json").write_text(json.dumps({"config": {"Env": VARIABLES}}))
             (folder / name).symlink_to(source)
 
     def plan(self, spec: JobSpec) -> JobPlan:
         """The plan of a job in the image."""
-        return replace(Nodes.plan(self.nodes, spec), runs_in=self.record)
+        return replace(super().plan(spec), runs_in=self.record if self.in_image else BARE)
 
-
-def folder_of(nodes: Nodes, place: int, job: str) -> Path:
-    """A job's folder on a node."""
-    return nodes.folder / nodes.nodes[place].name / ".ranklift/jobs" / job
+    def job_folder(self, place: int, job: str) -> Path:
+        """A job's folder on a node."""
+        return self.folder / self.nodes[place].name / ".ranklift/jobs" / job

@@ -1,34 +1,215 @@
-"""Ranks in Charliecloud's containers: what they see, how they end, and what is left of them."""
+"""Ranks in containers, of every runtime that can run here: what they see, how they end, and what is left."""
 
 from __future__ import annotations
 
 import json
+import os
+import signal
 from pathlib import Path
 
 import pytest
 
-from launch.job.spec import JobSpec
+from launch.client.events import JobState
+from launch.job.spec import JobSpec, Kind
 from tests.environments.in_containers import ContainerNodes
-from tests.launch.standin import Nodes, lines
+from tests.launch.standin import left_of, lines, remarks, shell, start, until
 
 pytestmark = [
     pytest.mark.environments,
-    pytest.mark.timeout(120),
-    pytest.mark.usefixtures("nothing_runs_on"),
+    pytest.mark.timeout(180),
+    pytest.mark.usefixtures("nothing_runs_on", "no_container_is_left"),
 ]
+KINDS = pytest.mark.parametrize("kind", ["mpi", "pytorch"])
+SEE = """
+import json, os, socket
+seen = dict(os.environ)
+seen["-folder"], seen["-host"] = os.getcwd(), socket.gethostname()
+seen["-shm"] = os.statvfs("/dev/shm").f_blocks
+seen["-uid"], seen["-groups"] = os.getuid(), sorted({*os.getgroups(), os.getgid()})
+seen["-addresses"] = socket.gethostbyname("localhost")
+import resource
+seen["-limits"] = [resource.getrlimit(n) for n in (resource.RLIMIT_MEMLOCK, resource.RLIMIT_STACK)]
+print(json.dumps(seen))
+"""
+SLEEP = "trap 'echo told; exit 3' TERM; echo ready; while :; do sleep 0.05; done"
+STUBBORN = "trap '' TERM; (setsid sleep 1000 &); echo ready; while :; do sleep 0.05; done"
+NAMELESS = f"env -i sleep 1000 & {STUBBORN}"
+"""With a process that has lost the job's variables: a runner ends it, a sweep without the runner may not."""
 
 
-@pytest.fixture
-def nodes(nodes: Nodes, image_root: Path, monkeypatch: pytest.MonkeyPatch) -> Nodes:
-    made = ContainerNodes(nodes, "charliecloud")
-    made.put("root", image_root)
-    monkeypatch.setattr(nodes, "plan", made.plan)
-    return nodes
+def ready(job: object, count: int) -> None:
+    until(lambda: sum(text == "ready" for _, text in lines(job.events)) == count, 40)  # type: ignore[attr-defined]
 
 
-def test_ranks_run_in_the_image(nodes: Nodes) -> None:
-    state, events = nodes.run(
-        JobSpec("t", "pytorch", ("sh", "-c", "tool; echo $GREETING; pwd"), snapshot="code")
-    )
-    print(lines(events), state)
-    assert state.state == "SUCCEEDED"
+class TestWhatRanksSee:
+    @KINDS
+    def test_the_variables_of_a_bare_rank_and_the_images_over_the_nodes(
+        self, nodes: ContainerNodes, kind: Kind
+    ) -> None:
+        nodes.code("see.py", SEE)
+        nodes.env.update(LANG="C", LD_LIBRARY_PATH="/of/the/node", FROM_NODE="yes")
+        spec = JobSpec("t", kind, ("see.py",), snapshot="code", env={"MINE": "two\nlines $HOME 'ü'"})
+        inside = {rank: json.loads(text) for rank, text in lines(nodes.run(spec)[1])}
+        nodes.in_image = False
+        bare = {rank: json.loads(text) for rank, text in lines(nodes.run(spec)[1])}
+        assert inside.keys() == bare.keys() == {0, 1, 2}
+        for rank, seen in inside.items():
+            other = _without_ids(seen)
+            expected = _without_ids(bare[rank])
+            del expected["LD_LIBRARY_PATH"]  # of the node's own libraries
+            folder = nodes.folder / nodes.nodes[rank].name / ".ranklift/jobs"
+            assert other.pop("PATH").replace(str(folder), "") == "/opt/tool/bin:/usr/bin:/bin:/JOB/bin"
+            assert (other.pop("GREETING"), other.pop("PYTHONNOUSERSITE")) == ("from the image", "1")
+            if nodes.runtime == "docker":
+                assert other.pop("HOSTNAME") == seen["-host"]  # Docker sets it always
+            del expected["PATH"]
+            assert other == {**expected, "LANG": "C.UTF-8"}
+
+    def test_what_ranks_write_is_where_bare_ones_write_it(self, nodes: ContainerNodes) -> None:
+        line = 'tool; echo out > "$RANKLIFT_OUTPUT_DIR/result"; echo work > made; '
+        line += "echo tmp > /tmp/$RANKLIFT_JOB_ID"
+        state, events = nodes.run(shell(line))
+        assert lines(events) == [(rank, "a tool of the image") for rank in range(3)]
+        for place in range(3):
+            folder = nodes.job_folder(place, state.job)
+            assert (folder / f"logs/rank-{place}.log").read_text() == "a tool of the image\n"
+            assert [path.read_text() for path in folder.glob("outputs/**/result")] == ["out\n"]
+            assert (folder / "work/made").read_text() == "work\n"
+        shared = Path("/tmp", state.job)
+        assert shared.read_text() == "tmp\n"
+        shared.unlink()
+
+    def test_the_setup_line_and_the_module_check_run_in_the_image(self, nodes: ContainerNodes) -> None:
+        nodes.code("t.py", "import mpi4py\nprint(open('by-setup').read())\n")
+        spec = JobSpec(
+            "t", "pytorch", ("t.py",), snapshot="code", setup="tool > by-setup", requires=("mpi4py",)
+        )
+        assert {text for _, text in lines(nodes.run(spec)[1])} == {"a tool of the image", ""}
+        state, _ = nodes.run(JobSpec("t", "pytorch", ("t.py",), snapshot="code", requires=("torch",)))
+        assert "python3 has no module torch" in state.reason
+
+    def test_a_chief_and_workers_of_tensorflow(self, nodes: ContainerNodes) -> None:
+        _, events = nodes.run(shell("echo $TF_CONFIG", "tensorflow", workers=2, chief=True))
+        tasks = [json.loads(text)["task"] for _, text in sorted(lines(events))]
+        types = [(task["type"], task["index"]) for task in tasks]
+        assert types == [("chief", 0), ("worker", 0), ("worker", 1)]
+
+
+def _without_ids(seen: dict[str, object]) -> dict[str, object]:
+    """Without what differs from one job to the next, and from one process of MPI to the next."""
+    job = str(seen["RANKLIFT_JOB_ID"])
+    changing = ("PMIX_", "OMPI_", "PRTE_", "HWLOC", "PMI_", "_", "MASTER_PORT", "AZ_BATCH_MASTER_NODE")
+    kept = {name: value for name, value in seen.items() if not name.startswith(changing)}
+    return {n: v.replace(job, "JOB") if isinstance(v, str) else v for n, v in kept.items()}
+
+
+class TestEnds:
+    @KINDS
+    @pytest.mark.parametrize("status", [3, 125, 126, 127])
+    def test_the_exit_status_is_the_ranks(self, nodes: ContainerNodes, kind: Kind, status: int) -> None:
+        state = _failed(nodes, shell(f"test $RANK != 1 || exit {status}; sleep 1000", kind))
+        assert (state.exit_status, state.failure is not None and state.failure.rank) == (status, 1)
+        assert state.failure is not None
+        assert not [line for line in state.failure.last_lines if "did not start" in line]
+
+    def test_a_signal_is_the_ranks(self, nodes: ContainerNodes) -> None:
+        state = _failed(nodes, shell("test $RANK != 1 || kill -SEGV $$; sleep 1000"))
+        assert (state.exit_status, state.failure is not None and state.failure.rank) == (139, 1)
+
+    def test_a_command_that_the_image_lacks(self, nodes: ContainerNodes) -> None:
+        state = _failed(nodes, JobSpec("t", "pytorch", ("no-such-command",), snapshot="code"))
+        assert state.exit_status == 127
+        assert state.failure is not None
+        assert any("no-such-command" in line for line in state.failure.last_lines)
+
+    @KINDS
+    def test_a_cancel_reaches_handlers_and_then_ends_what_ignores_it(
+        self, nodes: ContainerNodes, kind: Kind
+    ) -> None:
+        job = start(nodes, shell(f"if [ $RANK = 1 ]; then {NAMELESS}; else {SLEEP}; fi", kind, grace_s=2.0))
+        ready(job, 3)
+        assert nodes.cancel(job.job).state == "CANCELLED"
+        job.thread.join(30)
+        said = [text for rank, text in lines(job.events) if rank != 1 and text in ("ready", "told")]
+        assert sorted(said) == ["ready", "ready", "told", "told"]
+        _nothing_left(nodes, job.job)
+
+    def test_a_time_limit(self, nodes: ContainerNodes) -> None:
+        state = _failed(nodes, shell(NAMELESS, timeout_s=4.0, grace_s=1.0))
+        assert state.exit_status == 124
+        _nothing_left(nodes, state.job)
+
+    @KINDS
+    def test_a_failed_rank_ends_the_others(self, nodes: ContainerNodes, kind: Kind) -> None:
+        state = _failed(nodes, shell(f"if [ $RANK = 2 ]; then exit 7; fi; {NAMELESS}", kind, grace_s=1.0))
+        assert state.exit_status == 7
+        _nothing_left(nodes, state.job)
+
+    @KINDS
+    def test_a_killed_runner(self, nodes: ContainerNodes, kind: Kind) -> None:
+        job = start(nodes, shell(STUBBORN, kind, grace_s=1.0))
+        ready(job, 3)
+        os.kill(_runners(nodes, job.job)[0], signal.SIGKILL)
+        job.thread.join(60)
+        assert not job.thread.is_alive()
+        _nothing_left(nodes, job.job)
+
+    def test_a_killed_supervisor(self, nodes: ContainerNodes) -> None:
+        job = start(nodes, shell(STUBBORN, grace_s=1.0))
+        ready(job, 3)
+        state = json.loads((nodes.job_folder(0, job.job) / "state.json").read_text())
+        os.kill(state["supervisor"]["pid"], signal.SIGKILL)
+        until(lambda: not left_of(job.job), 30)
+        _nothing_left(nodes, job.job)
+
+
+def _failed(nodes: ContainerNodes, spec: JobSpec) -> JobState:
+    state, _ = nodes.run(spec)
+    assert state.state == "FAILED"
+    return state
+
+
+def _runners(nodes: ContainerNodes, job: str) -> list[int]:
+    """Runners of a job, by the file that each has open."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            is_runner = b"node" in words or b"rank" in words
+            folders = [str(one.readlink()) for one in (entry / "fd").iterdir()] if is_runner else []
+        except OSError:
+            continue
+        if any(f"/jobs/{job}/" in one for one in folders):
+            found.append(int(entry.name))
+    return found
+
+
+def _nothing_left(nodes: ContainerNodes, job: str) -> None:
+    """No process of the job: neither by its environment nor by its working folder."""
+    assert left_of(job) == []
+    left = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"/jobs/{job}/" in f"{(entry / 'cwd').readlink()}/":
+                left.append((entry / "cmdline").read_bytes())
+        except OSError:
+            continue
+    assert left == []
+
+
+class TestMpi:
+    ALLREDUCE = """
+from mpi4py import MPI
+import array, os
+world = MPI.COMM_WORLD
+part = array.array("d", [world.rank + 1.0]) * 1000000
+total = array.array("d", [0.0]) * 1000000
+world.Allreduce(part, total)
+print(world.size, total[0], total[-1])
+"""
+
+    def test_mpi4py_sums_over_the_ranks_of_a_node(self, nodes: ContainerNodes) -> None:
+        nodes.code("sum.py", self.ALLREDUCE)
+        nodes.nodes = nodes.nodes[2:]
+        _, events = nodes.run(JobSpec("t", "mpi", ("sum.py",), processes_per_node=None, snapshot="code"))
+        assert sorted(lines(events)) == [(rank, "3 6.0 6.0") for rank in range(3)], remarks(events)
