@@ -139,10 +139,10 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node": {"launch.remote.base", "launch.remote.node.runtimes"},
     "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.node"},
-    **dict.fromkeys(
-        (f"launch.remote.{room}" for room in ("agent", "collect", "log", "mpi", "store")),
-        {"launch.remote.base"},
-    ),
+    **{
+        f"launch.remote.{room}": {"launch.remote.base"}
+        for room in ("agent", "collect", "log", "mpi", "store")
+    },
 }
 """Beside itself and ``FOR_ALL``, what a package may import: the longest name that fits a module counts, and a
 name here does not stand for the rooms inside it."""

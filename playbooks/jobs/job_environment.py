@@ -39,7 +39,7 @@ def in_environment(
     wheels = [] if context else list(folders)
     addresses = [(node.name, node.private_ip) for node in nodes]
     runtime = planned.spec.runtime if planned.spec.runtime != "bare" else ""
-    request = request_of(asked, addresses, runtime=runtime, context=context, find_links=wheels)
+    request = request_of(asked, addresses, runtime=runtime, context=context, wheels=wheels)
     if request is None:
         return planned
 

@@ -58,7 +58,7 @@ class TestWhatRanksSee:
             expected = _without_ids(bare[rank])
             del expected["LD_LIBRARY_PATH"]  # of the node's own libraries
             folder = nodes.folder / nodes.nodes[rank].name / ".ranklift/jobs"
-            assert other.pop("PATH").replace(str(folder), "") == "/opt/tool/bin:/usr/bin:/bin:/JOB/bin"
+            assert str(other.pop("PATH")).replace(str(folder), "") == "/opt/tool/bin:/usr/bin:/bin:/JOB/bin"
             assert (other.pop("GREETING"), other.pop("PYTHONNOUSERSITE")) == ("from the image", "1")
             if nodes.runtime == "docker":
                 assert other.pop("HOSTNAME") == seen["-host"]  # Docker sets it always

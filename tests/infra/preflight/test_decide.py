@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from datetime import date
 from typing import Any
 
 import pytest
@@ -12,49 +10,14 @@ from hypothesis import strategies as st
 
 from infra.arm.errors import AzureRefused
 from infra.cluster.shared.nfs_vm import SERVER_SIZE
-from infra.config.cluster_config import ClusterConfig
-from infra.config.schema import parse
 from infra.preflight.availability import ScaleSet, Usage
-from infra.preflight.decide import Cost, Plan, decide
-from infra.preflight.inputs import Figures
-from infra.preflight.meters import ADDRESS, ENDPOINT, NAT, NFS_SHARE, Meter, premium_disk
+from infra.preflight.decide import Plan
+from infra.preflight.meters import ADDRESS, ENDPOINT, NAT, NFS_SHARE, premium_disk
 from infra.preflight.prices import Prices
 from infra.preflight.quota import QUOTA_LINK
 from infra.preflight.refusal import NotGranted
 from tests.infra.azure_answers import FAMILY, PLACE, SIZE, closed, closed_zones, sku
-
-SETTINGS = {"vmSize": SIZE, "nodeCount": "4", "location": PLACE, "sshFrom": "203.0.113.7"}
-PRICES = Prices(22.0, 4.0)
-OFFLINE = AzureRefused("prices.azure.com does not answer: Network is unreachable")
-
-
-def config(**settings: str) -> ClusterConfig:
-    given = {f"ranklift:{key}": value for key, value in (SETTINGS | settings).items()}
-    return parse(given, today=date(2026, 1, 1))
-
-
-def quotas(family: int = 200, cores: int = 400, spot: int = 200, used: int = 0) -> list[Usage]:
-    return [
-        Usage("cores", "Total Regional vCPUs", cores, used),
-        Usage("lowPriorityCores", "Total Regional Low-priority vCPUs", spot, used),
-        Usage(FAMILY, "Standard NDSv2 Family vCPUs", family, used),
-    ]
-
-
-def figures(**changed: Any) -> Figures:
-    if "prices" in changed and not isinstance(changed["prices"], dict):
-        changed["prices"] = {SIZE: changed["prices"]}
-    good = {
-        "prices": {SIZE: PRICES},
-        "meters": {NAT: 0.045, ADDRESS: 0.005},
-        "usages": quotas(),
-        "skus": [sku()],
-    }
-    return Figures(**{**good, **changed})
-
-
-def plan(figures_: Figures | None = None, /, **settings: str) -> Plan:
-    return decide("dev", "s-1", config(**settings), figures_ or figures())
+from tests.infra.preflight.stack_figures import OFFLINE, PRICES, figures, plan, quotas
 
 
 def against(found: Plan) -> list[str]:
@@ -293,53 +256,6 @@ def test_a_public_cluster_has_two_addresses_and_a_private_one_a_single() -> None
     assert made(plan()).count(("public IP address", 1)) == 2
     assert made(plan(access="private")).count(("public IP address", 1)) == 1
     assert ("load balancer", 1) not in made(plan(access="private"))
-
-
-def os_disks(found: Plan) -> Cost:
-    (disks,) = [cost for cost in found.costs if cost.part.what == "OS disk"]
-    return disks
-
-
-def test_an_ephemeral_disk_costs_nothing() -> None:
-    disks = os_disks(plan(ephemeralOsDisk="true"))
-    assert (disks.regular, disks.spot) == (0.0, 0.0)
-
-
-@pytest.mark.parametrize(
-    ("settings", "tier"),
-    [({}, "P15"), ({"osDiskGib": "64"}, "P6"), ({"osDiskGib": "257"}, "P20"), ({"osDiskGib": "4095"}, "P50")],
-)
-def test_another_costs_what_its_size_says(settings: dict[str, str], tier: str) -> None:
-    meter = Meter("Storage", f"{tier} LRS Disk", "Premium SSD Managed Disks")
-    prices = {NAT: 0.045, ADDRESS: 0.005, meter: 0.05}
-    found = plan(figures(meters=prices), **settings)
-    assert os_disks(found).regular == os_disks(found).spot == pytest.approx(4 * 0.05)
-    assert found.regular_per_hour == pytest.approx(4 * 22.05 + 0.045 + 2 * 0.005)
-
-
-@pytest.mark.parametrize(
-    ("has", "expected"),
-    [
-        ({"disks": (256, 256)}, [(256, 2), (512, 2)]),
-        ({"disks": (256, 512, 256)}, [(256, 2), (512, 2)]),
-        ({"disks": (256,) * 6}, [(256, 4)]),  # the newest go
-        ({"disks": (256, 256), "spot": True}, [(512, 4)]),  # all are made again
-        ({"disks": (256, 256), "image": "a:b:c:1"}, [(512, 4)]),
-    ],
-)
-def test_existing_disks_that_stay_keep_their_size(
-    has: dict[str, Any], expected: list[tuple[int, int]]
-) -> None:
-    there = replace(ScaleSet(SIZE, 2, False, PLACE), **has)
-    found = plan(figures(there=there), osDiskGib="512")
-    disks = [cost.part for cost in found.costs if cost.part.what == "OS disk"]
-    assert [(part.note, part.count) for part in disks] == [(f"{g} GiB each", n) for g, n in expected]
-
-
-def test_a_disk_that_the_price_list_lacks_is_unknown() -> None:
-    found = plan()
-    assert os_disks(found).regular is None
-    assert any(text.startswith("price of the OS disk:") for text in found.unknowns)
 
 
 SERVER = sku(SERVER_SIZE, family="standardESv5Family", vCPUs="8", RdmaEnabled="False")

@@ -13,7 +13,7 @@ from infra.preflight.decide import Plan, decide
 from infra.preflight.marketplace import Published, published
 from tests.infra import azure_answers
 from tests.infra.azure_answers import PLACE, SIZE, SUBSCRIPTION, Azure, error, forbidden
-from tests.infra.preflight.test_decide import config, figures
+from tests.infra.preflight.stack_figures import config, figures
 
 URN = "microsoft-dsvm:ubuntu-hpc:2204-v100:22.04.2025082501"
 ALMA = "almalinux:almalinux-hpc:9-hpc-v100-gen2:9.6.2025061201"

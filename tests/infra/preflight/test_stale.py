@@ -14,7 +14,7 @@ from infra.preflight.decide import Plan, decide
 from infra.preflight.existing import Kept
 from infra.preflight.stale import end_of, end_remembered
 from tests.infra.azure_answers import PLACE, SIZE
-from tests.infra.preflight.test_decide import against, config, figures
+from tests.infra.preflight.stack_figures import against, config, figures
 
 MADE = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
 STOPPED = ScaleSet(SIZE, 0, False, PLACE, MADE)

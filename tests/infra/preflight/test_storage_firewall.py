@@ -10,7 +10,7 @@ from infra.arm.errors import AzureRefused
 from infra.preflight.decide import Plan, decide
 from infra.preflight.storage_firewall import Firewall, firewall_of, nodes_subnet
 from tests.infra.azure_answers import Azure, error
-from tests.infra.preflight.test_decide import config, figures
+from tests.infra.preflight.stack_figures import config, figures
 
 ACCOUNT = "/subscriptions/s-2/resourceGroups/corp/providers/Microsoft.Storage/storageAccounts/corpdata"
 NETWORK = "/subscriptions/s-1/resourceGroups/corp/providers/Microsoft.Network/virtualNetworks/lab"

@@ -18,7 +18,8 @@ import pytest
 
 from launch.client.environments import Made, make_environment
 from launch.client.rpc import rpc_argv
-from launch.code.push import push, remote_id
+from launch.code.node_code import remote_id
+from launch.code.push import push
 from launch.code.snapshot import Snapshot, plan_data, plan_snapshot
 from launch.environment.environment_request import request_of
 from launch.environment.environment_spec import PythonEnvironment

@@ -109,8 +109,8 @@ class Charliecloud(Container):
         ch_run = which("ch-run", os.environ.get("PATH", os.defpath))
         if not ch_run:
             raise Unfit(
-                "runtime = charliecloud: ch-run: command not found; choose an image of the nodes that has it, "
-                "or another --runtime"
+                "runtime = charliecloud: ch-run: command not found; choose an image of the nodes that "
+                "has it, or another --runtime"
             )
         root = f"{self.image}/root"
         if not os.path.isdir(root):

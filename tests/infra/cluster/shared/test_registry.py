@@ -18,7 +18,7 @@ from infra.preflight.meters import premium_disk
 from launch.errors import InputError
 from playbooks.stack.cost_tables import print_plan
 from tests.infra.cluster.shared.scratch import Scratch
-from tests.infra.preflight.test_decide import SETTINGS, config, figures, plan
+from tests.infra.preflight.stack_figures import SETTINGS, config, figures, plan
 
 ROOT = Path(__file__).parents[4]
 PROGRAM = """
