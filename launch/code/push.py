@@ -24,6 +24,7 @@ from launch.code.push_key import make_credential
 from launch.code.snapshot import Entry, Snapshot
 from launch.errors import InputError, ManyNodesError, NodeUnreachable, RetryError
 from launch.host import Host
+from launch.remote.base.messages import unexplained_end
 from launch.remote.base.payloads import OfferAnswer, PushHeader, PushMessage
 from launch.remote.base.timing import PUSH_SILENT_S, PUSH_SSH, PUSH_STEP_S
 from launch.remote.store.tree_node import BOOT, MARK
@@ -163,7 +164,7 @@ class _Calls:
             raise more.error
         if done.exit_status != 0:
             reason = done.stderr.decode(errors="replace").strip().rpartition("\n")[2]
-            raise RetryError(f"{self._head.name}: push: {reason or f'exit status {done.exit_status}'}")
+            raise RetryError(f"{self._head.name}: push: {unexplained_end(done.exit_status, reason)}")
         answers = [
             json.loads(line[len(MARK) :]) for line in done.stdout.splitlines() if line.startswith(MARK)
         ]

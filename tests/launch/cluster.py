@@ -26,6 +26,7 @@ if [ -e "$node/cut" ]; then
      echo "Connection closed by $2" >&2; kill -9 -$$) &
 fi
 if [ -e "$node/full" ]; then ulimit -S -f 64; else ulimit -S -f unlimited; fi
+if [ -e "$node/killed" ]; then exit 137; fi
 if [ -e "$node/silent" ]; then exec sleep 30; fi
 exec ORDINARY sh -c "$3"
 """

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from launch.remote.base.payloads import Note
 
-__all__ = ["amount", "not_going_on", "not_kept", "of_a_rank", "passed_by", "size"]
+__all__ = ["amount", "not_going_on", "not_kept", "of_a_rank", "passed_by", "size", "unexplained_end"]
 
 _THOUSAND = 1000
+_SIGNALLED = 128
+"""A shell's exit status for signal n is this plus n."""
+_KILL, _LAST_SIGNAL = 9, 64
+"""Numbers of Linux: the module ``signal`` imports ``enum``, and ranks would start later."""
 
 
 def size(count: float) -> str:
@@ -50,6 +54,21 @@ def of_a_rank(fields: Note, node: str) -> str:
     if fields["lost"]:
         return f"{log} lacks {size(fields['lost'])}: {fields['why']}"
     return f"{log} cannot be written: {fields['why']}; the job continues"
+
+
+def unexplained_end(status: int, line: str) -> str:
+    """Return why a push's process ended: the last ``line`` of its errors, unless a signal ended it.
+
+    >>> unexplained_end(1, "No space left on device"), unexplained_end(1, "")
+    ('No space left on device', 'its process ended with status 1')
+    >>> unexplained_end(137, "Killed")
+    'its process was killed by signal 9; if the node ran out of memory, end what fills it, then push again'
+    """
+    number = status - _SIGNALLED
+    if 0 < number <= _LAST_SIGNAL:  # ssh's own failures are 255
+        why = "; if the node ran out of memory, end what fills it, then push again" if number == _KILL else ""
+        return f"its process was killed by signal {number}{why}"
+    return line or f"its process ended with status {status}"
 
 
 def not_going_on(why: str) -> str:

@@ -32,7 +32,7 @@ class Builder:
         """
         self.store, self.manifest, self._check, self._verify = store, manifest, check, verify
         self.written = 0
-        self._folder = tempfile.mkdtemp(prefix=".new-" + manifest.id + "-", dir=store.folder)
+        self._folder = tempfile.mkdtemp(prefix=store.unfinished(manifest.id), dir=store.folder)
         self._tree = os.path.join(os.fsencode(self._folder), b"tree")
         self._missing: set[str] = set()
         self._inside = -1

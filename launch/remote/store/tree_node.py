@@ -18,6 +18,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
 from launch.remote.base import timing
+from launch.remote.base.messages import unexplained_end
 from launch.remote.base.names import runs
 from launch.remote.base.payloads import PushHeader, PushMessage, Tree
 from launch.remote.store.tls import Line, dial
@@ -197,8 +198,7 @@ class Branch:
         status = self._ssh.wait()
         self._listening.join(timing.PUSH_BEAT_S)  # the last line of stderr is the reason
         if not self.reason:
-            tail = self._tail.decode("utf-8", "replace")
-            self.reason = tail or f"its process ended with status {status}"
+            self.reason = unexplained_end(status, self._tail.decode("utf-8", "replace"))
         self.gone = True
         self._events.put((self, {"t": "gone"}))
 

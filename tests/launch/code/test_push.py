@@ -183,6 +183,21 @@ def test_an_interrupted_push_is_repeated(cluster: Cluster, tree: Path) -> None:
     assert contents(cluster.nodes[6].snapshot(snapshot.id)) == contents(tree)
 
 
+def test_a_receiver_that_was_killed_is_named_with_the_likely_reason(cluster: Cluster, tree: Path) -> None:
+    class Killed(LocalHost):
+        def run(self, *_: object, **__: object) -> Completed:
+            return Completed(137, b"", b"sh: line 1: 7 Killed python3\n")
+
+    with pytest.raises(
+        RetryError,
+        match="node000000: push: its process was killed by signal 9; if the node ran out of memory",
+    ):
+        push(plan_snapshot(tree), Killed(cluster.nodes[0]), cluster.nodes, ssh=cluster.ssh)
+    (cluster.nodes[1].home / "killed").touch()
+    with pytest.raises(ManyNodesError, match="node000001: its process was killed by signal 9; if the node"):
+        push(plan_snapshot(tree), cluster.head, cluster.nodes[:2], ssh=cluster.ssh)
+
+
 def test_two_pushes_at_once_both_succeed(cluster: Cluster, tree: Path) -> None:
     snapshot = plan_snapshot(tree)
     errors: list[BaseException] = []

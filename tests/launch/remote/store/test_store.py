@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from launch.remote.store.store import Store
 
 NAMES = ("a" * 16, "b" * 16)
 DAY_S = 86400.0
+ROOT = Path(__file__).parents[4]
 
 
 @pytest.fixture
@@ -31,6 +33,38 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Store:
 def _run(argv: list[str], **_: object) -> None:
     done = os.spawnvp(os.P_WAIT, argv[0], argv)
     assert done == 0
+
+
+BUILD = """
+import os, sys
+from launch.remote.store.assemble import Builder
+from launch.remote.store.store import Manifest, Store
+Builder(Store(sys.argv[1]), Manifest(b"[]"), False, False)
+print("begun", flush=True)
+sys.stdin.read()
+"""
+
+
+def test_what_a_killed_push_began_goes_with_the_next_one_and_what_another_makes_stays(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def begun(child: subprocess.Popen[bytes]) -> set[Path]:
+        assert child.stdout is not None
+        assert child.stdout.readline() == b"begun\n"
+        return set(tmp_path.glob("snapshots/.new-*"))
+
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "cwd": ROOT}
+    argv = [sys.executable, "-c", BUILD, str(tmp_path)]
+    with subprocess.Popen(argv, **pipes) as killed:  # type: ignore[call-overload]
+        left = begun(killed)
+        killed.kill()
+    with subprocess.Popen(argv, **pipes) as other:  # type: ignore[call-overload]
+        made = begun(other) - left
+        with monkeypatch.context() as patch:
+            patch.setattr(subprocess, "Popen", _run)
+            Store(str(tmp_path)).prune([], "head", [])
+        assert len(left) == len(made) == 1
+        assert set(tmp_path.glob("snapshots/.new-*")) == made
 
 
 def age(store: Store, name: str, days: float) -> None:
