@@ -29,7 +29,7 @@ _JOBS = 100
 _SOURCES = {
     **dict.fromkeys(("file", "line", "source", "into", "node_python"), FILES),
     **dict.fromkeys(("requirements", "conda", "find_links"), FILES),
-    **{"stack": ":stacks", "job": ":jobs", "nodes": ":nodes", "node": ":nodes"},
+    **{"stack": ":stacks", "job": ":jobs", "nodes": ":nodes", "node": ":nodes", "help": ":tasks"},
 }
 """Where the values of an argument come from, by its name."""
 
@@ -81,10 +81,10 @@ def candidates(table: Mapping[str, Any], words: Sequence[str]) -> list[tuple[str
         found = _values(table, task["options"].get(name, {}).get("values") or "", value, stack)
         return [(one if one == FILES else f"{name}={one}", text) for one, text in found]
     options = [(one, option["help"]) for one, option in task["options"].items() if one.startswith(last)]
-    tasks = [(one, found["help"]) for one, found in table["tasks"].items() if one.startswith(last)]
     if last.startswith("-"):
         return options
     own = _values(table, due[0]["values"], last.lstrip("\"'"), stack) if due else []
+    tasks = _values(table, ":tasks", last, stack)
     return own or (options if task is not table["core"] and not last else [] if due else tasks)
 
 
@@ -97,6 +97,8 @@ def _values(table: Mapping[str, Any], source: Any, typed: str, stack: str | None
         front = typed[: max(typed.rfind(","), typed.rfind("-")) + 1]
         nodes = _nodes(_folders(table, stack), by_name=typed[len(front) :][:1].isalpha())
         found = [(f"{front}{one}", text) for one, text in nodes]
+    elif source == ":tasks":
+        found = [(name, task["help"]) for name, task in table["tasks"].items() if not task["is_default"]]
     elif source == ":jobs":
         found = [*_jobs(_folders(table, stack)), (NEWEST, "the newest job")]
     else:
@@ -170,13 +172,21 @@ def table_of(
 ) -> Any:
     """Return the table of a collection's tasks and options, and of ``fab``'s own."""
     contexts: dict[str, Any] = {}
+    defaults = set()
     for context in tasks:
         contexts.update(dict.fromkeys((context.name, *context.aliases), context))
+        # users type the collection's name for its default task
+        defaults |= {context.name} & {f"{one}.{context.name.rpartition('.')[2]}" for one in context.aliases}
     return {
         "project": None if project is None else str(project),
         "core": _entry(core, "", choices),
         "tasks": {
-            name: _entry(contexts[name], (collection[name].__doc__ or "").strip().partition("\n")[0], choices)
+            name: {
+                **_entry(
+                    contexts[name], (collection[name].__doc__ or "").strip().partition("\n")[0], choices
+                ),
+                "is_default": name in defaults,
+            }
             for name in sorted(contexts)
         },
     }

@@ -88,6 +88,11 @@ def offered(table: Any, *words: str) -> list[str]:
     [
         (["sta"], ["status"]),
         (["launch.t"], ["launch.tensorflow", "launch.torch"]),
+        (["laun"], ["launch", "launch.mpi", "launch.tensorflow", "launch.torch"]),
+        (["launch.file", ""], [":files"]),
+        (["--help", "l"], ["launch", "launch.mpi", "launch.tensorflow", "launch.torch", "logs"]),
+        (["--help=rep"], ["--help=replace"]),
+        (["-h", "sca"], ["scale"]),
         (["ti"], ["tidy"]),
         (["tidy", "x"], [":files"]),
         (["status", "--js"], ["--json"]),
