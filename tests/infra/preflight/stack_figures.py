@@ -47,3 +47,7 @@ def figures(**changed: Any) -> Figures:
 
 def plan(figures_: Figures | None = None, /, **settings: str) -> Plan:
     return decide("dev", "s-1", config(**settings), figures_ or figures())
+
+
+def against(found: Plan) -> list[str]:
+    return [one.about for one in found.refusals]

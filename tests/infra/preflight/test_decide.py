@@ -17,11 +17,7 @@ from infra.preflight.prices import Prices
 from infra.preflight.quota import QUOTA_LINK
 from infra.preflight.refusal import NotGranted
 from tests.infra.azure_answers import FAMILY, PLACE, SIZE, closed, closed_zones, sku
-from tests.infra.preflight.stack_figures import OFFLINE, PRICES, figures, plan, quotas
-
-
-def against(found: Plan) -> list[str]:
-    return [one.about for one in found.refusals]
+from tests.infra.preflight.stack_figures import OFFLINE, PRICES, against, figures, plan, quotas
 
 
 def test_a_cluster_that_azure_will_grant_has_nothing_against_it() -> None:
