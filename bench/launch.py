@@ -25,7 +25,7 @@ ROUNDS, PUSHES = 5, 3
 FILES, FILE_BYTES, COPIED_FILES = 10_000, 10_000, 1_000
 PAGES = 1.3
 """Memory a file takes beside its size, on the average."""
-MORE_S, HALF, AGAIN_S = 1.0, 0.5, 2.0
+MORE_S, HALF, AGAIN_S = 0.8, 0.5, 2.0
 OURS, MPIRUN = "fab launch.mpi", "mpirun on the head"
 COPIED, ALONE = "from 10 MB in 1,000 files", "from one file"
 
