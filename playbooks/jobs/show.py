@@ -84,6 +84,9 @@ def jobs(
 def _print(found: JobList, *, wide: bool) -> None:
     from playbooks.jobs.tables import RANK, job_rows
 
+    if not (found.jobs or found.silent or found.left_out):
+        output.progress("no job was launched on these nodes")
+        return
     rows = job_rows(found.jobs, seen=found.seen, short=sys.stdout.isatty() and not wide)
     output.table(*rows, rank=RANK, folds="waits for", wide=wide)
 

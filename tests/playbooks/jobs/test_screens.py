@@ -59,6 +59,13 @@ def test_the_list_of_jobs_fits_the_terminal(
     assert all(job in shown for job in (FIRST, SECOND, THIRD))
 
 
+def test_nodes_without_any_job_are_reported_instead_of_an_empty_table(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    listed([])
+    assert capsys.readouterr() == ("", "no job was launched on these nodes\n")
+
+
 def test_a_list_that_is_wide_has_every_column_and_wraps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     terminal = screen(monkeypatch, 40, colours=False)
     listed(JOBS, wide=True)
