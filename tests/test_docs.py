@@ -55,7 +55,7 @@ def test_commands_can_be_typed_as_they_are_shown(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
     lines = re.findall(r"^(?:\$ )?fab ([a-z].*)$", text, re.MULTILINE)
     lines += [line for line in re.findall(r"`fab ([a-z][^`]*)`", text) if "…" not in line]
-    assert {line: said for line in lines if (said := refused(line))} == {}
+    assert {line: shown for line in lines if (shown := refused(line))} == {}
 
 
 def refused(line: str) -> str | None:
@@ -67,7 +67,7 @@ def refused(line: str) -> str | None:
     try:
         parser.parse_argv(arranged(words[:end], words[end + 1 :], parser.contexts))
     except (InputError, ParseError) as error:
-        return None if any(said in str(error) for said in LEFT_OUT) else str(error)
+        return None if any(shown in str(error) for shown in LEFT_OUT) else str(error)
     return None
 
 

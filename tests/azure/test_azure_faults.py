@@ -228,11 +228,11 @@ def test_an_operation_that_never_ends_is_bounded_and_said_and_can_be_left(cluste
             if "updating" in line and "VirtualMachineScaleSet" in line:
                 break
         os.killpg(running.pid, signal.SIGINT)
-        said = running.stdout.read()
-        assert running.wait() == 130, said
-        assert "`fab scale 4 --stack rehearsal` continues from there\n" in said
-        assert said.count("fab scale 4") == 1, said
-        assert "stack rehearsal: configured for 4 nodes\n" in said
+        printed = running.stdout.read()
+        assert running.wait() == 130, printed
+        assert "`fab scale 4 --stack rehearsal` continues from there\n" in printed
+        assert printed.count("fab scale 4") == 1, printed
+        assert "stack rehearsal: configured for 4 nodes\n" in printed
     cluster.fab("up")
     assert len(booted(cluster)) == 4
     cluster.fab("scale", "2")
@@ -279,10 +279,10 @@ def test_a_node_whose_cloud_init_failed_is_named_with_its_last_lines(cluster: Wo
 
 
 def test_an_error_of_a_module_of_the_images_own_is_shown_and_makes_no_node_unfit(cluster: Workplace) -> None:
-    said = "cloud-init reports an error that jobs do not depend on: ('ssh_import_id', OSError('rehearsed"
+    printed = "cloud-init reports an error that jobs do not depend on: ('ssh_import_id', OSError('rehearsed"
     with fault(cluster, "cloud-init-image"):
-        assert said in cluster.fab("scale", "3").err
-    assert said in cluster.fab("status").err
+        assert printed in cluster.fab("scale", "3").err
+    assert printed in cluster.fab("status").err
     cluster.fab("scale", "2")
 
 

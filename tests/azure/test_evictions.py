@@ -37,7 +37,7 @@ def cluster(workplace: Workplace) -> Workplace:
 
 @contextmanager
 def running(cluster: Workplace, *words: str) -> Iterator[str]:
-    """A job of which each rank has said that it is up; gives its id."""
+    """A job of which each rank has printed that it is up; gives its id."""
     launched = cluster.fab(*words, "--detach", "--name", "long")
     found = re.search(r"long-\d{8}-\d{6}-\w{4}", launched.out + launched.err)
     assert found is not None, launched
@@ -55,7 +55,7 @@ def numbers(cluster: Workplace) -> list[int]:
 
 
 def evict(cluster: Workplace, nodes: str) -> float:
-    """The nodes are told that they go; gives the time at which they will be gone."""
+    """The nodes get the notice of their end; gives the time at which they will be gone."""
     gone = time.time() + NOTICE_S
     cluster.fab("rehearsal.fault", "evict", "--nodes", nodes)
     return gone

@@ -46,8 +46,8 @@ def kept(workplace: Workplace) -> str:
     """The id of a storage account whose stack is gone."""
     workplace.configure("rehearsal-first", nodeCount=1, storage="serviceEndpoint", retainData="true")
     workplace.fab("up", "--stack", "rehearsal-first")
-    said = workplace.pulumi("preview", "--stack", "rehearsal-first").out
-    assert "ranklift:retainData: ranklift-rehearsal-first-data and what is in it stay" in said
+    printed = workplace.pulumi("preview", "--stack", "rehearsal-first").out
+    assert "ranklift:retainData: ranklift-rehearsal-first-data and what is in it stay" in printed
     planned = workplace.pulumi("destroy", "--preview-only", "--stack", "rehearsal-first").out.splitlines()
     retained = {line.split()[1].rpartition(":")[2] for line in planned if "[retain]" in line}
     assert retained == {

@@ -42,9 +42,9 @@ def test_each_nodes_ranks_get_the_devices_of_their_own_node(cluster: Workplace, 
 
 
 def test_the_first_days_check_runs_on_a_rehearsal_and_says_so(cluster: Workplace) -> None:
-    said = cluster.fab("check", "--first-day").out
+    shown = cluster.fab("check", "--first-day").out
     path = cluster.project / ".ranklift/rehearsal/first-day.json"
-    assert f"rehearsal: answers are in {path.resolve()}" in said
+    assert f"rehearsal: answers are in {path.resolve()}" in shown
     text = path.read_text()
     made = json.loads(text)
     answers = {name: one["answer"] for name, one in made["answers"].items()}

@@ -1,4 +1,4 @@
-"""What a cluster costs and whether it is granted, known before; what is left of it, told after."""
+"""What a cluster costs and whether it is granted, known before; what is left of it, listed after."""
 
 from __future__ import annotations
 
@@ -245,7 +245,7 @@ def test_what_is_to_be_kept_is_named_as_kept(workplace: Workplace) -> None:
     assert f"az group delete --name {GROUP}-data" in ran.out
     assert workplace.groups() == {f"{GROUP}-data"}
 
-    # The same again cannot be made beside it, which is said before anything is.
+    # The same again cannot be made beside it, which is refused before anything is made.
     for task in ("plan", "up"):
         ran = workplace.fab(task, status=1)
         assert f"data: resource group {GROUP}-data already exists" in ran.err

@@ -133,11 +133,11 @@ def test_a_job_for_a_node_that_is_being_removed_is_refused_and_names_the_command
     with cluster.begin("scale", "3") as scaling:
         try:
             assert scaling.stdout is not None
-            said = ""
-            while f"removing {last['name']}" not in said:
+            printed = ""
+            while f"removing {last['name']}" not in printed:
                 line = scaling.stdout.readline()
-                assert line, said
-                said += line
+                assert line, printed
+                printed += line
             nodes = f"{other['id']},{last['id']}"
             words = ("launch.torch", "bash wait.sh", "--per-node", "--nodes", nodes)
             ran = cluster.fab(*words, status=255)
@@ -151,8 +151,8 @@ def test_a_job_for_a_node_that_is_being_removed_is_refused_and_names_the_command
             assert "currently locked" in ran.err + ran.out
         finally:
             cluster.fab("rehearsal.fault", "clear")
-        said += scaling.stdout.read()
-        assert scaling.wait() == 0, said
+        printed += scaling.stdout.read()
+        assert scaling.wait() == 0, printed
     assert set(before) - set(booted(cluster)) == {last["name"]}
     assert configured(cluster) == "3"
     is_as_configured(cluster)
@@ -261,9 +261,11 @@ def test_a_replacement_that_was_interrupted_says_so_and_goes_on(cluster: Workpla
             if "$ pulumi up" in line and "--refresh" in line:  # the one before removes the node
                 break
         os.killpg(running.pid, signal.SIGINT)
-        said = running.stdout.read()
-        assert running.wait() == 130, said
-    assert f"{sick['name']} is removed, and the one in its place may not be created yet: `fab up --st" in said
+        printed = running.stdout.read()
+        assert running.wait() == 130, printed
+    assert (
+        f"{sick['name']} is removed, and the one in its place may not be created yet: `fab up --st" in printed
+    )
     assert "3 of 4 nodes; `fab up --stack rehearsal`" in cluster.fab("replace", "77", status=2).err
     ran = cluster.fab("up")
     assert "4 of 4 nodes answer" in ran.err

@@ -53,7 +53,7 @@ def outputs(cluster: Workplace) -> dict[str, Any]:
 
 
 def service(cluster: Workplace) -> BlobServiceClient:
-    """Microsoft's client at the endpoint that the program tells."""
+    """Microsoft's client at the endpoint that the program exports."""
     certificate = cluster.folder.root / "storage" / "certificate.pem"
     return BlobServiceClient(
         outputs(cluster)["blobEndpoint"], credential=FromNode(cluster), connection_verify=str(certificate)

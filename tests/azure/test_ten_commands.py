@@ -1,4 +1,4 @@
-"""docs/azure.md: from an empty subscription to a first job and away again, as it is told there."""
+"""docs/azure.md: from an empty subscription to a first job and away again, as written there."""
 
 from __future__ import annotations
 

@@ -146,8 +146,8 @@ def doca_host(folder: Path) -> bytes:
 
 def mlnx_ofed(folder: Path, version: str) -> bytes:
     """The archive with its installer, which notes how it was called."""
-    said = f"#!/bin/sh\necho MLNX_OFED_LINUX-{version}:\n"
-    files = {"usr/bin/ofed_info": said, "lib/systemd/system/openibd.service": UNIT.format("openibd")}
+    shown = f"#!/bin/sh\necho MLNX_OFED_LINUX-{version}:\n"
+    files = {"usr/bin/ofed_info": shown, "lib/systemd/system/openibd.service": UNIT.format("openibd")}
     package = deb(folder, "mlnx-ofed-all", version, files)
     installer = '#!/bin/sh\nset -e\necho "$@" >>/var/log/mlnxofedinstall\ndpkg -i "$(dirname "$0")"/*.deb\n'
     top = f"MLNX_OFED_LINUX-{version}"

@@ -47,7 +47,7 @@ ranklift: {{setup: {setup}}}
 
 
 def until(true: Callable[[], object], what: object, seconds: float = PATIENCE_S) -> float:
-    """Waits until something is so; gives the seconds that took. ``what`` is told when it never is."""
+    """Waits until something is so; gives the seconds that took. ``what`` is named when it never is."""
     began = time.monotonic()
     while not true():
         assert time.monotonic() - began < seconds, f"after {seconds:g} s not yet: {what}"
@@ -89,17 +89,17 @@ class Launch:
 
     @property
     def ready(self) -> int:
-        """How many ranks have said that they are."""
+        """How many ranks have printed that they are."""
         return len(set(re.findall(r"^\[\d+ \S+\] ready (\d+)$", self.out, re.MULTILINE)))
 
     def shows(self, state: str) -> bool:
-        """Whether it has said that the job is in that state."""
+        """Whether it has printed that the job is in that state."""
         return re.search(rf"^job \S+ {state}\b", self.err, re.MULTILINE) is not None
 
     def __str__(self) -> str:
         status = self.process.poll()
-        said = f"{self.out[-4000:]}\n-- stderr --\n{self.err}"
-        return f"$ fab {' '.join(self.words)}\n{said}\n-- exit status {status}"
+        printed = f"{self.out[-4000:]}\n-- stderr --\n{self.err}"
+        return f"$ fab {' '.join(self.words)}\n{printed}\n-- exit status {status}"
 
 
 @dataclass(slots=True)

@@ -46,7 +46,7 @@ def test_a_launch_that_was_killed_may_be_repeated(
 def _all_lines(lines: list[str]) -> list[str]:
     """What the four ranks say, from the first line, each with the node in front of it as it was there."""
     nodes = sorted({line.partition("]")[0].split()[1] for line in lines})
-    said = ((rank, f"[{rank} {nodes[rank // 2]}]") for rank in range(4))
+    printed = ((rank, f"[{rank} {nodes[rank // 2]}]") for rank in range(4))
     return [
-        f"{front} {text}" for rank, front in said for text in (f"ready {rank}", f"rank {rank} has worked")
+        f"{front} {text}" for rank, front in printed for text in (f"ready {rank}", f"rank {rank} has worked")
     ]

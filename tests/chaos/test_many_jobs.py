@@ -24,7 +24,7 @@ pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
 JOBS, FIRST, AT_ONCE = 500, 20, 4
 RECORD_FILES, RECORD_BYTES = 24, 65536
-"""What the records of a job that said next to nothing may be at most."""
+"""What the records of a job that printed next to nothing may be at most."""
 MORE_KILOBYTES = 1024
 KEPT = (
     "/.ranklift/jobs/",

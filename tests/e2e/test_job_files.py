@@ -64,8 +64,8 @@ def files(cluster: Workplace) -> Workplace:
 
 def test_data_goes_to_the_nodes_and_results_come_back(files: Workplace, tmp_path: Path) -> None:
     ran = files.fab("launch", "files/job.yml")
-    said = sorted(line for line in ran.out.splitlines() if "1,2,3" in line)
-    assert said == [
+    shown = sorted(line for line in ran.out.splitlines() if "1,2,3" in line)
+    assert shown == [
         f"[{rank} node00000{rank // 2}] 1,2,3 .gitignore a.bin notes notes/link.bin {rank}  of $RANK lr=0.1"
         for rank in range(4)
     ]
@@ -88,10 +88,10 @@ def test_a_job_without_code_works_in_an_empty_folder_of_its_own(files: Workplace
     job.write_text("command: pwd && ls -A && touch left-behind\ndistribution: {type: pytorch}\n")
     for _ in range(2):
         ran = files.fab("launch", "files/bare.yml", "--nodes", "0-1")
-        said = {line.partition("] ")[2] for line in ran.out.splitlines() if line.startswith("[")}
-        assert len(said) == 2
-        assert "outputs" in said, "the job's own, and nothing else"
-        assert any(line.endswith("/work") and "/.ranklift/jobs/bare-" in line for line in said)
+        shown = {line.partition("] ")[2] for line in ran.out.splitlines() if line.startswith("[")}
+        assert len(shown) == 2
+        assert "outputs" in shown, "the job's own, and nothing else"
+        assert any(line.endswith("/work") and "/.ranklift/jobs/bare-" in line for line in shown)
 
 
 def test_what_the_nodes_lack_is_told_before_a_rank_starts(files: Workplace) -> None:

@@ -83,17 +83,17 @@ def test_torchrun_goes_on_without_a_node_that_died(three: Workplace) -> None:
     words = ("steps.py", "--source", "again", "--torchrun", "--nnodes", "2:3", "--max-restarts", "3")
     with three.begin("launch.torch", *words, "--stack", OTHER) as process:
         assert process.stdout is not None
-        said = ""
+        shown = ""
         until = time.monotonic() + LIMIT_S
-        while said.count(" of 3\n") < 3:
+        while shown.count(" of 3\n") < 3:
             line = process.stdout.readline()
-            assert line, said
-            assert time.monotonic() < until, said
-            said += line
+            assert line, shown
+            assert time.monotonic() < until, shown
+            shown += line
         three.fab("rehearsal.fault", "death", "--nodes", "2", "--stack", OTHER)
-        said += process.stdout.read()
-        assert process.wait(LIMIT_S) == 0, said
-    assert "node000002 is lost: no sign of life for 12 s; continuing on 2 nodes (needed: 2)" in said
-    assert "RUNNING: continues without node000002" in said
-    assert re.search(r"SUCCEEDED: without node000002, lost before$", said, re.MULTILINE)
-    assert {rank for rank in "01" if f"rank {rank} of 2 is done" in said} == {"0", "1"}
+        shown += process.stdout.read()
+        assert process.wait(LIMIT_S) == 0, shown
+    assert "node000002 is lost: no sign of life for 12 s; continuing on 2 nodes (needed: 2)" in shown
+    assert "RUNNING: continues without node000002" in shown
+    assert re.search(r"SUCCEEDED: without node000002, lost before$", shown, re.MULTILINE)
+    assert {rank for rank in "01" if f"rank {rank} of 2 is done" in shown} == {"0", "1"}

@@ -141,9 +141,9 @@ def test_a_node_that_falls_silent_in_a_job_ends_it_within_20_s(two: Workplace, k
                 break
         began = time.monotonic()
         two.fab("rehearsal.fault", "partition", "--nodes", "2", "--stack", OTHER)
-        said = process.stdout.read()
+        shown = process.stdout.read()
         assert process.wait() == 255
-    assert "node000002 (rank 2) is lost: no sign of life for 12 s" in said
+    assert "node000002 (rank 2) is lost: no sign of life for 12 s" in shown
     assert time.monotonic() - began < 20
     two.fab("rehearsal.fault", "heal", "--nodes", "2", "--stack", OTHER)
     two.fab("wait", "--stack", OTHER)

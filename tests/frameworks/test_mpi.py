@@ -144,31 +144,31 @@ def test_the_first_rank_that_ends_badly_ends_the_job_with_its_status(
 @FLAVOURS
 def test_a_job_whose_mpirun_is_killed_ends_and_so_do_its_ranks(code: Workplace, name: str) -> None:
     with code.begin(*job(code, name, "python end.py wait")) as process:
-        said = _read_until(process, "up")
+        shown = _read_until(process, "up")
         kill = "pkill -KILL -u azureuser '^(mpirun|prterun|mpiexec.hydra)$'"
         code.fab("exec", kill, "--nodes", "0")
         rest = process.stdout.read() if process.stdout else ""
-        assert process.wait(60) == 128 + 9, said + rest
+        assert process.wait(60) == 128 + 9, shown + rest
     assert re.search(r"mpirun (was ended by|.* as a shell does after) signal 9 \(SIGKILL\)", rest)
 
 
 @FLAVOURS
 def test_a_job_can_be_cancelled(code: Workplace, name: str) -> None:
     with code.begin(*job(code, name, "python end.py wait")) as process:
-        said = _read_until(process, "up")
-        (identifier,) = set(re.findall(r"^job (\S+) STARTING", said, re.MULTILINE))
+        shown = _read_until(process, "up")
+        (identifier,) = set(re.findall(r"^job (\S+) STARTING", shown, re.MULTILINE))
         assert "CANCELLED" in code.fab("cancel", identifier).out
         assert process.wait(60) == 130
 
 
 def _read_until(process: subprocess.Popen[str], word: str) -> str:
-    said = ""
+    shown = ""
     assert process.stdout is not None
     for line in process.stdout:
-        said += line
+        shown += line
         if re.search(rf"\] {word}$", line):
-            return said
-    raise AssertionError(said)
+            return shown
+    raise AssertionError(shown)
 
 
 @pytest.mark.parametrize("name", ["openmpi-5", "mpich", "intelmpi"])

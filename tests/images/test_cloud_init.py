@@ -1,4 +1,4 @@
-"""What a node is told at its first boot."""
+"""What cloud-init gives a node at its first boot."""
 
 import base64
 import gzip
@@ -248,10 +248,10 @@ def test_systemd_understands_the_units(tmp_path: Path) -> None:
             )
             (tmp_path / Path(path).name).write_text(text)
     for unit in sorted(tmp_path.iterdir()):
-        said = subprocess.run(
+        shown = subprocess.run(
             ["systemd-analyze", "verify", str(unit)], capture_output=True, text=True, check=False, timeout=60
         )
-        assert unit.name not in said.stdout + said.stderr
+        assert unit.name not in shown.stdout + shown.stderr
 
 
 def test_a_shared_folder_is_mounted_but_no_node_waits_for_it() -> None:

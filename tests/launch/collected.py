@@ -1,6 +1,6 @@
 """Three stand-in nodes with the files of a job, and an operator who reaches each of them.
 
-As a command it collects from nodes that are in a folder already, and tells how that went.
+As a command it collects from nodes that are in a folder already, and prints how that went.
 """
 
 from __future__ import annotations

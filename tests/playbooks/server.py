@@ -45,7 +45,7 @@ class SshServer:
 
     @property
     def log(self) -> str:
-        """What sshd said so far."""
+        """What sshd has logged so far."""
         return (self.folder / "log").read_text()
 
     def __enter__(self) -> SshServer:

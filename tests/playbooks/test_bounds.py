@@ -57,7 +57,7 @@ OPTIONS: dict[str, list[tuple[str, str]]] = {
     "count": [(HUGE, "--count = 99999999999: must be at most 1000000")],
     "seconds": [(HUGE, DAYS), (f"-{HUGE}", DAYS)],
 }
-"""By option: values that are too large, and what is said of them."""
+"""By option: values that are too large, and the problem in their errors."""
 
 TEXTS = {
     *("stack", "job", "into", "line", "file", "env", "set", "name", "mpi", "mpirun_args", "source", "python"),

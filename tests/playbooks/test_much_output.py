@@ -48,15 +48,15 @@ def test_a_node_that_never_stops_writing_takes_no_memory_here_and_ends_in_time(w
             stderr=subprocess.PIPE,
         ) as running:
             assert running.stderr is not None
-            said = running.stderr.read().decode()
+            shown = running.stderr.read().decode()
             _, status, usage = os.wait4(running.pid, 0)
             running.returncode = os.waitstatus_to_exitcode(status)
-        return running.returncode, said, usage.ru_maxrss
+        return running.returncode, shown, usage.ru_maxrss
 
     _, _, idle = largest("exec", "true", "--nodes", "0-1")
     for endless in ("yes >&2", "yes"):
         began = time.monotonic()
-        status, said, flooded = largest("exec", endless, "--nodes", "0-1", "--timeout", "4")
+        status, shown, flooded = largest("exec", endless, "--nodes", "0-1", "--timeout", "4")
         assert time.monotonic() - began < 15
-        assert (status, "did not end within 4 s" in said) == (1, True)
+        assert (status, "did not end within 4 s" in shown) == (1, True)
         assert flooded - idle < 30_000

@@ -110,8 +110,8 @@ def test_outputs_of_no_stack_of_one_that_is_down_and_of_none_at_all(folder: Path
 
 
 def test_a_stack_that_pulumi_cannot_look_for_since_it_is_signed_in_nowhere(folder: Path) -> None:
-    said = "error: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions"
-    stack = Stack("dve", folder, fake_pulumi(folder, f"echo '{said}' >&2; exit 255"))
+    shown = "error: PULUMI_ACCESS_TOKEN must be set for login during non-interactive CLI sessions"
+    stack = Stack("dve", folder, fake_pulumi(folder, f"echo '{shown}' >&2; exit 255"))
     (folder / ".ranklift/dev").mkdir(parents=True)
     (folder / ".ranklift/dev/inventory.json").touch()
     for ask in (stack.outputs, stack.exists, stack.preview):

@@ -149,12 +149,12 @@ def test_no_command_passes_orders_on(path: str, is_terminal: bool, monkeypatch: 
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
     PATHS[path](monkeypatch)
-    said = out.getvalue() + err.getvalue()
-    assert "evil" in said
+    printed = out.getvalue() + err.getvalue()
+    assert "evil" in printed
     if is_terminal:
-        assert commands_in(said) == []
+        assert commands_in(printed) == []
     else:
-        assert not {"\x1b", "\x9b"} & set(said)
+        assert not {"\x1b", "\x9b"} & set(printed)
 
 
 def test_a_cell_holds_the_colours_of_its_own_alone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,15 +199,15 @@ def test_a_terminal_that_runs_fab_exec_is_not_commanded(tmp_path: Path) -> None:
             stderr=theirs,
         ) as running:
             os.close(theirs)
-            said = b""
+            printed = b""
             try:
                 while data := os.read(ours, 65536):
-                    said += data
+                    printed += data
             except OSError:
                 pass  # the other end is closed
             os.close(ours)
         assert running.returncode == 0
-    text = said.decode().replace("\r\n", "\n")
+    text = printed.decode().replace("\r\n", "\n")
     assert text.count("evil") == 2
     assert text.count("\x1b[31mred\x1b[0m") == 2
     assert commands_in(text) == []

@@ -128,7 +128,7 @@ def make_key(path: Path) -> str:
 
 
 class Echo:
-    """A metadata service that tells whoever asks his own address, and nothing else."""
+    """A metadata service that answers each node with its own address, and nothing else."""
 
     def __init__(self) -> None:
         self.server: asyncio.Server | None = None

@@ -74,8 +74,8 @@ def test_a_shell_of_an_earlier_rehearsal_finds_no_backend_whatever_pulumi_does(t
                     capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
                 )  # fmt: skip
                 assert done.returncode != 0
-                said = done.stdout + done.stderr
-                assert re.search(r"backend-named-by-fab-rehearsal\.env-\w+: no such file or directory", said)
+                shown = done.stdout + done.stderr
+                assert re.search(r"backend-named-by-fab-rehearsal\.env-\w+: no such file or directory", shown)
             stranger.settimeout(0.1)
             with pytest.raises(TimeoutError):
                 stranger.accept()

@@ -1,4 +1,4 @@
-"""Every rank writes so many lines, each of which tells whose it is and which."""
+"""Every rank writes so many lines, each of which names its rank and its number."""
 
 import os
 import sys

@@ -17,7 +17,7 @@ def original(name: str) -> str:
 
 
 def moved(text: str) -> str:
-    """The script with its import lines changed, as the documentation tells users to."""
+    """The script with its import lines changed, as the documentation asks of users."""
     return re.sub(
         r"^from azureml(\.core\b|(?=\.exceptions\b))", "from launch.azureml", text, flags=re.MULTILINE
     )

@@ -1,4 +1,4 @@
-"""From a run configuration to a job file, a stack and what to tell."""
+"""From a run configuration to a job file, a stack and notices."""
 
 from __future__ import annotations
 

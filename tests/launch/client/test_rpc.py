@@ -1,4 +1,4 @@
-"""What a head that does not answer well is told to be."""
+"""The errors for a head that does not answer well."""
 
 from __future__ import annotations
 

@@ -88,15 +88,15 @@ def test_what_git_would_list_is_what_is_pushed(files: list[str], ignores: dict[s
 @settings(max_examples=30, deadline=None, suppress_health_check=list(HealthCheck))
 @given(files=st.lists(paths, min_size=1, max_size=6), text=texts)
 def test_both_ignore_files_mean_the_same(files: list[str], text: str) -> None:
-    said = []
+    shown = []
     for name in (".gitignore", ".ranklift-ignore"):
         with tempfile.TemporaryDirectory() as folder:
             lay_out(Path(folder), files, {"": text}, name)
             try:
-                said.append(we_say(Path(folder)) - {name})
+                shown.append(we_say(Path(folder)) - {name})
             except InputError:
-                said.append(set())
-    assert said[0] == said[1]
+                shown.append(set())
+    assert shown[0] == shown[1]
 
 
 def test_ranklift_ignore_has_the_last_word_in_its_folder(tmp_path: Path) -> None:

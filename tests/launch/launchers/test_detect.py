@@ -1,4 +1,4 @@
-"""What a script and its command line tell of how they are to be started."""
+"""How a script is to be started, by its text and its command line."""
 
 from __future__ import annotations
 

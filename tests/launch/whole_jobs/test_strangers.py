@@ -356,13 +356,13 @@ def test_the_token_alone_blames_no_node(nodes: Nodes) -> None:
 
 def test_a_runner_that_was_crowded_out_connects_again() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        said = []
+        shown = []
 
         def supervise() -> None:
             listener.accept()[0].close()
             connection, _ = listener.accept()
             with connection:
-                said.append(connection.recv(5))
+                shown.append(connection.recv(5))
                 connection.sendall(b"S")
 
         supervisor = threading.Thread(target=supervise)
@@ -372,4 +372,4 @@ def test_a_runner_that_was_crowded_out_connects_again() -> None:
         assert channel.recv(1) == b"S", "what came is still to be read"
         channel.close()
         supervisor.join(5)
-        assert said == [b"hello"]
+        assert shown == [b"hello"]

@@ -153,8 +153,8 @@ WORDS = [
 def test_words_behind_two_dashes_reach_bash_and_the_launcher_as_they_are() -> None:
     line = parsed("exec", "--", "printf", "%s\\0", *WORDS)["line"]
     assert isinstance(line, str)
-    told = subprocess.run(["bash", "-c", line], capture_output=True, check=True, env={"HOME": "/x"})
-    assert told.stdout.decode().split("\0")[:-1] == WORDS
+    ran = subprocess.run(["bash", "-c", line], capture_output=True, check=True, env={"HOME": "/x"})
+    assert ran.stdout.decode().split("\0")[:-1] == WORDS
     launched = parsed("launch.torch", "--", "a.py", *WORDS)["line"]
     assert isinstance(launched, str)
     assert shlex.split(launched) == ["a.py", *WORDS]
@@ -162,10 +162,10 @@ def test_words_behind_two_dashes_reach_bash_and_the_launcher_as_they_are() -> No
 
 def test_variables_of_the_launcher_expand_behind_two_dashes_too() -> None:
     line = parsed("launch.torch", "--", "a.py", "--out=/x $RANK/$HOME", "${LOCAL_RANK}")["line"]
-    told = subprocess.run(
+    ran = subprocess.run(
         ["bash", "-c", f"echo {line}"], capture_output=True, check=True, env={"RANK": "3", "LOCAL_RANK": "1"}
     )
-    assert told.stdout == b"a.py --out=/x 3/$HOME 1\n"
+    assert ran.stdout == b"a.py --out=/x 3/$HOME 1\n"
 
 
 @pytest.mark.parametrize(
@@ -192,8 +192,8 @@ def test_a_command_line_that_was_not_quoted_is_refused_with_the_one_to_type(
     remedy = caught.value.remedy.removeprefix("put it in quotes: ")
     assert typed in (None, remedy)
     # What a shell makes of it is what was meant, and is taken.
-    told = subprocess.run(["bash", "-c", f"printf '%s\\0' {remedy}"], capture_output=True, check=True)
-    again = told.stdout.decode().split("\0")[1:-1]
+    ran = subprocess.run(["bash", "-c", f"printf '%s\\0' {remedy}"], capture_output=True, check=True)
+    again = ran.stdout.decode().split("\0")[1:-1]
     line = parsed(*again)["line"]
     assert isinstance(line, str)
     options = [word for word in again if word != line]
@@ -231,16 +231,14 @@ def test_what_follows_two_dashes_needs_one_task_that_takes_it(words: list[str], 
     "text", [*WORDS, "train.py --name 'a b'", 'a "b" $C', "a 'b' \"c\" $D \\ `e`", "x'!'y"]
 )
 def test_a_word_for_a_shell_is_that_word(text: str) -> None:
-    told = subprocess.run(["bash", "-c", f"printf %s {shell_word(text)}"], capture_output=True, check=True)
-    assert told.stdout.decode() == text
+    ran = subprocess.run(["bash", "-c", f"printf %s {shell_word(text)}"], capture_output=True, check=True)
+    assert ran.stdout.decode() == text
 
 
 def test_typed_without_a_task_it_is_refused_too(tmp_path: Path) -> None:
     (tmp_path / "fabfile.py").write_text("from playbooks import ns\n")
     for words in (["ssh", "--node", "3", "--", "echo", "a b"], ["--", "echo", "a b"]):
-        told = fab(tmp_path, *words)
-        assert (told.returncode, told.stdout) == (2, "")
-        assert told.stderr.startswith("error: -- = ")
-        assert (
-            "no task takes the words after it; give it to exec: fab exec --nodes 0-3 -- echo" in told.stderr
-        )
+        ran = fab(tmp_path, *words)
+        assert (ran.returncode, ran.stdout) == (2, "")
+        assert ran.stderr.startswith("error: -- = ")
+        assert "no task takes the words after it; give it to exec: fab exec --nodes 0-3 -- echo" in ran.stderr

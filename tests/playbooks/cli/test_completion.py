@@ -73,8 +73,8 @@ def environment(workplace: Path) -> dict[str, str]:
 @pytest.fixture(scope="module")
 def table(workplace: Path) -> Any:
     """The table that ``fab`` keeps in the home folder's cache after the first answer."""
-    told = fab(workplace, "--complete", "--", "bash", "", env=environment(workplace))
-    assert told.returncode == 0, told.stderr
+    ran = fab(workplace, "--complete", "--", "bash", "", env=environment(workplace))
+    assert ran.returncode == 0, ran.stderr
     (kept,) = (workplace.parent / "home" / ".cache" / "ranklift").iterdir()
     return json.loads(kept.read_text())["table"]
 
@@ -155,8 +155,8 @@ def test_a_changed_fabfile_is_noticed(workplace: Path, table: Any) -> None:
     env = environment(workplace)
     try:
         fabfile.write_text(FABFILE.replace("tidy", "clean"))
-        told = fab(workplace, "--complete", "--", "zsh", "cl", env=env)
-        assert told.stdout == "clean\tRemove what is old.\n"
+        ran = fab(workplace, "--complete", "--", "zsh", "cl", env=env)
+        assert ran.stdout == "clean\tRemove what is old.\n"
     finally:
         fabfile.write_text(FABFILE)
         fab(workplace, "--complete", "--", "zsh", "", env=env)
@@ -168,9 +168,9 @@ def test_an_answer_takes_no_time_and_none_of_the_modules_that_do(
     monkeypatch.chdir(workplace)
     command = [sys.executable, "-X", "importtime", FAB, "--complete", "--", "bash", "logs", ""]
     env = {**os.environ, **environment(workplace)}
-    told = subprocess.run(command, cwd=workplace, env=env, capture_output=True, text=True, check=True)
-    assert told.stdout.splitlines() == [f"{JOB}\t", f"{OTHER}\t", "newest\tthe newest job"]
-    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in told.stderr.splitlines()}
+    ran = subprocess.run(command, cwd=workplace, env=env, capture_output=True, text=True, check=True)
+    assert ran.stdout.splitlines() == [f"{JOB}\t", f"{OTHER}\t", "newest\tthe newest job"]
+    imported = {line.rpartition("|")[2].strip().partition(".")[0] for line in ran.stderr.splitlines()}
     assert not imported & {
         "pulumi",
         "azure",
@@ -197,14 +197,14 @@ def test_an_answer_takes_no_time_and_none_of_the_modules_that_do(
 
 
 def test_outside_of_a_repository_nothing_is_offered(tmp_path: Path, workplace: Path) -> None:
-    told = fab(tmp_path, "--complete", "--", "bash", "st", env=environment(workplace))
-    assert (told.returncode, told.stdout, told.stderr) == (0, "", "")
+    ran = fab(tmp_path, "--complete", "--", "bash", "st", env=environment(workplace))
+    assert (ran.returncode, ran.stdout, ran.stderr) == (0, "", "")
 
 
 def test_another_shell_is_refused_by_name(tmp_path: Path) -> None:
-    told = fab(tmp_path, "--print-completion-script", "tcsh")
-    assert (told.returncode, told.stdout) == (2, "")
-    assert told.stderr == (
+    ran = fab(tmp_path, "--print-completion-script", "tcsh")
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert ran.stderr == (
         "error: --print-completion-script = 'tcsh': is not a known shell; use one of bash, zsh, fish\n"
     )
     for words in (["--print-completion-script", "zsh"], ["--print-completion-script=zsh"]):
@@ -261,8 +261,8 @@ class Terminal:
         self.type(f"{typed}\t")
         # The rest of the keys may come while the shell still waits for the answer: it reads them afterwards.
         self.type("\x01printf '<%s>' \x05\recho en''d-of-it\r")
-        told = self.wait("end-of-it")
-        return re.findall(r"<([^<>%]*)>", told)
+        ran = self.wait("end-of-it")
+        return re.findall(r"<([^<>%]*)>", ran)
 
     def close(self) -> None:
         os.kill(self.process, signal.SIGKILL)  # before the terminal goes, at which bash writes its history

@@ -43,8 +43,8 @@ def test_equal_output_is_shown_once_under_folded_names() -> None:
 
 
 def test_only_line_feeds_and_returns_end_a_line() -> None:
-    said = "a\u2028b\x0cc\x85d\r\ne\n".encode()
-    both = {"node000000": Completed(0, said, b""), "node000001": Completed(0, said, b"")}
+    printed = "a\u2028b\x0cc\x85d\r\ne\n".encode()
+    both = {"node000000": Completed(0, printed, b""), "node000001": Completed(0, printed, b"")}
     assert output.merged_text(both)[0] == "node[000000-000001]\n  a\u2028b\x0cc\x85d\n  e\n"
 
 

@@ -1,4 +1,4 @@
-"""What ``fab cancel`` says it did."""
+"""What ``fab cancel`` reports."""
 
 from __future__ import annotations
 
@@ -156,12 +156,12 @@ def test_a_supervisor_that_does_not_react_is_ended_also_while_a_node_is_dead(
     sealed.head_fails(SupervisorTimeout("node000000", "t-1", 4242, 33.2))
     sealed.nodes_find({"node000000": Swept(2, ()), "node000003": NodeUnreachable("node000003", "refused")})
     assert sealed.cancel() == 1
-    said = capsys.readouterr()
-    assert said.out.startswith("job t-1 LOST: ")
-    assert "node000000: 2 processes ended" in said.out
-    assert "refused" in said.err
-    assert "does not react" not in said.err
-    assert "what runs there ends by itself within 30 s of losing its head\n" in said.err
+    printed = capsys.readouterr()
+    assert printed.out.startswith("job t-1 LOST: ")
+    assert "node000000: 2 processes ended" in printed.out
+    assert "refused" in printed.err
+    assert "does not react" not in printed.err
+    assert "what runs there ends by itself within 30 s of losing its head\n" in printed.err
 
 
 def test_a_supervisor_that_does_not_react_is_named_with_what_to_do(
@@ -170,12 +170,12 @@ def test_a_supervisor_that_does_not_react_is_named_with_what_to_do(
     sealed.head_fails(SupervisorTimeout("node000000", "t-1", 4242, 33.2))
     sealed.nodes_find({"node000000": Swept(2, ()), "node000003": Swept(0, (7,))})
     assert sealed.cancel() == 1
-    said = capsys.readouterr()
-    assert said.out == (
+    printed = capsys.readouterr()
+    assert printed.out == (
         "job t-1: still runs\n  node000000: 2 processes ended\n"
         "  node000003: SIGKILL did not end 7: restart the node\n"
     )
-    assert said.err == (
+    assert printed.err == (
         "job t-1 cannot be ended by its head; contacting every node directly\n"
         "error: the supervisor, process 4242 on node000000, does not react: job t-1 was cancelled 33 s "
         'ago and still runs; `fab exec "kill -9 4242" --nodes 0`, then cancel again\n'
@@ -211,11 +211,11 @@ def test_a_head_that_was_made_anew_is_asked_like_every_node(
     sealed.head_fails(NotPushed("node000000", "the node was reimaged"))
     sealed.nodes_find({"node000003": Swept(2, ())})
     assert sealed.cancel() == 0
-    said = capsys.readouterr()
-    assert said.out == (
+    printed = capsys.readouterr()
+    assert printed.out == (
         "job t-1: state unknown\n  node000000: no process was left\n  node000003: 2 processes ended\n"
     )
-    assert said.err == (
+    assert printed.err == (
         "node000000: the node was reimaged\n"
         "job t-1 cannot be ended by its head; contacting every node directly\n"
     )

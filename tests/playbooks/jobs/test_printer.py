@@ -1,4 +1,4 @@
-"""How a job's lines, states and end are told."""
+"""How a job's lines, states and end are printed."""
 
 from __future__ import annotations
 

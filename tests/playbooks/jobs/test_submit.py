@@ -179,9 +179,9 @@ def test_a_stdout_that_cannot_be_written_ends_the_command_with_how_to_go_on(
     monkeypatch.setattr(output, "result", fail)
     with pytest.raises(OutputFailed):
         desk.launch(detach=False)
-    said = capsys.readouterr().err
-    assert f"job t-1 {words}" in said
-    assert ("  cancel: fab cancel t-1 --stack dev\n" in said) == (now == "RUNNING")
+    shown = capsys.readouterr().err
+    assert f"job t-1 {words}" in shown
+    assert ("  cancel: fab cancel t-1 --stack dev\n" in shown) == (now == "RUNNING")
 
 
 def test_a_job_whose_id_cannot_be_written_is_named_with_the_error(

@@ -77,16 +77,16 @@ def test_a_sign_is_read_from_what_a_node_says(text: str, sign: Health) -> None:
 
 def test_the_reason_is_among_the_last_lines_whatever_cloud_init_says_after_it(tmp_path: Path) -> None:
     (tmp_path / "result.json").write_text(json.dumps(FAILED))
-    said = [
+    shown = [
         "Setting up",
         "this image is too old",
         "cc_scripts_user.py[WARNING]: Failed to run module scripts_user",
     ]
-    said += [
+    shown += [
         "util.py[WARNING]: Running module scripts_user failed",
         *["ci-info: | Keytype | Fingerprint |"] * 9,
     ]
-    (tmp_path / "cloud-init-output.log").write_text("\n".join([*said, "Cloud-init v. 24.1 finished"]) + "\n")
+    (tmp_path / "cloud-init-output.log").write_text("\n".join([*shown, "Cloud-init v. 24.1 finished"]) + "\n")
     line = re.sub("/run/cloud-init/|/var/log/", f"{tmp_path}/", health._QUERY)
     printed = subprocess.run(
         ["sh", "-c", line], capture_output=True, text=True, check=True, timeout=60

@@ -36,7 +36,7 @@ class Locked:
             recover.recover(self.stack)
 
     def refuses(self) -> str:
-        """What is said when the lock is respected."""
+        """What is printed when the lock is respected."""
         with pytest.raises(InUse) as caught:
             self.recover()
         assert self.path.exists()
@@ -73,9 +73,9 @@ def running(folder: Path) -> Iterator[subprocess.Popen[bytes]]:
 def test_the_lock_of_a_pulumi_by_another_name_is_respected(tmp_path: Path) -> None:
     with running(tmp_path) as process:
         found = locked(tmp_path, process.pid)
-        said = found.refuses()
-        assert f"is using it (process {process.pid} of me on {socket.gethostname()}, since " in said
-        assert "cancel" not in said, "it lives"
+        shown = found.refuses()
+        assert f"is using it (process {process.pid} of me on {socket.gethostname()}, since " in shown
+        assert "cancel" not in shown, "it lives"
 
 
 def test_what_a_command_here_has_started_and_lost_is_taken_away(tmp_path: Path) -> None:
@@ -103,15 +103,15 @@ def test_a_number_that_nobody_has_here_is_no_proof(tmp_path: Path) -> None:
     """A container with the same host name has numbers of its own."""
     ended = subprocess.Popen(["true"])
     ended.wait()
-    said = locked(tmp_path, ended.pid).refuses()
-    assert f"no process {ended.pid} that is as old as the lock runs here" in said
-    assert "only if no command uses the stack any more: `pulumi cancel --stack me/ranklift/dev`" in said
+    shown = locked(tmp_path, ended.pid).refuses()
+    assert f"no process {ended.pid} that is as old as the lock runs here" in shown
+    assert "only if no command uses the stack any more: `pulumi cancel --stack me/ranklift/dev`" in shown
 
 
 def test_a_process_that_is_younger_than_the_lock_did_not_take_it(tmp_path: Path) -> None:
     before = datetime.now(UTC) - timedelta(days=3650)
-    said = locked(tmp_path, os.getpid(), since=before).refuses()
-    assert f"no process {os.getpid()} that is as old as the lock runs here" in said
+    shown = locked(tmp_path, os.getpid(), since=before).refuses()
+    assert f"no process {os.getpid()} that is as old as the lock runs here" in shown
 
 
 def test_one_that_was_killed_and_not_yet_waited_for_holds_nothing(tmp_path: Path) -> None:
@@ -149,8 +149,8 @@ def test_a_note_of_another_lock_proves_nothing(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_another_machine_is_respected(tmp_path: Path) -> None:
-    said = locked(tmp_path, 2**22, "elsewhere").refuses()
-    assert "only if elsewhere was switched off meanwhile: `pulumi cancel" in said
+    shown = locked(tmp_path, 2**22, "elsewhere").refuses()
+    assert "only if elsewhere was switched off meanwhile: `pulumi cancel" in shown
 
 
 def test_backends_without_files_keep_no_lock_that_outlives_its_process(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Pulumi is bounded in time, asked again while Azure is busy, and its failures are told by Azure's codes."""
+"""Pulumi is bounded in time, asked again while Azure is busy, and its failures are named by Azure's codes."""
 
 from __future__ import annotations
 
@@ -293,8 +293,8 @@ def test_a_new_role_that_azure_does_not_find_yet_is_waited_for(
     early = stack(tmp_path, *codes, then=f"[ $(wc -l < {tmp_path}/calls) = 3 ]")
     retry_while_busy(lambda: pulumi(early, ["up", "--yes"]), time.monotonic() + 30)
     assert calls(tmp_path) == 3
-    told = "Azure does not find yet what was just made (RoleDefinitionDoesNotExist); retrying in 0.1 s"
-    assert told in capsys.readouterr().err
+    shown = "Azure does not find yet what was just made (RoleDefinitionDoesNotExist); retrying in 0.1 s"
+    assert shown in capsys.readouterr().err
 
 
 def test_a_role_that_azure_never_finds_is_not_waited_for_until_the_deadline(

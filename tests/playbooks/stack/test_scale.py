@@ -238,9 +238,9 @@ def test_what_azure_does_not_tell_is_called_unknown(
 @pytest.mark.parametrize("wanted", [3, 5])
 def test_the_nodes_are_json_alone(cluster: Cluster, capsys: pytest.CaptureFixture[str], wanted: int) -> None:
     scaling.scale(Context(), str(wanted), stack="dev", json=True)
-    told = capsys.readouterr()
-    assert [node["name"] for node in json.loads(told.out)["nodes"]] == [f"n{i}" for i in range(wanted)]
-    assert ("has 3 nodes, as configured" in told.err) == (wanted == 3)
+    ran = capsys.readouterr()
+    assert [node["name"] for node in json.loads(ran.out)["nodes"]] == [f"n{i}" for i in range(wanted)]
+    assert ("has 3 nodes, as configured" in ran.err) == (wanted == 3)
 
 
 @pytest.mark.usefixtures("cluster")
@@ -263,5 +263,5 @@ def test_ctrl_c_while_nodes_are_waited_for_says_what_waits_on(
     with pytest.raises(Exit) as caught:
         cluster.scale(5)
     assert (caught.value.code, cluster.configured) == (130, 5)
-    told = "nodes may not be ready yet: `fab wait --stack dev` waits for them\ninterrupted\n"
-    assert capsys.readouterr().err == told
+    ran = "nodes may not be ready yet: `fab wait --stack dev` waits for them\ninterrupted\n"
+    assert capsys.readouterr().err == ran

@@ -30,7 +30,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def test_a_dry_run_as_json_is_a_list_of_steps(workplace: Path, words: list[str], steps: list[str]) -> None:
-    told = fab(workplace, *words, "--dry-run", "--json")
-    found = json.loads(told.stdout)
-    assert (told.returncode, told.stderr, len(found)) == (0, "", len(steps))
+    ran = fab(workplace, *words, "--dry-run", "--json")
+    found = json.loads(ran.stdout)
+    assert (ran.returncode, ran.stderr, len(found)) == (0, "", len(steps))
     assert all(line.startswith(step) for line, step in zip(found, steps, strict=True))

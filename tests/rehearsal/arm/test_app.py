@@ -299,9 +299,9 @@ def built() -> Any:
 def test_refusals_come_in_azures_words(built: Endpoint, case: str) -> None:
     method, path, body, status, code = REFUSED[case]
     before = built.ask("GET", f"{BASE}/resources")[1]
-    answered, said, _ = built.ask(method, path, body)
-    assert (answered, said["error"]["code"]) == (status, code), said
-    assert said["error"]["message"]
+    answered, printed, _ = built.ask(method, path, body)
+    assert (answered, printed["error"]["code"]) == (status, code), printed
+    assert printed["error"]["message"]
     assert built.ask("GET", f"{BASE}/resources")[1] == before
 
 
@@ -319,8 +319,8 @@ def test_there_is_one_subscription(built: Endpoint) -> None:
 
 
 def test_the_message_names_member_type_and_path(built: Endpoint) -> None:
-    _, said, _ = built.ask("PUT", SCALE_SET, {"location": "x", "properties": {"foo": 1}})
-    assert said["error"] == {
+    _, printed, _ = built.ask("PUT", SCALE_SET, {"location": "x", "properties": {"foo": 1}})
+    assert printed["error"] == {
         "code": "BadRequest",
         "message": "Could not find member 'foo' on object of type 'VirtualMachineScaleSetProperties'. "
         "Path 'properties.foo'.",

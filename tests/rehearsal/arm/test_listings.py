@@ -52,8 +52,8 @@ def test_types_are_found_without_regard_to_case(tagged: Endpoint) -> None:
 
 
 def test_a_filter_that_is_not_known_is_refused(tagged: Endpoint) -> None:
-    _, said, _ = tagged.ask("GET", f"{WHOLE}/resources?$filter=name eq 'x'&api-version=2021-04-01")
-    assert said["error"]["code"] == "InvalidFilterInQueryString"
+    _, shown, _ = tagged.ask("GET", f"{WHOLE}/resources?$filter=name eq 'x'&api-version=2021-04-01")
+    assert shown["error"]["code"] == "InvalidFilterInQueryString"
 
 
 def test_times_are_told_when_they_are_asked_for(tagged: Endpoint) -> None:

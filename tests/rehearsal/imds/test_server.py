@@ -50,10 +50,10 @@ class Inside:
 
         async def send() -> tuple[int, Any]:
             params = ({"api-version": version} if version else {}) | query
-            said = {"Metadata": "true"} if headers is None else headers
+            shown = {"Metadata": "true"} if headers is None else headers
             connector = aiohttp.TCPConnector(local_addr=(f"127.0.0.{number + 4}", 0))
             async with (
-                aiohttp.ClientSession(connector=connector, headers=said) as session,
+                aiohttp.ClientSession(connector=connector, headers=shown) as session,
                 session.request(
                     method, f"http://127.0.0.1:{self.port}{path}", params=params, json=body
                 ) as answer,

@@ -249,7 +249,7 @@ def test_what_was_made_is_found_as_it_was_wanted_and_can_be_taken_away(azure: En
                 for n, v in previewed.items()
                 if not unknown(v) and not isinstance(v, dict | list) and v != outputs.get(n)
             }
-            # Regions are told as Azure writes them.
+            # Regions are written as Azure does.
             assert {n for n, (a, b) in wrong.items() if str(a).lower() != str(b).lower()} == set(), name
             read = await engine.read(token, outputs["id"], inputs)
             assert read.id == outputs["id"], name

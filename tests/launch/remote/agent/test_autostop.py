@@ -88,7 +88,7 @@ def azure() -> Iterator[Azure]:
 
 
 def lead_request(azure: Azure, number: int = 0, idle: float = 1000.0, **spans: float) -> dict[str, Any]:
-    """What the watch of VM ``number`` tells; spans by ``ttl`` and ``idle_stop``, in seconds."""
+    """What the watch of VM ``number`` reports; spans by ``ttl`` and ``idle_stop``, in seconds."""
     names = {"ttl": TTL, "idle_stop": IDLE}
     compute = {**azure.compute(), "name": f"nodes_{number}"}
     return {
@@ -101,7 +101,7 @@ def lead_request(azure: Azure, number: int = 0, idle: float = 1000.0, **spans: f
 
 
 def warned(azure: Azure) -> dict[str, Any]:
-    """What the watch tells after a look that has warned the jobs of the end of an hour's life."""
+    """What the watch reports after a look that has warned the jobs of the end of an hour's life."""
     return {**lead_request(azure, ttl=3600.0), "memory": {"warned": time.monotonic() - 61}}
 
 
@@ -147,7 +147,7 @@ class TestWhoLeads:
 
 
 class TestWhoItIs:
-    """Policies assign identities of their own; with several the metadata service must be told which."""
+    """Policies assign identities of their own; with several a request must name one."""
 
     def token_paths(self, azure: Azure) -> list[str]:
         look(lead_request(azure, ttl=86400.0), Others())

@@ -1,4 +1,4 @@
-"""Azure's notice to a node: when ranks are told to end, and how long they get."""
+"""Azure's notice to a node: when ranks are asked to end, and how long they get."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from launch.remote.base.eviction import Eviction
 
 
 def coming(left_s: float, at_once: bool = True, node: str = "node000001", kind: str = "Preempt") -> Eviction:
-    """One that a runner told of at 100 by the clock of the head."""
+    """One that a runner reported at 100 by the clock of the head."""
     left_ms, now = int(left_s * 1000), 100.0
     return Eviction(node, {"type": kind, "at": 1474309787, "left_ms": left_ms, "at_once": int(at_once)}, now)
 

@@ -1,4 +1,4 @@
-"""What of a rank's output goes to the head, and what is said of the rest."""
+"""What of a rank's output goes to the head, and what is reported of the rest."""
 
 from __future__ import annotations
 

@@ -107,21 +107,21 @@ class TestChoosing:
         job.say(0, "first\ncut")
         job.stream.write(0, 0, NOTICE, b"left out 5 B")
         job.say(0, "next\n")
-        said = [(0, "first"), (0, "cut"), (0, "left out 5 B"), (0, "next")]
-        assert job.shown() == said
-        assert job.shown(tail=10) == said
-        assert job.shown(tail=3) == said[1:]
-        assert job.shown(since=60) == said
+        printed = [(0, "first"), (0, "cut"), (0, "left out 5 B"), (0, "next")]
+        assert job.shown() == printed
+        assert job.shown(tail=10) == printed
+        assert job.shown(tail=3) == printed[1:]
+        assert job.shown(since=60) == printed
 
     def test_the_last_lines_however_many_a_piece_has(self, job: Job) -> None:
-        said = []
+        printed = []
         for number, count in enumerate([3, 1, 5, 0, 2, 1, 4, 1]):
             texts = [f"{number} {place}" for place in range(count)]
             job.say(number % 2, "".join(f"{text}\n" for text in texts) or "begun ")
-            said += [(number % 2, text) for text in texts]
+            printed += [(number % 2, text) for text in texts]
         for tail in range(1, 6):
             assert [text.removeprefix("begun ") for _, text in job.shown(tail=tail)] == [
-                text.removeprefix("begun ") for _, text in said[-tail:]
+                text.removeprefix("begun ") for _, text in printed[-tail:]
             ]
 
     def test_a_last_line_without_an_end_is_one_of_the_last(self, job: Job) -> None:

@@ -210,21 +210,21 @@ class TestANodeThatCannotHaveIt:
         assert left(job) == []
 
     def test_lacks_the_room_for_it(self, code: Path, tmp_path: Path) -> None:
-        said = on_a_disk(tmp_path, "128k", code)
-        assert "/disk: no room for the job's copy of the code: " in said
+        shown = on_a_disk(tmp_path, "128k", code)
+        assert "/disk: no room for the job's copy of the code: " in shown
         needed, available = 200_704 + 4096 * 2 + 4096 * 4, 128 * 1024
-        assert f": {needed} bytes in 10 files and folders are needed, " in said
-        assert f", {available - 4096} bytes and " in said or f", {available} bytes and " in said
-        assert said.endswith("files are available; remove jobs that have ended; left: []")
+        assert f": {needed} bytes in 10 files and folders are needed, " in shown
+        assert f", {available - 4096} bytes and " in shown or f", {available} bytes and " in shown
+        assert shown.endswith("files are available; remove jobs that have ended; left: []")
 
     def test_lacks_the_room_in_the_middle_of_it(self, code: Path, tmp_path: Path) -> None:
-        said = on_a_disk(tmp_path, "128k", code, "work_dir._check_room = lambda *_: None")
-        assert " bytes in 10 files and folders are needed, " in said
-        assert said.endswith("left: []")
+        shown = on_a_disk(tmp_path, "128k", code, "work_dir._check_room = lambda *_: None")
+        assert " bytes in 10 files and folders are needed, " in shown
+        assert shown.endswith("left: []")
 
 
 def on_a_disk(tmp_path: Path, size: str, code: Path, more: str = "") -> str:
-    """What is said of a copy on a disk of that size, in a namespace of its own."""
+    """What is reported of a copy on a disk of that size, in a namespace of its own."""
     script = f"""
 import os, sys
 from launch.remote.node import work_dir

@@ -92,8 +92,8 @@ def test_a_purchase_plan_and_whether_its_terms_are_accepted(azure: Endpoint, fau
 
 
 def test_a_region_that_azure_does_not_have_has_no_images(azure: Endpoint) -> None:
-    status, said, _ = azure.ask("GET", f"{PATH.replace(PLACE, 'moon')}/1.0")
-    assert (status, said["error"]["code"]) == (400, "NoRegisteredProviderFound")
+    status, printed, _ = azure.ask("GET", f"{PATH.replace(PLACE, 'moon')}/1.0")
+    assert (status, printed["error"]["code"]) == (400, "NoRegisteredProviderFound")
 
 
 def test_a_version_that_is_gone_is_not_found_and_others_are_listed(
