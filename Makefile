@@ -7,7 +7,7 @@ PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PULUMI_SKIP_UPDATE_CHECK := 1
 
-.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite test-azure soak test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs clean
+.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite test-azure soak test-environments test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -43,6 +43,9 @@ test-azure: azurite ## clusters of every form on the rehearsed Azure: request bo
 
 soak: setup ## a hundred clusters made and removed in a row: nothing may be left of any
 	pytest -m soak tests/azure
+
+test-environments: setup ## jobs that bring their packages to rehearsed nodes without any
+	pytest -m environments tests/environments
 
 test-setup: azurite ## every set-up in a Debian root that has git, make and python3 alone, killed at some steps and completed
 	pytest -m setup tests/setup

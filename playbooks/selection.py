@@ -8,10 +8,15 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["NEWEST", "is_project", "noted_stack", "project_around"]
+__all__ = ["NEWEST", "environment_note", "is_project", "noted_stack", "project_around"]
 
 NEWEST = "newest"
 """What stands for the newest job wherever a job's id is expected."""
+
+
+def environment_note(folder: Path, name: str) -> Path:
+    """Return the file of a stack's folder that notes what an environment is made of, for completion."""
+    return folder / "environments" / name
 
 
 def is_project(folder: Path) -> bool:

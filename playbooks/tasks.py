@@ -7,7 +7,7 @@ from invoke.collection import Collection
 from launch.launchers.registry import LAUNCHERS
 from playbooks import rehearsal
 from playbooks.cli.invoke_patches import improve_command_line
-from playbooks.jobs import cancel, collect, launch_file, logs, show
+from playbooks.jobs import cancel, collect, environments, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
 from playbooks.nodes import exec, push, ssh_task
 from playbooks.stack import account, check, down, plan, replace, scale, status, up, wait_nodes
@@ -29,6 +29,9 @@ def make_collection() -> Collection:
     launch = Collection("launch", *map(launch_task, LAUNCHERS.values()))
     launch.add_task(launch_file.launch_file, default=True)
     ns.add_collection(launch)
+    held = Collection("environment", environments.remove, environments.prune)
+    held.add_task(environments.environment, default=True)
+    ns.add_collection(held)
     ns.add_collection(Collection.from_module(rehearsal, name="rehearsal"))
     options = [option for launcher in LAUNCHERS.values() for option in launcher.options]
     improve_command_line(

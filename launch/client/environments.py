@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 
-from launch.client.rpc import check, rpc_argv
+from launch.client.rpc import ask, check, rpc_argv
 from launch.code.push import FANOUT, Address
 from launch.code.push_key import make_credential
-from launch.errors import GiveUpError, ManyNodesError, NodeUnreachable
+from launch.errors import GiveUpError, InputError, ManyNodesError, NodeUnreachable
 from launch.host import Host
 from launch.remote.base import timing
 from launch.remote.base.payloads import EnvironmentRequest
 from launch.remote.base.records import EnvironmentRecord
-from launch.remote.environment.request import EnvironmentAnswer, EnvironmentCall
+from launch.remote.environment.request import (
+    EnvironmentAnswer,
+    EnvironmentCall,
+    EnvironmentListing,
+    RemovalAnswer,
+    StoredEnvironment,
+)
 from launch.remote.store.tree_node import MARK
 
-__all__ = ["Made", "make_environment"]
+__all__ = ["Held", "Made", "held_on", "in_use", "make_environment", "removable", "remove_from"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,63 @@ class Made:
     built: bool
     """Whether the head made it now."""
     seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """An environment that nodes of a cluster hold."""
+
+    id: str
+    title: str
+    bytes: int
+    used: datetime
+    """The last launch that used it."""
+    jobs: tuple[str, ...]
+    """Jobs that run or wait and use it."""
+    nodes: tuple[str, ...]
+
+
+def held_on(answers: Mapping[str, EnvironmentListing]) -> list[Held]:
+    """Return the environments of the nodes that answered, the last used first."""
+    found: dict[str, list[tuple[str, StoredEnvironment]]] = {}
+    for node, answer in answers.items():
+        for one in answer["environments"]:
+            found.setdefault(one["id"], []).append((node, one))
+    held = [
+        Held(
+            id=name,
+            title=next((one["title"] for _, one in there if one["title"]), ""),
+            bytes=max(one["bytes"] for _, one in there),
+            used=datetime.fromtimestamp(max(one["used"] for _, one in there), UTC),
+            jobs=tuple(dict.fromkeys(job for _, one in there for job in one["jobs"])),
+            nodes=tuple(node for node, _ in there),
+        )
+        for name, there in found.items()
+    ]
+    return sorted(held, key=lambda one: one.used, reverse=True)
+
+
+def removable(held: Sequence[Held]) -> list[Held]:
+    """Return the environments that no job uses, without the one that was used last."""
+    return [one for one in held[1:] if not one.jobs]
+
+
+def remove_from(host: Host, remote: str, names: Sequence[str], *, cache: bool) -> None:
+    """Remove environments from a node; with ``cache`` also the packages that it has downloaded.
+
+    Raise :class:`~launch.errors.InputError` naming the jobs that use one by now.
+    """
+    words = ["cache" if cache else "", *names]
+    kept = ask(RemovalAnswer, host, remote, "remove-environments", *words)["kept"]
+    if kept:
+        name, jobs = next(iter(kept.items()))
+        raise in_use(name, jobs)
+
+
+def in_use(name: str, jobs: Sequence[str]) -> InputError:
+    """Return the refusal to remove an environment that jobs use."""
+    remedy = f"wait for the end of the job, or `fab cancel {jobs[0]}`"
+    return InputError("environment", name, f"is in use by {', '.join(jobs)}", remedy)
 
 
 def make_environment(

@@ -218,6 +218,18 @@ def _environment() -> int:
     return make.serve(sys.stdin.buffer)
 
 
+def _environments() -> int:
+    from launch.remote.environment import usage
+
+    return _answer(usage.list_environments())
+
+
+def _remove_environments(cache: str, *names: str) -> int:
+    from launch.remote.environment import usage
+
+    return _answer(usage.remove_environments(names, cache=cache == "cache"))
+
+
 def _list_files(job: str) -> int:
     from launch.remote.collect import send
 
@@ -239,12 +251,14 @@ def _relay(job: str, what: str) -> int:
 _COMMANDS: dict[str, Callable[..., int]] = {
     "cancel": _cancel,
     "environment": _environment,
+    "environments": _environments,
     "files": _list_files,
     "follow": _follow,
     "list": _list,
     "mpi": _mpi,
     "relay": _relay,
     "release": _release,
+    "remove-environments": _remove_environments,
     "send": _send_files,
     "show": _show,
     "slots": _slots,

@@ -30,6 +30,7 @@ _SOURCES = {
     **dict.fromkeys(("file", "line", "source", "into", "node_python"), FILES),
     **dict.fromkeys(("requirements", "conda", "find_links"), FILES),
     **{"stack": ":stacks", "job": ":jobs", "nodes": ":nodes", "node": ":nodes", "help": ":tasks"},
+    "environment_id": ":environments",
 }
 """Where the values of an argument come from, by its name."""
 
@@ -101,6 +102,9 @@ def _values(table: Mapping[str, Any], source: Any, typed: str, stack: str | None
         found = [(name, task["help"]) for name, task in table["tasks"].items() if not task["is_default"]]
     elif source == ":jobs":
         found = [*_jobs(_folders(table, stack)), (NEWEST, "the newest job")]
+    elif source == ":environments":
+        notes = (path for folder in _folders(table, stack) for path in folder.glob("environments/*"))
+        found = [(path.name, path.read_text()) for path in sorted(notes)]
     else:
         found = _stacks(_project(table)) if source == ":stacks" else ()
     return [(value, text) for value, text in found if value.startswith(typed)]

@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _STEP_S = 20.0
-_CLEAR_HOLDERS = 'for f in .ranklift/snapshots/*.nodes; do if [ -e "$f" ]; then echo "{}" > "$f"; fi; done'
+_CLEAR_HOLDERS = 'for f in .ranklift/snapshots/*.nodes .ranklift/environments/*.nodes; do if [ -e "$f" ]; then echo "{}" > "$f"; fi; done'
 
 
 @command(
@@ -187,7 +187,7 @@ def key_numbers(stack: Stack) -> frozenset[bytes]:
 
 
 def invalidate_copies(stack: Stack, inventory: Inventory, reimaged: Sequence[Node]) -> None:
-    """Clear the other nodes' records of who holds pushed code: ``reimaged`` nodes have lost theirs.
+    """Clear the other nodes' records of who holds code and environments: ``reimaged`` nodes have lost theirs.
 
     The next push asks every node again. A node that does not answer is named.
     """

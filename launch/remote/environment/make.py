@@ -16,7 +16,6 @@ import hashlib
 import importlib
 import json
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -33,6 +32,7 @@ from launch.remote.base.records import EnvironmentRecord
 from launch.remote.environment.build import Failed, Report
 from launch.remote.environment.request import EnvironmentAnswer, EnvironmentCall
 from launch.remote.environment.tree_manifest import manifest_of
+from launch.remote.environment.usage import clear
 from launch.remote.store.spread import distribute
 from launch.remote.store.store import ENVIRONMENTS, Manifest, Store
 from launch.remote.store.tree_node import Call, Up
@@ -94,7 +94,7 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
             if lacking:
                 return {"t": "lacks", "snapshots": lacking}
             _check_disk(store)
-            _remove(store, name)
+            clear(store, name)
             try:
                 maker.make(request, store.path(name), lock, report)
                 report("recording the environment's files")
@@ -104,7 +104,7 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
                 store.stamp(manifest)
                 replace_file(store.path(name) + ".manifest", manifest.text)
             except BaseException as error:
-                _remove(store, name)
+                clear(store, name)
                 if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                     raise Failed(f"the disk of {os.uname().nodename} is full; {_free(store)}") from error
                 raise
@@ -158,15 +158,6 @@ def _free(store: Store) -> str:
         f"{free} are free in {store.folder}, and nothing of the environment was kept: "
         "`fab environment.prune` removes environments that no job uses, ranklift:osDiskGib makes larger disks"
     )
-
-
-def _remove(store: Store, name: str) -> None:
-    """Remove what there is of an environment: the manifest first, without which the rest does not count."""
-    store.forget([name])
-    for suffix in (".manifest", ".stamps", ".made"):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(store.path(name) + suffix)
-    shutil.rmtree(store.path(name), ignore_errors=True)
 
 
 def _spread(

@@ -58,7 +58,8 @@ def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) ->
     sent = [store.path(snapshot) for snapshot in request["find_links"]]
     index = read_index(request["requirements"], os.environ)
     # An index that the requirements name, such as PyTorch's, may have nothing but some packages.
-    uv = find_uv(os.path.join(store.root, "tools"), [read_index("", os.environ), index], sent, report)
+    indexes = [read_index("", os.environ), index] if index.url else []
+    uv = find_uv(os.path.join(store.root, "tools"), indexes, sent, report)
     python = _interpreter(request["python"])
     env = _environment(store.root, folder, index)
     what = "making the virtual environment"

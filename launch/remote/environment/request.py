@@ -7,7 +7,7 @@ from typing import Literal, TypedDict
 from launch.remote.base.payloads import EnvironmentRequest
 from launch.remote.base.records import EnvironmentRecord
 
-__all__ = ["EnvironmentAnswer", "EnvironmentCall"]
+__all__ = ["EnvironmentAnswer", "EnvironmentCall", "EnvironmentListing", "RemovalAnswer", "StoredEnvironment"]
 
 
 class EnvironmentCall(EnvironmentRequest):
@@ -41,3 +41,29 @@ class EnvironmentAnswer(_EnvironmentAnswer, total=False):
     error: str | None
     reason: str
     lines: list[str]
+
+
+class StoredEnvironment(TypedDict):
+    """An environment that a node holds."""
+
+    id: str
+    title: str
+    """Empty on nodes that did not make it."""
+    bytes: int
+    used: float
+    """Unix seconds of the last launch that used it, by this node's clock."""
+    jobs: list[str]
+    """Unfinished jobs of this head that use it."""
+
+
+class EnvironmentListing(TypedDict):
+    """Answer of ``environments``."""
+
+    environments: list[StoredEnvironment]
+
+
+class RemovalAnswer(TypedDict):
+    """Answer of ``remove-environments``."""
+
+    kept: dict[str, list[str]]
+    """By environment that was not removed, the jobs that use it."""

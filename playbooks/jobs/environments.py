@@ -1,0 +1,141 @@
+"""What jobs brought to the nodes: ``environment``, ``environment.rm``, ``environment.prune``."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+from invoke.context import Context
+
+from infra.inventory import Inventory
+from launch.errors import InputError, ManyNodesError
+from launch.nodeset import fold
+from launch.numbers import counted
+from launch.remote.base.messages import size
+from playbooks.cli import output
+from playbooks.cli.task import command, open_from, with_address_age
+from playbooks.jobs.job_environment import note_environment
+from playbooks.jobs.location import STEP_S
+from playbooks.project import Stack
+from playbooks.selection import environment_note
+from playbooks.ssh.fanout import fan_out_hosts, raise_for_errors
+
+if TYPE_CHECKING:
+    from launch.client.environments import Held
+    from launch.host import Host
+
+__all__ = ["environment", "prune", "remove"]
+
+_RANK = ("id", "made of", "used by", "size", "nodes", "last used")
+
+
+@command("list", called="environment", example="fab environment --stack dev")
+def environment(context: Context, stack: str | None = None, json: bool = False) -> None:
+    """List the environments that jobs brought, with the nodes that hold them and the jobs that use them."""
+    chosen = open_from(context, stack)
+    found = _held(chosen, chosen.saved())
+    if json:
+        output.as_json(found)
+        return
+    for one in found:
+        note_environment(chosen, one.id, one.title)
+    columns = ("id", "made of", "size", "last used", "nodes", "used by")
+    output.table(columns, map(_row, found), rank=_RANK, folds="used by")
+
+
+def _row(one: Held) -> tuple[str, ...]:
+    used = output.age(one.used.timestamp())
+    return one.id, one.title, size(one.bytes), used, fold(one.nodes), " ".join(one.jobs)
+
+
+@command(
+    "rm",
+    called="environment.rm",
+    example="fab environment.rm 1e5f0409602567e6",
+    help={"environment-id": "id of an environment, or a unique beginning of it"},
+    positional=["environment_id"],
+)
+def remove(context: Context, environment_id: str, stack: str | None = None) -> None:
+    """Remove an environment from all nodes. One that a job uses is refused."""
+    from launch.client.environments import in_use
+
+    chosen = open_from(context, stack)
+    inventory = chosen.saved()
+    found = [one for one in _held(chosen, inventory) if one.id.startswith(environment_id)]
+    if len(found) != 1:
+        problem = f"fits {len(found)} environments of stack {chosen.name}"
+        raise InputError("environment", environment_id, problem, "see `fab environment`")
+    if found[0].jobs:
+        raise in_use(found[0].id, found[0].jobs)
+    _remove(chosen, inventory, found, cache=False)
+
+
+@command("prune", called="environment.prune", example="fab environment.prune")
+def prune(context: Context, stack: str | None = None, dry_run: bool = False) -> None:
+    """Remove environments that no job uses, except the last used, and the packages that heads downloaded."""
+    from launch.client.environments import removable
+
+    chosen = open_from(context, stack)
+    inventory = chosen.saved()
+    found = removable(_held(chosen, inventory))
+    if dry_run:
+        for one in found:
+            output.result(f"{one.id} {one.title}: {size(one.bytes)} on {fold(one.nodes)}")
+        return
+    _remove(chosen, inventory, found, cache=True)
+
+
+def _held(stack: Stack, inventory: Inventory) -> list[Held]:
+    """Return what the nodes hold. Raise ManyNodesError where one does not answer: a job may use it there."""
+    from launch.client.environments import held_on
+    from launch.client.rpc import ask
+    from launch.remote.environment.request import EnvironmentListing
+
+    def query(host: Host, remote: str) -> EnvironmentListing:
+        return ask(EnvironmentListing, host, remote, "environments")
+
+    answers = _on_all(stack, inventory, query, "listing its environments")
+    return held_on({name: answer for name, answer in answers.items() if answer is not None})
+
+
+def _remove(stack: Stack, inventory: Inventory, found: Sequence[Held], *, cache: bool) -> None:
+    from launch.client.environments import remove_from
+
+    names = [one.id for one in found]
+    _on_all(
+        stack,
+        inventory,
+        lambda host, remote: remove_from(host, remote, names, cache=cache),
+        "removing environments",
+    )
+    for one in found:
+        with suppress(OSError):
+            environment_note(stack.folder, one.id).unlink(missing_ok=True)
+        output.result(f"removed {one.id} {one.title}: {size(one.bytes)} on {counted(len(one.nodes), 'node')}")
+    if not found:
+        output.result("no environment to remove")
+
+
+def _on_all(
+    stack: Stack, inventory: Inventory, work: Callable[[Host, str], Any], what: str
+) -> dict[str, Any]:
+    """Return each node's answer; None of one without the node code, where no job has been."""
+    from launch.client.rpc import version_there
+    from launch.code.node_code import remote_id
+    from playbooks.ssh.connection import Cluster
+
+    def step(host: Host) -> Any:
+        wanted = remote_id()
+        return work(host, wanted) if version_there(host, wanted, STEP_S) == wanted else None
+
+    with Cluster(inventory, stack.folder) as cluster:
+        answers = fan_out_hosts(cluster.host, inventory.nodes, step, what=what, timeout=10 * STEP_S)
+    refused = [answer for answer in answers.values() if isinstance(answer, InputError)]
+    if refused:
+        raise refused[0]
+    try:
+        raise_for_errors(what, answers)
+    except ManyNodesError as error:
+        raise with_address_age(inventory, error) from None
+    return answers

@@ -1,0 +1,137 @@
+"""Jobs bring packages: made once by the head, on every node, kept while a job uses them, then removable."""
+
+from __future__ import annotations
+
+import re
+import signal
+import time
+
+import pytest
+
+from tests.e2e.workplace import Ran, Workplace
+
+pytestmark = pytest.mark.environments
+
+
+def prefixes(ran: Ran) -> dict[str, str]:
+    """By rank, where its Python's packages are."""
+    return dict(re.findall(r"^\[.*\] (\d) (\S+) \d+$", ran.out, re.MULTILINE))
+
+
+def made(ran: Ran) -> str:
+    """The id of the environment that a launch has made; "" where it made none."""
+    found = re.search(r"^environment (\w+): made for", ran.err, re.MULTILINE)
+    return found.group(1) if found else ""
+
+
+def test_packages_of_a_file_are_made_once_and_every_rank_has_them(
+    cluster: Workplace, launch: list[str]
+) -> None:
+    first = cluster.fab(*launch, "use_toolkit.py", "--requirements", "toolkit.txt")
+    name = made(first)
+    assert prefixes(first) == {
+        str(rank): f"/home/azureuser/.ranklift/environments/{name}" for rank in range(4)
+    }
+    second = cluster.fab(*launch, "use_toolkit.py", "--requirements", "toolkit.txt")
+    assert (made(second), prefixes(second)) == ("", prefixes(first))
+    assert "snapshot" not in second.err
+
+
+def test_jobs_with_different_environments_run_at_once(cluster: Workplace, launch: list[str]) -> None:
+    jobs = []
+    for module in ("toolkit", "gadget"):
+        started = cluster.fab(*launch, f"use_{module}.py", "--requirements", f"{module}.txt", "--detach")
+        jobs.append(started.out.strip())
+    seen = []
+    for job, answer in zip(jobs, ("42", "7"), strict=True):
+        cluster.fab("wait", job)
+        text = cluster.fab("logs", job).out
+        assert len(re.findall(rf" {answer}$", text, re.MULTILINE)) == 4, text
+        seen.append(prefixes(cluster.fab("logs", job))["0"])
+    assert seen[0] != seen[1]
+
+
+def test_an_environment_in_use_stays_until_its_job_ends(cluster: Workplace, launch: list[str]) -> None:
+    (cluster.own / "stay.py").write_text("import time, toolkit\ntime.sleep(60)\n")
+    job = cluster.fab(*launch, "stay.py", "--requirements", "toolkit.txt", "--detach").out.strip()
+    (used,) = (one for one in cluster.fab("environment", "--json").json() if job in one["jobs"])
+    assert (used["title"], len(used["nodes"])) == ("toolkit.txt", 4)
+    refused = cluster.fab("environment.rm", used["id"], status=2)
+    assert f"is in use by {job}" in refused.err
+    cluster.fab("environment.prune")
+    cluster.fab("cancel", job)
+    removed = cluster.fab("environment.rm", used["id"][:8])
+    assert f"removed {used['id']} toolkit.txt" in removed.out
+    assert used["id"] not in cluster.fab("exec", "ls .ranklift/environments").out
+    assert made(cluster.fab(*launch, "use_toolkit.py", "--requirements", "toolkit.txt")) == used["id"]
+
+
+def test_what_cannot_be_resolved_is_quoted_and_no_job_is_created(
+    cluster: Workplace, launch: list[str]
+) -> None:
+    before = len(cluster.fab("jobs", "--all", "--json").json())
+    (cluster.own / "missing.txt").write_text("nosuchthing==7\n--no-index\n")
+    refused = cluster.fab(*launch, "use_toolkit.py", "--requirements", "missing.txt", status=1)
+    assert "environment missing.txt: installing packages failed" in refused.err
+    assert "nosuchthing==7" in refused.err
+    assert len(cluster.fab("jobs", "--all", "--json").json()) == before
+
+
+def test_a_head_without_uv_and_without_an_index_names_both_remedies(
+    cluster: Workplace, launch: list[str]
+) -> None:
+    cluster.fab("exec", "rm -rf .ranklift/tools")
+    (cluster.own / "closed.txt").write_text("toolkit\n--no-index\n")
+    refused = cluster.fab("launch.torch", "use_toolkit.py", "--requirements", "closed.txt", status=1)
+    assert re.search(r"uv-.*\.whl cannot be downloaded .* NAT gateway.* --find-links", refused.err)
+
+
+def test_a_missing_module_names_the_option(cluster: Workplace, launch: list[str]) -> None:
+    (cluster.own / "needs.py").write_text("import torch\n")
+    refused = cluster.fab("launch.torch", "needs.py", status=None)
+    assert "python3 has no module torch" in refused.err
+    assert "--requirements FILE" in refused.err
+
+
+def test_a_node_that_lost_it_is_named_and_one_replaced_under_its_name_gets_it(
+    cluster: Workplace, launch: list[str]
+) -> None:
+    words = [*launch, "use_gadget.py", "--requirements", "gadget.txt"]
+    cluster.fab(*words)
+    (one,) = (held for held in cluster.fab("environment", "--json").json() if held["title"] == "gadget.txt")
+    cluster.fab("exec", "--nodes", "2", f"rm -rf .ranklift/environments/{one['id']}*")
+    lost = cluster.fab(*words, status=None)
+    assert "node000002" in lost.err
+    assert lost.status != 0
+    cluster.fab("replace", "2", "--reimage")
+    assert sorted(prefixes(cluster.fab(*words))) == ["0", "1", "2", "3"]
+
+
+def test_ctrl_c_while_it_is_made_says_what_stays_and_creates_no_job(
+    cluster: Workplace, launch: list[str]
+) -> None:
+    cluster.fab("exec", "--nodes", "0", "mkdir -p .ranklift/environments")
+    (cluster.own / "waits.txt").write_text("toolkit<9\n--no-index\n")
+    before = len(cluster.fab("jobs", "--all", "--json").json())
+    # The head's uv waits until it is ended.
+    slow = "printf '#!/bin/sh\\nexec sleep 60\\n' > .ranklift/tools/uv-*/uv"
+    cluster.fab(*launch, "use_toolkit.py", "--requirements", "toolkit.txt")
+    cluster.fab("exec", "--nodes", "0", f"chmod u+w .ranklift/tools/uv-*/uv; {slow}")
+    try:
+        with cluster.begin(*launch, "use_toolkit.py", "--requirements", "waits.txt") as process:
+            while (
+                "made"
+                not in cluster.fab(
+                    "exec", "--nodes", "0", "pgrep -f 'sleep 60' && echo made", status=None
+                ).out
+            ):
+                assert process.poll() is None
+                time.sleep(0.3)
+            process.send_signal(signal.SIGINT)
+            out, _ = process.communicate(timeout=30)
+    finally:
+        cluster.fab("exec", "--nodes", "0", "rm -rf .ranklift/tools")
+    assert "interrupted while the environment was made: no job was created" in out
+    assert len(cluster.fab("jobs", "--all", "--json").json()) == before
+    time.sleep(5)
+    assert "sleep" not in cluster.fab("exec", "--nodes", "0", "pgrep -af 'sleep 60'", status=None).out
