@@ -138,7 +138,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
     "launch.remote.node": {"launch.remote.base", "launch.remote.node.runtimes"},
-    "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.node"},
+    "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
     **{
         f"launch.remote.{room}": {"launch.remote.base"}
         for room in ("agent", "collect", "log", "mpi", "store")

@@ -49,4 +49,8 @@ def unpack(folder: Path) -> Path:
     tool.parent.mkdir(parents=True)
     tool.write_text("#!/bin/sh\necho a tool of the image\n")
     tool.chmod(0o755)
+    mpirun = folder / "opt/other-mpi/bin/mpirun"
+    mpirun.parent.mkdir(parents=True)
+    mpirun.write_text("#!/bin/sh\necho 'mpirun (Open MPI) 5.0.3'\n")
+    mpirun.chmod(0o755)
     return folder

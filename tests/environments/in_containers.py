@@ -44,6 +44,13 @@ class ContainerNodes(Nodes):
             (folder / "config.json").write_text(json.dumps({"config": {"Env": VARIABLES}}))
             (folder / name).symlink_to(source)
 
+    def set_variables(self, **variables: str) -> None:
+        """Changes what the image sets, on every node."""
+        given = {**dict(one.split("=", 1) for one in VARIABLES), **variables}
+        for place in range(len(self.nodes)):
+            config = {"config": {"Env": [f"{name}={value}" for name, value in given.items()]}}
+            (self.image(place) / "config.json").write_text(json.dumps(config))
+
     def plan(self, spec: JobSpec) -> JobPlan:
         """The plan of a job in the image."""
         return replace(super().plan(spec), runs_in=self.record if self.in_image else BARE)

@@ -69,7 +69,7 @@ class TestWhatRanksSee:
         line = 'tool; echo out > "$RANKLIFT_OUTPUT_DIR/result"; echo work > made; '
         line += "echo tmp > /tmp/$RANKLIFT_JOB_ID"
         state, events = nodes.run(shell(line))
-        assert lines(events) == [(rank, "a tool of the image") for rank in range(3)]
+        assert sorted(lines(events)) == [(rank, "a tool of the image") for rank in range(3)]
         for place in range(3):
             folder = nodes.job_folder(place, state.job)
             assert (folder / f"logs/rank-{place}.log").read_text() == "a tool of the image\n"
@@ -213,3 +213,9 @@ print(world.size, total[0], total[-1])
         nodes.nodes = nodes.nodes[2:]
         _, events = nodes.run(JobSpec("t", "mpi", ("sum.py",), processes_per_node=None, snapshot="code"))
         assert sorted(lines(events)) == [(rank, "3 6.0 6.0") for rank in range(3)], remarks(events)
+
+    def test_an_image_with_another_mpi_is_refused_before_any_rank_starts(self, nodes: ContainerNodes) -> None:
+        nodes.set_variables(PATH="/opt/other-mpi/bin:/usr/bin:/bin")
+        state, events = nodes.run(shell("echo started", "mpi"))
+        assert "the image debian:12 has Open MPI 5.0.3, the node's mpirun is Open MPI 4." in state.reason
+        assert lines(events) == []

@@ -18,7 +18,7 @@ import time
 from launch.remote.base import frames, timing
 from launch.remote.base.files import temporary_folder, unwritable
 from launch.remote.base.processes import SIGTERM
-from launch.remote.base.records import Taken
+from launch.remote.base.records import BARE, Taken
 from launch.remote.head import outcome
 from launch.remote.head.cancel import cancel_request
 from launch.remote.head.job_state import JobState, LaunchOrder
@@ -334,7 +334,8 @@ class Attempt:
         if not self._barrier.is_late(now):
             return
         ranks, at_work = self._ranks, set()
-        if self._plan["setup"] or self._plan["snapshot"]:  # there may be much code to copy
+        has_image = self._plan.get("environment", BARE)["kind"] == "image"
+        if self._plan["setup"] or self._plan["snapshot"] or has_image:  # there may be much to copy or load
             at_work = ranks.nodes_covered_by(self._pool.greeted_ranks)
         missing = self._barrier.overdue(now, at_work, ranks.started | ranks.dispensed)
         if not missing:

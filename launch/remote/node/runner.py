@@ -45,11 +45,14 @@ class Runner(Loop):
         key: SharedKey | None = None,
         context: bytes = b"",
         launcher_prefixes: tuple[str, ...] = (),
+        mpi_version: str = "",
     ) -> None:
         super().__init__(channel_in, channel_out)
         self._key, self._context = key, context
         self._launcher_prefixes = launcher_prefixes
         """Prefixes of the variables of what started this runner; the setup line does not get them."""
+        self._mpi_version = mpi_version
+        """Name and title of the mpirun that started this runner; only of a node's first one under mpirun."""
         self._work = -1
         """Descriptor that locks the job's working folder on this node; -1 without one."""
 
@@ -124,6 +127,7 @@ class Runner(Loop):
 
             self.container = container_of(spec)
             self.container.ready(self._run_on_node, self._rest)
+            self._check_mpi(spec)
         checks = spec["checks"]
         if checks:
             env = rank_env.node_environment(spec, self._inherited(), self._launcher_prefixes)
@@ -161,6 +165,24 @@ class Runner(Loop):
         self._turn(wait_ms)
         if self._stopped:
             raise Unfit("stopped")
+
+    def _check_mpi(self, spec: RunnerSpec) -> None:
+        """Raise Unfit where ranks in the container could not join the mpirun that started this runner."""
+        if self.container is None or not self._mpi_version:
+            return
+        from launch.remote.node.runtimes.image_mpi import QUERY, mpi_misfit
+
+        name, _, title = self._mpi_version.partition(" ")
+        if "PMI_FD" in os.environ and not self.container.passes_descriptors:
+            raise Unfit(
+                f"runtime = {self.container.name}: it does not pass on the descriptor by which ranks of "
+                f"{title} reach their launcher; use Open MPI, or another --runtime"
+            )
+        env = rank_env.node_environment(spec, self._inherited(), self._launcher_prefixes)
+        output = self._aside(QUERY, env, spec, NO_LOG, timing.CONTAINER_S).output
+        reason = mpi_misfit(name, title, output.decode("utf-8", "replace"), self.container.title)
+        if reason:
+            raise Unfit(reason)
 
     def _inherited(self) -> Mapping[str, str]:
         return os.environ if self.container is None else self.container.inherited(os.environ)
@@ -275,6 +297,7 @@ def run_rank() -> int:
     if libraries:
         more = os.environ.get("LD_LIBRARY_PATH")
         os.environ["LD_LIBRARY_PATH"] = f"{libraries}:{more}" if more else libraries
+    version = os.environ.pop("RANKLIFT_MPI_VERSION", "")
     rank, local_rank = _numbers(variables.split(","))
     hello = _hello(rank, local_rank)
     hello["token"] = token
@@ -296,6 +319,7 @@ def run_rank() -> int:
         key,
         b"SPEC of rank %d" % rank,
         tuple(prefixes.split(",")),
+        "" if local_rank > 0 else version,
     )
     status = runner.run()
     if runner.deserted:

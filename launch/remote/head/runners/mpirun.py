@@ -65,7 +65,13 @@ class Mpirun:
         line = plan["mpirun"][self._mpi.name]
         files = {f"{{{name}}}": folder.file(name) for name in ("hostfile", "machinefile")}
         mark = f"{RUNNER_OF}={plan['id']}"
-        exports = [*self._mpi.exports, "RANKLIFT_LIBRARY_PATH", "RANKLIFT_MPI", RUNNER_OF]
+        exports = [
+            *self._mpi.exports,
+            "RANKLIFT_LIBRARY_PATH",
+            "RANKLIFT_MPI",
+            "RANKLIFT_MPI_VERSION",
+            RUNNER_OF,
+        ]
         words = [files.get(word, word.replace(f"{RUNNER_OF}={{job}}", mark)) for word in line["argv"]]
         argv = self._mpi.kind.pass_on(words, exports)
         given = {key: value for key, value in line["env"].items() if key not in self._mpi.env}
@@ -74,6 +80,7 @@ class Mpirun:
         given.update(RANKLIFT_TOKEN=self.token, RANKLIFT_SUPERVISOR=f"{host}:{port}")
         given.update({"RANKLIFT_LIBRARY_PATH": self._mpi.library_path, RUNNER_OF: plan["id"]})
         given["RANKLIFT_MPI"] = runner_facts(self._mpi.kind)
+        given["RANKLIFT_MPI_VERSION"] = f"{self._mpi.name} {self._mpi.title}"
         self.process = _start(argv, self._mpi, given)
 
     @property

@@ -71,9 +71,13 @@ def make_mount_points(root: str, folders: list[str], files: list[str]) -> None:
                 raise Unfit(
                     f"{path} cannot be mounted in the image: its {inside} is a link; use another image"
                 )
+            if os.path.exists(made):
+                continue
+            parent = os.path.dirname(made)
+            os.chmod(parent, os.stat(parent).st_mode | 0o700)  # a stored image is read-only
             if place == len(parts) and path in files:
                 os.close(os.open(made, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
-            elif not os.path.isdir(made):
+            else:
                 os.mkdir(made, 0o755)
 
 

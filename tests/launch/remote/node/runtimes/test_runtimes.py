@@ -1,0 +1,213 @@
+"""Command lines, variables and preparations of the container runtimes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.remote.base.records import BARE
+from launch.remote.node.prepare import Unfit
+from launch.remote.node.runtimes import charliecloud, docker, enroot
+from launch.remote.node.runtimes.container import read_image_variables
+from launch.remote.node.runtimes.container_kinds import CONTAINERS, container_of
+from launch.remote.node.runtimes.node_facts import NodeFacts
+
+GOLDEN = Path(__file__).parent / "golden"
+PLAIN = NodeFacts(
+    uid=1000,
+    gid=1000,
+    groups=(44, 999),
+    folders=("/home/azureuser", "/mnt/nfs", "/tmp"),
+    files=(),
+    devices=(),
+    has_gpus=False,
+    has_nvidia_toolkit=False,
+    limits=(("memlock", 65536, 65536), ("stack", 8388608, -1)),
+)
+HPC = replace(
+    PLAIN,
+    files=("/opt/microsoft", "/etc/nccl.conf"),
+    devices=("/dev/infiniband", "/dev/gdrdrv"),
+    has_gpus=True,
+    has_nvidia_toolkit=True,
+    limits=(("memlock", -1, -1),),
+)
+CWD = "/home/azureuser/.ranklift/jobs/t-1/work"
+RANK = ["python3", "-u", "train.py", "--text", "a b $HOME"]
+NAMES = {"RANK": "0", "WANDB_API_KEY": "a secret"}
+
+
+def golden(name: str, argv: list[str]) -> None:
+    path = GOLDEN / name
+    text = "".join(f"{shlex.quote(word)}\n" for word in argv)
+    if os.environ.get("WRITE_GOLDEN"):
+        path.write_text(text)
+    assert path.read_text() == text
+
+
+@pytest.mark.parametrize(("name", "node"), [("plain", PLAIN), ("hpc", HPC)])
+def test_dockers_command_line(name: str, node: NodeFacts) -> None:
+    argv = docker.docker_argv("docker", "ranklift/0f", "t-1", "/ids/0", NAMES, CWD, node, RANK)
+    golden(f"docker-{name}.txt", argv)
+
+
+@pytest.mark.parametrize(("name", "node"), [("plain", PLAIN), ("hpc", HPC)])
+def test_enroots_command_line(name: str, node: NodeFacts) -> None:
+    argv = enroot.enroot_argv("enroot", "/images/0f/image.sqsh", "/job/rc", NAMES, CWD, node, RANK)
+    golden(f"enroot-{name}.txt", argv)
+
+
+@pytest.mark.parametrize(("name", "node"), [("plain", PLAIN), ("hpc", HPC)])
+def test_charlieclouds_command_line(name: str, node: NodeFacts) -> None:
+    golden(f"charliecloud-{name}.txt", charliecloud.holder_argv("ch-run", "/images/0f/root", node))
+
+
+def test_no_value_of_a_variable_is_on_a_command_line() -> None:
+    for argv in (
+        docker.docker_argv("docker", "ranklift/0f", "t-1", "/ids/0", NAMES, CWD, HPC, RANK),
+        enroot.enroot_argv("enroot", "/image.sqsh", "/job/rc", NAMES, CWD, HPC, RANK),
+        charliecloud.holder_argv("ch-run", "/root", HPC),
+    ):
+        assert not [word for word in argv if "a secret" in word]
+
+
+def spec(folder: Path, runtime: str = "charliecloud") -> Any:
+    """What a runner of a job in an image gets."""
+    image = {"kind": "image", "id": "0f", "path": str(folder), "runtime": runtime, "title": "pytorch:24"}
+    return {"job": "t-1", "folder": str(folder / "job"), "environment": image, "user_env": {}}
+
+
+class TestImageVariables:
+    def test_both_forms_of_a_configuration_are_read(self, tmp_path: Path) -> None:
+        for config in ({"config": {"Env": ["A=b=c", "EMPTY="]}}, {"Env": ["A=b=c", "EMPTY="]}):
+            (tmp_path / "config.json").write_text(json.dumps(config))
+            assert read_image_variables(str(tmp_path)) == {"A": "b=c", "EMPTY": ""}
+        (tmp_path / "config.json").write_text('{"config": {"Env": null}}')
+        assert read_image_variables(str(tmp_path)) == {}
+
+    def test_an_image_that_is_not_there_is_refused_by_its_folder(self, tmp_path: Path) -> None:
+        with pytest.raises(Unfit, match=f"the image {tmp_path} is not on this node: launch the job again"):
+            read_image_variables(str(tmp_path))
+
+    @pytest.mark.parametrize("text", ["{", "[]", '{"config": 3}', '{"Env": [3]}'])
+    def test_a_torn_configuration_is_refused_by_its_file(self, tmp_path: Path, text: str) -> None:
+        (tmp_path / "config.json").write_text(text)
+        with pytest.raises(Unfit, match=f"{tmp_path}/config.json cannot be read: .*; remove {tmp_path}"):
+            read_image_variables(str(tmp_path))
+
+
+class TestMountPoints:
+    def test_folders_and_files_are_made_in_the_image(self, tmp_path: Path) -> None:
+        for _ in range(2):
+            charliecloud.make_mount_points(str(tmp_path), ["/proc", "/home/me/data"], ["/etc/nccl.conf"])
+        assert (tmp_path / "home/me/data").is_dir()
+        assert (tmp_path / "etc/nccl.conf").read_text() == ""
+
+    def test_a_files_contents_stay(self, tmp_path: Path) -> None:
+        (tmp_path / "etc").mkdir()
+        (tmp_path / "etc/hosts").write_text("127.0.0.1 localhost\n")
+        charliecloud.make_mount_points(str(tmp_path), [], ["/etc/hosts"])
+        assert (tmp_path / "etc/hosts").read_text() == "127.0.0.1 localhost\n"
+
+    def test_a_link_that_could_lead_out_of_the_image_is_refused(self, tmp_path: Path) -> None:
+        (tmp_path / "outside").mkdir()
+        (tmp_path / "root").mkdir()
+        (tmp_path / "root/home").symlink_to(tmp_path / "outside")
+        with pytest.raises(Unfit, match="/home/me cannot be mounted in the image: its /home is a link"):
+            charliecloud.make_mount_points(str(tmp_path / "root"), ["/home/me"], [])
+        assert list((tmp_path / "outside").iterdir()) == []
+
+    def test_a_link_in_place_of_a_file_that_ch_run_replaces_stays(self, tmp_path: Path) -> None:
+        (tmp_path / "etc").mkdir()
+        (tmp_path / "etc/resolv.conf").symlink_to("../run/resolv.conf")
+        charliecloud.make_mount_points(str(tmp_path), [], ["/etc/resolv.conf"])
+        assert (tmp_path / "etc/resolv.conf").is_symlink()
+
+
+class TestRefusals:
+    @pytest.fixture(autouse=True)
+    def _image(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        (tmp_path / "config.json").write_text("{}")
+        (tmp_path / "job").mkdir()
+        (tmp_path / "bin").mkdir()
+        monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+
+    @staticmethod
+    def refused(made: Any, *answers: tuple[int, bytes]) -> str:
+        given = iter(answers)
+        with pytest.raises(Unfit) as refused:
+            made.ready(lambda _argv, _limit: next(given), lambda _wait: None)
+        return str(refused.value)
+
+    def test_a_runtime_that_is_not_known(self, tmp_path: Path) -> None:
+        with pytest.raises(Unfit, match="runtime = jail: not known here; use charliecloud, docker, enroot"):
+            container_of(spec(tmp_path, "jail"))
+
+    @pytest.mark.parametrize("runtime", CONTAINERS)
+    def test_a_runtime_that_the_node_lacks(self, tmp_path: Path, runtime: str) -> None:
+        words = self.refused(CONTAINERS[runtime](spec(tmp_path, runtime), PLAIN))
+        assert words.startswith(f"runtime = {runtime}: ")
+        assert "command not found; choose an image of the nodes that has it" in words
+
+    @pytest.mark.parametrize(
+        ("runtime", "command", "file", "answers"),
+        [
+            ("charliecloud", "ch-run", "root", ()),
+            ("enroot", "enroot", "image.sqsh", ()),
+            ("docker", "docker", "image.tar", ((0, b"20.10"), (1, b"no such image"))),
+        ],
+    )
+    def test_an_image_that_the_node_lacks(
+        self, tmp_path: Path, runtime: str, command: str, file: str, answers: tuple[tuple[int, bytes], ...]
+    ) -> None:
+        self.command(tmp_path, command)
+        words = self.refused(CONTAINERS[runtime](spec(tmp_path, runtime), PLAIN), *answers)
+        assert words == f"{tmp_path}/{file} is not on this node: launch the job again"
+
+    @staticmethod
+    def command(tmp_path: Path, name: str) -> None:
+        (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
+        (tmp_path / "bin" / name).chmod(0o755)
+
+    def test_docker_that_does_not_answer(self, tmp_path: Path) -> None:
+        self.command(tmp_path, "docker")
+        answer = (1, b"\nCannot connect to the Docker daemon at unix:///var/run/docker.sock.\n")
+        words = self.refused(docker.Docker(spec(tmp_path, "docker"), PLAIN), answer)
+        assert words.startswith("runtime = docker: Cannot connect to the Docker daemon at unix:///var/run/")
+        assert "usermod -aG docker" in words
+
+    def test_gpus_without_nvidias_toolkit(self, tmp_path: Path) -> None:
+        self.command(tmp_path, "docker")
+        words = self.refused(docker.Docker(spec(tmp_path, "docker"), replace(HPC, has_nvidia_toolkit=False)))
+        assert words == (
+            "runtime = docker: containers cannot use this node's GPUs; install nvidia-container-toolkit"
+        )
+
+    def test_a_variable_that_would_redirect_docker(self, tmp_path: Path) -> None:
+        self.command(tmp_path, "docker")
+        made: Any = {**spec(tmp_path, "docker"), "user_env": {"DOCKER_HOST": "tcp://other"}}
+        words = self.refused(docker.Docker(made, PLAIN))
+        assert (
+            words == "environment variable DOCKER_HOST would redirect the docker that starts ranks: unset it"
+        )
+
+
+def test_a_bare_ranks_runner_imports_no_runtime() -> None:
+    done = subprocess.run(
+        [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(Path.cwd())!r})\n"
+         "import launch.remote.node.runner\nprint([name for name in sys.modules if 'runtimes' in name])"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == "[]\n"
+
+
+def test_a_bare_plan_names_the_nodes_themselves() -> None:
+    assert (BARE["runtime"], BARE["path"]) == ("bare", "")
