@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
 from launch.environment.environment_spec import (
@@ -29,11 +30,13 @@ def request_of(
     runtime: str = "",
     context: str = "",
     wheels: Sequence[str] = (),
+    registries: Mapping[str, dict[str, str]] = MappingProxyType({}),
 ) -> EnvironmentRequest | None:
     """Return the request for an environment; None where the nodes themselves are enough.
 
     ``nodes`` are names and addresses, ``runtime`` is what is to start ranks (empty: what the head has);
-    ``context`` and ``wheels`` are snapshots of a build's files and of folders of wheels.
+    ``context`` and ``wheels`` are snapshots of a build's files and of folders of wheels; ``registries`` are
+    the secrets of registries.
 
     >>> request_of(Bare(), []), request_of(None, [])
     (None, None)
@@ -56,6 +59,7 @@ def request_of(
         "runtime": runtime,
         "title": environment.title,
         "nodes": list(nodes),
+        "registries": dict(registries),
     }
     if isinstance(environment, BuildEnvironment):
         return {**request, "kind": "build", "dockerfile": environment.dockerfile}

@@ -304,6 +304,8 @@ class EnvironmentRequest(TypedDict):
     title: str
     nodes: list[tuple[str, str]]
     """Name and address of the nodes that need it."""
+    registries: dict[str, dict[str, str]]
+    """Secrets by registry: ``username`` and ``password``, or ``identitytoken``; in no record."""
 
 
 # -- collect --------------------------------------------------------------------------------------

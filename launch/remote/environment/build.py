@@ -85,6 +85,7 @@ def run(
         with contextlib.suppress(ProcessLookupError):
             os.killpg(tool.pid, signal.SIGKILL)
         tool.wait()
+        tool.stdout.close()
     if status:
         raise Failed(f"{what} failed with exit status {status}", lines)
     return list(lines)

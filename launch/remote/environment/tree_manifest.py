@@ -21,11 +21,13 @@ def manifest_of(folder: str) -> bytes:
     Sockets, pipes and devices are left out.
     """
     top = os.fsencode(folder)
-    files, links = [], []
+    files, links, empty = [], [], []
     for entry in _walk(top):
         path = os.path.relpath(entry.path, top)
         if entry.is_symlink():
             links.append((path, os.readlink(entry.path)))
+        elif entry.is_dir(follow_symlinks=False):
+            empty.append(path)
         elif entry.is_file(follow_symlinks=False):
             found = entry.stat(follow_symlinks=False)
             if found.st_mode & _WRITABLE:
@@ -42,14 +44,20 @@ def manifest_of(folder: str) -> bytes:
             ["f", os.fsdecode(path), digest, found.st_size, int(bool(found.st_mode & stat.S_IXUSR))]
         )
     entries += [["l", os.fsdecode(path), os.fsdecode(target)] for path, target in links]
+    # A container's mount points: its runtime cannot make them in an image that it must not change.
+    entries += [["d", os.fsdecode(path)] for path in empty]
     return json.dumps(sorted(entries, key=lambda entry: str(entry[1])), separators=(",", ":")).encode()
 
 
 def _walk(folder: bytes) -> Iterator[os.DirEntry[bytes]]:
+    """Yield what is in a folder and below, of folders only those that are empty."""
     with os.scandir(folder) as found:
         entries = list(found)
     for entry in entries:
         if entry.is_dir(follow_symlinks=False):
-            yield from _walk(entry.path)
+            below = iter(_walk(entry.path))
+            first = next(below, None)
+            yield first or entry
+            yield from below
         else:
             yield entry

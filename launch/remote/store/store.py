@@ -3,9 +3,10 @@
 
 A snapshot is described by its manifest, one JSON array of ``["f", path, sha256, size, executable]`` and
 ``["l", path, target]``; its id is the beginning of the manifest's SHA-256. An environment has a manifest too,
-and the id of what was asked for: two heads may hold different trees of one id. Contents travel as *blobs*:
-the distinct, non-empty file contents in the order of the manifest, one after the other with nothing between
-them. A receiver that knows the manifest can therefore cut the stream, skip what it has and check the rest.
+with ``["d", path]`` for empty folders, and the id of what was asked for: two heads may hold different trees
+of one id. Contents travel as *blobs*: the distinct, non-empty file contents in the order of the manifest, one
+after the other with nothing between them. A receiver that knows the manifest can therefore cut the stream,
+skip what it has and check the rest.
 
 Contents that a node already has come from its older snapshots: shared where the files are as they were made,
 else read, checked and copied (:mod:`launch.remote.store.stored_file`). Jobs work in copies of their own
@@ -54,12 +55,16 @@ class Manifest:
         self.id = name or sha256(text).hexdigest()[:_ID_DIGITS]
         self.files: list[tuple[bytes, str, int, bool]] = []
         self.links: list[tuple[bytes, bytes]] = []
+        self.empty: list[bytes] = []
         self.blobs: list[tuple[str, int]] = []
         self.places: dict[str, list[tuple[bytes, bool]]] = {}
         for entry in json.loads(text):
             path = _safe(entry[1])
             if entry[0] == "l":
                 self.links.append((path, entry[2].encode("utf-8", "surrogateescape")))
+                continue
+            if entry[0] == "d":
+                self.empty.append(path)
                 continue
             _, _, sha, size, executable = entry
             self.files.append((path, sha, size, bool(executable)))
@@ -72,8 +77,9 @@ class Manifest:
     def folders(self) -> list[bytes]:
         """Return every folder that must exist, parents first."""
         wanted: set[bytes] = set()
-        for path in [entry[0] for entry in self.files] + [link[0] for link in self.links]:
-            folder = os.path.dirname(path)
+        inside = [entry[0] for entry in self.files] + [link[0] for link in self.links]
+        for path in [*map(os.path.dirname, inside), *self.empty]:
+            folder = path
             while folder and folder not in wanted:
                 wanted.add(folder)
                 folder = os.path.dirname(folder)

@@ -1,0 +1,110 @@
+"""A container image as a job's environment: made once by the head for the runtime that the nodes have.
+
+An image is known by its digest. A tag is looked up at every launch; a registry that does not answer is an
+error, which names the digest that this head has, so that the user may ask for that one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from launch.remote.base.files import which
+from launch.remote.environment.image_pull import FORMS, pull, write_form, write_records
+from launch.remote.environment.image_reference import ImageError, Reference, Unreachable, parse_reference
+from launch.remote.environment.image_registry import Registry, architecture
+
+if TYPE_CHECKING:
+    from launch.remote.base.payloads import EnvironmentRequest
+    from launch.remote.environment.build import Report
+
+__all__ = ["choose_runtime", "identity", "make"]
+
+_COMMANDS = {"docker": ("docker",), "enroot": ("enroot", "mksquashfs"), "charliecloud": ("ch-run",)}
+"""By runtime: what has to be on PATH."""
+_DOCKER_ANSWER_S = 20.0
+_LAYERS = ".layers"
+
+
+def identity(request: EnvironmentRequest, report: Report) -> str:
+    """Return what makes one image another one: its digest, this machine's architecture, the runtime's form.
+
+    Set the request's runtime, and the digest of its reference: a tag means what the registry answers now.
+    Raise :class:`ImageError`.
+    """
+    request["runtime"] = choose_runtime(request["runtime"])
+    reference = parse_reference(request["reference"])
+    if not reference.digest:
+        report(f"looking up {reference}")
+        try:
+            digest = _registry(request, reference).digest()
+        except Unreachable as error:
+            raise ImageError(f"{error}{_earlier(reference)}") from None
+        reference = replace(reference, digest=digest)
+        request["reference"] = str(reference)
+    return "\n".join(["image", reference.digest, architecture(), FORMS[request["runtime"]]])
+
+
+def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) -> None:
+    """Make the image in ``folder``, its final path. Raise OSError, or
+    :class:`~launch.remote.environment.build.Failed`."""
+    reference = parse_reference(request["reference"])
+    layers = os.path.join(folder, _LAYERS)
+    os.makedirs(layers)
+    pulled = pull(_registry(request, reference), layers, report)
+    write_form(request["runtime"], pulled, folder, lock, report)
+    write_records(folder, reference, pulled.config)
+    shutil.rmtree(layers)
+
+
+def choose_runtime(wanted: str) -> str:
+    """Return the runtime ``wanted``, else the first that works here. Raise :class:`ImageError`."""
+    problems = []
+    for runtime in [wanted] if wanted else FORMS:
+        problem = _problem(runtime)
+        if not problem:
+            return runtime
+        problems.append(f"{runtime}: {problem}")
+    raise ImageError(
+        f"{os.uname().nodename} cannot run containers ({'; '.join(problems)}): take an image of nodes with "
+        "one of these, such as Azure's HPC images, which have Docker"
+    )
+
+
+def _problem(runtime: str) -> str:
+    """Return why this node cannot use a runtime, or ""."""
+    path = os.environ.get("PATH", os.defpath)
+    missing = [command for command in _COMMANDS[runtime] if not which(command, path)]
+    if missing:
+        return f"no {' or '.join(missing)} on PATH"
+    if runtime != "docker":
+        return ""
+    argv = ["docker", "version", "--format", "{{.Server.Version}}"]
+    try:
+        done = subprocess.run(argv, capture_output=True, timeout=_DOCKER_ANSWER_S, check=False)
+    except subprocess.TimeoutExpired:
+        return f"its daemon does not answer within {_DOCKER_ANSWER_S:g} s"
+    lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
+    return "" if done.returncode == 0 else (lines or ["its daemon does not answer"])[-1]
+
+
+def _registry(request: EnvironmentRequest, reference: Reference) -> Registry:
+    return Registry(reference, request["registries"].get(reference.registry))
+
+
+def _earlier(reference: Reference) -> str:
+    """Return which image of this name this head has, as the rest of a sentence."""
+    folder = os.path.join(os.path.expanduser("~"), ".ranklift", "environments")
+    for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+        try:
+            with open(os.path.join(folder, name, "image.json"), encoding="utf-8") as stream:
+                known = json.load(stream)
+        except (OSError, ValueError):
+            continue
+        if known["reference"] == str(reference) and os.path.exists(os.path.join(folder, name + ".manifest")):
+            return f"; to run the image of that name that is here, ask for {reference}@{known['digest']}"
+    return ""

@@ -1,0 +1,191 @@
+"""An image's layers as one folder, unpacked by a user without rights.
+
+What the folder keeps of a layer: folders, files with their executable bit, symbolic links as they are. Hard
+links stay links here. Owners, setuid and devices do not exist for a user's container; a runtime mounts
+``/dev`` and ``/proc``. Links mean the image's own root: no path of a layer leads out of the folder.
+"""
+
+from __future__ import annotations
+
+import gzip
+import os
+import shutil
+import stat
+import subprocess
+import tarfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import IO
+
+from launch.remote.environment.image_reference import ImageError
+
+__all__ = ["Root"]
+
+_WHITEOUT, _OPAQUE = ".wh.", ".wh..wh..opq"
+"""Names by which a layer removes an entry, or all entries, of the layers below (OCI image specification)."""
+_CHUNK = 1 << 20
+_LINKS = 40
+"""Symbolic links after which a path counts as a circle, as in Linux."""
+_GZIP, _ZSTD = b"\x1f\x8b", b"\x28\xb5\x2f\xfd"
+
+
+class Root:
+    """A folder to which layers are applied, the lowest first."""
+
+    def __init__(self, path: str) -> None:
+        """Make the folder."""
+        self.path = path
+        os.mkdir(path)
+        self._real: dict[str, str] = {}
+        """By folder in the image: its path here, without links."""
+
+    def apply(self, layer: str) -> None:
+        """Unpack the layer of this path. Raise :class:`ImageError` for one that is damaged, and OSError."""
+        own: set[str] = set()
+        """What this layer made, which its opaque whiteouts keep."""
+        try:
+            with _opened(layer) as stream, tarfile.open(fileobj=stream, mode="r|", bufsize=_CHUNK) as archive:
+                for member in archive:
+                    self._add(archive, member, own)
+        except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
+            raise ImageError(f"{os.path.basename(layer)} is not a layer of an image: {error}") from None
+
+    def _add(self, archive: tarfile.TarFile, member: tarfile.TarInfo, own: set[str]) -> None:
+        names = _names(member.name)
+        if not names:
+            return
+        folder = self._folder(names[:-1])
+        path = os.path.join(folder, names[-1])
+        if names[-1] == _OPAQUE:
+            self._clear(folder, own)
+        elif names[-1].startswith(_WHITEOUT):
+            self._remove(os.path.join(folder, _plain_name(names[-1][len(_WHITEOUT) :])))
+        elif member.isdir():
+            if not _is_folder(path):
+                self._remove(path)
+                os.mkdir(path)
+        elif member.isreg():
+            self._remove(path)
+            self._write(archive, member, path)
+        elif member.issym():
+            self._remove(path)
+            os.symlink(member.linkname, path)
+        elif member.islnk():
+            target = _names(member.linkname)
+            source = os.path.join(self._folder(target[:-1]), *target[-1:])
+            if not os.path.lexists(source) or _is_folder(source):
+                raise ImageError(f"a layer of the image links to {member.linkname!r}, which is not a file")
+            if source != path:
+                self._remove(path)
+                os.link(source, path, follow_symlinks=False)
+        while path != self.path and path not in own:
+            own.add(path)
+            path = os.path.dirname(path)
+
+    def _clear(self, folder: str, own: set[str]) -> None:
+        """Remove what the layers below have in a folder."""
+        for name in os.listdir(folder):
+            path = os.path.join(folder, name)
+            if path not in own:
+                self._remove(path)
+            elif _is_folder(path):
+                self._clear(path, own)
+
+    def _write(self, archive: tarfile.TarFile, member: tarfile.TarInfo, path: str) -> None:
+        content = archive.extractfile(member)
+        assert content is not None  # noqa: S101  (it is a file)
+        mode = 0o755 if member.mode & 0o111 else 0o644
+        with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode), "wb") as out:
+            shutil.copyfileobj(content, out, _CHUNK)
+
+    def _folder(self, names: list[str]) -> str:
+        """Return the path here of a folder of the image; make it where a layer does not name it."""
+        wanted = "/".join(names)
+        if wanted not in self._real:
+            self._real[wanted] = self._walk(names)
+        return self._real[wanted]
+
+    def _walk(self, names: list[str]) -> str:
+        here, rest, links = self.path, list(reversed(names)), 0
+        while rest:
+            name = rest.pop()
+            if name == "..":
+                here = self.path if here == self.path else os.path.dirname(here)
+                continue
+            path = os.path.join(here, name)
+            if os.path.islink(path):
+                links += 1
+                if links > _LINKS:
+                    raise ImageError(f"the image's links at /{'/'.join(names)} lead in a circle")
+                target = os.readlink(path)
+                here = self.path if target.startswith("/") else here
+                rest += [part for part in reversed(target.split("/")) if part not in ("", ".")]
+                continue
+            if not _is_folder(path):
+                self._remove(path)
+                os.mkdir(path)
+            here = path
+        return here
+
+    def _remove(self, path: str) -> None:
+        try:
+            found = os.lstat(path)
+        except FileNotFoundError:
+            return
+        self._real.clear()
+        if stat.S_ISDIR(found.st_mode):
+            shutil.rmtree(path)
+        else:
+            os.unlink(path)
+
+
+def _names(path: str) -> list[str]:
+    names = [name for name in path.split("/") if name not in ("", ".")]
+    if ".." in names:
+        raise ImageError(f"a layer of the image has the path {path!r}, which leads out of it")
+    return names
+
+
+def _plain_name(name: str) -> str:
+    if name in ("", ".", ".."):
+        raise ImageError(f"a layer of the image removes {name!r}")
+    return name
+
+
+def _is_folder(path: str) -> bool:
+    return os.path.isdir(path) and not os.path.islink(path)
+
+
+@contextmanager
+def _opened(layer: str) -> Iterator[IO[bytes]]:
+    """Give the layer's tar archive, decompressed."""
+    with open(layer, "rb", buffering=0) as raw:  # zstd reads the same file
+        magic = raw.read(len(_ZSTD))
+        raw.seek(0)
+        if magic.startswith(_GZIP):
+            with gzip.GzipFile(fileobj=raw) as plain:
+                yield plain  # type: ignore[misc]
+        elif magic == _ZSTD:
+            with _zstd(raw) as plain:
+                yield plain
+        else:
+            yield raw
+
+
+@contextmanager
+def _zstd(raw: IO[bytes]) -> Iterator[IO[bytes]]:
+    try:
+        process = subprocess.Popen(["zstd", "-dc"], stdin=raw, stdout=subprocess.PIPE)
+    except FileNotFoundError:
+        raise ImageError(
+            "a layer of the image is compressed with zstd, which this node lacks: add the package zstd to "
+            "the nodes' image, or push the image with gzip layers"
+        ) from None
+    assert process.stdout is not None  # noqa: S101  (stdout is a pipe)
+    try:
+        with process.stdout:
+            yield process.stdout
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,165 @@
+"""An image from its registry, in the form that a runtime starts ranks from.
+
+============  ==============  ==========================================================
+runtime       form            made of the registry's layers
+============  ==============  ==========================================================
+docker        ``image.tar``   an archive for ``docker load``; layers stay compressed
+enroot        ``image.sqsh``  unpacked, as a squashfs with the files that enroot expects
+charliecloud  ``root/``       unpacked
+============  ==============  ==========================================================
+
+One client of registries for all runtimes: credentials stay in memory, contents are verified by digest.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import shutil
+import tarfile
+import threading
+import time
+from dataclasses import dataclass, replace
+
+from launch.remote.base.files import replace_file
+from launch.remote.base.messages import size
+from launch.remote.environment import build
+from launch.remote.environment.build import Report
+from launch.remote.environment.image_layers import Root
+from launch.remote.environment.image_reference import ImageError, Reference
+from launch.remote.environment.image_registry import Registry, architecture
+
+__all__ = ["FORMS", "Pulled", "pull", "tag_of", "unpack", "write_archive", "write_form", "write_records"]
+
+FORMS = {"docker": "image.tar", "enroot": "image.sqsh", "charliecloud": "root"}
+"""By runtime, in the order of preference: what it starts ranks from."""
+_CONFIG, _NAME = "config.json", "image.json"
+_REPORT_S = 1.0
+_RC = b'#!/bin/sh\nexec "$@"\n'
+"""enroot's command script: it gets the rank's command line (enroot's doc/image-format.md)."""
+
+
+@dataclass(frozen=True)
+class Pulled:
+    """An image on this node's disk."""
+
+    reference: Reference
+    config: bytes
+    config_digest: str
+    layers: tuple[str, ...]
+    """Paths, the lowest first; the same one may be there twice."""
+
+
+def tag_of(folder: str) -> str:
+    """Return the name that Docker knows the image of an environment's folder by.
+
+    >>> tag_of("/home/azureuser/.ranklift/environments/0123456789abcdef")
+    'ranklift/0123456789abcdef'
+    """
+    return "ranklift/" + os.path.basename(folder)
+
+
+def pull(registry: Registry, folder: str, report: Report) -> Pulled:
+    """Download the image for this node's architecture to ``folder``. Raise :class:`ImageError` or OSError."""
+    reference = registry.reference
+    manifest = registry.resolve(architecture())
+    config = registry.config(manifest)
+    _check_platform(reference, config)
+    paths = [os.path.join(folder, layer.digest[len("sha256:") :]) for layer in manifest.layers]
+    wanted = dict(zip(paths, manifest.layers))  # noqa: B905  (Python 3.8 has no strict)
+    total = sum(layer.bytes for layer in wanted.values())
+    free = shutil.disk_usage(folder).free
+    if free < 2 * total:  # the layers, and what is made of them
+        raise ImageError(
+            f"{reference} has {size(total)} of compressed layers, and the disk of {folder} on "
+            f"{os.uname().nodename} has {size(free)} free, less than twice as much: remove environments that "
+            "are not needed (`fab environment.prune`), or take a size with a larger disk"
+        )
+    registry.fetch(wanted, _Progress(total, report))
+    return Pulled(reference, config, manifest.config.digest[len("sha256:") :], tuple(paths))
+
+
+def _check_platform(reference: Reference, config: bytes) -> None:
+    """Refuse an image of another machine: only in a list of several was the right one chosen."""
+    try:
+        document = json.loads(config)
+        found = f"{document['os']}/{document['architecture']}"
+    except (ValueError, LookupError, TypeError):
+        raise ImageError(f"{reference}: its configuration does not name os and architecture") from None
+    if found != f"linux/{architecture()}":
+        raise ImageError(
+            f"{reference} is for {found}, and the nodes are linux/{architecture()}: build it with "
+            f"--platform linux/{architecture()}"
+        )
+
+
+def write_form(runtime: str, pulled: Pulled, folder: str, lock: int, report: Report) -> None:
+    """Write the runtime's form to ``folder``. Raise :class:`~launch.remote.environment.build.Failed`."""
+    form = os.path.join(folder, FORMS[runtime])
+    if runtime == "docker":
+        report("writing the image's archive")
+        write_archive(pulled, tag_of(folder), form)
+        return
+    root = os.path.join(folder, "root")
+    unpack(pulled, root, report)
+    if runtime == "enroot":
+        _write_squashfs(root, form, lock, report)
+
+
+def unpack(pulled: Pulled, path: str, report: Report) -> None:
+    """Make the image's root folder. Raise :class:`ImageError` or OSError."""
+    root = Root(path)
+    for number, layer in enumerate(pulled.layers, 1):
+        report(f"unpacking layer {number} of {len(pulled.layers)}")
+        root.apply(layer)
+
+
+def _write_squashfs(root: str, path: str, lock: int, report: Report) -> None:
+    """Write the root folder as enroot's image, and remove the folder."""
+    etc = os.path.join(root, "etc")
+    os.makedirs(etc, exist_ok=True)
+    for name, data, mode in (("rc", _RC, 0o755), ("fstab", b"", 0o644), ("environment", b"", 0o644)):
+        replace_file(os.path.join(etc, name), data, mode=mode)
+    # Data uncompressed and lzo for the rest, as `enroot import` does: gzip would take minutes.
+    argv = ["mksquashfs", root, path, "-all-root", "-no-progress", "-noappend", "-comp", "lzo", "-noD"]
+    build.run("writing the image's squashfs", argv, os.environ, report, keep_open=[lock])
+    shutil.rmtree(root)
+
+
+def write_archive(pulled: Pulled, tag: str, path: str) -> None:
+    """Write what ``docker load`` reads; Docker decompresses layers itself. Raise OSError."""
+    config = pulled.config_digest + ".json"
+    names = [f"{os.path.basename(layer)}/layer.tar" for layer in pulled.layers]
+    index = json.dumps([{"Config": config, "RepoTags": [tag], "Layers": names}]).encode()
+    with tarfile.open(path, "w") as archive:
+        for name, data in (("manifest.json", index), (config, pulled.config)):
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            archive.addfile(member, io.BytesIO(data))
+        for layer, name in dict(zip(pulled.layers, names)).items():  # noqa: B905  (Python 3.8 has no strict)
+            archive.add(layer, name)
+
+
+def write_records(folder: str, reference: Reference, config: bytes) -> None:
+    """Write the image's configuration and, for people, its name and digest. Raise OSError."""
+    replace_file(os.path.join(folder, _CONFIG), config)
+    known = {"reference": str(replace(reference, digest="")), "digest": reference.digest}
+    replace_file(os.path.join(folder, _NAME), json.dumps(known).encode())
+
+
+class _Progress:
+    """The bytes received by all threads, reported about once a second."""
+
+    def __init__(self, total: int, report: Report) -> None:
+        self._total, self._report = total, report
+        self._done, self._next = 0, 0.0
+        self._lock = threading.Lock()
+
+    def __call__(self, count: int) -> None:
+        with self._lock:
+            self._done += count
+            now = time.monotonic()
+            if now >= self._next or self._done == self._total:
+                self._next = now + _REPORT_S
+                self._report(f"pulled {size(self._done)} of {size(self._total)}")

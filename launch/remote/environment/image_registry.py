@@ -1,0 +1,324 @@
+"""A client of container registries: what a tag names, and its contents, verified by digest.
+
+It follows the OCI distribution specification 1.1 (pull) with the tokens of distribution.github.io/
+distribution/spec/auth. A credential goes to the registry and to the token service that it names, by TLS or on
+loopback; when a registry redirects to its storage, the credential stays behind.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import http.client
+import json
+import os
+import platform
+import re
+import socket
+import ssl
+import threading
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from launch.remote.base import timing
+from launch.remote.environment.image_reference import ImageError, Reference, Unreachable
+
+__all__ = ["Blob", "ImageManifest", "Registry", "architecture"]
+
+_INDEXES = (
+    "application/vnd.oci.image.index.v1+json",
+    "application/vnd.docker.distribution.manifest.list.v2+json",
+)
+_MANIFESTS = (
+    "application/vnd.oci.image.manifest.v1+json",
+    "application/vnd.docker.distribution.manifest.v2+json",
+)
+_ACCEPT = ", ".join((*_INDEXES, *_MANIFESTS))
+_DOCUMENT_BYTES = 4 << 20
+"""Size to which registries accept manifests (OCI distribution specification 1.1)."""
+_CHUNK = 1 << 18
+_AT_ONCE = 4
+_TRIES = 5
+"""Connections without a new byte after which a blob is given up."""
+_PAUSE_S = 0.2
+_CERTIFICATES = "/etc/docker/certs.d"
+"""Folder with a registry's own CA in ``HOST:PORT/*.crt`` (docs.docker.com/engine/security/certificates)."""
+_MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
+
+if TYPE_CHECKING:
+    Secret = Mapping[str, str]
+    """``username`` and ``password``, or ``identitytoken``: an entry of Docker's config.json, decoded."""
+
+
+@dataclass(frozen=True)
+class Blob:
+    """A content of an image."""
+
+    digest: str
+    bytes: int
+    media_type: str
+
+
+@dataclass(frozen=True)
+class ImageManifest:
+    """An image for one platform."""
+
+    digest: str
+    config: Blob
+    layers: tuple[Blob, ...]
+
+
+def architecture() -> str:
+    """Return this machine's architecture as images name it."""
+    return _MACHINES.get(platform.machine(), platform.machine())
+
+
+class _Refused(Exception):
+    """An answer of a registry other than success."""
+
+    def __init__(self, status: int, challenge: str = "", text: str = "") -> None:
+        super().__init__(f"HTTP {status}{': ' + text if text else ''}")
+        self.status, self.challenge = status, challenge
+
+
+class Registry:
+    """One repository of a registry, called with ``secret`` if it asks for one."""
+
+    def __init__(self, reference: Reference, secret: Secret | None = None) -> None:
+        """Raise :class:`ImageError` when a certificate of the registry cannot be read."""
+        self.reference, self._secret = reference, secret
+        self._authorization = ""
+        self._lock = threading.Lock()
+        context = ssl.create_default_context()
+        folder = os.path.join(_CERTIFICATES, reference.registry)
+        if os.path.isdir(folder):
+            for name in sorted(os.listdir(folder)):
+                if name.endswith(".crt"):
+                    try:
+                        context.load_verify_locations(os.path.join(folder, name))
+                    except OSError as error:
+                        raise ImageError(f"{folder}/{name} is not a certificate: {error}") from None
+        self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
+
+    def digest(self) -> str:
+        """Return the digest of what the reference names now. Raise :class:`ImageError`."""
+        return self._manifest(self.reference.wanted)[0]
+
+    def resolve(self, wanted_architecture: str) -> ImageManifest:
+        """Return the image of this architecture that the tag or digest names. Raise :class:`ImageError`."""
+        digest, document = self._manifest(self.reference.wanted)
+        if document.get("mediaType") in _INDEXES or "manifests" in document:
+            digest, document = self._manifest(self._choose(document["manifests"], wanted_architecture))
+        try:
+            config, *layers = (
+                Blob(entry["digest"], int(entry["size"]), entry.get("mediaType", ""))
+                for entry in (document["config"], *document["layers"])
+            )
+        except (KeyError, TypeError, ValueError):
+            raise ImageError(
+                f"{self.reference}: its manifest has no config and layers: push the image in Docker's "
+                "format 2 or OCI's"
+            ) from None
+        return ImageManifest(digest, config, tuple(layers))
+
+    def config(self, manifest: ImageManifest) -> bytes:
+        """Return the image's configuration document. Raise :class:`ImageError`."""
+        if manifest.config.bytes > _DOCUMENT_BYTES:
+            raise ImageError(f"{self.reference}: its configuration has {manifest.config.bytes} bytes")
+        with self._call(f"blobs/{manifest.config.digest}") as answer:
+            data = bytes(answer.read(manifest.config.bytes + 1))
+        _check(self.reference, manifest.config.digest, hashlib.sha256(data).hexdigest())
+        return data
+
+    def fetch(self, blobs: Mapping[str, Blob], on_bytes: Callable[[int], None]) -> None:
+        """Write each blob to the path that is its key. Raise ImageError, or OSError for a path."""
+        with ThreadPoolExecutor(_AT_ONCE) as pool:
+            stop = threading.Event()
+            waiting = [pool.submit(self._fetch, path, blob, on_bytes, stop) for path, blob in blobs.items()]
+            try:
+                for future in waiting:
+                    future.result()
+            finally:
+                stop.set()
+
+    def _fetch(self, path: str, blob: Blob, on_bytes: Callable[[int], None], stop: threading.Event) -> None:
+        digest, done, failures = hashlib.sha256(), 0, 0
+        with open(path, "wb") as out:
+            while done < blob.bytes and not stop.is_set():
+                before = done
+                try:
+                    for data in self._pieces(blob, done):
+                        if stop.is_set():
+                            return
+                        out.write(data)
+                        digest.update(data)
+                        done += len(data)
+                        on_bytes(len(data))
+                except Unreachable as error:
+                    failures = 1 if done > before else failures + 1
+                    if failures >= _TRIES:
+                        raise ImageError(f"{error}; it broke {_TRIES} times") from None
+                    stop.wait(_PAUSE_S * failures)
+        if not stop.is_set():
+            _check(self.reference, blob.digest, digest.hexdigest())
+
+    def _pieces(self, blob: Blob, start: int) -> Iterator[bytes]:
+        """Yield the blob's bytes from ``start`` on. Raise :class:`Unreachable` when that breaks off."""
+        with self._call(f"blobs/{blob.digest}", start=start) as answer:
+            if start and answer.status != http.client.PARTIAL_CONTENT:
+                raise ImageError(f"{self.reference}: {self.reference.registry} cannot resume; launch again")
+            left = blob.bytes - start
+            while left:
+                try:
+                    data = answer.read(min(_CHUNK, left))
+                except (OSError, http.client.HTTPException) as error:
+                    raise self._unreachable(error) from None
+                if not data:
+                    raise self._unreachable(f"the connection ended {left} bytes early")
+                left -= len(data)
+                yield data
+
+    def _choose(self, entries: Any, wanted: str) -> str:
+        offered = []
+        for entry in entries:
+            system = entry.get("platform") or {}
+            if system.get("os") == "linux":
+                if system.get("architecture") == wanted:
+                    return str(entry["digest"])
+                offered.append(str(system.get("architecture")))
+        raise ImageError(
+            f"{self.reference} has no image for linux/{wanted}, which these nodes are: it has "
+            f"{', '.join(sorted(set(offered))) or 'none for linux'}; build it with --platform linux/{wanted}"
+        )
+
+    def _manifest(self, wanted: str) -> tuple[str, dict[str, Any]]:
+        with self._call(f"manifests/{wanted}", accept=_ACCEPT) as answer:
+            data = answer.read(_DOCUMENT_BYTES + 1)
+        found = "sha256:" + hashlib.sha256(data).hexdigest()
+        if wanted.startswith("sha256:"):
+            _check(self.reference, wanted, found.partition(":")[2])
+        try:
+            document = json.loads(data)
+        except ValueError:
+            document = None
+        if not isinstance(document, dict):
+            raise ImageError(f"{self.reference}: the answer is not a manifest: is this a container registry?")
+        return found, document
+
+    def _call(self, path: str, accept: str = "*/*", start: int = 0) -> Any:
+        """Return an open answer. Raise :class:`ImageError`; a break later on is the reader's."""
+        url = self.reference.base + path
+        used = self._authorization
+        try:
+            try:
+                return self._open(url, accept, start, used)
+            except _Refused as refusal:
+                if refusal.status != http.client.UNAUTHORIZED:
+                    raise
+                with self._lock:  # one of the threads renews a token that has expired
+                    if self._authorization == used:
+                        self._authorization = self._authorize(refusal.challenge)
+                return self._open(url, accept, start, self._authorization)
+        except _Refused as refusal:
+            raise self._refusal(refusal) from None
+        except urllib.error.URLError as error:
+            raise self._unreachable(error.reason) from None
+
+    def _open(self, url: str, accept: str, start: int, authorization: str, body: bytes | None = None) -> Any:
+        request = urllib.request.Request(url, data=body, headers={"Accept": accept})  # noqa: S310
+        if start:
+            request.add_header("Range", f"bytes={start}-")
+        if authorization:
+            request.add_unredirected_header("Authorization", authorization)
+        try:
+            return self._opener.open(request, timeout=timing.REGISTRY_SILENT_S)
+        except urllib.error.HTTPError as error:
+            with error:
+                challenge = error.headers.get("WWW-Authenticate", "")
+                raise _Refused(error.code, challenge, _reason(error.read(_CHUNK))) from None
+        except (http.client.HTTPException, ConnectionError, TimeoutError) as error:
+            raise urllib.error.URLError(error) from None
+
+    def _authorize(self, challenge: str) -> str:
+        """Return the header that answers a challenge."""
+        scheme, _, rest = challenge.partition(" ")
+        if self._secret and self.reference.is_plain and not self.reference.is_on_loopback:
+            raise ImageError(
+                f"{self.reference.registry} asks for a password without TLS, which would show it to the "
+                "network: give the registry a certificate"
+            )
+        if scheme.lower() == "basic":
+            if not self._secret or "username" not in self._secret:
+                raise _Refused(http.client.UNAUTHORIZED)
+            return _basic(self._secret)
+        fields = dict(re.findall(r'(\w+)="([^"]*)"', rest))
+        realm = fields.get("realm", "")
+        if scheme.lower() != "bearer" or not realm.startswith(("https://", "http://")):
+            raise ImageError(f"{self.reference.registry} asks for {scheme or 'unknown'} authentication")
+        if self._secret and realm.startswith("http://") and not self.reference.is_on_loopback:
+            raise ImageError(f"{self.reference.registry} names a token service without TLS: {realm}")
+        scope = fields.get("scope") or f"repository:{self.reference.repository}:pull"
+        query = {"service": fields.get("service", ""), "scope": scope}
+        token = (self._secret or {}).get("identitytoken")
+        if token:
+            query.update(grant_type="refresh_token", refresh_token=token, client_id="ranklift")
+            body = urllib.parse.urlencode(query).encode()
+            answer = self._open(realm, "application/json", 0, "", body)
+        else:
+            separator = "&" if "?" in realm else "?"
+            url = realm + separator + urllib.parse.urlencode(query)
+            answer = self._open(url, "application/json", 0, _basic(self._secret) if self._secret else "")
+        with answer:
+            document = json.loads(answer.read(_DOCUMENT_BYTES))
+        return f"Bearer {document.get('token') or document.get('access_token', '')}"
+
+    def _refusal(self, refusal: _Refused) -> ImageError:
+        name, registry = self.reference, self.reference.registry
+        if refusal.status in (http.client.UNAUTHORIZED, http.client.FORBIDDEN):
+            given = "does not accept the credentials" if self._secret else "asks for credentials"
+            return ImageError(
+                f"{name}: {registry} {given} ({refusal}), or the repository does not exist: set "
+                "ranklift:containerRegistry for a registry of Azure, or `docker login` here and launch with "
+                "--registry-token FILE"
+            )
+        if refusal.status == http.client.NOT_FOUND:
+            return ImageError(f"{name} does not exist at {registry} ({refusal}): check its name and tag")
+        return ImageError(f"{name}: {registry} answered {refusal}; launch again")
+
+    def _unreachable(self, reason: object) -> Unreachable:
+        registry = self.reference.registry
+        if isinstance(reason, ssl.SSLError):
+            remedy = (
+                f"for a registry with a CA of its own put that into {_CERTIFICATES}/{registry}/ca.crt on "
+                f"the nodes; for one without TLS write http://{registry}/..."
+            )
+        else:
+            remedy = (
+                "is its name right, and have the nodes a way out? Their subnet needs a NAT gateway, or a "
+                "private endpoint of the registry"
+            )
+        return Unreachable(f"{socket.gethostname()} cannot reach {registry}: {reason}: {remedy}")
+
+
+def _basic(secret: Secret) -> str:
+    pair = f"{secret.get('username', '')}:{secret.get('password', '')}"
+    return "Basic " + base64.b64encode(pair.encode()).decode()
+
+
+def _check(reference: Reference, digest: str, found: str) -> None:
+    if digest != "sha256:" + found:
+        raise ImageError(f"{reference}: the registry sent sha256:{found} for {digest}; launch again")
+
+
+def _reason(body: bytes) -> str:
+    """Return the first error of a registry's answer, such as ``MANIFEST_UNKNOWN: manifest unknown``."""
+    try:
+        first = json.loads(body)["errors"][0]
+        return f"{first['code']}: {first.get('message', '')}"
+    except (ValueError, LookupError, TypeError):
+        return ""

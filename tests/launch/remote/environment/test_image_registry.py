@@ -1,0 +1,201 @@
+"""Pulling from a registry: platforms, credentials, breaks, contents that are not what was asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from launch.remote.base import timing
+from launch.remote.environment import image_registry as module
+from launch.remote.environment.image_reference import ImageError, parse_reference
+from launch.remote.environment.image_registry import ImageManifest, Registry
+from tests.launch.remote.environment.oci_registry import (
+    Image,
+    OciRegistry,
+    digest_of,
+    image,
+    index,
+    layer,
+    member,
+    serve,
+)
+
+ANN = {"username": "ann", "password": "secret"}
+
+
+@pytest.fixture
+def served() -> Iterator[OciRegistry]:
+    with serve() as registry:
+        yield registry
+
+
+@pytest.fixture
+def small() -> Image:
+    return image([layer(member("hello", b"one")), layer(member("more", bytes(300_000)), compress=bytes)])
+
+
+def client(name: str, secret: dict[str, str] | None = None) -> Registry:
+    return Registry(parse_reference(name), secret)
+
+
+def fetch(registry: Registry, manifest: ImageManifest, folder: Path) -> list[bytes]:
+    paths = {str(folder / str(number)): blob for number, blob in enumerate(manifest.layers)}
+    registry.fetch(paths, lambda _: None)
+    return [Path(path).read_bytes() for path in paths]
+
+
+def test_a_tag_is_resolved_to_its_digest_config_and_layers(
+    served: OciRegistry, small: Image, tmp_path: Path
+) -> None:
+    registry = client(served.add("team/train", "1", small))
+    manifest = registry.resolve("amd64")
+    assert registry.digest() == manifest.digest == small.digest
+    assert b'"architecture": "amd64"' in registry.config(manifest)
+    assert [digest_of(data) for data in fetch(registry, manifest, tmp_path)] == [
+        blob.digest for blob in manifest.layers
+    ]
+
+
+def test_of_a_list_the_image_of_the_nodes_architecture_is_taken(served: OciRegistry, small: Image) -> None:
+    other = image([layer(member("hello", b"two"))], architecture="arm64")
+    both = index({"amd64": small, "arm64": other})
+    registry = client(served.add("train", "1", small, other, both))
+    assert registry.digest() == both.digest
+    assert registry.resolve("amd64").digest == small.digest
+    assert registry.resolve("arm64").digest == other.digest
+    with pytest.raises(ImageError, match=r"no image for linux/riscv64.* it has amd64, arm64; build it"):
+        registry.resolve("riscv64")
+
+
+@pytest.mark.parametrize("scheme", ["Basic", "Bearer"])
+def test_a_password_answers_either_challenge(
+    served: OciRegistry, small: Image, scheme: str, tmp_path: Path
+) -> None:
+    name = served.add("train", "1", small)
+    served.scheme = scheme
+    registry = client(name, ANN)
+    assert len(fetch(registry, registry.resolve("amd64"), tmp_path)) == 2
+
+
+def test_an_identity_token_is_exchanged_and_renewed_when_it_expires(
+    served: OciRegistry, small: Image
+) -> None:
+    name = served.add("train", "1", small)
+    served.scheme = "Bearer"
+    registry = client(name, {"identitytoken": served.identity_token})
+    manifest = registry.resolve("amd64")
+    served.valid_token = "token-2"
+    assert registry.config(manifest)
+    exchanged = [body for method, _, body in served.requests if method == "POST"]
+    assert len(exchanged) == 2
+    assert "scope=repository%3Atrain%3Apull" in exchanged[0]
+
+
+@pytest.mark.parametrize(
+    ("secret", "said"),
+    [(None, "asks for credentials"), ({**ANN, "password": "no"}, "does not accept the credentials")],
+)
+@pytest.mark.parametrize("scheme", ["Basic", "Bearer"])
+def test_a_refused_pull_names_the_registry_and_the_remedy_and_no_secret(
+    served: OciRegistry, small: Image, scheme: str, secret: dict[str, str] | None, said: str
+) -> None:
+    name = served.add("train", "1", small)
+    served.scheme = scheme
+    with pytest.raises(ImageError) as refused:
+        client(name, secret).resolve("amd64")
+    assert f"{served.host} {said}" in str(refused.value)
+    assert "--registry-token FILE" in str(refused.value)
+    assert "secret" not in str(refused.value)
+
+
+def test_credentials_stay_behind_when_a_registry_redirects_to_its_storage(
+    served: OciRegistry, small: Image, tmp_path: Path
+) -> None:
+    with serve() as storage:
+        name = served.add("train", "1", small)
+        storage.blobs = served.blobs
+        served.scheme, served.elsewhere = "Basic", storage
+        registry = client(name, ANN)
+        fetch(registry, registry.resolve("amd64"), tmp_path)
+        assert len(storage.requests) == 2
+        assert {given for _, _, given in storage.requests} == {""}
+
+
+def test_a_password_does_not_cross_a_network_without_tls(served: OciRegistry, small: Image) -> None:
+    served.add("train", "1", small)
+    served.scheme = "Basic"
+    registry = Registry(parse_reference(f"http://{served.host}/train:1"), ANN)
+    object.__setattr__(registry.reference, "registry", f"127.1:{served.port}")  # loopback, by another name
+    with pytest.raises(ImageError, match="asks for a password without TLS"):
+        registry.resolve("amd64")
+    assert {given for _, _, given in served.requests} == {""}
+
+
+def test_a_broken_download_goes_on_where_it_broke(
+    served: OciRegistry, small: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE_S", 0.001)
+    registry = client(served.add("train", "1", small))
+    manifest = registry.resolve("amd64")
+    served.break_after = 100_000
+    received: list[int] = []
+    path = tmp_path / "layer"
+    registry.fetch({str(path): manifest.layers[1]}, received.append)
+    assert digest_of(path.read_bytes()) == manifest.layers[1].digest
+    assert sum(received) == manifest.layers[1].bytes
+
+
+def test_a_download_that_does_not_advance_is_given_up(
+    served: OciRegistry, small: Image, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PAUSE_S", 0.001)
+    registry = client(served.add("train", "1", small))
+    manifest = registry.resolve("amd64")
+    served.break_after = -400_000  # sends headers and nothing else
+    with pytest.raises(ImageError, match="it broke 5 times"):
+        registry.fetch({str(tmp_path / "layer"): manifest.layers[1]}, lambda _: None)
+
+
+def test_contents_other_than_the_digest_says_are_refused(
+    served: OciRegistry, small: Image, tmp_path: Path
+) -> None:
+    registry = client(served.add("train", "1", small))
+    manifest = registry.resolve("amd64")
+    served.blobs[manifest.layers[0].digest] = bytes(len(served.blobs[manifest.layers[0].digest]))
+    with pytest.raises(ImageError, match=f"the registry sent sha256:.* for {manifest.layers[0].digest}"):
+        fetch(registry, manifest, tmp_path)
+    served.manifests[f"train@{small.digest}"] = (small.media_type, small.manifest + b" ")
+    with pytest.raises(ImageError, match=f"the registry sent sha256:.* for {small.digest}"):
+        client(f"{served.host}/train@{small.digest}").resolve("amd64")
+
+
+def test_an_unknown_tag_is_said_to_be_unknown(served: OciRegistry, small: Image) -> None:
+    served.add("train", "1", small)
+    with pytest.raises(
+        ImageError, match=r"/train:2 does not exist .*MANIFEST_UNKNOWN.*check its name and tag"
+    ):
+        client(f"{served.host}/train:2").digest()
+
+
+def test_a_server_that_is_not_a_registry_is_named(served: OciRegistry) -> None:
+    served.manifests["train:1"] = ("text/html", b"<html>")
+    with pytest.raises(ImageError, match="is this a container registry"):
+        client(f"{served.host}/train:1").digest()
+    served.manifests["train:1"] = ("application/json", b'{"schemaVersion": 1, "fsLayers": []}')
+    with pytest.raises(ImageError, match="push the image in Docker's format 2 or OCI's"):
+        client(f"{served.host}/train:1").resolve("amd64")
+
+
+def test_a_registry_that_cannot_be_reached_is_named_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(timing, "REGISTRY_SILENT_S", 2.0)
+    with serve() as gone:
+        host = gone.host
+    with pytest.raises(ImageError, match=f"cannot reach {host}: .*Connection refused.*NAT gateway"):
+        client(f"{host}/train:1").digest()
+
+
+def test_a_registry_without_tls_is_named_with_the_way_to_ask_for_it(served: OciRegistry) -> None:
+    with pytest.raises(ImageError, match=f"for one without TLS write http://{served.host}/"):
+        client(f"https://{served.host}/train:1").digest()
