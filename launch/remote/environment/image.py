@@ -13,8 +13,9 @@ import subprocess
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from launch.remote.base.files import which
-from launch.remote.environment.image_pull import FORMS, pull, write_form, write_records
+from launch.remote.base.files import replace_file, which
+from launch.remote.environment.image_build import BUILDERS, build_image, check_packages, packages_of
+from launch.remote.environment.image_pull import FORMS, pull, write_config, write_form
 from launch.remote.environment.image_reference import ImageError, Reference, Unreachable, parse_reference
 from launch.remote.environment.image_registry import Registry, architecture
 
@@ -27,7 +28,7 @@ __all__ = ["choose_runtime", "identity", "make"]
 _COMMANDS = {"docker": ("docker",), "enroot": ("enroot", "mksquashfs"), "charliecloud": ("ch-run",)}
 """By runtime: what has to be on PATH."""
 _DOCKER_ANSWER_S = 20.0
-_LAYERS = ".layers"
+_LAYERS, _NAME = ".layers", "image.json"
 
 
 def identity(request: EnvironmentRequest, report: Report) -> str:
@@ -36,7 +37,12 @@ def identity(request: EnvironmentRequest, report: Report) -> str:
     Set the request's runtime, and the digest of its reference: a tag means what the registry answers now.
     Raise :class:`ImageError`.
     """
-    request["runtime"] = choose_runtime(request["runtime"])
+    is_built = request["kind"] == "build" or bool(packages_of(request))
+    check_packages(request)
+    request["runtime"] = choose_runtime(request["runtime"], is_built)
+    machine = [architecture(), FORMS[request["runtime"]]]
+    if request["kind"] == "build":
+        return "\n".join(["build", request["context"], request["dockerfile"], *machine])
     reference = parse_reference(request["reference"])
     if not reference.digest:
         report(f"looking up {reference}")
@@ -46,39 +52,52 @@ def identity(request: EnvironmentRequest, report: Report) -> str:
             raise ImageError(f"{error}{_earlier(reference)}") from None
         reference = replace(reference, digest=digest)
         request["reference"] = str(reference)
-    return "\n".join(["image", reference.digest, architecture(), FORMS[request["runtime"]]])
+    return "\n".join(["image", reference.digest, *machine, *packages_of(request)])
 
 
 def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) -> None:
     """Make the image in ``folder``, its final path. Raise OSError, or
     :class:`~launch.remote.environment.build.Failed`."""
+    if request["kind"] == "build" or packages_of(request):
+        os.makedirs(folder)
+        write_config(folder, build_image(request, folder, lock, report))
+        return
     reference = parse_reference(request["reference"])
     layers = os.path.join(folder, _LAYERS)
     os.makedirs(layers)
     pulled = pull(_registry(request, reference), layers, report)
     write_form(request["runtime"], pulled, folder, lock, report)
-    write_records(folder, reference, pulled.config)
+    write_config(folder, pulled.config)
+    known = {"reference": str(replace(reference, digest="")), "digest": reference.digest}
+    replace_file(os.path.join(folder, _NAME), json.dumps(known).encode())
     shutil.rmtree(layers)
 
 
-def choose_runtime(wanted: str) -> str:
-    """Return the runtime ``wanted``, else the first that works here. Raise :class:`ImageError`."""
+def choose_runtime(wanted: str, is_built: bool = False) -> str:
+    """Return the runtime ``wanted``, else the first that works here and, if one ``is_built``, builds images.
+
+    Raise :class:`ImageError`.
+    """
     problems = []
     for runtime in [wanted] if wanted else FORMS:
-        problem = _problem(runtime)
+        problem = _problem(runtime, is_built)
         if not problem:
             return runtime
         problems.append(f"{runtime}: {problem}")
+    what = "build images for containers" if is_built else "run containers"
     raise ImageError(
-        f"{os.uname().nodename} cannot run containers ({'; '.join(problems)}): take an image of nodes with "
+        f"{os.uname().nodename} cannot {what} ({'; '.join(problems)}): take an image of nodes with "
         "one of these, such as Azure's HPC images, which have Docker"
     )
 
 
-def _problem(runtime: str) -> str:
+def _problem(runtime: str, is_built: bool) -> str:
     """Return why this node cannot use a runtime, or ""."""
+    if is_built and runtime not in BUILDERS:
+        return "it builds no images"
     path = os.environ.get("PATH", os.defpath)
-    missing = [command for command in _COMMANDS[runtime] if not which(command, path)]
+    wanted = [*_COMMANDS[runtime], *([BUILDERS[runtime]] if is_built else [])]
+    missing = [command for command in dict.fromkeys(wanted) if not which(command, path)]
     if missing:
         return f"no {' or '.join(missing)} on PATH"
     if runtime != "docker":
@@ -101,7 +120,7 @@ def _earlier(reference: Reference) -> str:
     folder = os.path.join(os.path.expanduser("~"), ".ranklift", "environments")
     for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
         try:
-            with open(os.path.join(folder, name, "image.json"), encoding="utf-8") as stream:
+            with open(os.path.join(folder, name, _NAME), encoding="utf-8") as stream:
                 known = json.load(stream)
         except (OSError, ValueError):
             continue

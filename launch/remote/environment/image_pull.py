@@ -20,7 +20,7 @@ import shutil
 import tarfile
 import threading
 import time
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from launch.remote.base.files import replace_file
 from launch.remote.base.messages import size
@@ -30,11 +30,11 @@ from launch.remote.environment.image_layers import Root
 from launch.remote.environment.image_reference import ImageError, Reference
 from launch.remote.environment.image_registry import Registry, architecture
 
-__all__ = ["FORMS", "Pulled", "pull", "tag_of", "unpack", "write_archive", "write_form", "write_records"]
+__all__ = ["FORMS", "Pulled", "pull", "tag_of", "unpack", "write_archive", "write_config", "write_form"]
 
 FORMS = {"docker": "image.tar", "enroot": "image.sqsh", "charliecloud": "root"}
 """By runtime, in the order of preference: what it starts ranks from."""
-_CONFIG, _NAME = "config.json", "image.json"
+_CONFIG = "config.json"
 _REPORT_S = 1.0
 _RC = b'#!/bin/sh\nexec "$@"\n'
 """enroot's command script: it gets the rank's command line (enroot's doc/image-format.md)."""
@@ -141,11 +141,9 @@ def write_archive(pulled: Pulled, tag: str, path: str) -> None:
             archive.add(layer, name)
 
 
-def write_records(folder: str, reference: Reference, config: bytes) -> None:
-    """Write the image's configuration and, for people, its name and digest. Raise OSError."""
+def write_config(folder: str, config: bytes) -> None:
+    """Write the image's configuration document, which the runtime reads. Raise OSError."""
     replace_file(os.path.join(folder, _CONFIG), config)
-    known = {"reference": str(replace(reference, digest="")), "digest": reference.digest}
-    replace_file(os.path.join(folder, _NAME), json.dumps(known).encode())
 
 
 class _Progress:

@@ -8,20 +8,16 @@ import subprocess
 import tarfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pytest
 
 from launch.remote.environment import image as module
 from launch.remote.environment.build import Failed
-from launch.remote.environment.image import choose_runtime, identity, make
+from launch.remote.environment.image import choose_runtime, identity
 from launch.remote.environment.image_registry import Registry, architecture
+from tests.launch.remote.environment.image_requests import ID, install, made, request
 from tests.launch.remote.environment.oci_registry import Image, OciRegistry, image, layer, member, serve
-
-if TYPE_CHECKING:
-    from launch.remote.base.payloads import EnvironmentRequest
-
-ID = "0123456789abcdef"
 
 
 @pytest.fixture
@@ -38,40 +34,6 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setenv("PATH", str(folder))
     monkeypatch.setenv("HOME", str(tmp_path))
     return folder
-
-
-def install(folder: Path, name: str, line: str = "exit 0") -> None:
-    (folder / name).write_text(f"#!/bin/sh\n{line}\n")
-    (folder / name).chmod(0o755)
-
-
-def request(reference: str, runtime: str = "charliecloud", **fields: Any) -> EnvironmentRequest:
-    asked: EnvironmentRequest = {
-        "kind": "image",
-        "requirements": "",
-        "constraints": "",
-        "python": "",
-        "conda": "",
-        "find_links": [],
-        "reference": reference,
-        "context": "",
-        "dockerfile": "",
-        "runtime": runtime,
-        "title": reference,
-        "nodes": [],
-        "registries": {},
-    }
-    asked.update(fields)  # type: ignore[typeddict-item]
-    return asked
-
-
-def made(asked: EnvironmentRequest, tmp_path: Path) -> tuple[Path, list[str]]:
-    folder = tmp_path / "environments" / ID
-    lines: list[str] = []
-    identity(asked, lines.append)
-    with (tmp_path / "lock").open("w") as lock:
-        make(asked, str(folder), lock.fileno(), lines.append)
-    return folder, lines
 
 
 def small(**config: Any) -> Image:

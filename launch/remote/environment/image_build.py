@@ -1,0 +1,250 @@
+"""An image from a Dockerfile: the user's own, or one that adds packages to an image.
+
+``docker build`` or, without a daemon, ``ch-image build --force``, each in its own form of the result. Images
+of a registry with a credential, and all of ch-image's (which cannot do without TLS, and asks for passwords),
+are pulled by this room's client first: no tool gets a credential.
+
+Packages on top of an image are an environment of their own in it, as Azure ML makes it of ``conda_file``
+(learn.microsoft.com azure/machine-learning/how-to-manage-environments-v2): packages of the image's Python are
+not visible in it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import tarfile
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from launch.remote.base.files import replace_file
+from launch.remote.environment import build
+from launch.remote.environment.build import Report
+from launch.remote.environment.image_pull import FORMS, Pulled, pull, tag_of, unpack, write_archive
+from launch.remote.environment.image_reference import ImageError, Reference, parse_reference
+from launch.remote.environment.image_registry import Registry, architecture
+from launch.remote.environment.index import read_index
+from launch.remote.environment.uv import find_uv
+from launch.remote.store.store import Store
+
+if TYPE_CHECKING:
+    from launch.remote.base.payloads import EnvironmentRequest
+
+__all__ = ["BUILDERS", "build_image", "check_packages", "packages_of"]
+
+BUILDERS = {"docker": "docker", "charliecloud": "ch-image"}
+"""By runtime: the program that builds for it."""
+_FROM = re.compile(r"\s*FROM\s+(?:--\S+\s+)*(?P<image>\S+)(?:\s+AS\s+(?P<stage>\S+))?\s*", re.IGNORECASE)
+_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+"""PATH in an image that sets none, as Docker has it."""
+_WORK, _CONTEXT, _STORAGE, _LAYERS = ".build", "context", "storage", "layers"
+_ENVIRONMENT, _PYTHONS = "/opt/ranklift/environment", "/opt/ranklift/python"
+_SENT = "/opt/ranklift/packages"
+_PASSWORD = re.compile(r"://[^/\s@]+@")
+_PACKAGES = ("requirements", "constraints", "python", "conda")
+
+
+def packages_of(request: EnvironmentRequest) -> list[str]:
+    """Return what the request adds to an image; nothing where it adds nothing."""
+    parts = [str(request[key]) for key in _PACKAGES]  # type: ignore[literal-required]
+    return [*parts, *request["find_links"]] if any(parts) else []
+
+
+def check_packages(request: EnvironmentRequest) -> None:
+    """Refuse packages that would leave a password in the image. Raise :class:`ImageError`."""
+    if packages_of(request) and _PASSWORD.search(request["requirements"]):
+        raise ImageError(
+            "packages on top of an image: the password in an index's URL would stay in the image; send the "
+            "wheels with --find-links, or take an image that has the packages"
+        )
+
+
+def build_image(request: EnvironmentRequest, folder: str, lock: int, report: Report) -> bytes:
+    """Make the runtime's form of the image in ``folder``; return its configuration document. Raise
+    :class:`~launch.remote.environment.build.Failed` or OSError."""
+    work = os.path.join(folder, _WORK)
+    if request["kind"] == "build":
+        context = Store().path(request["context"])
+        file = os.path.join(context, request["dockerfile"])
+    else:
+        context = os.path.join(work, _CONTEXT)
+        os.makedirs(context)
+        file = _write_context(request, context, report)
+    try:
+        with open(file, encoding="utf-8") as stream:
+            images = list(_bases(stream))
+    except FileNotFoundError:
+        why = "the folder of the build, without what .amlignore leaves out, has no such file"
+        raise ImageError(f"dockerfile_path = {request['dockerfile']}: {why}") from None
+    builder = _build_docker if request["runtime"] == "docker" else _build_charliecloud
+    config = builder(request, images, context, file, folder, lock, report)
+    shutil.rmtree(work, ignore_errors=True)
+    return config
+
+
+def _bases(lines: Iterable[str]) -> Iterator[str]:
+    """Yield the images that a Dockerfile names, without its own stages and those named by a variable.
+
+    >>> list(_bases(["FROM --platform=linux/amd64 a.io/base:1 AS one", "FROM one", "FROM $BASE", "RUN x"]))
+    ['a.io/base:1']
+    """
+    stages = {"scratch"}
+    for line in lines:
+        found = _FROM.fullmatch(line)
+        if found:
+            if found["image"].lower() not in stages and "$" not in found["image"]:
+                yield found["image"]
+            stages.add((found["stage"] or "").lower())
+
+
+def _pull(request: EnvironmentRequest, image: Reference, folder: str, report: Report) -> Pulled:
+    layers = os.path.join(folder, _WORK, _LAYERS)
+    os.makedirs(layers)
+    return pull(Registry(image, request["registries"].get(image.registry)), layers, report)
+
+
+def _build_docker(
+    request: EnvironmentRequest,
+    images: Sequence[str],
+    context: str,
+    file: str,
+    folder: str,
+    lock: int,
+    report: Report,
+) -> bytes:
+    form, tag = os.path.join(folder, FORMS["docker"]), tag_of(folder)
+    for image in images:
+        reference = parse_reference(image)
+        if reference.registry in request["registries"] and not reference.digest:
+            pulled = _pull(request, reference, folder, report)
+            write_archive(pulled, f"{reference.registry}/{reference.repository}:{reference.tag}", form)
+            build.run("loading an image", ["docker", "load", "--quiet", "--input", form], os.environ, report)
+            os.unlink(form)
+            shutil.rmtree(os.path.join(folder, _WORK, _LAYERS))
+    argv = ["docker", "build", "--file", file, "--tag", tag, context]
+    build.run("docker build", argv, os.environ, report, keep_open=[lock])
+    argv = ["docker", "save", "--output", form, tag]
+    build.run("docker save", argv, os.environ, report, keep_open=[lock])
+    with tarfile.open(form) as archive:
+        (entry,) = json.loads(_member(archive, "manifest.json"))
+        return _member(archive, entry["Config"])
+
+
+def _member(archive: tarfile.TarFile, name: str) -> bytes:
+    stream = archive.extractfile(name)
+    if stream is None:
+        raise ImageError(f"`docker save` wrote no {name}")
+    return stream.read()
+
+
+def _build_charliecloud(
+    request: EnvironmentRequest,
+    images: Sequence[str],
+    context: str,
+    file: str,
+    folder: str,
+    lock: int,
+    report: Report,
+) -> bytes:
+    storage, work = os.path.join(folder, _WORK, _STORAGE), os.path.join(folder, _WORK)
+    os.makedirs(work, exist_ok=True)
+    env = {**os.environ, "USER": os.environ.get("USER", "user")}  # without which its programs do not start
+    program = ["ch-image", "--no-cache", "--storage", storage]
+    for image in images:
+        pulled = _pull(request, parse_reference(image), folder, report)
+        root = os.path.join(work, "image")
+        unpack(pulled, root, report)
+        _write_metadata(root, pulled.config)
+        argv = [*program, "import", root, image]
+        build.run("importing an image", argv, env, report, keep_open=[lock])
+        shutil.rmtree(root)
+        shutil.rmtree(os.path.join(work, _LAYERS))
+    argv = [*program, "build", "--force", "--tag", "ranklift", "--file", file, context]
+    build.run("ch-image build", argv, env, report, keep_open=[lock])
+    root = os.path.join(folder, FORMS["charliecloud"])
+    os.rename(os.path.join(storage, "img", "ranklift"), root)
+    with open(os.path.join(root, "ch", "metadata.json"), encoding="utf-8") as stream:
+        found = json.load(stream)
+    config = {
+        "Env": [f"{name}={value}" for name, value in found["env"].items()],
+        "WorkingDir": found["cwd"],
+    }
+    return json.dumps({"architecture": architecture(), "os": "linux", "config": config}).encode()
+
+
+def _write_metadata(root: str, config: bytes) -> None:
+    """Write what ch-image keeps of an image's configuration, which its import takes over."""
+    found = json.loads(config).get("config") or {}
+    pairs = (entry.partition("=") for entry in found.get("Env") or ())
+    metadata = {
+        "arch": architecture(),
+        "arg": {},
+        "cwd": found.get("WorkingDir") or "/",
+        "env": {"PATH": _PATH, **{name: value for name, _, value in pairs}},
+        "history": [],
+        "labels": {},
+        "shell": ["/bin/sh", "-c"],
+        "volumes": [],
+    }
+    os.makedirs(os.path.join(root, "ch"), exist_ok=True)
+    replace_file(os.path.join(root, "ch", "metadata.json"), json.dumps(metadata).encode())
+
+
+def _write_context(request: EnvironmentRequest, context: str, report: Report) -> str:
+    """Write the Dockerfile that adds the request's packages to its image, with its files; return its path."""
+    store = Store()
+    for number, snapshot in enumerate(request["find_links"]):
+        shutil.copytree(store.path(snapshot), os.path.join(context, "packages", f"wheels{number}"))
+    os.makedirs(os.path.join(context, "packages"), exist_ok=True)
+    texts = {"requirements.txt": request["requirements"], "constraints.txt": request["constraints"]}
+    if request["conda"]:
+        texts["conda.yml"] = _conda_file(request)
+    else:
+        index = read_index(request["requirements"], os.environ)
+        sent = [store.path(snapshot) for snapshot in request["find_links"]]
+        uv = find_uv(os.path.join(store.root, "tools"), [read_index("", os.environ), index], sent, report)
+        shutil.copy(uv, os.path.join(context, "packages", "uv"))
+    for name, text in texts.items():
+        replace_file(os.path.join(context, "packages", name), text.encode() + b"\n", mode=0o644)
+    file = os.path.join(context, "Dockerfile")
+    replace_file(file, _dockerfile(request).encode(), mode=0o644)
+    return file
+
+
+def _conda_file(request: Mapping[str, object]) -> str:
+    """Return conda's environment file: JSON is YAML."""
+    given = json.loads(str(request["conda"]))
+    python = str(request["python"])
+    wanted = f"python{python}" if python[:1] in "<>=!~" and python else f"python={python}"
+    extra = [wanted] if python else []
+    pip = [{"pip": [f"-r {_SENT}/requirements.txt"]}] if request["requirements"] else []
+    return json.dumps({**given, "dependencies": [*given["dependencies"], *extra, "pip", *pip]})
+
+
+def _dockerfile(request: EnvironmentRequest) -> str:
+    """Return the Dockerfile that adds packages to an image."""
+    reference = parse_reference(request["reference"])
+    if request["conda"]:
+        make = [f"conda env create --quiet --prefix {_ENVIRONMENT} --file {_SENT}/conda.yml"]
+    else:
+        uv = f"{_SENT}/uv"
+        python = f"--python '{request['python']}'" if request["python"] else "--python python3"
+        wheels = "".join(f" --find-links {_SENT}/wheels{n}" for n in range(len(request["find_links"])))
+        constraints = f" --constraint {_SENT}/constraints.txt" if request["constraints"] else ""
+        make = [
+            f"UV_PYTHON_INSTALL_DIR={_PYTHONS} {uv} venv --quiet --no-project {python} {_ENVIRONMENT}",
+            f"{uv} pip install --no-cache --python {_ENVIRONMENT}/bin/python --compile-bytecode"
+            f"{wheels}{constraints} --requirement {_SENT}/requirements.txt",
+        ]
+    return "\n".join(
+        [
+            f"FROM {replace(reference, tag='') if reference.digest else reference}",
+            f"COPY packages {_SENT}",
+            *(f"RUN {line}" for line in make),
+            f"ENV VIRTUAL_ENV={_ENVIRONMENT} PATH={_ENVIRONMENT}/bin:$PATH",
+            "",
+        ]
+    )

@@ -1,0 +1,49 @@
+"""Requests for images, and a node's programs, as tests of the head's side need them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from launch.remote.environment.image import identity, make
+
+if TYPE_CHECKING:
+    from launch.remote.base.payloads import EnvironmentRequest
+
+ID = "0123456789abcdef"
+
+
+def request(reference: str, runtime: str = "charliecloud", **fields: Any) -> EnvironmentRequest:
+    asked: EnvironmentRequest = {
+        "kind": "image",
+        "requirements": "",
+        "constraints": "",
+        "python": "",
+        "conda": "",
+        "find_links": [],
+        "reference": reference,
+        "context": "",
+        "dockerfile": "",
+        "runtime": runtime,
+        "title": reference,
+        "nodes": [],
+        "registries": {},
+    }
+    asked.update(fields)  # type: ignore[typeddict-item]
+    return asked
+
+
+def made(asked: EnvironmentRequest, tmp_path: Path) -> tuple[Path, list[str]]:
+    """Make the environment as the head does; return its folder and the progress."""
+    folder = tmp_path / "environments" / ID
+    lines: list[str] = []
+    identity(asked, lines.append)
+    with (tmp_path / "lock").open("w") as lock:
+        make(asked, str(folder), lock.fileno(), lines.append)
+    return folder, lines
+
+
+def install(folder: Path, name: str, line: str = "exit 0") -> None:
+    """Put a shell script of one line on a node's PATH."""
+    (folder / name).write_text(f"#!/bin/sh\n{line}\n")
+    (folder / name).chmod(0o755)

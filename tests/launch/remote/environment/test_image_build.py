@@ -1,0 +1,223 @@
+"""Images that the head builds: from the user's Dockerfile, or with packages on top of an image."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.remote.environment import image_build
+from launch.remote.environment.build import Failed
+from launch.remote.environment.image import identity
+from tests.launch.remote.environment.image_requests import ID, install, made, request
+from tests.launch.remote.environment.oci_registry import OciRegistry, image, layer, member, serve
+
+CONTEXT = "00000000000000aa"
+
+DOCKER = f"""#!{sys.executable}
+import io, json, os, sys, tarfile
+with open(os.environ["HOME"] + "/calls", "a") as calls:
+    calls.write(json.dumps(sys.argv[1:]) + "\\n")
+if sys.argv[1] == "load":
+    with tarfile.open(sys.argv[-1]) as archive:
+        entry = json.load(archive.extractfile("manifest.json"))[0]
+    with open(os.environ["HOME"] + "/calls", "a") as calls:
+        calls.write(json.dumps(entry["RepoTags"]) + "\\n")
+if sys.argv[1] == "build" and os.path.exists(os.environ["HOME"] + "/fail"):
+    sys.exit("step 3: no such package")
+if sys.argv[1] == "save":
+    with tarfile.open(sys.argv[3], "w") as archive:
+        texts = {{"manifest.json": '[{{"Config": "c.json"}}]', "c.json": '{{"config": {{"Env": ["A=1"]}}}}'}}
+        for name, text in texts.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(text)
+            archive.addfile(member, io.BytesIO(text.encode()))
+"""
+"""Docker, as far as a build calls it."""
+
+
+@pytest.fixture
+def served() -> Iterator[OciRegistry]:
+    with serve() as registry:
+        yield registry
+
+
+@pytest.fixture(autouse=True)
+def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    monkeypatch.setenv("PATH", str(folder))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return folder
+
+
+def context(tmp_path: Path, dockerfile: str, name: str = "Dockerfile") -> Path:
+    folder = tmp_path / ".ranklift/snapshots" / CONTEXT
+    (folder / name).parent.mkdir(parents=True)
+    (folder / name).write_text(dockerfile)
+    return folder
+
+
+def calls(tmp_path: Path) -> list[list[str]]:
+    return [json.loads(line) for line in (tmp_path / "calls").read_text().splitlines()]
+
+
+def test_docker_builds_and_saves(programs: Path, tmp_path: Path) -> None:
+    (programs / "docker").write_text(DOCKER)
+    (programs / "docker").chmod(0o755)
+    sent = context(tmp_path, "FROM debian\n", "docker/Train")
+    asked = request("", "docker", kind="build", context=CONTEXT, dockerfile="docker/Train")
+    folder, _ = made(asked, tmp_path)
+    assert json.loads((folder / "config.json").read_text()) == {"config": {"Env": ["A=1"]}}
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "image.tar"]
+    assert calls(tmp_path)[1:] == [
+        ["build", "--file", f"{sent}/docker/Train", "--tag", f"ranklift/{ID}", str(sent)],
+        ["save", "--output", f"{folder}/image.tar", f"ranklift/{ID}"],
+    ]
+
+
+def test_a_base_of_a_private_registry_is_loaded_before_so_that_docker_gets_no_password(
+    served: OciRegistry, programs: Path, tmp_path: Path
+) -> None:
+    (programs / "docker").write_text(DOCKER)
+    (programs / "docker").chmod(0o755)
+    name = served.add("base", "1", image([layer(member("a", b"1"))]))
+    served.scheme = "Basic"
+    context(tmp_path, f"FROM {name} AS one\nFROM one\n")
+    secret = {served.host: {"username": "ann", "password": "secret"}}
+    asked = request("", "docker", kind="build", context=CONTEXT, dockerfile="Dockerfile", registries=secret)
+    folder, _ = made(asked, tmp_path)
+    assert [call[0] for call in calls(tmp_path)[1:]] == ["load", name, "build", "save"]
+    assert "secret" not in (tmp_path / "calls").read_text()
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "image.tar"]
+
+
+@pytest.mark.skipif(not shutil.which("ch-image"), reason="charliecloud-builders is not installed")
+def test_charliecloud_builds_on_an_image_that_this_head_has_pulled(
+    served: OciRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", os.defpath)
+    name = served.add("base", "1", image([layer(member("opt/base", b"1"))], Env=["A=1"], WorkingDir="/opt"))
+    sent = context(tmp_path, f"FROM {name}\nCOPY mine /opt/\nENV B=2 PATH=/opt:$PATH\n")
+    (sent / "mine").write_text("2")
+    folder, _ = made(request("", kind="build", context=CONTEXT, dockerfile="Dockerfile"), tmp_path)
+    assert sorted(path.name for path in folder.iterdir()) == ["config.json", "root"]
+    assert (folder / "root/opt/base").read_text() + (folder / "root/opt/mine").read_text() == "12"
+    config = json.loads((folder / "config.json").read_text())["config"]
+    assert config["WorkingDir"] == "/opt"
+    assert {"A=1", "B=2", f"PATH=/opt:{image_build._PATH}"} <= set(config["Env"])
+
+
+def test_a_build_that_fails_shows_its_last_lines(programs: Path, tmp_path: Path) -> None:
+    (programs / "docker").write_text(DOCKER)
+    (programs / "docker").chmod(0o755)
+    (tmp_path / "fail").touch()
+    context(tmp_path, "FROM debian\n")
+    with pytest.raises(Failed, match="docker build failed with exit status 1") as failed:
+        made(request("", "docker", kind="build", context=CONTEXT, dockerfile="Dockerfile"), tmp_path)
+    assert failed.value.lines == ["step 3: no such package"]
+
+
+def test_a_dockerfile_that_was_not_sent_is_named(programs: Path, tmp_path: Path) -> None:
+    for name in ("ch-run", "ch-image"):
+        install(programs, name)
+    context(tmp_path, "FROM debian\n")
+    with pytest.raises(Failed, match=r"^dockerfile_path = docker/Train: the folder of the build"):
+        made(request("", kind="build", context=CONTEXT, dockerfile="docker/Train"), tmp_path)
+
+
+def test_a_runtime_that_builds_nothing_is_refused(programs: Path, tmp_path: Path) -> None:
+    for name in ("ch-run", "enroot", "mksquashfs"):
+        install(programs, name)
+    said = r"cannot build images for containers \(docker: no docker on PATH; enroot: it builds no images; "
+    said += r"charliecloud: no ch-image on PATH\)"
+    with pytest.raises(Failed, match=said):
+        made(request("", "", kind="build", context=CONTEXT, dockerfile="Dockerfile"), tmp_path)
+
+
+def test_the_identity_of_a_build_is_its_files_and_its_dockerfile(programs: Path) -> None:
+    for name in ("ch-run", "ch-image"):
+        install(programs, name)
+    ids = {
+        identity(request("", kind="build", context=files, dockerfile=file), lambda _: None)
+        for files in (CONTEXT, "00000000000000bb")
+        for file in ("Dockerfile", "Other")
+    }
+    assert len(ids) == 4
+
+
+DIGEST = "sha256:" + "0" * 64
+
+
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        (
+            {"requirements": "torch\n", "python": "3.10", "find_links": ["a", "b"], "constraints": "numpy<2"},
+            [
+                "RUN UV_PYTHON_INSTALL_DIR=/opt/ranklift/python /opt/ranklift/packages/uv venv --quiet "
+                "--no-project --python '3.10' /opt/ranklift/environment",
+                "RUN /opt/ranklift/packages/uv pip install --no-cache --python "
+                "/opt/ranklift/environment/bin/python --compile-bytecode --find-links "
+                "/opt/ranklift/packages/wheels0 --find-links /opt/ranklift/packages/wheels1 --constraint "
+                "/opt/ranklift/packages/constraints.txt --requirement "
+                "/opt/ranklift/packages/requirements.txt",
+            ],
+        ),
+        (
+            {"conda": '{"channels": ["c"], "dependencies": ["openmpi"]}', "python": "3.10"},
+            [
+                "RUN conda env create --quiet --prefix /opt/ranklift/environment --file "
+                "/opt/ranklift/packages/conda.yml"
+            ],
+        ),
+    ],
+)
+def test_packages_on_top_of_an_image_become_a_dockerfile(fields: dict[str, Any], expected: list[str]) -> None:
+    asked = request(f"me.azurecr.io/train:1@{DIGEST}", **fields)
+    assert image_build._dockerfile(asked).splitlines() == [
+        f"FROM me.azurecr.io/train@{DIGEST}",
+        "COPY packages /opt/ranklift/packages",
+        *expected,
+        "ENV VIRTUAL_ENV=/opt/ranklift/environment PATH=/opt/ranklift/environment/bin:$PATH",
+    ]
+
+
+def test_condas_file_has_python_and_pips_part() -> None:
+    conda = '{"channels": ["c"], "dependencies": ["openmpi"]}'
+    asked = request("train", conda=conda, python="3.10", requirements="torch")
+    pip = {"pip": ["-r /opt/ranklift/packages/requirements.txt"]}
+    assert json.loads(image_build._conda_file(asked)) == {
+        "channels": ["c"],
+        "dependencies": ["openmpi", "python=3.10", "pip", pip],
+    }
+    asked = request("train", conda=conda, python=">=3.9,<3.12")
+    assert json.loads(image_build._conda_file(asked))["dependencies"] == [
+        "openmpi",
+        "python>=3.9,<3.12",
+        "pip",
+    ]
+
+
+def test_packages_are_part_of_an_images_identity(programs: Path) -> None:
+    for name in ("ch-run", "ch-image"):
+        install(programs, name)
+    name = f"me.azurecr.io/train@{DIGEST}"
+    ids = [
+        identity(request(name, **fields), lambda _: None)
+        for fields in ({}, {"requirements": "a"}, {"requirements": "b"}, {"python": "3.10"})
+    ]
+    assert len(set(ids)) == 4
+
+
+def test_an_indexs_password_is_refused_since_it_would_stay_in_the_image(programs: Path) -> None:
+    lines = "--index-url https://ann:secret@index.example/simple\ntorch"
+    with pytest.raises(Failed, match="the password in an index's URL would stay in the image") as refused:
+        identity(request("train", requirements=lines), lambda _: None)
+    assert "secret" not in str(refused.value)
