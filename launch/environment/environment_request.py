@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Literal
 
@@ -14,29 +15,29 @@ from launch.environment.environment_spec import (
     ImageEnvironment,
     PythonEnvironment,
 )
+from launch.errors import InputError
 from launch.numbers import counted
 from launch.remote.base.records import BARE, EnvironmentRecord
+from launch.remote.environment.request import FORMS
 
 if TYPE_CHECKING:
     from launch.remote.base.payloads import EnvironmentRequest
 
-__all__ = ["environment_text", "planned_record", "request_of"]
+__all__ = ["environment_text", "planned_record", "request_of", "with_runtime"]
 
 
 def request_of(
     environment: Environment | None,
     nodes: Sequence[tuple[str, str]],
     *,
-    runtime: str = "",
     context: str = "",
     wheels: Sequence[str] = (),
     registries: Mapping[str, dict[str, str]] = MappingProxyType({}),
 ) -> EnvironmentRequest | None:
     """Return the request for an environment; None where the nodes themselves are enough.
 
-    ``nodes`` are names and addresses, ``runtime`` is what is to start ranks (empty: what the head has);
-    ``context`` and ``wheels`` are snapshots of a build's files and of folders of wheels; ``registries`` are
-    the secrets of registries.
+    ``nodes`` are names and addresses, ``context`` and ``wheels`` are snapshots of a build's files and of
+    folders of wheels, ``registries`` the secrets of registries.
 
     >>> request_of(Bare(), []), request_of(None, [])
     (None, None)
@@ -56,16 +57,19 @@ def request_of(
         "reference": "",
         "context": context,
         "dockerfile": "",
-        "runtime": runtime,
+        "runtime": "",
         "title": environment.title,
         "nodes": list(nodes),
         "registries": dict(registries),
     }
     if isinstance(environment, BuildEnvironment):
-        return {**request, "kind": "build", "dockerfile": environment.dockerfile}
+        request["kind"], request["dockerfile"] = "build", environment.dockerfile
+        request["runtime"] = environment.runtime
+        return request
     packages: PythonEnvironment | None
     if isinstance(environment, ImageEnvironment):
         request["kind"], request["reference"] = "image", environment.reference
+        request["runtime"] = environment.runtime
         packages = environment.python
     else:
         packages = environment
@@ -73,6 +77,23 @@ def request_of(
         for key in ("requirements", "constraints", "python", "conda"):
             request[key] = getattr(packages, key)
     return request
+
+
+def with_runtime(environment: Environment | None, runtime: str | None) -> Environment | None:
+    """Return the environment with what ``--runtime`` asks to start ranks. Raise
+    :class:`~launch.errors.InputError`.
+
+    >>> with_runtime(ImageEnvironment("docker.io/library/python:3.12"), "charliecloud").runtime
+    'charliecloud'
+    """
+    if runtime is None:
+        return environment
+    if not isinstance(environment, ImageEnvironment | BuildEnvironment):
+        why = "is for container images, and this job runs in none"
+        raise InputError("--runtime", runtime, why, "leave it out, or name an image with --image")
+    if runtime not in FORMS:
+        raise InputError("--runtime", runtime, "is not a runtime of containers", f"use {', '.join(FORMS)}")
+    return replace(environment, runtime=runtime)
 
 
 def planned_record(environment: Environment | None) -> EnvironmentRecord:
@@ -84,7 +105,8 @@ def planned_record(environment: Environment | None) -> EnvironmentRecord:
     if environment is None or isinstance(environment, Bare):
         return BARE
     kind: Literal["python", "image"] = "python" if isinstance(environment, PythonEnvironment) else "image"
-    return {**BARE, "kind": kind, "title": environment.title}
+    runtime = getattr(environment, "runtime", "") or BARE["runtime"]
+    return {**BARE, "kind": kind, "runtime": runtime, "title": environment.title}
 
 
 def environment_text(environment: Environment) -> str:

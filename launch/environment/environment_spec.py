@@ -36,6 +36,8 @@ class ImageEnvironment:
     python: PythonEnvironment | None = None
     """Packages installed on top of the image."""
     title: str = ""
+    runtime: str = ""
+    """What starts the ranks: ``docker``, ``enroot`` or ``charliecloud``; empty for what the head has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,8 @@ class BuildEnvironment:
     dockerfile: str = "Dockerfile"
     """Path of the Dockerfile, relative to that folder."""
     title: str = ""
+    runtime: str = ""
+    """What starts the ranks: ``docker``, ``enroot`` or ``charliecloud``; empty for what the head has."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,12 @@ __all__ = ["in_environment", "note_environment"]
 
 
 def in_environment(
-    stack: Stack, inventory: Inventory, nodes: Sequence[Node], planned: JobPlan, head: Host
+    stack: Stack,
+    inventory: Inventory,
+    nodes: Sequence[Node],
+    planned: JobPlan,
+    head: Host,
+    registries: Mapping[str, dict[str, str]],
 ) -> JobPlan:
     """Return the plan with the environment that its job asks for, which all nodes hold then.
 
@@ -34,14 +39,15 @@ def in_environment(
     """
     from launch.client.environments import make_environment
     from launch.environment.environment_request import request_of
+    from launch.environment.registry_secrets import secrets_for
 
     asked = planned.spec.environment
     folders = _folders(stack, asked)
     context = next(iter(folders), "") if _builds(asked) else ""
     wheels = [] if context else list(folders)
     addresses = [(node.name, node.private_ip) for node in nodes]
-    runtime = planned.spec.runtime if planned.spec.runtime != "bare" else ""
-    request = request_of(asked, addresses, runtime=runtime, context=context, wheels=wheels)
+    secrets = secrets_for(asked, registries)
+    request = request_of(asked, addresses, context=context, wheels=wheels, registries=secrets)
     if request is None:
         return planned
 

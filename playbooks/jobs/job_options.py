@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from launch.jobfile import NamedEnvironment
     from launch.launchers.base import Launcher, Line
 
-__all__ = ["ENVIRONMENT", "Request", "environment_flag", "found_environment", "job_spec"]
+__all__ = ["ENVIRONMENT", "Request", "environment_flag", "found_environment", "job_spec", "registries_flag"]
 
 _FIND_LINKS = "find_links"
 ENVIRONMENT = {
@@ -31,8 +31,11 @@ ENVIRONMENT = {
     "image": "a container image for the ranks: REGISTRY/NAME:TAG",
     "environment": "an environment by name: environments/NAME.yml, or Microsoft's; bare: the nodes alone",
     _FIND_LINKS: "a folder of wheels on this machine, which is sent along; may be repeated",
+    "runtime": "what starts containers: docker, enroot or charliecloud (default: the first there is)",
+    "registry_token": "a file with the image's registry's USER:PASSWORD or token, or Docker's config.json",
 }
-"""Options of every launch for what the ranks run in, with their help; of all but the last, one is given."""
+"""Options of every launch for what the ranks run in, with their help; of :data:`_ONE`, one is given."""
+_ONE = ("requirements", "conda", "image", "environment")
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +109,7 @@ def environment_flag(given: Mapping[str, Any]) -> Environment | NamedEnvironment
     from launch.environment.requirements import read_requirements
     from launch.jobfile import read_conda, read_name
 
-    chosen = [name for name in ENVIRONMENT if name != _FIND_LINKS and given[name] is not None]
+    chosen = [name for name in _ONE if given[name] is not None]
     if len(chosen) > 1:
         problem = f"cannot be combined with --{chosen[0]}"
         raise InputError(f"--{chosen[1]}", given[chosen[1]], problem, "give one of the two")
@@ -125,14 +128,23 @@ def environment_flag(given: Mapping[str, Any]) -> Environment | NamedEnvironment
 def found_environment(
     wanted: Environment | NamedEnvironment | None, given: Mapping[str, Any], folders: Sequence[Path]
 ) -> Environment | None:
-    """Return the environment that a launch makes, with the wheels of ``--find-links``.
+    """Return the environment that a launch makes, with ``--find-links`` and ``--runtime``.
 
     A name is looked for in ``folders``. Raise :class:`~launch.errors.InputError`.
     """
+    from launch.environment.environment_request import with_runtime
     from launch.environment.requirements import with_wheels
     from launch.jobfile import resolve
 
-    return with_wheels(resolve(wanted, folders), given[_FIND_LINKS] or ())
+    found = with_wheels(resolve(wanted, folders), given[_FIND_LINKS] or ())
+    return with_runtime(found, given["runtime"])
+
+
+def registries_flag(path: str | None) -> Mapping[str, dict[str, str]]:
+    """Return the credentials in ``--registry-token``'s file. Raise :class:`~launch.errors.InputError`."""
+    from launch.environment.registry_secrets import read_registry_secrets
+
+    return {} if path is None else read_registry_secrets(Path(path).expanduser())
 
 
 def _line(request: Request, nodes: Sequence[Node], argv: tuple[str, ...], source: str | None) -> Line:

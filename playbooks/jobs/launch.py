@@ -11,7 +11,14 @@ from invoke.tasks import Task
 from launch.launchers.base import Launcher
 from playbooks.cli.options import restarts_flag
 from playbooks.cli.task import command, open_from
-from playbooks.jobs.job_options import ENVIRONMENT, Request, environment_flag, found_environment, job_spec
+from playbooks.jobs.job_options import (
+    ENVIRONMENT,
+    Request,
+    environment_flag,
+    found_environment,
+    job_spec,
+    registries_flag,
+)
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as
 from playbooks.nodes.choose import choose_free_nodes
 from playbooks.nodes.push import key_numbers, source_folder
@@ -88,7 +95,13 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
         given["name"],
         given["python"],
         given["timeout"],
-        Handling(given["detach"], given["json"], given["dry_run"], given["cancel_on_interrupt"]),
+        Handling(
+            given["detach"],
+            given["json"],
+            given["dry_run"],
+            given["cancel_on_interrupt"],
+            registries_flag(given["registry_token"]),
+        ),
         restarts_flag(given["max_restarts"]) or 0,
         given["grace"],
         found_environment(environment_flag(given), given, [source, stack.project]),

@@ -15,7 +15,7 @@ from launch.launchers.registry import LAUNCHERS
 from launch.numbers import counted
 from playbooks.cli.options import processes_flag, restarts_flag, variables
 from playbooks.cli.task import command, open_from, seconds
-from playbooks.jobs.job_options import ENVIRONMENT, environment_flag, found_environment
+from playbooks.jobs.job_options import ENVIRONMENT, environment_flag, found_environment, registries_flag
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
 from playbooks.nodes.choose import choose_free_nodes, choose_nodes
 from playbooks.nodes.push import key_numbers
@@ -71,6 +71,8 @@ def launch_file(  # noqa: PLR0913, PLR0917
     image: str | None = None,
     environment: str | None = None,
     find_links: list[str] | None = None,
+    runtime: str | None = None,
+    registry_token: str | None = None,
     cancel_on_interrupt: bool = False,
     detach: bool = False,
     json: bool = False,
@@ -96,9 +98,10 @@ def launch_file(  # noqa: PLR0913, PLR0917
         grace_s=None if grace is None else seconds("--grace", grace),
     )
     wanted, notices = _nodes(job, chosen, inventory, nodes, dry_run=dry_run)
-    handling = Handling(detach, json, dry_run, cancel_on_interrupt)
+    handling = Handling(detach, json, dry_run, cancel_on_interrupt, registries_flag(registry_token))
+    more = {"find_links": find_links, "runtime": runtime}
     folders = [job.path.absolute().parent, Path.cwd(), chosen.project]
-    runs_in = found_environment(wanted_environment(job, flags), {"find_links": find_links}, folders)
+    runs_in = found_environment(wanted_environment(job, flags), more, folders)
     _launch(chosen, inventory, wanted, job, flags, handling, notices, runs_in)
 
 

@@ -50,6 +50,8 @@ class Handling:
     json: bool
     dry_run: bool
     cancel_on_interrupt: bool = False
+    registries: Mapping[str, dict[str, str]] = field(default_factory=dict, repr=False)
+    """Credentials by registry, which only the head gets."""
 
     def __post_init__(self) -> None:
         """Raise :class:`~launch.errors.InputError` for options that exclude each other."""
@@ -191,11 +193,11 @@ def _run(
             """Bring what the head lacks of the environment; the code with it where the head lacks that."""
             detach.phase = "environment"
             try:
-                return in_environment(stack, inventory, nodes, planned, host)
+                return in_environment(stack, inventory, nodes, planned, host, handling.registries)
             except NotPushed:
                 _push(stack, inventory, load, host, nodes, detach)
                 detach.phase = "environment"
-                return in_environment(stack, inventory, nodes, planned, host)
+                return in_environment(stack, inventory, nodes, planned, host, handling.registries)
 
         def start(planned: JobPlan) -> JobState | None:
             remember(stack, job, head.name, remote, taken=False)

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING
 
 from launch.remote.base.files import replace_file, which
 from launch.remote.environment.image_build import BUILDERS, build_image, check_packages, packages_of
-from launch.remote.environment.image_pull import FORMS, pull, write_config, write_form
+from launch.remote.environment.image_pull import pull, write_config, write_form
 from launch.remote.environment.image_reference import ImageError, Reference, Unreachable, parse_reference
 from launch.remote.environment.image_registry import Registry, architecture
+from launch.remote.environment.request import FORMS
 
 if TYPE_CHECKING:
     from launch.remote.base.payloads import EnvironmentRequest

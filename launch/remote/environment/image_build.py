@@ -23,10 +23,11 @@ from typing import TYPE_CHECKING
 from launch.remote.base.files import replace_file
 from launch.remote.environment import build
 from launch.remote.environment.build import Report
-from launch.remote.environment.image_pull import FORMS, Pulled, pull, tag_of, unpack, write_archive
+from launch.remote.environment.image_pull import Pulled, pull, tag_of, unpack, write_archive
 from launch.remote.environment.image_reference import ImageError, Reference, parse_reference
 from launch.remote.environment.image_registry import Registry, architecture
 from launch.remote.environment.index import read_index
+from launch.remote.environment.request import FORMS
 from launch.remote.environment.uv import find_uv
 from launch.remote.store.store import Store
 

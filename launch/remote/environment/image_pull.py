@@ -29,11 +29,10 @@ from launch.remote.environment.build import Report
 from launch.remote.environment.image_layers import Root
 from launch.remote.environment.image_reference import ImageError, Reference
 from launch.remote.environment.image_registry import Registry, architecture
+from launch.remote.environment.request import FORMS
 
-__all__ = ["FORMS", "Pulled", "pull", "tag_of", "unpack", "write_archive", "write_config", "write_form"]
+__all__ = ["Pulled", "pull", "tag_of", "unpack", "write_archive", "write_config", "write_form"]
 
-FORMS = {"docker": "image.tar", "enroot": "image.sqsh", "charliecloud": "root"}
-"""By runtime, in the order of preference: what it starts ranks from."""
 _CONFIG = "config.json"
 _REPORT_S = 1.0
 _RC = b'#!/bin/sh\nexec "$@"\n'
@@ -160,4 +159,4 @@ class _Progress:
             now = time.monotonic()
             if now >= self._next or self._done == self._total:
                 self._next = now + _REPORT_S
-                self._report(f"pulled {size(self._done)} of {size(self._total)}")
+                self._report("pulling the image", self._done, self._total)

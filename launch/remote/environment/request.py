@@ -7,7 +7,19 @@ from typing import Literal, TypedDict
 from launch.remote.base.payloads import EnvironmentRequest
 from launch.remote.base.records import EnvironmentRecord
 
-__all__ = ["EnvironmentAnswer", "EnvironmentCall", "EnvironmentListing", "RemovalAnswer", "StoredEnvironment"]
+__all__ = [
+    *(
+        "FORMS",
+        "EnvironmentAnswer",
+        "EnvironmentCall",
+        "EnvironmentListing",
+        "RemovalAnswer",
+        "StoredEnvironment",
+    )
+]
+
+FORMS = {"docker": "image.tar", "enroot": "image.sqsh", "charliecloud": "root"}
+"""By runtime of containers, in the order of preference: what in the environment's folder it starts."""
 
 
 class EnvironmentCall(EnvironmentRequest):

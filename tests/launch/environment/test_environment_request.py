@@ -38,13 +38,14 @@ def test_packages_are_asked_for_with_all_that_the_head_needs() -> None:
         "context": "",
         "dockerfile": "",
         "runtime": "",
+        "registries": {},
         "title": "conda.yml",
         "nodes": NODES,
     }
 
 
 def test_an_image_is_asked_for_with_the_packages_on_top_of_it() -> None:
-    request = request_of(ImageEnvironment("a/b:c", PACKAGES, "azureml:x"), NODES, runtime="charliecloud")
+    request = request_of(ImageEnvironment("a/b:c", PACKAGES, "azureml:x", "charliecloud"), NODES)
     assert request is not None
     assert (request["kind"], request["reference"], request["title"]) == ("image", "a/b:c", "azureml:x")
     assert (request["python"], request["constraints"], request["runtime"]) == (

@@ -37,10 +37,17 @@ def made(asked: EnvironmentRequest, tmp_path: Path) -> tuple[Path, list[str]]:
     """Make the environment as the head does; return its folder and the progress."""
     folder = tmp_path / "environments" / ID
     lines: list[str] = []
-    identity(asked, lines.append)
+
+    def report(text: str, done: int = 0, total: int = 0) -> None:
+        lines.append(f"{text} {done}/{total}" if total else text)
+
+    identity(asked, report)
     with (tmp_path / "lock").open("w") as lock:
-        make(asked, str(folder), lock.fileno(), lines.append)
+        make(asked, str(folder), lock.fileno(), report)
     return folder, lines
+
+
+def unreported(text: str, done: int = 0, total: int = 0) -> None: ...
 
 
 def install(folder: Path, name: str, line: str = "exit 0") -> None:

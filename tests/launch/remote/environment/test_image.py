@@ -16,7 +16,7 @@ from launch.remote.environment import image as module
 from launch.remote.environment.build import Failed
 from launch.remote.environment.image import choose_runtime, identity
 from launch.remote.environment.image_registry import Registry, architecture
-from tests.launch.remote.environment.image_requests import ID, install, made, request
+from tests.launch.remote.environment.image_requests import ID, install, made, request, unreported
 from tests.launch.remote.environment.oci_registry import Image, OciRegistry, image, layer, member, serve
 
 
@@ -52,7 +52,8 @@ def test_for_charliecloud_the_layers_are_unpacked(
     names = {"reference": name, "digest": small(Env=["A=1"]).digest}
     assert json.loads((folder / "image.json").read_text()) == names
     assert lines[0] == f"looking up {name}"
-    assert any(line.startswith("pulled ") for line in lines)
+    total = sum(each["size"] for each in json.loads(small(Env=["A=1"]).manifest)["layers"])
+    assert f"pulling the image {total}/{total}" in lines
 
 
 def test_for_docker_the_layers_become_an_archive_that_docker_load_reads(
@@ -96,17 +97,17 @@ def test_the_identity_is_the_digest_the_architecture_and_the_form(
         install(programs, command)
     name = served.add("train", "1", small())
     by_tag, by_digest = request(name), request(f"{served.host}/train@{small().digest}")
-    assert identity(by_tag, lambda _: None) == identity(by_digest, lambda _: None)
+    assert identity(by_tag, unreported) == identity(by_digest, unreported)
     assert by_tag["reference"] == f"{name}@{small().digest}"
-    assert identity(request(name, "docker"), lambda _: None) != identity(by_tag, lambda _: None)
+    assert identity(request(name, "docker"), unreported) != identity(by_tag, unreported)
     served.add("train", "1", small(Env=["B=2"]))
-    assert identity(request(name), lambda _: None) != identity(by_tag, lambda _: None)
+    assert identity(request(name), unreported) != identity(by_tag, unreported)
 
 
 def test_a_digest_is_not_looked_up_so_that_what_is_there_needs_no_registry(programs: Path) -> None:
     install(programs, "ch-run")
     name = f"127.0.0.1:1/train@{small().digest}"
-    assert small().digest in identity(request(name), lambda _: None)
+    assert small().digest in identity(request(name), unreported)
 
 
 def test_a_tag_needs_its_registry_whose_silence_is_answered_with_the_digest_that_is_there(
@@ -118,7 +119,7 @@ def test_a_tag_needs_its_registry_whose_silence_is_answered_with_the_digest_that
     shutil.copytree(tmp_path / "environments", tmp_path / ".ranklift/environments")
     gone = request(name.replace(str(served.port), "1"))
     with pytest.raises(Failed) as refused:
-        identity(gone, lambda _: None)
+        identity(gone, unreported)
     assert "cannot reach 127.0.0.1:1" in str(refused.value)
     assert "to run" not in str(refused.value)
     names = tmp_path / ".ranklift/environments" / ID / "image.json"
@@ -127,7 +128,7 @@ def test_a_tag_needs_its_registry_whose_silence_is_answered_with_the_digest_that
         if is_whole:
             (tmp_path / f".ranklift/environments/{ID}.manifest").touch()
         with pytest.raises(Failed) as refused:
-            identity(gone, lambda _: None)
+            identity(gone, unreported)
         said = f"; to run the image of that name that is here, ask for {gone['reference']}@{small().digest}"
         assert str(refused.value).endswith(said) == is_whole
 

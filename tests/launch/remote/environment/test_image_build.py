@@ -15,7 +15,7 @@ import pytest
 from launch.remote.environment import image_build
 from launch.remote.environment.build import Failed
 from launch.remote.environment.image import identity
-from tests.launch.remote.environment.image_requests import ID, install, made, request
+from tests.launch.remote.environment.image_requests import ID, install, made, request, unreported
 from tests.launch.remote.environment.oci_registry import OciRegistry, image, layer, member, serve
 
 CONTEXT = "00000000000000aa"
@@ -145,7 +145,7 @@ def test_the_identity_of_a_build_is_its_files_and_its_dockerfile(programs: Path)
     for name in ("ch-run", "ch-image"):
         install(programs, name)
     ids = {
-        identity(request("", kind="build", context=files, dockerfile=file), lambda _: None)
+        identity(request("", kind="build", context=files, dockerfile=file), unreported)
         for files in (CONTEXT, "00000000000000bb")
         for file in ("Dockerfile", "Other")
     }
@@ -210,7 +210,7 @@ def test_packages_are_part_of_an_images_identity(programs: Path) -> None:
         install(programs, name)
     name = f"me.azurecr.io/train@{DIGEST}"
     ids = [
-        identity(request(name, **fields), lambda _: None)
+        identity(request(name, **fields), unreported)
         for fields in ({}, {"requirements": "a"}, {"requirements": "b"}, {"python": "3.10"})
     ]
     assert len(set(ids)) == 4
@@ -219,5 +219,5 @@ def test_packages_are_part_of_an_images_identity(programs: Path) -> None:
 def test_an_indexs_password_is_refused_since_it_would_stay_in_the_image(programs: Path) -> None:
     lines = "--index-url https://ann:secret@index.example/simple\ntorch"
     with pytest.raises(Failed, match="the password in an index's URL would stay in the image") as refused:
-        identity(request("train", requirements=lines), lambda _: None)
+        identity(request("train", requirements=lines), unreported)
     assert "secret" not in str(refused.value)

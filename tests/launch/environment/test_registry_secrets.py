@@ -1,0 +1,111 @@
+"""Credentials for registries come from a file, go to the image's own registry, and are shown nowhere."""
+
+from __future__ import annotations
+
+import base64
+import json
+from pathlib import Path
+
+import pytest
+
+from launch.environment.environment_request import with_runtime
+from launch.environment.environment_spec import Bare, BuildEnvironment, ImageEnvironment
+from launch.environment.registry_secrets import read_registry_secrets, secrets_for
+from launch.errors import InputError
+
+ANN = {"username": "ann", "password": "se:cret"}
+IMAGE = ImageEnvironment("http://me.azurecr.io/train:1")
+BUILD = BuildEnvironment(Path("context"))
+
+
+def written(tmp_path: Path, text: str) -> Path:
+    path = tmp_path / "token"
+    path.write_text(text)
+    return path
+
+
+def docker(**auths: object) -> str:
+    return json.dumps({"auths": auths})
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("ann:se:cret\n", {"": ANN}),
+        (
+            "eyJ0\n",
+            {"": {"username": "00000000-0000-0000-0000-000000000000", "password": "eyJ0"}},
+        ),
+        (
+            docker(**{"me.azurecr.io": {"auth": base64.b64encode(b"ann:se:cret").decode()}}),
+            {"me.azurecr.io": ANN},
+        ),
+        (docker(**{"https://index.docker.io/v1/": ANN}), {"docker.io": ANN}),
+        (
+            docker(**{"a.io": {"auth": "x", "identitytoken": "t"}, "b.io": {}}),
+            {"a.io": {"identitytoken": "t"}},
+        ),
+    ],
+)
+def test_a_file_has_one_credential_or_is_dockers(
+    tmp_path: Path, text: str, expected: dict[str, dict[str, str]]
+) -> None:
+    assert read_registry_secrets(written(tmp_path, text)) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("", "does not have one line"),
+        ("ann:secret\nmore", "does not have one line"),
+        ('{"auths": {"a.io": {"auth": "secret!"}}}', "is not Docker's config.json"),
+        ('{"auths": secret', "is not Docker's config.json"),
+        ('{"auths": {"a.io": {}}, "credsStore": "desktop"}', "has no credentials: they are with desktop"),
+        ("{}", "has no credentials"),
+    ],
+)
+def test_a_file_without_a_credential_is_refused_and_not_shown(tmp_path: Path, text: str, why: str) -> None:
+    with pytest.raises(InputError) as refused:
+        read_registry_secrets(written(tmp_path, text))
+    assert str(refused.value).startswith(f"--registry-token = '{tmp_path}/token': {why}")
+    assert "secret" not in str(refused.value)
+
+
+def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="No such file"):
+        read_registry_secrets(tmp_path / "absent")
+
+
+def test_a_head_gets_the_credential_of_its_images_registry_alone() -> None:
+    both = {"me.azurecr.io": ANN, "other.io": {"identitytoken": "t"}}
+    assert secrets_for(IMAGE, both) == {"me.azurecr.io": ANN}
+    assert secrets_for(IMAGE, {"": ANN}) == {"me.azurecr.io": ANN}
+    assert secrets_for(BUILD, both) == both
+    assert secrets_for(None, {}) == {}
+
+
+@pytest.mark.parametrize(
+    ("environment", "given", "why"),
+    [
+        (IMAGE, {"other.io": ANN}, "has no credentials for me.azurecr.io, only for other.io; `docker login"),
+        (BUILD, {"": ANN}, "does not name its registry"),
+        (None, {"": ANN}, "is for container images, and this job runs in none"),
+        (Bare(), {"a.io": ANN}, "is for container images, and this job runs in none"),
+    ],
+)
+def test_a_credential_that_helps_nobody_is_refused(
+    environment: ImageEnvironment | BuildEnvironment | Bare | None, given: dict[str, dict[str, str]], why: str
+) -> None:
+    with pytest.raises(InputError) as refused:
+        secrets_for(environment, given)
+    assert why in str(refused.value)
+    assert "cret" not in str(refused.value)
+
+
+def test_a_runtime_is_for_images() -> None:
+    assert with_runtime(BUILD, "docker") == BuildEnvironment(Path("context"), runtime="docker")
+    assert with_runtime(Bare(), None) == Bare()
+    with pytest.raises(InputError, match="--runtime = 'docker': is for container images"):
+        with_runtime(None, "docker")
+    with pytest.raises(InputError, match="not a runtime of containers; use docker, enroot, charliecloud"):
+        with_runtime(IMAGE, "podman")
