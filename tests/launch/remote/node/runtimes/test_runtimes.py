@@ -19,6 +19,7 @@ from launch.remote.node.runtimes import charliecloud, docker, enroot
 from launch.remote.node.runtimes.container import read_image_variables
 from launch.remote.node.runtimes.container_kinds import CONTAINERS, container_of
 from launch.remote.node.runtimes.node_facts import NodeFacts
+from tests.launch.cluster import ORDINARY
 
 GOLDEN = Path(__file__).parent / "golden"
 PLAIN = NodeFacts(
@@ -116,6 +117,18 @@ class TestMountPoints:
         (tmp_path / "etc/hosts").write_text("127.0.0.1 localhost\n")
         charliecloud.make_mount_points(str(tmp_path), [], ["/etc/hosts"])
         assert (tmp_path / "etc/hosts").read_text() == "127.0.0.1 localhost\n"
+
+    def test_a_stored_image_is_read_only(self, tmp_path: Path) -> None:
+        (tmp_path / "etc").mkdir()
+        (tmp_path / "etc").chmod(0o500)
+        tmp_path.chmod(0o500)
+        code = (
+            "from launch.remote.node.runtimes.charliecloud import make_mount_points; import sys; "
+            "make_mount_points(sys.argv[1], ['/home/me'], ['/etc/hosts'])"
+        )
+        subprocess.run([*ORDINARY, sys.executable, "-c", code, str(tmp_path)], check=True)
+        assert (tmp_path / "home/me").is_dir()
+        assert (tmp_path / "etc/hosts").is_file()
 
     def test_a_link_that_could_lead_out_of_the_image_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "outside").mkdir()
