@@ -1,4 +1,4 @@
-"""A cluster of four nodes without any package, wheels that the operator has, and stand-in nodes that hold an image."""
+"""A cluster of four bare nodes, wheels that the operator has, and stand-in nodes that hold an image."""
 
 from __future__ import annotations
 

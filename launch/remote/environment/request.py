@@ -8,14 +8,12 @@ from launch.remote.base.payloads import EnvironmentRequest
 from launch.remote.base.records import EnvironmentRecord
 
 __all__ = [
-    *(
-        "FORMS",
-        "EnvironmentAnswer",
-        "EnvironmentCall",
-        "EnvironmentListing",
-        "RemovalAnswer",
-        "StoredEnvironment",
-    )
+    "FORMS",
+    "EnvironmentAnswer",
+    "EnvironmentCall",
+    "EnvironmentListing",
+    "RemovalAnswer",
+    "StoredEnvironment",
 ]
 
 FORMS = {"docker": "image.tar", "enroot": "image.sqsh", "charliecloud": "root"}
