@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from launch.remote.base import messages
 from launch.remote.base.files import replace_file, write_all
+from launch.remote.store import unfinished
 from launch.remote.store.store import CHUNK, Manifest, Store
 from launch.remote.store.stored_file import Sharing, StoredFile
 
@@ -32,7 +33,7 @@ class Builder:
         """
         self.store, self.manifest, self._check, self._verify = store, manifest, check, verify
         self.written = 0
-        self._folder = tempfile.mkdtemp(prefix=store.unfinished(manifest.id), dir=store.folder)
+        self._folder = tempfile.mkdtemp(prefix=unfinished.prefix(manifest.id), dir=store.folder)
         self._tree = os.path.join(os.fsencode(self._folder), b"tree")
         self._missing: set[str] = set()
         self._inside = -1

@@ -25,8 +25,8 @@ import time
 from collections.abc import Iterable, Iterator
 
 from launch.remote.base.files import replace_file
-from launch.remote.base.job_dir import identity
 from launch.remote.store.stored_file import StoredFile, stamp_of
+from launch.remote.store.unfinished import is_abandoned
 
 __all__ = ["CHUNK", "ENVIRONMENTS", "KEEP", "SNAPSHOTS", "Manifest", "Store", "digest_of", "unfinished_jobs"]
 
@@ -37,7 +37,6 @@ _KEPT = {SNAPSHOTS: KEEP, ENVIRONMENTS: 3}
 
 _ID_DIGITS = 16
 _ABANDONED_S = 86400.0
-_NEW = ".new-"
 CHUNK = 256 * 1024
 _PARTS = ("", ".manifest", ".stamps", ".made")
 """Suffixes of what is removed with a snapshot."""
@@ -133,14 +132,6 @@ class Store:
             return all(os.readlink(os.path.join(base, path)) == target for path, target in manifest.links)
         except OSError:
             return False
-
-    def unfinished(self, snapshot: str) -> str:
-        """Return the beginning of the name of a folder in which this process makes a snapshot.
-
-        It holds the process: what a killed one leaves behind, the next push removes.
-        """
-        process = identity(os.getpid())
-        return f"{_NEW}{snapshot}-{process['pid']}.{process['started']}-"
 
     def known(self) -> list[str]:
         """Return the ids of the whole snapshots, the most recently pushed first."""
@@ -302,7 +293,7 @@ class Store:
                         continue
         for name in os.listdir(self.folder):
             full = os.path.join(self.folder, name)
-            if name.startswith(".gone-") or (name.startswith(_NEW) and _is_abandoned(name, full)):
+            if name.startswith(".gone-") or is_abandoned(name, _age(full) > _ABANDONED_S):
                 trash.append(full)
         if trash:
             subprocess.Popen(
@@ -352,19 +343,6 @@ def digest_of(path: bytes) -> str | None:
         return digest.hexdigest()
     except OSError:
         return None
-
-
-def _is_abandoned(name: str, path: str) -> bool:
-    """Return whether the process that makes a snapshot is gone; where it is unknown, whether that is old."""
-    pid, _, started = name.split("-")[2].partition(".") if name.count("-") > 1 else ("", "", "")
-    if not (pid.isdigit() and started.isdigit()):
-        return _age(path) > _ABANDONED_S
-    try:
-        return identity(int(pid))["started"] != int(started)
-    except (FileNotFoundError, ProcessLookupError):
-        return True
-    except OSError:
-        return False
 
 
 def _age(path: str) -> float:
