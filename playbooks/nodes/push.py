@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 _STEP_S = 20.0
-_CLEAR_HOLDERS = 'for f in .ranklift/snapshots/*.nodes .ranklift/environments/*.nodes; do if [ -e "$f" ]; then echo "{}" > "$f"; fi; done'
+_CLEAR_HOLDERS = 'for f in .ranklift/*s/*.nodes; do if [ -e "$f" ]; then echo "{}" > "$f"; fi; done'
 
 
 @command(

@@ -3,14 +3,55 @@
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 import time
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from tests.e2e.workplace import Ran, Workplace
+from tests.launch.wheels import make_wheel, uv_wheel
 
 pytestmark = pytest.mark.environments
+NODES = 4
+SCRIPT = """
+import os, sys, {module}
+print(os.environ["RANK"], sys.prefix, {module}.ANSWER)
+"""
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """A workplace whose stack ``rehearsal`` is up; nothing of it is left in the end."""
+    made = Workplace(tmp_path_factory.mktemp("environments"))
+    made.start(NODES, None)
+    try:
+        made.configure("rehearsal", nodeCount=NODES)
+        made.fab("up", "--stack", "rehearsal")
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Wheels of two packages, and of uv."""
+    folder = tmp_path_factory.mktemp("wheels")
+    make_wheel(folder, "toolkit", "1.2", {"toolkit/__init__.py": b"ANSWER = 42\n"})
+    make_wheel(folder, "gadget", "3.0", {"gadget/__init__.py": b"ANSWER = 7\n"}, ["toolkit>=1"])
+    shutil.copy(uv_wheel(), folder)
+    return folder
+
+
+@pytest.fixture
+def launch(cluster: Workplace, wheels: Path) -> list[str]:
+    """``fab launch.torch`` with its options; the scripts and the requirements it names are there."""
+    for module in ("toolkit", "gadget"):
+        (cluster.own / f"{module}.txt").write_text(f"{module}\n--no-index\n")
+        (cluster.own / f"use_{module}.py").write_text(SCRIPT.format(module=module))
+    return ["launch.torch", "--find-links", str(wheels)]
 
 
 def prefixes(ran: Ran) -> dict[str, str]:
@@ -110,21 +151,14 @@ def test_a_node_that_lost_it_is_named_and_one_replaced_under_its_name_gets_it(
 def test_ctrl_c_while_it_is_made_says_what_stays_and_creates_no_job(
     cluster: Workplace, launch: list[str]
 ) -> None:
-    cluster.fab("exec", "--nodes", "0", "mkdir -p .ranklift/environments")
     (cluster.own / "waits.txt").write_text("toolkit<9\n--no-index\n")
-    before = len(cluster.fab("jobs", "--all", "--json").json())
-    # The head's uv waits until it is ended.
-    slow = "printf '#!/bin/sh\\nexec sleep 60\\n' > .ranklift/tools/uv-*/uv"
     cluster.fab(*launch, "use_toolkit.py", "--requirements", "toolkit.txt")
-    cluster.fab("exec", "--nodes", "0", f"chmod u+w .ranklift/tools/uv-*/uv; {slow}")
+    before = len(cluster.fab("jobs", "--all", "--json").json())
+    slow = "printf '#!/bin/sh\\nexec sleep 60\\n' > .ranklift/tools/uv-*/uv"  # waits until it is ended
+    cluster.fab("exec", "--nodes", "0", slow)
     try:
         with cluster.begin(*launch, "use_toolkit.py", "--requirements", "waits.txt") as process:
-            while (
-                "made"
-                not in cluster.fab(
-                    "exec", "--nodes", "0", "pgrep -f 'sleep 60' && echo made", status=None
-                ).out
-            ):
+            while not sleeps(cluster):
                 assert process.poll() is None
                 time.sleep(0.3)
             process.send_signal(signal.SIGINT)
@@ -133,5 +167,12 @@ def test_ctrl_c_while_it_is_made_says_what_stays_and_creates_no_job(
         cluster.fab("exec", "--nodes", "0", "rm -rf .ranklift/tools")
     assert "interrupted while the environment was made: no job was created" in out
     assert len(cluster.fab("jobs", "--all", "--json").json()) == before
-    time.sleep(5)
-    assert "sleep" not in cluster.fab("exec", "--nodes", "0", "pgrep -af 'sleep 60'", status=None).out
+    until = time.monotonic() + 20
+    while sleeps(cluster):
+        assert time.monotonic() < until, "the head's uv goes on"
+        time.sleep(0.3)
+
+
+def sleeps(cluster: Workplace) -> bool:
+    """Whether a sleep runs on the head."""
+    return cluster.fab("exec", "--nodes", "0", "pgrep -x sleep", status=None).status == 0
