@@ -37,12 +37,15 @@ class ContainerNodes(Nodes):
         return self.folder / self.nodes[place].name / ".ranklift/environments" / ID
 
     def put(self, name: str, source: Path) -> None:
-        """Gives every node the image's configuration, and ``source`` under a name beside it."""
+        """Gives every node the image's configuration, and ``source`` beside it; the head notes that."""
+        known = {"code": "hash", "nodes": [node.name for node in self.nodes]}
         for place in range(len(self.nodes)):
             folder = self.image(place)
             folder.mkdir(parents=True)
             (folder / "config.json").write_text(json.dumps({"config": {"Env": VARIABLES}}))
             (folder / name).symlink_to(source)
+            folder.with_suffix(".manifest").write_text("[]")
+            folder.with_suffix(".nodes").write_text(json.dumps(known))
 
     def set_variables(self, **variables: str) -> None:
         """Changes what the image sets, on every node."""
