@@ -13,10 +13,16 @@ from launch.remote.base.records import BARE, EnvironmentRecord
 from tests.environments.debian_image import VARIABLES
 from tests.launch.standin import Nodes
 
-__all__ = ["TAG", "ContainerNodes"]
+__all__ = ["ID", "TAG", "ContainerNodes", "record"]
 
 ID = "0123456789abcdef"
 TAG = f"ranklift/{ID}"
+
+
+def record(runtime: str) -> EnvironmentRecord:
+    """What a plan says of the image."""
+    path = f"~/.ranklift/environments/{ID}"
+    return {"kind": "image", "id": ID, "path": path, "runtime": runtime, "title": "debian:12"}
 
 
 class ContainerNodes(Nodes):
@@ -25,12 +31,6 @@ class ContainerNodes(Nodes):
     def __init__(self, folder: Path, slots: Sequence[int], runtime: str) -> None:
         super().__init__(folder, slots)
         self.runtime, self.in_image = runtime, True
-
-    @property
-    def record(self) -> EnvironmentRecord:
-        """What a plan says of the image."""
-        path = f"~/.ranklift/environments/{ID}"
-        return {"kind": "image", "id": ID, "path": path, "runtime": self.runtime, "title": "debian:12"}
 
     def image(self, place: int) -> Path:
         """The image's folder on a node."""
@@ -56,7 +56,7 @@ class ContainerNodes(Nodes):
 
     def plan(self, spec: JobSpec) -> JobPlan:
         """The plan of a job in the image."""
-        return replace(super().plan(spec), runs_in=self.record if self.in_image else BARE)
+        return replace(super().plan(spec), runs_in=record(self.runtime) if self.in_image else BARE)
 
     def job_folder(self, place: int, job: str) -> Path:
         """A job's folder on a node."""
