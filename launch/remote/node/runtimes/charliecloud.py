@@ -116,6 +116,11 @@ class Charliecloud(Container):
                 "runtime = charliecloud: ch-run: command not found; choose an image of the nodes that "
                 "has it, or another --runtime"
             )
+        if self.node.has_gpus:
+            raise Unfit(
+                "runtime = charliecloud: it does not bring the libraries of this node's GPU driver into an "
+                "image; use --runtime docker"
+            )
         root = f"{self.image}/root"
         if not os.path.isdir(root):
             raise Unfit(f"{root} is not on this node: launch the job again")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-from types import MappingProxyType
 
 from launch.remote.base import processes
 from launch.remote.base.files import expand_home
@@ -76,8 +75,6 @@ class Container:
     """A runtime that starts ranks in an image, as a runner uses it."""
 
     name: str
-    defaults: Mapping[str, str] = MappingProxyType({})
-    """Variables that MPIs need in it; the image's and the user's come over them."""
     passes_descriptors = True
     """Whether a rank inherits open descriptors, by which MPICH's and Intel MPI's launcher reaches it."""
 
@@ -89,7 +86,7 @@ class Container:
 
     def inherited(self, node: Mapping[str, str]) -> dict[str, str]:
         """Return what a rank inherits, made from the variables of the node."""
-        return {**self.defaults, **container_variables(node, self._variables)}
+        return container_variables(node, self._variables)
 
     def ready(self, run: Run, rest: Callable[[int], object]) -> None:
         """Prepare what all ranks of this runner need, before any rank starts; call ``rest`` while waiting.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from types import MappingProxyType
 
 from launch.remote.base.files import replace_file, which
 from launch.remote.node.prepare import Unfit
@@ -11,13 +10,18 @@ from launch.remote.node.runtimes.container import Container
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable, Iterable, Mapping
 
     from launch.remote.node.runtimes.container import Run
     from launch.remote.node.runtimes.node_facts import NodeFacts
 
 __all__ = ["Enroot", "enroot_argv"]
 
+_NO_SINGLE_COPY = {
+    "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
+    "OMPI_MCA_btl_sm_single_copy_mechanism": "none",
+}
+"""For Open MPI 4 and 5: ranks in different user namespaces cannot read each other's memory."""
 _RC = b'#!/bin/sh\ncd "$1" && shift && exec "$@"\n'
 """Runs in place of the image's entry point: NVIDIA/enroot, doc/cmd/start.md."""
 
@@ -43,13 +47,16 @@ class Enroot(Container):
     """Ranks in enroot: descendants of the runner, which end and exit as bare ranks do."""
 
     name = "enroot"
-    defaults = MappingProxyType(
-        {
-            "OMPI_MCA_btl_vader_single_copy_mechanism": "none",
-            "OMPI_MCA_btl_sm_single_copy_mechanism": "none",
-        }
-    )
-    """Ranks in different user namespaces must not read each other's memory; Open MPI 4 and 5 would try to."""
+
+    def inherited(self, node: Mapping[str, str]) -> dict[str, str]:
+        """Return what a rank inherits, with the variables by which enroot's hooks give it devices
+        (NVIDIA/enroot, doc/standard-hooks.md)."""
+        wanted = {**_NO_SINGLE_COPY}
+        if self.node.has_gpus:
+            wanted.update(NVIDIA_VISIBLE_DEVICES="all", NVIDIA_DRIVER_CAPABILITIES="compute,utility")
+        if self.node.devices:
+            wanted.update(MELLANOX_VISIBLE_DEVICES="all")
+        return {**wanted, **super().inherited(node)}
 
     def ready(self, run: Run, rest: Callable[[int], object]) -> None:
         """Write the script that ranks start by. Raise Unfit without enroot or the image."""

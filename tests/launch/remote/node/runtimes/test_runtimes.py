@@ -204,6 +204,19 @@ class TestRefusals:
             "runtime = docker: containers cannot use this node's GPUs; install nvidia-container-toolkit"
         )
 
+    def test_gpus_that_charliecloud_cannot_give_a_rank(self, tmp_path: Path) -> None:
+        self.command(tmp_path, "ch-run")
+        words = self.refused(charliecloud.Charliecloud(spec(tmp_path), HPC))
+        assert words.endswith("the libraries of this node's GPU driver into an image; use --runtime docker")
+
+    def test_variables_by_which_enroot_gives_ranks_devices(self, tmp_path: Path) -> None:
+        plain = enroot.Enroot(spec(tmp_path, "enroot"), PLAIN).inherited({"A": "node"})
+        assert plain["OMPI_MCA_btl_vader_single_copy_mechanism"] == "none"
+        hpc = enroot.Enroot(spec(tmp_path, "enroot"), HPC).inherited({"A": "node"})
+        assert sorted(hpc.keys() - plain.keys()) == [
+            *("MELLANOX_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES"),
+        ]
+
     def test_a_variable_that_would_redirect_docker(self, tmp_path: Path) -> None:
         self.command(tmp_path, "docker")
         made: Any = {**spec(tmp_path, "docker"), "user_env": {"DOCKER_HOST": "tcp://other"}}
