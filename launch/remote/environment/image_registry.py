@@ -46,8 +46,9 @@ _AT_ONCE = 4
 _TRIES = 5
 """Connections without a new byte after which a blob is given up."""
 _PAUSE_S = 0.2
-_CERTIFICATES = "/etc/docker/certs.d"
-"""Folder with a registry's own CA in ``HOST:PORT/*.crt`` (docs.docker.com/engine/security/certificates)."""
+_CERTIFICATES = ("/etc/docker/certs.d", "/etc/containers/certs.d", "~/.config/containers/certs.d")
+"""Folders with a registry's own CA in ``HOST:PORT/*.crt`` (docs.docker.com/engine/security/certificates,
+containers-certs.d(5))."""
 _MACHINES = {"x86_64": "amd64", "aarch64": "arm64"}
 
 if TYPE_CHECKING:
@@ -95,9 +96,9 @@ class Registry:
         self._authorization = ""
         self._lock = threading.Lock()
         context = ssl.create_default_context()
-        folder = os.path.join(_CERTIFICATES, reference.registry)
-        if os.path.isdir(folder):
-            for name in sorted(os.listdir(folder)):
+        for top in _CERTIFICATES:
+            folder = os.path.join(os.path.expanduser(top), reference.registry)
+            for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
                 if name.endswith(".crt"):
                     try:
                         context.load_verify_locations(os.path.join(folder, name))
@@ -294,7 +295,7 @@ class Registry:
         registry = self.reference.registry
         if isinstance(reason, ssl.SSLError):
             remedy = (
-                f"for a registry with a CA of its own put that into {_CERTIFICATES}/{registry}/ca.crt on "
+                f"for a registry with a CA of its own put that into {_CERTIFICATES[0]}/{registry}/ca.crt on "
                 f"the nodes; for one without TLS write http://{registry}/..."
             )
         else:

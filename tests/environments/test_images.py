@@ -1,0 +1,116 @@
+"""Images on rehearsed nodes: pulled or built once by the head, spread to the others, run there."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import shutil
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.workplace import Ran, Workplace
+from tests.environments.debian_image import image_archive
+from tests.rehearsal.registry import PASSWORD, USER, Registry, registry
+
+pytestmark = pytest.mark.environments
+
+IMAGE = "team/train"
+JOB = """\
+command: echo "$GREETING of $(cat /opt/made 2>/dev/null || cat /etc/debian_version) on $(hostname)"
+distribution: {type: pytorch, process_count_per_instance: 1}
+resources: {instance_count: 2}
+"""
+
+
+@pytest.fixture(scope="module")
+def images(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Registry]:
+    """A registry with a password, and an image of Debian."""
+    with registry(tmp_path_factory.mktemp("registry"), locked=True) as made:
+        made.push(IMAGE, "1", image_archive().read_bytes(), Env=["GREETING=image", "PATH=/usr/bin:/bin"])
+        yield made
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory, images: Registry) -> Iterator[Workplace]:
+    """Two bare nodes that trust the registry."""
+    if shutil.which("ch-image") is None:
+        pytest.skip("ch-image is not installed: make azurite installs it")
+    made = Workplace(tmp_path_factory.mktemp("images"))
+    try:
+        made.start(2, node_python=None)
+        made.configure("rehearsal", nodeCount=2)
+        made.fab("up")
+        folder = f"~/.config/containers/certs.d/{images.address}"
+        trust = shlex.quote(images.certificate.read_text())
+        made.fab("exec", "--", "sh", "-c", f"mkdir -p {folder} && printf %s {trust} >{folder}/ca.crt")
+        (made.own / "token").write_text(f"{USER}:{PASSWORD}\n")
+        (made.own / "job.yml").write_text(JOB)
+        yield made
+    finally:
+        made.close()
+
+
+def run(cluster: Workplace, *words: str, status: int = 0) -> Ran:
+    return cluster.fab("launch", "job.yml", *words, status=status)
+
+
+def folders(cluster: Workplace) -> dict[str, set[str]]:
+    """The environments of each node, whole or not."""
+    line = "ls ~/.ranklift/environments 2>/dev/null || true"
+    answers = cluster.fab("exec", "--json", "--", "sh", "-c", line).json()
+    return {
+        node: {name for name in answer["stdout"].split() if "." not in name}
+        for node, answer in answers.items()
+    }
+
+
+def test_a_private_image_is_pulled_once_spread_and_run(cluster: Workplace, images: Registry) -> None:
+    name = f"{images.address}/{IMAGE}:1"
+    first = run(cluster, "--image", name, "--registry-token", "token")
+    assert "image of 12" in first.out
+    for node in ("node000000", "node000001"):
+        assert f"on {node}" in first.out
+    assert "environment " in first.err
+    layers = [line for line in images.log.read_text().splitlines() if "GET /v2/team/train/blobs/" in line]
+    second = run(cluster, "--image", name, "--registry-token", "token")
+    assert "image of 12" in second.out
+    assert layers == [
+        line for line in images.log.read_text().splitlines() if "GET /v2/team/train/blobs/" in line
+    ]
+    held = folders(cluster)
+    assert len(held["node000000"]) == 1
+    assert held["node000000"] == held["node000001"]
+    written = cluster.fab(
+        "exec", "--json", "--", "sh", "-c", "grep -rl 'not a secret' ~/.ranklift; true"
+    ).json()
+    assert {answer["stdout"] for answer in written.values()} == {""}
+    assert PASSWORD not in first.out + first.err
+
+
+def test_a_refused_pull_names_the_remedy_and_leaves_no_job(cluster: Workplace, images: Registry) -> None:
+    before = folders(cluster)
+    refused = run(cluster, "--image", f"{images.address}/{IMAGE}:1", status=1)
+    assert f"{images.address} asks for credentials" in refused.err
+    assert "--registry-token FILE" in refused.err
+    unknown = run(cluster, "--image", f"{images.address}/{IMAGE}:2", "--registry-token", "token", status=1)
+    assert "does not exist" in unknown.err
+    assert folders(cluster) == before
+
+
+def test_a_dockerfile_is_built_once_on_the_head(cluster: Workplace, images: Registry) -> None:
+    context = cluster.own / "context"
+    context.mkdir()
+    (context / "Dockerfile").write_text(f"FROM {images.address}/{IMAGE}:1\nRUN echo mine >/opt/made\n")
+    environment = {"build": {"path": "context"}}
+    (cluster.own / "job.yml").write_text(f"{JOB}environment: {json.dumps(environment)}\n")
+    secrets = cluster.own / "config.json"
+    secrets.write_text(json.dumps({"auths": {images.address: {"username": USER, "password": PASSWORD}}}))
+    built = run(cluster, "--registry-token", "config.json")
+    assert built.out.count("image of mine") == 2
+    again = run(cluster)
+    assert again.out.count("image of mine") == 2
+    with suppress(FileNotFoundError):
+        Path(secrets).unlink()
