@@ -131,7 +131,7 @@ ARROWS: dict[str, set[str]] = {
     "launch.results": {"launch", "launch.client", "launch.remote.base", "launch.remote.collect"},
     "launch.remote": _NODE_CODE,
     "launch.remote.base": set(),
-    "launch.remote.environment": {"launch.remote.base", "launch.remote.store"},
+    "launch.remote.environment": {"launch.remote.agent.imds", "launch.remote.base", "launch.remote.store"},
     "launch.remote.head": {
         *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
         "launch.remote.node.runtimes",

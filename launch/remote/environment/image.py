@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 
 from launch.remote.base.files import replace_file, which
 from launch.remote.environment.image_build import BUILDERS, build_image, check_packages, packages_of
-from launch.remote.environment.image_pull import pull, write_config, write_form
+from launch.remote.environment.image_pull import open_registry, pull, write_config, write_form
 from launch.remote.environment.image_reference import ImageError, Reference, Unreachable, parse_reference
-from launch.remote.environment.image_registry import Registry, architecture
+from launch.remote.environment.image_registry import architecture
 from launch.remote.environment.request import FORMS
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def identity(request: EnvironmentRequest, report: Report) -> str:
     if not reference.digest:
         report(f"looking up {reference}")
         try:
-            digest = _registry(request, reference).digest()
+            digest = open_registry(request, reference).digest()
         except Unreachable as error:
             raise ImageError(f"{error}{_earlier(reference)}") from None
         reference = replace(reference, digest=digest)
@@ -66,7 +66,7 @@ def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) ->
     reference = parse_reference(request["reference"])
     layers = os.path.join(folder, _LAYERS)
     os.makedirs(layers)
-    pulled = pull(_registry(request, reference), layers, report)
+    pulled = pull(open_registry(request, reference), layers, report)
     write_form(request["runtime"], pulled, folder, lock, report)
     write_config(folder, pulled.config)
     known = {"reference": str(replace(reference, digest="")), "digest": reference.digest}
@@ -110,10 +110,6 @@ def _problem(runtime: str, is_built: bool) -> str:
         return f"its daemon does not answer within {_DOCKER_ANSWER_S:g} s"
     lines = done.stderr.decode("utf-8", "replace").strip().splitlines()
     return "" if done.returncode == 0 else (lines or ["its daemon does not answer"])[-1]
-
-
-def _registry(request: EnvironmentRequest, reference: Reference) -> Registry:
-    return Registry(reference, request["registries"].get(reference.registry))
 
 
 def _earlier(reference: Reference) -> str:

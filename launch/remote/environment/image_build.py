@@ -23,9 +23,9 @@ from typing import TYPE_CHECKING
 from launch.remote.base.files import replace_file
 from launch.remote.environment import build
 from launch.remote.environment.build import Report
-from launch.remote.environment.image_pull import Pulled, pull, tag_of, unpack, write_archive
+from launch.remote.environment.image_pull import Pulled, open_registry, pull, tag_of, unpack, write_archive
 from launch.remote.environment.image_reference import ImageError, Reference, parse_reference
-from launch.remote.environment.image_registry import Registry, architecture
+from launch.remote.environment.image_registry import architecture
 from launch.remote.environment.index import read_index
 from launch.remote.environment.request import FORMS
 from launch.remote.environment.uv import find_uv
@@ -104,7 +104,7 @@ def _bases(lines: Iterable[str]) -> Iterator[str]:
 def _pull(request: EnvironmentRequest, image: Reference, folder: str, report: Report) -> Pulled:
     layers = os.path.join(folder, _WORK, _LAYERS)
     os.makedirs(layers)
-    return pull(Registry(image, request["registries"].get(image.registry)), layers, report)
+    return pull(open_registry(request, image), layers, report)
 
 
 def _build_docker(

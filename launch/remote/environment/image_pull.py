@@ -21,17 +21,31 @@ import tarfile
 import threading
 import time
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from launch.remote.base.files import replace_file
 from launch.remote.base.messages import size
 from launch.remote.environment import build
+from launch.remote.environment.azure_registry import identity_secret
 from launch.remote.environment.build import Report
 from launch.remote.environment.image_layers import Root
 from launch.remote.environment.image_reference import ImageError, Reference
 from launch.remote.environment.image_registry import Registry, architecture
 from launch.remote.environment.request import FORMS
 
-__all__ = ["Pulled", "pull", "tag_of", "unpack", "write_archive", "write_config", "write_form"]
+if TYPE_CHECKING:
+    from launch.remote.base.payloads import EnvironmentRequest
+
+__all__ = [
+    "Pulled",
+    "open_registry",
+    "pull",
+    "tag_of",
+    "unpack",
+    "write_archive",
+    "write_config",
+    "write_form",
+]
 
 _CONFIG = "config.json"
 _REPORT_S = 1.0
@@ -57,6 +71,15 @@ def tag_of(folder: str) -> str:
     'ranklift/0123456789abcdef'
     """
     return "ranklift/" + os.path.basename(folder)
+
+
+def open_registry(request: EnvironmentRequest, reference: Reference) -> Registry:
+    """Return the client of an image's registry, with the request's credential, else the nodes' own one.
+
+    Raise :class:`ImageError`.
+    """
+    given = request["registries"].get(reference.registry)
+    return Registry(reference, given or identity_secret(reference.registry))
 
 
 def pull(registry: Registry, folder: str, report: Report) -> Pulled:

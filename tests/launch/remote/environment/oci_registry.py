@@ -114,6 +114,7 @@ class OciRegistry:
     identity_token: str = "refresh-1"
     realm_path: str = "/token"
     valid_token: str = "token-1"
+    refuses_identities: bool = False
     break_after: int = 0
     """Bytes of a blob after which the connection breaks; 0 for never."""
     elsewhere: OciRegistry | None = None
@@ -162,7 +163,7 @@ class _Handler(BaseHTTPRequestHandler):
         fields = dict(urllib.parse.parse_qsl(body))
         self.served.requests[-1] = ("POST", self.path, body)
         is_known = fields.get("refresh_token") == self.served.identity_token
-        if self.path == "/oauth2/exchange":
+        if self.path == "/oauth2/exchange" and not self.served.refuses_identities:
             self._json(200, {"refresh_token": self.served.identity_token})
         elif fields.get("grant_type") == "refresh_token" and is_known:
             self._json(200, {"access_token": self.served.valid_token})

@@ -1,0 +1,71 @@
+"""Credentials for Azure's container registries from the nodes' identity, which needs the role AcrPull there.
+
+The metadata service gives a token of the identity, which the registry exchanges for a refresh token
+(azure.github.io/acr/AAD-OAuth.html); that answers the registry's challenge as any other.
+"""
+
+from __future__ import annotations
+
+import json
+import urllib.error
+import urllib.parse
+import urllib.request
+from typing import TYPE_CHECKING, Any
+
+from launch.remote.agent import imds
+from launch.remote.base import timing
+from launch.remote.environment.image_reference import ImageError, Unreachable
+
+if TYPE_CHECKING:
+    from launch.remote.environment.image_registry import Secret
+
+__all__ = ["identity_secret"]
+
+_DOMAINS = (".azurecr.io", ".azurecr.us", ".azurecr.cn")
+"""Where Azure's registries are, by cloud."""
+_SERVICE = "http://169.254.169.254"
+_INSTANCE = "/metadata/instance?api-version=2021-02-01"
+_TOKEN = "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://management.azure.com/"  # noqa: S105
+_LIMIT_S = 10.0
+_ANSWER_BYTES = 1 << 20
+
+
+def identity_secret(registry: str, service: str = _SERVICE, scheme: str = "https") -> Secret | None:
+    """Return the credential of the nodes' identity; None for other registries, and nodes without identity.
+
+    Raise :class:`ImageError` when the registry refuses the identity.
+    """
+    if not registry.partition(":")[0].endswith(_DOMAINS):
+        return None
+    instance = _ask(service, _INSTANCE)
+    client = imds.identity((instance.get("compute") or {}).get("tagsList"))
+    if not client:
+        return None
+    token = _ask(service, f"{_TOKEN}&client_id={urllib.parse.quote(client, safe='')}").get("access_token", "")
+    fields = {"grant_type": "access_token", "service": registry, "access_token": token}
+    url = f"{scheme}://{registry}/oauth2/exchange"
+    request = urllib.request.Request(url, urllib.parse.urlencode(fields).encode())  # noqa: S310
+    try:
+        with urllib.request.urlopen(request, timeout=timing.REGISTRY_SILENT_S) as answer:  # noqa: S310
+            document = json.loads(answer.read(_ANSWER_BYTES))
+    except urllib.error.HTTPError as error:
+        error.close()
+        raise ImageError(
+            f"{registry} refuses the nodes' identity (HTTP {error.code}): set ranklift:containerRegistry to "
+            "the registry's id and run `fab up`, which gives it the role AcrPull; that takes some minutes"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise Unreachable(f"{registry} does not exchange the identity's token: {error}") from None
+    return {"identitytoken": str(document.get("refresh_token", ""))}
+
+
+def _ask(service: str, path: str) -> Any:
+    """Return the metadata service's answer. Raise :class:`ImageError`."""
+    try:
+        status, _, body = imds.ask("GET", service, path, b"", _LIMIT_S)
+        if status == imds.OK:
+            return json.loads(body)
+        why = f"HTTP {status}"
+    except (OSError, ValueError) as error:
+        why = str(error)
+    raise ImageError(f"the metadata service does not answer for the nodes' identity: {why}")
