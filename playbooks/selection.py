@@ -6,9 +6,10 @@ import hashlib
 import json
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["NEWEST", "environment_note", "is_project", "noted_stack", "project_around"]
+__all__ = ["NEWEST", "environment_note", "is_project", "note_environment", "noted_stack", "project_around"]
 
 NEWEST = "newest"
 """What stands for the newest job wherever a job's id is expected."""
@@ -17,6 +18,14 @@ NEWEST = "newest"
 def environment_note(folder: Path, name: str) -> Path:
     """Return the file of a stack's folder that notes what an environment is made of, for completion."""
     return folder / "environments" / name
+
+
+def note_environment(folder: Path, name: str, title: str) -> None:
+    """Note an environment in a stack's folder, so that shells complete its id; a full disk is ignored."""
+    note = environment_note(folder, name)
+    with suppress(OSError):
+        note.parent.mkdir(mode=0o700, exist_ok=True)
+        note.write_text(title)
 
 
 def is_project(folder: Path) -> bool:

@@ -7,9 +7,9 @@ from invoke.collection import Collection
 from launch.launchers.registry import LAUNCHERS
 from playbooks import rehearsal
 from playbooks.cli.invoke_patches import improve_command_line
-from playbooks.jobs import cancel, collect, environments, launch_file, logs, show
+from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
-from playbooks.nodes import exec, push, ssh_task
+from playbooks.nodes import environments, exec, push, ssh_task
 from playbooks.stack import account, check, down, plan, replace, scale, status, up, wait_nodes
 from rehearsal.faults.fault_kinds import KINDS
 

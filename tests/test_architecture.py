@@ -45,7 +45,8 @@ ARROWS: dict[str, set[str]] = {
     "playbooks.ssh": {"launch", "launch.remote.base", "infra.inventory", "playbooks.project"},
     "playbooks.nodes": {
         *("launch", "launch.client", "launch.code", "launch.remote.agent", "launch.remote.base"),
-        *("launch.remote.node", "infra", "infra.arm", "infra.preflight.stale"),
+        *("launch.remote.environment.request", "launch.remote.node", "infra", "infra.arm"),
+        "infra.preflight.stale",
         *("playbooks", "playbooks.cli", "playbooks.ssh"),
     },
     "playbooks.pulumi": {

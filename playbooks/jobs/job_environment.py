@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from playbooks.cli import output
 from playbooks.cli.task import with_address_age
 from playbooks.nodes.push import key_numbers, push_to
 from playbooks.project import Stack
-from playbooks.selection import environment_note
+from playbooks.selection import note_environment
 
 if TYPE_CHECKING:
     from launch.code.snapshot import Snapshot
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
     from launch.host import Host
     from launch.job.plan import JobPlan
 
-__all__ = ["in_environment", "note_environment"]
+__all__ = ["in_environment"]
 
 
 def in_environment(
@@ -71,16 +70,8 @@ def in_environment(
     if made.built:
         where = counted(len(nodes), "node")
         output.progress(f"environment {made.record['id']}: made for {where} in {made.seconds:.0f} s")
-    note_environment(stack, made.record["id"], made.record["title"])
+    note_environment(stack.folder, made.record["id"], made.record["title"])
     return planned.in_environment(made.record)
-
-
-def note_environment(stack: Stack, name: str, title: str) -> None:
-    """Note the environment in the stack's folder, so that shells complete its id; a full disk is ignored."""
-    note = environment_note(stack.folder, name)
-    with suppress(OSError):
-        note.parent.mkdir(mode=0o700, exist_ok=True)
-        note.write_text(title)
 
 
 def _builds(environment: Environment | None) -> bool:

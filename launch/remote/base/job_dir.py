@@ -25,7 +25,6 @@ from launch.remote.base.files import keep_name, replace_file
 from launch.remote.base.records import Plan, Process, ShownPlan, State, Version
 
 __all__ = [
-    "CONTAINERS",
     "PLAN_VERSION",
     "ROOT",
     "TERMINAL",
@@ -49,8 +48,6 @@ TERMINAL = ("SUCCEEDED", "FAILED", "CANCELLED", "LOST")
 ROOT = "~/.ranklift/jobs"
 
 PLAN_VERSION: Version = 1
-CONTAINERS = "containers"
-"""Folder in a job's folder on a node, with a file for each container of Docker's that holds its id."""
 
 _LOOK_AGAIN = 1.0
 """Seconds after which the supervisor is checked although state.json is unchanged."""

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Collection
 
 __all__ = [
+    "CONTAINERS",
     "RUNNER_OF",
     "become_subreaper",
     "children_of_job",
@@ -35,6 +36,8 @@ __all__ = [
 
 RUNNER_OF = "RANKLIFT_RUNNER_OF"
 """Environment variable that names the job of a runner under mpirun; ranks do not have it."""
+CONTAINERS = "containers"
+"""Folder in a job's folder on a node, with a file for each container of Docker's that holds its id."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGXFSZ = 1, 2, 9, 13, 15, 17, 18, 25

@@ -133,7 +133,7 @@ def sweep(job: str, grace: float) -> SweepAnswer:
 def _remove_containers(job: str) -> None:
     """Remove Docker's containers of the job on this node, whose processes may have lost the variable by which
     those of the job are found."""
-    if os.path.isdir(job_dir.Folder(job).file(job_dir.CONTAINERS)):
+    if os.path.isdir(job_dir.Folder(job).file(processes.CONTAINERS)):
         from launch.remote.node.runtimes.docker import remove_containers
 
         remove_containers(job)

@@ -14,7 +14,7 @@ import time
 
 from launch.remote.base import processes, timing
 from launch.remote.base.files import which
-from launch.remote.base.job_dir import CONTAINERS
+from launch.remote.base.processes import CONTAINERS
 from launch.remote.node.prepare import Unfit
 from launch.remote.node.runtimes.container import Container, last_line
 

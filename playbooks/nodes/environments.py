@@ -15,10 +15,9 @@ from launch.numbers import counted
 from launch.remote.base.messages import size
 from playbooks.cli import output
 from playbooks.cli.task import command, open_from, with_address_age
-from playbooks.jobs.job_environment import note_environment
-from playbooks.jobs.location import STEP_S
+from playbooks.nodes.busy import STEP_S
 from playbooks.project import Stack
-from playbooks.selection import environment_note
+from playbooks.selection import environment_note, note_environment
 from playbooks.ssh.fanout import fan_out_hosts, raise_for_errors
 
 if TYPE_CHECKING:
@@ -39,7 +38,7 @@ def environment(context: Context, stack: str | None = None, json: bool = False) 
         output.as_json(found)
         return
     for one in found:
-        note_environment(chosen, one.id, one.title)
+        note_environment(chosen.folder, one.id, one.title)
     columns = ("id", "made of", "size", "last used", "nodes", "used by")
     output.table(columns, map(_row, found), rank=_RANK, folds="used by")
 
