@@ -25,7 +25,16 @@ from launch.remote.environment.request import (
 )
 from launch.remote.store.tree_node import MARK
 
-__all__ = ["Held", "Made", "held_on", "in_use", "make_environment", "removable", "remove_from"]
+__all__ = [
+    "Held",
+    "Made",
+    "held_on",
+    "in_use",
+    "make_environment",
+    "query_environments",
+    "removable",
+    "remove_from",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +59,11 @@ class Held:
     jobs: tuple[str, ...]
     """Jobs that run or wait and use it."""
     nodes: tuple[str, ...]
+
+
+def query_environments(host: Host, remote: str) -> EnvironmentListing:
+    """Return the environments of a node, as :func:`held_on` takes them."""
+    return ask(EnvironmentListing, host, remote, "environments")
 
 
 def held_on(answers: Mapping[str, EnvironmentListing]) -> list[Held]:

@@ -87,14 +87,9 @@ def prune(context: Context, stack: str | None = None, dry_run: bool = False) -> 
 
 def _held(stack: Stack, inventory: Inventory) -> list[Held]:
     """Return what the nodes hold. Raise ManyNodesError where one does not answer: a job may use it there."""
-    from launch.client.environments import held_on
-    from launch.client.rpc import ask
-    from launch.remote.environment.request import EnvironmentListing
+    from launch.client.environments import held_on, query_environments
 
-    def query(host: Host, remote: str) -> EnvironmentListing:
-        return ask(EnvironmentListing, host, remote, "environments")
-
-    answers = _on_all(stack, inventory, query, "listing its environments")
+    answers = _on_all(stack, inventory, query_environments, "listing its environments")
     return held_on({name: answer for name, answer in answers.items() if answer is not None})
 
 

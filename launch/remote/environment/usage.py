@@ -24,12 +24,11 @@ def list_environments() -> EnvironmentListing:
 
 def _describe(store: Store, name: str, jobs: dict[str, str]) -> StoredEnvironment:
     size = sum(entry[3] for entry in json.loads(store.text(name)) if entry[0] == "f")
-    facts = {}
-    with (
-        contextlib.suppress(OSError, ValueError),
-        open(store.path(name) + ".made", encoding="utf-8") as stream,
-    ):
-        facts = json.load(stream)
+    try:
+        with open(store.path(name) + ".made", encoding="utf-8") as stream:
+            facts = json.load(stream)
+    except (OSError, ValueError):
+        facts = {}
     return {
         "id": name,
         "title": facts.get("title", ""),
