@@ -61,6 +61,10 @@ class TrainingCluster(pulumi.ComponentResource):
             blobs = build_storage(place, data, config, network, identity)
             more |= {"storageAccount": blobs.name, "blobEndpoint": blobs.endpoint}
             used += blobs.ready
+        if config.container_registry is not None and identity is not None:
+            from infra.cluster.identity import allow_pull
+
+            used.append(allow_pull(place, identity, config.container_registry))
         if config.shared is not None:
             site = SharedSite(place, data, config, network, user.public_key)
             shared = KINDS[config.shared.kind].build(site)

@@ -20,10 +20,22 @@ from infra.cluster.groups import Place
 from infra.config.cluster_config import ClusterConfig
 from infra.naming import AGENT_TAG, own_uuid, right_on
 
-__all__ = ["BLOB_CONTRIBUTOR", "Identity", "allow", "build_identity", "build_watcher_role", "watcher_actions"]
+__all__ = [
+    "BLOB_CONTRIBUTOR",
+    "Identity",
+    "allow",
+    "allow_pull",
+    "build_identity",
+    "build_watcher_role",
+    "built_in_role",
+    "watcher_actions",
+]
 
 BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
 """Azure's built-in role Storage Blob Data Contributor (learn.microsoft.com built-in-roles/storage)."""
+
+ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
+"""Azure's built-in role AcrPull (learn.microsoft.com built-in-roles/containers)."""
 
 _SET = "Microsoft.Compute/virtualMachineScaleSets"
 
@@ -83,6 +95,19 @@ def build_watcher_role(
     )
     # Azure takes a name of an assignment in one scope only; earlier versions had it on the scale set.
     allow(place, identity, "watcher", role.id, place.group.id, name=place.uuid("watcher-right-on-group"))
+
+
+def built_in_role(place: Place, role: str) -> pulumi.Output[str]:
+    """Return the id of one of Azure's own roles in the stack's subscription."""
+    return place.subscription.apply(
+        lambda own: f"/subscriptions/{own}/providers/Microsoft.Authorization/roleDefinitions/{role}"
+    )
+
+
+def allow_pull(place: Place, identity: Identity, registry: str) -> RoleAssignment:
+    """Let the nodes pull images from an existing registry, which is not changed otherwise."""
+    role = built_in_role(place, ACR_PULL)
+    return allow(place, identity, "container-registry", role, pulumi.Output.from_input(registry))
 
 
 def allow(

@@ -14,11 +14,12 @@ from functools import partial
 from infra.config.readers import text
 from launch.errors import InputError
 
-__all__ = ["STORAGE_ACCOUNT", "SUBNET", "VIRTUAL_NETWORK", "GivenId", "reader", "split"]
+__all__ = ["CONTAINER_REGISTRY", "STORAGE_ACCOUNT", "SUBNET", "VIRTUAL_NETWORK", "GivenId", "reader", "split"]
 
 VIRTUAL_NETWORK = "Microsoft.Network/virtualNetworks"
 SUBNET = f"{VIRTUAL_NETWORK}/subnets"
 STORAGE_ACCOUNT = "Microsoft.Storage/storageAccounts"
+CONTAINER_REGISTRY = "Microsoft.ContainerRegistry/registries"
 
 _ID = re.compile(
     r"/subscriptions/(?P<subscription>[^/]+)/resourceGroups/(?P<group>[^/]+)"

@@ -71,6 +71,8 @@ class ClusterConfig:
     storage: Storage = "none"
     storage_account_id: str | None = None
     """An existing storage account with the containers ``data`` and ``results``."""
+    container_registry: str | None = None
+    """Id of an existing container registry, whose images the nodes may pull."""
     retain_data: bool = False
     """``pulumi destroy`` keeps what is stored outside the nodes."""
     shared: SharedFolder | None = None
@@ -115,7 +117,8 @@ class ClusterConfig:
         Only then are an identity and role assignments made: whoever may make role assignments may do nearly
         everything in a subscription, and a plain cluster should not ask for that.
         """
-        return self.storage != "none" or self.ttl_hours is not None or self.idle_stop_minutes is not None
+        ends_itself = self.ttl_hours is not None or self.idle_stop_minutes is not None
+        return self.storage != "none" or self.container_registry is not None or ends_itself
 
     @property
     def slots(self) -> int:

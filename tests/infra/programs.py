@@ -18,6 +18,7 @@ _OTHERS = f"{SUBSCRIPTION}/resourceGroups/corporate/providers"
 VNET = f"{_OTHERS}/Microsoft.Network/virtualNetworks/hub"
 SUBNET = f"{VNET}/subnets/training"
 ACCOUNT = f"{_OTHERS}/Microsoft.Storage/storageAccounts/corpdata"
+REGISTRY = f"{_OTHERS}/Microsoft.ContainerRegistry/registries/corp"
 IMAGE = f"{_OTHERS}/Microsoft.Compute/galleries/images/images/gb200/versions/1.2.0"
 
 _PUBLIC = {"nodeCount": "4", "location": "southcentralus", "sshFrom": "203.0.113.7/32, 198.51.100.0/24"}
@@ -51,7 +52,12 @@ CONFIGURATIONS: Mapping[str, Mapping[str, str]] = {
         "idleStopMinutes": "45",
         "tags": '{"team": "vision"}',
     },
-    "mi300x-idle-stop": {**_PUBLIC, "vmSize": "Standard_ND96isr_MI300X_v5", "idleStopMinutes": "30"},
+    "mi300x-idle-stop": {
+        **_PUBLIC,
+        "vmSize": "Standard_ND96isr_MI300X_v5",
+        "idleStopMinutes": "30",
+        "containerRegistry": REGISTRY,
+    },
     "gb200-own-image-nfs-files": {
         **_PUBLIC,
         "vmSize": "Standard_ND128isr_NDR_GB200_v6",

@@ -9,7 +9,17 @@ import pytest
 
 from infra.naming import OWN_TAGS
 from rehearsal.arm.resource_types import RESOURCE_TYPES
-from tests.infra.programs import ACCOUNT, CONFIGURATIONS, SUBNET, VNET, Program, kind_of, programs, texts
+from tests.infra.programs import (
+    ACCOUNT,
+    CONFIGURATIONS,
+    REGISTRY,
+    SUBNET,
+    VNET,
+    Program,
+    kind_of,
+    programs,
+    texts,
+)
 
 GIVEN = ("vnetId", "subnetId", "storageAccountId")
 KEY_TEXT = "PRIVATE"
@@ -145,13 +155,13 @@ def test_no_disk_can_be_downloaded(program: Program) -> None:
 # -- rights -----------------------------------------------------------------------------------------------
 
 
-def test_rights_are_on_one_container_or_the_nodes_own_group(program: Program) -> None:
+def test_rights_are_on_one_container_the_given_registry_or_the_nodes_own_group(program: Program) -> None:
     """None is on a scale set, which its nodes may delete: the right would go with it, and break a refresh."""
     for assignment in program.all("RoleAssignment"):
         scope = assignment["scope"]
         container = "/blobServices/default/containers/"
         own = "/resourceGroups/ranklift-dev"
-        assert scope.endswith((f"{container}data", f"{container}results", own))
+        assert scope == REGISTRY or scope.endswith((f"{container}data", f"{container}results", own))
         assert assignment["principalId"] == "PRINCIPAL"
         assert assignment["principalType"] == "ServicePrincipal"
     assert len(program.all("VirtualMachineScaleSet")) == 1
@@ -304,6 +314,16 @@ def test_what_is_given_is_named_and_never_made(program: Program) -> None:
     if "storageAccountId" in program.settings:
         assert f"{ACCOUNT}/blobServices/default/containers/data" in written
         assert [account for account in program.all("StorageAccount") if account["kind"] == "StorageV2"] == []
+
+
+def test_nodes_may_pull_from_the_given_registry_and_do_nothing_else_there() -> None:
+    made = [
+        right for right in programs()["mi300x-idle-stop"].all("RoleAssignment") if right["scope"] == REGISTRY
+    ]
+    assert [right["roleDefinitionId"].rpartition("/")[2] for right in made] == [
+        "7f951dda-4ed3-4680-a7ca-43fe172d538d"
+    ]
+    assert {right["principalType"] for right in made} == {"ServicePrincipal"}
 
 
 def test_nodes_wait_for_what_they_use_at_their_first_boot(program: Program) -> None:

@@ -58,6 +58,7 @@ def test_there_are_twelve_with_every_size_family_and_every_setting() -> None:
     used = {key for settings in CONFIGURATIONS.values() for key in settings}
     assert used >= {
         "access",
+        "containerRegistry",
         "ephemeralOsDisk",
         "idleStopMinutes",
         "image",

@@ -40,6 +40,13 @@ def test_without_them_nothing_is_asked_for() -> None:
     assert not config.needs_identity
 
 
+def test_pulling_from_a_registry_takes_an_identity() -> None:
+    registry = "/subscriptions/s/resourceGroups/g/providers/Microsoft.ContainerRegistry/registries/corp"
+    config = read(containerRegistry=registry)
+    assert config.container_registry == registry
+    assert config.needs_identity
+
+
 @pytest.mark.parametrize(
     ("key", "value", "problem", "remedy"),
     [
@@ -83,6 +90,12 @@ def test_without_them_nothing_is_asked_for() -> None:
         ("vnetId", SUBNET, "not the id of a Microsoft.Network/virtualNetworks", "virtualNetworks/…"),
         ("subnetId", VNET, "not the id of a Microsoft.Network/virtualNetworks/subnets", "subnets/…"),
         ("storageAccountId", VNET, "not the id of a Microsoft.Storage/storageAccounts", "storageAccounts/…"),
+        (
+            "containerRegistry",
+            "corp",
+            "not the id of a Microsoft.ContainerRegistry/registries",
+            "registries/…",
+        ),
     ],
 )
 def test_a_wrong_one_is_refused_with_key_value_and_remedy(
