@@ -47,6 +47,10 @@ class _Interpreter(NamedTuple):
 
 def identity(request: EnvironmentRequest, _report: Report) -> str:
     """Return what makes one environment of packages another one: the request, Python, the platform."""
+    if request["conda"]:
+        raise Failed(
+            "packages of conda's channels are not supported: give pip packages, or an image with them"
+        )
     python = _interpreter(request["python"])
     parts = [*python._replace(path=""), request["requirements"], request["constraints"], request["conda"]]
     return "\n".join(["python", *parts, *request["find_links"]])
