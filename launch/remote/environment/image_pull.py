@@ -121,7 +121,7 @@ def write_form(runtime: str, pulled: Pulled, folder: str, lock: int, report: Rep
     form = os.path.join(folder, FORMS[runtime])
     if runtime == "docker":
         report("writing the image's archive")
-        write_archive(pulled, tag_of(folder), form)
+        write_archive(pulled, f"{tag_of(folder)}:latest", form)
         return
     root = os.path.join(folder, "root")
     unpack(pulled, root, report)
@@ -150,7 +150,10 @@ def _write_squashfs(root: str, path: str, lock: int, report: Report) -> None:
 
 
 def write_archive(pulled: Pulled, tag: str, path: str) -> None:
-    """Write what ``docker load`` reads; Docker decompresses layers itself. Raise OSError."""
+    """Write what ``docker load`` reads, which insists on a whole NAME:TAG and decompresses layers itself.
+
+    Raise OSError.
+    """
     config = pulled.config_digest + ".json"
     names = [f"{os.path.basename(layer)}/layer.tar" for layer in pulled.layers]
     index = json.dumps([{"Config": config, "RepoTags": [tag], "Layers": names}]).encode()

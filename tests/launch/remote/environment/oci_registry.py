@@ -62,7 +62,9 @@ class Image:
 
 
 def image(layers: Sequence[bytes], *, architecture: str = "amd64", **config: Any) -> Image:
-    document = {"architecture": architecture, "os": "linux", "config": config}
+    plain = [gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data for data in layers]
+    roots = {"type": "layers", "diff_ids": [digest_of(data) for data in plain]}
+    document = {"architecture": architecture, "os": "linux", "config": config, "rootfs": roots}
     raw = json.dumps(document).encode()
     kind = "application/vnd.oci.image.config.v1+json"
     entry = {"mediaType": kind, "size": len(raw), "digest": digest_of(raw)}

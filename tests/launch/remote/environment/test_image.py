@@ -70,7 +70,7 @@ def test_for_docker_the_layers_become_an_archive_that_docker_load_reads(
             return stream.read()
 
         (entry,) = json.loads(read("manifest.json"))
-        assert entry["RepoTags"] == [f"ranklift/{ID}"]
+        assert entry["RepoTags"] == [f"ranklift/{ID}:latest"]
         assert read(entry["Config"]) == (folder / "config.json").read_bytes()
         manifest = json.loads(both.manifest)
         assert [read(name) for name in entry["Layers"]] == [
