@@ -61,7 +61,8 @@ OPTIONS: dict[str, list[tuple[str, str]]] = {
 
 TEXTS = {
     *("stack", "job", "into", "line", "file", "env", "set", "name", "mpi", "mpirun_args", "source", "python"),
-    *("rdzv_backend", "grep", "kind", "node_python"),
+    *("rdzv_backend", "grep", "kind", "node_python", "requirements", "conda", "image", "environment"),
+    *("find_links", "runtime", "registry_token", "environment_id"),
 }
 """Options that take no number."""
 
