@@ -29,8 +29,10 @@ def make_collection() -> Collection:
     launch = Collection("launch", *map(launch_task, LAUNCHERS.values()))
     launch.add_task(launch_file.launch_file, default=True)
     ns.add_collection(launch)
-    held = Collection("environment", environments.remove, environments.prune)
+    held = Collection("environment")
     held.add_task(environments.environment, default=True)
+    held.add_task(environments.remove)
+    held.add_task(environments.prune)
     ns.add_collection(held)
     ns.add_collection(Collection.from_module(rehearsal, name="rehearsal"))
     options = [option for launcher in LAUNCHERS.values() for option in launcher.options]

@@ -70,7 +70,7 @@ def remove(context: Context, environment_id: str, stack: str | None = None) -> N
     _remove(chosen, inventory, found, cache=False)
 
 
-@command("prune", called="environment.prune", example="fab environment.prune")
+@command("prune", called="environment.prune", example="fab environment.prune --dry-run")
 def prune(context: Context, stack: str | None = None, dry_run: bool = False) -> None:
     """Remove environments that no job uses, except the last used, and the packages that heads downloaded."""
     from launch.client.environments import removable

@@ -27,6 +27,7 @@ from rehearsal.vms.boot_faults import BootFaults, booted_config, booted_devices
 from rehearsal.vms.clock import CLOCK, make_clock
 from rehearsal.vms.cloud_init import CloudConfig, Mount, parse
 from rehearsal.vms.disks import hosts_text, make_disk, make_image, place, remove_tree
+from rehearsal.vms.nat_gateway import own_addresses
 from rehearsal.vms.netns_client import NetnsClient, start_netns
 from rehearsal.vms.rdma_devices import sysfs_folder
 from rehearsal.vms.visible_paths import VisiblePaths
@@ -132,7 +133,8 @@ class LocalMachines:
         found = self._find(network)
         async with found.lock:
             await found.client.open_gateway()
-            await found.client.request("outbound", subnets=list(subnets))
+            own = await asyncio.to_thread(own_addresses)
+            await found.client.request("outbound", subnets=list(subnets), own=own)
 
     async def delete_network(self, network: str) -> None:
         """Remove the network with everything that still runs in it."""

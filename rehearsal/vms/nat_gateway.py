@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 import os
 import subprocess
 from collections.abc import Sequence
@@ -16,11 +17,14 @@ from pathlib import Path
 
 from launch.errors import GiveUpError
 
-__all__ = ["DNS_IP", "filter_text", "set_filter", "start_nat_gateway"]
+__all__ = ["DNS_IP", "filter_text", "own_addresses", "set_filter", "start_nat_gateway"]
 
 DNS_IP = "168.63.129.16"
 """Azure's DNS in every virtual network (learn.microsoft.com, "What is IP address 168.63.129.16")."""
 
+_NOWHERE = ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")
+"""What Azure drops outside of a virtual network (learn.microsoft.com, "Virtual network traffic routing",
+default routes)."""
 _LINK = "tap0"
 # No virtual network of Azure may have link-local addresses: nodes cannot have the same ones
 # (learn.microsoft.com, "Azure Virtual Network FAQ").
@@ -29,12 +33,24 @@ _START_LIMIT = 30.0
 _NFT = "/usr/sbin/nft"  # where PATH of ordinary users does not lead
 
 
-def filter_text(subnets: Sequence[str]) -> str:
+def own_addresses() -> list[str]:
+    """Return this machine's addresses beside loopback's: servers there stand for the world's."""
+    argv = ["ip", "-json", "-4", "address", "show", "scope", "global", "up"]
+    links = json.loads(subprocess.run(argv, check=True, capture_output=True).stdout)
+    return sorted({str(one["local"]) for link in links for one in link.get("addr_info", ())})
+
+
+def filter_text(subnets: Sequence[str], own: Sequence[str]) -> str:
     """Return the nftables rules by which these subnets reach the world, and all nodes Azure's DNS.
 
-    What others send is dropped without an answer, so that their connections time out as on Azure.
+    Of private addresses the world has ``own`` alone: a node reaches neither another virtual network nor the
+    network that this machine is in. What is not passed on is dropped without an answer, so that connections
+    time out as on Azure.
     """
-    allowed = f'\t\toifname "{_LINK}" ip saddr {{ {", ".join(subnets)} }} accept\n' if subnets else ""
+    sources = f'oifname "{_LINK}" ip saddr {{ {", ".join(subnets)} }}'
+    allowed = f"\t\t{sources} ip daddr {{ {', '.join(own)} }} accept\n" if subnets and own else ""
+    if subnets:
+        allowed += f"\t\t{sources} ip daddr != {{ {', '.join(_NOWHERE)} }} accept\n"
     return f"""\
 add table ip outbound
 delete table ip outbound
@@ -56,9 +72,9 @@ table ip outbound {{
 """
 
 
-def set_filter(subnets: Sequence[str]) -> None:
+def set_filter(subnets: Sequence[str], own: Sequence[str] = ()) -> None:
     """Put :func:`filter_text` into force in this process's network, in one step; connections stay open."""
-    text = filter_text(subnets).encode()
+    text = filter_text(subnets, own).encode()
     done = subprocess.run([_NFT, "-f", "-"], input=text, capture_output=True, check=False)
     if done.returncode:
         raise OSError(f"{_NFT}: {done.stderr.decode(errors='replace').strip()}")

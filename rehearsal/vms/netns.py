@@ -115,9 +115,9 @@ class NetnsProcess:
         """Hold the pipe in this packet until the network ends: the NAT gateway ends with it."""
         self._gateway = listener
 
-    async def op_outbound(self, subnets: list[str]) -> None:
+    async def op_outbound(self, subnets: list[str], own: list[str]) -> None:
         """Let these subnets reach the world outside, and no others."""
-        set_filter(subnets)
+        set_filter(subnets, own)
 
     async def op_metadata(self) -> socket.socket:
         """Return a socket at the metadata service's address, for the daemon to serve."""

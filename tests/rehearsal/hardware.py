@@ -18,6 +18,7 @@ import pytest
 from rehearsal.vms.api import Machine
 from rehearsal.vms.boot_faults import BootFaults
 from rehearsal.vms.local import LocalMachines, MetadataService, Settings
+from rehearsal.vms.nat_gateway import own_addresses
 from rehearsal.vms.visible_paths import VisiblePaths, environments, visible_paths
 
 NETWORK = "/subscriptions/0/resourceGroups/test/providers/Microsoft.Network/virtualNetworks/test"
@@ -87,9 +88,7 @@ def outside_address() -> str:
 
     Without any, as in a namespace that has loopback alone, the test is skipped.
     """
-    argv = ["ip", "-json", "-4", "address", "show", "scope", "global", "up"]
-    links = json.loads(subprocess.run(argv, check=True, capture_output=True).stdout)
-    found = [str(one["local"]) for link in links for one in link.get("addr_info", ())]
+    found = own_addresses()
     return found[0] if found else pytest.skip("this machine has no address but loopback's")
 
 

@@ -171,8 +171,8 @@ def test_an_interrupted_push_is_repeated(cluster: Cluster, tree: Path) -> None:
         def run(
             self, argv: Sequence[str], *, stdin: bytes | IO[bytes] | None = None, timeout: float | None = None
         ) -> Completed:
-            data = stdin.read() if stdin is not None and not isinstance(stdin, bytes) else stdin or b""
-            return super().run(argv, stdin=data[:-100_000] if len(data) > 200_000 else data, timeout=timeout)
+            sent = stdin if stdin is None or isinstance(stdin, bytes) else stdin.read()[:-100_000]
+            return super().run(argv, stdin=sent, timeout=timeout)
 
     snapshot = plan_snapshot(tree)
     with pytest.raises(RetryError, match="push again"):

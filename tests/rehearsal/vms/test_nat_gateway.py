@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from rehearsal.vms.nat_gateway import filter_text
 from tests.rehearsal.hardware import NETWORK, gateways, in_namespace, lab, outside_address
 
 GET = "python3 -c 'import sys, urllib.request as u; print(u.urlopen(sys.argv[1], timeout=3).read().decode())'"
@@ -46,6 +47,17 @@ def test_nodes_with_outbound_access_reach_a_server_and_others_do_not(tmp_path: P
             assert (await it.ssh(0, ask))[0] == 1
 
     asyncio.run(story())
+
+
+def test_private_addresses_lead_nowhere_but_to_this_machine() -> None:
+    text = filter_text(["10.0.0.0/16"], ["10.9.8.7"])
+    rules = [line.strip() for line in text.splitlines() if " saddr " in line]
+    assert rules == [
+        'oifname "tap0" ip saddr { 10.0.0.0/16 } ip daddr { 10.9.8.7 } accept',
+        'oifname "tap0" ip saddr { 10.0.0.0/16 } '
+        "ip daddr != { 10.0.0.0/8, 100.64.0.0/10, 172.16.0.0/12, 192.168.0.0/16 } accept",
+    ]
+    assert " saddr " not in filter_text([], ["10.9.8.7"])
 
 
 def test_no_node_reaches_what_listens_on_this_machines_loopback(tmp_path: Path) -> None:
