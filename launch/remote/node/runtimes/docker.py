@@ -52,6 +52,8 @@ def docker_argv(
 ) -> list[str]:
     """Return the command line of a rank; ``names`` are its variables, whose values Docker takes from its own.
 
+    Docker asks its public registry for an image that it lacks, where anyone may have put one of this name. It
+    keeps all output of a container on the node's disk, as the rank's log does: both are switched off.
     Capabilities: IPC_LOCK to register memory with the InfiniBand adapter, SYS_PTRACE so that Docker's filter
     of system calls lets ranks read each other's memory, as MPI does for large messages.
     """
@@ -62,7 +64,8 @@ def docker_argv(
             for path in (*node.files, "/etc/passwd", "/etc/group")
         ),
     ]
-    words = [docker, "run", "--rm", "--label", f"{_LABEL}={label}", "--cidfile", id_file]
+    words = [docker, "run", "--rm", "--pull", "never", "--log-driver", "none"]
+    words += ["--label", f"{_LABEL}={label}", "--cidfile", id_file]
     words += ["--network", "host", "--ipc", "host", "--pid", "host", "--cap-add", "SYS_PTRACE"]
     words += ["--user", f"{node.uid}:{node.gid}"]
     for group in node.groups:

@@ -71,6 +71,12 @@ def test_charlieclouds_command_line(name: str, node: NodeFacts) -> None:
     golden(f"charliecloud-{name}.txt", charliecloud.holder_argv("ch-run", "/images/0f/root", node))
 
 
+def test_docker_runs_no_image_of_its_public_registry_and_stores_no_output() -> None:
+    argv = docker.docker_argv("docker", "ranklift/0f", "t-1", "/ids/0", NAMES, CWD, PLAIN, RANK)
+    for option, value in (("--pull", "never"), ("--log-driver", "none")):
+        assert argv[argv.index(option) + 1] == value
+
+
 def test_no_value_of_a_variable_is_on_a_command_line() -> None:
     for argv in (
         docker.docker_argv("docker", "ranklift/0f", "t-1", "/ids/0", NAMES, CWD, HPC, RANK),
@@ -111,6 +117,14 @@ class TestMountPoints:
             charliecloud.make_mount_points(str(tmp_path), ["/proc", "/home/me/data"], ["/etc/nccl.conf"])
         assert (tmp_path / "home/me/data").is_dir()
         assert (tmp_path / "etc/nccl.conf").read_text() == ""
+
+    def test_another_job_may_make_the_same_folder_meanwhile(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(os.path, "exists", lambda _path: False)  # not yet when it was looked for
+        for _ in range(2):
+            charliecloud.make_mount_points(str(tmp_path), ["/home/me"], ["/etc/hosts"])
+        assert (tmp_path / "home/me").is_dir()
 
     def test_a_files_contents_stay(self, tmp_path: Path) -> None:
         (tmp_path / "etc").mkdir()
