@@ -78,7 +78,7 @@ def make_mount_points(root: str, folders: list[str], files: list[str]) -> None:
             if place == len(parts) and path in files:
                 os.close(os.open(made, os.O_RDONLY | os.O_CREAT | os.O_CLOEXEC, 0o644))
             else:
-                os.mkdir(made, 0o755)
+                os.makedirs(made, 0o755, exist_ok=True)  # another job may have made it meanwhile
 
 
 class Charliecloud(Container):
