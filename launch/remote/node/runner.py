@@ -151,7 +151,8 @@ class Runner(Loop):
                 done = self._aside(argv, env, spec, NO_LOG, timing.MODULES_S)
                 reason = missing_modules(spec["python"], done.status or 0, done.output)
                 if not reason and capability:
-                    reason = torch_build.unfit_torch(done.output, capability, driver)
+                    in_image = self.container is not None
+                    reason = torch_build.unfit_torch(done.output, capability, driver, in_image=in_image)
                 if reason:
                     raise Unfit(reason)
         if not spec["ports"]:

@@ -40,9 +40,12 @@ def driver_version(path: str = DRIVER) -> str:
     return next((word for word in words if word[:1].isdigit() and "." in word), "")
 
 
-def unfit_torch(output: bytes, capability: str, driver: str) -> str:
+def unfit_torch(output: bytes, capability: str, driver: str, *, in_image: bool = False) -> str:
     """Return why the torch in the output of :data:`LOOK` cannot use GPUs of this compute capability; "" when
     it can, or when that is unknown.
+
+    An image may bring the libraries of a newer driver, which data centre GPUs use with the node's older one
+    (NVIDIA, "CUDA compatibility", forward compatibility): the driver is no reason there.
 
     >>> seen = b"torch build: 2.15.0+cu132 13.2 sm_75 sm_80 sm_86 sm_90 sm_100 sm_120"
     >>> unfit_torch(seen, "9.0", "580.126.16")
@@ -61,7 +64,7 @@ def unfit_torch(output: bytes, capability: str, driver: str) -> str:
     if not any(_runs(name, capability) for name in built):
         mine = "sm_" + capability.replace(".", "")
         problem = f"is built for {' '.join(built)}, and the GPUs here are {mine}"
-    elif driver and int(driver.partition(".")[0]) < _OLDEST_DRIVER.get(major, 0):
+    elif driver and not in_image and int(driver.partition(".")[0]) < _OLDEST_DRIVER.get(major, 0):
         problem = f"is built for CUDA {cuda}, which needs driver {_OLDEST_DRIVER[major]}; here is {driver}"
     return f"torch {version} {problem}; {_remedy(capability, driver)}" if problem else ""
 

@@ -85,6 +85,11 @@ def test_a_cuda_newer_than_the_driver_is_refused_with_both_versions() -> None:
     assert unfit_torch(build(CU126, "2.8.0+cu126", "12.6"), "9.0", "535.161.08") == ""
 
 
+def test_an_image_may_bring_the_libraries_of_a_newer_driver() -> None:
+    assert unfit_torch(build(CU132), "9.0", "570.133.20", in_image=True) == ""
+    assert "the GPUs here are sm_70" in unfit_torch(build(CU132), "7.0", "570.133.20", in_image=True)
+
+
 @pytest.mark.parametrize(
     ("text", "version"),
     [
