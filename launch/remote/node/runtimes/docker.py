@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 __all__ = ["Docker", "docker_argv", "remove_containers"]
 
 _LABEL = "ranklift.job"
+_REPOSITORY = "ranklift"
+"""First part of the names that loaded images have."""
 _CLIENTS = (
     *("DOCKER_API_VERSION", "DOCKER_CERT_PATH", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_HOST"),
     *("DOCKER_TLS", "DOCKER_TLS_VERIFY"),
@@ -98,7 +100,7 @@ class Docker(Container):
     def __init__(self, spec: RunnerSpec, node: NodeFacts) -> None:
         super().__init__(spec, node)
         self._docker = _docker()
-        self._tag = f"ranklift/{spec['environment']['id']}"
+        self._tag = f"{_REPOSITORY}/{spec['environment']['id']}"
         self._id_files: dict[int, str] = {}
         """By the pid of ``docker run``, the file with the container's id."""
         self._last = ""
@@ -131,9 +133,18 @@ class Docker(Container):
             file = f"{self.image}/image.tar"
             if not os.path.exists(file):
                 raise Unfit(f"{file} is not on this node: launch the job again")
+            self._remove_dropped(run)
             status, output = run([self._docker, "load", "--quiet", "--input", file], float("inf"))
             if status:
                 raise Unfit(f"docker load of {file}: {last_line(output)}")
+
+    def _remove_dropped(self, run: Run) -> None:
+        """Remove the images of environments that this node does not keep any more; those in use stay."""
+        folder = os.path.dirname(self.image)
+        argv = [self._docker, "image", "ls", "--filter", f"reference={_REPOSITORY}/*"]
+        for name in run([*argv, "--format", "{{.Repository}}"], timing.CONTAINER_S)[1].decode().split():
+            if not os.path.exists(f"{folder}/{name.rpartition('/')[2]}"):
+                run([self._docker, "image", "rm", name], timing.CONTAINER_S)
 
     def command(
         self, argv: list[str], env: dict[str, str], cwd: str, rank: int

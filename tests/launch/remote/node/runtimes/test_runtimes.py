@@ -240,6 +240,30 @@ class TestRefusals:
         )
 
 
+def test_docker_drops_images_of_environments_that_the_node_has_removed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/docker").write_text("#!/bin/sh\n")
+    (tmp_path / "bin/docker").chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path / "bin"))
+    for name in ("0f", "0e"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "config.json").write_text("{}")
+        (tmp_path / name / "image.tar").touch()
+    ran = []
+
+    def run(argv: list[str], _limit: float) -> tuple[int, bytes]:
+        ran.append(argv[1:])
+        if argv[1:3] == ["image", "ls"]:
+            return 0, b"ranklift/0d\nranklift/0e\n"
+        return int(argv[1:3] == ["image", "inspect"]), b""
+
+    docker.Docker(spec(tmp_path / "0f", "docker"), PLAIN).ready(run, lambda _wait: None)
+    assert [argv for argv in ran if "rm" in argv] == [["image", "rm", "ranklift/0d"]]
+    assert ran[-1] == ["load", "--quiet", "--input", f"{tmp_path}/0f/image.tar"]
+
+
 def test_a_bare_ranks_runner_imports_no_runtime() -> None:
     done = subprocess.run(
         [sys.executable, "-I", "-c", f"import sys; sys.path.insert(0, {str(Path.cwd())!r})\n"
