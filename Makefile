@@ -44,7 +44,7 @@ test-azure: azurite ## clusters of every form on the rehearsed Azure: request bo
 soak: setup ## a hundred clusters made and removed in a row: nothing may be left of any
 	pytest -m soak tests/azure
 
-test-environments: setup ## jobs that bring their packages to rehearsed nodes without any
+test-environments: azurite ## jobs that bring their packages to rehearsed nodes without any
 	pytest -m environments tests/environments
 
 test-setup: azurite ## every set-up in a Debian root that has git, make and python3 alone, killed at some steps and completed
