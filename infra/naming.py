@@ -12,6 +12,7 @@ __all__ = [
     "BACKEND_POOL",
     "BLOBS",
     "CONTAINERS",
+    "CONTAINER_REGISTRY",
     "IDENTITY_TAG",
     "IDLE_TAG",
     "NFS_TAG",
@@ -61,6 +62,9 @@ BACKEND_POOL = "nodes"
 
 CONTAINERS = ("data", "results")
 """Containers on which the nodes have rights, in an existing storage account as in the stack's own."""
+
+CONTAINER_REGISTRY = "container-registry"
+"""Purpose of the nodes' right on an existing container registry, for :func:`right_on`."""
 
 BLOBS = "storage"
 """Purpose of the containers' storage account, for :func:`storage_name`."""

@@ -18,7 +18,7 @@ from pulumi_azure_native.managedidentity.user_assigned_identity import UserAssig
 
 from infra.cluster.groups import Place
 from infra.config.cluster_config import ClusterConfig
-from infra.naming import AGENT_TAG, own_uuid, right_on
+from infra.naming import AGENT_TAG, CONTAINER_REGISTRY, own_uuid, right_on
 
 __all__ = [
     "BLOB_CONTRIBUTOR",
@@ -107,7 +107,7 @@ def built_in_role(place: Place, role: str) -> pulumi.Output[str]:
 def allow_pull(place: Place, identity: Identity, registry: str) -> RoleAssignment:
     """Let the nodes pull images from an existing registry, which is not changed otherwise."""
     role = built_in_role(place, ACR_PULL)
-    return allow(place, identity, "container-registry", role, pulumi.Output.from_input(registry))
+    return allow(place, identity, CONTAINER_REGISTRY, role, pulumi.Output.from_input(registry))
 
 
 def allow(

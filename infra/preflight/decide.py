@@ -298,7 +298,7 @@ def _unknowns(
         found.append(f"resources of the stack that Pulumi's state lacks: {figures.kept}")
     found += unknown(figures.image, config)
     if isinstance(figures.rights, Exception):
-        found.append(f"earlier rights of the stack on the storage account: {figures.rights}")
+        found.append(f"earlier rights of the stack on what it is given: {figures.rights}")
     if isinstance(figures.firewall, Exception):
         found.append(f"whether the storage account admits the nodes: {figures.firewall}")
     if offer is not None and not offer.known:

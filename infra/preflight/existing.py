@@ -9,7 +9,7 @@ from typing import Any
 from infra.arm.pulumi_state import begun_in, resources
 from infra.arm.rest import Rest
 from infra.arm.types import api_version
-from infra.naming import BLOBS, CONTAINERS, STACK_TAG, own_uuid, right_on, storage_name
+from infra.naming import BLOBS, CONTAINER_REGISTRY, CONTAINERS, STACK_TAG, own_uuid, right_on, storage_name
 
 __all__ = ["Kept", "group_there", "is_remembered", "rights_there"]
 
@@ -53,16 +53,20 @@ def group_there(rest: Rest, subscription: str, stack: str, name: str) -> Kept | 
     )
 
 
-def rights_there(rest: Rest, subscription: str, stack: str, account_id: str) -> tuple[str, ...]:
-    """Return the ids of the role assignments of the stack's nodes on an existing storage account.
+def rights_there(
+    rest: Rest, subscription: str, stack: str, account_id: str | None, registry_id: str | None = None
+) -> tuple[str, ...]:
+    """Return the ids of the role assignments of the nodes on an existing storage account and registry.
 
     They lie outside the stack's groups, so deleting the groups leaves them. Raises
     :class:`~infra.arm.errors.AzureRefused`.
     """
+    scopes = {CONTAINER_REGISTRY: registry_id} if registry_id else {}
+    if account_id:
+        scopes |= {name: f"{account_id}/blobServices/default/containers/{name}" for name in CONTAINERS}
     found = []
-    for container in CONTAINERS:
-        name = own_uuid(stack, subscription, right_on(container))
-        scope = f"{account_id}/blobServices/default/containers/{container}"
+    for purpose, scope in scopes.items():
+        name = own_uuid(stack, subscription, right_on(purpose))
         identifier = f"{scope}/providers/Microsoft.Authorization/roleAssignments/{name}"
         if rest.find(identifier, **{"api-version": _RIGHTS_API}) is not None:
             found.append(identifier)

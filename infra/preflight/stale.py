@@ -94,12 +94,12 @@ def in_the_way(groups: Sequence[Kept], stack: str, config: ClusterConfig) -> lis
 
 
 def rights_in_the_way(rights: Sequence[str]) -> list[Refusal]:
-    """Return why the nodes cannot get rights on an account beside those that a lost state left."""
+    """Return why the nodes cannot get rights beside those that a lost state left."""
     if not rights:
         return []
     problem = (
-        "ranklift:storageAccountId: the account already has role assignments of this stack, and Pulumi's "
-        "state here lacks them: the stack's state was lost, or is kept elsewhere"
+        "ranklift:storageAccountId, ranklift:containerRegistry: role assignments of this stack are there "
+        "already, and Pulumi's state here lacks them: the stack's state was lost, or is kept elsewhere"
     )
     remedy = f"`az role assignment delete --ids {' '.join(rights)}`, unless the stack's nodes work with them"
     return [Refusal("state", problem, remedy)]

@@ -107,9 +107,14 @@ def _figures(stack: Stack, subscription: str, config: ClusterConfig) -> Figures:
     account = config.storage_account_id
     if account is not None:
         questions["the account"] = lambda: firewall_of(arm, account)
+    registry = config.container_registry
+    if account is not None or registry is not None:
         questions["the rights"] = lambda: _unknown_to_pulumi(
             stack,
-            {one.rpartition("/")[2]: one for one in rights_there(arm, subscription, short, account)},
+            {
+                one.rpartition("/")[2]: one
+                for one in rights_there(arm, subscription, short, account, registry)
+            },
         )
     given = answers_to(questions)
     there = given["the scale set"]

@@ -58,6 +58,14 @@ def test_rights_on_a_given_account_are_found_by_the_names_that_the_program_gives
     assert CONTAINERS == ("data", "results")
 
 
+def test_the_right_on_a_given_registry_is_found_too() -> None:
+    registry = "/subscriptions/s-2/resourceGroups/corp/providers/Microsoft.ContainerRegistry/registries/corp"
+    right = own_uuid("dev", SUBSCRIPTION, "container-registry-right")
+    there = f"{registry}/providers/Microsoft.Authorization/roleAssignments/{right}"
+    azure = Azure(details={there: {}})
+    assert rights_there(azure.rest, SUBSCRIPTION, "dev", None, registry) == (there,)
+
+
 def test_pulumi_knows_the_rights_that_it_has_given_and_was_giving() -> None:
     began = {"type": "azure-native:authorization:RoleAssignment", "inputs": {"roleAssignmentName": RIGHT}}
     assert is_remembered({"deployment": {"pending_operations": [{"resource": began}]}}, RIGHT)
