@@ -28,7 +28,7 @@ _JOBS = 100
 """Number of jobs that are offered, newest first."""
 _SOURCES = {
     **dict.fromkeys(("file", "line", "source", "into", "node_python"), FILES),
-    **dict.fromkeys(("requirements", "conda", "find_links"), FILES),
+    **dict.fromkeys(("requirements", "conda", "find_links", "registry_token"), FILES),
     **{"stack": ":stacks", "job": ":jobs", "nodes": ":nodes", "node": ":nodes", "help": ":tasks"},
     "environment_id": ":environments",
 }

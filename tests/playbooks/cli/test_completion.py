@@ -115,6 +115,7 @@ def offered(table: Any, *words: str) -> list[str]:
         (["launch", ""], [":files"]),
         (["launch.torch", "tr"], [":files"]),
         (["launch.torch", "--source", ""], [":files"]),
+        (["launch.torch", "--registry-token", ""], [":files"]),
         (["exec", "--nodes", "0", "--", "ls", "x"], [":files"]),
         (["launch.torch", "--name", "x"], []),
         (["--search-r"], ["--search-root"]),
