@@ -55,7 +55,7 @@ class VisiblePaths:
     kept: tuple[Path, ...] = ()
     """Folders that are there whatever they lie in: hidden ones, or ones that a node has of its own."""
     removed: tuple[Path, ...] = ()
-    """Below the shown folders: what is not there to nodes. (An empty folder is a module to Python.)"""
+    """Below the shown folders: what nodes do not have. (An empty folder is a module to Python.)"""
 
 
 def visible_paths(
