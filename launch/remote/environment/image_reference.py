@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from launch.remote.environment.build import Failed
 
-__all__ = ["ImageError", "Reference", "Unreachable", "parse_reference"]
+__all__ = ["ImageError", "Reference", "Unreachable", "is_digest", "parse_reference"]
 
 _HOST = re.compile(r"(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+(?=:)|\[[0-9A-Fa-f:]+\])(:\d+)?")
 _PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
@@ -55,6 +55,12 @@ class Reference:
         """Whether the registry is on the same machine, where nothing crosses a network."""
         return _LOOPBACK.fullmatch(self.registry) is not None
 
+    @property
+    def written(self) -> str:
+        """The text that :func:`parse_reference` reads as this reference."""
+        needs_scheme = self.is_plain and not self.is_on_loopback
+        return f"http://{self}" if needs_scheme else str(self)
+
     def __str__(self) -> str:
         tag = f":{self.tag}" if self.tag else ""
         digest = f"@{self.digest}" if self.digest else ""
@@ -93,6 +99,11 @@ def parse_reference(text: str) -> Reference:
     reference = Reference(registry, repository, tag or ("" if at else "latest"), digest, is_plain)
     is_local = reference.is_on_loopback and not text.startswith("https://")
     return replace(reference, is_plain=True) if is_local else reference
+
+
+def is_digest(text: object) -> bool:
+    """Return whether a text of a registry's document is a digest that contents can be held against."""
+    return isinstance(text, str) and _DIGEST.fullmatch(text) is not None
 
 
 def _invalid(text: str, why: str) -> ImageError:

@@ -26,7 +26,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from launch.remote.base import timing
-from launch.remote.environment.image_reference import ImageError, Reference, Unreachable
+from launch.remote.environment.image_reference import ImageError, Reference, Unreachable, is_digest
 
 __all__ = ["Blob", "ImageManifest", "Registry", "architecture"]
 
@@ -125,6 +125,11 @@ class Registry:
                 f"{self.reference}: its manifest has no config and layers: push the image in Docker's "
                 "format 2 or OCI's"
             ) from None
+        for blob in (config, *layers):  # digests become paths here
+            if not is_digest(blob.digest):
+                raise ImageError(
+                    f"{self.reference}: its manifest names {blob.digest!r}, which is not a sha256 digest"
+                )
         return ImageManifest(digest, config, tuple(layers))
 
     def config(self, manifest: ImageManifest) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -199,3 +200,15 @@ def test_a_registry_that_cannot_be_reached_is_named_with_the_way_out(monkeypatch
 def test_a_registry_without_tls_is_named_with_the_way_to_ask_for_it(served: OciRegistry) -> None:
     with pytest.raises(ImageError, match=f"for one without TLS write http://{served.host}/"):
         client(f"https://{served.host}/train:1").digest()
+
+
+@pytest.mark.parametrize("digest", ["sha256:../../../../outside", "sha512:" + "0" * 128, 7])
+@pytest.mark.parametrize("of_layer", [True, False])
+def test_a_manifest_whose_digests_are_not_digests_is_refused_before_anything_is_written(
+    served: OciRegistry, small: Image, digest: object, of_layer: bool
+) -> None:
+    document = json.loads(small.manifest)
+    (document["layers"][0] if of_layer else document["config"])["digest"] = digest
+    bad = Image(small.blobs, json.dumps(document).encode())
+    with pytest.raises(ImageError, match=r"its manifest names .* which is not a sha256 digest"):
+        client(served.add("train", "1", bad)).resolve("amd64")
