@@ -52,7 +52,7 @@ def identity(request: EnvironmentRequest, report: Report) -> str:
         except Unreachable as error:
             raise ImageError(f"{error}{_earlier(reference)}") from None
         reference = replace(reference, digest=digest)
-        request["reference"] = str(reference)
+        request["reference"] = reference.written
     return "\n".join(["image", reference.digest, *machine, *packages_of(request)])
 
 
@@ -122,5 +122,7 @@ def _earlier(reference: Reference) -> str:
         except (OSError, ValueError):
             continue
         if known["reference"] == str(reference) and os.path.exists(os.path.join(folder, name + ".manifest")):
-            return f"; to run the image of that name that is here, ask for {reference}@{known['digest']}"
+            return (
+                f"; to run the image of that name that is here, ask for {reference.written}@{known['digest']}"
+            )
     return ""

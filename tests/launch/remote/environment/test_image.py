@@ -15,6 +15,7 @@ import pytest
 from launch.remote.environment import image as module
 from launch.remote.environment.build import Failed
 from launch.remote.environment.image import choose_runtime, identity
+from launch.remote.environment.image_reference import Reference
 from launch.remote.environment.image_registry import Registry, architecture
 from tests.launch.remote.environment.image_requests import ID, install, made, request, unreported
 from tests.launch.remote.environment.oci_registry import Image, OciRegistry, image, layer, member, serve
@@ -102,6 +103,16 @@ def test_the_identity_is_the_digest_the_architecture_and_the_form(
     assert identity(request(name, "docker"), unreported) != identity(by_tag, unreported)
     served.add("train", "1", small(Env=["B=2"]))
     assert identity(request(name), unreported) != identity(by_tag, unreported)
+
+
+def test_a_registry_without_tls_is_called_without_it_once_its_tag_is_a_digest(
+    served: OciRegistry, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As ``http://10.0.0.9:5000/train`` is: on loopback no word is needed."""
+    install(programs, "ch-run")
+    monkeypatch.setattr(Reference, "is_on_loopback", False)
+    made(request(f"http://{served.add('train', '1', small())}"), tmp_path)
+    assert (tmp_path / "environments" / ID / "root/etc/hello").read_text() == "two"
 
 
 def test_a_digest_is_not_looked_up_so_that_what_is_there_needs_no_registry(programs: Path) -> None:
