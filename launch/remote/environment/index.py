@@ -13,7 +13,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from launch.remote.environment.build import Failed
 
@@ -26,7 +26,8 @@ https://pip.pypa.io/en/stable/topics/configuration/; later ones win."""
 _LINE = re.compile(r"^\s*(?:--(index-url|extra-index-url|find-links|no-index)|(-i|-f))(?:[\s=]+(\S+))?", re.M)
 _SHORT = {"-i": "index-url", "-f": "find-links"}
 _WAIT_S = 30
-_CHUNK = 1 << 20
+_LARGEST = 256 << 20
+"""Bytes of an index's page or file: uv's wheel has a tenth."""
 
 
 class Index(NamedTuple):
@@ -135,9 +136,23 @@ def _get(url: str, context: ssl.SSLContext, login_of: str = "") -> bytes:
         headers["Authorization"] = "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()
     clean = urllib.parse.urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2]))
     request = urllib.request.Request(clean, headers=headers)  # noqa: S310  (the operator's index)
-    with urllib.request.urlopen(request, timeout=_WAIT_S, context=context) as answer:  # noqa: S310
-        pieces = list(iter(lambda: answer.read(_CHUNK), b""))
-    return b"".join(pieces)
+    opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context), _Redirects)
+    with opener.open(request, timeout=_WAIT_S) as answer:
+        data = bytes(answer.read(_LARGEST + 1))
+    if len(data) > _LARGEST:
+        raise ValueError(f"{clean} has more than {_LARGEST} bytes")
+    return data
+
+
+class _Redirects(urllib.request.HTTPRedirectHandler):
+    """Redirects within an index keep its login; the storage that it redirects to does not get it."""
+
+    def redirect_request(self, req: urllib.request.Request, *words: Any) -> urllib.request.Request | None:
+        """Return the next request."""
+        after = super().redirect_request(req, *words)
+        if after is not None and (after.type, after.host) != (req.type, req.host):
+            after.remove_header("Authorization")
+        return after
 
 
 def _link(page: bytes, name: str) -> str | None:
