@@ -68,6 +68,7 @@ def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) ->
     env = _environment(store.root, folder, index)
     what = "making the virtual environment"
     argv = [uv, "venv", "--quiet", "--no-project", "--python", python.path or python.version, folder]
+    argv.append("--allow-existing")  # a Python that uv downloads is in the folder before
     try:
         build.run(what, argv, env, report, keep_open=[lock])
     except Failed as error:
@@ -78,6 +79,8 @@ def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) ->
             f"Python {python.version} is not on this node and cannot be downloaded; this node has {there}"
         )
         raise Failed(reason, error.lines) from error
+    if not request["requirements"]:
+        return
     texts = {"-r": request["requirements"], "-c": request["constraints"]}
     # In memory: an index's password may be among the lines.
     files = {option: file_in_memory(text.encode() + b"\n") for option, text in texts.items() if text}

@@ -160,6 +160,39 @@ def test_a_python_that_no_node_has_is_refused_with_those_there_are(
     assert left(desk.cluster.nodes[0]) == set()
 
 
+def test_a_python_alone_is_an_environment(desk: Desk) -> None:
+    version = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    request = request_of(PythonEnvironment(python=version, title="conda.yml"), [])
+    assert request is not None
+    cluster = desk.cluster
+    made = make_environment(
+        request, cluster.head, cluster.nodes[:2], remote_id(), desk.send, print, ssh=cluster.ssh
+    )
+    assert run_python(cluster.nodes[1], made, "import sys; print('%d.%d' % sys.version_info[:2])") == version
+
+
+def test_a_python_that_uv_downloads_is_part_of_the_environment(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """uv puts it into the environment's folder before it makes the environment around it."""
+    uv = tmp_path / "bin" / "uv"
+    uv.parent.mkdir()
+    uv.write_text(
+        f"""#!/bin/bash
+case $1 in
+--version) echo uv 9.9.9; exit ;;
+venv) mkdir -p "$UV_PYTHON_INSTALL_DIR/cpython"; set -- "${{@/#3.7/{sys.executable}}}" ;;
+esac
+exec {shutil.which("uv")} "$@"
+"""
+    )
+    uv.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{uv.parent}:/usr/bin:/bin")
+    made = desk.make(python="3.7")
+    assert (folder(desk.cluster.nodes[3], made) / "python/cpython").is_dir()
+    assert run_python(desk.cluster.nodes[3], made, "import toolkit; print(toolkit.ANSWER)") == "42"
+
+
 def test_packages_of_conda_are_refused_and_not_passed_over(desk: Desk) -> None:
     asked = PythonEnvironment("toolkit", conda='{"dependencies": ["cudatoolkit"]}', title="conda.yml")
     request = request_of(asked, [])
