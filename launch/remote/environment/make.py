@@ -32,7 +32,7 @@ from launch.remote.base.records import EnvironmentRecord
 from launch.remote.environment.build import Failed, Report
 from launch.remote.environment.request import EnvironmentAnswer, EnvironmentCall
 from launch.remote.environment.tree_manifest import manifest_of
-from launch.remote.environment.usage import clear
+from launch.remote.environment.usage import clear, clear_debris, open_lock
 from launch.remote.store.spread import distribute
 from launch.remote.store.store import ENVIRONMENTS, Manifest, Store
 from launch.remote.store.tree_node import Call, Up
@@ -93,6 +93,7 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
             ]
             if lacking:
                 return {"t": "lacks", "snapshots": lacking}
+            clear_debris(store)
             _check_disk(store)
             clear(store, name)
             try:
@@ -128,7 +129,7 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
 @contextlib.contextmanager
 def locked(store: Store, name: str, report: Report) -> Iterator[int]:
     """Hold an environment's lock, whose descriptor is returned; wait for who holds it."""
-    lock = os.open(os.path.join(store.folder, f".lock-{name}"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    lock = open_lock(store, name)
     try:
         is_reported = False
         while True:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
 import subprocess
 from collections.abc import Sequence
 
+from launch.remote.base import timing
 from launch.remote.environment.request import EnvironmentListing, RemovalAnswer, StoredEnvironment
 from launch.remote.store.store import ENVIRONMENTS, Store, unfinished_jobs
 
-__all__ = ["clear", "list_environments", "remove_environments"]
+__all__ = ["clear", "clear_debris", "list_environments", "open_lock", "remove_environments"]
 
 
 def list_environments() -> EnvironmentListing:
@@ -51,7 +53,48 @@ def remove_environments(names: Sequence[str], *, cache: bool) -> RemovalAnswer:
                     os.unlink(os.path.join(store.folder, entry))
     if cache:
         shutil.rmtree(os.path.join(store.root, "cache"), ignore_errors=True)
+        clear_debris(store)
+    _unload(store)
     return {"kept": {name: found for name, found in kept.items() if found}}
+
+
+def open_lock(store: Store, name: str) -> int:
+    """Return a descriptor of the file that who makes an environment locks."""
+    return os.open(os.path.join(store.folder, f".lock-{name}"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def clear_debris(store: Store) -> None:
+    """Remove what killed builds have left; where one of their tools still works, it holds the lock."""
+    for name in os.listdir(store.folder):
+        if "." in name or store.has(name):
+            continue
+        lock = open_lock(store, name)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if not store.has(name):  # made in between
+                clear(store, name)
+        except BlockingIOError:
+            continue
+        finally:
+            os.close(lock)
+
+
+def _unload(store: Store) -> None:
+    """Remove the images that Docker has loaded from environments that are gone; it keeps those in use."""
+    images = _docker("image", "ls", "--format", "{{.Repository}}", "--filter", "reference=ranklift/*")
+    for image in images.split():
+        if not os.path.isdir(store.path(image.partition("/")[2])):
+            _docker("image", "rm", image)
+
+
+def _docker(*words: str) -> str:
+    """Return what Docker prints; nothing where there is no Docker."""
+    with contextlib.suppress(OSError, subprocess.TimeoutExpired):
+        done = subprocess.run(
+            ["docker", *words], capture_output=True, check=False, timeout=timing.CONTAINER_S
+        )
+        return done.stdout.decode("utf-8", "replace")
+    return ""
 
 
 def clear(store: Store, name: str) -> None:
