@@ -18,14 +18,14 @@ import shutil
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from launch.remote.base.files import replace_file
 from launch.remote.environment import build
 from launch.remote.environment.build import Report
 from launch.remote.environment.image_pull import Pulled, open_registry, pull, tag_of, unpack, write_archive
-from launch.remote.environment.image_reference import ImageError, Reference, parse_reference
-from launch.remote.environment.image_registry import architecture
+from launch.remote.environment.image_reference import ImageError, parse_reference
+from launch.remote.environment.image_registry import Registry, architecture
 from launch.remote.environment.index import read_index
 from launch.remote.environment.request import FORMS
 from launch.remote.environment.uv import find_uv
@@ -76,7 +76,7 @@ def build_image(request: EnvironmentRequest, folder: str, lock: int, report: Rep
         file = _write_context(request, context, report)
     try:
         with open(file, encoding="utf-8") as stream:
-            images = list(_bases(stream))
+            images = list(dict.fromkeys(_bases(stream)))
     except FileNotFoundError:
         why = "the folder of the build, without what .amlignore leaves out, has no such file"
         raise ImageError(f"dockerfile_path = {request['dockerfile']}: {why}") from None
@@ -101,10 +101,23 @@ def _bases(lines: Iterable[str]) -> Iterator[str]:
             stages.add((found["stage"] or "").lower())
 
 
-def _pull(request: EnvironmentRequest, image: Reference, folder: str, report: Report) -> Pulled:
+def _pull(registry: Registry, folder: str, report: Report) -> Pulled:
     layers = os.path.join(folder, _WORK, _LAYERS)
     os.makedirs(layers)
-    return pull(open_registry(request, image), layers, report)
+    return pull(registry, layers, report)
+
+
+def _renamed(file: str, names: Mapping[str, str], folder: str) -> str:
+    """Write the Dockerfile with other names of its images; return its path."""
+    with open(file, encoding="utf-8") as stream:
+        lines = list(stream)
+    for number, line in enumerate(lines):
+        found = _FROM.fullmatch(line)
+        if found and found["image"] in names:
+            lines[number] = line[: found.start("image")] + names[found["image"]] + line[found.end("image") :]
+    path = os.path.join(folder, _WORK, "Dockerfile")
+    replace_file(path, "".join(lines).encode())
+    return path
 
 
 def _build_docker(
@@ -117,14 +130,20 @@ def _build_docker(
     report: Report,
 ) -> bytes:
     form, tag = os.path.join(folder, FORMS["docker"]), tag_of(folder)
+    loaded = {}
     for image in images:
-        reference = parse_reference(image)
-        if reference.registry in request["registries"] and not reference.digest:
-            pulled = _pull(request, reference, folder, report)
-            write_archive(pulled, f"{reference.registry}/{reference.repository}:{reference.tag}", form)
+        registry = open_registry(request, parse_reference(image))
+        if registry.has_secret:
+            reference = registry.reference
+            # An image that is loaded has no digest of its registry: there it stands in the tag.
+            tag = reference.digest.partition(":")[2] or reference.tag
+            loaded[image] = f"{reference.registry}/{reference.repository}:{tag}"
+            write_archive(_pull(registry, folder, report), loaded[image], form)
             build.run("loading an image", ["docker", "load", "--quiet", "--input", form], os.environ, report)
             os.unlink(form)
             shutil.rmtree(os.path.join(folder, _WORK, _LAYERS))
+    if any("@" in image for image in loaded):
+        file = _renamed(file, loaded, folder)
     argv = ["docker", "build", "--file", file, "--tag", tag, context]
     build.run("docker build", argv, os.environ, report, keep_open=[lock])
     argv = ["docker", "save", "--output", form, tag]
@@ -155,7 +174,7 @@ def _build_charliecloud(
     env = {**os.environ, "USER": os.environ.get("USER", "user")}  # without which its programs do not start
     program = ["ch-image", "--no-cache", "--storage", storage]
     for image in images:
-        pulled = _pull(request, parse_reference(image), folder, report)
+        pulled = _pull(open_registry(request, parse_reference(image)), folder, report)
         root = os.path.join(work, "image")
         unpack(pulled, root, report)
         _write_metadata(root, pulled.config)
@@ -215,14 +234,21 @@ def _write_context(request: EnvironmentRequest, context: str, report: Report) ->
     return file
 
 
-def _conda_file(request: Mapping[str, object]) -> str:
+def _conda_file(request: Mapping[str, Any]) -> str:
     """Return conda's environment file: JSON is YAML."""
     given = json.loads(str(request["conda"]))
     python = str(request["python"])
     wanted = f"python{python}" if python[:1] in "<>=!~" and python else f"python={python}"
     extra = [wanted] if python else []
-    pip = [{"pip": [f"-r {_SENT}/requirements.txt"]}] if request["requirements"] else []
+    lines = [f"-r {_SENT}/requirements.txt", *_pip_options(request)]
+    pip = [{"pip": lines}] if request["requirements"] else []
     return json.dumps({**given, "dependencies": [*given["dependencies"], *extra, "pip", *pip]})
+
+
+def _pip_options(request: Mapping[str, Any]) -> list[str]:
+    """Return what pip and uv get beside the requirements."""
+    wheels = [f"--find-links {_SENT}/wheels{number}" for number in range(len(request["find_links"]))]
+    return [*wheels, *([f"--constraint {_SENT}/constraints.txt"] if request["constraints"] else [])]
 
 
 def _dockerfile(request: EnvironmentRequest) -> str:
@@ -233,12 +259,11 @@ def _dockerfile(request: EnvironmentRequest) -> str:
     else:
         uv = f"{_SENT}/uv"
         python = f"--python '{request['python']}'" if request["python"] else "--python python3"
-        wheels = "".join(f" --find-links {_SENT}/wheels{n}" for n in range(len(request["find_links"])))
-        constraints = f" --constraint {_SENT}/constraints.txt" if request["constraints"] else ""
+        options = "".join(f" {option}" for option in _pip_options(request))
         make = [
             f"UV_PYTHON_INSTALL_DIR={_PYTHONS} {uv} venv --quiet --no-project {python} {_ENVIRONMENT}",
             f"{uv} pip install --no-cache --python {_ENVIRONMENT}/bin/python --compile-bytecode"
-            f"{wheels}{constraints} --requirement {_SENT}/requirements.txt",
+            f"{options} --requirement {_SENT}/requirements.txt",
         ]
     return "\n".join(
         [

@@ -106,6 +106,11 @@ class Registry:
                         raise ImageError(f"{folder}/{name} is not a certificate: {error}") from None
         self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
 
+    @property
+    def has_secret(self) -> bool:
+        """Whether there is a credential for the registry."""
+        return bool(self._secret)
+
     def digest(self) -> str:
         """Return the digest of what the reference names now. Raise :class:`ImageError`."""
         return self._manifest(self.reference.wanted)[0]

@@ -31,6 +31,9 @@ if sys.argv[1] == "load":
         calls.write(json.dumps(entry["RepoTags"]) + "\\n")
 if sys.argv[1] == "build" and os.path.exists(os.environ["HOME"] + "/fail"):
     sys.exit("step 3: no such package")
+if sys.argv[1] == "build":
+    with open(sys.argv[3]) as given, open(os.environ["HOME"] + "/built", "w") as built:
+        built.write(given.read())
 if sys.argv[1] == "save":
     with tarfile.open(sys.argv[3], "w") as archive:
         texts = {{"manifest.json": '[{{"Config": "c.json"}}]', "c.json": '{{"config": {{"Env": ["A=1"]}}}}'}}
@@ -96,6 +99,26 @@ def test_a_base_of_a_private_registry_is_loaded_before_so_that_docker_gets_no_pa
     assert [call[0] for call in calls(tmp_path)[1:]] == ["load", name, "build", "save"]
     assert "secret" not in (tmp_path / "calls").read_text()
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "image.tar"]
+
+
+def test_a_private_base_may_be_named_by_its_digest(
+    served: OciRegistry, programs: Path, tmp_path: Path
+) -> None:
+    """As below packages on top of an image. What Docker loads has no digest: a tag replaces it."""
+    (programs / "docker").write_text(DOCKER)
+    (programs / "docker").chmod(0o755)
+    base = image([layer(member("a", b"1"))])
+    served.add("base", "1", base)
+    served.scheme = "Basic"
+    context(tmp_path, f"FROM {served.host}/base@{base.digest} AS one\nRUN true\n")
+    secret = {served.host: {"username": "ann", "password": "secret"}}
+    made(
+        request("", "docker", kind="build", context=CONTEXT, dockerfile="Dockerfile", registries=secret),
+        tmp_path,
+    )
+    name = f"{served.host}/base:{base.digest.partition(':')[2]}"
+    assert [call[0] for call in calls(tmp_path)[1:]] == ["load", name, "build", "save"]
+    assert (tmp_path / "built").read_text() == f"FROM {name} AS one\nRUN true\n"
 
 
 @pytest.mark.skipif(not shutil.which("ch-image"), reason="charliecloud-builders is not installed")
@@ -191,8 +214,15 @@ def test_packages_on_top_of_an_image_become_a_dockerfile(fields: dict[str, Any],
 
 def test_condas_file_has_python_and_pips_part() -> None:
     conda = '{"channels": ["c"], "dependencies": ["openmpi"]}'
-    asked = request("train", conda=conda, python="3.10", requirements="torch")
-    pip = {"pip": ["-r /opt/ranklift/packages/requirements.txt"]}
+    more: dict[str, Any] = {"find_links": ["a"], "constraints": "numpy<2"}
+    asked = request("train", conda=conda, python="3.10", requirements="torch", **more)
+    sent = "/opt/ranklift/packages"
+    files = [
+        f"-r {sent}/requirements.txt",
+        f"--find-links {sent}/wheels0",
+        f"--constraint {sent}/constraints.txt",
+    ]
+    pip = {"pip": files}
     assert json.loads(image_build._conda_file(asked)) == {
         "channels": ["c"],
         "dependencies": ["openmpi", "python=3.10", "pip", pip],
