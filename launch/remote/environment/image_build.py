@@ -175,12 +175,11 @@ def _build_charliecloud(
     program = ["ch-image", "--no-cache", "--storage", storage]
     for image in images:
         pulled = _pull(open_registry(request, parse_reference(image)), folder, report)
-        root = os.path.join(work, "image")
-        unpack(pulled, root, report)
-        _write_metadata(root, pulled.config)
-        argv = [*program, "import", root, image]
+        unpacked = unpack(pulled, os.path.join(work, "image"), report)
+        _write_metadata(unpacked.folder("ch"), pulled.config)
+        argv = [*program, "import", unpacked.path, image]
         build.run("importing an image", argv, env, report, keep_open=[lock])
-        shutil.rmtree(root)
+        shutil.rmtree(unpacked.path)
         shutil.rmtree(os.path.join(work, _LAYERS))
     argv = [*program, "build", "--force", "--tag", "ranklift", "--file", file, context]
     build.run("ch-image build", argv, env, report, keep_open=[lock])
@@ -195,7 +194,7 @@ def _build_charliecloud(
     return json.dumps({"architecture": architecture(), "os": "linux", "config": config}).encode()
 
 
-def _write_metadata(root: str, config: bytes) -> None:
+def _write_metadata(folder: str, config: bytes) -> None:
     """Write what ch-image keeps of an image's configuration, which its import takes over."""
     found = json.loads(config).get("config") or {}
     pairs = (entry.partition("=") for entry in found.get("Env") or ())
@@ -209,8 +208,7 @@ def _write_metadata(root: str, config: bytes) -> None:
         "shell": ["/bin/sh", "-c"],
         "volumes": [],
     }
-    os.makedirs(os.path.join(root, "ch"), exist_ok=True)
-    replace_file(os.path.join(root, "ch", "metadata.json"), json.dumps(metadata).encode())
+    replace_file(os.path.join(folder, "metadata.json"), json.dumps(metadata).encode())
 
 
 def _write_context(request: EnvironmentRequest, context: str, report: Report) -> str:

@@ -51,6 +51,10 @@ class Root:
         except (tarfile.TarError, EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ImageError(f"{os.path.basename(layer)} is not a layer of an image: {error}") from None
 
+    def folder(self, name: str) -> str:
+        """Return the path here of a top folder of the image, which is made where the image has none."""
+        return self._folder([name])
+
     def _add(self, archive: tarfile.TarFile, member: tarfile.TarInfo, own: set[str]) -> None:
         names = _names(member.name)
         if not names:

@@ -123,30 +123,29 @@ def write_form(runtime: str, pulled: Pulled, folder: str, lock: int, report: Rep
         report("writing the image's archive")
         write_archive(pulled, f"{tag_of(folder)}:latest", form)
         return
-    root = os.path.join(folder, "root")
-    unpack(pulled, root, report)
+    root = unpack(pulled, os.path.join(folder, "root"), report)
     if runtime == "enroot":
         _write_squashfs(root, form, lock, report)
 
 
-def unpack(pulled: Pulled, path: str, report: Report) -> None:
-    """Make the image's root folder. Raise :class:`ImageError` or OSError."""
+def unpack(pulled: Pulled, path: str, report: Report) -> Root:
+    """Make and return the image's root folder. Raise :class:`ImageError` or OSError."""
     root = Root(path)
     for number, layer in enumerate(pulled.layers, 1):
         report(f"unpacking layer {number} of {len(pulled.layers)}")
         root.apply(layer)
+    return root
 
 
-def _write_squashfs(root: str, path: str, lock: int, report: Report) -> None:
+def _write_squashfs(root: Root, path: str, lock: int, report: Report) -> None:
     """Write the root folder as enroot's image, and remove the folder."""
-    etc = os.path.join(root, "etc")
-    os.makedirs(etc, exist_ok=True)
+    etc = root.folder("etc")
     for name, data, mode in (("rc", _RC, 0o755), ("fstab", b"", 0o644), ("environment", b"", 0o644)):
         replace_file(os.path.join(etc, name), data, mode=mode)
     # Data uncompressed and lzo for the rest, as `enroot import` does: gzip would take minutes.
-    argv = ["mksquashfs", root, path, "-all-root", "-no-progress", "-noappend", "-comp", "lzo", "-noD"]
+    argv = ["mksquashfs", root.path, path, "-all-root", "-no-progress", "-noappend", "-comp", "lzo", "-noD"]
     build.run("writing the image's squashfs", argv, os.environ, report, keep_open=[lock])
-    shutil.rmtree(root)
+    shutil.rmtree(root.path)
 
 
 def write_archive(pulled: Pulled, tag: str, path: str) -> None:

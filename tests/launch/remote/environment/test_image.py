@@ -91,6 +91,20 @@ def test_for_enroot_the_layers_become_a_squashfs_whose_script_runs_its_arguments
     assert subprocess.run(listed, capture_output=True, check=True).stdout == b'#!/bin/sh\nexec "$@"\ntwo'
 
 
+def test_an_image_whose_etc_is_a_link_does_not_lead_out_of_its_root(
+    served: OciRegistry, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
+    install(programs, "enroot")
+    install(programs, "mksquashfs", 'cp -r "$1" "$HOME/packed"')
+    (tmp_path / "outside").mkdir()
+    etc, _ = member("etc", type=tarfile.SYMTYPE, linkname=str(tmp_path / "outside"))
+    made(request(served.add("train", "1", image([layer((etc, b""))])), "enroot"), tmp_path)
+    assert not list((tmp_path / "outside").iterdir())
+    inside = Path(f"{tmp_path}/packed{tmp_path}/outside")
+    assert sorted(path.name for path in inside.iterdir()) == ["environment", "fstab", "rc"]
+
+
 def test_the_identity_is_the_digest_the_architecture_and_the_form(
     served: OciRegistry, programs: Path
 ) -> None:
