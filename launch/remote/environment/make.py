@@ -94,8 +94,8 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
             if lacking:
                 return {"t": "lacks", "snapshots": lacking}
             clear_debris(store)
-            _check_disk(store)
             clear(store, name)
+            _check_disk(store)
             try:
                 maker.make(request, store.path(name), lock, report)
                 report("recording the environment's files")

@@ -1,0 +1,39 @@
+"""What a head does before it makes an environment."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from launch.remote.environment import make, python_env
+from launch.remote.environment.build import Failed
+from launch.remote.store.store import ENVIRONMENTS, Store
+from launch.remote.store.tree_node import Up
+from tests.launch.remote.environment.image_requests import request
+
+if TYPE_CHECKING:
+    from launch.remote.environment.request import EnvironmentCall
+
+
+def test_a_full_disk_is_freed_of_a_killed_build_of_the_same_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(python_env, "identity", lambda *_: "mine")
+    monkeypatch.setattr(make, "_LEAST_FREE", 1 << 80)
+    half = Path(Store(kind=ENVIRONMENTS).path(hashlib.sha256(b"mine").hexdigest()[:16]))
+    half.mkdir()
+    call: EnvironmentCall = {
+        **request("", "", kind="python"),
+        "ssh": [],
+        "fanout": 1,
+        "silence": 1.0,
+        "credential": "",
+    }
+    with pytest.raises(Failed, match="is nearly full"):
+        make._answer(call, Up(io.BytesIO()))
+    assert not half.exists()
