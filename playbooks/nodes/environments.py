@@ -120,8 +120,8 @@ def _on_all(
     from playbooks.ssh.connection import Cluster
 
     def step(host: Host) -> Any:
-        wanted = remote_id()
-        return work(host, wanted) if version_there(host, wanted, STEP_S) == wanted else None
+        remote = version_there(host, remote_id(), STEP_S)
+        return None if remote is None else work(host, remote)
 
     with Cluster(inventory, stack.folder) as cluster:
         answers = fan_out_hosts(cluster.host, inventory.nodes, step, what=what, timeout=10 * STEP_S)
