@@ -6,13 +6,15 @@ import re
 
 from launch.errors import InputError
 
-__all__ = ["image_reference"]
+__all__ = ["HUB", "image_reference"]
 
 _REFERENCE = re.compile(
     r"(?P<scheme>https?://)?(?P<name>[^@\s]+?)(?P<tag>:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?"
     r"(?P<digest>@sha256:[0-9a-f]{64})?"
 )
 _PART = re.compile(r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*")
+HUB = ("index.docker.io", "registry-1.docker.io")
+"""Other hosts of ``docker.io``."""
 _HOST = re.compile(r"[A-Za-z0-9][A-Za-z0-9.-]*(:[0-9]{1,5})?")
 
 
@@ -39,6 +41,8 @@ def image_reference(key: str, text: str) -> str:
         raise InputError(
             key, text, problem, "write it as REGISTRY/NAME:TAG, e.g. docker.io/pytorch/pytorch:2.8.0"
         )
+    if host in HUB:
+        host = "docker.io"
     if host == "docker.io" and "/" not in path:
         path = f"library/{path}"
     tag = match["tag"] or ("" if match["digest"] else ":latest")

@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from launch.environment.environment_spec import BuildEnvironment, Environment, ImageEnvironment
+from launch.environment.image_reference import HUB
 from launch.errors import InputError
 
 __all__ = ["read_registry_secrets", "secrets_for"]
 
 Secret = dict[str, str]
 _KEY = "--registry-token"
-_HUB = ("https://index.docker.io/v1/", "index.docker.io", "registry-1.docker.io")
+_HUB = ("https://index.docker.io/v1/", *HUB)
 """Names under which Docker keeps what is for ``docker.io``."""
 _ANYBODY = "00000000-0000-0000-0000-000000000000"
 """User name that Azure's registries take beside a token (learn.microsoft.com container-registry-

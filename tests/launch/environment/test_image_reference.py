@@ -18,6 +18,7 @@ DIGEST = "@sha256:" + "0" * 64
         ("pytorch/pytorch:2.8.0", "docker.io/pytorch/pytorch:2.8.0"),
         (f"mine.azurecr.io/train{DIGEST}", f"mine.azurecr.io/train{DIGEST}"),
         (f"mine.azurecr.io/train:1{DIGEST}", f"mine.azurecr.io/train:1{DIGEST}"),
+        ("index.docker.io/me/train", "docker.io/me/train:latest"),  # whose credentials are docker.io's
         ("localhost:5000/a/b", "localhost:5000/a/b:latest"),
         ("http://10.0.0.9:5000/train:1", "http://10.0.0.9:5000/train:1"),
         ("https://mine.azurecr.io/train:1", "mine.azurecr.io/train:1"),
