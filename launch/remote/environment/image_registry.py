@@ -142,7 +142,7 @@ class Registry:
         if manifest.config.bytes > _DOCUMENT_BYTES:
             raise ImageError(f"{self.reference}: its configuration has {manifest.config.bytes} bytes")
         with self._call(f"blobs/{manifest.config.digest}") as answer:
-            data = bytes(answer.read(manifest.config.bytes + 1))
+            data = self._read(answer, manifest.config.bytes)
         _check(self.reference, manifest.config.digest, hashlib.sha256(data).hexdigest())
         return data
 
@@ -209,7 +209,7 @@ class Registry:
 
     def _manifest(self, wanted: str) -> tuple[str, dict[str, Any]]:
         with self._call(f"manifests/{wanted}", accept=_ACCEPT) as answer:
-            data = answer.read(_DOCUMENT_BYTES + 1)
+            data = self._read(answer, _DOCUMENT_BYTES)
         found = "sha256:" + hashlib.sha256(data).hexdigest()
         if wanted.startswith("sha256:"):
             _check(self.reference, wanted, found.partition(":")[2])
@@ -220,6 +220,16 @@ class Registry:
         if not isinstance(document, dict):
             raise ImageError(f"{self.reference}: the answer is not a manifest: is this a container registry?")
         return found, document
+
+    def _read(self, answer: Any, most: int) -> bytes:
+        """Return an answer, and one byte beyond ``most`` where it has more. Raise :class:`Unreachable`."""
+        try:
+            data = bytes(answer.read(most + 1))
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unreachable(error) from None
+        if answer.length and len(data) <= most:
+            raise self._unreachable("the connection ended early")
+        return data
 
     def _call(self, path: str, accept: str = "*/*", start: int = 0) -> Any:
         """Return an open answer. Raise :class:`ImageError`; a break later on is the reader's."""

@@ -119,6 +119,8 @@ class OciRegistry:
     refuses_identities: bool = False
     break_after: int = 0
     """Bytes of a blob after which the connection breaks; 0 for never."""
+    cut_documents: bool = False
+    """Whether the connection breaks in all other answers."""
     elsewhere: OciRegistry | None = None
     """A storage to which blobs are redirected."""
     requests: list[tuple[str, str, str]] = field(default_factory=list)
@@ -230,7 +232,8 @@ class _Handler(BaseHTTPRequestHandler):
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
-        self.wfile.write(data)
+        self.wfile.write(data[: len(data) // 2] if self.served.cut_documents else data)
+        self.close_connection = self.served.cut_documents or self.close_connection
 
 
 def push(image_pushed: Image, url: str, name: str, tag: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from launch.remote.base import timing
 from launch.remote.environment import image_registry as module
-from launch.remote.environment.image_reference import ImageError, parse_reference
+from launch.remote.environment.image_reference import ImageError, Unreachable, parse_reference
 from launch.remote.environment.image_registry import ImageManifest, Registry
 from tests.launch.remote.environment.oci_registry import (
     Image,
@@ -212,3 +212,12 @@ def test_a_manifest_whose_digests_are_not_digests_is_refused_before_anything_is_
     bad = Image(small.blobs, json.dumps(document).encode())
     with pytest.raises(ImageError, match=r"its manifest names .* which is not a sha256 digest"):
         client(served.add("train", "1", bad)).resolve("amd64")
+
+
+def test_a_connection_that_breaks_in_a_manifest_is_reported_as_such(
+    served: OciRegistry, small: Image
+) -> None:
+    name = served.add("train", "1", small)
+    served.cut_documents = True
+    with pytest.raises(Unreachable, match=f"cannot reach {served.host}: the connection ended early"):
+        client(name).digest()
