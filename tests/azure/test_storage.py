@@ -104,7 +104,7 @@ def test_beside_a_cluster_whose_state_was_lost_nothing_is_made(cluster: Workplac
 
 def test_private_endpoint_and_nfs_server_are_made_and_nothing_differs(cluster: Workplace) -> None:
     cluster.configure(STACK, nodeCount=1, storage="privateEndpoint", nfs="vm", nfsSizeGib=1024)
-    cluster.fab("up")
+    cluster.fab("up", "--yes")  # the nodes are made again
     cluster.pulumi("preview", "--stack", STACK, "--refresh", "--expect-no-changes")
     with service(cluster) as client:
         assert client.get_blob_client("data", "shards/0.bin").exists()
