@@ -136,8 +136,8 @@ def _build_docker(
         if registry.has_secret:
             reference = registry.reference
             # An image that is loaded has no digest of its registry: there it stands in the tag.
-            tag = reference.digest.partition(":")[2] or reference.tag
-            loaded[image] = f"{reference.registry}/{reference.repository}:{tag}"
+            base_tag = reference.digest.partition(":")[2] or reference.tag
+            loaded[image] = f"{reference.registry}/{reference.repository}:{base_tag}"
             write_archive(_pull(registry, folder, report), loaded[image], form)
             build.run("loading an image", ["docker", "load", "--quiet", "--input", form], os.environ, report)
             os.unlink(form)

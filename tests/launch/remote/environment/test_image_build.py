@@ -97,6 +97,9 @@ def test_a_base_of_a_private_registry_is_loaded_before_so_that_docker_gets_no_pa
     asked = request("", "docker", kind="build", context=CONTEXT, dockerfile="Dockerfile", registries=secret)
     folder, _ = made(asked, tmp_path)
     assert [call[0] for call in calls(tmp_path)[1:]] == ["load", name, "build", "save"]
+    (built,) = [call for call in calls(tmp_path) if call[0] == "build"]
+    assert built[built.index("--tag") + 1] == f"ranklift/{ID}"
+    assert calls(tmp_path)[-1][-1] == f"ranklift/{ID}"
     assert "secret" not in (tmp_path / "calls").read_text()
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "image.tar"]
 
