@@ -1,4 +1,4 @@
-"""A cluster of four bare nodes, wheels that the operator has, and stand-in nodes that hold an image."""
+"""Stand-in nodes that hold an image, and jobs that run in it."""
 
 from __future__ import annotations
 
@@ -8,19 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.workplace import Workplace
 from tests.environments import docker_engine
 from tests.environments.debian_image import unpack
 from tests.environments.docker_engine import Engine
 from tests.environments.in_containers import TAG, ContainerNodes
 from tests.launch.standin import Nodes, end_everything
-from tests.launch.wheels import make_wheel, uv_wheel
-
-NODES = 4
-SCRIPT = """
-import os, sys, {module}
-print(os.environ["RANK"], sys.prefix, {module}.ANSWER)
-"""
 
 
 @pytest.fixture
@@ -87,35 +79,3 @@ def no_container_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "docker_nodes" in request.fixturenames or "docker" in request.node.name:
         assert request.getfixturevalue("engine").containers() == []
-
-
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
-    """A workplace whose stack ``rehearsal`` is up; nothing of it is left in the end."""
-    made = Workplace(tmp_path_factory.mktemp("environments"))
-    made.start(NODES, None)
-    try:
-        made.configure("rehearsal", nodeCount=NODES)
-        made.fab("up", "--stack", "rehearsal")
-        yield made
-    finally:
-        made.close()
-
-
-@pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Wheels of two packages, and of uv."""
-    folder = tmp_path_factory.mktemp("wheels")
-    make_wheel(folder, "toolkit", "1.2", {"toolkit/__init__.py": b"ANSWER = 42\n"})
-    make_wheel(folder, "gadget", "3.0", {"gadget/__init__.py": b"ANSWER = 7\n"}, ["toolkit>=1"])
-    shutil.copy(uv_wheel(), folder)
-    return folder
-
-
-@pytest.fixture
-def launch(cluster: Workplace, wheels: Path) -> list[str]:
-    """``fab launch.torch`` with its options; the scripts and the requirements it names are there."""
-    for module in ("toolkit", "gadget"):
-        (cluster.own / f"{module}.txt").write_text(f"{module}\n--no-index\n")
-        (cluster.own / f"use_{module}.py").write_text(SCRIPT.format(module=module))
-    return ["launch.torch", "--find-links", str(wheels)]
