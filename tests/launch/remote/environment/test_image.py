@@ -6,7 +6,6 @@ import json
 import shutil
 import subprocess
 import tarfile
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,23 +17,9 @@ from launch.remote.environment.image import choose_runtime, identity
 from launch.remote.environment.image_reference import Reference
 from launch.remote.environment.image_registry import Registry, architecture
 from tests.launch.remote.environment.image_requests import ID, install, made, request, unreported
-from tests.launch.remote.environment.oci_registry import Image, OciRegistry, image, layer, member, serve
+from tests.launch.remote.environment.oci_registry import Image, OciRegistry, image, layer, member
 
-
-@pytest.fixture
-def served() -> Iterator[OciRegistry]:
-    with serve() as registry:
-        yield registry
-
-
-@pytest.fixture(autouse=True)
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The only folder on PATH: a node's programs, none at first."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return folder
+pytestmark = pytest.mark.usefixtures("programs")
 
 
 def small(**config: Any) -> Image:

@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +15,9 @@ from launch.remote.environment import image_build
 from launch.remote.environment.build import Failed
 from launch.remote.environment.image import identity
 from tests.launch.remote.environment.image_requests import ID, install, made, request, unreported
-from tests.launch.remote.environment.oci_registry import OciRegistry, image, layer, member, serve
+from tests.launch.remote.environment.oci_registry import OciRegistry, image, layer, member
+
+pytestmark = pytest.mark.usefixtures("programs")
 
 CONTEXT = "00000000000000aa"
 
@@ -43,21 +44,6 @@ if sys.argv[1] == "save":
             archive.addfile(member, io.BytesIO(text.encode()))
 """
 """Docker, as far as a build calls it."""
-
-
-@pytest.fixture
-def served() -> Iterator[OciRegistry]:
-    with serve() as registry:
-        yield registry
-
-
-@pytest.fixture(autouse=True)
-def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setenv("HOME", str(tmp_path))
-    return folder
 
 
 def context(tmp_path: Path, dockerfile: str, name: str = "Dockerfile") -> Path:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -24,12 +23,6 @@ from tests.launch.remote.environment.oci_registry import (
 )
 
 ANN = {"username": "ann", "password": "secret"}
-
-
-@pytest.fixture
-def served() -> Iterator[OciRegistry]:
-    with serve() as registry:
-        yield registry
 
 
 @pytest.fixture
