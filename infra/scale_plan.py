@@ -108,6 +108,8 @@ class Drift:
     """Its capacity in Azure; ``None`` if Azure has none."""
     gone: tuple[str, ...] = ()
     """Resources in Pulumi's state that Azure does not have, as ``type name``."""
+    changing: bool = False
+    """Whether Azure is still changing the nodes, as a command that was killed had asked."""
 
     def __bool__(self) -> bool:
         return bool(self.gone) or self.present != self.remembered

@@ -6,6 +6,7 @@ each group's resources, one for each child resource, and one for the scale set's
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
@@ -13,16 +14,19 @@ from typing import Any
 from infra.arm.pulumi_state import SCALE_SET, resource_name, resources
 from infra.arm.update_errors import AzureFailed
 from infra.scale_plan import Drift
+from launch.errors import RetryError
+from playbooks.cli import output
 from playbooks.nodes import vm_ops
 from playbooks.project import Stack
 from playbooks.ssh.fanout import ask_all
 
-__all__ = ["find_drift"]
+__all__ = ["find_drift", "find_settled_drift"]
 
 LIMIT_S = 60.0
 """Limit of all queries together."""
 _TOP = 9
 """Number of parts in the id of a resource directly in its group."""
+_POLL_S = 2.0
 
 
 def find_drift(stack: Stack, wanted: int | None, state: Mapping[str, Any] | None = None) -> Drift | None:
@@ -48,9 +52,10 @@ def find_drift(stack: Stack, wanted: int | None, state: Mapping[str, Any] | None
             raise AzureFailed(f"stack {stack.name}: Azure did not list its resources", stack.name, answer)
     there: set[str] = set()
     capacity: int | None = None
+    changing = False
     for name, found in answers.items():
-        if isinstance(found, int) and not name:
-            capacity = found
+        if isinstance(found, tuple):
+            capacity, changing = found
         elif isinstance(found, set):
             there |= found
         elif found:
@@ -64,11 +69,32 @@ def find_drift(stack: Stack, wanted: int | None, state: Mapping[str, Any] | None
         remembered=before,
         present=capacity,
         gone=tuple(gone),
+        changing=changing,
     )
 
 
+def find_settled_drift(stack: Stack, wanted: int | None, deadline: float) -> Drift | None:
+    """Return what :func:`find_drift` returns, once Azure has ended what a killed command asked of the nodes.
+
+    Before that they are all still listed, and one that goes would be counted. Raises
+    :class:`~launch.errors.RetryError` at the ``deadline``.
+    """
+    reported = False
+    while (drift := find_drift(stack, wanted)) is not None and drift.changing:
+        if time.monotonic() > deadline:
+            raise RetryError(f"stack {stack.name}: Azure is still changing its nodes; nothing was changed")
+        if not reported:
+            output.progress(
+                "Azure is still changing the nodes, as an earlier command asked; waiting for its end"
+            )
+            reported = True
+        time.sleep(_POLL_S)
+    return drift
+
+
 def _questions(stack: Stack, known: Mapping[str, Mapping[str, Any]]) -> dict[str, Callable[[], Any]]:
-    """Return the queries: a group's name gives ids, a resource's whether it exists, "" the capacity."""
+    """Return the queries: a group's name gives ids, a resource's whether it exists, "" the capacity and
+    whether it is being changed."""
     from azure.core.exceptions import ResourceNotFoundError
 
     from infra.arm import clients
@@ -96,11 +122,12 @@ def _questions(stack: Stack, known: Mapping[str, Mapping[str, Any]]) -> dict[str
         get = client.resources.get_by_id
         return or_none(lambda: get(identifier, api_version=version), None) is not None
 
-    def capacity(identifier: str) -> int | None:
+    def capacity(identifier: str) -> tuple[int, bool] | None:
         _, group, name = vm_ops.scale_set_of(identifier)
         sets = vm_ops.scale_sets(stack, subscription)
         found = or_none(lambda: sets.get(group, name), None)
-        return None if found is None else int(found.sku.capacity)
+        # learn.microsoft.com rest/api/compute/virtual-machine-scale-sets: provisioningState.
+        return None if found is None else (int(found.sku.capacity), found.provisioning_state == "Updating")
 
     questions: dict[str, Callable[[], Any]] = {}
     for group in {identifier.split("/")[4] for identifier in known}:

@@ -18,7 +18,7 @@ from playbooks.cli.task import seconds_left
 from playbooks.nodes import vm_ops
 from playbooks.nodes.busy import uses
 from playbooks.project import Stack
-from playbooks.pulumi.drift import find_drift
+from playbooks.pulumi.drift import find_settled_drift
 from playbooks.pulumi.partial import COUNT, asking_for, nodes_before, settle
 from playbooks.pulumi.pending import find_replacement
 from playbooks.pulumi.recover import recover
@@ -154,7 +154,7 @@ def build(
     if is_new:
         pulumi(stack, ["stack", "init", stack.name])
     else:
-        drift = find_drift(stack, count)
+        drift = find_settled_drift(stack, count, deadline)
         if drift is not None:
             repairs = _repairing(drift, there)
             cause = None

@@ -71,7 +71,7 @@ def _scale(stack: Stack, wanted: int, setting: list[str], deadline: float) -> In
     from playbooks.stack.preflight import check_plan
 
     recover(stack)
-    if (inventory := _as_wanted(stack, wanted)) is not None:
+    if (inventory := _as_wanted(stack, wanted, deadline)) is not None:
         return inventory
     there = vm_ops.refresh(stack, stack.outputs())
     refuse_replacement(stack)
@@ -88,17 +88,17 @@ def _scale(stack: Stack, wanted: int, setting: list[str], deadline: float) -> In
         return wait_for_nodes(stack, seconds_left(deadline))
 
 
-def _as_wanted(stack: Stack, wanted: int) -> Inventory | None:
+def _as_wanted(stack: Stack, wanted: int, deadline: float) -> Inventory | None:
     """Return the nodes if configuration, Pulumi and Azure agree on ``wanted``, and report it; else None."""
     from infra.scale_plan import DEAD
     from playbooks.nodes import vm_ops
-    from playbooks.pulumi.drift import find_drift
+    from playbooks.pulumi.drift import find_settled_drift
     from playbooks.stack.converge import wanted_of
 
     if wanted_of(stack) != wanted:
         return None
     outputs = stack.outputs()
-    drift = find_drift(stack, wanted)
+    drift = find_settled_drift(stack, wanted, deadline)
     if outputs.node_count != wanted or drift is None or drift or drift.present != wanted:
         return None
     inventory = vm_ops.refresh(stack, outputs)

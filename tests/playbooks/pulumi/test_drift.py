@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -13,8 +14,10 @@ from azure.core.exceptions import ClientAuthenticationError, ResourceNotFoundErr
 from infra.arm import clients
 from infra.arm.update_errors import AzureFailed
 from infra.scale_plan import Drift
+from launch.errors import RetryError
 from playbooks.project import Stack
-from playbooks.pulumi.drift import find_drift
+from playbooks.pulumi import drift
+from playbooks.pulumi.drift import find_drift, find_settled_drift
 from tests.playbooks.typed import fake_pulumi
 
 GROUP = "/subscriptions/s-1/resourceGroups/ranklift-dev"
@@ -45,6 +48,7 @@ class Double:
     def __init__(self) -> None:
         self.there = set(KNOWN.values())
         self.capacity = 4
+        self.states = ["Succeeded"]
         self.asked: list[str] = []
 
     def listed(self, group: str) -> list[Mock]:
@@ -67,6 +71,7 @@ class Double:
         found = self.found(f"/subscriptions/s-1/resourceGroups/{group}/providers/Microsoft.Compute/"
                            f"virtualMachineScaleSets/{name}")  # fmt: skip
         found.sku.capacity = self.capacity
+        found.provisioning_state = self.states.pop(0) if len(self.states) > 1 else self.states[0]
         return found
 
 
@@ -83,11 +88,15 @@ def double(monkeypatch: pytest.MonkeyPatch) -> Double:
     return made
 
 
-def looked(folder: Path, wanted: int | None = 4, known: dict[str, str] = KNOWN) -> Drift | None:
+def known_stack(folder: Path, known: dict[str, str] = KNOWN) -> Stack:
     key = {"urn": "urn:x::user-key", "type": "pulumi-python:dynamic/x:KeyPair", "id": "k", "inputs": {}}
     resources = [key, *(resource(name, identifier) for name, identifier in known.items())]
     (folder / "state").write_text(json.dumps({"deployment": {"resources": resources}}))
-    return find_drift(Stack("dev", folder, fake_pulumi(folder, f"cat {folder}/state")), wanted)
+    return Stack("dev", folder, fake_pulumi(folder, f"cat {folder}/state"))
+
+
+def looked(folder: Path, wanted: int | None = 4, known: dict[str, str] = KNOWN) -> Drift | None:
+    return find_drift(known_stack(folder, known), wanted)
 
 
 def test_what_is_as_it_was_is_no_drift(tmp_path: Path, double: Double) -> None:
@@ -146,3 +155,18 @@ def test_a_look_that_fails_is_no_sign_that_all_is_well(tmp_path: Path, double: D
     double.group = refused  # type: ignore[method-assign,assignment]
     with pytest.raises(AzureFailed, match=r"did not list its resources: [^\n]*; run `az login`$"):
         looked(tmp_path)
+
+
+def test_nodes_that_a_killed_command_removes_are_waited_for(
+    tmp_path: Path, double: Double, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(drift, "_POLL_S", 0.01)
+    double.states = ["Updating", "Updating", "Succeeded"]
+    assert find_settled_drift(known_stack(tmp_path), 4, time.monotonic() + 60) == Drift(4, 4, 4)
+    assert capsys.readouterr().err.count("Azure is still changing the nodes") == 1
+
+
+def test_the_wait_for_azure_ends(tmp_path: Path, double: Double) -> None:
+    double.states = ["Updating"]
+    with pytest.raises(RetryError, match="Azure is still changing its nodes; nothing was changed"):
+        find_settled_drift(known_stack(tmp_path), 4, time.monotonic() - 1)

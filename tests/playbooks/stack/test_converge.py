@@ -132,7 +132,7 @@ class Update:
         monkeypatch.setattr(Stack, "exists", lambda _: True)
         for name in ("recover", "check_plan", "check_image"):
             monkeypatch.setattr(converge, name, lambda _, name=name: self.step(name))
-        monkeypatch.setattr(converge, "find_drift", lambda *_: self.drift)
+        monkeypatch.setattr(converge, "find_settled_drift", lambda *_: self.drift)
         monkeypatch.setattr(
             converge, "nodes_before", lambda _: Inventory("dev", "size", "place", "me", self.nodes)
         )

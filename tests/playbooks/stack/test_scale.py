@@ -64,7 +64,7 @@ class Cluster:
         monkeypatch.setattr(health, "wait_for_nodes", self.wait)
         monkeypatch.setattr(converge, "build", self.build)
         monkeypatch.setattr(run, "pulumi", self.pulumi)
-        monkeypatch.setattr(drift, "find_drift", self.look)
+        monkeypatch.setattr(drift, "find_settled_drift", self.look)
 
     def wait(self, *_: object) -> Inventory:
         self.done.append("wait")
@@ -77,7 +77,7 @@ class Cluster:
             raise self.unknown
         return inventory(self.azure, self.state)
 
-    def look(self, _: Stack, wanted: int) -> Drift:
+    def look(self, _: Stack, wanted: int, __: float) -> Drift:
         return Drift(wanted, self.remembered, self.azure, self.gone)
 
     def build(self, _: Stack, __: float, ___: list[str], *, there: Inventory, wanted: int) -> None:
