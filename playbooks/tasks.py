@@ -5,6 +5,7 @@ from __future__ import annotations
 from invoke.collection import Collection
 
 from launch.launchers.registry import LAUNCHERS
+from launch.remote.environment.request import FORMS
 from playbooks import rehearsal
 from playbooks.cli.invoke_patches import improve_command_line
 from playbooks.jobs import cancel, collect, launch_file, logs, show
@@ -37,6 +38,10 @@ def make_collection() -> Collection:
     ns.add_collection(Collection.from_module(rehearsal, name="rehearsal"))
     options = [option for launcher in LAUNCHERS.values() for option in launcher.options]
     improve_command_line(
-        {**{one.name: one.choices for one in options if one.choices}, "kind": (*KINDS, "clear")}
+        {
+            **{one.name: one.choices for one in options if one.choices},
+            "kind": (*KINDS, "clear"),
+            "runtime": tuple(FORMS),
+        }
     )
     return ns

@@ -78,7 +78,7 @@ def logs(  # noqa: PLR0913, PLR0917
     elif state.started is None:
         from playbooks.jobs.tables import not_started_text
 
-        output.progress(not_started_text(state))
+        output.progress(not_started_text(state, is_named=name != job))
 
 
 def _selection(tail: str | None, since: str | None, rank: str | None, node: str | None) -> Selection:

@@ -77,12 +77,17 @@ def change_text(state: JobState, now: datetime) -> str:
     return f"{moment(now)}  {state.job}  {words}"
 
 
-def not_started_text(state: JobState) -> str:
-    """Return why a job has no rank's output: it waits or is being started, or it ended before."""
-    words = f"job {state.job} {_with_reason(_standing(state), state.reason)}"
+def not_started_text(state: JobState, *, is_named: bool) -> str:
+    """Return why a job has no rank's output: it waits or is being started, or it ended before.
+
+    Without its id if the job ``is_named`` in the line before.
+    """
+    words = _with_reason(_standing(state), state.reason)
+    if not is_named:
+        words = f"job {state.job} {words}"
     if state.is_terminal:
         return f"{words}; it never started"
-    return f"{words}; it has not started, `fab logs -f {state.job}` prints its output once it does"
+    return f"{words}; it has not started, and with -f its output follows once it does"
 
 
 def waiting(state: JobState) -> str:

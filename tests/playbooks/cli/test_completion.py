@@ -111,6 +111,8 @@ def offered(table: Any, *words: str) -> list[str]:
         (["replace", "1"], ["11"]),
         (["launch.mpi", "a.py", "--mpi", "m"], ["mpich"]),
         (["launch.torch", "--rdzv-backend=c"], ["--rdzv-backend=c10d"]),
+        (["launch.torch", "--runtime", ""], ["docker", "enroot", "charliecloud"]),
+        (["launch", "job.yml", "--runtime", "e"], ["enroot"]),
         (["rehearsal.fault", "evi"], ["evict"]),
         (["launch", ""], [":files"]),
         (["launch.torch", "tr"], [":files"]),

@@ -14,9 +14,11 @@ from invoke.context import Context
 from infra.inventory import Inventory, Node
 from launch.client import submit
 from launch.client.events import JobState, StateChange
-from playbooks.jobs import logs
+from playbooks.jobs import handle, logs
+from playbooks.jobs.listing import JobList
 from playbooks.jobs.location import Place
 from playbooks.project import Stack
+from playbooks.selection import NEWEST
 from tests.playbooks.jobs.test_tables import QUEUED, at, state
 
 JOB = "train-20260301-090507-0f3a"
@@ -58,12 +60,12 @@ def head_with(monkeypatch: pytest.MonkeyPatch, folder: Path, *states: JobState) 
     [
         (
             WAITING,
-            f"QUEUED: waits for t-2, other on node000001; it has not started, `fab logs -f {JOB}` prints its "
-            "output once it does",
+            "QUEUED: waits for t-2, other on node000001; it has not started, and with -f its output follows "
+            "once it does",
         ),
         (
             replace(WAITING, state="STARTING", reason=""),
-            f"STARTING; it has not started, `fab logs -f {JOB}` prints its output once it does",
+            "STARTING; it has not started, and with -f its output follows once it does",
         ),
         (
             replace(WAITING, state="CANCELLED", reason="cancel requested"),
@@ -81,6 +83,18 @@ def test_a_job_that_has_not_started_is_reported_with_its_reason(
     with head_with(monkeypatch, tmp_path, job):
         logs.logs.body(Context(), JOB)
     assert capsys.readouterr() == ("", f"job {JOB} {words}\n")
+
+
+def test_a_job_chosen_without_its_id_is_named_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    newest = JobList([replace(WAITING, reason="waits for 0f3b")], 0, {}, {})
+    monkeypatch.setattr(handle, "list_jobs", lambda *_: newest)
+    with head_with(monkeypatch, tmp_path, newest.jobs[0]):
+        logs.logs.body(Context(), NEWEST)
+    shown = capsys.readouterr().err
+    assert shown.count(JOB) == 1
+    assert shown.startswith(f"job {JOB}\nQUEUED: waits for 0f3b; it has not started")
 
 
 def test_a_job_that_runs_and_has_printed_nothing_is_not_reported(
