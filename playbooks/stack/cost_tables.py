@@ -40,17 +40,12 @@ def print_plan(plan: Plan) -> None:
     output.result("")
     rows: list[tuple[object, ...]] = [_row(cost) for cost in plan.costs]
     regular, spot = plan.regular_per_hour, plan.spot_per_hour
-    rows.append(("all known, an hour", "", "", usd(regular), usd(spot), ""))
-    rows.append(("all known, a day", "", "", usd(_day(regular)), usd(_day(spot)), ""))
+    rows.append(("all known, an hour", usd(regular), usd(spot), ""))
+    rows.append(("all known, a day", usd(_day(regular)), usd(_day(spot)), ""))
     if plan.max_price is not None:
-        rows.append(("ranklift:maxPrice, an hour", "", "", usd(plan.max_price), usd(plan.max_price), ""))
-    output.table(
-        ("what", "count", "name", "USD/h regular", "USD/h spot", "note"),
-        rows,
-        rank=("what", "USD/h regular", "USD/h spot", "note", "count", "name"),
-        needed=4,
-        folds="note",
-    )
+        rows.append(("ranklift:maxPrice, an hour", usd(plan.max_price), usd(plan.max_price), ""))
+    columns = ("price, in USD/h", "regular", "spot", "name and note")
+    output.table(columns, rows, needed=len(columns), folds="name and note")
     if plan.quotas:
         output.result("")
         output.table(
@@ -76,8 +71,9 @@ def print_plan(plan: Plan) -> None:
 
 def _row(cost: Cost) -> tuple[object, ...]:
     part = cost.part
-    what = f"{part.what} {part.size}" if part.size else part.what
-    return (what, part.count, part.name, usd(cost.regular), usd(cost.spot), part.note)
+    count = f"{part.count} x " if part.count > 1 else ""
+    what = " ".join(filter(None, (part.what, part.size)))
+    return (count + what, usd(cost.regular), usd(cost.spot), ", ".join(filter(None, (part.name, part.note))))
 
 
 def _there(plan: Plan) -> str:

@@ -155,7 +155,8 @@ def test_a_plans_tables_fit_the_terminal_and_break_no_name(
     hold(shown, GOLDEN / f"plan-{columns}-{'colours' if colours else 'plain'}.txt")
     tables = shown[shown.index("\n\n") : shown.index("offered there")]
     assert colours or max(map(len, tables.splitlines())) <= columns
-    assert all(name in shown for name in ("node Standard_ND40rs_v2", "all known, an hour", "88.38", "387.44"))
+    names = ("node Standard_ND40rs_v2", "ranklift-dev-nat-ip", "all known, an hour", "88.38", "387.44")
+    assert all(name in shown for name in names)
 
 
 def test_json_is_the_same_plan(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
