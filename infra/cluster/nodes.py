@@ -48,6 +48,7 @@ from infra.cluster.keys import secret
 from infra.cluster.network import NodeNetwork
 from infra.config.cluster_config import ClusterConfig
 from infra.config.limits import spot_price
+from infra.config.replacing import BY_PROGRAM
 from infra.naming import AGENT, AGENT_TAG, IDENTITY_TAG, IDLE_TAG, NFS_TAG, TTL_TAG
 
 if TYPE_CHECKING:  # its Pulumi package takes time to import, and plain clusters have no identity
@@ -57,20 +58,6 @@ __all__ = ["NodeAccess", "build_scale_set", "live_tags"]
 
 _NOTICE = "PT5M"
 """Azure's longest wait between a VM's termination notice and its deletion: the shortest that can be set."""
-
-_REPLACED_WITH = [
-    "sku.name",
-    "plan",
-    "virtualMachineProfile.priority",
-    "virtualMachineProfile.osProfile.adminUsername",
-    "virtualMachineProfile.osProfile.computerNamePrefix",
-    "virtualMachineProfile.storageProfile.imageReference",
-    "virtualMachineProfile.storageProfile.osDisk.diffDiskSettings",
-    f'tags["{NFS_TAG}"]',
-    "zones",
-]
-"""Properties whose change replaces the scale set. Azure refuses to change some, and would change others
-for later nodes only, which mixes two kinds of nodes in one job; the preview shows the replacement."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,7 +140,7 @@ def build_scale_set(
             place.opts,
             pulumi.ResourceOptions(
                 ignore_changes=["virtualMachineProfile.osProfile.customData", f'tags["{AGENT_TAG}"]'],
-                replace_on_changes=_REPLACED_WITH,
+                replace_on_changes=[*BY_PROGRAM],
                 delete_before_replace=True,
                 depends_on=list(access.depends_on),
             ),

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from infra.arm.pulumi_state import SCALE_SET
+from infra.config.replacing import settings_of
 from launch.errors import InputError
 from playbooks.cli import output
+from playbooks.cli.signals import report_half_done
 from playbooks.project import Stack
 from playbooks.pulumi.partial import COUNT
 
@@ -17,6 +19,7 @@ __all__ = ["Replacement", "find_replacement", "refuse_replacement"]
 
 _REMOVING = ("replace", "create-replacement", "delete-replaced", "delete")
 """Steps of a preview, in Pulumi's words, that remove a resource."""
+_UNSET, _SECRET = "not set", "a secret"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,17 +27,17 @@ class Replacement:
     """Why the next update replaces the scale set, and so all nodes."""
 
     settings: tuple[str, ...]
-    """Settings changed since the last update, with both values."""
-    properties: tuple[str, ...]
-    """Changed properties of the scale set."""
+    """Settings that force it, changed since the last update, with both values."""
+    properties: tuple[str, ...] = ()
+    """Properties of the scale set that force it and that no changed setting explains."""
 
     def __str__(self) -> str:
-        """Return the settings; where none was changed, the properties.
+        """Return the settings, then the properties.
 
         >>> str(Replacement((), ("virtualMachineProfile",)))
         'virtualMachineProfile'
         """
-        return ", ".join(self.settings or self.properties or ("its definition",))
+        return ", ".join((*self.settings, *self.properties)) or "its definition"
 
 
 def find_replacement(stack: Stack, options: Sequence[str] = ()) -> Replacement | None:
@@ -43,7 +46,9 @@ def find_replacement(stack: Stack, options: Sequence[str] = ()) -> Replacement |
     Raises as :meth:`~playbooks.project.Stack.outputs`.
     """
     output.command(["pulumi", "preview", "--stack", stack.name, *options])
-    for step in stack.preview(options).get("steps", ()):
+    with report_half_done("no resource was changed: this was only a preview"):
+        found = stack.preview(options)
+    for step in found.get("steps", ()):
         if f"{SCALE_SET}::" in step["urn"] and step["op"] in _REMOVING:
             paths = [
                 path
@@ -51,7 +56,7 @@ def find_replacement(stack: Stack, options: Sequence[str] = ()) -> Replacement |
                 if change.get("kind", "").endswith("replace")
             ]
             properties = tuple(paths or step.get("replaceReasons") or step.get("diffReasons") or ())
-            return Replacement(tuple(_changed(stack)), properties)
+            return _explained(properties, _changed(stack))
     return None
 
 
@@ -72,26 +77,42 @@ def refuse_replacement(stack: Stack) -> None:
         )
 
 
-def _changed(stack: Stack) -> Iterator[str]:
-    """Yield the settings that differ from those of the last update that succeeded.
+def _explained(properties: Sequence[str], changed: Mapping[str, str]) -> Replacement:
+    """Return the replacement that these properties force, by those of the changed settings behind them."""
+    causes = settings_of(properties)
+    return Replacement(
+        tuple(text for key, text in changed.items() if key in causes),
+        tuple(one for one in properties if settings_of([one]).isdisjoint(changed)),
+    )
 
-    The number of nodes replaces none, and of secrets the history has no value.
+
+def _changed(stack: Stack) -> dict[str, str]:
+    """Return the settings that differ from those of the last update that succeeded, with both values.
+
+    A secret's value is not shown; nor is its change known, since the history has no value.
     """
     updates = stack.history()
     last = next((one for one in updates if (one["kind"], one["result"]) == ("update", "succeeded")), None)
     if last is None:
-        return
-    skipped = {COUNT, *(key for key, one in last["config"].items() if one.get("secret"))}
-    before = {key: one.get("value") for key, one in last["config"].items() if key not in skipped}
-    now = {key: _text(value) for key, value in stack.settings().items() if key not in skipped}
-    for key in dict.fromkeys((*now, *before)):
-        if now.get(key) != before.get(key):
-            yield f"{key} = {_shown(now, key)}, was {_shown(before, key)}"
+        return {}
+    before = {
+        key: _SECRET if one.get("secret") else f"'{one.get('value')}'" for key, one in last["config"].items()
+    }
+    now = {key: _shown(value) for key, value in stack.settings().items()}
+    return {
+        key: f"{key} = {now.get(key, _UNSET)}, was {before.get(key, _UNSET)}"
+        for key in dict.fromkeys((*now, *before))
+        if key != COUNT and now.get(key) != before.get(key)
+    }
 
 
-def _text(value: Any) -> str:
-    return value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+def _shown(value: Any) -> str:
+    text = value if isinstance(value, str) else json.dumps(value, separators=(",", ":"))
+    return _SECRET if _is_secret(value) else f"'{text}'"
 
 
-def _shown(values: Mapping[str, Any], key: str) -> str:
-    return f"'{values[key]}'" if key in values else "not set"
+def _is_secret(value: Any) -> bool:
+    """Return whether a value of the configuration file is, or contains, what Pulumi has encrypted."""
+    if isinstance(value, dict):
+        return "secure" in value or any(map(_is_secret, value.values()))
+    return isinstance(value, list) and any(map(_is_secret, value))

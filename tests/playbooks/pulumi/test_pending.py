@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -34,32 +35,73 @@ def update(result: str = "succeeded", **settings: str) -> dict[str, Any]:
     return {"kind": "update", "result": result, "config": config}
 
 
+VERSION = "virtualMachineProfile.storageProfile.imageReference.version"
 IMAGE = {
     "op": "replace",
     "urn": f"{PARENT}compute:VirtualMachineScaleSet::nodes",
     "diffReasons": ["virtualMachineProfile"],
     "detailedDiff": {
         "virtualMachineProfile.priority": {"kind": "update"},
-        "virtualMachineProfile.storageProfile.imageReference.version": {"kind": "update-replace"},
+        VERSION: {"kind": "update-replace"},
     },
 }
 """The step of a preview with another image, as Pulumi prints it."""
+ZONED = {
+    **IMAGE,
+    "detailedDiff": {"zones[0]": {"kind": "delete-replace"}, VERSION: {"kind": "update-replace"}},
+}
+"""One that also takes the nodes out of their zone."""
 
 
-def test_the_settings_changed_since_the_last_update_that_succeeded_are_the_cause(
+def test_settings_changed_since_the_last_update_that_succeeded_are_the_cause_if_they_force_it(
     monkeypatch: pytest.MonkeyPatch, stack: Stack
 ) -> None:
     updates = (update("failed", image="new"), update(image="old", spot="true", nodeCount="2", zone="1"))
     previewed(monkeypatch, IMAGE, updates=updates)
     found = find_replacement(stack)
-    assert str(found) == "ranklift:image = 'new', was 'old', ranklift:zone = not set, was '1'"
+    assert str(found) == "ranklift:image = 'new', was 'old'"
+
+
+def test_every_setting_that_forces_it_is_named(monkeypatch: pytest.MonkeyPatch, stack: Stack) -> None:
+    previewed(monkeypatch, ZONED, updates=(update(image="old", spot="false", zone="1"),))
+    assert str(find_replacement(stack)) == (
+        "ranklift:image = 'new', was 'old', ranklift:zone = not set, was '1'"
+    )
+
+
+def test_a_property_that_no_changed_setting_explains_is_named_beside_them(
+    monkeypatch: pytest.MonkeyPatch, stack: Stack
+) -> None:
+    previewed(monkeypatch, ZONED, updates=(update(image="new", zone="1"),))
+    assert str(find_replacement(stack)) == f"ranklift:zone = not set, was '1', {VERSION}"
+
+
+@pytest.mark.parametrize("secret", ["{secure: v1:CIPHER}", "{of: [{secure: v1:CIPHER}]}"])
+def test_a_secret_is_not_shown(monkeypatch: pytest.MonkeyPatch, stack: Stack, secret: str) -> None:
+    stack.configuration.write_text(f"config:\n  ranklift:image: {secret}\n")
+    previewed(monkeypatch, IMAGE, updates=(update(nodeCount="2"),))
+    assert str(find_replacement(stack)) == "ranklift:image = a secret, was not set"
+    kept = update(nodeCount="2")
+    kept["config"]["ranklift:image"] = {"secret": True}
+    previewed(monkeypatch, IMAGE, updates=(kept,))
+    assert "ranklift:image" not in str(find_replacement(stack)), "whether it was changed is not known"
 
 
 def test_where_no_setting_was_changed_the_property_is_the_cause(
     monkeypatch: pytest.MonkeyPatch, stack: Stack
 ) -> None:
     previewed(monkeypatch, IMAGE, updates=(update(image="new", spot="true", nodeCount="2"),))
-    assert str(find_replacement(stack)) == "virtualMachineProfile.storageProfile.imageReference.version"
+    assert str(find_replacement(stack)) == VERSION
+
+
+def test_ctrl_c_reports_that_nothing_was_changed(
+    monkeypatch: pytest.MonkeyPatch, stack: Stack, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Stack, "preview", Mock(side_effect=KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        find_replacement(stack)
+    shown = capsys.readouterr().err
+    assert shown == "$ pulumi preview --stack dev\nno resource was changed: this was only a preview\n"
 
 
 def test_a_preview_that_fails_is_reported_by_its_errors(tmp_path: Path) -> None:
@@ -78,11 +120,10 @@ def test_a_preview_that_fails_is_reported_by_its_errors(tmp_path: Path) -> None:
 def test_an_update_that_replaces_the_nodes_is_refused_with_what_changed(
     monkeypatch: pytest.MonkeyPatch, stack: Stack, op: str
 ) -> None:
-    image = "virtualMachineProfile.storageProfile.imageReference.version"
-    step = {"op": op, "urn": f"{PARENT}compute:VirtualMachineScaleSet::nodes", "replaceReasons": [image]}
+    step = {"op": op, "urn": f"{PARENT}compute:VirtualMachineScaleSet::nodes", "replaceReasons": [VERSION]}
     previewed(monkeypatch, {"op": "same", "urn": f"{PARENT}network:Subnet::nodes"}, step)
     with pytest.raises(
-        InputError, match=rf"replace all nodes \({image}\); nothing was changed; set them back"
+        InputError, match=rf"replace all nodes \({VERSION}\); nothing was changed; set them back"
     ):
         refuse_replacement(stack)
 
