@@ -18,7 +18,7 @@ from playbooks.nodes import vm_ops
 from playbooks.project import Stack
 from playbooks.pulumi.run import UpdateFailed, pulumi
 
-__all__ = ["COUNT", "NotAllCame", "asking_for", "nodes_before", "settle"]
+__all__ = ["COUNT", "NotAllCame", "asking_for", "nodes_before", "scale_set_guid", "settle"]
 
 COUNT = "ranklift:nodeCount"
 KEY = "ranklift:partial"
@@ -68,6 +68,26 @@ def nodes_before(stack: Stack) -> Inventory | None:
         if error.trouble.code not in vm_ops.GONE:
             raise
         return Inventory(outputs.stack, outputs.vm_size, outputs.location, outputs.admin_user, ())
+
+
+def scale_set_guid(stack: Stack) -> str | None:
+    """Return the id that Azure gives to this scale set alone, not to another of its name; None without one.
+
+    Raises :class:`~infra.arm.update_errors.AzureFailed` when Azure does not answer.
+    """
+    from azure.core.exceptions import AzureError
+
+    identifier = _scale_set(stack)
+    if identifier is None:
+        return None
+    subscription, group, name = vm_ops.scale_set_of(identifier)
+    try:
+        return str(vm_ops.scale_sets(stack, subscription).get(group, name).properties.unique_id)
+    except AzureError as error:
+        failed = AzureFailed("the scale set did not show", stack.name, error)
+        if failed.trouble.code in vm_ops.GONE:
+            return None
+        raise failed from error
 
 
 def settle(

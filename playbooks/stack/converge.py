@@ -19,7 +19,7 @@ from playbooks.nodes import vm_ops
 from playbooks.nodes.busy import uses
 from playbooks.project import Stack
 from playbooks.pulumi.drift import find_settled_drift
-from playbooks.pulumi.partial import COUNT, asking_for, nodes_before, settle
+from playbooks.pulumi.partial import COUNT, asking_for, nodes_before, scale_set_guid, settle
 from playbooks.pulumi.pending import find_replacement
 from playbooks.pulumi.recover import recover
 from playbooks.pulumi.run import UpdateFailed, pulumi, retry_while_busy
@@ -151,6 +151,7 @@ def build(
     repairs: list[str] = []
     before: Callable[[], None] | None = None
     replaced: AbstractContextManager[None] = nullcontext()
+    guid: str | None = None
     if is_new:
         pulumi(stack, ["stack", "init", stack.name])
     else:
@@ -165,6 +166,7 @@ def build(
                     arguments = [*arguments, "--skip-preview"]  # that was one
                     if cause is not None:
                         check_image(stack)
+                        guid = scale_set_guid(stack)
                         limit = seconds_left(deadline) + _AFTER_LIMIT_S
                         replaced = prepared_replacement(stack, there, cause, limit, yes=yes)
             if cause is None and drift.surplus and _may_have_jobs(stack, drift.wanted):
@@ -179,6 +181,8 @@ def build(
         try:
             retry_while_busy(update, deadline)
         except UpdateFailed as error:
+            if guid is not None and there is not None and scale_set_guid(stack) != guid:
+                there = replace(there, nodes=())  # in a new scale set, instance ids start at 0
             settled = settle(stack, error, there, count or 0, deadline, again)
             raise (error if settled is None else settled) from None
 

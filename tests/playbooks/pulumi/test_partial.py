@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import Mock
 
 import pytest
+from azure.core.exceptions import HttpResponseError
 
 from infra.arm import clients as azure
 from infra.arm.update_errors import Trouble
@@ -15,7 +16,7 @@ from infra.inventory import Inventory, Node
 from playbooks.nodes import vm_ops
 from playbooks.project import Stack
 from playbooks.pulumi import partial
-from playbooks.pulumi.partial import NotAllCame, asking_for, settle
+from playbooks.pulumi.partial import NotAllCame, asking_for, scale_set_guid, settle
 from playbooks.pulumi.run import NEVER, UpdateFailed
 from tests.playbooks.typed import fake_pulumi
 
@@ -77,6 +78,24 @@ def machine(number: int, state: str) -> Any:
     made.properties.provisioning_state = state
     made.properties.os_profile.computer_name = f"n{number}"
     return made
+
+
+@pytest.mark.parametrize(("answer", "expected"), [("guid-1", "guid-1"), ("ResourceNotFound", None)])
+def test_a_scale_set_is_known_by_the_id_that_azure_gave_to_it_alone(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, answer: str, expected: str | None
+) -> None:
+    gone = HttpResponseError(answer)
+    gone.error = Mock(code=answer, message="", details=None)
+    found = Mock()
+    found.properties.unique_id = answer
+    clients = Mock()
+    clients.compute.virtual_machine_scale_sets.get.side_effect = [found if expected else gone]
+    monkeypatch.setattr(azure, "clients", lambda *_: clients)
+    resource = {"type": "azure-native:compute:VirtualMachineScaleSet", "id": SET}
+    (tmp_path / "state").write_text(json.dumps({"deployment": {"resources": [resource]}}))
+    stack = Stack("dev", tmp_path, fake_pulumi(tmp_path, f"cat {tmp_path}/state"))
+    assert scale_set_guid(stack) == expected
+    clients.compute.virtual_machine_scale_sets.get.assert_called_once_with("g", "set")
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from launch.errors import RankliftError, RetryError
 from playbooks.nodes import vm_ops
 from playbooks.project import Stack
 from playbooks.pulumi.pending import Replacement
+from playbooks.pulumi.run import UpdateFailed
 from playbooks.stack import converge
 from playbooks.stack.converge import build, shrink, wanted_of
 
@@ -138,6 +139,7 @@ class Update:
         )
         monkeypatch.setattr(converge, "find_replacement", self.find_replacement)
         monkeypatch.setattr(converge, "prepared_replacement", self.prepared_replacement)
+        monkeypatch.setattr(converge, "scale_set_guid", lambda _: "first")
         monkeypatch.setattr(converge, "pulumi", lambda _, words, **__: self.step(" ".join(words)))
 
     def step(self, name: str) -> None:
@@ -190,6 +192,22 @@ def test_an_up_that_keeps_its_nodes_asks_nothing_and_has_one_preview(update: Upd
     assert update.up() == ["recover", "check_plan", "preview", "up --yes --skip-preview --stack dev"]
     update.drift = Drift(2, 2, 1)
     assert update.up()[2:] == ["preview --refresh", "up --yes --skip-preview --stack dev --refresh"]
+
+
+@pytest.mark.parametrize(("now", "before"), [("first", 2), ("second", 0), (None, 0)])
+def test_a_replacement_that_fails_has_no_node_of_the_replaced_scale_set(
+    update: Update, monkeypatch: pytest.MonkeyPatch, now: str | None, before: int
+) -> None:
+    """In the new scale set Azure numbers nodes from 0 too, so that ids alone do not tell them apart."""
+    update.cause = Replacement(("a new image",))
+    update.refused["up --yes --skip-preview --stack dev"] = UpdateFailed("dev", [])
+    answers = iter(("first", now))
+    monkeypatch.setattr(converge, "scale_set_guid", lambda _: next(answers))
+    earlier: list[Inventory] = []
+    monkeypatch.setattr(converge, "settle", lambda _, __, there, *___: earlier.append(there))
+    with pytest.raises(UpdateFailed):
+        update.up()
+    assert [len(one.nodes) for one in earlier] == [before]
 
 
 def test_where_no_node_exists_there_is_no_preview_but_pulumis_own(update: Update) -> None:
