@@ -136,10 +136,26 @@ def _fabric() -> None:
     with imported_at_first_use():
         from fabric.exceptions import NothingToDo
         from fabric.main import program as fabric
+        from invoke.exceptions import Exit
 
     from playbooks.cli.invoke_patches import improve_program
 
-    execute = fabric.execute
+    execute, load = fabric.execute, fabric.load_collection
+
+    def load_collection() -> None:
+        try:
+            load()
+        except Exit:
+            from launch.errors import InputError
+            from playbooks.cli import completion, output
+
+            is_named = any(fabric.args[name].value for name in ("search-root", "collection"))
+            if is_named or completion.fabfile_around(Path.cwd()) is not None:
+                raise
+            problem = "has no fabfile.py, nor has a folder above it"
+            remedy = "cd to Ranklift's folder, or to a repository whose fabfile.py imports playbooks"
+            output.error(InputError("current folder", str(Path.cwd()), problem, remedy))
+            sys.exit(2)
 
     def begin_tasks() -> None:
         signals.raise_on_interrupt()
@@ -156,7 +172,7 @@ def _fabric() -> None:
             output.error(InputError("--", line, "no task takes the words after it", remedy))
             sys.exit(2)
 
-    fabric.execute = begin_tasks
+    fabric.execute, fabric.load_collection = begin_tasks, load_collection
     improve_program(fabric, __version__)
     fabric.run()
 

@@ -51,6 +51,19 @@ ns.add_task(theirs)
 """
 
 
+def test_a_folder_without_a_fabfile_is_refused_with_where_to_go(tmp_path: Path) -> None:
+    (tmp_path / "fabfile.txt").touch()
+    for words, named in ((["status"], str(tmp_path)), (["-c", "tidy", "status"], "'tidy'")):
+        ran = subprocess.run(
+            [FAB, *words], cwd=tmp_path, env=ENV, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert named in ran.stderr
+        assert ran.stdout == ""
+        is_ours = "-c" not in words
+        assert ran.returncode == (2 if is_ours else 1)
+        assert is_ours == ("cd to Ranklift's folder, or to a repository whose fabfile.py" in ran.stderr)
+
+
 @pytest.fixture
 def own(tmp_path: Path) -> Path:
     """A repository with tasks of its own: ours in kind, and one as Invoke has them."""
