@@ -35,7 +35,8 @@ _ARM_ROOMS = {
 ARROWS: dict[str, set[str]] = {
     "fabfile": {"playbooks"},
     "playbooks": {
-        *("launch", "launch.launchers", "infra.arm", "infra.inventory", *_REHEARSAL),
+        *("launch", "launch.launchers", "launch.remote.environment.request", "infra.arm", "infra.inventory"),
+        *_REHEARSAL,
         *("playbooks.cli", "playbooks.jobs", "playbooks.nodes", "playbooks.pulumi", "playbooks.stack"),
     },
     "playbooks.cli": {
