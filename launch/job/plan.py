@@ -263,7 +263,11 @@ def _check_script(argv: tuple[str, ...], files: Collection[str]) -> None:
     if script is None or PurePosixPath(script).is_absolute():
         return
     if str(PurePosixPath(script)) not in files:
-        remedy = "give its path from the folder that is pushed, and see .gitignore"
+        import difflib
+
+        close = difflib.get_close_matches(script, files, n=1)
+        meant = f"did you mean {close[0]}? else " if close else ""
+        remedy = f"{meant}give its path from the folder that is pushed, and see .gitignore"
         raise InputError("script", script, "is not in the pushed code", remedy)
 
 

@@ -99,7 +99,7 @@ def _meant(stack: Stack, handle: str, found: JobList) -> str:
     if len(fits) == 1:
         return fits[0]
     if not fits:
-        problem = f"no job of stack {stack.name} begins or ends in such a way"
+        problem = f"does not fit any job of stack {stack.name}"
         raise InputError("job", handle, problem, "see `fab jobs --all`, or give its whole id")
     more = f" and {len(fits) - _SHOWN} more" if len(fits) > _SHOWN else ""
     problem = f"fits {len(fits)} jobs: {', '.join(fits[-_SHOWN:])}{more}"

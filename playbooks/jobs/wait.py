@@ -42,7 +42,7 @@ def wait_for_jobs(stack: Stack, jobs: Sequence[str], limit: float | None, *, jso
     deadline = None if limit is None else time.monotonic() + limit
     states: list[JobState] = []
     with (
-        attached(lambda _: f"{'jobs' * (len(jobs) > 1) or 'job'} {', '.join(jobs)}: no longer waiting"),
+        attached(lambda _: f"stopped waiting; jobs are not affected: {', '.join(jobs)}"),
         Cluster(inventory, stack.folder) as cluster,
     ):
         for job, place in places.items():

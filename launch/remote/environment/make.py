@@ -173,7 +173,8 @@ def _spread(
         store.confirm(name, code, ())
         return dict.fromkeys(names)
     text = store.text(name)
-    what = f"spreading the environment to {len(nodes) - 1} more nodes"
+    more = len(nodes) - 1
+    what = f"spreading the environment to {more} more node{'s' * (more > 1)}"
     report(what)
     header: PushHeader = {
         "op": "node",

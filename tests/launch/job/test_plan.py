@@ -266,6 +266,10 @@ class TestBadInput:
         with pytest.raises(InputError, match=r"script = 'tarin\.(py|sh)': is not in the pushed code"):
             made(JobSpec("t", "mpi", command), files={"train.py", "run.sh"})
 
+    def test_a_misspelt_script_is_refused_with_the_closest_file(self) -> None:
+        with pytest.raises(InputError, match=r"pushed code; did you mean train\.py\? else give its path"):
+            made(JobSpec("t", "mpi", ("tarin.py",)), files={"train.py", "run.sh"})
+
     @pytest.mark.parametrize(
         "command",
         [

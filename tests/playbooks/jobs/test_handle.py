@@ -118,7 +118,7 @@ def test_what_fits_several_jobs_is_refused_with_all_of_them(heads: Heads) -> Non
 
 @pytest.mark.parametrize("given", ["x", "rain", "newest-one"])
 def test_what_fits_none_is_refused(heads: Heads, given: str) -> None:
-    with pytest.raises(InputError, match=f"job = '{given}': no job of stack dev begins or ends in"):
+    with pytest.raises(InputError, match=f"job = '{given}': does not fit any job of stack dev; see"):
         choose_job(heads.stack, INVENTORY, given)
 
 
@@ -155,7 +155,7 @@ def test_a_job_whose_head_is_silent_or_gone_is_known_by_its_note(
     assert choose_job(heads.stack, INVENTORY, "lost") == "lost-20260301-090507-1111"
     assert "node000001: no answer; a job of which it is the head may be missing" in capsys.readouterr().err
     assert choose_job(heads.stack, INVENTORY, "2222") == "gone-20260301-090507-2222"
-    with pytest.raises(InputError, match="no job of stack dev"):
+    with pytest.raises(InputError, match="does not fit any job of stack dev"):
         choose_job(heads.stack, INVENTORY, "removed")
 
 
