@@ -8,7 +8,7 @@ from datetime import date
 import pytest
 
 from infra.config.schema import parse
-from infra.preflight.meters import Part, premium_disk
+from infra.preflight.meters import Part, os_disk, premium_disk
 from infra.preflight.parts import machines_of, parts, server_name
 from tests.infra.programs import CONFIGURATIONS, Program, programs
 
@@ -111,3 +111,8 @@ def test_machines_are_the_nodes_first(program: Program) -> None:
     made = [inputs["vmName"] for inputs in program.all("VirtualMachine")]
     assert len(others) == len(made)
     assert server_name(planned(program)) == next(iter(made), None)
+
+
+def test_a_disk_of_the_images_size_is_named_so() -> None:
+    part = os_disk(4)
+    assert (part.billing, part.note) == ("unknown", "premium disk; its size comes from the image")

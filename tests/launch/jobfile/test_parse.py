@@ -285,3 +285,14 @@ def test_a_job_may_take_a_year_and_no_more(tmp_path: Path) -> None:
     assert read(written(tmp_path, f"command: ls\nlimits: {{timeout: {year}}}\n")).timeout_s == year
     with pytest.raises(InputError, match=rf"limits.timeout = {year + 1}: is more than 365 days; give "):
         read(written(tmp_path, f"command: ls\nlimits: {{timeout: {year + 1}}}\n"))
+
+
+@pytest.mark.parametrize("command", ["[python, train.py]", "{run: train.py}"])
+def test_a_command_that_is_not_one_string_is_refused_with_where_to_write_it(
+    tmp_path: Path, command: str
+) -> None:
+    kind = "a list" if command.startswith("[") else "a mapping"
+    with pytest.raises(
+        InputError, match=rf"command: must be one string, not {kind}.*; write it after the colon"
+    ):
+        read(written(tmp_path, f"command: {command}\n"))

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import MagicMock
 
 import pytest
 from invoke.context import Context
@@ -101,3 +102,25 @@ def test_json_and_a_list_that_changes_do_not_go_together(capsys: pytest.CaptureF
         show.jobs.body(Context(), watch=True, json=True)
     assert caught.value.code == 2
     assert "--watch: cannot be combined with --json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("left_out", "last", "words"),
+    [
+        (1, "1", "1 older job not shown; use --last 2 or --all\n"),
+        (30, "0", "30 older jobs not shown; use --last 20 or --all\n"),
+        (0, "1", ""),
+    ],
+)
+def test_older_jobs_that_are_left_out_are_counted(
+    watch: Callable[..., int],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    left_out: int,
+    last: str,
+    words: str,
+) -> None:
+    monkeypatch.setattr("playbooks.ssh.connection.Cluster", lambda *_: MagicMock())
+    monkeypatch.setattr(listing, "list_jobs", lambda *_: replace(listed(DONE), left_out=left_out))
+    show.jobs.body(Context(), last=last)
+    assert capsys.readouterr().err == words

@@ -184,3 +184,28 @@ def test_wide_shows_every_column(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(Exit):
         status.status(Context(), wide=True)
     hold(terminal.getvalue(), GOLDEN / "status-wide.txt")
+
+
+@pytest.mark.parametrize(
+    ("wanted", "words"),
+    [
+        (3, "configured for 3 nodes, Azure has 5: `fab up --stack dev` removes 2, `fab scale 5` keeps 5\n"),
+        (6, "configured for 6 nodes, Azure has 5: `fab up --stack dev` adds 1, `fab scale 5` keeps 5\n"),
+        (5, ""),
+    ],
+)
+def test_another_number_than_configured_is_reported_with_both_remedies(
+    stack: Stack,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    wanted: int,
+    words: str,
+) -> None:
+    nodes = tuple(inventory.Node(f"n{i}", i, "", "", 0, 8, "running") for i in range(5))
+    found = inventory.Inventory("dev", "size", "place", "me", nodes)
+    monkeypatch.setattr(inventory, "read_azure", lambda *_: found)
+    good = {node.name: health.Health(0.0, 0.5) for node in nodes}
+    monkeypatch.setattr(health, "probe", lambda *_: good)
+    stack.configuration.write_text(f"config:\n  ranklift:nodeCount: {wanted}\n")
+    assert ended(json=True) == bool(words)
+    assert capsys.readouterr().err == words
