@@ -34,8 +34,13 @@ class Settings:
         if not self.has(key):
             self.errors.append(InputError(KEY + key, None, "is not set", readers.remedy(key)))
             return None
+        value = self.all[key]
+        if isinstance(value, Mapping) and "secure" in value:
+            remedy = f"`pulumi config set {KEY}{key} VALUE`, without --secret: settings hold no secrets"
+            self.errors.append(InputError(KEY + key, None, "is encrypted", remedy))
+            return None
         try:
-            return reader(KEY + key, self.all[key])
+            return reader(KEY + key, value)
         except InputError as error:
             self.errors.append(error)
             return None

@@ -163,6 +163,14 @@ def test_an_unknown_key_is_refused_with_all_that_there_are() -> None:
     assert "adminUser, allowWithoutInfiniBand" in refused(zzz="1").remedy
 
 
+@pytest.mark.parametrize("key", ["partial", "image", "vmSize"])
+def test_an_encrypted_setting_is_refused_without_its_ciphertext(key: str) -> None:
+    assert str(refused(**{key: {"secure": "v1:CIPHER"}})) == (
+        f"ranklift:{key}: is encrypted; `pulumi config set ranklift:{key} VALUE`, without --secret: settings "
+        "hold no secrets"
+    )
+
+
 def test_all_errors_come_at_once() -> None:
     with pytest.raises(ConfigError) as error:
         read(vmSize="nonsense", nodeCount="0", sshFrom="0.0.0.0/0", colour="red")
