@@ -56,6 +56,21 @@ class Stack:
         return self.name.rpartition("/")[2]
 
     @property
+    def program(self) -> str:
+        """The name of its Pulumi program."""
+        return "ranklift"
+
+    @property
+    def update_command(self) -> str:
+        """The command that continues an update of it, after repairs where Pulumi was killed."""
+        return f"fab up --stack {self.name}"
+
+    @property
+    def removal_command(self) -> str:
+        """The command that removes all that it has in Azure."""
+        return f"fab down --stack {self.name}"
+
+    @property
     def folder(self) -> Path:
         """The folder of its inventory and keys: ``.ranklift/<stack>/``."""
         return self.project / ".ranklift" / self.short_name

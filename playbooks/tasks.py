@@ -6,7 +6,9 @@ from invoke.collection import Collection
 
 from launch.launchers.registry import LAUNCHERS
 from launch.remote.environment.request import FORMS
-from playbooks import rehearsal
+
+
+from playbooks import images, rehearsal
 from playbooks.cli.invoke_patches import improve_command_line
 from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
@@ -35,6 +37,7 @@ def make_collection() -> Collection:
     held.add_task(environments.remove)
     held.add_task(environments.prune)
     ns.add_collection(held)
+    ns.add_collection(Collection("image", images.build))
     ns.add_collection(Collection.from_module(rehearsal, name="rehearsal"))
     options = [option for launcher in LAUNCHERS.values() for option in launcher.options]
     improve_command_line(

@@ -82,6 +82,12 @@ _MESSAGES = (re.compile(r'Message="((?:[^"\\]|\\.)*)"'), re.compile(r'"message"\
 _SIGNED_OUT = re.compile(r"AADSTS\d+|az login|Please run 'az login'|DefaultAzureCredential")
 _TOO_MANY = 429
 _IN_AZURE = re.compile(r"azure-native:\w+:\w+::")
+_UNKNOWN_RIGHT = re.compile(
+    r"^VirtualMachineImageTemplate .*: .*(Not authorized to access the resource|action 'Microsoft\.Compute/)",
+    re.DOTALL,
+)
+"""How Image Builder refuses a template while it does not see the right of the identity in it, which was just
+assigned (danielsollondon/azvmimagebuilder issue 29); the user's own missing right is to another action."""
 _HOLDER = re.compile(r"is in use by (/\S+)", re.IGNORECASE)
 
 
@@ -176,6 +182,8 @@ def kind_of(trouble: Trouble) -> Kind:
             return "quota"
         if "too many requests" in trouble.message.lower():
             return "throttled"
+    if _UNKNOWN_RIGHT.match(str(trouble)):
+        return "replicating"
     kind = _by_code(trouble.code)
     return "login" if kind == "other" and _SIGNED_OUT.search(trouble.message) else kind
 

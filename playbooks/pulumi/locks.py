@@ -136,7 +136,7 @@ def locks(stack: Stack) -> tuple[Lock, ...]:
     backend = urlsplit(stack.environment.get("PULUMI_BACKEND_URL", ""))
     if backend.scheme != "file":
         return ()
-    folder = Path(unquote(backend.path), ".pulumi", "locks", "organization", "ranklift", stack.short_name)
+    folder = Path(unquote(backend.path), ".pulumi", "locks", "organization", stack.program, stack.short_name)
     found = []
     for path in sorted(folder.glob("*.json")):
         try:

@@ -71,13 +71,13 @@ class Interrupted(Exit):
 class TookTooLong(UpdateFailed):
     """Azure did not finish in time; ``under_way`` describes what it was doing."""
 
-    def __init__(self, stack: str, limit: float, under_way: Sequence[str]) -> None:
-        super().__init__(stack, ())
+    def __init__(self, stack: Stack, limit: float, under_way: Sequence[str]) -> None:
+        super().__init__(stack.name, ())
         doing = "; ".join(under_way) or "nothing that Pulumi reports"
         self.args = (
-            f"stack {stack}: not done within {limit:.0f} s: {doing}\n"
-            f"Azure may continue, and Pulumi's state has it: `fab up --stack {stack}` continues from there, "
-            f"with a longer --timeout if it needs one; `fab down --stack {stack}` removes it",
+            f"stack {stack.name}: not done within {limit:.0f} s: {doing}\n"
+            f"Azure may continue, and Pulumi's state has it: `{stack.update_command}` continues from there, "
+            f"with a longer --timeout if it needs one; `{stack.removal_command}` removes it",
         )
 
 
@@ -133,32 +133,32 @@ def pulumi(
             output.progress(f"{line}, and may continue")
         has_begun = watch.progress.has_begun or (gate is not None and gate.has_worked)
         if has_begun:
-            other = "" if again else f", `fab down --stack {stack.name}` removes it"
-            then = f"`{again or f'fab up --stack {stack.name}'}` continues from there{other}"
+            other = "" if again else f", `{stack.removal_command}` removes it"
+            then = f"`{again or stack.update_command}` continues from there{other}"
             output.progress(f"interrupted; Pulumi's state has what it had begun: {then}")
         else:
             output.progress("interrupted before anything was changed")
         raise Interrupted(has_begun=has_begun)
     if watch.is_stopping and limit is not None:
-        raise TookTooLong(stack.name, limit, watch.left)
+        raise TookTooLong(stack, limit, watch.left)
     if exit_status != 0:
         if errors.refusal:
             raise in_use_from(stack.name, errors.refusal.decode("utf-8", "replace"))
         if exit_status < 0:
-            raise _killed(stack.name, signal.Signals(-exit_status), watch.under_way())
+            raise _killed(stack, signal.Signals(-exit_status), watch.under_way())
         failed = watch.progress.failed
         if not any(trouble.code or kind_of(trouble) != "other" for trouble in failed):
             raise Exit(code=exit_status)  # Pulumi has said why
         raise UpdateFailed(stack.name, failed)
 
 
-def _killed(stack: str, by: signal.Signals, under_way: Sequence[str]) -> Exit:
+def _killed(stack: Stack, by: signal.Signals, under_way: Sequence[str]) -> Exit:
     """Report the signal that ended Pulumi, and what Azure may continue; return the command's end."""
     memory = "; this machine probably ran out of memory: free some first" if by == signal.SIGKILL else ""
     lines = [
-        f"stack {stack}: pulumi was killed by {by.name}{memory}",
+        f"stack {stack.name}: pulumi was killed by {by.name}{memory}",
         *(f"{line}, and may continue" for line in under_way),
-        f"`fab up --stack {stack}` repairs its state and continues, `fab down --stack {stack}` removes all",
+        f"`{stack.update_command}` repairs its state and continues, `{stack.removal_command}` removes all",
     ]
     output.error(RankliftError("\n".join(lines)))
     return Exit(code=128 + by)

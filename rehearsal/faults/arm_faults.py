@@ -16,7 +16,13 @@ from aiohttp import web
 
 from launch.nodeset import base36
 from rehearsal.arm.auth.authentication import SENDER
-from rehearsal.arm.core.errors import ArmError, being_deleted, not_available, over_quota
+from rehearsal.arm.core.errors import (
+    ArmError,
+    being_deleted,
+    may_not_make_images,
+    not_available,
+    over_quota,
+)
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.operations import Fault
 from rehearsal.arm.offers.market import Scarcity
@@ -29,6 +35,7 @@ __all__ = ["ArmFaults"]
 _SCALE_SETS = "microsoft.compute/virtualmachinescalesets"
 _NETWORKS = "microsoft.network/virtualnetworks"
 _ASSIGNMENTS = "microsoft.authorization/roleassignments"
+_TEMPLATES = "microsoft.virtualmachineimages/imagetemplates"
 _READS = ("GET", "HEAD")
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -123,6 +130,8 @@ class ArmFaults(Scarcity):
             return Fault(error=arm_errors.subnet_in_use(resource), at_request=True)
         if verb == "put" and kind == _ASSIGNMENTS and self._hit("replication"):
             return Fault(error=arm_errors.not_replicated(self._set["replication"].hits), at_request=True)
+        if verb == "put" and kind == _TEMPLATES and self._hit("replication"):
+            return Fault(error=may_not_make_images(resource), at_request=True)
         if kind == _SCALE_SETS:
             spec = self._hit("stuck")
             if spec is not None:

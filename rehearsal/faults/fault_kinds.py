@@ -63,7 +63,7 @@ _ALL = (
     ),
     FaultKind(
         "replication",
-        "RoleDefinitionDoesNotExist and PrincipalNotFound for new role assignments",
+        "roles, identities and rights are not known at once: new assignments and image templates are refused",
         ("after", "count"),
         count=2,
     ),

@@ -81,6 +81,7 @@ BESIDE: dict[str, dict[str, Any]] = {
     **{task: {"job": "t-1"} for task in ("cancel", "collect", "job", "logs")},
     "scale": {"number": "2"},
     "replace": {"node": "0"},
+    "image.build": {"stack": "gpu-images"},
 }
 
 

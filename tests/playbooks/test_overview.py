@@ -58,7 +58,7 @@ def test_fab_alone_shows_what_to_do_first_and_then_every_task_by_group(workplace
     assert ran.stdout.endswith(f"\n\n{listed.stdout}")
     lines = listed.stdout.splitlines()
     assert [line for line in lines if line.endswith(":")] == [
-        *("The cluster:", "Nodes:", "Jobs:", "The rehearsal: Azure on this machine:"),
+        *("The cluster:", "Nodes:", "Jobs:", "Images of nodes:", "The rehearsal: Azure on this machine:"),
     ]
     names = [line.split()[0] for line in lines if re.match(r"  \S", line)]
     called = {min((name, *others), key=len) for name, others in ns.task_names.items()}

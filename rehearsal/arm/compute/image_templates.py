@@ -7,7 +7,7 @@ import time
 from rehearsal.arm.auth import roles
 from rehearsal.arm.auth.identities import assigned
 from rehearsal.arm.compute.galleries import VERSIONS
-from rehearsal.arm.core.errors import ArmError
+from rehearsal.arm.core.errors import ArmError, may_not_make_images
 from rehearsal.arm.core.hooks import Body, Hooks, Work
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record, now
@@ -43,10 +43,7 @@ class _TemplateHooks(Hooks[Services]):
             for identity in given:
                 principal = self.services.subscription.find(identity).guid
                 if not roles.allows(self.services.subscription, principal, f"{VERSIONS.type}/write", image):
-                    raise _invalid(
-                        f"Not authorized to access the resource: {target}. Please check the user assigned "
-                        "identity has the correct permissions. For more details, go to https://aka.ms/azvmimagebuilderts."
-                    )
+                    raise may_not_make_images(target)
         return body
 
     def show(self, record: Record, shown: Body) -> None:

@@ -11,6 +11,7 @@ __all__ = [
     "conflict",
     "dangling",
     "group_not_found",
+    "may_not_make_images",
     "missing",
     "no_provider_in",
     "not_available",
@@ -61,6 +62,16 @@ def being_deleted(group: str) -> ArmError:
         409,
         "ResourceGroupBeingDeleted",
         f"The resource group '{group}' is in deprovisioning state and cannot perform this operation.",
+    )
+
+
+def may_not_make_images(target: object) -> ArmError:
+    """Return Image Builder's refusal of a template whose identity may not write to ``target``."""
+    return ArmError(
+        400,
+        "ValidationFailed",
+        f"Validation failed: Not authorized to access the resource: {target}. Please check the user assigned "
+        "identity has the correct permissions. For more details, go to https://aka.ms/azvmimagebuilderts.",
     )
 
 

@@ -188,7 +188,7 @@ def test_where_nodes_went_it_says_how_many_stayed(
 def test_what_azure_may_go_on_with_is_what_is_wanted(
     cluster: Cluster, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failing(cluster, 5, TookTooLong("dev", 30, ()), 3)
+    failing(cluster, 5, TookTooLong(Stack("dev", Path(), {}), 30, ()), 3)
     assert cluster.configured == 5
     assert (
         "configured for 5 nodes, and Azure may continue: so does `fab scale 5 --stack dev`"
