@@ -123,7 +123,10 @@ ARROWS: dict[str, set[str]] = {
         *("launch.remote.environment.request", "launch.remote.log", "launch.remote.store"),
     },
     "launch.code": {"launch", "launch.remote.base", "launch.remote.store", "launch.results.layout"},
-    "launch.environment": {"launch", "launch.remote.base", "launch.remote.environment.request"},
+    "launch.environment": {
+        *("launch", "launch.remote.base", "launch.remote.environment.image_reference"),
+        "launch.remote.environment.request",
+    },
     "launch.job": {
         *("catalogue", "launch", "launch.environment", "launch.launchers", "launch.remote.base"),
         *("launch.remote.mpi", "launch.remote.node"),

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from launch.environment.environment_spec import BuildEnvironment, Environment, ImageEnvironment
-from launch.environment.image_reference import HUB
 from launch.errors import InputError
+from launch.remote.environment.image_reference import HUB
 
 __all__ = ["read_registry_secrets", "secrets_for"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from launch.remote.environment.build import Failed
 
-__all__ = ["ImageError", "Reference", "Unreachable", "is_digest", "parse_reference"]
+__all__ = ["HUB", "ImageError", "Reference", "Unreachable", "is_digest", "parse_reference"]
 
 _HOST = re.compile(r"(localhost|[A-Za-z0-9-]+(\.[A-Za-z0-9-]+)+|[A-Za-z0-9-]+(?=:)|\[[0-9A-Fa-f:]+\])(:\d+)?")
 _PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
@@ -17,6 +17,8 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _LOOPBACK = re.compile(r"(localhost|127(\.\d+){3}|\[::1\])(:\d+)?")
 _HUB = "registry-1.docker.io"
 """The host that serves images of ``docker.io`` (docs.docker.com, registry of Docker Hub)."""
+HUB = ("index.docker.io", _HUB)
+"""Other hosts of ``docker.io``."""
 
 
 class ImageError(Failed):
@@ -58,8 +60,9 @@ class Reference:
     @property
     def written(self) -> str:
         """The text that :func:`parse_reference` reads as this reference."""
-        needs_scheme = self.is_plain and not self.is_on_loopback
-        return f"http://{self}" if needs_scheme else str(self)
+        if self.is_plain == self.is_on_loopback:
+            return str(self)
+        return f"{'http' if self.is_plain else 'https'}://{self}"
 
     def __str__(self) -> str:
         tag = f":{self.tag}" if self.tag else ""
@@ -84,7 +87,9 @@ def parse_reference(text: str) -> Reference:
     rest, at, digest = rest.partition("@")
     first, slash, path = rest.partition("/")
     if slash and _HOST.fullmatch(first):
-        registry = "docker.io" if first == "index.docker.io" else first
+        registry = "docker.io" if first in HUB else first
+    elif rest != text.partition("@")[0]:
+        raise _invalid(text, f"{first!r} is not a registry, which http:// and https:// need")
     else:
         registry, path = "docker.io", rest
     repository, colon, tag = path.partition(":")

@@ -21,6 +21,9 @@ DIGEST = "@sha256:" + "0" * 64
         ("index.docker.io/me/train", "docker.io/me/train:latest"),  # whose credentials are docker.io's
         ("localhost:5000/a/b", "localhost:5000/a/b:latest"),
         ("http://10.0.0.9:5000/train:1", "http://10.0.0.9:5000/train:1"),
+        ("https://localhost:5000/train:1", "https://localhost:5000/train:1"),  # by TLS, though on loopback
+        ("http://localhost:5000/train:1", "localhost:5000/train:1"),
+        ("registry-1.docker.io/me/train:1", "docker.io/me/train:1"),
         ("https://mine.azurecr.io/train:1", "mine.azurecr.io/train:1"),
     ],
 )
