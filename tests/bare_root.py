@@ -129,15 +129,15 @@ class BareRoot:
     def run(self, command: str, *, cwd: str = "/") -> Ran:
         """Run a bash command as the root's root user, with the root's environment and nothing else."""
         assert self._process.stdin is not None and self._process.stderr is not None
-        asked = {"argv": ["bash", "-c", command], "cwd": cwd, "env": self._env}
-        print(json.dumps(asked), file=self._process.stdin, flush=True)
-        said: list[str] = []
+        request = {"argv": ["bash", "-c", command], "cwd": cwd, "env": self._env}
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        printed: list[str] = []
         for line in self._process.stderr:
             if line.startswith(ANSWER):
                 status, out = json.loads(line.removeprefix(ANSWER))
                 return Ran(command, status, out)
-            said.append(line)
-        raise AssertionError(f"mmdebstrap ended while this ran: {command}\n{''.join(said)}")
+            printed.append(line)
+        raise AssertionError(f"mmdebstrap ended while this ran: {command}\n{''.join(printed)}")
 
 
 @contextmanager

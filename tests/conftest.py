@@ -80,9 +80,9 @@ def _is_local(host: str) -> bool:
 def _is_own(address: ipaddress.IPv4Address | ipaddress.IPv6Address) -> bool:
     """Whether an interface of this machine has the address: no other can be bound."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
-    with socket.socket(family) as asked:
+    with socket.socket(family) as probe:
         try:
-            asked.bind((str(address), 0))
+            probe.bind((str(address), 0))
         except OSError:
             return False
     return not address.is_multicast

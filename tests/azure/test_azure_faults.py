@@ -320,9 +320,9 @@ def test_a_name_that_is_still_being_deleted_is_waited_for(workplace: Workplace) 
 def test_a_role_that_azure_does_not_know_everywhere_yet_is_waited_for(workplace: Workplace) -> None:
     workplace.configure(STACK, nodeCount=1, ttlHours=24, idleStopMinutes=30)
     with fault(workplace, "replication", "--count", "2"):
-        told = workplace.fab("up")
+        ran = workplace.fab("up")
     for code in ("RoleDefinitionDoesNotExist", "PrincipalNotFound"):
-        assert f"watcher-right: Azure does not find yet what was just made ({code}); retrying" in told.err
+        assert f"watcher-right: Azure does not find yet what was just made ({code}); retrying" in ran.err
     assert workplace.fab("exec", "uname -n").out.startswith("node")
     workplace.fab("down")
 

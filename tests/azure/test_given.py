@@ -153,11 +153,11 @@ def test_jobs_run_where_the_networks_dns_servers_do_not_know_the_nodes(workplace
     workplace.fab("scale", "3", "--stack", stack)
     (workplace.own / "reach.py").write_text(RANK)
     (workplace.own / "sum.py").write_text(TORCH)
-    told = workplace.fab("launch.mpi", "reach.py", "--stack", stack)
-    assert told.out.count("reach ['node000000', 'node000001', 'node000002'] 3") == 3, told
+    ran = workplace.fab("launch.mpi", "reach.py", "--stack", stack)
+    assert ran.out.count("reach ['node000000', 'node000001', 'node000002'] 3") == 3, ran
     for more in ((), ("--torchrun",)):
-        told = workplace.fab("launch.torch", "sum.py", "--stack", stack, *more)
-        assert told.out.count("sum 3 10") == 3, told
+        ran = workplace.fab("launch.torch", "sum.py", "--stack", stack, *more)
+        assert ran.out.count("sum 3 10") == 3, ran
     known = workplace.fab("exec", "grep -c node0 /etc/hosts", "--stack", stack, "--json").json()
     assert {answer["stdout"] for answer in known.values()} == {"4\n"}, "its own line, and one for each node"
     workplace.pulumi("destroy", "--yes", "--skip-preview", "--stack", stack)

@@ -46,8 +46,8 @@ class Inside:
     ) -> tuple[int, Any]:
         """Status and answer of a request that a program on a node makes; JSON is read."""
         data = None if body is None else json.dumps(body).encode()
-        said = {name.replace("_", "-"): text for name, text in headers.items()} or {"Metadata": "true"}
-        program = PROGRAM.format(asked=(method, SERVICE + path, said, data))
+        sent = {name.replace("_", "-"): text for name, text in headers.items()} or {"Metadata": "true"}
+        program = PROGRAM.format(asked=(method, SERVICE + path, sent, data))
         coded = base64.b64encode(program.encode()).decode()
         line = f"python3 -c \"import base64; exec(base64.b64decode('{coded}'))\""
         words = ("--nodes", str(node), "--stack", self.stack, "--json")
@@ -112,8 +112,8 @@ def test_curl_is_answered_as_on_azure(cluster: Inside) -> None:
 
 def test_only_a_program_that_means_it_is_answered(cluster: Inside) -> None:
     assert cluster.ask(0, INSTANCE, Accept="*/*")[0] == 400
-    status, said = cluster.ask(0, INSTANCE, Metadata="true", X_Forwarded_For="10.0.0.5")
-    assert (status, "X-Forwarded-For" in said["error"]) == (400, True)
+    status, answer = cluster.ask(0, INSTANCE, Metadata="true", X_Forwarded_For="10.0.0.5")
+    assert (status, "X-Forwarded-For" in answer["error"]) == (400, True)
     assert cluster.ask(0, "/metadata/instance")[0] == 400
     assert cluster.ask(0, "/latest/meta-data/")[0] == 404
 

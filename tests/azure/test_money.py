@@ -112,19 +112,19 @@ def test_a_size_that_the_subscription_may_not_have_is_refused_too(nothing: Workp
 def test_an_image_that_the_marketplace_does_not_have_any_more_is_refused_too(nothing: Workplace) -> None:
     with fault(nothing, "image"):
         for words in (("plan",), ("up",)):
-            told = nothing.fab(*words, status=1)
+            ran = nothing.fab(*words, status=1)
             assert (
                 "image: Azure does not have microsoft-dsvm:ubuntu-hpc:2204-v100:22.04.2025082501 in "
-                "southcentralus; the newest is 22.04.2026110101" in told.err
-            ), told
-            assert "set ranklift:image to microsoft-dsvm:ubuntu-hpc:2204-v100:22.04.2026110101" in told.err
+                "southcentralus; the newest is 22.04.2026110101" in ran.err
+            ), ran
+            assert "set ranklift:image to microsoft-dsvm:ubuntu-hpc:2204-v100:22.04.2026110101" in ran.err
     assert nothing.groups() == set()
     nothing.configure(
         STACK, nodeCount=1, vmSize="Standard_HB176rs_v4", image="almalinux:almalinux-hpc:9-hpc-gen2:9.6.1"
     )
     with fault(nothing, "terms"):
-        told = nothing.fab("plan", status=1)
-    assert "az vm image terms accept --urn almalinux:almalinux-hpc:9-hpc-gen2:9.6.1" in told.err
+        ran = nothing.fab("plan", status=1)
+    assert "az vm image terms accept --urn almalinux:almalinux-hpc:9-hpc-gen2:9.6.1" in ran.err
     assert (
         "image: almalinux:almalinux-hpc:9-hpc-gen2:9.6.1: V2, x64, purchase plan" in nothing.fab("plan").out
     )

@@ -297,9 +297,9 @@ class Engine:
                 left = self.left(living, before, beside, [scene.job])
             gone = time.monotonic() - began
             fault.result()
-            asked = [one for place, one in enumerate(scene.nodes) if place not in (*row.dead, *row.cut)]
+            queried = [one for place, one in enumerate(scene.nodes) if place not in (*row.dead, *row.cut)]
             found = self.workplace.fab(
-                "jobs", "--json", "--all", "--nodes", Scene(self.workplace, STACK, asked).ids
+                "jobs", "--json", "--all", "--nodes", Scene(self.workplace, STACK, queried).ids
             ).json()
             outcome = Outcome(
                 row,
@@ -316,7 +316,7 @@ class Engine:
                 [one.now() == one.ranks for one in beside],
             )
             for one in beside:
-                if one.where[0].name in (node.name for node in asked):
+                if one.where[0].name in (node.name for node in queried):
                     head = self.head(cluster, one.where[0].name)
                     outcome.ended.append(end_job(one.job, head, remote=remote_id()).state.state)
             return outcome

@@ -125,9 +125,9 @@ def test_500_short_jobs_leave_nothing_but_their_records(engine: Engine, figures:
         jobs += run_one_after_the_other(engine, inside, JOBS - FIRST)
         took = time.monotonic() - began
         after = settled(inside)
-        asked = ("jobs", "--nodes", str(int(inside.name[-6:], 36)))
-        listed = engine.workplace.fab(*asked, "--all", "--json").json()
-        seconds = quickest(engine, *asked)
+        query = ("jobs", "--nodes", str(int(inside.name[-6:], 36)))
+        listed = engine.workplace.fab(*query, "--all", "--json").json()
+        seconds = quickest(engine, *query)
         records = {job: _files([inside.path(f".ranklift/jobs/{job}")]) for job in jobs}
         folders = [job for job in jobs if inside.path(f".ranklift/jobs/{job}/work").exists()]
     figures.append(

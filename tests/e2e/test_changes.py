@@ -24,11 +24,11 @@ def booted(workplace: Workplace, nodes: str, *words: str) -> dict[str, str]:
 def test_a_rehearsal_looks_for_nothing_outside_this_machine(
     cluster: Workplace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[bytes] = []
+    requests: list[bytes] = []
 
     class Proxy(socketserver.StreamRequestHandler):
         def handle(self) -> None:
-            asked.append(self.rfile.readline())
+            requests.append(self.rfile.readline())
 
     with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Proxy) as proxy:
         threading.Thread(target=proxy.serve_forever).start()
@@ -40,7 +40,7 @@ def test_a_rehearsal_looks_for_nothing_outside_this_machine(
             cluster.pulumi("preview", "--stack", "rehearsal", "--expect-no-changes")
         finally:
             proxy.shutdown()
-    assert asked == []
+    assert requests == []
 
 
 def test_growing_shows_the_exact_difference_and_leaves_the_nodes_alone_that_are_there(

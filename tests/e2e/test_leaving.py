@@ -114,9 +114,9 @@ def test_two_terminals_cancel_at_once_and_each_is_told_the_end(code: Workplace, 
     late = code.fab("wait", running, "--timeout", "1s", status=124)
     assert f"job {running} (RUNNING) did not end within 1 s" in late.err
     with code.begin("cancel", running) as one, code.begin("cancel", running) as other:
-        said = [process.communicate(timeout=LIMIT_S)[0] for process in (one, other)]
-    assert (one.returncode, other.returncode) == (0, 0), said
-    assert f"job {running} CANCELLED: all its processes ended on 2 nodes\n" in said
+        outputs = [process.communicate(timeout=LIMIT_S)[0] for process in (one, other)]
+    assert (one.returncode, other.returncode) == (0, 0), outputs
+    assert f"job {running} CANCELLED: all its processes ended on 2 nodes\n" in outputs
     assert processes(code, running) == []
     assert code.fab("wait", running, status=130).out == ""
 

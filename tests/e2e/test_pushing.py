@@ -71,6 +71,6 @@ def test_what_grew_by_much_is_named_before_it_is_sent(cluster: Workplace) -> Non
     (cluster.own / "data").mkdir()
     with (cluster.own / "data" / "table").open("wb") as file:
         file.truncate(150_000_000)
-    told = cluster.fab("push", "--nodes", "0-1")
-    assert re.search(r"grew from .* since its last push; data: 150\.0 MB\n", told.err), told
+    ran = cluster.fab("push", "--nodes", "0-1")
+    assert re.search(r"grew from .* since its last push; data: 150\.0 MB\n", ran.err), ran
     assert cluster.fab("push", "--nodes", "0-1").err == ""

@@ -130,8 +130,8 @@ class TestEnds:
         ready(job, 3)
         assert nodes.cancel(job.job).state == "CANCELLED"
         job.thread.join(30)
-        said = [text for rank, text in lines(job.events) if rank != 1 and text in ("ready", "told")]
-        assert sorted(said) == ["ready", "ready", "told", "told"]
+        messages = [text for rank, text in lines(job.events) if rank != 1 and text in ("ready", "told")]
+        assert sorted(messages) == ["ready", "ready", "told", "told"]
         _nothing_left(nodes, job.job)
 
     def test_a_time_limit(self, nodes: ContainerNodes) -> None:

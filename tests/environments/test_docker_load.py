@@ -20,7 +20,7 @@ def test_docker_loads_a_pulled_image_with_its_compressed_layers(engine: Engine, 
     base = gzipped(image_archive().read_bytes())
     with serve() as registry:
         name = registry.add("train", "1", image([base, layer(member("etc/motd", b"mine\n"))]))
-        asked, folder = request(name, "docker"), tmp_path / ID
-        make(asked, str(folder), os.open(os.devnull, os.O_RDONLY), unreported)
+        wanted, folder = request(name, "docker"), tmp_path / ID
+        make(wanted, str(folder), os.open(os.devnull, os.O_RDONLY), unreported)
     engine.docker("load", "--input", str(folder / "image.tar"))
     assert "mine" in engine.docker("run", "--rm", "--network=host", f"ranklift/{ID}", "cat", "/etc/motd")

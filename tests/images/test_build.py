@@ -55,8 +55,8 @@ def only(recorded: dict[str, Any], variant: str, kind: str) -> dict[str, Any]:
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_the_template_is_the_recipes(variant: str, recorded: dict[str, Any]) -> None:
     config = parse({KEY + key: value for key, value in VARIANTS[variant].items()})
-    asked = only(recorded, variant, "VirtualMachineImageTemplate")
-    (identity,) = asked["identity"]["userAssignedIdentities"]
+    inputs = only(recorded, variant, "VirtualMachineImageTemplate")
+    (identity,) = inputs["identity"]["userAssignedIdentities"]
     build = Build(
         base=config.base,
         location=config.location,
@@ -65,23 +65,23 @@ def test_the_template_is_the_recipes(variant: str, recorded: dict[str, Any]) -> 
         vm_size=config.build_size,
         disk_gib=config.disk_gib,
         minutes=config.minutes,
-        tags=asked["tags"],
+        tags=inputs["tags"],
     )
     wanted = image_template(steps(config.recipe), build)
     properties = wanted["properties"]
     # What the SDK adds by itself:
-    for shell in asked["customize"]:
+    for shell in inputs["customize"]:
         assert shell.pop("sha256Checksum") == ""
-    assert asked["distribute"][0].pop("excludeFromLatest") is False
-    assert {key: asked[key] for key in properties} == properties
-    assert asked["location"] == wanted["location"]
+    assert inputs["distribute"][0].pop("excludeFromLatest") is False
+    assert {key: inputs[key] for key in properties} == properties
+    assert inputs["location"] == wanted["location"]
 
 
 def test_the_machine_that_is_started_is_one_that_microsofts_models_know(recorded: dict[str, Any]) -> None:
-    asked = only(recorded, "v100", "VirtualMachineImageTemplate")
-    template = models.ImageTemplate({"location": asked["location"], "properties": asked})
+    inputs = only(recorded, "v100", "VirtualMachineImageTemplate")
+    template = models.ImageTemplate({"location": inputs["location"], "properties": inputs})
     assert template.properties is not None
-    assert len(template.properties.customize or []) == len(asked["customize"])
+    assert len(template.properties.customize or []) == len(inputs["customize"])
     assert template.properties.vm_profile is not None
     assert template.properties.vm_profile.vm_size == "Standard_D8s_v5"
 
@@ -90,9 +90,9 @@ def test_the_machine_that_is_started_is_one_that_microsofts_models_know(recorded
 def test_the_definition_says_what_its_images_boot_on(
     variant: str, architecture: str, recorded: dict[str, Any]
 ) -> None:
-    asked = only(recorded, variant, "GalleryImage")
-    assert (asked["hyperVGeneration"], asked["osType"], asked["osState"]) == ("V2", "Linux", "Generalized")
-    assert asked["architecture"] == architecture
+    inputs = only(recorded, variant, "GalleryImage")
+    assert (inputs["hyperVGeneration"], inputs["osType"], inputs["osState"]) == ("V2", "Linux", "Generalized")
+    assert inputs["architecture"] == architecture
 
 
 def test_the_builder_may_write_images_into_its_own_group_and_nothing_else(recorded: dict[str, Any]) -> None:

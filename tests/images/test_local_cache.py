@@ -21,9 +21,9 @@ def boot(tmp_path: Path, home: Path, *mounted: str) -> str:
     (tmp_path / "bin").mkdir(exist_ok=True)
     for name in ("resource", "resource_nvme"):
         (tmp_path / "mnt" / name).mkdir(parents=True, exist_ok=True)
-    asked = "|".join(f"{tmp_path}/mnt/{name}" for name in mounted) or "none"
+    pattern = "|".join(f"{tmp_path}/mnt/{name}" for name in mounted) or "none"
     double = tmp_path / "bin/mountpoint"
-    double.write_text(f"#!/bin/sh\ncase $2 in {asked}) exit 0 ;; *) exit 1 ;; esac\n")
+    double.write_text(f"#!/bin/sh\ncase $2 in {pattern}) exit 0 ;; *) exit 1 ;; esac\n")
     double.chmod(0o755)
     script = render("scripts/local-cache.sh").replace("/mnt/", f"{tmp_path}/mnt/")
     ran = subprocess.run(

@@ -144,5 +144,5 @@ def test_a_program_that_is_interrupted_ends_without_a_word(tmp_path: Path) -> No
             assert time.monotonic() < deadline, "it does not come"
             time.sleep(0.05)
         running.send_signal(signal.SIGINT)
-        _, said = running.communicate(timeout=20)
-    assert (running.returncode, said) == (130, b"")
+        _, output = running.communicate(timeout=20)
+    assert (running.returncode, output) == (130, b"")

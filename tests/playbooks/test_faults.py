@@ -24,7 +24,7 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("words", "said"),
+    ("words", "message"),
     [
         (["flood"], "kind = 'flood': no such kind of fault; use one of death, partition, heal, evict, clock"),
         (["quota", "sku"], "kind = 'quota sku': more than one kind"),
@@ -40,9 +40,9 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (["clear"], "is not running; run fab rehearsal.start"),
     ],
 )
-def test_what_means_nothing_is_refused_by_name(workplace: Path, words: list[str], said: str) -> None:
+def test_what_means_nothing_is_refused_by_name(workplace: Path, words: list[str], message: str) -> None:
     ran = fab(workplace, "rehearsal.fault", *words, env={"RANKLIFT_STACK": "rehearsal"})
     assert ran.returncode == 2
-    assert said in ran.stderr, ran.stderr
+    assert message in ran.stderr, ran.stderr
     assert ran.stderr.startswith("error: ")
     assert "Traceback" not in ran.stderr

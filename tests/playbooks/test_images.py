@@ -91,8 +91,8 @@ def test_what_continues_it_is_its_own_command(project: Project, capsys: pytest.C
     with pytest.raises(Exit):
         images.build(Context(), stack="gpu")
     removal = f"pulumi -C {project.program} destroy --stack gpu"
-    said = f"`fab image.build --stack gpu` repairs its state and continues, `{removal}` removes all"
-    assert said in capsys.readouterr().err
+    message = f"`fab image.build --stack gpu` repairs its state and continues, `{removal}` removes all"
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

@@ -104,15 +104,15 @@ def test_what_is_left_out_by_default_is_named_with_its_size_and_the_rule_that_br
     (project / "env").mkdir()
     (project / "env" / "pyvenv.cfg").write_text("home = /usr/bin\n")
     line = "left out: env (16 B); a line like !env in .ranklift-ignore has it pushed"
-    told = fab(project, "push", "--source", ".", "--dry-run")
-    assert ": 3 files, " in told.stdout
-    assert told.stderr == f"{line}\n"
-    told = fab(project, "launch.torch", "train.py", "--source", ".", "--dry-run")
-    assert line in told.stdout
+    ran = fab(project, "push", "--source", ".", "--dry-run")
+    assert ": 3 files, " in ran.stdout
+    assert ran.stderr == f"{line}\n"
+    ran = fab(project, "launch.torch", "train.py", "--source", ".", "--dry-run")
+    assert line in ran.stdout
     (project / ".ranklift-ignore").write_text("!env\n")
-    told = fab(project, "push", "--source", ".", "--dry-run")
-    assert ": 5 files, " in told.stdout
-    assert told.stderr == ""
+    ran = fab(project, "push", "--source", ".", "--dry-run")
+    assert ": 5 files, " in ran.stdout
+    assert ran.stderr == ""
 
 
 def test_a_copy_of_a_key_is_named_and_not_pushed(project: Path) -> None:

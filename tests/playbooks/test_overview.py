@@ -88,11 +88,11 @@ def test_a_part_of_the_tasks_can_be_listed_too(workplace: Path) -> None:
 
 @pytest.mark.parametrize("task", ["launch.mpi", "launch.torch", "launch.tensorflow"])
 def test_help_names_what_expands_in_a_command(workplace: Path, task: str) -> None:
-    told = " ".join(fab(workplace, "--help", task).stdout.split())
+    text = " ".join(fab(workplace, "--help", task).stdout.split())
     assert (
-        "$RANK, $LOCAL_RANK, $MASTER_ADDR and the launcher's other variables expand in each process" in told
+        "$RANK, $LOCAL_RANK, $MASTER_ADDR and the launcher's other variables expand in each process" in text
     )
-    assert "$HOME, * and ~ do not" in told
+    assert "$HOME, * and ~ do not" in text
     assert "bash on the nodes expands $HOME and *" in " ".join(
         fab(workplace, "exec", "--help").stdout.split()
     )
@@ -113,14 +113,14 @@ def test_a_script_behind_two_dashes_is_launched_as_it_is(workplace: Path) -> Non
         "$HOME",
         "-n",
     )
-    told = fab(workplace, *words)
-    assert (told.returncode, told.stderr) == (0, "")
-    found = json.loads(told.stdout)
+    ran = fab(workplace, *words)
+    assert (ran.returncode, ran.stderr) == (0, "")
+    found = json.loads(ran.stdout)
     assert found["argv"] == ["python3", "-u", "train.py", "--name", "a b", "${RANK}", "$HOME", "-n"]
     assert "RANK" in found["expand"]
     assert len(found["nodes"]) == 2
-    told = fab(workplace, "exec", "-n", "0", "--dry-run", "--", "printf", "%s|", "a  b", "$HOME", "*")
-    assert told.stdout == "on node000000: printf '%s|' 'a  b' '$HOME' '*'\n"
+    ran = fab(workplace, "exec", "-n", "0", "--dry-run", "--", "printf", "%s|", "a  b", "$HOME", "*")
+    assert ran.stdout == "on node000000: printf '%s|' 'a  b' '$HOME' '*'\n"
 
 
 @pytest.mark.parametrize(
@@ -141,6 +141,6 @@ def test_a_script_behind_two_dashes_is_launched_as_it_is(workplace: Path) -> Non
 def test_what_a_command_line_lacks_is_named_with_what_to_type(
     workplace: Path, words: list[str], expected: str
 ) -> None:
-    told = fab(workplace, *words)
-    assert (told.returncode, told.stdout) == (2, "")
-    assert expected in told.stderr
+    ran = fab(workplace, *words)
+    assert (ran.returncode, ran.stdout) == (2, "")
+    assert expected in ran.stderr

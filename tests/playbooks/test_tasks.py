@@ -199,9 +199,9 @@ def test_wrong_input_is_one_line_with_key_value_remedy_and_status_2(
 
 @pytest.mark.parametrize("task", ["logs", "job", "collect", "cancel"])
 def test_without_a_job_the_newest_is_looked_for_on_every_node(workplace: Path, task: str) -> None:
-    told = fab(workplace, task)
-    assert (told.returncode, told.stdout) == (2, "")
-    silent, error = told.stderr.splitlines()
+    failed = fab(workplace, task)
+    assert (failed.returncode, failed.stdout) == (2, "")
+    silent, error = failed.stderr.splitlines()
     assert silent == "node000004: no answer; a job of which it is the head may be missing here"
     assert error.startswith("error: job: stack dev has no job")
 
@@ -346,8 +346,8 @@ def test_down_without_a_stack_cleans_up_once_azure_has_said_that_nothing_is_left
             assert ran.returncode == 0, ran.stderr
             assert ran.stdout.startswith("nothing of stack gone is left in subscription ")
             assert not kept.exists()
-        told = fab(workplace, "down", "--stack", "gone", "--json", env={**env, **rehearsed(url, tmp_path)})
-        assert (told.returncode, json.loads(told.stdout)["things"]) == (0, [])
+        down = fab(workplace, "down", "--stack", "gone", "--json", env={**env, **rehearsed(url, tmp_path)})
+        assert (down.returncode, json.loads(down.stdout)["things"]) == (0, [])
 
 
 def test_down_in_another_cloud_is_refused_before_anything_is_asked_of_pulumi(

@@ -101,7 +101,7 @@ def fake_pulumi(folder: Path, script: str) -> dict[str, str]:
 
 def arguments(task: str) -> list[Any]:
     """A task's arguments with their help; Invoke takes the help from the task that it is asked of."""
-    asked = copy.copy(ns[task])
-    asked.help = dict(asked.help)
-    made: list[Any] = asked.get_arguments()
+    query = copy.copy(ns[task])
+    query.help = dict(query.help)
+    made: list[Any] = query.get_arguments()
     return made

@@ -112,9 +112,9 @@ def outside_server(folder: Path) -> Iterator[str]:
 
 def free_port(address: str) -> int:
     """Return a port that no program has at this moment."""
-    with socket.socket() as asked:
-        asked.bind((address, 0))
-        return int(asked.getsockname()[1])
+    with socket.socket() as probe:
+        probe.bind((address, 0))
+        return int(probe.getsockname()[1])
 
 
 def make_key(path: Path) -> str:

@@ -140,9 +140,9 @@ def test_one_that_does_not_start_fails_the_account_with_its_last_words(
     assert azurite.installed(home)
     with endpoint(recorded, blobs=Azurite(tmp_path / "storage", home)) as running:
         running.ask("PUT", BASE, {"location": "westeurope"})
-        status, said = settled(running, ACCOUNT, account())
-        assert (status, said["error"]["code"]) == (500, "InternalServerError")
-        assert said["error"]["message"] == "Azurite did not start: no such module"
+        status, answer = settled(running, ACCOUNT, account())
+        assert (status, answer["error"]["code"]) == (500, "InternalServerError")
+        assert answer["error"]["message"] == "Azurite did not start: no such module"
         assert running.ask("GET", ACCOUNT)[1]["properties"]["provisioningState"] == "Failed"
 
 

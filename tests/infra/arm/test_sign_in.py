@@ -63,7 +63,7 @@ def test_a_rehearsal_is_reached_by_the_variables_without_the_cli(
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "token").write_text(f"{ASSERTION}\n")
-    with token_endpoint(TOKEN) as (url, asked), endpoint(RecordingMachines()) as it:
+    with token_endpoint(TOKEN) as (url, requests), endpoint(RecordingMachines()) as it:
         oidc = {"ARM_USE_OIDC": "true"}
         given = {
             "secret": {"ARM_CLIENT_SECRET": SECRET},
@@ -78,8 +78,8 @@ def test_a_rehearsal_is_reached_by_the_variables_without_the_cli(
         signed_in = credential({**WHO, **given}, transport=ToEndpoint(url))
         rest = Rest(it.url, lambda: signed_in.get_token(SCOPE).token)
         assert list(rest.pages("/subscriptions", **{"api-version": "2022-12-01"}))
-    assert [form["grant_type"] for form in asked] == ["client_credentials"]
-    assert asked[0]["scope"] == SCOPE
+    assert [form["grant_type"] for form in requests] == ["client_credentials"]
+    assert requests[0]["scope"] == SCOPE
 
 
 def test_a_wrong_secret_is_refused_in_one_line_that_names_the_variables() -> None:

@@ -14,7 +14,7 @@ URN = "urn:pulumi:dev::ranklift::ranklift:infra:TrainingCluster$azure-native:net
 STACK = "urn:pulumi:dev::ranklift::pulumi:pulumi:Stack::ranklift-dev"
 
 
-def said(message: str, urn: str = URN, severity: str = "error") -> dict[str, Any]:
+def diagnosed(message: str, urn: str = URN, severity: str = "error") -> dict[str, Any]:
     return {"diagnosticEvent": {"urn": urn, "message": message, "severity": severity}}
 
 
@@ -49,15 +49,15 @@ def said(message: str, urn: str = URN, severity: str = "error") -> dict[str, Any
     ],
 )
 def test_a_code_is_found(text: str, code: str, message: str) -> None:
-    assert troubles([said(text)]) == [Trouble("Subnet nodes", code, message)]
+    assert troubles([diagnosed(text)]) == [Trouble("Subnet nodes", code, message)]
 
 
 def test_what_a_program_says_has_no_code_and_what_is_no_error_is_left_out() -> None:
     found = troubles(
         [
-            said("FileNotFoundError: no such file", STACK),
-            said("update failed", STACK),
-            said('Code="Conflict"', severity="warning"),
+            diagnosed("FileNotFoundError: no such file", STACK),
+            diagnosed("update failed", STACK),
+            diagnosed('Code="Conflict"', severity="warning"),
             {"resourcePreEvent": {"metadata": {"op": "same", "urn": URN}}},
         ]
     )

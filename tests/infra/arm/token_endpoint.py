@@ -33,7 +33,7 @@ class ToEndpoint(RequestsTransport):
 @contextmanager
 def token_endpoint(token: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
     """Serve tokens; yield the address, and the requests for tokens as they come."""
-    asked: list[dict[str, str]] = []
+    requests: list[dict[str, str]] = []
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
@@ -59,7 +59,7 @@ def token_endpoint(token: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
         def do_POST(self) -> None:
             text = self.rfile.read(int(self.headers["Content-Length"])).decode()
             form = {name: values[0] for name, values in parse_qs(text).items()}
-            asked.append(form)
+            requests.append(form)
             known = self.path == f"/{TENANT}/oauth2/v2.0/token" and form["client_id"] == CLIENT
             if known and (form.get("client_secret") == SECRET or form.get("client_assertion") == ASSERTION):
                 self._answer(200, {"token_type": "Bearer", "expires_in": 3600, "access_token": token})
@@ -82,7 +82,7 @@ def token_endpoint(token: str) -> Iterator[tuple[str, list[dict[str, str]]]]:
     thread = threading.Thread(target=server.serve_forever)
     thread.start()
     try:
-        yield f"http://127.0.0.1:{server.server_port}", asked
+        yield f"http://127.0.0.1:{server.server_port}", requests
     finally:
         server.shutdown()
         thread.join()

@@ -107,10 +107,10 @@ def public(recorded: dict[str, Recorded]) -> Recorded:
 
 
 def test_asks_for_exactly_what_was_reviewed(public: Recorded) -> None:
-    asked = json.loads(json.dumps(public.resources))
-    profile = asked["azure-native:compute:VirtualMachineScaleSet nodes"]["virtualMachineProfile"]
+    inputs = json.loads(json.dumps(public.resources))
+    profile = inputs["azure-native:compute:VirtualMachineScaleSet nodes"]["virtualMachineProfile"]
     del profile["osProfile"]["customData"]  # tests/images has its text
-    assert asked == json.loads(GOLDEN.read_text("utf-8"))
+    assert inputs == json.loads(GOLDEN.read_text("utf-8"))
 
 
 def test_port_22_is_open_to_the_operator_and_nothing_to_the_world(public: Recorded) -> None:

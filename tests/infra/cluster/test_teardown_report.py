@@ -35,7 +35,7 @@ provider.delete(made.id, props)
 """
 
 
-def said(azure: Azure, **props: object) -> list[tuple[str, bool]]:
+def reported(azure: Azure, **props: object) -> list[tuple[str, bool]]:
     lines: list[tuple[str, bool]] = []
     with served(azure) as url, tempfile.TemporaryDirectory() as folder:
         environment = rehearsed(url, Path(folder))
@@ -44,7 +44,7 @@ def said(azure: Azure, **props: object) -> list[tuple[str, bool]]:
 
 
 def test_nothing_left_is_said_too() -> None:
-    assert said(Azure()) == [
+    assert reported(Azure()) == [
         ("nothing of stack dev is left in subscription 00000000-0000-0000-0000-000000000001", False)
     ]
 
@@ -53,7 +53,7 @@ def test_what_is_left_is_named_with_its_price_as_a_warning() -> None:
     azure = Azure(
         groups=[group(state="Deleting")], resources=[resource("Microsoft.Network/publicIPAddresses", "stray")]
     )
-    (whole, bad), (stray, _) = said(azure)
+    (whole, bad), (stray, _) = reported(azure)
     assert bad
     assert whole.endswith("resource group ranklift-dev in ranklift-dev, free, being deleted")
     assert stray.endswith("publicIPAddresses stray in ranklift-dev, 0.005 USD per hour")
@@ -63,19 +63,19 @@ def test_what_is_kept_on_purpose_is_no_warning() -> None:
     azure = Azure(groups=[group("ranklift-dev-data")])
     assert [
         (line.endswith("kept on purpose (ranklift:retainData or storageAccountId)"), bad)
-        for line, bad in said(azure, retain=True)
+        for line, bad in reported(azure, retain=True)
     ] == [(True, False)]
 
 
 def test_a_long_list_is_cut_with_where_to_read_on() -> None:
     azure = Azure(groups=[group()], resources=[resource(NETWORK, f"n{i}") for i in range(30)])
-    lines = [line for line, _ in said(azure)]
+    lines = [line for line, _ in reported(azure)]
     assert len(lines) == 21
     assert lines[-1] == "and 11 more: `fab account --stack dev` lists them"
 
 
 def test_a_question_that_fails_stops_nothing() -> None:
-    (line, bad), *more = said(Azure(instead={"/resources": error(401, "ExpiredAuthenticationToken")}))
+    (line, bad), *more = reported(Azure(instead={"/resources": error(401, "ExpiredAuthenticationToken")}))
     assert bad
     assert more == []
     assert "the sign-in to Azure has expired; run `az login`; `fab account` repeats the query" in line

@@ -21,7 +21,7 @@ OWN = "/subscriptions/s/resourceGroups/g/providers/Microsoft.Compute/galleries/a
 PLAN = {"publisher": "almalinux", "name": "9-hpc-v100-gen2", "product": "almalinux-hpc"}
 
 
-def asked(azure: Azure, urn: str = URN) -> Published:
+def published_by(azure: Azure, urn: str = URN) -> Published:
     found = published(azure.rest, SUBSCRIPTION, PLACE, parse_image(urn))
     assert found is not None
     return found
@@ -29,7 +29,7 @@ def asked(azure: Azure, urn: str = URN) -> Published:
 
 def plan(azure: Azure, there: ScaleSet | None = None, **settings: str) -> Plan:
     urn = settings.get("image", URN)
-    return decide("dev", "s-1", config(**settings), figures(image=asked(azure, urn), there=there))
+    return decide("dev", "s-1", config(**settings), figures(image=published_by(azure, urn), there=there))
 
 
 def lines(azure: Azure, **settings: str) -> list[str]:
@@ -38,7 +38,7 @@ def lines(azure: Azure, **settings: str) -> list[str]:
 
 def test_one_query_of_the_version_is_enough_for_an_image_that_is_there() -> None:
     azure = Azure()
-    found = asked(azure)
+    found = published_by(azure)
     assert (found.found, found.generation, found.architecture, found.plan) == (True, "V2", "x64", None)
     (url,) = azure.asked
     path = "publishers/microsoft-dsvm/artifacttypes/vmimage/offers/ubuntu-hpc/skus/2204-v100/versions"
@@ -76,7 +76,7 @@ def test_of_a_sku_without_versions_that_is_said() -> None:
 def test_a_sku_that_azure_does_not_know_has_no_versions() -> None:
     azure = Azure(image=None)
     azure.instead["/versions"] = error(404, "NotFound", "Artifact: VMImage was not found.")
-    assert asked(azure) == Published(found=False)
+    assert published_by(azure) == Published(found=False)
 
 
 @pytest.mark.parametrize(

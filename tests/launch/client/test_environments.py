@@ -58,8 +58,10 @@ class Desk:
         push(self.snapshot, self.cluster.head, self.cluster.nodes[:1], ssh=self.cluster.ssh)
 
     def make(self, requirements: str = "toolkit", python: str = "", head: int = 0) -> Made:
-        asked = PythonEnvironment(f"{requirements}\n--no-index", python=python, title="requirements.txt")
-        request = request_of(asked, [], wheels=[self.snapshot.id])
+        environment = PythonEnvironment(
+            f"{requirements}\n--no-index", python=python, title="requirements.txt"
+        )
+        request = request_of(environment, [], wheels=[self.snapshot.id])
         assert request is not None
         nodes = [*self.cluster.nodes[head:], *self.cluster.nodes[:head]]
         host = self.cluster.head if head == 0 else LocalHost(nodes[0])
@@ -194,8 +196,8 @@ exec {shutil.which("uv")} "$@"
 
 
 def test_packages_of_conda_are_refused_and_not_passed_over(desk: Desk) -> None:
-    asked = PythonEnvironment("toolkit", conda='{"dependencies": ["cudatoolkit"]}', title="conda.yml")
-    request = request_of(asked, [])
+    environment = PythonEnvironment("toolkit", conda='{"dependencies": ["cudatoolkit"]}', title="conda.yml")
+    request = request_of(environment, [])
     assert request is not None
     cluster = desk.cluster
     with pytest.raises(GiveUpError, match="packages of conda's channels are not supported"):
@@ -220,14 +222,14 @@ def test_a_killed_build_leaves_nothing_that_counts(desk: Desk, tmp_path: Path) -
     (source / "backend.py").write_text(SLOW_BUILD.format(mark=str(mark)))
     nodes = desk.cluster.nodes
     with ThreadPoolExecutor(1) as pool:
-        asked = pool.submit(desk.make, f"toolkit\nslow @ file://{source}")
+        made = pool.submit(desk.make, f"toolkit\nslow @ file://{source}")
         while not mark.exists():
             time.sleep(0.05)
-            assert not asked.done(), asked.result()
+            assert not made.done(), made.result()
         (head,) = pids_in(nodes[0].home, "environment")
         os.kill(head, signal.SIGKILL)
         with pytest.raises(GiveUpError):
-            asked.result()
+            made.result()
     assert left(nodes[0])
     (source / "backend.py").unlink()
     with pytest.raises(GiveUpError):

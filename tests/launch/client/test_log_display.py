@@ -78,23 +78,23 @@ class TestMatching:
 
 class TestMerging:
     def test_equal_lines_of_many_ranks_are_one(self) -> None:
-        said = [line(rank, text, n) for n, text in enumerate(("loss 1", "loss 2")) for rank in range(8)]
-        assert merged(said) == [
+        written = [line(rank, text, n) for n, text in enumerate(("loss 1", "loss 2")) for rank in range(8)]
+        assert merged(written) == [
             SharedLine(tuple(range(8)), ("node000000", "node000001"), "stdout", text)
             for text in (b"loss 1", b"loss 2")
         ]
 
     def test_lines_of_one_rank_stand_for_themselves_where_they_came(self) -> None:
-        said = [line(0, "a"), line(1, "a"), line(1, "only one"), line(0, "b"), line(1, "b")]
-        assert merged_text(said) == [((0, 1), "a"), ((1,), "only one"), ((0, 1), "b")]
+        written = [line(0, "a"), line(1, "a"), line(1, "only one"), line(0, "b"), line(1, "b")]
+        assert merged_text(written) == [((0, 1), "a"), ((1,), "only one"), ((0, 1), "b")]
 
     def test_a_line_said_twice_stays_twice(self) -> None:
-        said = [line(rank, "same") for rank in (0, 1) for _ in range(3)]
-        assert merged_text(said) == [((0, 1), "same")] * 3
+        written = [line(rank, "same") for rank in (0, 1) for _ in range(3)]
+        assert merged_text(written) == [((0, 1), "same")] * 3
 
     def test_no_rank_is_shown_out_of_its_order(self) -> None:
-        said = [line(0, "a"), line(0, "b"), line(1, "b"), line(1, "a")]
-        assert merged_text(said) == [((0,), "a"), ((0, 1), "b"), ((1,), "a")]
+        written = [line(0, "a"), line(0, "b"), line(1, "b"), line(1, "a")]
+        assert merged_text(written) == [((0,), "a"), ((0, 1), "b"), ((1,), "a")]
 
     def test_what_comes_a_second_later_is_another_line(self) -> None:
         assert merged_text([line(0, "a", 0), line(1, "a", 0.9), line(2, "a", 2)]) == [
@@ -103,15 +103,15 @@ class TestMerging:
         ]
 
     def test_streams_are_apart_and_notices_stay_alone(self) -> None:
-        said = [line(0, "a"), line(1, "a", stream="stderr"), line(2, "n", stream="notice")]
-        said.append(line(3, "n", stream="notice"))
-        assert [(one.ranks, one.stream) for one in merged(said)] == [
+        written = [line(0, "a"), line(1, "a", stream="stderr"), line(2, "n", stream="notice")]
+        written.append(line(3, "n", stream="notice"))
+        assert [(one.ranks, one.stream) for one in merged(written)] == [
             ((0,), "stdout"), ((1,), "stderr"), ((2,), "notice"), ((3,), "notice"),
         ]  # fmt: skip
 
     def test_the_launchers_words_on_several_nodes_are_merged_too(self) -> None:
-        said = [LogLine(START, None, f"node{n:06}", "stderr", b"warning") for n in range(3)]
-        (one,) = merged(said)
+        written = [LogLine(START, None, f"node{n:06}", "stderr", b"warning") for n in range(3)]
+        (one,) = merged(written)
         assert (one.ranks, len(one.nodes)) == ((None,), 3)
 
     def test_nothing_is_held_back_once_it_is_quiet(self) -> None:
@@ -132,14 +132,16 @@ class TestMerging:
             max_size=60,
         )
     )
-    def test_every_rank_has_all_of_its_lines_in_their_order(self, said: list[tuple[int, str, float]]) -> None:
+    def test_every_rank_has_all_of_its_lines_in_their_order(
+        self, written: list[tuple[int, str, float]]
+    ) -> None:
         now = 0.0
         lines = []
-        for rank, text, pause in said:
+        for rank, text, pause in written:
             now += pause
             lines.append(line(rank, text, now))
         shown = merged_text(lines)
         for rank in range(4):
             assert [text for ranks, text in shown if rank in ranks] == [
-                text for r, text, _ in said if r == rank
+                text for r, text, _ in written if r == rank
             ]

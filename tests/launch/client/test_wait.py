@@ -16,13 +16,13 @@ from launch.remote.cli import REFUSED
 from tests.launch.whole_jobs.test_losing_the_head import JOB, STATE
 
 
-def said(state: str, status: int | None = None) -> bytes:
+def state_frame(state: str, status: int | None = None) -> bytes:
     result = {**STATE, "state": state, "exit_status": status}
     return frames.frame(frames.STATE, json.dumps(result).encode())
 
 
 BROKE = NodeUnreachable("node000000", "the connection broke while python3 ran")
-RUNNING, BEAT, ENDED = said("RUNNING"), frames.frame(frames.BEAT), said("SUCCEEDED", 0)
+RUNNING, BEAT, ENDED = state_frame("RUNNING"), frames.frame(frames.BEAT), state_frame("SUCCEEDED", 0)
 Answer = tuple[bytes, Exception | int]
 
 

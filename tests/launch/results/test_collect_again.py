@@ -116,9 +116,9 @@ class TestInterruptions:
         part = cluster.folder / ".part/outputs" / SECOND / "big"
         until(lambda: part.exists() and part.stat().st_size > self.SIZE, 60)
         process.send_signal(signal.SIGKILL)
-        _, said = process.communicate()
+        _, output = process.communicate()
         there = self.part(cluster)
-        assert there < size, said
+        assert there < size, output
         cluster_files = {name for name in cluster.files() if not name.startswith(".part")}
         assert f"outputs/{SECOND}/big" not in cluster_files
         subprocess.run(["sha256sum", "-c", "--strict", "--quiet", SUMS], cwd=cluster.folder, check=True)

@@ -134,16 +134,16 @@ class TestWithoutTheHead:
 
 
 class TestWhatMakesNoSense:
-    def answering(self, cluster: Cluster, said: bytes) -> None:
+    def answering(self, cluster: Cluster, sent: bytes) -> None:
         def stream(argv: Sequence[str], take: Callable[[bytes], object], **more: object) -> Completed:
-            take(said)
+            take(sent)
             return Completed(0, b"", b"")
 
         cluster.hosts[SECOND].stream = stream  # type: ignore[assignment]
         cluster.unreachable_from_the_head(SECOND)
 
     @pytest.mark.parametrize(
-        "said",
+        "sent",
         [
             b"",
             b"Welcome to this node!\n",
@@ -153,8 +153,8 @@ class TestWhatMakesNoSense:
             b'e\0\0\0\x0c[["f", "x"]]',
         ],
     )
-    def test_a_node_that_talks_nonsense_is_that_nodes_failure(self, cluster: Cluster, said: bytes) -> None:
-        self.answering(cluster, said)
+    def test_a_node_that_talks_nonsense_is_that_nodes_failure(self, cluster: Cluster, sent: bytes) -> None:
+        self.answering(cluster, sent)
         report = cluster.collect(others=True)
         assert list(report.errors) == [SECOND]
         assert isinstance(report.errors[SECOND], GiveUpError)

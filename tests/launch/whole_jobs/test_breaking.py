@@ -193,8 +193,8 @@ class TestBeingCancelled:
 
     def test_twice_at_once(self, nodes: Nodes) -> None:
         started = up(nodes, 'trap "" TERM; echo up; while :; do sleep 1; done', grace_s=1)
-        asked = [start_cancel(nodes, started.job) for _ in range(2)]
-        assert [one.wait(30) for one in asked] == [0, 0]
+        cancelled = [start_cancel(nodes, started.job) for _ in range(2)]
+        assert [one.wait(30) for one in cancelled] == [0, 0]
         assert started.end().state == "CANCELLED"
         assert nodes.cancel(started.job) == started.end()
 
@@ -216,11 +216,11 @@ class TestASupervisorThatIsStopped:
         os.kill(json.loads(kept.read_text())["supervisor"]["pid"], signal.SIGSTOP)
         waiting = start(nodes, shell("true", kind))
         until(lambda: states(waiting.events) == ["QUEUED"])
-        asked = start_cancel(nodes, started.job, "0")
+        cancelled = start_cancel(nodes, started.job, "0")
         until((kept.parent / "cancel").exists)
         assert not sweep_node(started.job, nodes.head, remote="hash", grace_s=0).left
         assert end_supervisor(started.job, nodes.head, remote="hash").state == "LOST"
-        assert asked.wait(5) == 0
+        assert cancelled.wait(5) == 0
         assert waiting.end().state == "SUCCEEDED"
         assert (started.end().state, left_of(started.job)) == ("LOST", [])
 

@@ -142,9 +142,9 @@ def test_json_is_alone_on_stdout_whatever_is_printed_meanwhile(capfd: pytest.Cap
         output.result("a result of a step")
         subprocess.run(["echo", "a line of Pulumi"], check=True, timeout=30)
     output.as_json(["done"])
-    told = capfd.readouterr()
-    assert json.loads(told.out) == ["done"]
-    assert sorted(told.err.splitlines()) == ["a line of Pulumi", "a result of a step"]
+    printed = capfd.readouterr()
+    assert json.loads(printed.out) == ["done"]
+    assert sorted(printed.err.splitlines()) == ["a line of Pulumi", "a result of a step"]
     with output.stdout_to_stderr(when=False):
         output.result("a result")
     assert capfd.readouterr() == ("a result\n", "")

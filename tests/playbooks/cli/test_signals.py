@@ -45,18 +45,18 @@ def begun(closing: float = 0.0, prefix: tuple[str, ...] = ()) -> subprocess.Pope
 
 
 @pytest.mark.parametrize(
-    ("number", "said"),
+    ("number", "message"),
     [
         (signal.SIGINT, "\nthe job goes on after 2\n"),
         (signal.SIGTERM, "the job goes on after 15\n"),
         (signal.SIGHUP, "the job goes on after 1\n"),
     ],
 )
-def test_each_of_them_says_the_word_and_ends_with_its_number(number: signal.Signals, said: str) -> None:
+def test_each_of_them_says_the_word_and_ends_with_its_number(number: signal.Signals, message: str) -> None:
     with begun() as process:
         process.send_signal(number)
         _, err = process.communicate(timeout=30)
-    assert (process.returncode, err) == (128 + number, said)
+    assert (process.returncode, err) == (128 + number, message)
 
 
 @pytest.mark.parametrize("second", [signal.SIGINT, signal.SIGTERM])

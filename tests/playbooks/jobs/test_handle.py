@@ -198,10 +198,10 @@ class TestCancelWithoutAJob:
         capsys: pytest.CaptureFixture[str],
         answer: bool,
     ) -> None:
-        asked: list[str] = []
+        questions: list[str] = []
 
         def ask(question: str) -> bool:
-            asked.append(question)
+            questions.append(question)
             return answer
 
         monkeypatch.setattr(output, "ask", ask)
@@ -210,7 +210,7 @@ class TestCancelWithoutAJob:
         else:
             with pytest.raises(Exit):
                 cancel.cancel.body(Context(), "newest")
-        assert asked == [f"End job {DIGITS}?"]
+        assert questions == [f"End job {DIGITS}?"]
         shown = f"job {DIGITS} RUNNING, 4 ranks on node[000000-000001]: train.py --name 'a b'\n"
         assert capsys.readouterr().err.startswith(shown)
         assert ended == [DIGITS] * answer

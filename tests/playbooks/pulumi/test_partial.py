@@ -99,7 +99,7 @@ def test_a_scale_set_is_known_by_the_id_that_azure_gave_to_it_alone(
 
 
 @pytest.mark.parametrize(
-    ("error", "before", "keep", "done", "kept", "said"),
+    ("error", "before", "keep", "done", "kept", "message"),
     [
         (FAILED, None, False, ["destroy"], False, "3 of 4 nodes are ready"),
         (FAILED, None, True, ["delete 3", "up with '3'", "read"], True, "n0,n1,n2 kept"),
@@ -118,14 +118,14 @@ def test_nodes_that_came_are_kept_or_removed(  # noqa: PLR0913, PLR0917  (a tabl
     keep: bool,
     done: list[str],
     kept: bool,
-    said: str,
+    message: str,
 ) -> None:
     setting = "  ranklift:partial: keep\n" if keep else ""
     found = settled(monkeypatch, tmp_path, error, before, setting)
     assert found is not None
     assert double.done == done
     assert found.kept is kept
-    assert said in str(found)
+    assert message in str(found)
     assert str(found).splitlines()[-1].startswith("`fab scale 4 --stack dev` ")
 
 

@@ -72,9 +72,11 @@ def test_its_log_lies_in_the_project_where_a_killed_commands_is_found(
 
 
 def test_what_pulumi_itself_says_is_not_said_again(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    said = {"diagnosticEvent": {"urn": "", "severity": "error", "message": "ValueError: the program failed"}}
+    refusal = {
+        "diagnosticEvent": {"urn": "", "severity": "error", "message": "ValueError: the program failed"}
+    }
     with pytest.raises(Exit) as caught:
-        pulumi(stack(tmp_path, said, then="exit 7"), ["up", "--yes"])
+        pulumi(stack(tmp_path, refusal, then="exit 7"), ["up", "--yes"])
     assert caught.value.code == 7
     assert capfd.readouterr().err == "$ pulumi up --yes\n"
 
@@ -183,17 +185,17 @@ def test_of_another_machine_it_is_said_when_a_lock_may_be_taken_away(tmp_path: P
 
 
 def test_pulumis_own_service_names_nobody(tmp_path: Path) -> None:
-    said = "error: [409] Conflict: Another update is currently in progress.\nTo learn more, visit …\n"
+    refusal = "error: [409] Conflict: Another update is currently in progress.\nTo learn more, visit …\n"
     with pytest.raises(InUse, match=r"is using it \(Pulumi does not name its holder\): wait until it"):
-        pulumi(refused(tmp_path, said), ["up", "--yes"])
+        pulumi(refused(tmp_path, refusal), ["up", "--yes"])
 
 
 def test_of_two_commands_that_make_a_stack_the_slower_is_refused_like_any_other(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    said = "error: stack 'organization/ranklift/dev' already exists\n"
+    refusal = "error: stack 'organization/ranklift/dev' already exists\n"
     with pytest.raises(InUse, match="stack dev: another command is using it"):
-        pulumi(refused(tmp_path, said), ["stack", "init", "dev"])
+        pulumi(refused(tmp_path, refusal), ["stack", "init", "dev"])
     assert capfd.readouterr().err == "$ pulumi stack init dev\n"
 
 
@@ -258,15 +260,15 @@ def test_throttling_is_called_so_and_waited_for_as_long_as_azure_asks(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(run, "_FIRST_PAUSE_S", 0.1)
-    said = failed("SubscriptionRequestsThrottled", "Please try again after '1' seconds.")
-    throttled = stack(tmp_path, said, then=f"[ $(wc -l < {tmp_path}/calls) = 2 ]")
+    refusal = failed("SubscriptionRequestsThrottled", "Please try again after '1' seconds.")
+    throttled = stack(tmp_path, refusal, then=f"[ $(wc -l < {tmp_path}/calls) = 2 ]")
     retry_while_busy(lambda: pulumi(throttled, ["up", "--yes"]), time.monotonic() + 30)
     assert "Azure throttles (SubscriptionRequestsThrottled); retrying in 1 s" in capsys.readouterr().err
 
 
 def test_throttling_for_longer_than_there_is_time_is_told_with_its_pause(tmp_path: Path) -> None:
-    said = failed("SubscriptionRequestsThrottled", "Please try again after '90' seconds.")
-    throttled = stack(tmp_path, said, then="exit 1")
+    refusal = failed("SubscriptionRequestsThrottled", "Please try again after '90' seconds.")
+    throttled = stack(tmp_path, refusal, then="exit 1")
     with pytest.raises(UpdateFailed, match=r"Azure throttles: .*; wait 90 s, .*: nothing is lost"):
         retry_while_busy(lambda: pulumi(throttled, ["up", "--yes"]), time.monotonic() + 30)
     assert calls(tmp_path) == 1

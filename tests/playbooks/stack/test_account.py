@@ -166,7 +166,7 @@ def test_an_account_of_one_stack_has_nothing_of_another(
 
 
 @pytest.mark.parametrize(
-    ("kind", "said"),
+    ("kind", "message"),
     [
         ("Microsoft.ManagedIdentity/userAssignedIdentities", "user assigned identity"),
         ("Microsoft.Compute/galleries", "gallery"),
@@ -179,11 +179,11 @@ def test_an_account_of_one_stack_has_nothing_of_another(
     ],
 )
 def test_one_thing_is_named_as_one(
-    azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str], kind: str, said: str
+    azure: Azure, stack: Stack, capsys: pytest.CaptureFixture[str], kind: str, message: str
 ) -> None:
     azure.groups, azure.resources = [group()], [resource(kind, "it")]
     report_left(stack)
-    assert f" {said}  " in capsys.readouterr().out
+    assert f" {message}  " in capsys.readouterr().out
 
 
 def test_an_empty_subscription_is_said_to_be_empty(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:

@@ -140,10 +140,10 @@ def test_without_a_terminal_one_line_says_why_it_is_refused(monkeypatch: pytest.
 def test_at_a_terminal_it_is_asked(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], answer: str, goes: bool
 ) -> None:
-    asked: list[str] = []
+    shown: list[str] = []
 
     def answered(question: str) -> str:
-        asked.append(question)
+        shown.append(question)
         return answer
 
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
@@ -154,7 +154,7 @@ def test_at_a_terminal_it_is_asked(
     else:
         with pytest.raises(RankliftError, match="stack dev is not removed: nothing was changed"):
             agree_to_lose(DEV, LOST, yes=False)
-    assert asked == ["Remove stack dev anyway? [y/N] "]
+    assert shown == ["Remove stack dev anyway? [y/N] "]
     assert "`fab collect train-1` copies a job's results" in capsys.readouterr().err
 
 
@@ -188,23 +188,23 @@ def test_nodes_are_not_replaced_unasked_even_without_jobs(
 
 @pytest.mark.parametrize("answer", ["y", ""])
 def test_at_a_terminal_their_replacement_is_asked(monkeypatch: pytest.MonkeyPatch, answer: str) -> None:
-    asked = Mock(return_value=answer)
+    shown = Mock(return_value=answer)
     monkeypatch.setattr(sys.stdin, "isatty", lambda: True)
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
-    monkeypatch.setattr("builtins.input", asked)
+    monkeypatch.setattr("builtins.input", shown)
     if answer:
         agree_to_replace(DEV, NODES, CAUSE, Losses(), yes=False)
     else:
         with pytest.raises(RankliftError, match="stack dev are not replaced: nothing was changed"):
             agree_to_replace(DEV, NODES, CAUSE, Losses(), yes=False)
-    asked.assert_called_once_with("Replace all nodes of stack dev? [y/N] ")
+    shown.assert_called_once_with("Replace all nodes of stack dev? [y/N] ")
 
 
 class TestGivingUp:
     """The nodes of a stack, asked before and after jobs are kept off them."""
 
     @pytest.fixture
-    def asked(self, monkeypatch: pytest.MonkeyPatch) -> list[Losses]:
+    def shown(self, monkeypatch: pytest.MonkeyPatch) -> list[Losses]:
         answers: list[Losses] = []
 
         @contextmanager
@@ -219,16 +219,16 @@ class TestGivingUp:
     def job(self, nodes: Nodes) -> JobState:
         return nodes.run(shell("true"))[0]
 
-    def test_a_job_that_came_meanwhile_was_not_agreed_to(self, nodes: Nodes, asked: list[Losses]) -> None:
-        asked += [Losses(), Losses(unended=(self.job(nodes),))]
+    def test_a_job_that_came_meanwhile_was_not_agreed_to(self, nodes: Nodes, shown: list[Losses]) -> None:
+        shown += [Losses(), Losses(unended=(self.job(nodes),))]
         with pytest.raises(RetryError, match="started meanwhile"), prepared_teardown(DEV, 60, yes=False):
             pytest.fail("it was removed")
 
     def test_nor_was_one_that_came_before_all_nodes_were_replaced(
-        self, nodes: Nodes, asked: list[Losses], monkeypatch: pytest.MonkeyPatch
+        self, nodes: Nodes, shown: list[Losses], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(teardown, "agree_to_replace", lambda *_, **__: None)
-        asked += [Losses(), Losses(unended=(self.job(nodes),))]
+        shown += [Losses(), Losses(unended=(self.job(nodes),))]
         with (
             pytest.raises(RetryError, match="started meanwhile"),
             prepared_replacement(DEV, inventory(), CAUSE, 60, yes=False),
@@ -236,7 +236,7 @@ class TestGivingUp:
             pytest.fail("they were replaced")
 
     def test_azure_that_does_not_answer_hinders_nobody_who_agrees(
-        self, asked: list[Losses], monkeypatch: pytest.MonkeyPatch
+        self, shown: list[Losses], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def refused(_: Stack) -> Inventory:
             raise RetryError("Azure does not answer")

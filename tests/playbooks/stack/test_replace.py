@@ -175,7 +175,7 @@ def test_what_is_half_done_is_said_and_the_same_command_goes_on(
 
 
 @pytest.mark.parametrize(
-    ("step", "reimage", "said"),
+    ("step", "reimage", "output"),
     [
         (
             "delete 1",
@@ -187,12 +187,12 @@ def test_what_is_half_done_is_said_and_the_same_command_goes_on(
     ],
 )
 def test_ctrl_c_says_what_is_half_done(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str], step: str, reimage: bool, said: str
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], step: str, reimage: bool, output: str
 ) -> None:
     cluster.ends[step] = KeyboardInterrupt()
     with pytest.raises(Exit):
         cluster.replace("1", reimage=reimage)
-    assert capsys.readouterr().err.endswith(f"{said}\ninterrupted\n")
+    assert capsys.readouterr().err.endswith(f"{output}\ninterrupted\n")
 
 
 def test_a_node_that_is_going_already_is_not_asked_what_it_does(
@@ -205,20 +205,20 @@ def test_a_node_that_is_going_already_is_not_asked_what_it_does(
 
 
 @pytest.mark.parametrize(
-    ("there", "said"),
+    ("there", "output"),
     [
         (3, "node = 77: 77 is not a node of stack dev; known "),
         (2, "reads them from Azure again: 2 of 3 nodes; `fab up --stack dev` creates what"),
     ],
 )
 def test_a_node_that_never_was_is_refused_and_a_gap_is_named(
-    cluster: Cluster, capsys: pytest.CaptureFixture[str], there: int, said: str
+    cluster: Cluster, capsys: pytest.CaptureFixture[str], there: int, output: str
 ) -> None:
     cluster.nodes = cluster.nodes[:there]
     with pytest.raises(Exit) as caught:
         cluster.replace("77")
     assert caught.value.code == 2
-    assert said in capsys.readouterr().err.replace("'", "")
+    assert output in capsys.readouterr().err.replace("'", "")
     assert cluster.done == []
 
 
@@ -246,9 +246,9 @@ def test_while_another_update_has_the_lock_no_node_goes_and_no_job_is_ended(
         cluster.replace("1", cancel_jobs=True)
     assert caught.value.code == 1
     assert cluster.done == []
-    said = capsys.readouterr().err
-    assert said.startswith("error: stack dev: another command is using it")
-    assert "removed" not in said
+    output = capsys.readouterr().err
+    assert output.startswith("error: stack dev: another command is using it")
+    assert "removed" not in output
 
 
 def test_where_nodes_came_or_went_before_the_lock_was_had_nothing_is_changed(

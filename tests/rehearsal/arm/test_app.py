@@ -46,10 +46,10 @@ def test_the_management_clients_list_vms_addresses_and_ports(
 
 def test_one_vms_port_is_told_by_query(azure: Endpoint) -> None:
     build(azure)
-    asked = azure.clients().network.load_balancers.begin_list_inbound_nat_rule_port_mappings(
+    answer = azure.clients().network.load_balancers.begin_list_inbound_nat_rule_port_mappings(
         "lab", "lb", "nodes", {"ipAddress": "10.0.0.5"}
     )
-    (mapping,) = asked.result(30).inbound_nat_rule_port_mappings
+    (mapping,) = answer.result(30).inbound_nat_rule_port_mappings
     assert (mapping.inbound_nat_rule_name, mapping.frontend_port, mapping.backend_port) == ("ssh", 50001, 22)
 
 

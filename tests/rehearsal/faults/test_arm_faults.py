@@ -99,14 +99,14 @@ def test_a_fault_of_the_operator_s_is_no_identity_s(azure: Endpoint, arm_faults:
     assert azure.run(ask()) == 403  # no role, and no word of a login
 
 
-@pytest.mark.parametrize(("kind", "said"), [("quota", "OperationNotAllowed"), ("sku", "SkuNotAvailable")])
+@pytest.mark.parametrize(("kind", "message"), [("quota", "OperationNotAllowed"), ("sku", "SkuNotAvailable")])
 def test_what_is_not_granted_is_refused_before_anything_is_made(
-    azure: Endpoint, arm_faults: ArmFaults, recorded: RecordingMachines, kind: str, said: str
+    azure: Endpoint, arm_faults: ArmFaults, recorded: RecordingMachines, kind: str, message: str
 ) -> None:
     build(azure, 1)
     set_on(azure, arm_faults, kind)
     refused = azure.settle("PATCH", SCALE_SET, grown(3))
-    assert code(refused) == (409, said)
+    assert code(refused) == (409, message)
     if kind == "quota":
         assert "approved standardNDSv2Family Cores quota" in refused["error"]["message"]
         assert "Current Limit: 40, Current Usage: 40, Additional Required: 80" in refused["error"]["message"]
@@ -234,7 +234,7 @@ def test_a_role_is_not_known_everywhere_at_once(azure: Endpoint, arm_faults: Arm
     set_on(azure, arm_faults, "replication", after=1)
     assert assign(azure, principal, READER)[0] == 201
     answers = [assign(azure, principal, CONTRIBUTOR) for _ in range(3)]
-    assert [said["error"]["code"] for status, said in answers[:2] if status == 400] == [
+    assert [answer["error"]["code"] for status, answer in answers[:2] if status == 400] == [
         "RoleDefinitionDoesNotExist",
         "PrincipalNotFound",
     ]

@@ -119,14 +119,14 @@ def test_programs_that_start_on_a_node_see_its_wrong_clock(tmp_path: Path) -> No
             await it.machines.clock(NETWORK, ["node000001"], 3600.0)
             here = time.time()
             for number, off in ((0, 0), (1, 3600)):
-                status, said = await it.ssh(number, ask)
+                status, output = await it.ssh(number, ask)
                 assert status == 0
-                assert all(abs(int(line) - here - off) < 60 for line in said.split()), said
+                assert all(abs(int(line) - here - off) < 60 for line in output.split()), output
             # Only the time of day is wrong: what waits, waits as long as ever.
             assert await it.ssh(1, "timeout 5 sleep 0.1 && echo slept") == (0, "slept\n")
             await it.machines.clock(NETWORK, ["node000001"], 0)
-            _, said = await it.ssh(1, "date +%s")
-            assert abs(int(said) - time.time()) < 60
+            _, output = await it.ssh(1, "date +%s")
+            assert abs(int(output) - time.time()) < 60
 
     asyncio.run(story())
 

@@ -23,9 +23,9 @@ def test_a_bare_node_has_the_systems_python_without_the_frameworks_of_this_machi
             status, _ = await it.ssh(0, "python3 -c 'import venv, ensurepip'")
             assert status == 0
             for module in ("torch", "numpy", "mpi4py"):
-                status, said = await it.ssh(0, IMPORT.format(module))
-                assert status == 1, said
-                assert f"ModuleNotFoundError: No module named '{module}'" in said
+                status, output = await it.ssh(0, IMPORT.format(module))
+                assert status == 1, output
+                assert f"ModuleNotFoundError: No module named '{module}'" in output
 
     asyncio.run(story())
 
@@ -33,8 +33,8 @@ def test_a_bare_node_has_the_systems_python_without_the_frameworks_of_this_machi
 def test_pip_does_not_change_the_systems_python_of_a_node(tmp_path: Path) -> None:
     async def story() -> None:
         async with lab(tmp_path, 1) as it:
-            status, said = await it.ssh(0, "python3 -m pip install --user --no-index nothing")
+            status, output = await it.ssh(0, "python3 -m pip install --user --no-index nothing")
             assert status == 1
-            assert "externally-managed-environment" in said or "No module named pip" in said
+            assert "externally-managed-environment" in output or "No module named pip" in output
 
     asyncio.run(story())

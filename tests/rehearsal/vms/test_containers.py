@@ -29,10 +29,10 @@ def test_a_node_pulls_an_image_from_a_registry_builds_on_it_and_runs_both(
             images.push("tools/tiny", "1", tiny_layer(**{"/etc/motd": "from the image\n"}))
             async with lab(tmp_path, 1) as it:
                 await it.machines.set_outbound(NETWORK, ["10.0.0.0/16"])
-                for number, (line, expected, said) in enumerate(steps(images)):
+                for number, (line, expected, message) in enumerate(steps(images)):
                     status, out = await it.ssh(0, line)
                     assert (status == 0) == expected, f"{number}: {out}"
-                    assert said in out
+                    assert message in out
 
     asyncio.run(story())
 

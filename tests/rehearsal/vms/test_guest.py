@@ -43,10 +43,10 @@ async def until(it: Lab, number: int, command: str, wanted: str) -> str:
     """What the command says, once it is what is wanted."""
     deadline = time.monotonic() + 30
     while True:
-        _, said = await it.ssh(number, command)
-        if wanted in said or time.monotonic() > deadline:
-            assert wanted in said, said
-            return said
+        _, output = await it.ssh(number, command)
+        if wanted in output or time.monotonic() > deadline:
+            assert wanted in output, output
+            return output
         await asyncio.sleep(0.1)
 
 
@@ -82,10 +82,10 @@ def test_what_fails_at_a_first_boot_is_that_node_s_result(tmp_path: Path) -> Non
             with_modules(it, runcmd=["hostname", ["systemctl", "enable", "--now", "absent.service"]])
             await it.grow([1])
             assert await it.ssh(0, "cloud-init status --wait") == (0, "status: done\n")
-            status, said = await it.ssh(1, "cloud-init status --wait --long")
+            status, output = await it.ssh(1, "cloud-init status --wait --long")
             assert status == 1
-            assert said.startswith("status: error\ndetail: ")
-            assert "scripts_user" in said
+            assert output.startswith("status: error\ndetail: ")
+            assert "scripts_user" in output
             _, log = await it.ssh(1, "cat /var/log/cloud-init-output.log")
             assert log == "node000001\nUnit absent.service could not be found.\n"
             _, result = await it.ssh(1, "cat /run/cloud-init/result.json")

@@ -38,14 +38,14 @@ def test_nodes_are_machines_of_their_own(tmp_path: Path) -> None:
             assert "python" not in seen
             assert seen.endswith("eth0\nlo\n")
             # The machine underneath cannot be harmed, nor seen more of than it must.
-            _, said = await it.ssh(0, f"touch /usr/x; echo 1 >/proc/sys/kernel/panic; ls {tmp_path} {ROOT}")
-            assert said.count("Read-only file system") == 2
-            assert said.count("No such file or directory") == 2
+            _, output = await it.ssh(0, f"touch /usr/x; echo 1 >/proc/sys/kernel/panic; ls {tmp_path} {ROOT}")
+            assert output.count("Read-only file system") == 2
+            assert output.count("No such file or directory") == 2
             # No library takes two of them for one machine whose memory they share.
             identity = "cat /proc/sys/kernel/random/boot_id; readlink /proc/self/ns/ipc"
             result = {await it.ssh(number, identity) for number in range(3)}
-            assert len({said for _, said in result}) == 3
-            assert len({said.split()[0] for _, said in result}) == 3
+            assert len({output for _, output in result}) == 3
+            assert len({output.split()[0] for _, output in result}) == 3
             assert await it.ssh(0, "tty", "-tt") == (0, "/dev/pts/0\r\n")
             _, capabilities = await it.ssh(0, "grep -E 'Cap(Inh|Prm|Eff|Amb)' /proc/self/status")
             assert capabilities.count("0000000000000000") == 4
@@ -161,8 +161,8 @@ def test_a_partition_is_silence_until_it_heals(tmp_path: Path) -> None:
             # No answer at all: a request to connect runs into its time limit, as with Azure's balancer.
             with pytest.raises(TimeoutError):
                 await asyncio.to_thread(socket.create_connection, (it.address, 50001), 0.5)
-            status, said = await it.ssh(0, "timeout 1 bash -c '</dev/tcp/node000001/22'; echo $?")
-            assert (status, said) == (0, "124\n")
+            status, output = await it.ssh(0, "timeout 1 bash -c '</dev/tcp/node000001/22'; echo $?")
+            assert (status, output) == (0, "124\n")
             assert await it.machines.running(NETWORK) == {"node000000", "node000001"}
             await asyncio.sleep(1.5)
             assert not counting.done()
@@ -242,8 +242,8 @@ def test_open_mpi_runs_over_four_nodes(tmp_path: Path) -> None:
     async def story() -> None:
         async with lab(tmp_path, 4) as it:
             hosts = ",".join(f"node00000{number}" for number in range(4))
-            status, said = await it.ssh(0, f"mpirun --host {hosts} hostname 2>/dev/null | sort")
-            assert (status, said.split()) == (0, hosts.split(","))
+            status, output = await it.ssh(0, f"mpirun --host {hosts} hostname 2>/dev/null | sort")
+            assert (status, output.split()) == (0, hosts.split(","))
 
     asyncio.run(story())
 

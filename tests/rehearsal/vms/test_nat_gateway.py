@@ -39,8 +39,8 @@ def test_nodes_with_outbound_access_reach_a_server_and_others_do_not(tmp_path: P
         async with lab(tmp_path, 1) as it, server(here) as port:
             ask = f"{GET} http://{here}:{port}"
             await it.machines.set_outbound(NETWORK, [])
-            status, said = await it.ssh(0, ask)
-            assert (status, "timed out" in said) == (1, True)
+            status, output = await it.ssh(0, ask)
+            assert (status, "timed out" in output) == (1, True)
             await it.machines.set_outbound(NETWORK, ["10.0.64.0/24", "10.0.0.0/24"])
             assert await it.ssh(0, ask) == (0, f"to {here}\n")
             await it.machines.set_outbound(NETWORK, ["10.0.64.0/24"])
@@ -66,8 +66,8 @@ def test_no_node_reaches_what_listens_on_this_machines_loopback(tmp_path: Path) 
             await it.machines.set_outbound(NETWORK, ["10.0.0.0/16"])
             inside = ("169.254.100.2", "169.254.100.3", "169.254.100.100", "10.0.0.1")
             for address in (*inside, it.address, "127.0.0.1"):
-                status, said = await it.ssh(0, f"{GET} http://{address}:{port}")
-                assert status == 1, f"{address}: {said}"
+                status, output = await it.ssh(0, f"{GET} http://{address}:{port}")
+                assert status == 1, f"{address}: {output}"
 
     asyncio.run(story())
 

@@ -118,9 +118,9 @@ def test_a_node_sees_nothing_of_homes_and_other_projects_now_or_later(place: Pat
             (other / ".ranklift/later").mkdir()
             (other / ".ranklift/later/key").write_text("secret\n")
             _, later = await it.ssh(0, f"exec 2>&1; cat {home}/.aws/* {vault}/*/*; {reached}")
-            for said in (now, later):
-                assert "secret" not in said
-                assert f"{ROOT}': No such file" in said
+            for output in (now, later):
+                assert "secret" not in output
+                assert f"{ROOT}': No such file" in output
             listed = now[now.index("/:\n") :].strip().split("\n\n")
             assert {"/home:\nazureuser", "/root:", "/srv:", "/boot:"} <= set(listed)
             system = {"usr", "bin", "sbin", "lib", "lib32", "lib64", "libx32", "opt", "var", "etc"}
@@ -141,9 +141,9 @@ def test_an_environment_in_a_hidden_folder_works_and_nothing_beside_it_is_seen(
         view = visible_paths({"HOME": str(place)}, place, (*environments(made), Path(sys.base_prefix)))
         async with lab(tmp_path, 1, node_python=made, view=view) as it:
             ask = f"python -c 'import sys; print(sys.prefix)'; ls -A {place}; touch {made}/new {place}/new"
-            _, said = await it.ssh(0, ask)
-            assert said.startswith(f"{made}\n.venv-node\n")
-            assert said.count("Read-only file system") == 2
+            _, output = await it.ssh(0, ask)
+            assert output.startswith(f"{made}\n.venv-node\n")
+            assert output.count("Read-only file system") == 2
 
     asyncio.run(story())
 

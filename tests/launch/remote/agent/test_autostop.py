@@ -348,20 +348,20 @@ class TestWhatAzureSays:
         self, azure: Azure, environment: str, host: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         azure.environment = environment
-        asked = []
+        requests = []
         send = autostop.ScaleSet._send
 
         def noted(
             own: Any, method: str, base: str, path: str, headers: dict[str, str], body: Any = None
         ) -> Any:
-            asked.append((base, path, headers))
+            requests.append((base, path, headers))
             if base != azure.url:
                 raise autostop.Refused("far away", 1.0)
             return send(own, method, base, path, headers, body)
 
         monkeypatch.setattr(autostop.ScaleSet, "_send", noted)
         look(lead_request(azure, ttl=1.0), Others())
-        (_, token, _), (base, _, headers) = asked
+        (_, token, _), (base, _, headers) = requests
         assert token.endswith(f"resource=https://{host}/")
         assert base == f"https://{host}"
         assert headers["Authorization"] == "Bearer the token"

@@ -54,11 +54,11 @@ class TestTheLead:
         service.tags = {"ranklift-idle-stop-minutes": "0.01"}
         self.turns_until_logged(self.watch(service, home, self.SAYS), home, "did it\n")
         (line,) = record.read_text().splitlines()
-        asked = json.loads(line)
-        assert asked["compute"]["name"] == "nodes_1"
-        assert asked["spans"] == {"ranklift-idle-stop-minutes": 0.6}
-        assert (asked["imds"], asked["memory"]) == (service.url, {})
-        assert 0 <= asked["idle_s"] < 20
+        request = json.loads(line)
+        assert request["compute"]["name"] == "nodes_1"
+        assert request["spans"] == {"ranklift-idle-stop-minutes": 0.6}
+        assert (request["imds"], request["memory"]) == (service.url, {})
+        assert 0 <= request["idle_s"] < 20
 
     @pytest.mark.parametrize(
         "says", ["exit 1", "echo no", "echo '{}'", "echo '[]'", 'echo "{\\"next_s\\": \\"x\\"}"']

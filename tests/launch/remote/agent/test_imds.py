@@ -108,15 +108,15 @@ class TestHttp:
             parse(data)
 
     @pytest.mark.parametrize(
-        "said", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"]
+        "sent", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\nx"]
     )
-    def test_one_that_breaks_off_is_an_error_too(self, said: bytes) -> None:
+    def test_one_that_breaks_off_is_an_error_too(self, sent: bytes) -> None:
         with socket.create_server(("127.0.0.1", 0)) as door:
 
             def serve() -> None:
                 with door.accept()[0] as link:
                     link.recv(1000)
-                    link.sendall(said)
+                    link.sendall(sent)
 
             thread = threading.Thread(target=serve)
             thread.start()

@@ -14,7 +14,7 @@ ID = "0123456789abcdef"
 
 
 def request(reference: str, runtime: str = "charliecloud", **fields: Any) -> EnvironmentRequest:
-    asked: EnvironmentRequest = {
+    wanted: EnvironmentRequest = {
         "kind": "image",
         "requirements": "",
         "constraints": "",
@@ -29,11 +29,11 @@ def request(reference: str, runtime: str = "charliecloud", **fields: Any) -> Env
         "nodes": [],
         "registries": {},
     }
-    asked.update(fields)  # type: ignore[typeddict-item]
-    return asked
+    wanted.update(fields)  # type: ignore[typeddict-item]
+    return wanted
 
 
-def made(asked: EnvironmentRequest, tmp_path: Path) -> tuple[Path, list[str]]:
+def made(wanted: EnvironmentRequest, tmp_path: Path) -> tuple[Path, list[str]]:
     """Make the environment as the head does; return its folder and the progress."""
     folder = tmp_path / "environments" / ID
     lines: list[str] = []
@@ -41,9 +41,9 @@ def made(asked: EnvironmentRequest, tmp_path: Path) -> tuple[Path, list[str]]:
     def report(text: str, done: int = 0, total: int = 0) -> None:
         lines.append(f"{text} {done}/{total}" if total else text)
 
-    identity(asked, report)
+    identity(wanted, report)
     with (tmp_path / "lock").open("w") as lock:
-        make(asked, str(folder), lock.fileno(), report)
+        make(wanted, str(folder), lock.fileno(), report)
     return folder, lines
 
 

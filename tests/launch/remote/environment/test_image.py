@@ -139,8 +139,8 @@ def test_a_tag_needs_its_registry_whose_silence_is_answered_with_the_digest_that
             (tmp_path / f".ranklift/environments/{ID}.manifest").touch()
         with pytest.raises(Failed) as refused:
             identity(gone, unreported)
-        said = f"; to run the image of that name that is here, ask for {gone['reference']}@{small().digest}"
-        assert str(refused.value).endswith(said) == is_whole
+        advice = f"; to run the image of that name that is here, ask for {gone['reference']}@{small().digest}"
+        assert str(refused.value).endswith(advice) == is_whole
 
 
 def test_an_image_of_another_architecture_is_refused(

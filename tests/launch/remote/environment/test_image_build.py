@@ -61,8 +61,8 @@ def test_docker_builds_and_saves(programs: Path, tmp_path: Path) -> None:
     (programs / "docker").write_text(DOCKER)
     (programs / "docker").chmod(0o755)
     sent = context(tmp_path, "FROM debian\n", "docker/Train")
-    asked = request("", "docker", kind="build", context=CONTEXT, dockerfile="docker/Train")
-    folder, _ = made(asked, tmp_path)
+    wanted = request("", "docker", kind="build", context=CONTEXT, dockerfile="docker/Train")
+    folder, _ = made(wanted, tmp_path)
     assert json.loads((folder / "config.json").read_text()) == {"config": {"Env": ["A=1"]}}
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "image.tar"]
     assert calls(tmp_path)[1:] == [
@@ -80,8 +80,8 @@ def test_a_base_of_a_private_registry_is_loaded_before_so_that_docker_gets_no_pa
     served.scheme = "Basic"
     context(tmp_path, f"FROM {name} AS one\nFROM one\n")
     secret = {served.host: {"username": "ann", "password": "secret"}}
-    asked = request("", "docker", kind="build", context=CONTEXT, dockerfile="Dockerfile", registries=secret)
-    folder, _ = made(asked, tmp_path)
+    wanted = request("", "docker", kind="build", context=CONTEXT, dockerfile="Dockerfile", registries=secret)
+    folder, _ = made(wanted, tmp_path)
     assert [call[0] for call in calls(tmp_path)[1:]] == ["load", name, "build", "save"]
     (built,) = [call for call in calls(tmp_path) if call[0] == "build"]
     assert built[built.index("--tag") + 1] == f"ranklift/{ID}"
@@ -147,9 +147,9 @@ def test_a_dockerfile_that_was_not_sent_is_named(programs: Path, tmp_path: Path)
 def test_a_runtime_that_builds_nothing_is_refused(programs: Path, tmp_path: Path) -> None:
     for name in ("ch-run", "enroot", "mksquashfs"):
         install(programs, name)
-    said = r"cannot build images for containers \(docker: no docker on PATH; enroot: it builds no images; "
-    said += r"charliecloud: no ch-image on PATH\)"
-    with pytest.raises(Failed, match=said):
+    message = r"cannot build images for containers \(docker: no docker on PATH; enroot: it builds no images; "
+    message += r"charliecloud: no ch-image on PATH\)"
+    with pytest.raises(Failed, match=message):
         made(request("", "", kind="build", context=CONTEXT, dockerfile="Dockerfile"), tmp_path)
 
 
@@ -192,8 +192,8 @@ DIGEST = "sha256:" + "0" * 64
     ],
 )
 def test_packages_on_top_of_an_image_become_a_dockerfile(fields: dict[str, Any], expected: list[str]) -> None:
-    asked = request(f"me.azurecr.io/train:1@{DIGEST}", **fields)
-    assert image_build._dockerfile(asked).splitlines() == [
+    wanted = request(f"me.azurecr.io/train:1@{DIGEST}", **fields)
+    assert image_build._dockerfile(wanted).splitlines() == [
         f"FROM me.azurecr.io/train@{DIGEST}",
         "COPY packages /opt/ranklift/packages",
         *expected,
@@ -204,7 +204,7 @@ def test_packages_on_top_of_an_image_become_a_dockerfile(fields: dict[str, Any],
 def test_condas_file_has_python_and_pips_part() -> None:
     conda = '{"channels": ["c"], "dependencies": ["openmpi"]}'
     more: dict[str, Any] = {"find_links": ["a"], "constraints": "numpy<2"}
-    asked = request("train", conda=conda, python="3.10", requirements="torch", **more)
+    wanted = request("train", conda=conda, python="3.10", requirements="torch", **more)
     sent = "/opt/ranklift/packages"
     files = [
         f"-r {sent}/requirements.txt",
@@ -212,12 +212,12 @@ def test_condas_file_has_python_and_pips_part() -> None:
         f"--constraint {sent}/constraints.txt",
     ]
     pip = {"pip": files}
-    assert json.loads(image_build._conda_file(asked)) == {
+    assert json.loads(image_build._conda_file(wanted)) == {
         "channels": ["c"],
         "dependencies": ["openmpi", "python=3.10", "pip", pip],
     }
-    asked = request("train", conda=conda, python=">=3.9,<3.12")
-    assert json.loads(image_build._conda_file(asked))["dependencies"] == [
+    wanted = request("train", conda=conda, python=">=3.9,<3.12")
+    assert json.loads(image_build._conda_file(wanted))["dependencies"] == [
         "openmpi",
         "python>=3.9,<3.12",
         "pip",

@@ -88,18 +88,18 @@ def test_an_identity_token_is_exchanged_and_renewed_when_it_expires(
 
 
 @pytest.mark.parametrize(
-    ("secret", "said"),
+    ("secret", "message"),
     [(None, "asks for credentials"), ({**ANN, "password": "no"}, "does not accept the credentials")],
 )
 @pytest.mark.parametrize("scheme", ["Basic", "Bearer"])
 def test_a_refused_pull_names_the_registry_and_the_remedy_and_no_secret(
-    served: OciRegistry, small: Image, scheme: str, secret: dict[str, str] | None, said: str
+    served: OciRegistry, small: Image, scheme: str, secret: dict[str, str] | None, message: str
 ) -> None:
     name = served.add("train", "1", small)
     served.scheme = scheme
     with pytest.raises(ImageError) as refused:
         client(name, secret).resolve("amd64")
-    assert f"{served.host} {said}" in str(refused.value)
+    assert f"{served.host} {message}" in str(refused.value)
     assert "--registry-token FILE" in str(refused.value)
     assert "secret" not in str(refused.value)
 

@@ -66,8 +66,8 @@ def test_an_index_gets_its_login_and_the_storage_that_it_redirects_to_does_not(
         "/files/uv.whl": f"http://{storage.host}/blob",
     }
     storage.answers = {"/blob": WHEEL}
-    asked = Index(f"http://ann:secret@{index.host}/simple", (), (), "")
-    assert download([asked], "uv", "uv.whl", SHA256) == WHEEL
+    wanted = Index(f"http://ann:secret@{index.host}/simple", (), (), "")
+    assert download([wanted], "uv", "uv.whl", SHA256) == WHEEL
     assert index.logins == [("/simple/uv/", LOGIN), ("/pages/uv/", LOGIN), ("/files/uv.whl", LOGIN)]
     assert storage.logins == [("/blob", "")]
 
@@ -78,7 +78,7 @@ def test_an_answer_without_an_end_is_given_up(
     index, _ = servers
     monkeypatch.setattr(module, "_LARGEST", 1000)
     index.answers = {"/simple/uv/": bytes(1001)}
-    asked = Index(f"http://ann:secret@{index.host}/simple", (), (), "")
+    wanted = Index(f"http://ann:secret@{index.host}/simple", (), (), "")
     with pytest.raises(Failed, match="has more than 1000 bytes") as refused:
-        download([asked], "uv", "uv.whl", SHA256)
+        download([wanted], "uv", "uv.whl", SHA256)
     assert "secret" not in str(refused.value)

@@ -171,9 +171,9 @@ def test_a_node_tells_what_it_has_when_asked(node: Path, monkeypatch: pytest.Mon
     entry = Path(detect.__file__).parents[1] / "__main__.py"
     answers = []
     for known in (ALL, ["intelmpi"]):
-        asked = json.dumps({"known": known, "first": ""}).encode() + b"\n"
+        request = json.dumps({"known": known, "first": ""}).encode() + b"\n"
         done = subprocess.run(
-            [sys.executable, "-I", "-S", str(entry), "mpi"], input=asked, capture_output=True, check=True
+            [sys.executable, "-I", "-S", str(entry), "mpi"], input=request, capture_output=True, check=True
         )
         answers.append(json.loads(done.stdout))
     assert answers == [

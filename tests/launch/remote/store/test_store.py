@@ -73,16 +73,16 @@ def age(store: Store, name: str, days: float) -> None:
 
 
 def names_resolve(monkeypatch: pytest.MonkeyPatch, error: OSError | None) -> list[str]:
-    asked: list[str] = []
+    requests: list[str] = []
 
     def getaddrinfo(name: str, _: object) -> list[object]:
-        asked.append(name)
+        requests.append(name)
         if error is not None:
             raise error
         return []
 
     monkeypatch.setattr(socket, "getaddrinfo", getaddrinfo)
-    return asked
+    return requests
 
 
 UNKNOWN = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
@@ -91,13 +91,13 @@ UNKNOWN = socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 def test_what_a_head_that_is_gone_spread_goes_after_a_day(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = names_resolve(monkeypatch, UNKNOWN)
+    requests = names_resolve(monkeypatch, UNKNOWN)
     age(store, NAMES[0], 1.1)
     age(store, NAMES[1], 0.9)
     store.prune([], "new", [])
     assert store.known() == [NAMES[1]]
     assert not Path(store.path(NAMES[0]) + ".of-old").exists()
-    assert asked == ["old"]
+    assert requests == ["old"]
 
 
 @pytest.mark.parametrize(

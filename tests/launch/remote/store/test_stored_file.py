@@ -40,14 +40,14 @@ def stored(path: Path) -> StoredFile:
 
 def no_clones(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """ext4, as most nodes have; what was asked of it."""
-    asked: list[int] = []
+    requests: list[int] = []
 
     def ioctl(_: object, request: int, __: object) -> None:
-        asked.append(request)
+        requests.append(request)
         raise OSError(errno.EOPNOTSUPP, "Operation not supported")
 
     monkeypatch.setattr(fcntl, "ioctl", ioctl)
-    return asked
+    return requests
 
 
 def write_is_refused(monkeypatch: pytest.MonkeyPatch, *, refused: bool) -> None:
@@ -72,13 +72,13 @@ def test_a_clone_is_a_read_only_file_of_its_own(
 def test_without_clones_it_is_a_link(
     source: Path, new: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked = no_clones(monkeypatch)
+    requests = no_clones(monkeypatch)
     write_is_refused(monkeypatch, refused=True)
     sharing = Sharing(new)
     assert sharing.share(stored(source), b"one", executable=False)
     assert sharing.share(stored(source), b"two", executable=False)
     assert (tmp_path / "new" / "two").samefile(source)
-    assert asked == [FICLONE], "a file system that refused is not asked again"
+    assert requests == [FICLONE], "a file system that refused is not asked again"
 
 
 def test_a_user_who_may_write_to_read_only_files_gets_no_link(

@@ -75,13 +75,13 @@ def test_who_shows_no_credential_is_refused() -> None:
     assert got == [b"contents"]
 
 
-@pytest.mark.parametrize("said", [b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n\r\n"])
-def test_who_was_there_first_does_not_hold_up_the_parent(said: bytes) -> None:
+@pytest.mark.parametrize("sent", [b"", b"\x16\x03\x01", b"GET / HTTP/1.1\r\n\r\n"])
+def test_who_was_there_first_does_not_hold_up_the_parent(sent: bytes) -> None:
     credential = make_credential()
     port, got, thread = serve(credential)
     strangers = [socket.create_connection(("127.0.0.1", port)) for _ in range(200)]
     for stranger in strangers:
-        stranger.sendall(said)
+        stranger.sendall(sent)
     begun = time.monotonic()
     parent(port, credential)
     thread.join()

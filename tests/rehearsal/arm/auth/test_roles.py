@@ -39,8 +39,8 @@ def assign(
     """One role assignment; status and body of the answer."""
     path = f"{scope}/providers/Microsoft.Authorization/roleAssignments/{name or uuid.uuid4()}"
     properties = {"principalId": principal, "roleDefinitionId": role, **more}
-    status, said, _ = azure.ask("PUT", path, {"properties": properties})
-    return status, said
+    status, answer, _ = azure.ask("PUT", path, {"properties": properties})
+    return status, answer
 
 
 def as_nodes(azure: Endpoint, method: str, path: str, body: Any = None) -> tuple[int, Any]:
@@ -63,8 +63,8 @@ def test_an_identity_has_ids_that_stay(azure: Endpoint) -> None:
 def test_a_role_is_assigned_at_a_scope_and_holds_below_it(azure: Endpoint) -> None:
     build(azure, 1)
     principal = make_identity(azure)["principalId"]
-    status, said = assign(azure, principal, CONTRIBUTOR, f"{BASE}/{SCALE_SET}")
-    assert (status, said["properties"]["scope"]) == (201, f"{BASE}/{SCALE_SET}")
+    status, answer = assign(azure, principal, CONTRIBUTOR, f"{BASE}/{SCALE_SET}")
+    assert (status, answer["properties"]["scope"]) == (201, f"{BASE}/{SCALE_SET}")
     subscription = azure.subscription
     scale_set, subnet = (ResourceId.parse(text) for text in (f"{BASE}/{SCALE_SET}", SUBNET_ID))
     assert scale_set is not None
@@ -105,8 +105,8 @@ def test_assignments_that_cannot_be_are_refused(
     given = {"principal": principal, "role": READER} | {
         {"principalId": "principal", "roleDefinitionId": "role"}.get(k, k): v for k, v in change.items()
     }
-    answered, said = assign(azure, **given)
-    assert (answered, said["error"]["code"]) == (status, code)
+    answered, answer = assign(azure, **given)
+    assert (answered, answer["error"]["code"]) == (status, code)
     name = azure.ask("GET", f"{BASE}/providers/Microsoft.Authorization/roleAssignments")[1]["value"]
     assert name == []
 
@@ -116,11 +116,11 @@ def test_the_same_role_is_assigned_once_and_never_changed(azure: Endpoint) -> No
     name = str(uuid.uuid4())
     assert assign(azure, principal, READER, name=name)[0] == 201
     assert assign(azure, principal, READER, name=name)[0] == 200
-    status, said = assign(azure, principal, READER)
-    assert (status, said["error"]["code"]) == (409, "RoleAssignmentExists")
-    assert name.replace("-", "") in said["error"]["message"]
-    status, said = assign(azure, principal, CONTRIBUTOR, name=name)
-    assert (status, said["error"]["code"]) == (400, "RoleAssignmentUpdateNotPermitted")
+    status, answer = assign(azure, principal, READER)
+    assert (status, answer["error"]["code"]) == (409, "RoleAssignmentExists")
+    assert name.replace("-", "") in answer["error"]["message"]
+    status, answer = assign(azure, principal, CONTRIBUTOR, name=name)
+    assert (status, answer["error"]["code"]) == (400, "RoleAssignmentUpdateNotPermitted")
     assert assign(azure, principal, READER, f"{BASE}/providers/Microsoft.Compute/disks/no")[0] == 404
     assert (
         assign(azure, principal, CONTRIBUTOR, name="no-guid")[1]["error"]["code"] == "InvalidRoleAssignmentId"
@@ -139,16 +139,16 @@ def test_a_role_of_ones_own_is_held_by_its_assignments(azure: Endpoint) -> None:
     status, made, _ = azure.ask("PUT", path, {"properties": wanted})
     assert (status, made["properties"]["type"]) == (201, "CustomRole")
     other = f"{BASE}/providers/Microsoft.Authorization/roleDefinitions/{uuid.uuid4()}"
-    said = azure.ask("PUT", other, {"properties": wanted})[1]
-    assert said["error"]["code"] == "RoleDefinitionWithSameNameExists"
+    answer = azure.ask("PUT", other, {"properties": wanted})[1]
+    assert answer["error"]["code"] == "RoleDefinitionWithSameNameExists"
     status, assigned = assign(azure, principal, made["id"], f"{BASE}/{SCALE_SET}")
     assert status == 201
     assert azure.ask("DELETE", path)[1]["error"]["code"] == "RoleDefinitionHasAssignments"
 
     assert as_nodes(azure, "GET", f"{BASE}/{SCALE_SET}")[0] == 200
-    status, said = as_nodes(azure, "PATCH", f"{BASE}/{SCALE_SET}", {"sku": {"capacity": 0}})
-    assert (status, said["error"]["code"]) == (403, "AuthorizationFailed")
-    assert "'Microsoft.Compute/virtualMachineScaleSets/write' over scope" in said["error"]["message"]
+    status, answer = as_nodes(azure, "PATCH", f"{BASE}/{SCALE_SET}", {"sku": {"capacity": 0}})
+    assert (status, answer["error"]["code"]) == (403, "AuthorizationFailed")
+    assert "'Microsoft.Compute/virtualMachineScaleSets/write' over scope" in answer["error"]["message"]
     assert as_nodes(azure, "DELETE", f"{BASE}/{SCALE_SET}")[0] == 202
 
     assert azure.ask("DELETE", assigned["id"])[0] in (200, 204)  # it may have gone with the scale set
@@ -175,10 +175,10 @@ def test_who_may_delete_nodes_by_their_ids_may_change_nothing_else(azure: Endpoi
         ("POST", "/reimage", {"instanceIds": ["0"]}),
         ("PATCH", "/providers/Microsoft.Resources/tags/default", {"operation": "Merge"}),
     ):
-        status, said = as_nodes(azure, method, f"{own}{below}", body)
-        assert (status, said["error"]["code"]) == (403, "AuthorizationFailed"), (method, below)
-    status, said = as_nodes(azure, "POST", f"{own}/delete", {"instances": ["0"]})
-    assert (status, said["error"]["code"]) == (400, "BadRequest")
+        status, answer = as_nodes(azure, method, f"{own}{below}", body)
+        assert (status, answer["error"]["code"]) == (403, "AuthorizationFailed"), (method, below)
+    status, answer = as_nodes(azure, "POST", f"{own}/delete", {"instances": ["0"]})
+    assert (status, answer["error"]["code"]) == (400, "BadRequest")
     assert as_nodes(azure, "POST", f"{own}/delete", {"instanceIds": ["0", "2"]})[0] == 202
     shown = azure.ask("GET", SCALE_SET)[1]
     assert shown["properties"]["provisioningState"] in ("Updating", "Succeeded")
@@ -202,11 +202,11 @@ def test_roles_are_listed_with_azures_own(azure: Endpoint) -> None:
 
 def test_who_has_a_token_that_is_none_gets_nowhere(azure: Endpoint) -> None:
     make_identity(azure)
-    status, said = azure.ask_as("made-up", "GET", BASE)
-    assert (status, said["error"]["code"]) == (401, "InvalidAuthenticationToken")
-    status, said = as_nodes(azure, "GET", BASE)
-    assert (status, said["error"]["code"]) == (403, "AuthorizationFailed")
-    assert "'Microsoft.Resources/resourceGroups/read'" in said["error"]["message"]
+    status, answer = azure.ask_as("made-up", "GET", BASE)
+    assert (status, answer["error"]["code"]) == (401, "InvalidAuthenticationToken")
+    status, answer = as_nodes(azure, "GET", BASE)
+    assert (status, answer["error"]["code"]) == (403, "AuthorizationFailed")
+    assert "'Microsoft.Resources/resourceGroups/read'" in answer["error"]["message"]
 
 
 @pytest.mark.parametrize(

@@ -47,13 +47,13 @@ def test_microsofts_clients_read_quotas_and_sizes(azure: Endpoint) -> None:
 def test_every_size_that_the_program_takes_is_offered_priced_and_has_a_quota(
     size: str, azure: Endpoint
 ) -> None:
-    asked = rest(azure)
-    found = offer_of(offers(asked, SUBSCRIPTION_ID, "westeurope"), size, "westeurope")
+    client = rest(azure)
+    found = offer_of(offers(client, SUBSCRIPTION_ID, "westeurope"), size, "westeurope")
     assert found.available
     assert found.family is not None
-    known = {family_key(usage.name) for usage in usages(asked, SUBSCRIPTION_ID, "westeurope")}
+    known = {family_key(usage.name) for usage in usages(client, SUBSCRIPTION_ID, "westeurope")}
     assert family_key(found.family) in known
-    priced = vm_prices(asked, size, "westeurope")
+    priced = vm_prices(client, size, "westeurope")
     assert priced.regular is not None
     assert priced.spot is not None
     assert priced.spot < priced.regular

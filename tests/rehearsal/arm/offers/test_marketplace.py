@@ -38,7 +38,7 @@ def azure(recorded: RecordingMachines, faults: ArmFaults) -> Iterator[Endpoint]:
         yield running
 
 
-def asked(azure: Endpoint, image: Any) -> Published:
+def published_by(azure: Endpoint, image: Any) -> Published:
     found = published(Rest(azure.url, lambda: TOKEN), SUBSCRIPTION_ID, PLACE, image)
     assert found is not None
     return found
@@ -74,21 +74,21 @@ def test_microsofts_client_and_model_read_a_version(azure: Endpoint) -> None:
 @pytest.mark.parametrize("known", [one for one in known_images() if one.rule], ids=lambda one: one.rule)
 def test_every_default_image_can_be_booted_by_what_is_known_of_it(azure: Endpoint, known: KnownImage) -> None:
     image = parse_image(known.urn)
-    found = asked(azure, image)
+    found = published_by(azure, image)
     assert (found.found, found.known, found.architecture) == (True, False, known.cpu_arch)
     assert found.plan == image.plan
 
 
 def test_the_sku_for_arm_is_for_arm_and_an_old_name_for_generation_1(azure: Endpoint) -> None:
-    assert asked(azure, parse_image("microsoft-dsvm:ubuntu-hpc:2404-gb:1.0")).architecture == "Arm64"
-    assert asked(azure, parse_image("almalinux:almalinux-hpc:9-hpc:9.6.1")).generation == "V1"
+    assert published_by(azure, parse_image("microsoft-dsvm:ubuntu-hpc:2404-gb:1.0")).architecture == "Arm64"
+    assert published_by(azure, parse_image("almalinux:almalinux-hpc:9-hpc:9.6.1")).generation == "V1"
 
 
 def test_a_purchase_plan_and_whether_its_terms_are_accepted(azure: Endpoint, faults: ArmFaults) -> None:
-    found = asked(azure, ALMA)
+    found = published_by(azure, ALMA)
     assert (found.plan, found.accepted) == (ALMA.plan, True)
     faults.set(fault_spec("terms"))
-    assert asked(azure, ALMA).accepted is False
+    assert published_by(azure, ALMA).accepted is False
 
 
 def test_a_region_that_azure_does_not_have_has_no_images(azure: Endpoint) -> None:
@@ -104,9 +104,9 @@ def test_a_version_that_is_gone_is_not_found_and_others_are_listed(
         azure.clients().compute.virtual_machine_images.get(
             PLACE, IMAGE.publisher, IMAGE.offer, IMAGE.sku, IMAGE.version
         )
-    gone = asked(azure, IMAGE)
+    gone = published_by(azure, IMAGE)
     assert gone == Published(found=False, versions=("22.04.2026110101", "22.04.2026100101"))
-    assert all(asked(azure, dataclasses.replace(IMAGE, version=one)).found for one in gone.versions)
+    assert all(published_by(azure, dataclasses.replace(IMAGE, version=one)).found for one in gone.versions)
 
 
 @pytest.mark.parametrize(("gib", "taken"), [(63, False), (64, True), (None, True), (256, True)])
@@ -148,5 +148,5 @@ def test_no_new_node_boots_it_then(
 def test_the_newest_version_boots_while_others_are_gone(azure: Endpoint, faults: ArmFaults) -> None:
     build(azure, 1)
     faults.set(fault_spec("image"))
-    newest = dataclasses.replace(IMAGE, version=asked(azure, IMAGE).versions[0])
+    newest = dataclasses.replace(IMAGE, version=published_by(azure, IMAGE).versions[0])
     assert azure.settle("PATCH", SCALE_SET, booting(2, newest))["status"] == "Succeeded"

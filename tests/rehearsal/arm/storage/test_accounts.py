@@ -22,10 +22,10 @@ def account(kind: str = "StorageV2", sku: str = "Standard_LRS", **properties: An
 
 def settled(azure: Endpoint, path: str, body: dict[str, Any]) -> tuple[int, Any]:
     """A write, asked about by its ``Location`` until it has ended: status and body of the last answer."""
-    status, said, headers = azure.ask("PUT", path, body)
+    status, answer, headers = azure.ask("PUT", path, body)
     while status == 202:
-        status, said, headers = azure.ask("GET", headers["Location"])
-    return status, said
+        status, answer, headers = azure.ask("GET", headers["Location"])
+    return status, answer
 
 
 @pytest.fixture
@@ -36,8 +36,8 @@ def group(azure: Endpoint) -> Endpoint:
 
 
 def refusal(azure: Endpoint, path: str, body: dict[str, Any]) -> tuple[int, str]:
-    status, said = settled(azure, path, body)
-    return status, said["error"]["code"]
+    status, answer = settled(azure, path, body)
+    return status, answer["error"]["code"]
 
 
 def test_an_account_has_endpoints_by_its_kind(group: Endpoint) -> None:
@@ -99,9 +99,9 @@ def test_accounts_that_cannot_be_are_refused(
 def test_a_subnet_needs_the_service_endpoint_and_is_not_held_by_the_rule(group: Endpoint) -> None:
     group.settle("PUT", VNET, bodies.vnet())
     ruled = account(networkAcls={"defaultAction": "Deny", "virtualNetworkRules": [{"id": SUBNET_ID}]})
-    status, said = settled(group, ACCOUNT, ruled)
-    assert (status, said["error"]["code"]) == (400, "NetworkAclsValidationFailure")
-    assert "SubnetsHaveNoServiceEndpointsConfigured" in said["error"]["message"]
+    status, answer = settled(group, ACCOUNT, ruled)
+    assert (status, answer["error"]["code"]) == (400, "NetworkAclsValidationFailure")
+    assert "SubnetsHaveNoServiceEndpointsConfigured" in answer["error"]["message"]
     group.settle("PUT", VNET, bodies.vnet(serviceEndpoints=[{"service": "Microsoft.Storage"}]))
     assert settled(group, ACCOUNT, ruled)[0] == 200
     assert group.settle("DELETE", SUBNET_ID)["status"] == "Succeeded"
@@ -115,8 +115,8 @@ def test_what_azure_never_changes_on_an_account(group: Endpoint) -> None:
 
 
 def test_containers_come_and_go_with_their_account(group: Endpoint) -> None:
-    status, said, _ = group.ask("PUT", f"{CONTAINERS}/data", {})
-    assert (status, said["error"]["code"]) == (404, "ParentResourceNotFound")
+    status, answer, _ = group.ask("PUT", f"{CONTAINERS}/data", {})
+    assert (status, answer["error"]["code"]) == (404, "ParentResourceNotFound")
     settled(group, ACCOUNT, account())
     status, made, _ = group.ask("PUT", f"{CONTAINERS}/data", {"properties": {"publicAccess": "None"}})
     assert (status, made["id"]) == (201, f"{BASE}/{CONTAINERS}/data")
