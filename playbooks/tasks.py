@@ -6,8 +6,6 @@ from invoke.collection import Collection
 
 from launch.launchers.registry import LAUNCHERS
 from launch.remote.environment.request import FORMS
-
-
 from playbooks import images, rehearsal
 from playbooks.cli.invoke_patches import improve_command_line
 from playbooks.jobs import cancel, collect, launch_file, logs, show

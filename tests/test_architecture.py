@@ -23,7 +23,9 @@ import vermin
 ROOT = Path(__file__).resolve().parent.parent
 PACKAGES = ("catalogue", "images", "infra", "launch", "playbooks", "rehearsal")
 FOR_ALL = {"launch.errors", "launch.nodeset", "launch.numbers"}
-_NODE_ROOMS = "agent base collect environment head log mpi node node.runtimes store"
+_NODE_ROOMS = "agent base collect environment environment.conda head log mpi node node.runtimes store"
+_OWN_PYTHON = {"launch.remote.environment.conda.rattler_install": "rattler"}
+"""Programs for a Python of their own, and the one package that it has beside the standard library."""
 _NODE_CODE = {"launch.remote", *(f"launch.remote.{room}" for room in _NODE_ROOMS.split())}
 _STACK = {"infra", "infra.arm", "infra.config", "infra.preflight"}
 _REHEARSAL = {"rehearsal.control", "rehearsal.run_dir", "rehearsal.vms.api", "rehearsal.faults.fault_kinds"}
@@ -136,7 +138,11 @@ ARROWS: dict[str, set[str]] = {
     "launch.results": {"launch", "launch.client", "launch.remote.base", "launch.remote.collect"},
     "launch.remote": _NODE_CODE,
     "launch.remote.base": set(),
-    "launch.remote.environment": {"launch.remote.agent.imds", "launch.remote.base", "launch.remote.store"},
+    "launch.remote.environment": {
+        *("launch.remote.agent.imds", "launch.remote.base", "launch.remote.environment.conda"),
+        "launch.remote.store",
+    },
+    "launch.remote.environment.conda": {"launch.remote.base", "launch.remote.environment"},
     "launch.remote.head": {
         *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
         "launch.remote.node.runtimes",
@@ -302,12 +308,9 @@ def test_a_name_stands_for_one_module_of_a_package(package: str) -> None:
 
 @pytest.mark.parametrize("module", REMOTE, ids=names)
 def test_what_runs_on_nodes_needs_the_standard_library_alone(module: Module) -> None:
-    outside = {
-        name
-        for name in imports(module)
-        if name.split(".")[0] not in sys.stdlib_module_names and not within(name, "launch.remote")
-    }
-    assert outside == set()
+    allowed = {*sys.stdlib_module_names, _OWN_PYTHON.get(module.name)}
+    found = {name for name in imports(module) if not within(name, "launch.remote")}
+    assert {name for name in found if name.split(".")[0] not in allowed} == set()
 
 
 @pytest.mark.parametrize("module", REMOTE, ids=names)

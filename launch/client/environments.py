@@ -42,6 +42,8 @@ class Made:
     """An environment that all nodes of a job hold."""
 
     record: EnvironmentRecord
+    variables: Mapping[str, str]
+    """What activating it sets for every rank."""
     built: bool
     """Whether the head made it now."""
     seconds: float
@@ -150,7 +152,7 @@ def make_environment(
     results = {name: _error(name, reason) for name, reason in answer["nodes"].items()}
     if any(results.values()):
         raise ManyNodesError("spreading the environment", results)
-    return Made(answer["environment"], answer["built"], answer["seconds"])
+    return Made(answer["environment"], answer["variables"], answer["built"], answer["seconds"])
 
 
 def _error(name: str, reason: str | None) -> Exception | None:

@@ -32,12 +32,13 @@ def request_of(
     *,
     context: str = "",
     wheels: Sequence[str] = (),
+    channels: Sequence[str] = (),
     registries: Mapping[str, dict[str, str]] = MappingProxyType({}),
 ) -> EnvironmentRequest | None:
     """Return the request for an environment; None where the nodes themselves are enough.
 
-    ``nodes`` are names and addresses, ``context`` and ``wheels`` are snapshots of a build's files and of
-    folders of wheels, ``registries`` the secrets of registries.
+    ``nodes`` are names and addresses; ``context``, ``wheels`` and ``channels`` are snapshots of a build's
+    files and of folders of wheels and of conda's packages; ``registries`` are the secrets of registries.
 
     >>> request_of(Bare(), []), request_of(None, [])
     (None, None)
@@ -53,6 +54,7 @@ def request_of(
         "constraints": "",
         "python": "",
         "conda": "",
+        "channels": list(channels),
         "find_links": list(wheels),
         "reference": "",
         "context": context,
@@ -135,4 +137,5 @@ def _packages(environment: PythonEnvironment) -> str:
     parts += [f"{counted(len(conda), 'package')} of conda" if conda else ""]
     parts += [f"{counted(len(pip), 'package')} of pip" if pip else ""]
     parts += [f"wheels of {folder}" for folder in environment.find_links]
+    parts += [f"channel {folder}" for folder in environment.channels]
     return ", ".join(filter(None, parts)) or "the nodes' own Python"

@@ -20,7 +20,9 @@ class PythonEnvironment:
     """The wanted version, such as ``3.10``; empty for the node's own python3."""
     conda: str = ""
     """JSON with ``channels`` and ``dependencies``, without pip's part and Python; empty where pip installs
-    all of it."""
+    all of it. A channel ``folder:0`` is the first of ``channels``."""
+    channels: tuple[Path, ...] = ()
+    """Folders of conda's packages on this machine, which are sent along."""
     find_links: tuple[Path, ...] = ()
     """Folders of wheels on this machine, which are sent along."""
     title: str = ""

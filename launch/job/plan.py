@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import secrets
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import PurePosixPath
@@ -73,10 +73,11 @@ class JobPlan:
         made = self.runs_in["path"] if self.runs_in["kind"] == "python" else ""
         return made or self.spec.python
 
-    def in_environment(self, record: EnvironmentRecord) -> JobPlan:
-        """Return the plan of the same job in an environment that was made."""
-        paths = {"VIRTUAL_ENV": record["path"]} if record["kind"] == "python" else {}
-        return replace(self, runs_in=record, paths={**self.paths, **paths})
+    def in_environment(self, record: EnvironmentRecord, variables: Mapping[str, str]) -> JobPlan:
+        """Return the plan of the same job in an environment that was made, and that sets ``variables``."""
+        is_venv = record["kind"] == "python" and "CONDA_PREFIX" not in variables
+        paths = {"VIRTUAL_ENV": record["path"]} if is_venv else {}
+        return replace(self, runs_in=record, env={**variables, **self.env}, paths={**self.paths, **paths})
 
     @property
     def launcher(self) -> Launcher:

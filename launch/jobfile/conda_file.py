@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from urllib.parse import unquote
 
 from launch.environment.environment_spec import PythonEnvironment
 from launch.environment.requirements import Source, parse_requirements
@@ -24,8 +25,9 @@ __all__ = ["conda_environment", "read_conda"]
 _SPEC = re.compile(r"(?:[\w./:-]+::)?(?P<name>[A-Za-z0-9_][\w.-]*)(?P<rest>\s*[=<>!~\[].*| [\d*].*|)")
 _EXACT = re.compile(r"(?P<sign>={0,2})\s*(?P<version>\d+(?:\.\d+)*)(?P<star>(?:\.?\*)?)")
 _RANGE = re.compile(r"(?:(?:>=|<=|>|<|!=|~=)\s*\d+(?:\.\d+)*(?:\.\*)?\s*(?:,\s*|$))+")
-_DEFAULT_CHANNEL = "defaults"
-"""What conda searches where a file has no channels."""
+_CHANNEL = re.compile(r"https?://\S+|[A-Za-z0-9_][\w.-]*(?:/[\w.-]+)*")
+_LOGIN = re.compile(r"(?<=://)[^/\s@]+(?=@)|(?<=/t/)[^/\s]+")
+_FOLDER = ("file://", "/", "./", "../", "~")
 _REFUSED = {
     "prefix": ("is a folder of another machine", "remove it"),
     "variables": (
@@ -38,8 +40,17 @@ _REFUSED = {
 @dataclass(slots=True)
 class _Dependencies:
     python: str | None = None
+    python_spec: str = ""
     conda: list[str] = field(default_factory=list)
     pip: list[Source] = field(default_factory=list)
+    pip_itself: list[tuple[str, Source]] = field(default_factory=list)
+    """Specifications of pip, and what they are as requirements."""
+
+
+@dataclass(slots=True)
+class _Channels:
+    names: list[str] = field(default_factory=list)
+    folders: list[Path] = field(default_factory=list)
 
 
 def read_conda(path: Path, environ: Mapping[str, str], key: str = "--conda") -> PythonEnvironment:
@@ -64,8 +75,14 @@ def conda_environment(place: Place, folder: Path, environ: Mapping[str, str]) ->
     reader.errors += [entries[key].wrong(*why) for key, why in _REFUSED.items() if key in entries]
     found = reader.block(place, ("name", "channels", "dependencies"), tuple(_REFUSED))
     reader.get(found, "name", values.text, "")
-    channels: tuple[str, ...] = reader.get(found, "channels", _texts, ())
-    dependencies = _Dependencies()
+    channels, dependencies = _Channels(), _Dependencies()
+    if "channels" in found:
+        with reader.collecting():
+            for item in found["channels"].items():
+                with reader.collecting():
+                    _read_channel(item, channels, folder)
+            if channels.names == ["nodefaults"]:
+                raise found["channels"].wrong("has no channel but nodefaults", "add one, e.g. conda-forge")
     if "dependencies" not in found:
         reader.errors.append(place.wrong("has no dependencies", "list packages, e.g. - python=3.10"))
     else:
@@ -73,20 +90,47 @@ def conda_environment(place: Place, folder: Path, environ: Mapping[str, str]) ->
             for item in found["dependencies"].items():
                 with reader.collecting():
                     _read(reader, item, dependencies, folder)
+    if dependencies.conda:
+        if "::" in dependencies.python_spec and dependencies.python_spec not in dependencies.conda:
+            dependencies.conda.append(dependencies.python_spec)
+            dependencies.python = ""
+        dependencies.conda += [spec for spec, _ in dependencies.pip_itself]
+    else:
+        dependencies.pip = [source for _, source in dependencies.pip_itself] + dependencies.pip
     made = PythonEnvironment()
     with reader.collecting():
         made = parse_requirements(dependencies.pip, environ)
     if reader.errors:
         raise reader.errors[0] if len(reader.errors) == 1 else InputErrors(reader.errors)
-    conda = ""
-    if dependencies.conda:
-        content = {"channels": list(channels) or [_DEFAULT_CHANNEL], "dependencies": dependencies.conda}
-        conda = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return replace(made, python=dependencies.python or "", conda=conda)
+    made = replace(made, python=dependencies.python or "")
+    if not dependencies.conda:
+        return made
+    content = {"channels": channels.names, "dependencies": dependencies.conda}
+    conda = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return replace(made, conda=conda, channels=tuple(channels.folders))
 
 
-def _texts(place: Place) -> tuple[str, ...]:
-    return tuple(values.text(item) for item in place.items())
+def _read_channel(item: Place, into: _Channels, folder: Path) -> None:
+    """Add one entry of ``channels``; a folder of this machine by its number."""
+    text = values.text(item).strip()
+    if text.startswith(_FOLDER):
+        path = folder / Path(unquote(text.removeprefix("file://"))).expanduser()
+        if not any(path.glob("*/repodata.json*")):
+            raise item.wrong(
+                "is not a folder with a channel, which has noarch/repodata.json",
+                "name the folder above noarch; `conda index FOLDER` makes a channel of packages",
+            )
+        into.names.append(f"folder:{len(into.folders)}")
+        into.folders.append(path)
+        return
+    if not _CHANNEL.fullmatch(text):
+        remedy = "write a name such as conda-forge, an https:// URL, or file:// and a folder"
+        raise item.wrong("is not a channel", remedy)
+    if _LOGIN.search(text):
+        remedy = "use a channel without one, or copy its packages into a folder and name that"
+        problem = "has a password or token, which would stay in the environment's records"
+        raise InputError(f"{item.where}: {item.key}", _LOGIN.sub("***", text), problem, remedy)
+    into.names.append(text)
 
 
 def _read(reader: Reader, item: Place, into: _Dependencies, folder: Path) -> None:
@@ -102,18 +146,25 @@ def _read(reader: Reader, item: Place, into: _Dependencies, folder: Path) -> Non
     if spec is None:
         raise item.wrong("is not a package", "write a name and a version, e.g. numpy=1.26")
     name = spec["name"].lower()
+    if text.startswith(_FOLDER):
+        raise item.wrong("names a folder as its channel", "list the folder under channels")
+    version = _version(spec["rest"])
     if name == "python":
         if into.python is not None:
             raise item.wrong("gives python a second time", "keep one of the two")
-        into.python = _version(item, spec["rest"])
-    elif name == "pip":
-        into.pip.append(Source(f"{item.where}: {item.key}", f"pip{_pip_version(item, spec['rest'])}", folder))
+        into.python, into.python_spec = version or "", text
+        if version is None:  # a build of it, which its channel alone has
+            into.conda.append(text)
+    elif name == "pip" and version is not None:
+        requirement = f"pip{_pip_version(version, spec['rest'])}"
+        into.pip_itself.append((text, Source(f"{item.where}: {item.key}", requirement, folder)))
     else:
         into.conda.append(text)
 
 
-def _version(item: Place, rest: str) -> str:
-    """Return the version of conda's specification: one like ``3.10``, a range, or nothing.
+def _version(rest: str) -> str | None:
+    """Return the version of conda's specification: one like ``3.10``, a range, or an empty text; None for
+    what only conda understands.
 
     ``=3.10`` and ``=3.10.*`` both mean the newest 3.10.
     """
@@ -121,13 +172,11 @@ def _version(item: Place, rest: str) -> str:
     exact = _EXACT.fullmatch(rest)
     if exact:
         return exact["version"]
-    if rest and not _RANGE.fullmatch(rest):
-        raise item.wrong("is not a version that can be had by itself", "write it as =3.10, or >=3.9,<3.12")
-    return "".join(rest.split())
+    return None if rest and not _RANGE.fullmatch(rest) else "".join(rest.split())
 
 
-def _pip_version(item: Place, rest: str) -> str:
-    version, exact = _version(item, rest), _EXACT.fullmatch(rest.strip())
+def _pip_version(version: str, rest: str) -> str:
+    exact = _EXACT.fullmatch(rest.strip())
     if exact is None:
         return version
     return f"=={version}" if exact["sign"] == "==" and not exact["star"] else f"=={version}.*"

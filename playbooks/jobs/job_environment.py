@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import PurePosixPath
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory, Node
@@ -17,7 +17,6 @@ from playbooks.selection import note_environment
 
 if TYPE_CHECKING:
     from launch.code.snapshot import Snapshot
-    from launch.environment.environment_spec import Environment
     from launch.host import Host
     from launch.job.plan import JobPlan
 
@@ -37,16 +36,31 @@ def in_environment(
     Raises as :func:`launch.client.environments.make_environment`.
     """
     from launch.client.environments import make_environment
+    from launch.code.snapshot import plan_data
     from launch.environment.environment_request import request_of
+    from launch.environment.environment_spec import BuildEnvironment, ImageEnvironment, PythonEnvironment
     from launch.environment.registry_secrets import secrets_for
 
     asked = planned.spec.environment
-    folders = _folders(stack, asked)
-    context = next(iter(folders), "") if _builds(asked) else ""
-    wheels = [] if context else list(folders)
+    folders: dict[str, Snapshot] = {}
+
+    def planned_ids(paths: Iterable[Path]) -> list[str]:
+        """Return the ids of the folders' snapshots, which ``folders`` has then."""
+        snapshots = [plan_data(path, stack.hashes_of(path), key_numbers(stack)) for path in paths]
+        folders.update({snapshot.id: snapshot for snapshot in snapshots})
+        return [snapshot.id for snapshot in snapshots]
+
+    packages = asked.python if isinstance(asked, ImageEnvironment) else asked
+    context, wheels, channels = "", [], []
+    if isinstance(asked, BuildEnvironment):
+        (context,) = planned_ids([asked.context])
+    elif isinstance(packages, PythonEnvironment):
+        wheels, channels = planned_ids(packages.find_links), planned_ids(packages.channels)
     addresses = [(node.name, node.private_ip) for node in nodes]
     secrets = secrets_for(asked, registries)
-    request = request_of(asked, addresses, context=context, wheels=wheels, registries=secrets)
+    request = request_of(
+        asked, addresses, context=context, wheels=wheels, channels=channels, registries=secrets
+    )
     if request is None:
         return planned
 
@@ -71,24 +85,4 @@ def in_environment(
         where = counted(len(nodes), "node")
         output.progress(f"environment {made.record['id']}: made for {where} in {made.seconds:.0f} s")
     note_environment(stack.folder, made.record["id"], made.record["title"])
-    return planned.in_environment(made.record)
-
-
-def _builds(environment: Environment | None) -> bool:
-    from launch.environment.environment_spec import BuildEnvironment
-
-    return isinstance(environment, BuildEnvironment)
-
-
-def _folders(stack: Stack, environment: Environment | None) -> Mapping[str, Snapshot]:
-    """Return the folders on this machine that the environment is made of, by the ids of their snapshots."""
-    from launch.code.snapshot import plan_data
-    from launch.environment.environment_spec import BuildEnvironment, ImageEnvironment, PythonEnvironment
-
-    packages = environment.python if isinstance(environment, ImageEnvironment) else environment
-    paths = packages.find_links if isinstance(packages, PythonEnvironment) else ()
-    if isinstance(environment, BuildEnvironment):
-        paths = (environment.context,)
-    keys = key_numbers(stack)
-    snapshots = [plan_data(path, stack.hashes_of(path), keys) for path in paths]
-    return {snapshot.id: snapshot for snapshot in snapshots}
+    return planned.in_environment(made.record, made.variables)

@@ -291,7 +291,9 @@ class EnvironmentRequest(TypedDict):
     python: str
     """The wanted version: ``3.10``, or a range like ``>=3.9,<3.12``."""
     conda: str
-    """JSON with ``channels`` and ``dependencies``."""
+    """JSON with ``channels`` and ``dependencies``; ``folder:0`` is the first of ``channels``."""
+    channels: list[str]
+    """Snapshots of folders of conda's packages, which the head has got by a push."""
     find_links: list[str]
     """Snapshots of folders of wheels, which the head has got by a push."""
     reference: str

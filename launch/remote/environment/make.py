@@ -30,6 +30,7 @@ from launch.remote.base.files import replace_file
 from launch.remote.base.payloads import PushHeader
 from launch.remote.base.records import EnvironmentRecord
 from launch.remote.environment.build import Failed, Report
+from launch.remote.environment.conda.conda_activation import activated
 from launch.remote.environment.request import EnvironmentAnswer, EnvironmentCall
 from launch.remote.environment.tree_manifest import manifest_of
 from launch.remote.environment.usage import clear, clear_debris, open_lock
@@ -88,9 +89,8 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
         is_built = not store.has(name)
         if is_built:
             pushed = Store()
-            lacking = [
-                one for one in (*request["find_links"], request["context"]) if one and not pushed.has(one)
-            ]
+            sent = (*request["find_links"], *request["channels"], request["context"])
+            lacking = [one for one in dict.fromkeys(sent) if one and not pushed.has(one)]
             if lacking:
                 return {"t": "lacks", "snapshots": lacking}
             clear_debris(store)
@@ -120,6 +120,7 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
     return {
         "t": "made",
         "environment": record,
+        "variables": activated(store.path(name)),
         "seconds": time.monotonic() - started,
         "built": is_built,
         "nodes": errors,

@@ -1,4 +1,4 @@
-"""A Python environment: a virtual environment of the node's own Python, filled by uv."""
+"""A Python environment: a virtual environment of the node's own Python, or conda's packages; filled by uv."""
 
 from __future__ import annotations
 
@@ -7,12 +7,15 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from launch.remote.base.files import file_in_memory, which
 from launch.remote.base.payloads import EnvironmentRequest
 from launch.remote.environment import build
 from launch.remote.environment.build import Failed, Report
+from launch.remote.environment.conda.conda_packages import cuda_version, finish_conda, install_conda
+from launch.remote.environment.conda.conda_tools import find_rattler
 from launch.remote.environment.index import Index, read_index
 from launch.remote.environment.uv import find_uv
 from launch.remote.store.store import Store
@@ -48,24 +51,44 @@ class _Interpreter(NamedTuple):
 def identity(request: EnvironmentRequest, _report: Report) -> str:
     """Return what makes one environment of packages another one: the request, Python, the platform."""
     if request["conda"]:
-        raise Failed(
-            "packages of conda's channels are not supported: give pip packages, or an image with them"
-        )
-    python = _interpreter(request["python"])
+        python = _describe(sys.executable)._replace(implementation="conda", version=request["python"])
+        more = [cuda_version(), *request["channels"]]
+    else:
+        python, more = _interpreter(request["python"]), []
     parts = [*python._replace(path=""), request["requirements"], request["constraints"], request["conda"]]
-    return "\n".join(["python", *parts, *request["find_links"]])
+    return "\n".join(["python", *parts, *request["find_links"], *more])
 
 
 def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) -> None:
     """Make the environment in ``folder``, its final path. Raise :class:`Failed`."""
     store = Store()
+    tools = os.path.join(store.root, "tools")
     sent = [store.path(snapshot) for snapshot in request["find_links"]]
     index = read_index(request["requirements"], os.environ)
     # An index that the requirements name, such as PyTorch's, may have nothing but some packages.
     indexes = [read_index("", os.environ), index] if index.url else []
-    uv = find_uv(os.path.join(store.root, "tools"), indexes, sent, report)
-    python = _interpreter(request["python"])
     env = _environment(store.root, folder, index)
+
+    def uv() -> str:
+        return find_uv(tools, indexes, sent, report)
+
+    if request["conda"]:
+
+        def rattler() -> str:
+            return find_rattler(tools, uv(), env, indexes, sent, report)
+
+        channels = [store.path(snapshot) for snapshot in request["channels"]]
+        install_conda(request, folder, channels, store.root, rattler, [lock], report)
+    else:
+        _make_venv(uv(), request["python"], folder, env, lock, report)
+    if request["requirements"]:
+        _install_packages(uv(), request, folder, sent, env, lock, report)
+    if request["conda"]:
+        finish_conda(folder, report)
+
+
+def _make_venv(uv: str, wanted: str, folder: str, env: Mapping[str, str], lock: int, report: Report) -> None:
+    python = _interpreter(wanted)
     what = "making the virtual environment"
     argv = [uv, "venv", "--quiet", "--no-project", "--python", python.path or python.version, folder]
     argv.append("--allow-existing")  # a Python that uv downloads is in the folder before
@@ -79,16 +102,27 @@ def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) ->
             f"Python {python.version} is not on this node and cannot be downloaded; this node has {there}"
         )
         raise Failed(reason, error.lines) from error
-    if not request["requirements"]:
-        return
+
+
+def _install_packages(
+    uv: str,
+    request: EnvironmentRequest,
+    folder: str,
+    sent: Sequence[str],
+    env: Mapping[str, str],
+    lock: int,
+    report: Report,
+) -> None:
     texts = {"-r": request["requirements"], "-c": request["constraints"]}
     # In memory: an index's password may be among the lines.
     files = {option: file_in_memory(text.encode() + b"\n") for option, text in texts.items() if text}
+    # Compiled with the rest of conda's modules, else here.
+    options = ["--break-system-packages"] if request["conda"] else ["--compile-bytecode"]
     try:
         build.run(
             "installing packages",
             [
-                *(uv, "pip", "install", "--python", f"{folder}/bin/python", "--compile-bytecode"),
+                *(uv, "pip", "install", "--python", f"{folder}/bin/python", *options),
                 *(word for path in sent for word in ("--find-links", path)),
                 *(word for option, file in files.items() for word in (option, f"/proc/self/fd/{file}")),
             ],

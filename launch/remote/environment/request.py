@@ -43,6 +43,8 @@ class EnvironmentAnswer(_EnvironmentAnswer, total=False):
     total: int
     snapshots: list[str]
     environment: EnvironmentRecord
+    variables: dict[str, str]
+    """What activating it sets for every rank."""
     seconds: float
     bytes: int
     built: bool

@@ -8,13 +8,13 @@ import os
 import re
 import subprocess
 import zipfile
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 from launch.remote.base.files import replace_file, which
 from launch.remote.environment.build import Failed, Report
 from launch.remote.environment.index import Index, download
 
-__all__ = ["VERSION", "WHEELS", "find_uv"]
+__all__ = ["VERSION", "WHEELS", "find_uv", "find_wheel"]
 
 VERSION = "0.13.9"
 """The pinned version, and the oldest of a node's own that is used."""
@@ -43,21 +43,34 @@ def find_uv(tools: str, indexes: Iterable[Index], folders: Iterable[str], report
     program = os.path.join(tools, f"uv-{VERSION}", "uv")
     if os.access(program, os.X_OK):
         return program
-    machine = os.uname().machine
-    if machine not in WHEELS:
-        raise Failed(
-            f"uv is not on this node, and its wheels are pinned for {' and '.join(WHEELS)}, not {machine}"
-        )
-    name, sha256 = WHEELS[machine]
-    wheel = _sent(folders, name, sha256)
-    if wheel is None:
-        report(f"downloading uv {VERSION}")
-        wheel = download(indexes, "uv", name, sha256)
+    _, wheel = find_wheel("uv", VERSION, WHEELS, indexes, folders, report)
     with zipfile.ZipFile(io.BytesIO(wheel)) as archive:
         data = archive.read(f"uv-{VERSION}.data/scripts/uv")
     os.makedirs(os.path.dirname(program), mode=0o700, exist_ok=True)
     replace_file(program, data, mode=0o700)
     return program
+
+
+def find_wheel(
+    project: str,
+    version: str,
+    wheels: Mapping[str, tuple[str, str]],
+    indexes: Iterable[Index],
+    folders: Iterable[str],
+    report: Report,
+) -> tuple[str, bytes]:
+    """Return name and content of a project's wheel for this machine, from ``folders`` or an index; ``wheels``
+    has its name and SHA-256 by machine. Raise :class:`Failed`."""
+    machine = os.uname().machine
+    if machine not in wheels:
+        pinned = " and ".join(wheels)
+        raise Failed(f"{project} is not on this node, and its wheels are pinned for {pinned}, not {machine}")
+    name, sha256 = wheels[machine]
+    wheel = _sent(folders, name, sha256)
+    if wheel is None:
+        report(f"downloading {project} {version}")
+        wheel = download(indexes, project, name, sha256)
+    return name, wheel
 
 
 def _sent(folders: Iterable[str], name: str, sha256: str) -> bytes | None:

@@ -47,8 +47,11 @@ def _add_python(env: dict[str, str], spec: RunnerSpec) -> None:
     path = env.get("PATH", os.defpath)
     folder = python_folder(spec["python"])
     if folder:
-        env.update(PATH=f"{folder}/bin:{path}", VIRTUAL_ENV=folder)
+        env["PATH"] = f"{folder}/bin:{path}"
         env.pop("PYTHONHOME", None)
+        env.pop("VIRTUAL_ENV", None)
+        if "CONDA_PREFIX" not in spec["env"]:
+            env["VIRTUAL_ENV"] = folder
     elif spec["environment"]["runtime"] != "bare" or not which("python", path):
         env["PATH"] = f"{path}:{expand_home(spec['folder'])}/bin"
 

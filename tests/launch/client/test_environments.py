@@ -195,16 +195,6 @@ exec {shutil.which("uv")} "$@"
     assert run_python(desk.cluster.nodes[3], made, "import toolkit; print(toolkit.ANSWER)") == "42"
 
 
-def test_packages_of_conda_are_refused_and_not_passed_over(desk: Desk) -> None:
-    environment = PythonEnvironment("toolkit", conda='{"dependencies": ["cudatoolkit"]}', title="conda.yml")
-    request = request_of(environment, [])
-    assert request is not None
-    cluster = desk.cluster
-    with pytest.raises(GiveUpError, match="packages of conda's channels are not supported"):
-        make_environment(request, cluster.head, cluster.nodes, remote_id(), desk.send, print, ssh=cluster.ssh)
-    assert left(cluster.nodes[0]) == set()
-
-
 def test_a_head_without_the_node_code_asks_for_a_push(desk: Desk) -> None:
     shutil.rmtree(desk.cluster.nodes[0].home / ".ranklift")
     with pytest.raises(NotPushed):

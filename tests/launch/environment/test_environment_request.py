@@ -27,12 +27,13 @@ NODES = [("node000000", "10.0.0.4"), ("node000001", "10.0.0.5")]
 
 
 def test_packages_are_asked_for_with_all_that_the_head_needs() -> None:
-    assert request_of(PACKAGES, NODES, wheels=["5eed"]) == {
+    assert request_of(PACKAGES, NODES, wheels=["5eed"], channels=["c0de"]) == {
         "kind": "python",
         "requirements": "torch\n--index-url https://a/simple",
         "constraints": "numpy<3",
         "python": "3.10",
         "conda": '{"channels":["defaults"],"dependencies":["cudatoolkit"]}',
+        "channels": ["c0de"],
         "find_links": ["5eed"],
         "reference": "",
         "context": "",

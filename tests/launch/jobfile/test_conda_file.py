@@ -34,10 +34,32 @@ def test_other_packages_need_conda_and_pips_stay_with_pip(tmp_path: Path) -> Non
     text = "dependencies:\n- conda-forge::cudatoolkit =11.8\n- python\n- numpy=1.26=py310_0\n- pip: [torch]\n"
     found = made(tmp_path, text)
     assert json.loads(found.conda) == {
-        "channels": ["defaults"],
+        "channels": [],
         "dependencies": ["conda-forge::cudatoolkit =11.8", "numpy=1.26=py310_0"],
     }
     assert (found.requirements, found.python) == ("torch", "")
+
+
+@pytest.mark.parametrize("written", ["file://{0}", "{0}", "./local"])
+def test_a_folder_is_sent_along_whatever_its_path(tmp_path: Path, written: str) -> None:
+    (tmp_path / "local/noarch").mkdir(parents=True)
+    (tmp_path / "local/noarch/repodata.json").touch()
+    folder = written.format(tmp_path / "local")
+    found = made(tmp_path, f"channels: [conda-forge, '{folder}', nodefaults]\ndependencies: [a]\n")
+    assert json.loads(found.conda)["channels"] == ["conda-forge", "folder:0", "nodefaults"]
+    assert found.channels == (tmp_path / "local",)
+
+
+def test_beside_packages_of_conda_pip_and_a_build_of_python_are_condas_too(tmp_path: Path) -> None:
+    text = "dependencies: [python=3.10.*=*_cpython, pip=24.0, numpy, pip: [torch]]\n"
+    found = made(tmp_path, text)
+    assert json.loads(found.conda)["dependencies"] == ["python=3.10.*=*_cpython", "numpy", "pip=24.0"]
+    assert (found.python, found.requirements) == ("", "torch")
+    found = made(tmp_path, "dependencies: ['conda-forge::python=3.10', numpy]\n")
+    assert (found.python, json.loads(found.conda)["dependencies"]) == (
+        "",
+        ["numpy", "conda-forge::python=3.10"],
+    )
 
 
 @pytest.mark.parametrize(
@@ -78,8 +100,24 @@ def test_requirements_in_it_are_inlined_from_its_own_folder(tmp_path: Path) -> N
             "line 3: dependencies[1] = 'python=3.11': gives python",
         ),
         (
-            "dependencies:\n- python=3.10=h12_0\n",
-            "line 2: dependencies[0] = 'python=3.10=h12_0': is not a version",
+            "channels: ['!']\ndependencies: [a]\n",
+            "line 1: channels[0] = '!': is not a channel; write a name such as conda-forge",
+        ),
+        (
+            "channels: [nodefaults]\ndependencies: [a]\n",
+            "line 1: channels: has no channel but nodefaults; add one",
+        ),
+        (
+            "channels: ['file:///nowhere']\ndependencies: [a]\n",
+            "line 1: channels[0] = 'file:///nowhere': is not a folder with a channel, which has noarch/",
+        ),
+        (
+            "channels: ['https://ann:secret@a.example/b']\ndependencies: [a]\n",
+            "line 1: channels[0] = 'https://***@a.example/b': has a password or token",
+        ),
+        (
+            "dependencies: ['file:///local::a']\n",
+            "line 1: dependencies[0] = 'file:///local::a': names a folder as its channel; list the folder",
         ),
         ("dependencies:\n- 3.10\n", "line 2: dependencies[0] = 3.10: is not a string; put it in quotes"),
         ("dependencies:\n- 'num py!'\n", "line 2: dependencies[0] = 'num py!': is not a package"),

@@ -20,6 +20,7 @@ def request(reference: str, runtime: str = "charliecloud", **fields: Any) -> Env
         "constraints": "",
         "python": "",
         "conda": "",
+        "channels": [],
         "find_links": [],
         "reference": reference,
         "context": "",
