@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.workplace import Ran, Workplace
+from tests.launch.conda_channel import example_channel, rattler_wheel
 from tests.launch.wheels import make_wheel, uv_wheel
 
 pytestmark = pytest.mark.environments
@@ -37,12 +38,19 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
 
 @pytest.fixture(scope="session")
 def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Wheels of two packages, and of uv."""
+    """Wheels of two packages, of uv and of py-rattler."""
     folder = tmp_path_factory.mktemp("wheels")
     make_wheel(folder, "toolkit", "1.2", {"toolkit/__init__.py": b"ANSWER = 42\n"})
     make_wheel(folder, "gadget", "3.0", {"gadget/__init__.py": b"ANSWER = 7\n"}, ["toolkit>=1"])
     shutil.copy(uv_wheel(), folder)
+    shutil.copy(rattler_wheel(), folder)
     return folder
+
+
+@pytest.fixture(scope="session")
+def channel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Packages of conda, Python among them."""
+    return example_channel(tmp_path_factory.mktemp("channel") / "local").folder
 
 
 @pytest.fixture
@@ -76,6 +84,36 @@ def test_packages_of_a_file_are_made_once_and_every_rank_has_them(
     second = cluster.fab(*launch, "use_toolkit.py", "--requirements", "toolkit.txt")
     assert (made(second), prefixes(second)) == ("", prefixes(first))
     assert "snapshot" not in second.err
+
+
+CONDA_SCRIPT = """
+import os, subprocess, sys, gadget, toolkit
+found = subprocess.run(["native-3"], check=True, capture_output=True, text=True).stdout.strip()
+assert os.environ["NATIVE_HOME"] == found == sys.prefix + "/share"
+assert os.environ["CONDA_PREFIX"] == sys.prefix and "VIRTUAL_ENV" not in os.environ
+print(os.environ["RANK"], sys.prefix, toolkit.ANSWER + gadget.ANSWER)
+"""
+
+
+def test_a_conda_files_packages_are_solved_once_and_every_rank_has_them_activated(
+    cluster: Workplace, launch: list[str], channel: Path
+) -> None:
+    (cluster.own / "use_conda.py").write_text(CONDA_SCRIPT)
+    pip = "{pip: [gadget, --no-index]}"
+    text = f"channels: [{channel.as_uri()}, nodefaults]\ndependencies: [python, toolkit=1, {pip}]\n"
+    (cluster.own / "conda.yml").write_text(text)
+    words = [*launch, "use_conda.py", "--conda", "conda.yml", "--nodes", "0-2"]
+    first = cluster.fab(*words)
+    path = f"/home/azureuser/.ranklift/environments/{made(first)}"
+    assert prefixes(first) == {str(rank): path for rank in range(3)}
+    assert "49\n" in first.out
+    assert "Resolved 3 packages" in first.err
+    second = cluster.fab(*words)
+    assert (made(second), prefixes(second)) == ("", prefixes(first))
+    (cluster.own / "conda.yml").write_text(text.replace("toolkit=1", "toolkit=2"))
+    refused = cluster.fab(*words, status=1)
+    assert "environment conda.yml: installing conda's packages by py-rattler failed" in refused.err
+    assert "No candidates were found for toolkit" in refused.err
 
 
 def test_jobs_with_different_environments_run_at_once(cluster: Workplace, launch: list[str]) -> None:

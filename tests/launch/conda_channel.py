@@ -18,7 +18,7 @@ from typing import Any
 
 from launch.remote.environment.conda.conda_tools import RATTLER, WHEELS
 
-__all__ = ["PREFIX", "Channel", "rattler_wheel"]
+__all__ = ["PREFIX", "Channel", "example_channel", "rattler_wheel"]
 
 PREFIX = (
     "/opt/build_placehold_placehold_placehold_placehold_placehold_placehold_placehold_placehold_placehold"
@@ -65,7 +65,7 @@ class Channel:
         texts = {path: text.encode() if isinstance(text, str) else text for path, text in files.items()}
         paths = [_path(path, text) for path, text in texts.items()]
         paths += [{"_path": path, "path_type": "softlink"} for path in links or {}]
-        info = {
+        info: dict[str, Any] = {
             "info/index.json": about,
             "info/paths.json": {"paths": paths, "paths_version": 1},
             "info/files": "".join(f"{path}\n" for path in [*texts, *(links or {})]),
@@ -118,10 +118,32 @@ class Channel:
         for subdir in ("noarch", "linux-64"):
             file = self.folder / subdir / "repodata.json"
             empty = {"info": {"subdir": subdir}, "packages": {}, "packages.conda": {}, "repodata_version": 1}
-            data = json.loads(file.read_text()) if file.exists() else empty
+            data: dict[str, Any] = json.loads(file.read_text()) if file.exists() else empty
             for name, entry in (more or {}).items() if subdir == into else ():
                 data["packages.conda" if name.endswith(".conda") else "packages"][name] = entry
             file.write_text(json.dumps(data))
+
+
+def example_channel(folder: Path) -> Channel:
+    """A channel with Python, packages for any machine and for this one, and some that cannot be installed."""
+    made = Channel(folder)
+    made.add_python()
+    module = {"site-packages/toolkit/__init__.py": "ANSWER = 42\n"}
+    made.add("toolkit", "1.2", module, depends=["python", "native"], form=".tar.bz2")
+    made.add(
+        "native",
+        "3.0",
+        {
+            "bin/native": f"#!/bin/sh\necho {PREFIX}/share\n",
+            "etc/conda/activate.d/native.sh": 'export NATIVE_HOME="$CONDA_PREFIX/share"\n',
+        },
+        noarch=False,
+        mode={"bin/native": 0o755},
+        links={"bin/native-3": "native"},
+    )
+    made.add("cuda-only", "1", {}, depends=["__cuda >=12"], noarch=False)
+    made.add("broken", "1", {"bin/x": ""}, depends=["nosuchthing >=7"], noarch=False)
+    return made
 
 
 def _path(path: str, text: bytes) -> dict[str, Any]:

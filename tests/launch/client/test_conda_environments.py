@@ -19,7 +19,7 @@ from launch.environment.environment_spec import PythonEnvironment
 from launch.errors import GiveUpError
 from launch.jobfile import read_conda
 from tests.launch.cluster import ORDINARY, Cluster, Node, contents
-from tests.launch.conda_channel import PREFIX, Channel, rattler_wheel
+from tests.launch.conda_channel import Channel, example_channel, rattler_wheel
 from tests.launch.wheels import make_wheel
 
 FILE = """
@@ -30,25 +30,8 @@ dependencies: [python, toolkit>=1, {{pip: [gadget, --no-index]}}]
 
 @pytest.fixture(scope="session")
 def channel(tmp_path_factory: pytest.TempPathFactory) -> Channel:
-    """A channel with Python, a package for any machine and one for this."""
-    made = Channel(tmp_path_factory.mktemp("channel") / "local")
-    made.add_python()
-    module = {"site-packages/toolkit/__init__.py": "ANSWER = 42\n"}
-    made.add("toolkit", "1.2", module, depends=["python", "native"], form=".tar.bz2")
-    made.add(
-        "native",
-        "3.0",
-        {
-            "bin/native": f"#!/bin/sh\necho {PREFIX}/share\n",
-            "etc/conda/activate.d/native.sh": 'export NATIVE_HOME="$CONDA_PREFIX/share"\n',
-        },
-        noarch=False,
-        mode={"bin/native": 0o755},
-        links={"bin/native-3": "native"},
-    )
-    made.add("cuda-only", "1", {}, depends=["__cuda >=12"], noarch=False)
-    made.add("broken", "1", {"bin/x": ""}, depends=["nosuchthing >=7"], noarch=False)
-    return made
+    """Packages, this machine's Python among them."""
+    return example_channel(tmp_path_factory.mktemp("channel") / "local")
 
 
 class Desk:

@@ -69,8 +69,8 @@ def resolve(channels: Iterable[str], specs: Iterable[str], settings: Condarc) ->
     for url in urls:
         if _LOGIN.search(url):
             raise Failed(
-                f"channel {_LOGIN.sub('***', url)}: a password or token would stay in the environment's records; "
-                "use a channel without one, or a folder with a copy of its packages"
+                f"channel {_LOGIN.sub('***', url)}: a password or token would stay in the environment's "
+                "records; use a channel without one, or a folder with a copy of its packages"
             )
     return Source(tuple(dict.fromkeys(urls)), tuple(texts))
 

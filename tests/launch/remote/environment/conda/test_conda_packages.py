@@ -43,9 +43,9 @@ def programs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "bin"
 
 
-def made(tmp_path: Path, **fields: object) -> tuple[list[str], Path]:
+def made(tmp_path: Path) -> tuple[list[str], Path]:
     conda = json.dumps({"channels": ["conda-forge", "folder:0"], "dependencies": ["numpy=2"]})
-    asked = request("", kind="python", conda=conda, channels=["00aa"], python="3.10", **fields)
+    asked = request("", kind="python", conda=conda, channels=["00aa"], python="3.10")
     python_env.make(asked, str(tmp_path / "env"), 2, unreported)
     return (tmp_path / "calls").read_text().splitlines(), tmp_path / "env"
 
