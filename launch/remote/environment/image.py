@@ -26,7 +26,11 @@ if TYPE_CHECKING:
 
 __all__ = ["choose_runtime", "identity", "make"]
 
-_COMMANDS = {"docker": ("docker",), "enroot": ("enroot", "mksquashfs"), "charliecloud": ("ch-run",)}
+_COMMANDS = {
+    "docker": ("docker",),
+    "enroot": ("enroot", "mksquashfs", "squashfuse", "fuse-overlayfs"),
+    "charliecloud": ("ch-run",),
+}
 """By runtime: what has to be on PATH."""
 _DOCKER_ANSWER_S = 20.0
 _LAYERS, _NAME = ".layers", "image.json"

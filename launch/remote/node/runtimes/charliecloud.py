@@ -19,7 +19,7 @@ import time
 from launch.remote.base import processes, timing
 from launch.remote.base.files import which
 from launch.remote.node.prepare import Unfit
-from launch.remote.node.runtimes.container import Container, last_line
+from launch.remote.node.runtimes.container import Container, last_line, refuse_colons
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -117,10 +117,12 @@ class Charliecloud(Container):
                 "has it, or another --runtime"
             )
         if self.node.has_gpus:
+            # `ch-fromhost --nvidia` copies them into the image, for this node alone (ch-fromhost(1)).
             raise Unfit(
                 "runtime = charliecloud: it does not bring the libraries of this node's GPU driver into an "
                 "image; use --runtime docker"
             )
+        refuse_colons(self.name, self.node)
         root = f"{self.image}/root"
         if not os.path.isdir(root):
             raise Unfit(f"{root} is not on this node: launch the job again")

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     """Runs a command on the node, with signs of life, for at most so many seconds; returns its exit status
     and its output."""
 
-__all__ = ["Container", "container_variables", "last_line", "read_image_variables"]
+__all__ = ["Container", "container_variables", "last_line", "read_image_variables", "refuse_colons"]
 
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """What Docker sets where an image does not set PATH."""
@@ -63,6 +63,15 @@ def read_image_variables(folder: str) -> dict[str, str]:
     except (OSError, ValueError, AttributeError) as error:
         raise Unfit(f"{path} cannot be read: {error}; remove {folder} and launch the job again") from error
     return {name: value for name, _, value in pairs}
+
+
+def refuse_colons(runtime: str, node: NodeFacts) -> None:
+    """Raise Unfit where the runtime would take a part of a folder's name for its next option."""
+    for path in node.folders:
+        if ":" in path:
+            raise Unfit(
+                f"runtime = {runtime}: it cannot mount {path}, with a colon in its name: mount it elsewhere"
+            )
 
 
 def last_line(output: bytes) -> str:

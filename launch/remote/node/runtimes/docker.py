@@ -33,7 +33,7 @@ _REPOSITORY = "ranklift"
 """First part of the names that loaded images have."""
 _CLIENTS = (
     *("DOCKER_API_VERSION", "DOCKER_CERT_PATH", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_HOST"),
-    *("DOCKER_TLS", "DOCKER_TLS_VERIFY"),
+    *("DOCKER_CONTENT_TRUST", "DOCKER_DEFAULT_PLATFORM", "DOCKER_TLS", "DOCKER_TLS_VERIFY"),
 )
 """Variables that direct ``docker`` itself, which passes on a rank's variables from its own."""
 _AMBIGUOUS = (125, 126, 127)
@@ -60,11 +60,8 @@ def docker_argv(
     of system calls lets ranks read each other's memory, as MPI does for large messages.
     """
     mounts = [
-        *(f"type=bind,source={path},target={path}" for path in node.folders),
-        *(
-            f"type=bind,source={path},target={path},readonly"
-            for path in (*node.files, "/etc/passwd", "/etc/group")
-        ),
+        *(_mount(path) for path in node.folders),
+        *(f"{_mount(path)},readonly" for path in (*node.files, "/etc/passwd", "/etc/group")),
     ]
     words = [docker, "run", "--rm", "--pull", "never", "--log-driver", "none"]
     words += ["--label", f"{_LABEL}={label}", "--cidfile", id_file]
@@ -85,6 +82,18 @@ def docker_argv(
     for name in sorted(names):
         words += ["--env", name]
     return [*words, "--workdir", cwd, "--entrypoint", "", image, *argv]
+
+
+def _mount(path: str) -> str:
+    """Return what mounts a path at the same path: Docker reads it as a line of CSV.
+
+    >>> _mount("/mnt/a, b")
+    'type=bind,"source=/mnt/a, b","target=/mnt/a, b"'
+    """
+    fields = [f"{name}={path}" for name in ("source", "target")]
+    if "," in path or '"' in path:
+        fields = ['"' + field.replace('"', '""') + '"' for field in fields]
+    return ",".join(["type=bind", *fields])
 
 
 def _docker() -> str:
@@ -116,6 +125,11 @@ class Docker(Container):
         if self.node.has_gpus and not self.node.has_nvidia_toolkit:
             raise Unfit(
                 "runtime = docker: containers cannot use this node's GPUs; install nvidia-container-toolkit"
+            )
+        if self.node.closed:
+            raise Unfit(
+                f"runtime = docker: Docker's daemon cannot enter the mount {self.node.closed[0]}: mount it "
+                "with -o allow_other, or below the home folder"
             )
         for name in _CLIENTS:
             if self._set.get(name, os.environ.get(name)) != os.environ.get(name):

@@ -10,12 +10,14 @@ from launch.remote.base.files import temporary_folder, which
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Iterator
 
-__all__ = ["NodeFacts", "outermost", "read_node_facts", "shared_mounts"]
+__all__ = ["NodeFacts", "closed_mounts", "outermost", "read_node_facts", "shared_mounts"]
 
 _SYSTEM = ("/boot", "/dev", "/efi", "/etc", "/proc", "/root", "/run", "/snap", "/sys", "/usr", "/var")
 """Folders whose mounts are the system's own; an image has its own folders of these names."""
+_PROGRAMS = "/opt"
+"""Where images have programs: a disk there would hide them, one below it does not."""
 _FILES = ("/opt/microsoft", "/etc/nccl.conf")
 """What NCCL reads of Azure's HPC images: topology files of the sizes, and its settings."""
 _DEVICES = ("/dev/infiniband", "/dev/gdrdrv")
@@ -33,6 +35,8 @@ class NodeFacts:
     groups: tuple[int, ...]
     folders: tuple[str, ...]
     """Folders that ranks share with the node, none of them inside another."""
+    closed: tuple[str, ...]
+    """Those of them that nobody but the user who mounted them can enter, not even root."""
     files: tuple[str, ...]
     """Existing files and folders that ranks only read."""
     devices: tuple[str, ...]
@@ -49,11 +53,13 @@ def read_node_facts() -> NodeFacts:
         mounts = os.fsdecode(file.read())
     own = (os.environ.get("HOME", "/"), "/tmp", temporary_folder())  # noqa: S108  as a bare rank has it
     path = os.environ.get("PATH", os.defpath)
+    folders = outermost([*own, *filter(os.path.isdir, shared_mounts(mounts))])
     return NodeFacts(
         uid=os.getuid(),
         gid=os.getgid(),
         groups=tuple(sorted(set(os.getgroups()) - {os.getgid()})),
-        folders=outermost([*own, *filter(os.path.isdir, shared_mounts(mounts))]),
+        folders=folders,
+        closed=tuple(path for path in closed_mounts(mounts) if path in folders),
         files=tuple(filter(os.path.exists, _FILES)),
         devices=tuple(filter(os.path.exists, _DEVICES)),
         has_gpus=os.path.exists(_NVIDIA),
@@ -72,14 +78,31 @@ def shared_mounts(mounts: str) -> list[str]:
     >>> shared_mounts("/dev/root / ext4 rw 0 0\\nhost:/x /mnt/my\\\\040data nfs4 rw 0 0\\n")
     ['/mnt/my data']
     """
-    found = []
+    points = [point for point, _, _ in _parse(mounts)]
+    return [point for point in points if point not in ("/", _PROGRAMS) and not _is_within(point, _SYSTEM)]
+
+
+def closed_mounts(mounts: str) -> list[str]:
+    """Return the mount points in the text of /proc/mounts that only their own user can enter: FUSE's without
+    ``allow_other`` (mount.fuse3(8)).
+
+    >>> closed_mounts("a:/ /data fuse.sshfs rw,user_id=1000,group_id=1000 0 0\\nb / ext4 rw 0 0\\n")
+    ['/data']
+    """
+    return [
+        point
+        for point, kind, options in _parse(mounts)
+        if kind.partition(".")[0] == "fuse" and not {"allow_other", "allow_root", "user_id=0"} & set(options)
+    ]
+
+
+def _parse(mounts: str) -> Iterator[tuple[str, str, list[str]]]:
+    """Yield the mount point, the kind and the options of each line."""
     for line in mounts.splitlines():
-        point = line.split(" ")[1]
+        _, point, kind, options, *_ = line.split(" ")
         for code in ("040", "011", "012", "134"):
             point = point.replace(f"\\{code}", chr(int(code, 8)))
-        if point != "/" and not _is_within(point, _SYSTEM):
-            found.append(point)
-    return found
+        yield point, kind, options.split(",")
 
 
 def outermost(folders: Iterable[str]) -> tuple[str, ...]:

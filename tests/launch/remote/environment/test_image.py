@@ -69,7 +69,8 @@ def test_for_enroot_the_layers_become_a_squashfs_whose_script_runs_its_arguments
     served: OciRegistry, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{programs}:/usr/sbin:/usr/bin:/bin")
-    install(programs, "enroot")
+    for name in ("enroot", "squashfuse", "fuse-overlayfs"):
+        install(programs, name)
     folder, _ = made(request(served.add("train", "1", small()), "enroot"), tmp_path)
     assert sorted(path.name for path in folder.iterdir()) == ["config.json", "image.json", "image.sqsh"]
     listed = ["unsquashfs", "-cat", str(folder / "image.sqsh"), "etc/rc", "etc/hello"]
@@ -80,7 +81,8 @@ def test_an_image_whose_etc_is_a_link_does_not_lead_out_of_its_root(
     served: OciRegistry, programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
-    install(programs, "enroot")
+    for name in ("enroot", "squashfuse", "fuse-overlayfs"):
+        install(programs, name)
     install(programs, "mksquashfs", 'cp -r "$1" "$HOME/packed"')
     (tmp_path / "outside").mkdir()
     etc, _ = member("etc", type=tarfile.SYMTYPE, linkname=str(tmp_path / "outside"))
@@ -181,7 +183,8 @@ def test_nodes_without_a_runtime_are_refused_with_the_reason_of_each(
         choose_runtime("")
     assert (
         "cannot run containers (docker: Cannot connect to the Docker daemon; "
-        "enroot: no enroot or mksquashfs on PATH; charliecloud: no ch-run on PATH): take an image of nodes"
+        "enroot: no enroot or mksquashfs or squashfuse or fuse-overlayfs on PATH; "
+        "charliecloud: no ch-run on PATH): take an image of nodes"
     ) in str(refused.value)
     with pytest.raises(Failed, match=r"\(charliecloud: no ch-run on PATH\)"):
         choose_runtime("charliecloud")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import os
 import shlex
 import subprocess
 import sys
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +20,7 @@ from launch.remote.node.prepare import Unfit
 from launch.remote.node.runtimes import charliecloud, docker, enroot
 from launch.remote.node.runtimes.container import read_image_variables
 from launch.remote.node.runtimes.container_kinds import CONTAINERS, container_of
-from launch.remote.node.runtimes.node_facts import NodeFacts
+from launch.remote.node.runtimes.node_facts import NodeFacts, closed_mounts, shared_mounts
 from tests.launch.cluster import ORDINARY
 
 GOLDEN = Path(__file__).parent / "golden"
@@ -27,6 +29,7 @@ PLAIN = NodeFacts(
     gid=1000,
     groups=(44, 999),
     folders=("/home/azureuser", "/mnt/nfs", "/tmp"),
+    closed=(),
     files=(),
     devices=(),
     has_gpus=False,
@@ -41,6 +44,7 @@ HPC = replace(
     has_nvidia_toolkit=True,
     limits=(("memlock", -1, -1),),
 )
+ENROOT = ("enroot", "squashfuse", "fuse-overlayfs")
 CWD = "/home/azureuser/.ranklift/jobs/t-1/work"
 RANK = ["python3", "-u", "train.py", "--text", "a b $HOME"]
 NAMES = {"RANK": "0", "WANDB_API_KEY": "a secret"}
@@ -77,6 +81,36 @@ def test_docker_runs_no_image_of_its_public_registry_and_stores_no_output() -> N
         assert argv[argv.index(option) + 1] == value
 
 
+def test_a_folder_of_any_name_is_mounted_or_refused(tmp_path: Path) -> None:
+    node = replace(PLAIN, folders=('/mnt/a, "b"', "/mnt/c d"))
+    argv = docker.docker_argv("docker", "ranklift/0f", "t-1", "/ids/0", NAMES, CWD, node, RANK)
+    mounts = [argv[place + 1] for place, word in enumerate(argv) if word == "--mount"]
+    quoted, plain, *_ = csv.reader(mounts)
+    assert quoted == ["type=bind", 'source=/mnt/a, "b"', 'target=/mnt/a, "b"']
+    assert plain == ["type=bind", "source=/mnt/c d", "target=/mnt/c d"]
+    argv = enroot.enroot_argv("enroot", "/image.sqsh", "/job/rc", NAMES, CWD, node, RANK)
+    assert argv[argv.index("--mount") + 3] == "/mnt/c\\040d:/mnt/c\\040d:none:x-create=auto,rbind"
+
+
+def test_a_disk_at_opt_does_not_hide_the_images_programs() -> None:
+    mounts = "/dev/sdc /opt ext4 rw 0 0\n/dev/sdd /opt/data ext4 rw 0 0\n"
+    assert shared_mounts(mounts) == ["/opt/data"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "closed"),
+    [
+        ("fuse.sshfs", "rw,user_id=1000,group_id=1000", ["/data"]),
+        ("fuse", "rw,user_id=1000,group_id=1000", ["/data"]),
+        ("fuse.blobfuse2", "rw,user_id=1000,group_id=1000,allow_other", []),
+        ("fuse.blobfuse2", "rw,user_id=0,group_id=0", []),
+        ("nfs4", "rw", []),
+    ],
+)
+def test_mounts_that_only_their_user_can_enter(kind: str, options: str, closed: list[str]) -> None:
+    assert closed_mounts(f"x /data {kind} {options} 0 0\n") == closed
+
+
 def test_no_value_of_a_variable_is_on_a_command_line() -> None:
     for argv in (
         docker.docker_argv("docker", "ranklift/0f", "t-1", "/ids/0", NAMES, CWD, HPC, RANK),
@@ -89,7 +123,7 @@ def test_no_value_of_a_variable_is_on_a_command_line() -> None:
 def spec(folder: Path, runtime: str = "charliecloud") -> Any:
     """What a runner of a job in an image gets."""
     image = {"kind": "image", "id": "0f", "path": str(folder), "runtime": runtime, "title": "pytorch:24"}
-    return {"job": "t-1", "folder": str(folder / "job"), "environment": image, "user_env": {}}
+    return {"job": "t-1", "folder": str(folder / "job"), "environment": image, "env": {}, "user_env": {}}
 
 
 class TestImageVariables:
@@ -195,14 +229,50 @@ class TestRefusals:
     def test_an_image_that_the_node_lacks(
         self, tmp_path: Path, runtime: str, command: str, file: str, answers: tuple[tuple[int, bytes], ...]
     ) -> None:
-        self.command(tmp_path, command)
+        self.command(tmp_path, command, *ENROOT)
         words = self.refused(CONTAINERS[runtime](spec(tmp_path, runtime), PLAIN), *answers)
         assert words == f"{tmp_path}/{file} is not on this node: launch the job again"
 
     @staticmethod
-    def command(tmp_path: Path, name: str) -> None:
-        (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
-        (tmp_path / "bin" / name).chmod(0o755)
+    def command(tmp_path: Path, *names: str) -> None:
+        for name in names:
+            (tmp_path / "bin" / name).write_text("#!/bin/sh\n")
+            (tmp_path / "bin" / name).chmod(0o755)
+
+    def test_a_mount_that_dockers_daemon_cannot_enter(self, tmp_path: Path) -> None:
+        self.command(tmp_path, "docker")
+        node = replace(PLAIN, closed=("/mnt/nfs",))
+        words = self.refused(docker.Docker(spec(tmp_path, "docker"), node))
+        assert words.startswith("runtime = docker: Docker's daemon cannot enter the mount /mnt/nfs: mount it")
+        assert "allow_other" in words
+
+    @pytest.mark.parametrize("runtime", ["charliecloud", "enroot"])
+    def test_a_mount_with_a_colon(self, tmp_path: Path, runtime: str) -> None:
+        self.command(tmp_path, "ch-run", *ENROOT)
+        node = replace(PLAIN, folders=("/home/azureuser", "/mnt/a:b"))
+        words = self.refused(CONTAINERS[runtime](spec(tmp_path, runtime), node))
+        assert words == (
+            f"runtime = {runtime}: it cannot mount /mnt/a:b, with a colon in its name: mount it elsewhere"
+        )
+
+    def test_enroot_without_what_mounts_an_image(self, tmp_path: Path) -> None:
+        self.command(tmp_path, "enroot", "squashfuse")
+        words = self.refused(enroot.Enroot(spec(tmp_path, "enroot"), PLAIN))
+        assert words.startswith("runtime = enroot: fuse-overlayfs: command not found")
+
+    @pytest.mark.parametrize("value", ["two\nlines", '"in quotes"', "'in quotes' "])
+    @pytest.mark.parametrize("place", ["image", "env", "user_env"])
+    def test_a_variable_that_enroot_would_change(self, tmp_path: Path, place: str, value: str) -> None:
+        self.command(tmp_path, *ENROOT)
+        given = spec(tmp_path, "enroot")
+        if place == "image":
+            (tmp_path / "config.json").write_text(json.dumps({"Env": [f"MINE={value}"]}))
+        else:
+            given[place] = {"MINE": value}
+        words = self.refused(enroot.Enroot(given, PLAIN))
+        assert words.startswith(
+            "runtime = enroot: environment variable MINE: enroot changes values of several"
+        )
 
     def test_docker_that_does_not_answer(self, tmp_path: Path) -> None:
         self.command(tmp_path, "docker")
@@ -230,6 +300,37 @@ class TestRefusals:
         assert sorted(hpc.keys() - plain.keys()) == [
             *("MELLANOX_VISIBLE_DEVICES", "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_VISIBLE_DEVICES"),
         ]
+
+    def test_a_shell_function_of_the_node_is_not_given_to_enroot(self, tmp_path: Path) -> None:
+        env = {"RANK": "0", "BASH_FUNC_module%%": "() { :\n}"}
+        argv = enroot.enroot_argv("enroot", "/image.sqsh", "/job/rc", env, CWD, PLAIN, RANK)
+        assert [argv[place + 1] for place, word in enumerate(argv) if word == "--env"] == ["RANK"]
+
+    def test_enroot_starts_no_login_shell_that_would_set_path_again(self, tmp_path: Path) -> None:
+        self.command(tmp_path, *ENROOT)
+        (tmp_path / "image.sqsh").touch()
+        made = enroot.Enroot(spec(tmp_path, "enroot"), PLAIN)
+        made.ready(lambda _argv, _limit: (0, b""), lambda _wait: None)
+        argv, env = made.command(RANK, {"RANK": "0"}, CWD, 0)
+        assert env == {"RANK": "0", "ENROOT_LOGIN_SHELL": "no"}
+        assert "ENROOT_LOGIN_SHELL" not in argv
+
+    def test_only_charliecloud_passes_on_the_descriptor_by_which_mpich_reaches_its_launcher(self) -> None:
+        assert [name for name, kind in CONTAINERS.items() if kind.passes_descriptors] == ["charliecloud"]
+
+    def test_what_mounts_an_image_for_enroot_does_not_get_the_ranks_sigterm(self, tmp_path: Path) -> None:
+        made = enroot.Enroot(spec(tmp_path, "enroot"), PLAIN)
+        mount = ["/bin/bash", "-c", "exec -a /usr/bin/squashfuse /bin/sleep 60"]
+        with subprocess.Popen(mount) as mounter, subprocess.Popen(["/bin/sleep", "60"]) as other:
+            try:
+                until = time.monotonic() + 10
+                while made.spared() != {mounter.pid}:
+                    assert time.monotonic() < until
+                    time.sleep(0.01)
+                assert {mounter.pid, other.pid} <= set(made.list_processes())
+            finally:
+                mounter.kill()
+                other.kill()
 
     def test_a_variable_that_would_redirect_docker(self, tmp_path: Path) -> None:
         self.command(tmp_path, "docker")
