@@ -13,6 +13,7 @@ __all__ = [
     "BLOBS",
     "CONTAINERS",
     "CONTAINER_REGISTRY",
+    "CONTAINER_REPOSITORIES",
     "IDENTITY_TAG",
     "IDLE_TAG",
     "NFS_TAG",
@@ -63,8 +64,9 @@ BACKEND_POOL = "nodes"
 CONTAINERS = ("data", "results")
 """Containers on which the nodes have rights, in an existing storage account as in the stack's own."""
 
-CONTAINER_REGISTRY = "container-registry"
-"""Purpose of the nodes' right on an existing container registry, for :func:`right_on`."""
+CONTAINER_REGISTRY, CONTAINER_REPOSITORIES = "container-registry", "container-repositories"
+"""Purposes of the nodes' rights on an existing container registry, for :func:`right_on`: which of the two
+counts depends on the registry's mode."""
 
 BLOBS = "storage"
 """Purpose of the containers' storage account, for :func:`storage_name`."""

@@ -64,7 +64,7 @@ class TrainingCluster(pulumi.ComponentResource):
         if config.container_registry is not None and identity is not None:
             from infra.cluster.identity import allow_pull
 
-            used.append(allow_pull(place, identity, config.container_registry))
+            used += allow_pull(place, identity, config.container_registry)
         if config.shared is not None:
             site = SharedSite(place, data, config, network, user.public_key)
             shared = KINDS[config.shared.kind].build(site)

@@ -18,7 +18,7 @@ from pulumi_azure_native.managedidentity.user_assigned_identity import UserAssig
 
 from infra.cluster.groups import Place
 from infra.config.cluster_config import ClusterConfig
-from infra.naming import AGENT_TAG, CONTAINER_REGISTRY, own_uuid, right_on
+from infra.naming import AGENT_TAG, CONTAINER_REGISTRY, CONTAINER_REPOSITORIES, own_uuid, right_on
 
 __all__ = [
     "BLOB_CONTRIBUTOR",
@@ -36,6 +36,10 @@ BLOB_CONTRIBUTOR = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
 
 ACR_PULL = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
 """Azure's built-in role AcrPull (learn.microsoft.com built-in-roles/containers)."""
+
+REPOSITORY_READER = "b93aa761-3e63-49ed-ac28-beffa264f7ac"
+"""Azure's built-in role Container Registry Repository Reader. Registries with permissions per repository obey
+it and not AcrPull (learn.microsoft.com container-registry-rbac-abac-repository-permissions)."""
 
 _SET = "Microsoft.Compute/virtualMachineScaleSets"
 
@@ -104,10 +108,16 @@ def built_in_role(place: Place, role: str) -> pulumi.Output[str]:
     )
 
 
-def allow_pull(place: Place, identity: Identity, registry: str) -> RoleAssignment:
-    """Let the nodes pull images from an existing registry, which is not changed otherwise."""
-    role = built_in_role(place, ACR_PULL)
-    return allow(place, identity, CONTAINER_REGISTRY, role, pulumi.Output.from_input(registry))
+def allow_pull(place: Place, identity: Identity, registry: str) -> list[RoleAssignment]:
+    """Let the nodes pull images from an existing registry, which is not changed otherwise.
+
+    Both roles are assigned: the registry's mode decides which one counts, and its owner may change it.
+    """
+    roles = {CONTAINER_REGISTRY: ACR_PULL, CONTAINER_REPOSITORIES: REPOSITORY_READER}
+    scope = pulumi.Output.from_input(registry)
+    return [
+        allow(place, identity, purpose, built_in_role(place, role), scope) for purpose, role in roles.items()
+    ]
 
 
 def allow(

@@ -9,7 +9,16 @@ from typing import Any
 from infra.arm.pulumi_state import begun_in, resources
 from infra.arm.rest import Rest
 from infra.arm.types import api_version
-from infra.naming import BLOBS, CONTAINER_REGISTRY, CONTAINERS, STACK_TAG, own_uuid, right_on, storage_name
+from infra.naming import (
+    BLOBS,
+    CONTAINER_REGISTRY,
+    CONTAINER_REPOSITORIES,
+    CONTAINERS,
+    STACK_TAG,
+    own_uuid,
+    right_on,
+    storage_name,
+)
 
 __all__ = ["Kept", "group_there", "is_remembered", "rights_there"]
 
@@ -61,7 +70,8 @@ def rights_there(
     They lie outside the stack's groups, so deleting the groups leaves them. Raises
     :class:`~infra.arm.errors.AzureRefused`.
     """
-    scopes = {CONTAINER_REGISTRY: registry_id} if registry_id else {}
+    on_registry = (CONTAINER_REGISTRY, CONTAINER_REPOSITORIES) if registry_id else ()
+    scopes = dict.fromkeys(on_registry, registry_id)
     if account_id:
         scopes |= {name: f"{account_id}/blobServices/default/containers/{name}" for name in CONTAINERS}
     found = []

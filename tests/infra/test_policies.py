@@ -321,7 +321,8 @@ def test_nodes_may_pull_from_the_given_registry_and_do_nothing_else_there() -> N
         right for right in programs()["mi300x-idle-stop"].all("RoleAssignment") if right["scope"] == REGISTRY
     ]
     assert [right["roleDefinitionId"].rpartition("/")[2] for right in made] == [
-        "7f951dda-4ed3-4680-a7ca-43fe172d538d"
+        "7f951dda-4ed3-4680-a7ca-43fe172d538d",  # AcrPull
+        "b93aa761-3e63-49ed-ac28-beffa264f7ac",  # Container Registry Repository Reader, in the other mode
     ]
     assert {right["principalType"] for right in made} == {"ServicePrincipal"}
 

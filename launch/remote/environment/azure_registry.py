@@ -1,4 +1,4 @@
-"""Credentials for Azure's container registries from the nodes' identity, which needs the role AcrPull there.
+"""Credentials for Azure's container registries from the nodes' identity, which needs a role there.
 
 The metadata service gives a token of the identity, which the registry exchanges for a refresh token
 (azure.github.io/acr/AAD-OAuth.html); that answers the registry's challenge as any other.
@@ -52,7 +52,7 @@ def identity_secret(registry: str, service: str = _SERVICE, scheme: str = "https
         error.close()
         raise ImageError(
             f"{registry} refuses the nodes' identity (HTTP {error.code}): set ranklift:containerRegistry to "
-            "the registry's id and run `fab up`, which gives it the role AcrPull; that takes some minutes"
+            "the registry's id and run `fab up`, which lets it pull there; that takes some minutes"
         ) from None
     except (OSError, ValueError) as error:
         raise Unreachable(f"{registry} does not exchange the identity's token: {error}") from None

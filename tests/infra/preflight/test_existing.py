@@ -58,11 +58,14 @@ def test_rights_on_a_given_account_are_found_by_the_names_that_the_program_gives
     assert CONTAINERS == ("data", "results")
 
 
-def test_the_right_on_a_given_registry_is_found_too() -> None:
+@pytest.mark.parametrize("purpose", ["container-registry", "container-repositories"])
+def test_the_rights_on_a_given_registry_are_found_too(purpose: str) -> None:
     registry = "/subscriptions/s-2/resourceGroups/corp/providers/Microsoft.ContainerRegistry/registries/corp"
-    right = own_uuid("dev", SUBSCRIPTION, "container-registry-right")
+    right = own_uuid("dev", SUBSCRIPTION, f"{purpose}-right")
     there = f"{registry}/providers/Microsoft.Authorization/roleAssignments/{right}"
     azure = Azure(details={there: {}})
+    for other in {"container-registry", "container-repositories"} - {purpose}:
+        azure.instead[own_uuid("dev", SUBSCRIPTION, f"{other}-right")] = error(404, "RoleAssignmentNotFound")
     assert rights_there(azure.rest, SUBSCRIPTION, "dev", None, registry) == (there,)
 
 
