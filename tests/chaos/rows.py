@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from tests.chaos import faults
 from tests.chaos.faults import Fault
 
-__all__ = ["ANY", "ROWS", "Expected", "Kind", "Row", "When"]
+__all__ = ["ANY", "ROWS", "ROWS_IN_CONTAINERS", "Expected", "Kind", "Row", "When"]
 
 Kind = Literal["mpi", "pytorch", "torchrun", "tensorflow"]
 When = Literal["running", "queued", "starting", "refused"]
@@ -284,3 +284,27 @@ OPERATOR_CANCELS = [
 ]
 
 ROWS = [*RANKS_FAIL, *MACHINES_FAIL, *OPERATOR_CANCELS]
+
+IN_CONTAINERS = {
+    "rank exits with 3": ("mpi", "pytorch", "tensorflow"),
+    "rank killed by SIGKILL": ("pytorch",),
+    "rank hangs past the time limit": ("pytorch",),
+    "node partitioned": ("pytorch",),
+    "head killed": ("mpi",),
+    "supervisor killed": BOTH,
+    "runner killed": BOTH,
+    "mpirun killed": ("mpi",),
+    "cancel ranks that ignore SIGTERM": ("mpi", "pytorch", "tensorflow"),
+    "cancel ranks with daemons": BOTH,
+}
+"""The rows that are also played with ranks in containers, each with its kinds of job."""
+
+ROWS_IN_CONTAINERS = [
+    replace(
+        row,
+        what=f"{row.what} in a container",
+        options=(*row.options, "--environment", "boxed", "--runtime", "charliecloud"),
+    )
+    for row in ROWS
+    if row.kind in IN_CONTAINERS.get(row.what, ())
+]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from concurrent.futures import Future
 from typing import Any
 
@@ -10,74 +9,19 @@ import pytest
 
 from tests.chaos.conftest import Figures
 from tests.chaos.engine import Engine, Outcome
-from tests.chaos.inside import is_of_the_watch, nodes
 from tests.chaos.interruptions import Interruption
-from tests.chaos.rows import ANY, ROWS, Row
+from tests.chaos.row_checks import check_row, processes_left
+from tests.chaos.rows import ROWS, Row
 
 pytestmark = [pytest.mark.chaos, pytest.mark.timeout(600)]
 
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_fault_ends_as_it_should(row: Row, outcomes: dict[Row, Future[Outcome]], figures: Figures) -> None:
-    seen = outcomes[row].result()
-    expected = row.expected
-    state = seen.states.get(seen.job, {}).get("state")
-    figures.append(
-        (
-            row.name,
-            f"{expected.state or '-'} {expected.status}",
-            f"{state or '-'} {seen.status}",
-            f"{seen.notice_s:.1f} s",
-            f"{expected.notice_s:g} s",
-            f"{seen.gone_s:.1f} s",
-            f"{expected.gone_s:g} s",
-        )
-    )
-    assert seen.status == expected.status, seen.shown
-    assert state == expected.state, seen.shown
-    for words in expected.says:
-        assert words in seen.shown, seen.shown
-    if expected.rank is not None:
-        rank, node = named(seen)
-        assert expected.rank in (rank, ANY), seen.shown
-        assert node == seen.nodes[place_of(rank) if expected.node is None else expected.node], seen.shown
-    assert seen.left == [], seen.shown
-    assert seen.notice_s <= expected.notice_s, seen.shown
-    assert seen.gone_s <= expected.gone_s, seen.shown
-    assert all(seen.kept), f"the job beside it lost ranks: {[one.now() for one in seen.beside]}"
-    known = [one.job for one in seen.beside if one.job in seen.states]
-    assert [seen.states[job]["state"] for job in known] == ["RUNNING"] * len(known)
-    assert bool(known) == bool(row.beside)
-    assert seen.ended == ["CANCELLED"] * len(known)
-
-
-def named(seen: Outcome) -> tuple[int, str]:
-    """The rank and the node that the error of ``fab`` names first."""
-    found = re.search(
-        r"rank (?P<rank>\d+) on (?P<node>\w+)|(?P<lost>\w+) \(ranks? (?P<first>\d+)", seen.error
-    )
-    assert found is not None, f"no rank is named in {seen.error!r}:\n{seen.shown}"
-    return int(found["rank"] or found["first"]), found["node"] or found["lost"]
-
-
-def place_of(rank: int) -> int:
-    """Which of its job's nodes a rank runs on."""
-    return rank // 2
+    check_row(outcomes[row].result(), figures)
 
 
 def test_nothing_of_any_job_is_left_on_any_node(
     engine: Engine, outcomes: dict[Row | Interruption, Future[Any]]
 ) -> None:
-    ended = [(row, one.result()) for row, one in outcomes.items() if one.exception() is None]
-    cut = {name for row, seen in ended if isinstance(row, Row) and row.cut for name in seen.nodes}
-    living = nodes(engine.workplace.project, "rehearsal")
-    left = {
-        one.name: [
-            found.args
-            for found in one.processes()
-            if not found.args.startswith(("sshd:", "init ")) and not is_of_the_watch(found.args)
-        ]
-        for one in living.values()
-        if one.name not in cut
-    }
-    assert {name: args for name, args in left.items() if args} == {}
+    assert processes_left(engine, outcomes) == {}

@@ -11,18 +11,18 @@ from launch.job.plan import JobPlan
 from launch.job.spec import JobSpec
 from launch.remote.base.records import BARE, EnvironmentRecord
 from tests.environments.debian_image import VARIABLES
-from tests.launch.standin import Nodes
+from tests.launch.standin import Nodes, left_of
 
-__all__ = ["ID", "TAG", "ContainerNodes", "record"]
+__all__ = ["ID", "TAG", "ContainerNodes", "assert_nothing_left", "record", "runners_of"]
 
 ID = "0123456789abcdef"
 TAG = f"ranklift/{ID}"
 
 
-def record(runtime: str) -> EnvironmentRecord:
-    """What a plan says of the image."""
-    path = f"~/.ranklift/environments/{ID}"
-    return {"kind": "image", "id": ID, "path": path, "runtime": runtime, "title": "debian:12"}
+def record(runtime: str, name: str = ID) -> EnvironmentRecord:
+    """What a plan says of an image."""
+    path = f"~/.ranklift/environments/{name}"
+    return {"kind": "image", "id": name, "path": path, "runtime": runtime, "title": "debian:12"}
 
 
 class ContainerNodes(Nodes):
@@ -61,3 +61,31 @@ class ContainerNodes(Nodes):
     def job_folder(self, place: int, job: str) -> Path:
         """A job's folder on a node."""
         return self.folder / self.nodes[place].name / ".ranklift/jobs" / job
+
+
+def runners_of(job: str) -> list[int]:
+    """Runners of a job, by the file that each has open."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            is_runner = b"node" in words or b"rank" in words
+            folders = [str(one.readlink()) for one in (entry / "fd").iterdir()] if is_runner else []
+        except OSError:
+            continue
+        if any(f"/jobs/{job}/" in one for one in folders):
+            found.append(int(entry.name))
+    return found
+
+
+def assert_nothing_left(job: str) -> None:
+    """Find no process of the job: neither by its environment nor by its working folder."""
+    assert left_of(job) == []
+    left = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        try:
+            if f"/jobs/{job}/" in f"{(entry / 'cwd').readlink()}/":
+                left.append((entry / "cmdline").read_bytes())
+        except OSError:
+            continue
+    assert left == []

@@ -1,10 +1,11 @@
-"""Ranks in Charliecloud's containers on rehearsed nodes: several nodes for one MPI, and the loss of one."""
+"""Ranks in Charliecloud's containers on rehearsed nodes: what single stand-in nodes cannot show."""
 
 from __future__ import annotations
 
 import json
-import subprocess
+import shutil
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,15 +18,20 @@ from launch.client.events import Event, JobState
 from launch.code.node_code import remote_id
 from launch.job.plan import plan
 from launch.job.spec import JobNode, JobSpec
+from launch.launchers.pytorch import torchrun_argv
 from playbooks.ssh.connection import Cluster
 from tests.chaos.inside import nodes as living_nodes
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import NODE_PYTHON, Workplace
+from tests.environments.debian_image import VARIABLES
 from tests.environments.in_containers import ID, record
+from tests.environments.planted_images import link_tree, plant_image
 from tests.launch.standin import lines, remarks
 
 pytestmark = [pytest.mark.environments, pytest.mark.timeout(600)]
 NODES = 3
 STACK = "rehearsal"
+TORCH = "fedcba9876543210"
+"""Id of the image with PyTorch."""
 SUM = """
 from mpi4py import MPI
 import array, os, socket
@@ -34,35 +40,39 @@ total = array.array("d", [0.0]) * 1000000
 world.Allreduce(array.array("d", [world.rank + 1.0]) * 1000000, total)
 print(world.size, total[-1], socket.gethostname() in open("/etc/hosts").read(), os.path.exists("/opt/tool"))
 """
+DDP = """
+import torch, torch.distributed
+torch.distributed.init_process_group("gloo")
+model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(1, 1, bias=False))
+torch.nn.init.zeros_(model.module.weight)
+rank = torch.distributed.get_rank()
+(model(torch.ones(1, 1)) * (rank + 1)).sum().backward()
+print(torch.distributed.get_world_size(), model.module.weight.grad.item(), torch.__file__.split("/")[2])
+torch.distributed.destroy_process_group()
+"""
+MEET = "touch ~/$0-$RANK; until test -e ~/$1-$RANK; do sleep 0.05; done; ls -d /opt/tor?h || echo without"
+"""Waits on its node for the other job."""
 
 
 class Rehearsed:
-    """A running stack whose nodes hold the image."""
+    """A running stack whose nodes hold two images."""
 
-    def __init__(self, made: Workplace, root: Path) -> None:
+    def __init__(self, made: Workplace, images: dict[str, tuple[Path, tuple[str, ...]]]) -> None:
         self.workplace = made
         self.folder = made.project / ".ranklift" / STACK
         self.inventory = load(self.folder)
         (made.own / "sum.py").write_text(SUM)
+        (made.own / "ddp.py").write_text(DDP)
         self.snapshot = made.fab("push", "--json").json()["snapshot"]
-        names = [node.name for node in self.inventory.nodes]
-        place = f".ranklift/environments/{ID}"
-        notes = json.dumps({"code": remote_id(), "nodes": names})
-        script = (
-            f"mkdir -p {place}/root && tar -x -C {place}/root && echo '{{}}' > {place}/config.json && "
-            f"echo '[]' > {place}.manifest && echo '{notes}' > {place}.nodes"
-        )
-        for name in names:
-            with subprocess.Popen(["tar", "-C", str(root), "-c", "."], stdout=subprocess.PIPE) as tar:
-                ssh = ["ssh", "-F", str(self.folder / "ssh_config"), name, script]
-                subprocess.run(ssh, stdin=tar.stdout, check=True)
+        for name, (root, variables) in images.items():
+            plant_image(made, [node.name for node in self.inventory.nodes], name, root, variables)
 
-    def run(self, **options: Any) -> tuple[JobState, list[Event]]:
-        """Runs a job in the image to its end."""
+    def run(self, image: str = ID, **options: Any) -> tuple[JobState, list[Event]]:
+        """Runs a job in an image to its end."""
         spec = JobSpec(name="t", snapshot=self.snapshot, **options)
         chosen = [JobNode(node.name, node.private_ip, node.slots) for node in self.inventory.nodes]
         made = plan(spec, chosen, size=self.inventory.size, remote=remote_id())
-        made = replace(made, runs_in=record("charliecloud"))
+        made = replace(made, runs_in=record("charliecloud", image))
         events: list[Event] = []
         with Cluster(self.inventory, self.folder) as cluster:
             state = submit.submit_and_follow(made, cluster.host(self.inventory.nodes[0]), events.append)
@@ -70,14 +80,32 @@ class Rehearsed:
 
 
 @pytest.fixture(scope="module")
-def rehearsed(tmp_path_factory: pytest.TempPathFactory, image_root: Path) -> Iterator[Rehearsed]:
-    """Three nodes with the image; nothing of them is left in the end."""
+def torch_root(image_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The image with PyTorch in it: that of ``.venv-node``, which is made for the same Python."""
+    python = (image_root / "usr/bin/python3").readlink().name
+    root = tmp_path_factory.mktemp("torch") / "root"
+    link_tree(image_root, root)
+    (root / "opt/torch/bin").mkdir(parents=True)
+    link_tree(NODE_PYTHON / "lib" / python / "site-packages", root / "opt/torch/lib")
+    torchrun = root / "opt/torch/bin/torchrun"
+    torchrun.write_text("#!/usr/bin/python3\nfrom torch.distributed.run import main\nmain()\n")
+    torchrun.chmod(0o755)
+    yield root
+    shutil.rmtree(root)
+
+
+@pytest.fixture(scope="module")
+def rehearsed(
+    tmp_path_factory: pytest.TempPathFactory, image_root: Path, torch_root: Path
+) -> Iterator[Rehearsed]:
+    """Three nodes with the images; nothing of them is left in the end."""
     made = Workplace(tmp_path_factory.mktemp("containers"))
     made.start(NODES, node_python=None)
+    torch = ("PATH=/opt/torch/bin:/usr/bin:/bin", "PYTHONPATH=/opt/torch/lib")
     try:
         made.configure(STACK, nodeCount=NODES)
         made.fab("up", "--stack", STACK)
-        yield Rehearsed(made, image_root)
+        yield Rehearsed(made, {ID: (image_root, VARIABLES), TORCH: (torch_root, torch)})
     finally:
         made.close()
 
@@ -94,3 +122,46 @@ def test_a_failed_rank_ends_the_job_on_all_nodes(rehearsed: Rehearsed) -> None:
     assert (state.state, state.exit_status) == ("FAILED", 7)
     for node in living_nodes(rehearsed.workplace.project, STACK).values():
         assert node.tops(state.job) == []
+
+
+def test_every_worker_of_tensorflow_is_told_of_all(rehearsed: Rehearsed) -> None:
+    _, events = rehearsed.run(kind="tensorflow", command=("sh", "-c", 'echo "$TF_CONFIG"'), workers=NODES)
+    found = [json.loads(text) for _, text in sorted(lines(events))]
+    assert [one["task"] for one in found] == [{"type": "worker", "index": index} for index in range(NODES)]
+    names = [address.partition(":")[0] for address in found[0]["cluster"]["worker"]]
+    assert all(one["cluster"] == found[0]["cluster"] for one in found)
+    assert len(set(names)) == NODES
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"command": ("ddp.py",), "processes_per_node": 2},
+        {"command": torchrun_argv(NODES, 2, ("ddp.py",)), "per_node": True},
+    ],
+    ids=["per process", "torchrun"],
+)
+def test_torch_averages_gradients_over_three_nodes(rehearsed: Rehearsed, options: dict[str, Any]) -> None:
+    state, events = rehearsed.run(TORCH, kind="pytorch", **options)
+    assert state.state == "SUCCEEDED", (state, lines(events), remarks(events))
+    found = [text for _, text in lines(events) if text.startswith("6 ")]
+    assert found == ["6 3.5 torch"] * 6
+
+
+def test_what_ranks_write_is_collected(rehearsed: Rehearsed) -> None:
+    line = 'echo said; echo kept > "$RANKLIFT_OUTPUT_DIR/result"'
+    state, _ = rehearsed.run(kind="pytorch", command=("sh", "-c", line))
+    rehearsed.workplace.fab("collect", state.job)
+    folder = rehearsed.workplace.own / "results" / state.job
+    assert sorted(path.read_text() for path in folder.glob("**/rank-*.log")) == ["said\n"] * NODES
+    assert [path.read_text() for path in folder.glob("**/result")] == ["kept\n"] * NODES
+
+
+def test_two_jobs_share_the_nodes_each_in_its_own_image(rehearsed: Rehearsed) -> None:
+    def run(image: str, own: str, other: str) -> set[str]:
+        line = ("sh", "-c", MEET, own, other)
+        return {text for _, text in lines(rehearsed.run(image, kind="pytorch", command=line)[1])}
+
+    with ThreadPoolExecutor(2) as pool:
+        both = pool.map(run, (ID, TORCH), ("one", "two"), ("two", "one"))
+        assert list(both) == [{"without"}, {"/opt/torch"}]

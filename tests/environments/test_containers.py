@@ -11,7 +11,7 @@ import pytest
 
 from launch.client.events import JobState
 from launch.job.spec import JobSpec, Kind
-from tests.environments.in_containers import ContainerNodes
+from tests.environments.in_containers import ContainerNodes, assert_nothing_left, runners_of
 from tests.launch.standin import left_of, lines, remarks, shell, start, until
 
 pytestmark = [
@@ -132,27 +132,27 @@ class TestEnds:
         job.thread.join(30)
         messages = [text for rank, text in lines(job.events) if rank != 1 and text in ("ready", "told")]
         assert sorted(messages) == ["ready", "ready", "told", "told"]
-        _nothing_left(nodes, job.job)
+        assert_nothing_left(job.job)
 
     def test_a_time_limit(self, nodes: ContainerNodes) -> None:
         state = _failed(nodes, shell(NAMELESS, timeout_s=4.0, grace_s=1.0))
         assert state.exit_status == 124
-        _nothing_left(nodes, state.job)
+        assert_nothing_left(state.job)
 
     @KINDS
     def test_a_failed_rank_ends_the_others(self, nodes: ContainerNodes, kind: Kind) -> None:
         state = _failed(nodes, shell(f"if [ $RANK = 2 ]; then exit 7; fi; {NAMELESS}", kind, grace_s=1.0))
         assert state.exit_status == 7
-        _nothing_left(nodes, state.job)
+        assert_nothing_left(state.job)
 
     @KINDS
     def test_a_killed_runner(self, nodes: ContainerNodes, kind: Kind) -> None:
         job = start(nodes, shell(STUBBORN, kind, grace_s=1.0))
         ready(job, 3)
-        os.kill(_runners(nodes, job.job)[0], signal.SIGKILL)
+        os.kill(runners_of(job.job)[0], signal.SIGKILL)
         job.thread.join(60)
         assert not job.thread.is_alive()
-        _nothing_left(nodes, job.job)
+        assert_nothing_left(job.job)
 
     def test_a_killed_supervisor(self, nodes: ContainerNodes) -> None:
         job = start(nodes, shell(STUBBORN, grace_s=1.0))
@@ -160,41 +160,13 @@ class TestEnds:
         state = json.loads((nodes.job_folder(0, job.job) / "state.json").read_text())
         os.kill(state["supervisor"]["pid"], signal.SIGKILL)
         until(lambda: not left_of(job.job), 30)
-        _nothing_left(nodes, job.job)
+        assert_nothing_left(job.job)
 
 
 def _failed(nodes: ContainerNodes, spec: JobSpec) -> JobState:
     state, _ = nodes.run(spec)
     assert state.state == "FAILED"
     return state
-
-
-def _runners(nodes: ContainerNodes, job: str) -> list[int]:
-    """Runners of a job, by the file that each has open."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            words = (entry / "cmdline").read_bytes().split(b"\0")
-            is_runner = b"node" in words or b"rank" in words
-            folders = [str(one.readlink()) for one in (entry / "fd").iterdir()] if is_runner else []
-        except OSError:
-            continue
-        if any(f"/jobs/{job}/" in one for one in folders):
-            found.append(int(entry.name))
-    return found
-
-
-def _nothing_left(nodes: ContainerNodes, job: str) -> None:
-    """No process of the job: neither by its environment nor by its working folder."""
-    assert left_of(job) == []
-    left = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        try:
-            if f"/jobs/{job}/" in f"{(entry / 'cwd').readlink()}/":
-                left.append((entry / "cmdline").read_bytes())
-        except OSError:
-            continue
-    assert left == []
 
 
 class TestMpi:

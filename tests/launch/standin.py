@@ -20,7 +20,7 @@ from launch.client import submit
 from launch.client.cancel import end_job
 from launch.client.events import Event, JobState, LogLine, StateChange
 from launch.client.query import list_some
-from launch.host import Completed
+from launch.host import Completed, Host
 from launch.job.plan import JobPlan, plan
 from launch.job.spec import JobNode, JobSpec, Kind
 
@@ -105,7 +105,7 @@ class Nodes:
             "PYTHONDONTWRITEBYTECODE": "1",
             "FI_PROVIDER": "tcp",
         }
-        self.head = LocalHost(self.nodes[0].name, folder / self.nodes[0].name, self.env)
+        self.head: Host = LocalHost(self.nodes[0].name, folder / self.nodes[0].name, self.env)
 
     def code(self, name: str, text: str) -> None:
         """Pushes one file to every node."""

@@ -93,7 +93,7 @@ class SshServer:
             self._process = None
 
 
-def outputs(host_key: Path, user_key: Path) -> StackOutputs:
+def outputs(host_key: Path, user_key: Path, user: str = USER) -> StackOutputs:
     """A stack's outputs with these keys; whose addresses, the inventory says."""
     return StackOutputs(
         stack="dev",
@@ -106,19 +106,21 @@ def outputs(host_key: Path, user_key: Path) -> StackOutputs:
         location="westeurope",
         node_count=1,
         slots=8,
-        admin_user=USER,
+        admin_user=user,
         access="public",
         host_public_key=host_key.with_name(host_key.name + ".pub").read_text(),
         user_private_key=user_key.read_text(),
     )
 
 
-def save_stack(folder: Path, ports: dict[int, int], host_key: Path, user_key: Path) -> Inventory:
+def save_stack(
+    folder: Path, ports: dict[int, int], host_key: Path, user_key: Path, user: str = USER
+) -> Inventory:
     """Saves a stack of which instance ``n`` is at 127.0.0.1, port ``ports[n]``."""
     nodes = tuple(
         Node(f"node{number:06d}", number, f"10.0.0.{4 + number}", "127.0.0.1", port, 8, "running")
         for number, port in ports.items()
     )
-    inventory = Inventory("dev", "Standard_ND40rs_v2", "westeurope", USER, nodes, read_at=1000.0)
-    save(inventory, outputs(host_key, user_key), folder)
+    inventory = Inventory("dev", "Standard_ND40rs_v2", "westeurope", user, nodes, read_at=1000.0)
+    save(inventory, outputs(host_key, user_key, user), folder)
     return inventory
