@@ -23,7 +23,7 @@ from launch.launchers.registry import launcher_of
 from launch.remote.base import timing
 from launch.remote.base.files import python_folder
 from launch.remote.base.job_dir import PLAN_VERSION, without_values
-from launch.remote.base.records import BARE, Checks, EnvironmentRecord, Plan, ShownPlan
+from launch.remote.base.records import BARE, Checks, DataRecord, EnvironmentRecord, Plan, ShownPlan
 from launch.remote.base.tf_config import FIRST_PORT
 from launch.remote.mpi.base import CommandLine
 from launch.remote.node.work_dir import NAME as WORK
@@ -66,6 +66,8 @@ class JobPlan:
     nodes: tuple[NodePlan, ...]
     runs_in: EnvironmentRecord = field(default_factory=lambda: BARE)
     """What the ranks run in; without an id until it is made."""
+    data: tuple[DataRecord, ...] = ()
+    """Data that was staged for the job."""
 
     @property
     def python(self) -> str:
@@ -121,6 +123,7 @@ class JobPlan:
             "snapshot": spec.snapshot,
             "remote": self.remote,
             "environment": self.runs_in,
+            "data": list(self.data),
             "cwd": self.cwd,
             "argv": list(self.argv),
             "expand": [] if spec.shell else list(EXPANDED),

@@ -12,6 +12,7 @@ __all__ = [
     "BARE",
     "Checks",
     "CommandLine",
+    "DataRecord",
     "EnvironmentRecord",
     "ExitEvent",
     "Failure",
@@ -98,6 +99,23 @@ class EnvironmentRecord(TypedDict):
     """For people."""
 
 
+class DataRecord(TypedDict):
+    """Data that the nodes of a job have got for one of its inputs."""
+
+    name: str
+    """Name of the input."""
+    id: str
+    """Content of its address, by what storage says of it; the folder's name in the nodes' caches."""
+    path: str
+    """The file itself, or the folder, the same on every node."""
+    bytes: int
+    files: int
+    url: str
+    """Its address without secrets."""
+    seconds: float
+    """Duration of the staging; 0 where the nodes held the data."""
+
+
 BARE: EnvironmentRecord = {"kind": "bare", "id": "", "path": "", "runtime": "bare", "title": ""}
 """The nodes themselves, also where a plan of older code does not name an environment."""
 
@@ -121,6 +139,7 @@ class ForRanks(TypedDict):
 
 class _Plan(ForRanks):
     environment: EnvironmentRecord
+    data: list[DataRecord]
     version: Version
     id: str
     name: str

@@ -1,0 +1,146 @@
+"""Which room may import which others."""
+
+from __future__ import annotations
+
+__all__ = ["ARROWS", "FOR_ALL"]
+
+FOR_ALL = {"launch.errors", "launch.nodeset", "launch.numbers"}
+_NODE_ROOMS = "agent base collect data environment environment.conda head log mpi node node.runtimes store"
+_NODE_CODE = {"launch.remote", *(f"launch.remote.{room}" for room in _NODE_ROOMS.split())}
+_STACK = {"infra", "infra.arm", "infra.config", "infra.preflight"}
+_REHEARSAL = {"rehearsal.control", "rehearsal.run_dir", "rehearsal.vms.api", "rehearsal.faults.fault_kinds"}
+"""All of the rehearsal that others use."""
+_ARM_ROOMS = {
+    *("rehearsal.arm.auth", "rehearsal.arm.compute", "rehearsal.arm.network", "rehearsal.arm.offers"),
+    "rehearsal.arm.storage",
+}
+ARROWS: dict[str, set[str]] = {
+    "fabfile": {"playbooks"},
+    "playbooks": {
+        *("launch", "launch.launchers", "launch.remote.environment.request", "infra.arm", "infra.inventory"),
+        *_REHEARSAL,
+        *("playbooks.cli", "playbooks.jobs", "playbooks.nodes", "playbooks.pulumi", "playbooks.stack"),
+    },
+    "playbooks.cli": {
+        *("launch", "launch.launchers.shell_line", "launch.remote.base", "infra.inventory"),
+        *("playbooks.project", "playbooks.selection"),
+    },
+    "playbooks.ssh": {"launch", "launch.remote.base", "infra.inventory", "playbooks.project"},
+    "playbooks.nodes": {
+        *("launch", "launch.client", "launch.code", "launch.remote.agent", "launch.remote.base"),
+        *("launch.remote.environment.request", "launch.remote.node", "infra", "infra.arm"),
+        "infra.preflight.stale",
+        *("playbooks", "playbooks.cli", "playbooks.ssh"),
+    },
+    "playbooks.pulumi": {
+        *("launch", "launch.remote.base", "playbooks", "playbooks.cli", "playbooks.nodes", "playbooks.ssh"),
+        *_STACK,
+    },
+    "playbooks.jobs": {
+        *("launch", "launch.client", "launch.code", "launch.data", "launch.environment", "launch.job"),
+        "launch.jobfile",
+        *("launch.launchers", "launch.remote.base", "launch.remote.head", "launch.results"),
+        *("infra.inventory", "playbooks", "playbooks.cli", "playbooks.nodes", "playbooks.ssh"),
+    },
+    "playbooks.stack": {
+        *("launch", "launch.client", "launch.code", "launch.remote.node", "playbooks", "playbooks.cli"),
+        *("playbooks.jobs", "playbooks.nodes", "playbooks.pulumi", "playbooks.ssh"),
+        *_STACK,
+    },
+    "rehearsal": {
+        *("rehearsal.arm", "rehearsal.arm.core", "rehearsal.arm.resource_types", "rehearsal.arm.services"),
+        *("rehearsal.arm.storage", "rehearsal.faults", "rehearsal.imds", "rehearsal.provider"),
+        *("infra.naming", "rehearsal.vms"),
+    },
+    "rehearsal.arm": {
+        *("rehearsal", *_ARM_ROOMS, "rehearsal.arm.core", "rehearsal.arm.resource_types"),
+        *("rehearsal.arm.services", "rehearsal.imds.tokens", "rehearsal.vms.api"),
+    },
+    "rehearsal.arm.core": {"catalogue", "infra.naming", "rehearsal.vms.api"},
+    "rehearsal.arm.resource_types": {*_ARM_ROOMS, "rehearsal.arm.core"},
+    "rehearsal.arm.services": {
+        *("rehearsal.arm.core", "rehearsal.arm.network.nat_rules", "rehearsal.arm.offers"),
+        *("rehearsal.arm.storage.blobs", "rehearsal.imds", "rehearsal.vms.api"),
+    },
+    "rehearsal.arm.auth": {"rehearsal.arm.core", "rehearsal.arm.services", "rehearsal.imds.tokens"},
+    "rehearsal.arm.network": {
+        *("rehearsal.arm.core", "rehearsal.arm.services", "rehearsal.arm.storage.accounts"),
+        "rehearsal.vms.api",
+    },
+    "rehearsal.arm.offers": {"catalogue", "infra.naming", "rehearsal.arm.core"},
+    "rehearsal.arm.storage": {"rehearsal.arm.core", "rehearsal.arm.services"},
+    "rehearsal.arm.compute": {
+        *("rehearsal.arm.auth", "rehearsal.arm.core", "rehearsal.arm.network", "rehearsal.arm.services"),
+        *("rehearsal.imds.termination", "rehearsal.vms.api"),
+    },
+    "rehearsal.faults": {
+        *("rehearsal.arm.auth", "rehearsal.arm.compute.scale_set_vms", "rehearsal.arm.core"),
+        *("rehearsal.arm.offers.market", "rehearsal.arm.resource_types", "rehearsal.arm.services"),
+    },
+    "rehearsal.imds": {
+        *("rehearsal.arm.auth.identities", "rehearsal.arm.core", "rehearsal.arm.services", "rehearsal.vms"),
+    },
+    "rehearsal.provider": {
+        *("rehearsal.arm.core", "rehearsal.arm.resource_types", "rehearsal.listener", "rehearsal.run_dir"),
+    },
+    "rehearsal.vms": {"catalogue", "rehearsal.listener", "rehearsal.run_dir"},
+    "infra": {
+        *("catalogue", "images", "launch.remote.base"),
+        *("infra.arm", "infra.cluster", "infra.config", "infra.preflight"),
+    },
+    "infra.arm": {"infra.config"},
+    "infra.farewell": {"infra.cluster.teardown_report"},
+    "infra.config": {"catalogue", "images", "infra.naming", "infra.cluster.shared.registry"},
+    "infra.preflight": {"images", "infra", "infra.arm", "infra.cluster.shared.registry", "infra.config"},
+    "infra.cluster": {
+        *("catalogue", "images", "infra.naming", "infra.arm", "infra.cluster.shared", "infra.config"),
+        "infra.preflight",
+    },
+    "infra.cluster.shared": {"images", "infra.cluster", "infra.config", "infra.preflight.meters"},
+    "images": {"catalogue"},
+    "catalogue": set(),
+    "launch": {"launch.remote.base"},
+    "launch.azureml": {"launch", "launch.job", "launch.launchers.shell_line", "launch.results"},
+    "launch.client": {
+        *("launch", "launch.code", "launch.job", "launch.remote", "launch.remote.base"),
+        *("launch.remote.data.stage_request", "launch.remote.environment.request", "launch.remote.log"),
+        "launch.remote.store",
+    },
+    "launch.code": {"launch", "launch.remote.base", "launch.remote.store", "launch.results.layout"},
+    "launch.data": {"launch", "launch.remote.base", "launch.remote.data.stage_request"},
+    "launch.environment": {
+        *("launch", "launch.remote.base", "launch.remote.environment.image_reference"),
+        "launch.remote.environment.request",
+    },
+    "launch.job": {
+        *("catalogue", "launch", "launch.environment", "launch.launchers", "launch.remote.base"),
+        *("launch.remote.mpi", "launch.remote.node"),
+    },
+    "launch.jobfile": {
+        *("launch", "launch.data", "launch.environment", "launch.job", "launch.launchers"),
+        "launch.remote.mpi",
+    },
+    "launch.launchers": {"launch", "launch.job.rank_env", "launch.remote.base", "launch.remote.mpi"},
+    "launch.results": {"launch", "launch.client", "launch.remote.base", "launch.remote.collect"},
+    "launch.remote": _NODE_CODE,
+    "launch.remote.base": set(),
+    "launch.remote.environment": {
+        *("launch.remote.agent.imds", "launch.remote.base", "launch.remote.environment.conda"),
+        "launch.remote.store",
+    },
+    "launch.remote.environment.conda": {"launch.remote.base", "launch.remote.environment"},
+    "launch.remote.data": {"launch.remote.agent.imds", "launch.remote.base", "launch.remote.store"},
+    "launch.remote.head": {
+        *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
+        "launch.remote.node.runtimes",
+    },
+    "launch.remote.head.runners": {"launch.remote.base", "launch.remote.log", "launch.remote.mpi"},
+    "launch.remote.node": {"launch.remote.base", "launch.remote.node.runtimes"},
+    "launch.remote.node.runtimes": {"launch.remote.base", "launch.remote.mpi", "launch.remote.node"},
+    **{
+        f"launch.remote.{room}": {"launch.remote.base"}
+        for room in ("agent", "collect", "log", "mpi", "store")
+    },
+}
+"""Beside itself and ``FOR_ALL``, what a package may import: the longest name that fits a module counts, and a
+name here does not stand for the rooms inside it."""
