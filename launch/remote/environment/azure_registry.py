@@ -10,9 +10,9 @@ import json
 import urllib.error
 import urllib.parse
 import urllib.request
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from launch.remote.agent import imds
+from launch.remote.agent.identity_token import SERVICE, identity_token
 from launch.remote.base import timing
 from launch.remote.environment.image_reference import ImageError, Unreachable
 
@@ -23,25 +23,23 @@ __all__ = ["identity_secret"]
 
 _DOMAINS = (".azurecr.io", ".azurecr.us", ".azurecr.cn")
 """Where Azure's registries are, by cloud."""
-_SERVICE = "http://169.254.169.254"
-_INSTANCE = "/metadata/instance?api-version=2021-02-01"
-_TOKEN = "/metadata/identity/oauth2/token?api-version=2018-02-01&resource=https://management.azure.com/"  # noqa: S105
-_LIMIT_S = 10.0
 _ANSWER_BYTES = 1 << 20
 
 
-def identity_secret(registry: str, service: str = _SERVICE, scheme: str = "https") -> Secret | None:
+def identity_secret(registry: str, service: str = SERVICE, scheme: str = "https") -> Secret | None:
     """Return the credential of the nodes' identity; None for other registries, and nodes without identity.
 
     Raise :class:`ImageError` when the registry refuses the identity.
     """
     if not registry.partition(":")[0].endswith(_DOMAINS):
         return None
-    instance = _ask(service, _INSTANCE)
-    client = imds.identity((instance.get("compute") or {}).get("tagsList"))
-    if not client:
+    try:
+        found = identity_token("https://management.azure.com/", service)
+    except OSError as error:
+        raise ImageError(str(error)) from None
+    if found is None:
         return None
-    token = _ask(service, f"{_TOKEN}&client_id={urllib.parse.quote(client, safe='')}").get("access_token", "")
+    token, _ = found
     fields = {"grant_type": "access_token", "service": registry, "access_token": token}
     url = f"{scheme}://{registry}/oauth2/exchange"
     request = urllib.request.Request(url, urllib.parse.urlencode(fields).encode())  # noqa: S310
@@ -57,15 +55,3 @@ def identity_secret(registry: str, service: str = _SERVICE, scheme: str = "https
     except (OSError, ValueError) as error:
         raise Unreachable(f"{registry} does not exchange the identity's token: {error}") from None
     return {"identitytoken": str(document.get("refresh_token", ""))}
-
-
-def _ask(service: str, path: str) -> Any:
-    """Return the metadata service's answer. Raise :class:`ImageError`."""
-    try:
-        status, _, body = imds.ask("GET", service, path, b"", _LIMIT_S)
-        if status == imds.OK:
-            return json.loads(body)
-        why = f"HTTP {status}"
-    except (OSError, ValueError) as error:
-        why = str(error)
-    raise ImageError(f"the metadata service does not answer for the nodes' identity: {why}")

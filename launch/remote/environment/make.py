@@ -9,21 +9,15 @@ The answer on stdout is made of lines as a push's (:mod:`launch.remote.store.tre
 
 from __future__ import annotations
 
-import contextlib
 import errno
-import fcntl
 import hashlib
 import importlib
 import json
 import os
-import signal
-import sys
-import threading
 import time
 import zlib
-from collections.abc import Iterator
 from functools import partial
-from typing import BinaryIO, NoReturn
+from typing import BinaryIO
 
 from launch.remote.base import messages, timing
 from launch.remote.base.files import replace_file
@@ -33,48 +27,32 @@ from launch.remote.environment.build import Failed, Report
 from launch.remote.environment.conda.conda_activation import activated
 from launch.remote.environment.request import EnvironmentAnswer, EnvironmentCall
 from launch.remote.environment.tree_manifest import manifest_of
-from launch.remote.environment.usage import clear, clear_debris, open_lock
+from launch.remote.environment.usage import clear, clear_debris
+from launch.remote.store.locks import locked
+from launch.remote.store.long_call import serve_call
 from launch.remote.store.spread import distribute
 from launch.remote.store.store import ENVIRONMENTS, Manifest, Store
-from launch.remote.store.tree_node import Call, Up
+from launch.remote.store.tree_node import Call, Up, own_modules
 
-__all__ = ["KINDS", "locked", "serve"]
+__all__ = ["KINDS", "serve"]
 
 KINDS = {"python": "python_env", "image": "image", "build": "image"}
 """By kind of request, the module of this room with its ``identity`` and ``make``."""
 _DIGITS = 16
 _LEAST_FREE = 1 << 30
 """Bytes that must be free before a build; how many it takes is known only at its end."""
-_AGAIN_S = 0.2
 
 
 def serve(stdin: BinaryIO) -> int:
     """Answer one request; return the exit status of the process."""
-    request: EnvironmentCall = json.loads(stdin.read(int(stdin.read(10))))
-    up = Up(sys.stdout.buffer)
-    signal.signal(signal.SIGTERM, _end)
-    signal.signal(signal.SIGHUP, _end)
-    signal.alarm(int(timing.ENVIRONMENT_S))
-    signal.signal(signal.SIGALRM, _end)
-    threading.Thread(target=_end_with, args=(up,), daemon=True).start()
+    return serve_call(stdin, timing.ENVIRONMENT_S, _try)
+
+
+def _try(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
     try:
-        answer = _answer(request, up)
+        return _answer(request, up)
     except Failed as error:
-        answer = {"t": "failed", "reason": error.reason, "lines": error.lines}
-    except (OSError, ValueError, EOFError) as error:
-        answer = {"t": "failed", "reason": str(error), "lines": []}
-    up.send(answer)
-    return 0
-
-
-def _end(number: int, _frame: object) -> NoReturn:
-    raise SystemExit(128 + number)
-
-
-def _end_with(up: Up) -> None:
-    """End this process, with its tools, once nobody reads the answer any more."""
-    up.broken.wait()
-    os.kill(os.getpid(), signal.SIGTERM)
+        return {"t": "failed", "reason": error.reason, "lines": error.lines}
 
 
 def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
@@ -85,7 +63,8 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
     maker = importlib.import_module(f"launch.remote.environment.{KINDS[request['kind']]}")
     name = hashlib.sha256(maker.identity(request, report).encode()).hexdigest()[:_DIGITS]
     store = Store(kind=ENVIRONMENTS)
-    with locked(store, name, report) as lock:
+    waits = partial(report, "waiting for another launch that makes the same environment")
+    with locked(store, name, waits) as lock:
         is_built = not store.has(name)
         if is_built:
             pushed = Store()
@@ -127,26 +106,6 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
     }
 
 
-@contextlib.contextmanager
-def locked(store: Store, name: str, report: Report) -> Iterator[int]:
-    """Hold an environment's lock, whose descriptor is returned; wait for who holds it."""
-    lock = open_lock(store, name)
-    try:
-        is_reported = False
-        while True:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                break
-            except BlockingIOError:
-                if not is_reported:
-                    report("waiting for another launch that makes the same environment")
-                is_reported = True
-                time.sleep(_AGAIN_S)
-        yield lock
-    finally:
-        os.close(lock)
-
-
 def _check_disk(store: Store) -> None:
     found = os.statvfs(store.folder)
     if found.f_bavail * found.f_frsize < _LEAST_FREE:
@@ -168,7 +127,7 @@ def _spread(
     """Spread a whole environment to the nodes; return each one's error, None where it has all of it."""
     nodes = [(node, address) for node, address in request["nodes"]]
     head, names = nodes[0][0], [node for node, _ in nodes]
-    code, source = _own_modules()
+    code, source = own_modules()
     if set(names) <= {head, *store.confirmed(name, code)}:
         store.touch(name)
         store.confirm(name, code, ())
@@ -190,16 +149,3 @@ def _spread(
     }
     call = Call(header, zlib.compress(text, 1), code, source)
     return distribute(store, Manifest(text, name), call, up, partial(report, what))
-
-
-def _own_modules() -> tuple[str, bytes]:
-    """Return the id of this version of the node code, and all its modules as a push sends them."""
-    top = next(iter(sys.modules["launch.remote"].__path__))
-    texts = {}
-    for folder, _, files in os.walk(top):
-        for file in files:
-            if file.endswith(".py"):
-                path = os.path.join(folder, file)
-                with open(path, encoding="utf-8") as stream:
-                    texts[os.path.relpath(path, top)] = stream.read()
-    return os.path.basename(top), zlib.compress(json.dumps(texts, sort_keys=True).encode(), 1)

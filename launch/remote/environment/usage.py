@@ -12,9 +12,10 @@ from collections.abc import Sequence
 
 from launch.remote.base import timing
 from launch.remote.environment.request import EnvironmentListing, RemovalAnswer, StoredEnvironment
+from launch.remote.store.locks import open_lock
 from launch.remote.store.store import ENVIRONMENTS, Store, unfinished_jobs
 
-__all__ = ["clear", "clear_debris", "list_environments", "open_lock", "remove_environments"]
+__all__ = ["clear", "clear_debris", "list_environments", "remove_environments"]
 
 
 def list_environments() -> EnvironmentListing:
@@ -56,11 +57,6 @@ def remove_environments(names: Sequence[str], *, cache: bool) -> RemovalAnswer:
         clear_debris(store)
     _unload(store)
     return {"kept": {name: found for name, found in kept.items() if found}}
-
-
-def open_lock(store: Store, name: str) -> int:
-    """Return a descriptor of the file that who makes an environment locks."""
-    return os.open(os.path.join(store.folder, f".lock-{name}"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
 
 
 def clear_debris(store: Store) -> None:

@@ -12,12 +12,13 @@ import selectors
 import socket
 import ssl
 import time
+from collections.abc import Iterator
 from contextlib import closing
 
 from launch.remote.base import timing
 from launch.remote.base.files import file_in_memory
 
-__all__ = ["CHUNK", "Line", "accept", "dial", "listen"]
+__all__ = ["CHUNK", "Line", "accept", "accept_all", "dial", "listen"]
 
 CHUNK = 256 * 1024
 _BACKLOG = 128
@@ -105,6 +106,15 @@ def accept(listener: socket.socket, credential: str) -> Line:
     raise TimeoutError(f"no connection from another node within {timing.PUSH_CONNECT_S * 2:g} s{refused}")
 
 
+def accept_all(listener: socket.socket, credential: str) -> Iterator[Line]:
+    """Yield each line whose other end presents the credential, for as long as this process lives."""
+    with listener, closing(_Arriving(listener, _context(credential, server_side=True))) as arriving:
+        while True:
+            line = arriving.turn(timing.PUSH_CONNECT_S)
+            if line is not None:
+                yield line
+
+
 class _Arriving:
     """Connections whose other end has not presented the credential yet."""
 
@@ -155,10 +165,15 @@ class _Arriving:
         return line
 
 
-def dial(address: str, port: int, credential: str) -> Line:
-    """Return a line to a child. Raise :class:`OSError` or :class:`EOFError`."""
+def dial(address: str, port: int, credential: str, silence: float = timing.PUSH_STALL_S) -> Line:
+    """Return a line to another node, which breaks when that keeps it waiting for ``silence`` seconds.
+
+    Raise :class:`OSError` or :class:`EOFError`.
+    """
     context = _context(credential, server_side=False)
-    line = Line(socket.create_connection((address, port), timing.PUSH_CONNECT_S), context, server_side=False)
+    plain = socket.create_connection((address, port), timing.PUSH_CONNECT_S)
+    line = Line(plain, context, server_side=False)
+    plain.settimeout(silence)
     try:
         line.shake_hands()
     except BaseException:

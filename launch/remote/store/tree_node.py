@@ -12,8 +12,10 @@ import queue
 import shlex
 import signal
 import subprocess
+import sys
 import threading
 import time
+import zlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import BinaryIO
 
@@ -23,11 +25,11 @@ from launch.remote.base.names import runs
 from launch.remote.base.payloads import PushHeader, PushMessage, Tree
 from launch.remote.store.tls import Line, dial
 
-__all__ = ["BOOT", "MARK", "Branch", "Branches", "Call", "Up", "plant", "spans"]
+__all__ = ["BOOT", "MARK", "UNPACK", "Branch", "Branches", "Call", "Up", "own_modules", "plant", "spans"]
 
 MARK = b"\x1eranklift "
 
-BOOT = r"""
+UNPACK = r"""
 import sys,os,json,zlib
 r=sys.stdin.buffer
 name,size=r.readline().decode().split()
@@ -49,9 +51,10 @@ if not os.path.isdir(here):
 entry=here+"/__main__.py"
 with open(entry,encoding="utf-8") as file: code=compile(file.read(),entry,"exec")
 exec(code,{"__file__":entry,"__name__":"entry"})
-from launch.remote.store import spread
-spread.main(r,name,source)
 """
+"""Program that takes these modules from its standard input; what is appended to it can import them."""
+
+BOOT = UNPACK + "from launch.remote.store import spread\nspread.main(r,name,source)\n"
 
 
 def plant(nodes: Sequence[tuple[str, str]], fanout: int) -> list[Tree]:
@@ -308,3 +311,16 @@ class Branches:
     def _report(self, node: str, error: str | None) -> None:
         self.errors[node] = error
         self._up.send({"t": "told", "node": node, "error": error})
+
+
+def own_modules() -> tuple[str, bytes]:
+    """Return the id of this version of the node code, and all its modules as a push sends them."""
+    top = next(iter(sys.modules["launch.remote"].__path__))
+    texts = {}
+    for folder, _, files in os.walk(top):
+        for file in files:
+            if file.endswith(".py"):
+                path = os.path.join(folder, file)
+                with open(path, encoding="utf-8") as stream:
+                    texts[os.path.relpath(path, top)] = stream.read()
+    return os.path.basename(top), zlib.compress(json.dumps(texts, sort_keys=True).encode(), 1)
