@@ -124,12 +124,15 @@ ARROWS: dict[str, set[str]] = {
     "launch.results": {"launch", "launch.client", "launch.remote.base", "launch.remote.collect"},
     "launch.remote": _NODE_CODE,
     "launch.remote.base": set(),
+    "launch.remote.data": {
+        *("launch.remote.agent.identity_token", "launch.remote.base", "launch.remote.environment.request"),
+        "launch.remote.store",
+    },
     "launch.remote.environment": {
-        *("launch.remote.agent.imds", "launch.remote.base", "launch.remote.environment.conda"),
+        *("launch.remote.agent.identity_token", "launch.remote.base", "launch.remote.environment.conda"),
         "launch.remote.store",
     },
     "launch.remote.environment.conda": {"launch.remote.base", "launch.remote.environment"},
-    "launch.remote.data": {"launch.remote.agent.imds", "launch.remote.base", "launch.remote.store"},
     "launch.remote.head": {
         *("launch.remote.base", "launch.remote.head.runners", "launch.remote.log", "launch.remote.mpi"),
         "launch.remote.node.runtimes",

@@ -230,6 +230,25 @@ def _remove_environments(cache: str, *names: str) -> int:
     return _answer(usage.remove_environments(names, cache=cache == "cache"))
 
 
+def _stage() -> int:
+    """Bring the data of the request on stdin to the nodes that it names."""
+    from launch.remote.data import stage_head
+
+    return stage_head.serve(sys.stdin.buffer)
+
+
+def _data() -> int:
+    from launch.remote.data import cache
+
+    return _answer(cache.list_data())
+
+
+def _remove_data(*names: str) -> int:
+    from launch.remote.data import cache
+
+    return _answer(cache.remove_data(names))
+
+
 def _list_files(job: str) -> int:
     from launch.remote.collect import send
 
@@ -250,6 +269,7 @@ def _relay(job: str, what: str) -> int:
 
 _COMMANDS: dict[str, Callable[..., int]] = {
     "cancel": _cancel,
+    "data": _data,
     "environment": _environment,
     "environments": _environments,
     "files": _list_files,
@@ -258,10 +278,12 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "mpi": _mpi,
     "relay": _relay,
     "release": _release,
+    "remove-data": _remove_data,
     "remove-environments": _remove_environments,
     "send": _send_files,
     "show": _show,
     "slots": _slots,
+    "stage": _stage,
     "submit": _submit,
     "sweep": _sweep,
     "wait": _wait,

@@ -186,6 +186,13 @@ ENVIRONMENT_REPORT_S = 2.0
 REGISTRY_SILENT_S = 30.0
 """Silence of a container registry after which its connection is given up."""
 
+STAGE_S = 86400.0
+"""Limit for the nodes of a job to get its data."""
+STORAGE_SILENT_S = 30.0
+"""Silence of a storage service after which its connection is given up."""
+PEER_SILENT_S = PUSH_SILENT_S
+"""Silence of another node after which a part is taken from elsewhere: as long as its head waits for it."""
+
 # ---- agents ----
 
 AGENT_ANSWER_S = SSH_SILENT_S + AGENT_CONNECT_S

@@ -1,1 +1,1 @@
-"""Data of jobs: brought from storage to the nodes once, and their outputs to storage."""
+"""Data of jobs: brought once from storage to all nodes, which pass the parts on to each other."""

@@ -1,41 +1,52 @@
-"""Types of the request for data and of its answer, both JSON."""
+"""Types of the request to stage data, of its answer, and of the messages between its head and the nodes."""
 
 from __future__ import annotations
 
 from typing import Literal, TypedDict
 
-__all__ = ["NodeBytes", "StageAnswer", "StageCall", "StageRequest", "StageSource", "StagedData"]
+__all__ = [
+    "DataListing",
+    "DatasetHeader",
+    "Fetch",
+    "NodeHeader",
+    "NodeMessage",
+    "StageAnswer",
+    "StageCall",
+    "StageRequest",
+    "StageSource",
+    "StagedData",
+    "StoredData",
+]
 
 
 class StageSource(TypedDict):
-    """Data to be brought to the nodes: one file, or all files below a folder."""
+    """Data in storage, as an input of a job names it."""
 
     name: str
-    """Name of the job's input."""
     kind: Literal["file", "folder"]
     service: Literal["blob", "web"]
     url: str
-    """``https://HOST/CONTAINER/PATH``, percent-encoded, without a query."""
-    auth: Literal["identity", "sas", "none"]
-    """How nodes get access: by their identity, or by the query among the request's secrets."""
+    """``https://HOST/CONTAINER/PATH``, or any address of a web server; percent-encoded, without query."""
+    auth: Literal["identity", "sas", "none", "either"]
+    """``either``: without sign-in, and where that is refused by the nodes' identity."""
 
 
 class StageRequest(TypedDict):
-    """Request of ``stage``: data that the nodes of a job need."""
+    """Request of ``stage``: sources, and the nodes that need them, the head first."""
 
     sources: list[StageSource]
     nodes: list[tuple[str, str]]
-    """Name and address of the nodes, the head first."""
-    queries: dict[str, str]
-    """By source, the query of its address, such as a SAS: secrets, in no record."""
+    """Name and address."""
     bound: int | None
-    """Most bytes that all data may take on each node; None for the default."""
+    """Bytes of a node's disk that its staged data may take; by default nine tenths of the disk in all."""
     downloaders: int | None
-    """Most nodes that read from storage at a time; None for the default."""
+    """Largest number of requests to storage at a time, from all nodes together."""
+    sas: dict[str, str]
+    """Secret: by source, the query that grants access. It is on stdin alone, in no record, log or error."""
 
 
 class StageCall(StageRequest):
-    """Request of ``stage``, with what its spread needs. It is on stdin alone: it has secrets."""
+    """Request of ``stage``, with what the connections between nodes need."""
 
     ssh: list[str]
     silence: float
@@ -43,23 +54,16 @@ class StageCall(StageRequest):
 
 
 class StagedData(TypedDict):
-    """Data that the nodes hold."""
+    """A source that the nodes hold."""
 
     name: str
     id: str
     path: str
-    """The file itself, or the folder."""
+    """The file or the folder, the same on every node: ``~/.ranklift/data/ID[/FILE]``."""
     bytes: int
     files: int
-
-
-class NodeBytes(TypedDict):
-    """How far a node is."""
-
-    done: int
-    """Bytes that it holds."""
-    rate: float
-    """Bytes per second."""
+    etag: str
+    """Of a file; empty for a folder."""
 
 
 class _StageAnswer(TypedDict):
@@ -70,18 +74,96 @@ class StageAnswer(_StageAnswer, total=False):
     """A line of the answer of ``stage``; the last is ``staged`` or ``failed``."""
 
     text: str
-    done: int
-    """Bytes that all nodes together hold; 0 where they are not known, as ``total``."""
+    bytes: int
+    """Bytes on all nodes, of ``total``."""
     total: int
-    progress: dict[str, NodeBytes]
-    """By node; missing where nothing is known of it yet."""
     data: list[StagedData]
     seconds: float
     from_storage: int
     """Bytes that left storage."""
-    moved: bool
-    """Whether any node got something now."""
     nodes: dict[str, str | None]
-    """By node, why it lacks the data; None where it has all."""
+    """In ``staged`` by node why it does not hold all, None where it does."""
+    held: dict[str, int]
+    """In ``progress`` by node the bytes that it holds."""
     reason: str
     lines: list[str]
+
+
+class StoredData(TypedDict):
+    """Data that a node holds."""
+
+    id: str
+    url: str
+    bytes: int
+    files: int
+    used: float
+    """Unix seconds of the last staging, by this node's clock."""
+    is_whole: bool
+    jobs: list[str]
+    """Unfinished jobs of this head that use it."""
+
+
+class DataListing(TypedDict):
+    """Answer of ``data``."""
+
+    data: list[StoredData]
+    folder: str
+    """Where it really is."""
+    free: int
+
+
+# -- between the head and a node ------------------------------------------------------------------
+
+
+class DatasetHeader(TypedDict):
+    """A dataset, whose files are in the text that follows the header."""
+
+    id: str
+    source: StageSource
+    query: str
+    is_cut: bool
+    """Whether the storage serves ranges of its files."""
+
+
+class NodeHeader(TypedDict):
+    """First line to a node; ``files`` bytes follow, the compressed JSON of each dataset's files."""
+
+    files: int
+    limit: int
+    name: str
+    address: str
+    head: str
+    kept: list[str]
+    """Data that unfinished jobs of the head use."""
+    bound: int | None
+    credential: str
+    datasets: list[DatasetHeader]
+
+
+class Fetch(TypedDict):
+    """Line to a node: fetch a part from storage, or from the node at ``host`` and ``port``."""
+
+    part: int
+    host: str
+    port: int
+    digest: str
+
+
+class _NodeMessage(TypedDict):
+    t: Literal["beat", "waits", "ready", "took", "missed", "whole", "unfit", "gone"]
+
+
+class NodeMessage(_NodeMessage, total=False):
+    """Line from a node. ``gone``, which the head adds, is the last."""
+
+    port: int
+    have: list[tuple[int, str]]
+    """Number and digest of the parts that the node holds."""
+    removed: list[str]
+    """Data that had to go."""
+    part: int
+    digest: str
+    fault: str
+    """Of ``missed``: one of :mod:`launch.remote.data.faults`."""
+    reason: str
+    wait: float

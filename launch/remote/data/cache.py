@@ -1,0 +1,229 @@
+"""A node's staged data, on its fastest disk: ``~/.ranklift/data/ID``, a manifest beside it once it is whole.
+
+``~/.ranklift/data`` is a link where a node has a disk of its own, so that a path is the same on every node.
+A node does not know the jobs of other heads: each head that has data staged leaves a note, ``ID.of-HEAD``,
+and takes it back when none of its jobs uses the data (:meth:`launch.remote.store.store.Store.owe`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from launch.remote.base.files import replace_file
+from launch.remote.base.messages import size as size_text
+from launch.remote.data import faults
+from launch.remote.data.faults import FetchError
+from launch.remote.data.stage_request import DataListing, StoredData
+from launch.remote.environment.request import RemovalAnswer
+from launch.remote.store.locks import open_lock
+from launch.remote.store.store import Store, unfinished_jobs
+
+__all__ = [
+    "DATA",
+    "folder_of",
+    "list_data",
+    "make_room",
+    "open_cache",
+    "remove",
+    "remove_data",
+    "write_manifest",
+]
+
+DATA = "data"
+_DISKS = ("/mnt/resource_nvme", "/mnt/resource")
+_SHARE = 0.9
+"""Part of a disk that may be in use once data are staged."""
+_FRESH_S = 600.0
+"""Time after a staging in which its job may not have been submitted yet."""
+_PENDING = ".part"
+
+
+def open_cache(disks: Sequence[str] = _DISKS) -> Store:
+    """Return the store of this node's data; make its folder on the first of ``disks`` that is a mount."""
+    root = os.path.join(os.path.expanduser("~"), ".ranklift")
+    place = os.path.join(root, DATA)
+    if os.path.islink(place):
+        _make_private(os.path.realpath(place))  # the disk may have been emptied
+    elif not os.path.isdir(place):
+        os.makedirs(root, mode=0o700, exist_ok=True)
+        disk = next((one for one in disks if os.path.ismount(one)), None)
+        if disk is not None:
+            target = os.path.join(disk, f"ranklift-{DATA}-{os.getuid()}")
+            _make_private(target)
+            with contextlib.suppress(FileExistsError):
+                os.symlink(target, place)
+    return Store(kind=DATA)
+
+
+def _make_private(folder: str) -> None:
+    """Make a folder that others may not change. Raise OSError where another user was faster."""
+    os.makedirs(folder, mode=0o700, exist_ok=True)
+    if os.lstat(folder).st_uid != os.getuid():
+        raise PermissionError(f"{folder} belongs to another user")
+
+
+def folder_of(store: Store, name: str) -> str:
+    """Return the folder that the data's files are in, which is another one until they are whole."""
+    return store.path(name) if store.has(name) else store.path(name) + _PENDING
+
+
+def write_manifest(store: Store, name: str, url: str, files: int, size: int, digests: Sequence[str]) -> None:
+    """Make the data count as whole."""
+    pending = store.path(name) + _PENDING
+    if os.path.isdir(pending):
+        os.rename(pending, store.path(name))
+    facts = {"url": url, "files": files, "bytes": size, "digests": list(digests)}
+    replace_file(store.path(name) + ".manifest", json.dumps(facts).encode())
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(store.path(name) + ".parts")
+
+
+def make_room(
+    store: Store, sizes: dict[str, int], head: str, kept: Collection[str], bound: int | None
+) -> list[str]:
+    """Remove the least recently used data until those of ``sizes``, bytes that are still to be written by id,
+    fit on the disk; return what was removed. Raise :class:`FetchError` where they do not fit.
+
+    Nothing goes that was used just now, or that a head has a note for; notes of ``head`` for what is not
+    ``kept`` are void.
+    """
+    needed = sum(sizes.values())
+    for entry in os.listdir(store.folder):
+        name, _, owner = entry.partition(".of-")
+        if owner == head and name not in kept and name not in sizes and _age(store, name) > _FRESH_S:
+            with contextlib.suppress(OSError):
+                os.unlink(os.path.join(store.folder, entry))
+    idle = [name for name in _stored(store) if name not in sizes and _is_idle(store, name)]
+    idle.sort(key=lambda name: _age(store, name), reverse=True)
+    removed = []
+    while _lacking(store, needed, sizes, bound) > 0:
+        if not idle:
+            raise FetchError(faults.DISK, _full(store, needed, bound))
+        removed.append(idle.pop(0))
+        remove(store, removed[-1])
+    return removed
+
+
+def _lacking(store: Store, needed: int, sizes: dict[str, int], bound: int | None) -> int:
+    """Return the bytes that have to go before ``needed`` bytes fit."""
+    disk = os.statvfs(store.folder)
+    free = disk.f_bavail * disk.f_frsize
+    if bound is not None:
+        staged = sum(_bytes_of(store, name) for name in _stored(store) if name not in sizes)
+        return max(needed - free, staged + needed - bound)
+    whole = disk.f_blocks * disk.f_frsize
+    used = whole - disk.f_bfree * disk.f_frsize
+    return max(needed - free, int(used + needed - _SHARE * whole)) if needed else 0
+
+
+def _full(store: Store, needed: int, bound: int | None) -> str:
+    disk = os.statvfs(store.folder)
+    free = size_text(disk.f_bavail * disk.f_frsize)
+    limit = f"at most {size_text(bound)} may be staged" if bound is not None else "a tenth of it stays free"
+    used = [f"{name} ({size_text(_bytes_of(store, name))})" for name in _stored(store)]
+    held = f"; it holds {', '.join(used)}" if used else ""
+    return (
+        f"its disk has no room for {size_text(needed)} more: {free} are free in "
+        f"{os.path.realpath(store.folder)}, and {limit}{held}; `fab data.prune` removes what no job uses"
+    )
+
+
+def list_data() -> DataListing:
+    """Return what this node holds, also what a killed staging has left."""
+    store = open_cache()
+    jobs = unfinished_jobs(store.root)
+    disk = os.statvfs(store.folder)
+    return {
+        "data": [_describe(store, name, jobs) for name in _stored(store)],
+        "folder": os.path.realpath(store.folder),
+        "free": disk.f_bavail * disk.f_frsize,
+    }
+
+
+def _describe(store: Store, name: str, jobs: dict[str, str]) -> StoredData:
+    facts = _facts(store, name)
+    return {
+        "id": name,
+        "url": facts.get("url", ""),
+        "bytes": _bytes_of(store, name),
+        "files": facts.get("files", 0),
+        "used": time.time() - _age(store, name),
+        "is_whole": store.has(name),
+        "jobs": [job for job, plan in jobs.items() if name in plan],
+    }
+
+
+def remove_data(names: Sequence[str]) -> RemovalAnswer:
+    """Remove data that no unfinished job of this head uses and nobody is staging."""
+    store = open_cache()
+    jobs = unfinished_jobs(store.root)
+    kept = {name: [job for job, plan in jobs.items() if name in plan] for name in names}
+    for name in names:
+        if not kept[name] and not remove(store, name):
+            kept[name] = ["a staging"]
+    return {"kept": {name: found for name, found in kept.items() if found}}
+
+
+def remove(store: Store, name: str) -> bool:
+    """Remove data, the manifest first, without which the rest does not count; return False where somebody is
+    staging them."""
+    import fcntl
+
+    lock = open_lock(store, name)
+    try:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        store.forget([name])
+        for entry in os.listdir(store.folder):
+            if entry in (f"{name}.manifest", f"{name}.parts") or entry.startswith(f"{name}.of-"):
+                os.unlink(os.path.join(store.folder, entry))
+        for folder in (store.path(name), store.path(name) + _PENDING):
+            shutil.rmtree(folder, ignore_errors=True)
+    finally:
+        os.close(lock)
+    return True
+
+
+def _stored(store: Store) -> list[str]:
+    """Return the ids of all data here, whole or not."""
+    return sorted({one.partition(".")[0] for one in os.listdir(store.folder) if not one.startswith(".")})
+
+
+def _is_idle(store: Store, name: str) -> bool:
+    noted = any(entry.startswith(f"{name}.of-") for entry in os.listdir(store.folder))
+    return not noted and _age(store, name) > _FRESH_S
+
+
+def _age(store: Store, name: str) -> float:
+    for suffix in (".manifest", ".parts", _PENDING, ""):
+        with contextlib.suppress(OSError):
+            return time.time() - os.stat(store.path(name) + suffix).st_mtime
+    return 0.0
+
+
+def _bytes_of(store: Store, name: str) -> int:
+    """Return the bytes on disk: a file that is being staged has its final size from the beginning."""
+    if store.has(name):
+        return int(_facts(store, name).get("bytes", 0))
+    total = 0
+    for folder, _, files in os.walk(store.path(name) + _PENDING):
+        for file in files:
+            with contextlib.suppress(OSError):
+                total += os.lstat(os.path.join(folder, file)).st_blocks * 512
+    return total
+
+
+def _facts(store: Store, name: str) -> dict[str, Any]:
+    try:
+        facts: dict[str, Any] = json.loads(store.text(name))
+    except (OSError, ValueError):
+        return {}
+    return facts

@@ -1,0 +1,80 @@
+"""A file of any web server, by ranges where the server has them and names the content by an ETag or a date.
+
+Without these, the file is one part, which one node downloads.
+"""
+
+from __future__ import annotations
+
+import http.client
+from urllib.parse import unquote, urljoin, urlsplit
+
+from launch.remote.data import faults
+from launch.remote.data.faults import FetchError
+from launch.remote.data.parts import File
+from launch.remote.data.requests import Sink, Web, copy_body
+from launch.remote.data.stage_request import StageSource
+
+__all__ = ["WebFile"]
+
+_OK, _PARTIAL, _UNSATISFIABLE, _FOUND = 200, 206, 416, (301, 302, 303, 307, 308)
+_REDIRECTS = 5
+
+
+class WebFile:
+    """The file of a source; ``query`` is part of its address and secret. ``is_cut`` is known after
+    :meth:`files`, and has to be set where that was called on another node."""
+
+    def __init__(self, source: StageSource, query: str, web: Web) -> None:
+        self._source, self._web = source, web
+        self._url = f"{source['url']}?{query}" if query else source["url"]
+        self.is_cut = False
+
+    def files(self) -> list[File]:
+        """Return the one file. Raise :class:`FetchError`, and ValueError for a folder."""
+        shown = self._source["url"]
+        if self._source["kind"] == "folder":
+            raise ValueError(f"{shown}: a web address is one file; use type uri_file")
+        answer = self._ask({"Range": "bytes=0-0"})
+        tag = _tag(answer)
+        size = answer.headers.get("Content-Length", "")
+        if answer.status in (_PARTIAL, _UNSATISFIABLE):
+            size = answer.headers.get("Content-Range", "").rpartition("/")[2]
+        elif answer.status != _OK:
+            raise FetchError(faults.REFUSED, f"{shown}: the server answers HTTP {answer.status}")
+        if not size.isdecimal():
+            why = "the server does not say how long it is; download it and use `fab data.put`"
+            raise FetchError(faults.REFUSED, f"{shown}: {why}")
+        self.is_cut = answer.status == _PARTIAL and bool(tag)
+        return [File(unquote(urlsplit(shown).path).rpartition("/")[2] or "file", int(size), tag)]
+
+    def read(self, file: File, start: int, size: int, sink: Sink) -> None:
+        """Pass a range of the file on. Raise :class:`FetchError`."""
+        shown = self._source["url"]
+        end = start + size - 1
+        answer = self._ask({"Range": f"bytes={start}-{end}"} if self.is_cut else {})
+        if answer.status not in (_OK, _PARTIAL):
+            raise FetchError(faults.REFUSED, f"{shown}: the server answers HTTP {answer.status}")
+        if _tag(answer) != file.etag:
+            raise FetchError(faults.REFUSED, f"{shown} was changed while it was staged; launch again")
+        if self.is_cut and answer.headers.get("Content-Range") != f"bytes {start}-{end}/{file.size}":
+            found = answer.headers.get("Content-Range", "no range")
+            raise FetchError(faults.BROKEN, f"{shown}: {found} was sent where {start}-{end} was asked for")
+        copy_body(answer, size, sink, shown)
+
+    def _ask(self, headers: dict[str, str]) -> http.client.HTTPResponse:
+        url, shown = self._url, self._source["url"]
+        for _ in range(_REDIRECTS):
+            answer = self._web.ask("GET", url, {"Accept-Encoding": "identity", **headers}, shown)
+            if answer.status not in _FOUND:
+                self._url = url
+                return answer
+            url = urljoin(url, answer.headers.get("Location", ""))
+            if urlsplit(url).scheme != "https":
+                raise FetchError(faults.REFUSED, f"{shown}: the server leads to an address without TLS")
+        raise FetchError(faults.REFUSED, f"{shown}: over {_REDIRECTS} redirections")
+
+
+def _tag(answer: http.client.HTTPResponse) -> str:
+    """Return what names the content; a weak ETag does not."""
+    etag = answer.headers.get("ETag", "")
+    return etag if etag and not etag.startswith("W/") else answer.headers.get("Last-Modified", "")

@@ -1,0 +1,115 @@
+"""Nodes that are folders and addresses of loopback, on which data are staged as on real ones."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+import launch.remote
+from launch.code.push_key import make_credential
+from launch.remote.data.stage_request import StageAnswer, StageCall, StageSource
+from launch.remote.store.tree_node import MARK
+from tests.launch.remote.data.storage_server import Storage
+from tests.launch.standin import SSH
+
+REMOTE = Path(launch.remote.__file__).parent
+
+
+class Staging:
+    """A staging that runs; ``answers`` are complete once it has ended."""
+
+    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+        self.process = process
+        self.answers: list[StageAnswer] = []
+
+    def end(self, limit: float = 120.0) -> StageAnswer:
+        """Waits for its end; gives the last line of the answer."""
+        out, errors = self.process.communicate(timeout=limit)
+        lines = [line[len(MARK) :] for line in out.splitlines() if line.startswith(MARK)]
+        self.answers = [json.loads(line) for line in lines]
+        assert self.answers, errors.decode()
+        assert self.process.returncode == 0, errors.decode()
+        return self.answers[-1]
+
+    def kill(self) -> None:
+        os.killpg(self.process.pid, signal.SIGKILL)
+        self.process.communicate()
+
+
+class Cluster:
+    """``count`` nodes, the first of which is the head."""
+
+    def __init__(self, folder: Path, count: int, storage: Storage) -> None:
+        self.folder, self.storage = folder, storage
+        self.nodes = [(f"node{i:06}", f"127.0.{1 + i // 250}.{1 + i % 250}") for i in range(count)]
+        self._bin = folder / "bin"
+        self._bin.mkdir()
+        (self._bin / "ssh").write_text(SSH)
+        (self._bin / "ssh").chmod(0o755)
+        (folder / "down").mkdir()
+        for node in range(count):
+            (self.home(node) / "tmp").mkdir(parents=True)
+
+    def home(self, node: int) -> Path:
+        return self.folder / self.nodes[node][1]
+
+    def data(self, node: int, name: str = "") -> Path:
+        """The node's staged data, or of it those with an id."""
+        return self.home(node) / ".ranklift/data" / name
+
+    def source(
+        self,
+        path: str,
+        kind: Literal["file", "folder"] = "folder",
+        service: Literal["blob", "web"] = "blob",
+        auth: Literal["identity", "sas", "none", "either"] = "none",
+        name: str = "data",
+    ) -> StageSource:
+        url = f"{self.storage.url}/{path}"
+        return {"name": name, "kind": kind, "service": service, "url": url, "auth": auth}
+
+    def start(self, *sources: StageSource, nodes: Sequence[int] | None = None, **fields: Any) -> Staging:
+        """Starts to stage on some nodes, all by default."""
+        chosen = [self.nodes[node] for node in (range(len(self.nodes)) if nodes is None else nodes)]
+        call: StageCall = {
+            "sources": list(sources),
+            "nodes": chosen,
+            "bound": None,
+            "downloaders": None,
+            "sas": {},
+            "ssh": ["ssh"],
+            "silence": 20.0,
+            "credential": make_credential(),
+            **fields,  # type: ignore[typeddict-item]
+        }
+        env = {
+            "PATH": f"{self._bin}:/usr/bin:/bin",
+            "HOME": str(self.folder / chosen[0][1]),
+            "STANDIN": str(self.folder),
+            "SSL_CERT_FILE": str(self.storage.certificate),
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-S", str(REMOTE / "__main__.py"), "stage"],
+            cwd=env["HOME"],
+            env=env,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        data = json.dumps(call).encode()
+        assert process.stdin is not None
+        process.stdin.write(b"%010d" % len(data) + data)
+        process.stdin.flush()
+        return Staging(process)
+
+    def stage(self, *sources: StageSource, nodes: Sequence[int] | None = None, **fields: Any) -> StageAnswer:
+        """Stages to the end; gives the last line of the answer."""
+        return self.start(*sources, nodes=nodes, **fields).end()

@@ -1,0 +1,262 @@
+"""A storage service on loopback, over TLS: blobs by container and name, and files of a web server; it counts what
+it sends, and has the faults that tests need."""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import ipaddress
+import os
+import socketserver
+import ssl
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler
+from pathlib import Path
+from urllib.parse import parse_qs, quote, unquote, urlsplit
+from xml.sax.saxutils import escape
+
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.x509.oid import NameOID
+
+__all__ = ["Fault", "Storage", "serve"]
+
+PIECE = 1 << 18
+
+
+@dataclass(frozen=True)
+class Fault:
+    """An answer instead of the right one; ``cut`` sends so many bytes of it and closes."""
+
+    status: int = 503
+    code: str = "ServerBusy"
+    headers: tuple[tuple[str, str], ...] = ()
+    cut: int | None = None
+    lie: int = 0
+    """Added to Content-Length."""
+
+
+@dataclass
+class Storage:
+    """What is stored, what is refused, and what was sent."""
+
+    blobs: dict[str, bytes | Path] = field(default_factory=dict)
+    """By ``CONTAINER/NAME``: the content, or the file that has it."""
+    etags: dict[str, str] = field(default_factory=dict)
+    fault: Callable[[str, str, str], Fault | None] = lambda *_: None
+    """Function of method, path and range that returns the fault of this request."""
+    rate: float | None = None
+    """Bytes a second that leave in all."""
+    ranges: bool = True
+    tags: bool = True
+    page: int = 5000
+    url: str = ""
+    certificate: Path = Path()
+    sent: int = 0
+    gets: Counter[str] = field(default_factory=Counter)
+    queries: list[str] = field(default_factory=list)
+    authorizations: set[str] = field(default_factory=set)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _free_at: float = 0.0
+
+    def put(self, name: str, content: bytes | Path) -> None:
+        self.blobs[name] = content
+        self.etags[name] = f'"0x{hashlib.sha256(os.urandom(8)).hexdigest()[:16].upper()}"'
+
+    def total(self) -> int:
+        return sum(size_of(content) for content in self.blobs.values())
+
+    def pass_on(self, size: int) -> None:
+        """Counts bytes that are about to leave; waits until the link has room for them."""
+        with self._lock:
+            self.sent += size
+            if self.rate is None:
+                return
+            now = time.monotonic()
+            self._free_at = max(now, self._free_at) + size / self.rate
+            wait = self._free_at - now
+        time.sleep(max(0.0, wait))
+
+
+def size_of(content: bytes | Path) -> int:
+    return len(content) if isinstance(content, bytes) else content.stat().st_size
+
+
+class _Handler(BaseHTTPRequestHandler):
+    protocol_version = "HTTP/1.1"
+    server: _Server
+
+    def do_HEAD(self) -> None:
+        self._answer()
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    def _answer(self) -> None:
+        storage = self.server.storage
+        address = urlsplit(self.path)
+        path, query = unquote(address.path).lstrip("/"), parse_qs(address.query)
+        asked = self.headers.get("Range", "")
+        storage.queries.append(address.query)
+        storage.authorizations.add(self.headers.get("Authorization", ""))
+        fault = storage.fault(self.command, path, asked)
+        if fault is not None and fault.cut is None and not fault.lie:
+            self._head(fault.status, 0, [("x-ms-error-code", fault.code), *fault.headers])
+        elif query.get("comp") == ["list"]:
+            self._list(path, query)
+        elif path not in storage.blobs:
+            code = "BlobNotFound" if self._has_container(path) else "ContainerNotFound"
+            self._head(404, 0, [("x-ms-error-code", code)])
+        elif self.headers.get("If-Match", storage.etags[path]) != storage.etags[path]:
+            self._head(412, 0, [("x-ms-error-code", "ConditionNotMet")])
+        else:
+            self._content(path, asked, fault)
+
+    def _has_container(self, path: str) -> bool:
+        container = path.partition("/")[0]
+        return any(name.startswith(f"{container}/") for name in self.server.storage.blobs)
+
+    def _list(self, container: str, query: dict[str, list[str]]) -> None:
+        storage = self.server.storage
+        if not self._has_container(container):
+            self._head(404, 0, [("x-ms-error-code", "ContainerNotFound")])
+            return
+        prefix, after = query.get("prefix", [""])[0], query.get("marker", [""])[0]
+        names = sorted(name.partition("/")[2] for name in storage.blobs if name.startswith(f"{container}/"))
+        found = [name for name in names if name.startswith(prefix) and name > after]
+        page, more = found[: storage.page], found[storage.page :]
+        blobs = "".join(
+            f"<Blob>{_name(name)}<Properties><Etag>{storage.etags[f'{container}/{name}'].strip(chr(34))}</Etag>"
+            f"<Content-Length>{size_of(storage.blobs[f'{container}/{name}'])}</Content-Length></Properties></Blob>"
+            for name in page
+        )
+        marker = f"<NextMarker>{escape(page[-1])}</NextMarker>" if more else "<NextMarker />"
+        body = f'<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>{blobs}</Blobs>{marker}</EnumerationResults>'
+        data = body.encode()
+        self._head(200, len(data), [("Content-Type", "application/xml")])
+        self.wfile.write(data)
+
+    def _content(self, path: str, asked: str, fault: Fault | None) -> None:
+        storage = self.server.storage
+        content = storage.blobs[path]
+        whole = size_of(content)
+        start, size, status = 0, whole, 200
+        headers = [("ETag", storage.etags[path])] if storage.tags else []
+        if asked and storage.ranges:
+            first, _, last = asked.partition("=")[2].partition("-")
+            start, status = int(first), 206
+            size = min(int(last), whole - 1) - start + 1
+            if start >= whole:
+                self._head(416, 0, [*headers, ("Content-Range", f"bytes */{whole}")])
+                return
+            headers.append(("Content-Range", f"bytes {start}-{start + size - 1}/{whole}"))
+        self._head(status, size + (fault.lie if fault else 0), headers)
+        if self.command == "HEAD":
+            return
+        storage.gets[path] += 1
+        left = size if fault is None or fault.cut is None else fault.cut
+        if isinstance(content, bytes):
+            pieces: Iterator[bytes] = (
+                content[at : at + min(PIECE, start + left - at)] for at in range(start, start + left, PIECE)
+            )
+        else:
+            pieces = _read(content, start, left)
+        for piece in pieces:
+            storage.pass_on(len(piece))
+            self.wfile.write(piece)
+        if fault is not None:
+            self.close_connection = True
+
+    def _head(self, status: int, size: int, headers: list[tuple[str, str]]) -> None:
+        self.send_response(status)
+        for name, value in headers:
+            self.send_header(name, value)
+        self.send_header("Content-Length", str(size))
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+def _name(name: str) -> str:
+    if any(ord(letter) < 32 or ord(letter) in (0xFFFE, 0xFFFF) for letter in name):
+        return f'<Name Encoded="true">{quote(name)}</Name>'
+    return f"<Name>{escape(name)}</Name>"
+
+
+def _read(path: Path, start: int, left: int) -> Iterator[bytes]:
+    with path.open("rb") as stream:
+        stream.seek(start)
+        while left:
+            data = stream.read(min(PIECE, left))
+            left -= len(data)
+            yield data
+
+
+class _Server(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+    allow_reuse_address = True
+    request_queue_size = 256
+
+    def __init__(self, storage: Storage, context: ssl.SSLContext) -> None:
+        super().__init__(("127.0.0.1", 0), _Handler)
+        self.storage, self._context = storage, context
+
+    def finish_request(self, request: object, client_address: object) -> None:
+        request.settimeout(60)  # type: ignore[attr-defined]
+        try:
+            with self._context.wrap_socket(request, server_side=True) as wrapped:  # type: ignore[arg-type]
+                super().finish_request(wrapped, client_address)  # type: ignore[arg-type]
+        except OSError:  # the client has gone, or does not trust the certificate
+            pass
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[Storage]:
+    """Serves for a while, with a certificate in ``folder``."""
+    storage = Storage(certificate=folder / "certificate.pem")
+    key = folder / "key.pem"
+    _make_certificate(storage.certificate, key)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(storage.certificate, key)
+    server = _Server(storage, context)
+    storage.url = f"https://127.0.0.1:{server.server_address[1]}"
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,))
+    thread.start()
+    try:
+        yield storage
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def _make_certificate(certificate: Path, key_file: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "storage of a test")])
+    now = datetime.datetime.now(datetime.UTC)
+    made = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - datetime.timedelta(days=1))
+        .not_valid_after(now + datetime.timedelta(days=1))
+        .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
+        .add_extension(
+            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]), critical=False
+        )
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    certificate.write_bytes(made.public_bytes(pem))
+    key_file.write_bytes(
+        key.private_bytes(pem, serialization.PrivateFormat.PKCS8, serialization.NoEncryption())
+    )
