@@ -13,7 +13,6 @@ __all__ = [
     "BlobAddress",
     "DataInput",
     "DataKind",
-    "DataOutput",
     "DataSource",
     "DatastorePath",
     "LocalPath",
@@ -101,15 +100,6 @@ class DataInput:
     """Whether the ranks get the address instead of a path."""
     where: str = ""
     """File, line and key, or the option, that has it."""
-
-
-@dataclass(frozen=True, slots=True)
-class DataOutput:
-    """An output of a job that goes to storage when the job ends."""
-
-    kind: DataKind
-    address: DatastorePath | BlobAddress
-    where: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,183 @@
+"""Addresses of data as Azure ML's files and users write them.
+
+The forms are those of Azure ML ("Data concepts", "CLI (v2) core YAML syntax"), of Blob storage ("Naming and
+referencing containers, blobs, and metadata") and of Hadoop's drivers for it (``wasbs``, ``abfss``).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from launch.data.data_spec import (
+    Address,
+    AssetName,
+    BlobAddress,
+    DatastorePath,
+    LocalPath,
+    NodePath,
+    WebAddress,
+)
+from launch.errors import InputError
+
+__all__ = ["CONTAINER", "is_address", "read_address", "read_container", "without_query"]
+
+CONTAINER = re.compile(r"(?=.{3,63}$)[a-z0-9]+(?:-[a-z0-9]+)*|\$web|\$root")
+"""Names that containers can have."""
+_SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!\\)")
+_STORE = re.compile(r"azureml://(?:subscriptions/.+/)?datastores/([^/]+)(?:/paths/(.*))?", re.DOTALL)
+_ASSETS = (
+    re.compile(r"azureml:([A-Za-z0-9][\w.-]*)(?::([\w.-]+)|@(\w+))?"),
+    re.compile(r"azureml:/*(?:subscriptions|locations|registries)/.+/data/([\w.-]+)/(?:versions/([\w.-]+))"),
+)
+_HOST = re.compile(r"([a-z0-9]{3,24}(?:\.z[0-9]+)?)\.(?:blob|dfs)\.(core\.windows\.net|storage\.azure\.net)")
+_HADOOP = re.compile(r"(?:wasbs?|abfss?)://([^@/]+)@([^/]+)(?:/(.*))?", re.DOTALL)
+_SIGNED = re.compile(r"(^|&)sig=")
+_FORMS = (
+    "azureml://datastores/NAME/paths/PATH, azureml:NAME:VERSION, https://…, wasbs://…, abfss://… or file://…"
+)
+_SHORT = {"adl": "Data Lake Storage Gen1 has ended", "azureml": "is not an address of data"}
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an address, not a path of this machine.
+
+    >>> is_address("azureml:iris:1"), is_address("data/iris.csv"), is_address(r"C:\\data")
+    (True, False, False)
+    """
+    return _SCHEME.match(text) is not None
+
+
+def without_query(text: str) -> str:
+    """Return the text without the query of an address, which may be a secret.
+
+    >>> without_query("https://a.blob.core.windows.net/data/x?sv=1&sig=abc")
+    'https://a.blob.core.windows.net/data/x?…'
+    """
+    before, mark, _ = text.partition("?")
+    return f"{before}?…" if mark and "://" in before else text
+
+
+def read_address(key: str, text: str) -> Address:
+    """Return what an address names; ``key`` is what errors name.
+
+    >>> read_address("path", "wasbs://data@acme.blob.core.windows.net/iris").url
+    'https://acme.blob.core.windows.net/data/iris'
+    >>> read_address("path", "azureml:iris@latest")
+    AssetName(name='iris', version='')
+
+    Raise :class:`~launch.errors.InputError`, which shows no query.
+    """
+
+    def wrong(problem: str, remedy: str) -> InputError:
+        return InputError(key, without_query(text), problem, remedy)
+
+    scheme = _SCHEME.match(text)
+    if scheme is None:
+        return LocalPath(Path(text))
+    name = scheme[1].lower()
+    if name == "file":
+        return NodePath(_node_path(text, wrong))
+    if name == "azureml":
+        return _azureml(text, wrong)
+    if name in ("wasb", "wasbs", "abfs", "abfss"):
+        found = _HADOOP.fullmatch(text)
+        if found is None or (account := _account(found[2])) is None:
+            raise wrong(
+                "does not name a container and an account",
+                f"write {name}://CONTAINER@ACCOUNT.blob.core.windows.net/PATH",
+            )
+        return BlobAddress(account, _container(found[1], wrong), _path(found[3] or "", wrong))
+    if name == "https":
+        return _https(text, wrong)
+    if name == "http":
+        raise wrong("is not encrypted", "give the https: address")
+    raise wrong(_SHORT.get(name, f"data at {name}: is not fetched"), f"copy it to storage and give {_FORMS}")
+
+
+def read_container(key: str, text: str) -> BlobAddress:
+    """Return the container, or the folder in it, that an ``https:`` address names: what a datastore is.
+
+    >>> read_container("datastores.big", "https://acme.blob.core.windows.net/sets/").container
+    'sets'
+
+    Raise :class:`~launch.errors.InputError`.
+    """
+    found = read_address(key, text)
+    if not isinstance(found, BlobAddress):
+        remedy = "write https://ACCOUNT.blob.core.windows.net/CONTAINER"
+        raise InputError(key, without_query(text), "is not the address of a container", remedy)
+    return found
+
+
+def _node_path(text: str, wrong: Callable[[str, str], InputError]) -> str:
+    path = text.partition(":")[2]
+    path = path.removeprefix("//") if path.startswith("//") else path
+    if not path.startswith("/"):
+        raise wrong("is not an absolute path on the nodes", "write three slashes: file:///data/images")
+    return path
+
+
+def _azureml(text: str, wrong: Callable[[str, str], InputError]) -> Address:
+    if store := _STORE.fullmatch(text):
+        return DatastorePath(store[1], _path(store[2] or "", wrong))
+    for form in _ASSETS:
+        if found := form.fullmatch(text):
+            label = found[3] if form.groups > 2 else None
+            if label not in (None, "latest"):
+                raise wrong(f"has the label {label}", "use @latest or a version")
+            return AssetName(found[1], found[2] or "")
+    raise wrong(_SHORT["azureml"], f"write {_FORMS}")
+
+
+def _https(text: str, wrong: Callable[[str, str], InputError]) -> Address:
+    try:
+        parts = urlsplit(text)
+        host, _ = parts.hostname or "", parts.port
+    except ValueError:
+        raise wrong("is not an address", "write https://HOST/PATH") from None
+    if not host or parts.username is not None or parts.fragment or any(ord(one) < 33 for one in text):
+        raise wrong(
+            "has no host, a name and password, a fragment, or a blank",
+            "write https://HOST/PATH, with %20 for a blank",
+        )
+    account = _account(parts.netloc)
+    if account is None:
+        return WebAddress(f"https://{parts.netloc}{parts.path or '/'}", parts.query)
+    if parts.query and not _SIGNED.search(parts.query):
+        raise wrong("names a version or a snapshot of a blob", "give the address without its query")
+    container, _, path = parts.path.lstrip("/").partition("/")
+    return BlobAddress(
+        account, _container(container, wrong), _path(unquote(path, errors="strict"), wrong), parts.query
+    )
+
+
+def _account(host: str) -> str | None:
+    """Return the address of the account that a host is; None for another host.
+
+    >>> _account("acme.dfs.core.windows.net"), _account("example.com")
+    ('https://acme.blob.core.windows.net', None)
+    """
+    found = _HOST.fullmatch(host.lower())
+    return f"https://{found[1]}.blob.{found[2]}" if found else None
+
+
+def _container(name: str, wrong: Callable[[str, str], InputError]) -> str:
+    if not CONTAINER.fullmatch(name):
+        problem = f"{name} is not a container's name" if name else "has no container"
+        raise wrong(problem, "name one: 3 to 63 small letters, digits and single hyphens")
+    return name
+
+
+def _path(path: str, wrong: Callable[[str, str], InputError]) -> str:
+    """Return a path in a container without slashes at its ends; refuse parts that no file can be called."""
+    path = path.strip("/")
+    for part in path.split("/") if path else ():
+        if part in ("", ".", "..") or any(ord(one) < 32 or one == "\x7f" for one in part):
+            raise wrong(
+                f"has the part {part!r}" if part else "has an empty part",
+                "write the path from the container on, without ., .. and double slashes",
+            )
+    return path
