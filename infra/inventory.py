@@ -71,6 +71,8 @@ class Inventory:
     nodes: tuple[Node, ...]
     read_at: float = 0.0
     """Unix time of Azure's answer, in seconds."""
+    blob_endpoint: str | None = None
+    """``https://ACCOUNT.blob.core.windows.net/`` of the stack's storage; ``None`` without any."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,8 @@ class StackOutputs:
     user_private_key: str = field(repr=False)
     dns_servers: Sequence[str] | None = None
     """DNS servers of the network's own, which do not know the nodes' names; none with Azure's DNS."""
+    blob_endpoint: str | None = None
+    """Address of the storage account; ``None`` without storage."""
 
     @classmethod
     def from_json(cls, stack: str, outputs: Mapping[str, Any]) -> StackOutputs:
@@ -159,6 +163,7 @@ def read_azure(outputs: StackOutputs, clients: Any) -> Inventory:
         user=outputs.admin_user,
         nodes=tuple(nodes),
         read_at=time.time(),
+        blob_endpoint=outputs.blob_endpoint,
     )
 
 

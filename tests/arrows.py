@@ -40,7 +40,13 @@ ARROWS: dict[str, set[str]] = {
         *("launch", "launch.client", "launch.code", "launch.data", "launch.environment", "launch.job"),
         "launch.jobfile",
         *("launch.launchers", "launch.remote.base", "launch.remote.head", "launch.results"),
-        *("infra.inventory", "playbooks", "playbooks.cli", "playbooks.nodes", "playbooks.ssh"),
+        *("infra.inventory", "playbooks", "playbooks.cli", "playbooks.data", "playbooks.nodes"),
+        "playbooks.ssh",
+    },
+    "playbooks.data": {
+        *("launch", "launch.client", "launch.data", "launch.job", "launch.jobfile", "launch.remote.base"),
+        *("infra.arm", "infra.config", "infra.inventory", "playbooks", "playbooks.cli", "playbooks.nodes"),
+        "playbooks.ssh",
     },
     "playbooks.stack": {
         *("launch", "launch.client", "launch.code", "launch.remote.node", "playbooks", "playbooks.cli"),
@@ -90,7 +96,7 @@ ARROWS: dict[str, set[str]] = {
     },
     "infra.arm": {"infra.config"},
     "infra.farewell": {"infra.cluster.teardown_report"},
-    "infra.config": {"catalogue", "images", "infra.naming", "infra.cluster.shared.registry"},
+    "infra.config": {"catalogue", "images", "infra.naming", "infra.cluster.shared.registry", "launch.data"},
     "infra.preflight": {"images", "infra", "infra.arm", "infra.cluster.shared.registry", "infra.config"},
     "infra.cluster": {
         *("catalogue", "images", "infra.naming", "infra.arm", "infra.cluster.shared", "infra.config"),

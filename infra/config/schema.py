@@ -60,6 +60,7 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
     def prefix(key: str, value: object) -> str:
         return private_prefix(key, value, count or 1)
 
+    read.perhaps("datastores", storage_settings.read_datastores)  # for commands alone
     # A required value that is None here has added an error, which is raised below.
     config = ClusterConfig(
         size=size,

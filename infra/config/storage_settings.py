@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
+import re
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
 from infra.config.cluster_config import ClusterConfig
 from infra.config.collector import Settings
 from infra.config.readers import KEY
+from launch.data.data_address import read_container
+from launch.data.data_spec import BlobAddress
+from launch.data.data_stores import refuse_sas
 from launch.errors import InputError
 
-__all__ = ["firewall_sources", "mismatches"]
+__all__ = ["firewall_sources", "mismatches", "read_datastores"]
 
 _PRIVATE = [IPv4Network(p) for p in ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")]
 """Ranges that address rules do not take (learn.microsoft.com storage-network-security)."""
@@ -33,6 +39,31 @@ def firewall_sources(ssh_from: tuple[str, ...]) -> tuple[str, ...]:
         else:
             sources.append(str(network))
     return tuple(sources)
+
+
+def read_datastores(key: str, value: object) -> dict[str, BlobAddress]:
+    """Read the containers of other accounts, by the names that job files give them.
+
+    >>> acme = "https://acme.blob.core.windows.net/sets"
+    >>> read_datastores("ranklift:datastores", {"big": acme})["big"].container
+    'sets'
+    """
+    remedy = "write big: https://ACCOUNT.blob.core.windows.net/CONTAINER below it"
+    if isinstance(value, str):
+        with contextlib.suppress(ValueError):
+            value = json.loads(value)  # as Pulumi passes it
+    if not isinstance(value, dict):
+        raise InputError(key, value, "is not a mapping of names to containers", remedy)
+    found = {}
+    for name, text in value.items():
+        where = f"{key}.{name}"
+        if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", str(name)):
+            raise InputError(where, None, "is not a datastore's name", "use letters, digits, _ and -")
+        if not isinstance(text, str):
+            raise InputError(where, text, "is not the address of a container", remedy)
+        found[str(name)] = read_container(where, text)
+        refuse_sas(where, found[str(name)])
+    return found
 
 
 def mismatches(config: ClusterConfig, _settings: Settings) -> Iterator[InputError]:

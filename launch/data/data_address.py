@@ -30,10 +30,15 @@ _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!\\)")
 _STORE = re.compile(r"azureml://(?:subscriptions/.+/)?datastores/([^/]+)(?:/paths/(.*))?", re.DOTALL)
 _ASSETS = (
     re.compile(r"azureml:([A-Za-z0-9][\w.-]*)(?::([\w.-]+)|@(\w+))?"),
-    re.compile(r"azureml:/*(?:subscriptions|locations|registries)/.+/data/([\w.-]+)/(?:versions/([\w.-]+))"),
+    re.compile(
+        r"azureml:/*(?:subscriptions|locations|registries)/.+/data/([\w.-]+)/"
+        r"(?:versions/([\w.-]+)|labels/(\w+))"
+    ),
 )
 _HOST = re.compile(r"([a-z0-9]{3,24}(?:\.z[0-9]+)?)\.(?:blob|dfs)\.(core\.windows\.net|storage\.azure\.net)")
 _HADOOP = re.compile(r"(?:wasbs?|abfss?)://([^@/]+)@([^/]+)(?:/(.*))?", re.DOTALL)
+_USER = re.compile(r"(?<=://)[^/@?]*@")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _SIGNED = re.compile(r"(^|&)sig=")
 _FORMS = (
     "azureml://datastores/NAME/paths/PATH, azureml:NAME:VERSION, https://…, wasbs://…, abfss://… or file://…"
@@ -51,13 +56,16 @@ def is_address(text: str) -> bool:
 
 
 def without_query(text: str) -> str:
-    """Return the text without the query of an address, which may be a secret.
+    """Return the text without an address's query, name and password, which may be secrets.
 
     >>> without_query("https://a.blob.core.windows.net/data/x?sv=1&sig=abc")
     'https://a.blob.core.windows.net/data/x?…'
     """
     before, mark, _ = text.partition("?")
-    return f"{before}?…" if mark and "://" in before else text
+    if "://" not in before:
+        return text
+    before = _USER.sub("", before) if before.startswith("http") else before
+    return f"{before}?…" if mark else before
 
 
 def read_address(key: str, text: str) -> Address:
@@ -125,8 +133,7 @@ def _azureml(text: str, wrong: Callable[[str, str], InputError]) -> Address:
         return DatastorePath(store[1], _path(store[2] or "", wrong))
     for form in _ASSETS:
         if found := form.fullmatch(text):
-            label = found[3] if form.groups > 2 else None
-            if label not in (None, "latest"):
+            if (label := found[3]) not in (None, "latest"):
                 raise wrong(f"has the label {label}", "use @latest or a version")
             return AssetName(found[1], found[2] or "")
     raise wrong(_SHORT["azureml"], f"write {_FORMS}")
@@ -138,7 +145,7 @@ def _https(text: str, wrong: Callable[[str, str], InputError]) -> Address:
         host, _ = parts.hostname or "", parts.port
     except ValueError:
         raise wrong("is not an address", "write https://HOST/PATH") from None
-    if not host or parts.username is not None or parts.fragment or any(ord(one) < 33 for one in text):
+    if not host or parts.username is not None or parts.fragment or _CONTROL.search(text) or " " in text:
         raise wrong(
             "has no host, a name and password, a fragment, or a blank",
             "write https://HOST/PATH, with %20 for a blank",
@@ -149,9 +156,11 @@ def _https(text: str, wrong: Callable[[str, str], InputError]) -> Address:
     if parts.query and not _SIGNED.search(parts.query):
         raise wrong("names a version or a snapshot of a blob", "give the address without its query")
     container, _, path = parts.path.lstrip("/").partition("/")
-    return BlobAddress(
-        account, _container(container, wrong), _path(unquote(path, errors="strict"), wrong), parts.query
-    )
+    try:
+        path = unquote(path, errors="strict")
+    except UnicodeDecodeError:
+        raise wrong("has a name that is not UTF-8", "percent-encode its UTF-8") from None
+    return BlobAddress(account, _container(container, wrong), _path(path, wrong), parts.query)
 
 
 def _account(host: str) -> str | None:
@@ -175,7 +184,7 @@ def _path(path: str, wrong: Callable[[str, str], InputError]) -> str:
     """Return a path in a container without slashes at its ends; refuse parts that no file can be called."""
     path = path.strip("/")
     for part in path.split("/") if path else ():
-        if part in ("", ".", "..") or any(ord(one) < 32 or one == "\x7f" for one in part):
+        if part in ("", ".", "..") or _CONTROL.search(part):
             raise wrong(
                 f"has the part {part!r}" if part else "has an empty part",
                 "write the path from the container on, without ., .. and double slashes",

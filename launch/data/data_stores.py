@@ -7,11 +7,11 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from launch.data.data_address import CONTAINER, read_address
-from launch.data.data_spec import BlobAddress, DataSource, DatastorePath, WebAddress
+from launch.data.data_spec import Address, BlobAddress, DataSource, DatastorePath, WebAddress
 from launch.errors import InputError
 from launch.remote.data.stage_request import StageRequest, StageSource
 
-__all__ = ["DEFAULT_DATASTORE", "Storage", "read_sas_urls", "stage_request", "with_sas"]
+__all__ = ["DEFAULT_DATASTORE", "Storage", "read_sas_urls", "refuse_sas", "stage_request", "with_sas"]
 
 DEFAULT_DATASTORE = "workspaceblobstore"
 """Azure ML's name of a workspace's own container."""
@@ -68,6 +68,13 @@ class Storage:
         return address.account_url in accounts
 
 
+def refuse_sas(key: str, address: Address) -> None:
+    """Raise :class:`~launch.errors.InputError` for an address with a SAS: it would be in files and lists."""
+    if isinstance(address, BlobAddress) and address.sas:
+        remedy = f"leave the query out, and give {_SAS} FILE with the address of the container and its SAS"
+        raise InputError(key, f"{address.url}?…", "holds a SAS, which others could read here", remedy)
+
+
 def read_sas_urls(lines: Iterable[str]) -> tuple[BlobAddress, ...]:
     """Return the addresses with a SAS, one a line, that a file holds.
 
@@ -101,8 +108,9 @@ def _contains(outer: BlobAddress, inner: BlobAddress) -> bool:
 def stage_request(sources: Iterable[DataSource], storage: Storage) -> StageRequest:
     """Return the request that brings these sources to nodes, which the caller adds.
 
-    >>> source = DataSource("iris", "folder", BlobAddress("https://acme.blob.core.windows.net", "data", "iris"))
-    >>> stage_request([source], Storage("https://acme.blob.core.windows.net"))["sources"][0]["auth"]
+    >>> acme = "https://acme.blob.core.windows.net"
+    >>> source = DataSource("iris", "folder", BlobAddress(acme, "data", "iris"))
+    >>> stage_request([source], Storage(acme))["sources"][0]["auth"]
     'identity'
     """
     listed: list[StageSource] = []
@@ -121,7 +129,7 @@ def stage_request(sources: Iterable[DataSource], storage: Storage) -> StageReque
                 "auth": "sas" if query else _auth(address, storage),
             }
         )
-    return {"sources": listed, "nodes": [], "queries": queries, "bound": None, "downloaders": None}
+    return {"sources": listed, "nodes": [], "sas": queries, "bound": None, "downloaders": None}
 
 
 def _auth(address: BlobAddress | WebAddress, storage: Storage) -> Literal["identity", "none", "either"]:

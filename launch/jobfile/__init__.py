@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from launch.jobfile.conda_file import read_conda
+from launch.jobfile.data_asset import find_asset, list_assets, read_asset, with_assets
 from launch.jobfile.environment_reference import NamedEnvironment, read_name
 from launch.jobfile.named_environment import resolve
 from launch.jobfile.parse import read
-from launch.jobfile.schema import Data, JobFile, JobFileError
+from launch.jobfile.schema import Data, JobFile, JobFileError, Output
 from launch.jobfile.script import script_of
 from launch.jobfile.to_spec import (
     Flags,
@@ -26,15 +27,20 @@ __all__ = [
     "JobFileError",
     "Made",
     "NamedEnvironment",
+    "Output",
     "Pushed",
+    "find_asset",
+    "list_assets",
     "located",
     "make",
     "name_of",
     "node_count",
     "read",
+    "read_asset",
     "read_conda",
     "read_name",
     "resolve",
     "script_of",
     "wanted_environment",
+    "with_assets",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from launch.data.data_address import is_address
 from launch.durations import LONGEST_S
 from launch.errors import InputError
 from launch.job.spec import LONGEST
@@ -13,7 +14,7 @@ from launch.jobfile.environment_block import read_environment
 from launch.jobfile.fields import Reader
 from launch.jobfile.interpolation import check
 from launch.jobfile.schema import JobFile, JobFileError, Own
-from launch.jobfile.sections import SCHEME, read_distribution, read_input, read_output, read_own
+from launch.jobfile.sections import read_distribution, read_input, read_output, read_own
 from launch.jobfile.yaml_source import Place, compose
 
 __all__ = ["UNUSED", "USED", "read"]
@@ -161,8 +162,7 @@ def _command(reader: Reader, root: Place, top: Mapping[str, Place]) -> str:
 
 def _code(place: Place, folder: Path) -> Path:
     value = values.text(place)
-    match = SCHEME.match(value)
-    if match or value.startswith("git+"):
+    if is_address(value) or value.startswith("git+"):
         raise place.wrong(
             "is not on this machine", "check it out and give that folder, relative to the job file"
         )

@@ -6,12 +6,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from launch.data.data_spec import AssetName, BlobAddress, DatastorePath, WebAddress
 from launch.environment.environment_spec import Environment
 from launch.errors import InputError, InputErrors
 from launch.jobfile.environment_reference import NamedEnvironment
 from launch.jobfile.yaml_source import Place
 
-__all__ = ["Data", "Distribution", "JobFile", "JobFileError", "Own"]
+__all__ = ["Data", "Distribution", "JobFile", "JobFileError", "Output", "Own", "StoredAddress"]
+
+StoredAddress = DatastorePath | AssetName | BlobAddress | WebAddress
 
 
 class JobFileError(InputErrors):
@@ -27,6 +30,19 @@ class Data:
     """Path on this machine, whose content is pushed to the nodes as it is."""
     remote: str | None
     """Path that exists on the nodes."""
+    address: StoredAddress | None = None
+    """Where it is, if it is in storage."""
+    direct: bool = False
+    """Whether ``${{inputs.x}}`` is its address; else it is staged, and that is its path on the nodes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An output of the job."""
+
+    type: str = "uri_folder"
+    address: DatastorePath | BlobAddress | None = None
+    """Where it goes when the job has ended; None for the nodes alone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +87,7 @@ class JobFile:
     tags: Mapping[str, str]
     inputs: Mapping[str, str | Data]
     """Inputs by name; the text of a plain value may refer to other inputs."""
-    outputs: Mapping[str, str]
-    """Output types by name."""
+    outputs: Mapping[str, Output]
     env: Mapping[str, str]
     distribution: Distribution | None
     instance_count: int | None

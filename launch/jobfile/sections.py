@@ -2,34 +2,33 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-import re
 from pathlib import Path
 from typing import get_args
 
+from launch.data.data_address import is_address, read_address, without_query
+from launch.data.data_spec import BlobAddress, DatastorePath, LocalPath, NodePath, WebAddress
+from launch.data.data_stores import refuse_sas
+from launch.errors import InputError
 from launch.job.spec import OutputType
 from launch.jobfile import values
 from launch.jobfile.environment_block import read_environment
 from launch.jobfile.fields import Reader
-from launch.jobfile.schema import Data, Distribution, Own
+from launch.jobfile.schema import Data, Distribution, Output, Own
 from launch.jobfile.yaml_source import Place
 from launch.launchers.base import either
 from launch.launchers.registry import LAUNCHERS
 from launch.launchers.tensorflow import MOST_SERVERS
 from launch.remote.mpi.registry import MPIS
 
-__all__ = ["SCHEME", "read_distribution", "read_input", "read_output", "read_own"]
-
-SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):(?!\\)")
-"""The scheme of an address; a drive letter does not match."""
+__all__ = ["read_data", "read_distribution", "read_input", "read_output", "read_own"]
 
 _ASSETS = get_args(OutputType)
 _INPUT_MODES = ("ro_mount", "download", "direct", "eval_mount", "eval_download")
 _OUTPUT_MODES = ("mount", "rw_mount", "upload", "direct")
-_STAGE = (
-    "bring the data to the nodes first and give its path there as file:///path, "
-    "or give a folder of this machine"
-)
+_STAGED = ("ro_mount", "download")
+_FILES, _FOLDERS = ("uri_file",), ("uri_folder", "mltable", "mlflow_model")
 
 _PROCESSES = values.whole("give the number of processes on each node, or leave it out for one")
 _WORKERS = values.whole("give the number of workers in all, or leave it out for one on each node")
@@ -53,52 +52,83 @@ def read_input(reader: Reader, place: Place, folder: Path) -> str | Data | None:
         "default": "give the value itself, as in lr: 0.1",
     }
     before = len(reader.errors)
-    found = reader.block(place, ("type", "path"), ("mode", "datastore"), hints)
+    found = reader.block(place, ("type", "path", "mode"), ("datastore",), hints)
     if len(reader.errors) > before:
         return None
     with reader.collecting():
-        if "mode" in keys:
-            values.one_of(keys["mode"], _INPUT_MODES)
+        mode = values.one_of(found["mode"], _INPUT_MODES) if "mode" in found else None
         kind = values.one_of(found["type"], _ASSETS) if "type" in found else "uri_folder"
         if "path" not in found:
             raise place.wrong("has no path", "add path:, or give a plain value in place of the mapping")
-        return _data(found["path"], kind, folder)
+        return _with_mode(reader, read_data(found["path"], kind, folder), found.get("mode"), mode)
     return None
 
 
-def _data(place: Place, kind: str, folder: Path) -> Data:
+def _with_mode(reader: Reader, data: Data, place: Place | None, mode: str | None) -> Data:
+    if place is None or data.address is None:
+        reader.unused += [place.key] if place else []
+        return data
+    if mode == "direct":
+        return dataclasses.replace(data, direct=True)
+    if mode not in _STAGED:
+        raise place.wrong(
+            "is not how data comes to the nodes here",
+            "use download (ro_mount is the same): the folder is copied to every node before the ranks start",
+        )
+    return data
+
+
+def read_data(place: Place, kind: str, folder: Path) -> Data:
+    """Return the data of Azure ML's type ``kind`` at a path or an address; raise its error."""
     value = values.text(place)
-    if value.startswith("file:"):
-        path = value.removeprefix("file:")
-        path = path.removeprefix("//") if path.startswith("//") else path
-        if not path.startswith("/"):
-            raise place.wrong(
-                "is not an absolute path on the nodes", "write three slashes: file:///data/images"
-            )
-        return Data(kind, None, path)
-    if match := SCHEME.match(value):
-        raise place.wrong(f"data at {match[1]}: is not fetched", _STAGE)
     if not value:
         raise place.wrong("is empty", "give a path relative to the job file, or file:///path on the nodes")
+    if is_address(value):
+        return _at_address(place, kind, value)
     found = values.local(place, value, folder, "; one on the nodes begins with file:///")
-    if kind == "uri_file" and not found.is_file():
+    if kind in _FILES and not found.is_file():
         raise place.wrong("is a folder, not a file", "name the file, or make the type uri_folder")
-    if kind in ("uri_folder", "mltable", "mlflow_model") and not found.is_dir():
+    if kind in _FOLDERS and not found.is_dir():
         raise place.wrong("is a file, not a folder", "name the folder, or make the type uri_file")
     return Data(kind, found, None)
 
 
-def read_output(reader: Reader, place: Place) -> str:
-    """Return an output's type."""
+def _at_address(place: Place, kind: str, value: str) -> Data:
+    key = f"{place.where}: {place.key}"
+    address = read_address(key, value)
+    if isinstance(address, NodePath):
+        return Data(kind, None, address.path)
+    assert not isinstance(address, LocalPath)  # noqa: S101  (it has a scheme)
+    refuse_sas(key, address)
+    if isinstance(address, WebAddress) and kind not in _FILES:
+        raise InputError(key, address.url, "is one file of a web server", "make the type uri_file")
+    return Data(kind, None, None, address)
+
+
+def read_output(reader: Reader, place: Place) -> Output:
+    """Return an output: its type, and where it goes."""
     if place.is_null:
-        return "uri_folder"
-    found = reader.block(place, ("type",), ("mode", "path", "name", "version"))
+        return Output()
+    found = reader.block(place, ("type", "path"), ("mode", "name", "version"))
+    kind, address = "uri_folder", None
     with reader.collecting():
         if place.is_mapping and "mode" in (keys := place.entries()):
             values.one_of(keys["mode"], _OUTPUT_MODES)
         if "type" in found:
-            return values.one_of(found["type"], _ASSETS)
-    return "uri_folder"
+            kind = values.one_of(found["type"], _ASSETS)
+        if "path" in found:
+            address = _destination(found["path"])
+    return Output(kind, address)
+
+
+def _destination(place: Place) -> DatastorePath | BlobAddress:
+    key, value = f"{place.where}: {place.key}", values.text(place)
+    address = read_address(key, value)
+    refuse_sas(key, address)
+    if not isinstance(address, DatastorePath | BlobAddress):
+        remedy = "write azureml://datastores/workspaceblobstore/paths/PATH, which is the container results"
+        raise InputError(key, without_query(value), "is not a place in storage to write to", remedy)
+    return address
 
 
 def read_distribution(reader: Reader, place: Place) -> Distribution | None:

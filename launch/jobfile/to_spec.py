@@ -153,7 +153,7 @@ def make(
             environment=environment,
             requires=required_modules(source) if source is not None and runs_under(python, line) else (),
             shm_bytes=job.shm_bytes,
-            outputs=job.outputs,
+            outputs={name: one.type for name, one in job.outputs.items()},
             timeout_s=flags.timeout_s or job.timeout_s,
             max_restarts=job.own.max_restarts if flags.max_restarts is None else flags.max_restarts,
             grace_s=flags.grace_s or job.own.grace_s or GRACE_S,

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import os
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from invoke.context import Context
 
 from infra.inventory import Inventory, Node
-from launch.errors import InputError
+from launch.data.data_inputs import find_source, placeholder
+from launch.data.data_spec import BlobAddress, DataInput, DataKind, DataSource
+from launch.data.data_stores import Storage
+from launch.errors import InputError, InputErrors
 from launch.launchers.registry import LAUNCHERS
 from launch.numbers import counted
 from playbooks.cli.options import processes_flag, restarts_flag, variables
 from playbooks.cli.task import command, open_from, seconds
+from playbooks.data.stack_storage import SAS_HELP, sas_flag, storage_of
+from playbooks.data.staging import Staging
 from playbooks.jobs.job_options import ENVIRONMENT, environment_flag, found_environment, registries_flag
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
 from playbooks.nodes.choose import choose_free_nodes, choose_nodes
@@ -23,6 +30,7 @@ from playbooks.project import Stack
 
 if TYPE_CHECKING:
     from launch.environment.environment_spec import Environment
+    from launch.job.plan import JobPlan
     from launch.jobfile import Flags, JobFile
 
 __all__ = ["launch_file"]
@@ -35,6 +43,7 @@ _HELP = {
     "env": "a variable for every rank, over the file's: NAME=VALUE, or NAME for its value here; may be "
     "repeated",
     **{option.replace("_", "-"): f"{text}; over the file's" for option, text in ENVIRONMENT.items()},
+    "sas-file": SAS_HELP,
     "set": "one value of the file, by its path through the keys: inputs.lr=0.1; may be repeated",
     "name": "part of the job's id (default: the file's `name`, else `display_name`, else the script's name)",
     "timeout": "the job's own limit from its start, restarts included, over the file's: 90, 90s, 10m or 2h",
@@ -73,6 +82,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
     find_links: list[str] | None = None,
     runtime: str | None = None,
     registry_token: str | None = None,
+    sas_file: str | None = None,
     cancel_on_interrupt: bool = False,
     detach: bool = False,
     json: bool = False,
@@ -82,11 +92,12 @@ def launch_file(  # noqa: PLR0913, PLR0917
 
     The exit status is the job's. Ctrl-C leaves the job running and prints how to follow and end it.
     """
-    from launch.jobfile import Flags, wanted_environment
+    from launch.jobfile import Flags, wanted_environment, with_assets
 
-    job = _read(file, set or ())
     chosen = open_from(context, stack)
     inventory = chosen.saved()
+    folders = [Path(file).expanduser().absolute().parent, Path.cwd(), chosen.project]
+    job = with_assets(_read(file, set or ()), folders)
     given = {"requirements": requirements, "conda": conda, "image": image, "environment": environment}
     flags = Flags(
         environment=environment_flag(given),
@@ -100,9 +111,11 @@ def launch_file(  # noqa: PLR0913, PLR0917
     wanted, notices = _nodes(job, chosen, inventory, nodes, dry_run=dry_run)
     handling = Handling(detach, json, dry_run, cancel_on_interrupt, registries_flag(registry_token))
     more = {"find_links": find_links, "runtime": runtime}
-    folders = [job.path.absolute().parent, Path.cwd(), chosen.project]
     runs_in = found_environment(wanted_environment(job, flags), more, folders)
-    _launch(chosen, inventory, wanted, job, flags, handling, notices, runs_in)
+    storage = storage_of(chosen, inventory)
+    sources = _sources(job, storage, sas_flag(sas_file))
+    with_options = _WithOptions(flags, runs_in, storage, sources)
+    _launch(chosen, inventory, wanted, job, with_options, handling, notices)
 
 
 def _read(path: str, settings: Sequence[str]) -> JobFile:
@@ -160,39 +173,81 @@ def _nodes(
     return present[:count], ()
 
 
+@dataclass(frozen=True, slots=True)
+class _WithOptions:
+    """What the options choose, or the file where they do not."""
+
+    flags: Flags
+    environment: Environment | None
+    storage: Storage
+    sources: Mapping[str, DataSource]
+    """By input, what is in storage."""
+
+
 def _launch(
     stack: Stack,
     inventory: Inventory,
     nodes: Sequence[Node],
     job: JobFile,
-    flags: Flags,
+    options: _WithOptions,
     handling: Handling,
     chosen: Sequence[str],
-    environment: Environment | None,
 ) -> None:
-    from launch.jobfile import Pushed, located, make, name_of, script_of
+    from launch.jobfile import Made, Pushed, located, make, name_of, script_of
 
-    identity, home = Identity(), home_of(inventory.user)
+    identity, home, flags = Identity(), home_of(inventory.user), options.flags
     load = _load(stack, job)
     files = {entry.path for entry in load.code.entries}
     script = script_of(job.command)
-    made = make(
-        job,
-        nodes=len(nodes),
-        identifier=identity.of(name_of(job, flags)),
-        home=home,
-        pushed=Pushed(load.code.id if load.code.entries else "", files, _places(job, load, home)),
-        environment=environment,
-        source=source_text(load.code.root / script) if script in files else None,
-        flags=flags,
-    )
-    try:
-        planned = planned_as(identity, made.spec, inventory.size, nodes)
-    except InputError as error:
-        raise located(job, flags, error) from None
+    places = _places(job, load, home, options.sources)
+    snapshot = load.code.id if load.code.entries else ""
+
+    def make_with(paths: Mapping[str, str]) -> Made:
+        return make(
+            job,
+            nodes=len(nodes),
+            identifier=identity.of(name_of(job, flags)),
+            home=home,
+            pushed=Pushed(snapshot, files, {**places, **paths}),
+            environment=options.environment,
+            source=source_text(load.code.root / script) if script in files else None,
+            flags=flags,
+        )
+
+    def plan_with(paths: Mapping[str, str]) -> JobPlan:
+        try:
+            return planned_as(identity, make_with(paths).spec, inventory.size, nodes)
+        except InputError as error:
+            raise located(job, flags, error) from None
+
+    staged = [one for name, one in options.sources.items() if name not in places]
+    staging = Staging(staged, options.storage, plan_with)
+    made = make_with({one.name: placeholder(one.name) for one in staged})
     notices = [*filter(None, [job.notice]), *chosen, *made.notices]
     kind = "one process" if job.distribution is None else None
-    hand_over(stack, inventory, nodes, planned, load, handling, notices, kind)
+    load = dataclasses.replace(load, staging=staging)
+    hand_over(stack, inventory, nodes, staging.first_plan(), load, handling, notices, kind)
+
+
+def _sources(job: JobFile, storage: Storage, signed: Sequence[BlobAddress]) -> dict[str, DataSource]:
+    """Return what nodes fetch for each input in storage. Raise :class:`~launch.errors.InputError`."""
+    from launch.jobfile import Data
+
+    found, errors = {}, []
+    for name, data in job.inputs.items():
+        if not isinstance(data, Data) or data.address is None:
+            continue
+        place = job.places[f"inputs.{name}.path"]
+        kind: DataKind = "file" if data.type == "uri_file" else "folder"
+        wanted = DataInput(kind, data.address, data.direct, f"{place.where}: {place.key}")
+        try:
+            if source := find_source(name, wanted, storage, signed):
+                found[name] = source
+        except InputError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else InputErrors(errors)
+    return found
 
 
 def _load(stack: Stack, job: JobFile) -> Load:
@@ -217,16 +272,19 @@ def _load(stack: Stack, job: JobFile) -> Load:
     return Load(code, data)
 
 
-def _places(job: JobFile, load: Load, home: str) -> dict[str, str]:
-    """Return the path on the nodes of each data input."""
+def _places(job: JobFile, load: Load, home: str, sources: Mapping[str, DataSource]) -> dict[str, str]:
+    """Return what stands for each data input that is known now: its path on the nodes, or its address."""
     from launch.jobfile import Data
 
     places = {}
     for name, value in job.inputs.items():
-        if isinstance(value, Data):
-            if value.local is None:
-                places[name] = value.remote or ""
-                continue
+        if not isinstance(value, Data):
+            continue
+        if value.local is not None:
             folder = f"{home}/.ranklift/snapshots/{load.data[value.local].id}"
             places[name] = f"{folder}/{value.local.name}" if value.local.is_file() else folder
+        elif value.remote is not None:
+            places[name] = value.remote
+        elif value.direct:
+            places[name] = sources[name].address.url
     return places

@@ -23,6 +23,7 @@ from launch.remote.base.messages import size
 from playbooks.cli import output
 from playbooks.cli.signals import attached
 from playbooks.cli.task import with_address_age
+from playbooks.data.staging import Staging, bring_data
 from playbooks.jobs.cancel import cancel_job, format_cancelled
 from playbooks.jobs.job_environment import in_environment
 from playbooks.jobs.location import forget, remember
@@ -84,6 +85,8 @@ class Load:
 
     code: Snapshot
     data: Mapping[Path, Snapshot] = field(default_factory=dict)
+    staging: Staging | None = None
+    """What brings data that is in storage."""
 
     @property
     def snapshots(self) -> tuple[Snapshot, ...]:
@@ -175,8 +178,7 @@ def _run(
     from launch.client.submit import submit, submit_and_follow
     from playbooks.ssh.connection import Cluster
 
-    job, head = planned.id, nodes[0]
-    remote = PurePosixPath(planned.remote).name
+    job, head, remote = planned.id, nodes[0], PurePosixPath(planned.remote).name
     wanted = [snapshot.id for snapshot in load.snapshots]
     with Cluster(inventory, stack.folder) as cluster, attached(detach):
         host = cluster.host(head)
@@ -190,14 +192,18 @@ def _run(
             printer(event)
 
         def prepare() -> JobPlan:
-            """Bring what the head lacks of the environment; the code with it where the head lacks that."""
-            detach.phase = "environment"
+            """Bring data and environment; the code before them where the head lacks it."""
             try:
-                return in_environment(stack, inventory, nodes, planned, host, handling.registries)
+                return bring()
             except NotPushed:
                 _push(stack, inventory, load, host, nodes, detach)
-                detach.phase = "environment"
-                return in_environment(stack, inventory, nodes, planned, host, handling.registries)
+                return bring()
+
+        def bring() -> JobPlan:
+            detach.phase = "data"
+            staged = bring_data(inventory, nodes, planned, load.staging, host)
+            detach.phase = "environment"
+            return in_environment(stack, inventory, nodes, staged, host, handling.registries)
 
         def start(planned: JobPlan) -> JobState | None:
             remember(stack, job, head.name, remote, taken=False)
@@ -235,6 +241,8 @@ def _run(
 
 
 _NO_JOB = {
+    "data": "interrupted while data was staged: no job was created; the nodes keep the parts that they have, "
+    "and the next launch gets the rest",
     "environment": "interrupted while the environment was made: no job was created; the head keeps what it "
     "has downloaded, and an environment only where it is whole",
     "push": "interrupted while the code was pushed: no job was created",
@@ -254,7 +262,7 @@ class _OnSignal:
     job: str
     cancels: bool
     """Whether Ctrl-C ends the job too. Other signals never do: a closed terminal is not a request."""
-    phase: Literal["environment", "push", "sent", "taken", "over"] = "push"
+    phase: Literal["data", "environment", "push", "sent", "taken", "over"] = "push"
 
     def __call__(self, number: int) -> str:
         """Return the message for :func:`playbooks.cli.signals.attached`; cancel the job where asked for."""

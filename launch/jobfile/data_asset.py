@@ -1,0 +1,148 @@
+"""Data assets: files of Azure ML's "CLI (v2) data YAML schema" in a folder ``data``, by name and version."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from launch.data.data_spec import AssetName
+from launch.errors import InputError, InputErrors
+from launch.jobfile import values
+from launch.jobfile.fields import Reader
+from launch.jobfile.schema import Data, JobFile
+from launch.jobfile.sections import read_data
+from launch.jobfile.yaml_source import compose
+
+__all__ = ["ASSETS", "DataAsset", "find_asset", "list_assets", "read_asset", "with_assets"]
+
+ASSETS = "data"
+"""The folder of the files, in the project and beside job files."""
+_TYPES = ("uri_file", "uri_folder", "mltable")
+_USED = ("$schema", "name", "version", "type", "path", "description", "tags")
+_FILE = "uri_file"
+_UNUSED = ("properties", "datastore", "stage")
+_NAMED = re.compile(
+    r"^(?:name|\"name\")[ \t]*:[ \t]*[\"']?([A-Za-z0-9][\w.-]*)[\"']?[ \t]*(?:#.*)?$", re.MULTILINE
+)
+_TEXT = re.compile(r"^(?:type|path)[ \t]*:", re.MULTILINE)
+
+
+@dataclass(frozen=True, slots=True)
+class DataAsset:
+    """One version of a data asset."""
+
+    name: str
+    version: str
+    data: Data
+    file: Path
+
+
+def read_asset(path: Path) -> DataAsset:
+    """Return the asset that a file describes.
+
+    Raise :class:`~launch.errors.InputError` with file and line, or several of them.
+    """
+    place = compose(path, kind="a data asset of Azure ML")
+    reader = Reader()
+    found = reader.block(place, _USED, _UNUSED)
+    name = reader.get(found, "name", values.text, "")
+    version = reader.get(found, "version", values.written, "")
+    kind = reader.get(found, "type", lambda one: values.one_of(one, _TYPES), "uri_folder")
+    data = None
+    if "path" in found:
+        data = reader.get(found, "path", lambda one: read_data(one, kind, path.parent), None)
+    for key, example in (("name", "iris"), ("path", "azureml://datastores/workspaceblobstore/paths/iris")):
+        if key not in found and not reader.errors:
+            reader.errors.append(place.wrong(f"the data asset has no {key}", f"add {key}: {example}"))
+    if data is not None and isinstance(data.address, AssetName):
+        reader.errors.append(
+            found["path"].wrong("names another asset", "give the address of the data itself")
+        )
+    if reader.errors or data is None:
+        raise reader.errors[0] if len(reader.errors) == 1 else InputErrors(reader.errors)
+    return DataAsset(name, version, data, path)
+
+
+def list_assets(folder: Path) -> dict[str, list[Path]]:
+    """Return the files of a ``data`` folder that look like assets, by the name in them."""
+    found: dict[str, list[Path]] = {}
+    for path in sorted((folder / ASSETS).glob("*.y*ml")):
+        try:
+            text = path.read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError):
+            continue  # a named asset's file is read again, with its error
+        if (match := _NAMED.search(text)) and _TEXT.search(text):
+            found.setdefault(match[1], []).append(path)
+    return found
+
+
+def find_asset(wanted: AssetName, where: str, folders: Sequence[Path]) -> DataAsset:
+    """Return the asset of that name, of that version or the latest; the first folder that has it wins.
+
+    Raise :class:`~launch.errors.InputError` naming ``where`` for an unknown one, and for a wrong file.
+    """
+    written = f"azureml:{wanted.name}" + (f":{wanted.version}" if wanted.version else "")
+    listed = [list_assets(folder) for folder in folders]
+    versions: list[str] = []
+    for there in listed:
+        assets = [read_asset(path) for path in there.get(wanted.name, ())]
+        versions += [one.version for one in assets]
+        chosen = [one for one in assets if wanted.version in ("", one.version)]
+        if len({one.version for one in chosen}) < len(chosen):
+            names = ", ".join(str(one.file) for one in chosen)
+            raise InputError(where, written, f"has the same version in {names}", "remove one of the files")
+        if chosen:
+            return max(chosen, key=lambda one: _order(one.version))
+    if versions:
+        there_are = ", ".join(versions)
+        raise InputError(
+            where, written, f"there is version {there_are} only", "use it, or `fab data.register`"
+        )
+    close = values.nearest(wanted.name, [name for there in listed for name in there])
+    places = " or ".join(dict.fromkeys(str(folder / ASSETS) for folder in folders))
+    meant = f"did you mean azureml:{close}? Else write" if close else "write"
+    raise InputError(
+        where,
+        written,
+        f"no file in {places} describes it",
+        f"{meant} its YAML there, as `az ml data show -n {wanted.name}` prints it, or `fab data.register`",
+    )
+
+
+def with_assets(job: JobFile, folders: Sequence[Path]) -> JobFile:
+    """Return the job file with what its assets stand for. Raise :class:`~launch.errors.InputError`."""
+    inputs: dict[str, str | Data] = dict(job.inputs)
+    errors: list[InputError] = []
+    for name, data in job.inputs.items():
+        if isinstance(data, Data) and isinstance(data.address, AssetName):
+            place = job.places[f"inputs.{name}.path"]
+            try:
+                inputs[name] = _checked(
+                    find_asset(data.address, f"{place.where}: {place.key}", folders), data, job, name
+                )
+            except InputErrors as error:
+                errors += error.errors
+            except InputError as error:
+                errors.append(error)
+    if errors:
+        raise errors[0] if len(errors) == 1 else InputErrors(errors)
+    return replace(job, inputs=inputs)
+
+
+def _checked(asset: DataAsset, wanted: Data, job: JobFile, name: str) -> Data:
+    """Return the asset's data; refuse it where the job file wants a file and it is a folder, or not."""
+    place = job.places.get(f"inputs.{name}.type")
+    if place is not None and (wanted.type == _FILE) != (asset.data.type == _FILE):
+        raise place.wrong(f"{asset.file} has type {asset.data.type}", f"write type: {asset.data.type}")
+    return replace(asset.data, direct=wanted.direct)
+
+
+def _order(version: str) -> tuple[bool, int, str]:
+    """Return what versions are sorted by: numbers by their value, behind other texts.
+
+    >>> max(["9", "10", "2024-05"], key=_order)
+    '10'
+    """
+    return (version.isdecimal(), int(version) if version.isdecimal() else 0, version)

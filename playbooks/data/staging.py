@@ -1,0 +1,98 @@
+"""A job's data, brought to its nodes before the job is submitted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING
+
+from infra.inventory import Inventory, Node
+from launch.data.data_inputs import placeholder, planned_data
+from launch.data.data_spec import DataSource
+from launch.data.data_stores import Storage, stage_request
+from launch.errors import ManyNodesError
+from launch.numbers import counted
+from launch.remote.base.messages import size
+from playbooks.cli import output
+from playbooks.cli.task import with_address_age
+
+if TYPE_CHECKING:
+    from launch.client.stage import Progress
+    from launch.host import Host
+    from launch.job.plan import JobPlan
+
+__all__ = ["Staging", "bring_data"]
+
+
+@dataclass(frozen=True, slots=True)
+class Staging:
+    """A job whose command needs paths that are known once its nodes hold its data."""
+
+    sources: Sequence[DataSource]
+    storage: Storage = field(repr=False)
+    plan: Callable[[Mapping[str, str]], JobPlan]
+    """Makes the plan from the paths of the inputs in storage."""
+
+    def first_plan(self) -> JobPlan:
+        """Return the plan as it is before: with names in place of paths."""
+        planned = self.plan({one.name: placeholder(one.name) for one in self.sources})
+        return replace(planned, data=planned_data(self.sources))
+
+
+def bring_data(
+    inventory: Inventory, nodes: Sequence[Node], planned: JobPlan, staging: Staging | None, head: Host
+) -> JobPlan:
+    """Return the plan with the paths of its data, which all nodes hold then.
+
+    Raises as :func:`launch.client.stage.stage_data`.
+    """
+    from launch.client.stage import stage_data
+
+    if staging is None or not staging.sources:
+        return planned
+    request = stage_request(staging.sources, staging.storage)
+    with output.progress_bar("data") as update:
+
+        def show(progress: Progress) -> None:
+            if progress.total:
+                update(progress_text(progress), progress.bytes, progress.total)
+            elif progress.text:
+                output.progress(progress.text)
+
+        try:
+            staged = stage_data(request, head, nodes, PurePosixPath(planned.remote).name, show)
+        except ManyNodesError as error:
+            raise with_address_age(inventory, error) from None
+    total = sum(one["bytes"] for one in staged.data)
+    what = f"{counted(sum(one['files'] for one in staged.data), 'file')}, {size(total)}"
+    where = counted(len(nodes), "node")
+    if staged.from_storage:
+        output.progress(
+            f"data: {what} on {where} in {staged.seconds:.1f} s; {size(staged.from_storage)} left storage"
+        )
+    else:
+        output.progress(f"data: {what}, which {where} held already")
+    home = planned.spec.home
+    paths = {one["name"]: _at_home(one["path"], home) for one in staged.data}
+    return replace(staging.plan(paths), data=staged.data)
+
+
+def progress_text(progress: Progress) -> str:
+    """Return what a progress bar says of a staging: how many nodes have all, and which is the last.
+
+    >>> from launch.client.stage import Progress
+    >>> progress_text(Progress("", 30, 40, {"node000000": 20, "node000001": 10}))
+    'data: 1 of 2 nodes have all, node000001 has 50 %'
+    """
+    if not progress.nodes:
+        return "data"
+    whole = progress.total / len(progress.nodes)
+    last = min(progress.nodes, key=lambda node: progress.nodes[node])
+    done = sum(held >= whole for held in progress.nodes.values())
+    share = 100 * progress.nodes[last] / whole
+    return f"data: {done} of {counted(len(progress.nodes), 'node')} have all, {last} has {share:.0f} %"
+
+
+def _at_home(path: str, home: str) -> str:
+    return home + path[1:] if path.startswith("~/") else path
