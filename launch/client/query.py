@@ -10,7 +10,7 @@ from launch.client.events import JobState
 from launch.client.rpc import ask
 from launch.host import Host
 from launch.remote.base import payloads
-from launch.remote.base.records import BARE, EnvironmentRecord, Event, ExitEvent
+from launch.remote.base.records import BARE, DataRecord, EnvironmentRecord, Event, ExitEvent
 
 __all__ = ["Happening", "JobReport", "Listing", "RankEnd", "list_some", "show_job"]
 
@@ -68,6 +68,8 @@ class JobReport:
     """The job's folder on the head; each rank's log lies in its ``logs`` folder on the rank's own node."""
     environment: EnvironmentRecord = field(default_factory=lambda: BARE)
     """What the ranks run in."""
+    data: tuple[DataRecord, ...] = ()
+    """Data that was staged for it."""
 
 
 def list_some(head: Host, *, remote: str, last: int | None = None) -> Listing:
@@ -111,6 +113,7 @@ def show_job(job: str, head: Host, *, remote: str) -> JobReport:
         events=tuple(happenings),
         folder=answer["folder"],
         environment=plan.get("environment", BARE),
+        data=tuple(plan.get("data", [])),
     )
 
 

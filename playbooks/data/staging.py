@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from infra.inventory import Inventory, Node
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from launch.host import Host
     from launch.job.plan import JobPlan
 
-__all__ = ["Staging", "bring_data"]
+__all__ = ["Staging", "bring_data", "pushed_path"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +34,14 @@ class Staging:
     plan: Callable[[Mapping[str, str]], JobPlan]
     """Makes the plan from the paths of the inputs in storage."""
 
+    @property
+    def placeholders(self) -> dict[str, str]:
+        """What stands for the paths until then."""
+        return {one.name: placeholder(one.name) for one in self.sources}
+
     def first_plan(self) -> JobPlan:
         """Return the plan as it is before: with names in place of paths."""
-        planned = self.plan({one.name: placeholder(one.name) for one in self.sources})
-        return replace(planned, data=planned_data(self.sources))
+        return replace(self.plan(self.placeholders), data=planned_data(self.sources))
 
 
 def bring_data(
@@ -76,6 +80,12 @@ def bring_data(
     home = planned.spec.home
     paths = {one["name"]: _at_home(one["path"], home) for one in staged.data}
     return replace(staging.plan(paths), data=staged.data)
+
+
+def pushed_path(home: str, snapshot: str, path: Path) -> str:
+    """Return the path on the nodes of a file or folder of this machine that was pushed as that snapshot."""
+    folder = f"{home}/.ranklift/snapshots/{snapshot}"
+    return f"{folder}/{path.name}" if path.is_file() else folder
 
 
 def progress_text(progress: Progress) -> str:

@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import dataclasses
 import inspect
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from invoke.context import Context
 from invoke.tasks import Task
 
+from launch.data.data_inputs import fill_inputs
 from launch.launchers.base import Launcher
 from playbooks.cli.options import restarts_flag
 from playbooks.cli.task import command, open_from
+from playbooks.data.input_flags import read_inputs
+from playbooks.data.stack_storage import SAS_HELP, sas_flag
+from playbooks.data.staging import Staging, pushed_path
 from playbooks.jobs.job_options import (
     ENVIRONMENT,
     Request,
@@ -22,6 +28,10 @@ from playbooks.jobs.job_options import (
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as
 from playbooks.nodes.choose import choose_free_nodes
 from playbooks.nodes.push import key_numbers, source_folder
+
+if TYPE_CHECKING:
+    from launch.job.plan import JobPlan
+    from launch.job.spec import JobSpec
 
 __all__ = ["launch_task"]
 
@@ -40,12 +50,16 @@ _HELP = {
     "cancel-on-interrupt": "Ctrl-C ends the job too (default: it continues)",
     "python": "the nodes' Python, or the folder of an environment on them (default: python3)",
     **{option.replace("_", "-"): text for option, text in ENVIRONMENT.items()},
+    "input": "data for ${{inputs.NAME}} of the line: NAME=ADDRESS, e.g. iris=azureml:iris:1, or NAME=PATH of "
+    "this machine; a folder where the address ends with a slash; may be repeated",
+    "sas-file": SAS_HELP,
     "json": "print the job's last state as JSON; the ranks' lines go to stderr",
 }
 _FIRST = {"nodes": None, "stack": None}
 _LAST = {
     **{"env": None, "source": None, "name": None, "python": "python3", **dict.fromkeys(ENVIRONMENT)},
     "timeout": None,
+    **{"input": None, "sas_file": None},
     **{"max_restarts": None, "grace": None, "cancel_on_interrupt": False, "detach": False, "json": False},
     "dry_run": False,
 }
@@ -70,13 +84,13 @@ def launch_task(launcher: Launcher) -> Task[Any]:
         launcher.task,
         example=launcher.example,
         help={**_HELP, **texts, **launcher.shared_help},
-        iterable=["env", "find_links"],
+        iterable=["env", "find_links", "input"],
         positional=["line"],
     )(task)
 
 
 def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, Any]) -> None:
-    from launch.code.snapshot import plan_snapshot
+    from launch.code.snapshot import plan_data, plan_snapshot
 
     options = {
         option.name: value
@@ -111,7 +125,20 @@ def _launch(context: Context, launcher: Launcher, line: str, given: dict[str, An
     nodes, chosen = choose_free_nodes(stack, inventory, request.nodes, dry_run=request.handling.dry_run)
     snapshot = plan_snapshot(source, stack.hashes_of(source), key_numbers(stack))
     files = {entry.path for entry in snapshot.entries}
-    spec, notices = job_spec(request, launcher, nodes, snapshot.id, snapshot.root, home_of(inventory.user))
-    identity = Identity()
-    planned = planned_as(identity, spec, inventory.size, nodes, files)
-    hand_over(stack, inventory, nodes, planned, Load(snapshot), request.handling, [*chosen, *notices])
+    home, identity = home_of(inventory.user), Identity()
+    found = read_inputs(stack, inventory, given["input"] or (), sas_flag(given["sas_file"]), source)
+    data = {path: plan_data(path, stack.hashes_of(path), key_numbers(stack)) for path in found.local.values()}
+    there = {name: pushed_path(home, data[path].id, path) for name, path in found.local.items()}
+
+    def spec_with(paths: Mapping[str, str]) -> tuple[JobSpec, tuple[str, ...]]:
+        line = fill_inputs(request.line, {**there, **found.remote, **paths})
+        with_paths = dataclasses.replace(request, line=line)
+        return job_spec(with_paths, launcher, nodes, snapshot.id, snapshot.root, home)
+
+    def plan_with(paths: Mapping[str, str]) -> JobPlan:
+        return planned_as(identity, spec_with(paths)[0], inventory.size, nodes, files)
+
+    staging = Staging(found.sources, found.storage, plan_with)
+    _, notices = spec_with(staging.placeholders)
+    load = Load(snapshot, data, staging)
+    hand_over(stack, inventory, nodes, staging.first_plan(), load, request.handling, [*chosen, *notices])

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from invoke.context import Context
 
 from infra.inventory import Inventory, Node
-from launch.data.data_inputs import find_source, placeholder
+from launch.data.data_inputs import find_source
 from launch.data.data_spec import BlobAddress, DataInput, DataKind, DataSource
 from launch.data.data_stores import Storage
 from launch.errors import InputError, InputErrors
@@ -21,7 +21,7 @@ from launch.numbers import counted
 from playbooks.cli.options import processes_flag, restarts_flag, variables
 from playbooks.cli.task import command, open_from, seconds
 from playbooks.data.stack_storage import SAS_HELP, sas_flag, storage_of
-from playbooks.data.staging import Staging
+from playbooks.data.staging import Staging, pushed_path
 from playbooks.jobs.job_options import ENVIRONMENT, environment_flag, found_environment, registries_flag
 from playbooks.jobs.submit import Handling, Identity, Load, hand_over, home_of, planned_as, source_text
 from playbooks.nodes.choose import choose_free_nodes, choose_nodes
@@ -92,7 +92,7 @@ def launch_file(  # noqa: PLR0913, PLR0917
 
     The exit status is the job's. Ctrl-C leaves the job running and prints how to follow and end it.
     """
-    from launch.jobfile import Flags, wanted_environment, with_assets
+    from launch.jobfile import Data, Flags, wanted_environment, with_assets
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()
@@ -112,7 +112,8 @@ def launch_file(  # noqa: PLR0913, PLR0917
     handling = Handling(detach, json, dry_run, cancel_on_interrupt, registries_flag(registry_token))
     more = {"find_links": find_links, "runtime": runtime}
     runs_in = found_environment(wanted_environment(job, flags), more, folders)
-    storage = storage_of(chosen, inventory)
+    in_storage = any(isinstance(data, Data) and data.address for data in job.inputs.values())
+    storage = storage_of(chosen, inventory) if in_storage else Storage(None)
     sources = _sources(job, storage, sas_flag(sas_file))
     with_options = _WithOptions(flags, runs_in, storage, sources)
     _launch(chosen, inventory, wanted, job, with_options, handling, notices)
@@ -222,7 +223,7 @@ def _launch(
 
     staged = [one for name, one in options.sources.items() if name not in places]
     staging = Staging(staged, options.storage, plan_with)
-    made = make_with({one.name: placeholder(one.name) for one in staged})
+    made = make_with(staging.placeholders)
     notices = [*filter(None, [job.notice]), *chosen, *made.notices]
     kind = "one process" if job.distribution is None else None
     load = dataclasses.replace(load, staging=staging)
@@ -281,8 +282,7 @@ def _places(job: JobFile, load: Load, home: str, sources: Mapping[str, DataSourc
         if not isinstance(value, Data):
             continue
         if value.local is not None:
-            folder = f"{home}/.ranklift/snapshots/{load.data[value.local].id}"
-            places[name] = f"{folder}/{value.local.name}" if value.local.is_file() else folder
+            places[name] = pushed_path(home, load.data[value.local].id, value.local)
         elif value.remote is not None:
             places[name] = value.remote
         elif value.direct:

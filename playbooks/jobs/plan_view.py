@@ -61,6 +61,7 @@ def _facts(
     if snapshot.entries:
         facts.append(("from", str(snapshot.root)))
     facts += [("data", f"{path}: snapshot {found.id}, {_amount(found)}") for path, found in data.items()]
+    facts += [("data", f"{one['name']}: {one['url']}, staged on every node before") for one in planned.data]
     facts += [
         ("head", f"{planned.head.name} ({planned.head.private_ip})"),
         ("nodes", fold(nodes)),

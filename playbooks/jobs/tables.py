@@ -11,7 +11,8 @@ from launch.client.events import JobState
 from launch.client.query import Happening, JobReport, RankEnd
 from launch.nodeset import fold, ranges
 from launch.numbers import counted
-from launch.remote.base.records import EnvironmentRecord
+from launch.remote.base.messages import size
+from launch.remote.base.records import DataRecord, EnvironmentRecord
 from launch.remote.head.outcome import signal_name
 
 __all__ = [
@@ -119,6 +120,7 @@ def job_text(report: JobReport, now: datetime | None = None) -> str:
         ("command", _line(report.command)),
         ("code", f"snapshot {report.code}" if report.code else ""),
         ("runs in", _runs_in(report.environment)),
+        *(("data", _data(one)) for one in report.data),
         ("created", moment(state.created)),
         ("started", _started(state)),
         ("ended", moment(state.ended)),
@@ -155,6 +157,11 @@ def _runs_in(environment: EnvironmentRecord) -> str:
         return ""
     by = "" if environment["runtime"] == "bare" else f", by {environment['runtime']}"
     return f"{environment['title']}: {environment['kind']} {environment['id']}{by}"
+
+
+def _data(one: DataRecord) -> str:
+    took = f", staged in {one['seconds']:.1f} s" if one["seconds"] else ", held already"
+    return f"{one['name']}: {one['url']}, {counted(one['files'], 'file')}, {size(one['bytes'])}{took}"
 
 
 def ends_text(report: JobReport) -> str:

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Literal, Tuple, TypedDict, Union  # noqa: UP
 
 from launch.remote.base.records import (
     Checks,
+    DataRecord,
     EnvironmentRecord,
     Event,
     ExitEvent,
@@ -192,6 +193,7 @@ class PlanExcerpt(TypedDict, total=False):
     """Part of the plan that a :class:`JobReport` shows."""
 
     command: list[str]
+    data: list[DataRecord]
     environment: EnvironmentRecord
     grace_s: float
     max_restarts: int

@@ -54,6 +54,7 @@ def job_report(job: str) -> JobReport:
         "plan": {
             "command": plan["command"],
             "environment": plan.get("environment", BARE),
+            "data": plan.get("data", []),
             "grace_s": plan["grace_s"],
             "max_restarts": plan.get("max_restarts", 0),
             "snapshot": plan["snapshot"],
