@@ -8,6 +8,8 @@ from launch.launchers.registry import LAUNCHERS
 from launch.remote.environment.request import FORMS
 from playbooks import images, rehearsal
 from playbooks.cli.invoke_patches import improve_command_line
+from playbooks.data import listing_tasks
+from playbooks.data import put as transfers
 from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
 from playbooks.nodes import environments, exec, push, ssh_task
@@ -36,6 +38,14 @@ def make_collection() -> Collection:
     held.add_task(environments.prune)
     ns.add_collection(held)
     ns.add_collection(Collection("image", images.build))
+
+    ns.add_collection(
+        Collection(
+            "data",
+            *(transfers.put, transfers.get),
+            *(listing_tasks.list_data, listing_tasks.remove, listing_tasks.register),
+        )
+    )
     ns.add_collection(Collection.from_module(rehearsal, name="rehearsal"))
     options = [option for launcher in LAUNCHERS.values() for option in launcher.options]
     improve_command_line(

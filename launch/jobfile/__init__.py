@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from launch.jobfile.conda_file import read_conda
-from launch.jobfile.data_asset import find_asset, list_assets, read_asset, with_assets
+from launch.jobfile.data_asset import ASSETS, find_asset, list_assets, read_asset, with_assets
 from launch.jobfile.environment_reference import NamedEnvironment, read_name
 from launch.jobfile.named_environment import resolve
 from launch.jobfile.parse import read
@@ -21,6 +21,7 @@ from launch.jobfile.to_spec import (
 )
 
 __all__ = [
+    "ASSETS",
     "Data",
     "Flags",
     "JobFile",

@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from infra.config.readers import KEY
 from infra.config.storage_settings import read_datastores
 from infra.inventory import Inventory
-from launch.data.data_spec import BlobAddress
+from launch.data.data_address import is_address, read_address, without_query
+from launch.data.data_spec import BlobAddress, DatastorePath
 from launch.data.data_stores import Storage, read_sas_urls
 from launch.errors import InputError
 from playbooks.project import Stack
 
-__all__ = ["SAS_HELP", "sas_flag", "storage_of"]
+if TYPE_CHECKING:
+    from azure.storage.blob import ContainerClient
+
+__all__ = [
+    "CONTAINER_HELP",
+    "PATH_HELP",
+    "SAS_HELP",
+    "container_of",
+    "data_address",
+    "sas_flag",
+    "storage_of",
+]
+
+PATH_HELP = "a path in the container data, or an address like azureml://datastores/NAME/paths/PATH"
+CONTAINER_HELP = "another container for a path: results, or what `ranklift:datastores` names"
 
 SAS_HELP = (
     "a file with the SAS of data that the nodes' identity does not open: on each line the address of a "
@@ -26,6 +42,28 @@ def storage_of(stack: Stack, inventory: Inventory) -> Storage:
     given = stack.settings().get(key) if stack.configuration.exists() else None
     account = inventory.blob_endpoint
     return Storage(account.rstrip("/") if account else None, read_datastores(key, given) if given else {})
+
+
+def data_address(stack: Stack, text: str, container: str) -> BlobAddress:
+    """Return the address in storage that a task is given: one, or a path in a container.
+
+    Raise :class:`~launch.errors.InputError`.
+    """
+    written = text if is_address(text) else f"azureml://datastores/{container}/paths/{text}"
+    address = read_address("path", written)
+    if isinstance(address, DatastorePath):
+        return storage_of(stack, stack.saved()).locate(address, "path")
+    if not isinstance(address, BlobAddress) or address.sas:
+        remedy = f"give {PATH_HELP}"
+        raise InputError("path", without_query(text), "is not a place in storage that you sign in to", remedy)
+    return address
+
+
+def container_of(stack: Stack, address: BlobAddress) -> ContainerClient:
+    """Return the client of an address's container, which acts for the operator."""
+    from infra.arm.clients import blob_service
+
+    return blob_service(address.account_url, stack.environment).get_container_client(address.container)
 
 
 def sas_flag(path: str | None) -> tuple[BlobAddress, ...]:

@@ -1,0 +1,80 @@
+"""Errors of storage in the operator's words: what was refused, by whom, and the remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from launch.data.data_spec import BlobAddress
+from launch.errors import GiveUpError, InputError, RankliftError, RetryError
+
+__all__ = ["blob_errors"]
+
+_ROLE = (
+    "you lack the role Storage Blob Data Contributor, which neither Owner nor Contributor includes: add your "
+    "object id (`az ad signed-in-user show --query id -o tsv`) to ranklift:dataOperators and run `fab up`; a "
+    "new role takes some minutes"
+)
+_FIREWALL = (
+    "the account's firewall does not let this machine in: put its address into ranklift:sshFrom and run "
+    "`fab up`; with ranklift:storage privateEndpoint, run the command on a machine of that network"
+)
+_REMEDIES = {
+    "AuthorizationPermissionMismatch": _ROLE,
+    "AuthorizationFailure": _FIREWALL,
+    "PublicAccessNotPermitted": _ROLE,
+    "KeyBasedAuthenticationNotPermitted": "sign in with `az login`; account keys are switched off",
+    "InvalidAuthenticationInfo": "sign in to the account's own tenant with `az login --tenant TENANT`",
+    "AccountIsDisabled": "the account is switched off; see the portal",
+}
+"""By Azure's error code (learn.microsoft.com rest/api/storageservices blob-service-error-codes)."""
+_MISSING = ("ContainerNotFound", "BlobNotFound", "ContainerBeingDeleted")
+
+
+@contextmanager
+def blob_errors(address: BlobAddress) -> Iterator[None]:
+    """Raise errors of the Azure SDK in the block as ours, which name ``address``."""
+    from azure.core.exceptions import (
+        AzureError,
+        ClientAuthenticationError,
+        HttpResponseError,
+        ServiceRequestError,
+        ServiceResponseError,
+    )
+
+    try:
+        yield
+    except HttpResponseError as error:
+        raise _refused(address, error) from None
+    except ClientAuthenticationError as error:
+        text = str(error).splitlines()[0]
+        raise GiveUpError(f"{address.url}: no sign-in at Azure ({text}); run `az login`") from None
+    except (ServiceRequestError, ServiceResponseError) as error:
+        text = str(error).splitlines()[0]
+        raise RetryError(
+            f"{address.url} does not answer ({text}); if it has a private endpoint, run the command on a "
+            "machine of that network, else repeat it: it goes on where it stopped"
+        ) from None
+    except AzureError as error:
+        raise GiveUpError(f"{address.url}: {str(error).splitlines()[0]}") from None
+    except RankliftError:
+        raise
+    except OSError as error:
+        raise GiveUpError(f"{error.filename or address.url}: {error.strerror or error}") from None
+
+
+def _refused(address: BlobAddress, error: object) -> RankliftError:
+    code = str(getattr(error, "error_code", "") or "")
+    status = getattr(error, "status_code", None)
+    code = getattr(code, "value", code).rpartition(".")[2] or f"HTTP {status}"
+    if code in _MISSING:
+        what = f"account {address.account_url} has no container {address.container}"
+        return InputError(
+            "data", address.url, what if "Container" in code else "is not there", "see `fab data.ls`"
+        )
+    if remedy := _REMEDIES.get(code):
+        return GiveUpError(f"{address.url}: {code}: {remedy}")
+    reason = getattr(error, "reason", "") or ""
+    return RetryError(
+        f"{address.url}: storage answered {code} {reason}; repeat the command: it goes on where it stopped"
+    )

@@ -1,0 +1,126 @@
+"""``fab data.ls``, ``fab data.rm`` and ``fab data.register``: what is in the stack's storage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from invoke.context import Context
+
+from launch.errors import InputError
+from launch.numbers import counted
+from launch.remote.base.messages import size
+from playbooks.cli import output
+from playbooks.cli.task import command, open_from
+from playbooks.data.put import upload
+from playbooks.data.stack_storage import CONTAINER_HELP, PATH_HELP, container_of, data_address
+
+__all__ = ["list_data", "register", "remove"]
+
+
+@command(
+    "ls",
+    called="data.ls",
+    example="fab data.ls train --container results",
+    help={"path": f"{PATH_HELP} (default: the whole container)", "container": CONTAINER_HELP},
+    positional=["path"],
+)
+def list_data(
+    context: Context, path: str = "", container: str = "data", stack: str | None = None, json: bool = False
+) -> None:
+    """List what is in the stack's storage, each folder with all that is below it."""
+    from launch.data.transfer import by_folder
+    from playbooks.data.blob_transfer import list_blobs
+
+    chosen = open_from(context, stack)
+    address = data_address(chosen, path, container)
+    rows = by_folder(address, list_blobs(container_of(chosen, address), address))
+    if json:
+        output.as_json(
+            [
+                {"name": r.name, "files": r.files, "bytes": r.bytes, "modified": r.modified.isoformat()}
+                for r in rows
+            ]
+        )
+        return
+    if not rows:
+        output.progress(f"{address.url} has no data")
+        return
+    cells = [(r.name, size(r.bytes), r.files, f"{r.modified:%Y-%m-%d %H:%M}") for r in rows]
+    output.table(("name", "size", "files", "changed (UTC)"), cells)
+
+
+@command(
+    "rm",
+    called="data.rm",
+    example="fab data.rm imagenet --yes",
+    help={"path": PATH_HELP, "container": CONTAINER_HELP, "yes": "delete without a question"},
+    positional=["path"],
+)
+def remove(
+    context: Context,
+    path: str,
+    container: str = "data",
+    yes: bool = False,
+    stack: str | None = None,
+    dry_run: bool = False,
+) -> None:
+    """Delete a blob or a folder of blobs from the stack's storage; what nodes hold of it stays there."""
+    from playbooks.data.blob_transfer import delete_blobs, list_blobs
+
+    chosen = open_from(context, stack)
+    address = data_address(chosen, path, container)
+    if not address.path:
+        raise InputError("path", path, "is a whole container", "name what in it is to be deleted")
+    client = container_of(chosen, address)
+    blobs = list_blobs(client, address)
+    if not blobs:
+        raise InputError("path", address.url, "there is no data", "see `fab data.ls`")
+    what = f"{address.url}: {counted(len(blobs), 'file')}, {size(sum(one.size for one in blobs))}"
+    if dry_run:
+        output.result(f"would delete {what}")
+        return
+    if not yes and not output.ask(f"delete {what}?"):
+        raise InputError(
+            "--yes", None, f"was not given, and {what} would be deleted", "give it to delete them"
+        )
+    delete_blobs(client, address, blobs)
+    output.result(f"deleted {what}")
+
+
+@command(
+    "register",
+    called="data.register",
+    example="fab data.register iris.yml",
+    help={"file": "a data asset as `az ml data create --file` takes it"},
+    positional=["file"],
+)
+def register(context: Context, file: str, stack: str | None = None) -> None:
+    """Make a data asset, which job files name as azureml:NAME:VERSION. Data of this machine is uploaded.
+
+    Without a version in the file it is the next number.
+    """
+    import yaml
+
+    from launch.jobfile import list_assets, read_asset
+    from playbooks.data.assets import asset_document, asset_file, next_version
+
+    chosen = open_from(context, stack)
+    asset = read_asset(Path(file).expanduser())
+    known = [read_asset(path) for path in list_assets(chosen.project).get(asset.name, ())]
+    version = asset.version or next_version([one.version for one in known])
+    target = asset_file(chosen.project, asset.name, version)
+    if any(one.version == version for one in known) or target.exists():
+        remedy = "give another version, or leave it out for the next number"
+        raise InputError("version", version, f"azureml:{asset.name}:{version} is there already", remedy)
+    document: dict[str, Any] = yaml.safe_load(asset.file.read_text(encoding="utf-8"))
+    if asset.data.local is not None:
+        address = data_address(chosen, f"assets/{asset.name}/{version}", "data")
+        root = asset.data.local
+        if root.is_file():
+            address = data_address(chosen, f"assets/{asset.name}/{version}/{root.name}", "data")
+        upload(chosen, root, address)
+        document["path"] = f"azureml://datastores/workspaceblobstore/paths/{address.path}"
+    target.parent.mkdir(exist_ok=True)
+    target.write_text(asset_document(document, version), encoding="utf-8")
+    output.result(f"azureml:{asset.name}:{version}: {target}")
