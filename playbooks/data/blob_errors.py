@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from launch.data.data_spec import BlobAddress
 from launch.errors import GiveUpError, InputError, RankliftError, RetryError
 
-__all__ = ["blob_errors"]
+__all__ = ["blob_errors", "error_code"]
 
 _ROLE = (
     "you lack the role Storage Blob Data Contributor, which neither Owner nor Contributor includes: add your "
@@ -29,6 +29,12 @@ _REMEDIES = {
 }
 """By Azure's error code (learn.microsoft.com rest/api/storageservices blob-service-error-codes)."""
 _MISSING = ("ContainerNotFound", "BlobNotFound", "ContainerBeingDeleted")
+
+
+def error_code(error: object) -> str:
+    """Return Azure's code of an SDK's error; empty without one."""
+    code = getattr(error, "error_code", None)
+    return str(getattr(code, "value", code) or "")  # an enum for the codes that the SDK knows
 
 
 @contextmanager
@@ -64,9 +70,7 @@ def blob_errors(address: BlobAddress) -> Iterator[None]:
 
 
 def _refused(address: BlobAddress, error: object) -> RankliftError:
-    code = str(getattr(error, "error_code", "") or "")
-    status = getattr(error, "status_code", None)
-    code = getattr(code, "value", code).rpartition(".")[2] or f"HTTP {status}"
+    code = error_code(error) or f"HTTP {getattr(error, 'status_code', None)}"
     if code in _MISSING:
         what = f"account {address.account_url} has no container {address.container}"
         return InputError(

@@ -16,7 +16,7 @@ from launch.data.data_spec import BlobAddress
 from launch.data.local_files import Digests, LocalFile, list_files
 from launch.data.transfer import BLOCK, Block, StoredBlob, block_id, blocks_of, is_same
 from launch.errors import GiveUpError, InputError
-from playbooks.data.blob_errors import blob_errors
+from playbooks.data.blob_errors import blob_errors, error_code
 
 if TYPE_CHECKING:
     from azure.storage.blob import BlobClient, ContainerClient
@@ -57,7 +57,7 @@ def list_blobs(container: ContainerClient, address: BlobAddress) -> list[StoredB
             try:
                 found.insert(0, _stored(container.get_blob_client(address.path).get_blob_properties()))
             except ResourceNotFoundError as error:
-                if "ContainerNotFound" in str(error.error_code):  # type: ignore[attr-defined]
+                if error_code(error) == "ContainerNotFound":
                     raise
     return found
 
@@ -295,7 +295,7 @@ def _download(client: BlobClient, blob: StoredBlob, part: Path, work: _Work) -> 
                     match_condition=MatchConditions.IfNotModified,
                 ).readall()
             except HttpResponseError as error:
-                if "ConditionNotMet" in str(error.error_code):  # type: ignore[attr-defined]
+                if error_code(error) == "ConditionNotMet":
                     raise GiveUpError(
                         f"{blob.name}: changed while it was downloaded; repeat the command"
                     ) from None
