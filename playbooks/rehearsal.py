@@ -117,6 +117,7 @@ def env(context: Context) -> None:
         "nodes": "names, instance ids and ranges of both: 0-3,node000007; all; any:2",
         "after": "number of requests, operations or nodes that pass first",
         "count": "number of hits (default: the kind's, else until it is cleared)",
+        "rate": "MB per second",
         "seconds": "length of a notice, a pause or an outage; for clock, how far it is off",
     },
     positional=["kind"],
@@ -129,6 +130,7 @@ def fault(
     after: str | None = None,
     count: str | None = None,
     seconds: str | None = None,
+    rate: str | None = None,
     stack: str | None = None,
 ) -> None:
     """Inject, list or clear faults of the rehearsed Azure and its nodes."""
@@ -147,6 +149,7 @@ def fault(
         after=number("--after", after, "times") if after is not None else None,
         count=number("--count", count, "times") if count is not None else None,
         seconds=_seconds(seconds) if seconds is not None else None,
+        rate=number("--rate", rate, "MB per second", "give 1 or more", low=1) if rate is not None else None,
     )
     chosen = open_from(context, stack)
     if name in get_args(VmFault):

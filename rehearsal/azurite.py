@@ -1,12 +1,9 @@
-"""Azurite, Microsoft's storage emulator, as the blob service of emulated storage accounts.
+"""Azurite, Microsoft's storage emulator, as the store of emulated storage accounts.
 
 Each account has a process of its own, started with the account and ended with it or with the rehearsal, and
-a folder below the rehearsal's. It speaks HTTPS with a certificate that the rehearsal makes for it
-(:attr:`Azurite.certificate`), because clients send tokens over nothing else, and takes the rehearsal's tokens
-as well as the account's keys. What Azure would check besides it does not: neither roles nor the account's
-firewall nor ``allowSharedKeyAccess`` hold for what is inside the containers, and any token will do. So the
-process listens on a Unix socket in the rehearsal's folder, and the endpoint on 127.0.0.1, out of the nodes'
-reach, is a :class:`~rehearsal.listener.Listener` that passes on what this user sends.
+a folder below the rehearsal's. Azurite checks signatures of keys and of shared access, but neither roles nor
+the account's firewall, and takes any token. So the process listens on a Unix socket in the rehearsal's folder
+alone, and :mod:`rehearsal.blobs` passes on what Azure would serve.
 """
 
 from __future__ import annotations
@@ -14,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import datetime
+import hashlib
 import ipaddress
 import logging
 import os
@@ -32,9 +30,7 @@ import rehearsal
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.storage.accounts import account_key
-from rehearsal.arm.storage.blobs import Blobs
 from rehearsal.imds.tokens import Identity, Tokens
-from rehearsal.listener import Listener, relay_to
 from rehearsal.run_dir import replace_file
 
 __all__ = ["HOME", "Azurite", "installed"]
@@ -52,10 +48,16 @@ const listen = Server.prototype.listen;
 Server.prototype.listen = function (port, host, ...rest) {{
   return listen.call(this, "{_SOCKET}", ...rest);
 }};
+// It takes tokens over HTTPS alone, which whoever passes requests on has ended already.
+const http = require("node:http");
+require("node:https").createServer = () =>
+  http.createServer().on("connection", (socket) => {{ socket.encrypted = true; }});
 """
 _VERSION = "2021-12-02"
 _CREATED, _ACCEPTED, _GONE, _EXISTS = 201, 202, 404, 409
 _AUDIENCE = "https://storage.azure.com/"
+_IDLE_S = 3.0  # Azurite closes a connection that has been idle for 5 s
+_NAME = "storage of a rehearsal"
 
 _log = logging.getLogger("rehearsal.storage")
 
@@ -73,16 +75,19 @@ def _node(home: Path) -> Path | None:
 @dataclass(slots=True)
 class _Service:
     process: asyncio.subprocess.Process
-    listener: Listener
     folder: Path
+    place: int
+    """The folder, open: a socket's address of 107 bytes may not hold its name."""
+    session: aiohttp.ClientSession
 
     async def end(self) -> None:
-        await self.listener.close()
+        await self.session.close()
         await _end(self.process)
+        os.close(self.place)
 
 
-class Azurite(Blobs):
-    """The blob services of a rehearsal; ``folder`` is theirs alone."""
+class Azurite:
+    """The stores of a rehearsal; ``folder`` is theirs alone."""
 
     def __init__(self, folder: Path, home: Path = HOME) -> None:
         self._folder, self._home = folder, home
@@ -91,27 +96,47 @@ class Azurite(Blobs):
 
     @property
     def certificate(self) -> Path:
-        """Certificate that clients trust: the ``connection_verify`` of Azure's Python clients."""
-        return self._folder / "certificate.pem"
+        """Certificate of the blob endpoint, named as OpenSSL looks for it in a folder of such.
 
-    async def open(self, account: Record) -> dict[str, str]:
-        """Start the account's blob service and return its endpoint.
-
-        Raises :class:`ArmError` when it does not start.
+        It is made at first use.
         """
+        certificate = self._folder / f"{_subject_hash(_SUBJECT):08x}.0"
+        if not certificate.exists():
+            self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the certificate's key is in it
+            _make_certificate(certificate, self._folder / "key.pem")
+        return certificate
+
+    def tls(self) -> ssl.SSLContext:
+        """Return what the blob endpoint needs to serve HTTPS."""
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+        context.load_cert_chain(self.certificate, self._folder / "key.pem")
+        return context
+
+    def names(self) -> tuple[str, ...]:
+        """Return the accounts that have a store."""
+        return tuple(self._services)
+
+    def session(self, account: str) -> aiohttp.ClientSession:
+        """Return the connections to an account's store."""
+        return self._services[account].session
+
+    def authorization(self, principal: str) -> str:
+        """Return the header by which a store takes a request for that of an object id."""
+        return f"Bearer {self._tokens.issue(Identity('', principal, principal), _AUDIENCE).text}"
+
+    async def open(self, account: Record) -> None:
+        """Start the account's store. Raises :class:`ArmError` when it does not start."""
         name = account.id.name
         folder = self._folder / name
-        self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)  # the certificate's key is in it
+        certificate = self.certificate
         folder.mkdir(exist_ok=True)
-        if not self.certificate.exists():
-            _make_certificate(self.certificate, self._folder / "key.pem")
         preload = self._folder / "socket.cjs"
         replace_file(preload, _PRELOAD)
         log = self._folder / f"{name}.log"
         # It must not outlive the rehearsal, however that ends.
         argv = ["setpriv", "--pdeathsig", "KILL", "--", str(_node(self._home)), "--require", str(preload)]
         argv += [str(self._home / "bin" / "azurite-blob.js"), "--location", str(folder), "--oauth", "basic"]
-        argv += ["--cert", str(self.certificate), "--key", str(self._folder / "key.pem")]
+        argv += ["--cert", str(certificate), "--key", str(self._folder / "key.pem")]
         argv += ["--silent", "--disableTelemetry", "--skipApiVersionCheck"]
         keys = (account_key(account, key) for key in ("key1", "key2"))
         with log.open("wb") as out:
@@ -129,12 +154,16 @@ class Azurite(Blobs):
                 },
             )
         await self._until_it_listens(process, log)
-        listener = Listener(relay_to(folder / _SOCKET))
-        listener.start()
-        self._services[account.id.key] = _Service(process, listener, folder)
-        port = listener.port
-        _log.info("storage account %s: blobs at https://127.0.0.1:%d/%s", name, port, name)
-        return {"blob": f"https://127.0.0.1:{port}/{name}/"}
+        place = os.open(folder, os.O_PATH | os.O_DIRECTORY)
+        session = aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(
+                f"/proc/self/fd/{place}/{_SOCKET}", limit=0, keepalive_timeout=_IDLE_S
+            ),
+            timeout=aiohttp.ClientTimeout(total=None),
+            auto_decompress=False,
+        )
+        self._services[name] = _Service(process, folder, place, session)
+        _log.info("storage account %s: blobs at https://%s.blob.core.windows.net/", name, name)
 
     async def _until_it_listens(self, process: asyncio.subprocess.Process, log: Path) -> None:
         try:
@@ -151,7 +180,7 @@ class Azurite(Blobs):
 
     async def close_account(self, account: Record) -> None:
         """End the account's blob service and remove what is in it."""
-        service = self._services.pop(account.id.key, None)
+        service = self._services.pop(account.id.name, None)
         if service is not None:
             await service.end()
             await asyncio.to_thread(shutil.rmtree, service.folder, ignore_errors=True)
@@ -165,23 +194,18 @@ class Azurite(Blobs):
         await self._container("DELETE", account, name, (_ACCEPTED, _GONE))
 
     async def _container(self, method: str, account: Record, name: str, good: tuple[int, ...]) -> None:
-        service = self._services.get(account.id.key)
+        service = self._services.get(account.id.name)
         if service is None:
             return  # FileStorage has no blobs
-        token = self._tokens.issue(Identity("", "rehearsal", "rehearsal"), _AUDIENCE)
-        url = f"https://127.0.0.1:{service.listener.port}/{account.id.name}/{name}?restype=container"
-        headers = {"Authorization": f"Bearer {token.text}", "x-ms-version": _VERSION}
-        trust = ssl.create_default_context(cafile=str(self.certificate))
-        async with (
-            aiohttp.ClientSession() as session,
-            session.request(method, url, headers=headers, ssl=trust) as answer,
-        ):
+        url = f"http://127.0.0.1/{account.id.name}/{name}?restype=container"
+        headers = {"Authorization": self.authorization("rehearsal"), "x-ms-version": _VERSION}
+        async with service.session.request(method, url, headers=headers) as answer:
             if answer.status not in good:
                 problem = f"Azurite answered {answer.status} to {method} of container {name}."
                 raise ArmError(500, "InternalServerError", problem)
 
     async def close(self) -> None:
-        """End every blob service; what is in them stays until the rehearsal's files are removed."""
+        """End every store; what is in them stays until the rehearsal's files are removed."""
         services, self._services = list(self._services.values()), {}
         await asyncio.gather(*(service.end() for service in services))
 
@@ -197,22 +221,37 @@ async def _end(process: asyncio.subprocess.Process) -> None:
     await process.wait()
 
 
+_SUBJECT = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, _NAME)])
+
+
+def _subject_hash(name: x509.Name) -> int:
+    """Return OpenSSL's hash of a name that is in lower case, with single blanks.
+
+    Its canonical form is the DER form then, without the outermost header (X509_NAME_hash of OpenSSL).
+
+    >>> f"{_subject_hash(_SUBJECT):08x}"
+    'd2065aa5'
+    """
+    digest = hashlib.sha1(name.public_bytes()[2:], usedforsecurity=False).digest()
+    return int.from_bytes(digest[:4], "little")
+
+
 def _make_certificate(certificate: Path, key_file: Path) -> None:
     key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "storage of a rehearsal")])
+    identifier = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
+    names = [x509.DNSName("*.blob.core.windows.net"), x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))]
     now = datetime.datetime.now(datetime.UTC)
     made = (
         x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
+        .subject_name(_SUBJECT)
+        .issuer_name(_SUBJECT)
         .public_key(key.public_key())
         .serial_number(x509.random_serial_number())
         .not_valid_before(now - datetime.timedelta(days=1))
         .not_valid_after(now + datetime.timedelta(days=365))
         .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ipaddress.IPv4Address("127.0.0.1"))]), critical=False
-        )
+        .add_extension(identifier, critical=False)
+        .add_extension(x509.SubjectAlternativeName(names), critical=False)
         .sign(key, hashes.SHA256())
     )
     private = key.private_bytes(

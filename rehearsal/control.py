@@ -78,6 +78,8 @@ class Status:
     """By ARM id of the virtual network: ``nodes`` (address by name), ``running``, ``cut``, ``listening``."""
     leftovers: tuple[str, ...] = ()
     """Leftovers of a killed rehearsal; the next start removes them."""
+    storage: dict[str, dict[str, int]] | None = None
+    """By storage account: ``requests``, bytes that left it (``bytes_out``) and that came (``bytes_in``)."""
 
 
 def start(project: Path, nodes_limit: int | None = None, node_python: Path | None = None) -> Started:
@@ -233,7 +235,8 @@ def status(project: Path) -> Status:
     folder = Folder(project.resolve())
     record = folder.record()
     if record is not None and record.alive and folder.locked():
-        return Status(True, record, folder.ask("status")["networks"])
+        answer = folder.ask("status")
+        return Status(True, record, answer["networks"], storage=answer["storage"])
     return Status(False, leftovers=leftovers.traces(folder) if folder.root.exists() else ())
 
 

@@ -16,6 +16,7 @@ import secrets
 import signal
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,7 @@ from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.resource_types import RESOURCE_TYPES
 from rehearsal.arm.services import SharedState
 from rehearsal.azurite import Azurite, installed
+from rehearsal.blobs.blob_server import BlobServer
 from rehearsal.faults.arm_faults import ArmFaults
 from rehearsal.faults.fault_kinds import fault_spec
 from rehearsal.faults.node_faults import NodeFaults
@@ -51,7 +53,9 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
     loop = asyncio.get_running_loop()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stopped.set)
-    settings = machine_settings(folder, node_python, nodes_limit, os.environ)
+    azurite = Azurite(folder.root / "storage") if installed() else None
+    trusted = azurite.certificate if azurite is not None else None
+    settings = machine_settings(folder, node_python, nodes_limit, os.environ, trusted)
     async with contextlib.AsyncExitStack() as stack:
         shared, arm_faults = SharedState(Subscription(SUBSCRIPTION_ID, RESOURCE_TYPES)), ArmFaults()
         # The metadata service passes requests on to the endpoint, whose port must be known before its nodes.
@@ -61,6 +65,7 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
         machines = LocalMachines(settings, metadata, arm_faults)
         stack.push_async_callback(machines.close)
         token = secrets.token_urlsafe(32)
+        blobs = BlobServer(azurite, shared, machines, token, arm_faults) if azurite is not None else None
         app = make_app(
             shared,
             machines,
@@ -68,7 +73,7 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
             faults=arm_faults,
             scarcity=arm_faults,
             middlewares=[arm_faults.middleware],
-            blobs=Azurite(folder.root / "storage") if installed() else None,
+            blobs=blobs,
         )
         node_faults = NodeFaults(app[SERVICES], machines, arm_faults)
         runner = web.AppRunner(app, access_log=None, shutdown_timeout=1)
@@ -76,17 +81,23 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
         stack.push_async_callback(runner.cleanup)
         listener = listen(runner, app, own)
         stack.push_async_callback(listener.close)
+        blob_port = await blobs.listen() if blobs is not None else 0
         stack.push_async_callback(metadata.close_all)
         stack.push_async_callback(node_faults.close)
         provider = await serve(arm, token, folder.root, RESOURCE_TYPES)
         stack.push_async_callback(provider.stop)
         stack.callback(folder.record_file.unlink, missing_ok=True)
         with short_path(folder.control) as path:
-            server = await asyncio.start_unix_server(_Control(machines, node_faults).serve, path)
+            server = await asyncio.start_unix_server(_Control(machines, node_faults, blobs).serve, path)
         stack.callback(server.close)
         pid = os.getpid()
         folder.write_record(
-            Record(pid, start_time(pid), listener.port, provider.port, SUBSCRIPTION_ID, nodes_limit), token
+            Record(
+                *(pid, start_time(pid), listener.port, provider.port, SUBSCRIPTION_ID, nodes_limit),
+                blob_port=blob_port,
+                blob_certificate=str(trusted or ""),
+            ),
+            token,
         )
         _log.info("ready: ARM on port %d, provider on port %d", listener.port, provider.port)
         while not stopped.is_set():
@@ -100,20 +111,24 @@ async def run(folder: Folder, nodes_limit: int, node_python: Path | None) -> Non
 
 
 def machine_settings(
-    folder: Folder, node_python: Path | None, nodes_limit: int, environment: Mapping[str, str]
+    folder: Folder,
+    node_python: Path | None,
+    nodes_limit: int,
+    environment: Mapping[str, str],
+    trusted: Path | None = None,
 ) -> Settings:
     """Return the settings of a rehearsal's nodes, with the paths of this machine that they see."""
     # Besides the nodes' own Python, this one: a network's first process goes on in it.
     needed = (*(environments(node_python) if node_python else ()), Path(sys.base_prefix))
     view = visible_paths(environment, folder.project, needed, bare=node_python is None)
-    return Settings(folder.disks, node_python, nodes_limit, view)
+    return Settings(folder.disks, node_python, nodes_limit, view, trusted)
 
 
 class _Control:
     """Server of the control socket: one line of JSON each way."""
 
-    def __init__(self, machines: LocalMachines, node_faults: NodeFaults) -> None:
-        self._machines, self._node_faults = machines, node_faults
+    def __init__(self, machines: LocalMachines, node_faults: NodeFaults, blobs: BlobServer | None) -> None:
+        self._machines, self._node_faults, self._blobs = machines, node_faults, blobs
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Answer the one request of a connection."""
@@ -132,7 +147,9 @@ class _Control:
 
     async def _answer(self, op: str, **arguments: Any) -> Any:
         if op == "status":
-            return await self._machines.status()
+            traffic = self._blobs.traffic if self._blobs is not None else {}
+            storage = {account: asdict(one) for account, one in traffic.items()}
+            return {**await self._machines.status(), "storage": storage}
         if op == "fault":
             for name in arguments["names"]:
                 await self._machines.fault(arguments["network"], name, arguments["fault"])

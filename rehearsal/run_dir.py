@@ -50,6 +50,10 @@ class Record:
     provider_port: int
     subscription_id: str
     nodes_limit: int
+    blob_port: int = 0
+    """Port of the operator's blob endpoint; 0 without Azurite."""
+    blob_certificate: str = ""
+    """File of that endpoint's certificate."""
 
     @property
     def alive(self) -> bool:

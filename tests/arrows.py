@@ -56,7 +56,12 @@ ARROWS: dict[str, set[str]] = {
     "rehearsal": {
         *("rehearsal.arm", "rehearsal.arm.core", "rehearsal.arm.resource_types", "rehearsal.arm.services"),
         *("rehearsal.arm.storage", "rehearsal.faults", "rehearsal.imds", "rehearsal.provider"),
-        *("infra.naming", "rehearsal.vms"),
+        *("infra.naming", "rehearsal.blobs", "rehearsal.vms"),
+    },
+    "rehearsal.blobs": {
+        *("rehearsal.arm.auth", "rehearsal.arm.core", "rehearsal.arm.network", "rehearsal.arm.services"),
+        *("rehearsal.arm.storage", "rehearsal.azurite", "rehearsal.faults", "rehearsal.imds"),
+        *("rehearsal.listener", "rehearsal.vms.api"),
     },
     "rehearsal.arm": {
         *("rehearsal", *_ARM_ROOMS, "rehearsal.arm.core", "rehearsal.arm.resource_types"),

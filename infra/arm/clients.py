@@ -8,6 +8,7 @@ from __future__ import annotations
 import ipaddress
 import json
 import os
+import time
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -22,12 +23,14 @@ if TYPE_CHECKING:
     from azure.mgmt.compute import ComputeManagementClient
     from azure.mgmt.network import NetworkManagementClient
     from azure.mgmt.resource.resources import ResourceManagementClient
+    from azure.storage.blob import BlobServiceClient
 
 __all__ = [
     "CLOUD",
     "ENDPOINT",
     "TOKEN_FILE",
     "Clients",
+    "blob_service",
     "clients",
     "endpoint",
     "rehearsal_token",
@@ -46,6 +49,9 @@ _PROVIDERS = "PULUMI_DEBUG_PROVIDERS"
 
 CLOUD = "ARM_ENVIRONMENT"
 """Environment variable by which Pulumi's provider takes another cloud; its setting is ``environment``."""
+
+
+_TOKEN_LIFE_S = 3600
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +103,18 @@ def rehearsal_token(environment: Mapping[str, str]) -> str:
     Raises :class:`~launch.errors.InputError` when no file is named or it has no token, and when the variables
     belong to another rehearsal: whoever took over that one's port would receive the nodes' keys.
     """
+    return str(_record(environment)["token"])
+
+
+def _record(environment: Mapping[str, str]) -> Mapping[str, Any]:
+    """Return the rehearsal's record, of the rehearsal that the variables belong to."""
     remedy = 'use the output of fab rehearsal.env: eval "$(fab rehearsal.env)"'
     name = environment.get(TOKEN_FILE)
     if not name:
         raise InputError(TOKEN_FILE, None, f"is not set, and {ENDPOINT} is", remedy)
     try:
         record = json.loads(Path(name).read_text())
-        token, address = record["token"], f"http://127.0.0.1:{record['arm_port']}"
+        _token, address = record["token"], f"http://127.0.0.1:{record['arm_port']}"
         provider = f"azure-native:{record['provider_port']}"
     except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         problem = f"has no token of a rehearsal ({error}); a stopped one removes it"
@@ -112,7 +123,7 @@ def rehearsal_token(environment: Mapping[str, str]) -> str:
         given = environment.get(variable, now)
         if now not in given.split(","):
             raise InputError(variable, given, f"is that of an earlier rehearsal, this one's is {now}", remedy)
-    return str(token)
+    return dict(record)
 
 
 def clients(subscription_id: str, environment: Mapping[str, str] | None = None) -> Clients:
@@ -138,6 +149,37 @@ def resource_client(
 
     credential, options = _access(os.environ if environment is None else environment)
     return ResourceManagementClient(credential, subscription_id, **options)
+
+
+def blob_service(
+    account_url: str, environment: Mapping[str, str] | None = None, **options: Any
+) -> BlobServiceClient:
+    """Return the client of a storage account, where :func:`clients` would; ``options`` are the client's.
+
+    ``account_url`` is ``https://<account>.blob.core.windows.net``, in a rehearsal too: there a port of this
+    machine leads to it. Raises :class:`~launch.errors.InputError` for a rehearsal without blobs.
+    """
+    from azure.core.credentials import AccessToken
+    from azure.storage.blob import BlobServiceClient
+
+    given = os.environ if environment is None else environment
+    if not endpoint(given):
+        return BlobServiceClient(account_url, credential=credential(given), **options)
+    record = _record(given)
+    if not record.get("blob_port"):
+        problem = "the rehearsal has no blobs: Azurite is not installed"
+        raise InputError("storage", account_url, problem, "run make azurite, then start the rehearsal again")
+
+    class Operator:
+        """The operator's token, which this rehearsal takes until it ends."""
+
+        def get_token(self, *_scopes: str, **_options: Any) -> AccessToken:
+            return AccessToken(str(record["token"]), int(time.time()) + _TOKEN_LIFE_S)
+
+    account = (urlsplit(account_url).hostname or "").partition(".")[0]
+    url = f"https://127.0.0.1:{record['blob_port']}/{account}"
+    trust = str(record["blob_certificate"])
+    return BlobServiceClient(url, credential=Operator(), connection_verify=trust, **options)
 
 
 def remove(

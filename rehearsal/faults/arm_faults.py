@@ -140,6 +140,12 @@ class ArmFaults(Scarcity):
                 return fault
         return None
 
+    # -- storage ------------------------------------------------------------------------------------------
+
+    def hits_storage(self, kind: str) -> FaultSpec | None:
+        """Return the fault of this kind that hits a request for a blob now; counts it."""
+        return self._hit(kind)
+
     # -- VMs ----------------------------------------------------------------------------------------------
 
     def refuse_growth(self, resource: ResourceId, location: str, quota: str, used: int, more: int) -> None:

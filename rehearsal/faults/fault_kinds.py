@@ -19,7 +19,7 @@ class FaultKind:
     does: str
     """Description for ``--help`` and lists."""
     takes: tuple[str, ...] = ()
-    """Options: ``nodes``, ``after``, ``count``, ``seconds``."""
+    """Options: ``nodes``, ``after``, ``count``, ``seconds``, ``rate``."""
     needs: tuple[str, ...] = ()
     """Options that must be given."""
     count: int | None = None
@@ -70,6 +70,23 @@ _ALL = (
     FaultKind("image", "PlatformImageNotFound: the marketplace has newer versions of the image only"),
     FaultKind("deprecated", "ImageVersionDeprecated: the version of the image boots no new VM"),
     FaultKind("terms", "ResourcePurchaseValidationFailed: terms of purchase plans are not accepted"),
+    FaultKind(
+        "storage-busy", "503 ServerBusy for blobs", ("after", "count", "seconds"), seconds=5.0, lasts=True
+    ),
+    FaultKind(
+        "storage-denied",
+        "403 AuthorizationPermissionMismatch for blobs",
+        ("after", "count", "seconds"),
+        lasts=True,
+    ),
+    FaultKind("storage-cut", "a blob breaks off half-way", ("after", "count"), count=1),
+    FaultKind(
+        "storage-slow",
+        "blobs come and go at --rate MB per second, all together",
+        ("rate", "seconds"),
+        ("rate",),
+        lasts=True,
+    ),
     FaultKind("subnet", "InUseSubnetCannotBeDeleted", ("count", "seconds"), lasts=True),
 )
 KINDS: Mapping[str, FaultKind] = {kind.name: kind for kind in _ALL}
@@ -86,6 +103,8 @@ class FaultSpec:
     """Number of requests, operations or nodes that pass first."""
     count: int | None = None
     seconds: float | None = None
+    rate: int | None = None
+    """MB per second."""
     hits: int = 0
     """Number of hits so far."""
 
@@ -103,7 +122,12 @@ class FaultSpec:
         """Return its line in a list: kind, options and hits."""
         parts = [self.kind]
         parts += [f"nodes {', '.join(str(number) for number in self.nodes)}"] if self.nodes else []
-        for name, value in (("after", self.after), ("count", self.count), ("seconds", self.seconds)):
+        for name, value in (
+            ("after", self.after),
+            ("count", self.count),
+            ("seconds", self.seconds),
+            ("rate", self.rate),
+        ):
             if value is not None:
                 parts.append(f"{name} {value:g}")
         return f"{'; '.join(parts)}: hit {self.hits} times"

@@ -6,7 +6,8 @@ the endpoint pass a recording double.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import socket
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, Protocol
 
@@ -50,6 +51,18 @@ class Machines(Protocol):
 
         From then on, all VMs have Azure's DNS.
         """
+
+    async def open_port(self, network: str, address: str, port: int) -> socket.socket | None:
+        """Return a socket bound to an address that a network has besides its VMs'.
+
+        The caller serves it and closes it. None when there is no such network.
+        """
+
+    async def close_port(self, network: str, address: str) -> None:
+        """Take such an address away from a network."""
+
+    async def set_names(self, network: str, names: Mapping[str, str]) -> None:
+        """Let all VMs with Azure's DNS resolve these names, too, and no others but their own."""
 
     async def delete_network(self, network: str) -> None:
         """Remove the network with everything that still runs in it."""

@@ -7,6 +7,7 @@ network's name service: one file, replaced in one step, that every node's ``/etc
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import shutil
@@ -15,18 +16,20 @@ import subprocess
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 
-from launch.errors import InputError
+from launch.errors import InputError, RankliftError, ReplaceNodeError
 from rehearsal.vms.api import Machine
 from rehearsal.vms.boot import HIDDEN, INIT, INIT_TEXT, INNER_ID
-from rehearsal.vms.cloud_init import CloudConfig, File
+from rehearsal.vms.cloud_init import CloudConfig, File, parse
 from rehearsal.vms.nat_gateway import DNS_IP
 
 __all__ = [
+    "checked_config",
     "hosts_text",
     "make_disk",
     "make_image",
     "place",
     "remove_tree",
+    "share",
     "sshd_config_text",
 ]
 
@@ -67,8 +70,12 @@ Subsystem sftp internal-sftp
 """
 
 
-def make_image(folder: Path, node_python_bin: str | None) -> None:
-    """Make the ``/etc`` that all nodes start from; an image that is there is kept."""
+def make_image(folder: Path, node_python_bin: str | None, trusted: Path | None = None) -> None:
+    """Make the ``/etc`` that all nodes start from; an image that is there is kept.
+
+    Programs that go by the system's certificates trust ``trusted``, too: curl and Python by the one file, and
+    by the folder those of OpenSSL that have no such file.
+    """
     if folder.exists():
         return
     building = folder.with_name(folder.name + ".new")
@@ -94,6 +101,11 @@ def make_image(folder: Path, node_python_bin: str | None) -> None:
         (etc / name).unlink(missing_ok=True)
         (etc / name).write_text(text)
     (etc / "mtab").symlink_to("/proc/self/mounts")
+    if trusted is not None:
+        (etc / "ssl/certs").mkdir(parents=True, exist_ok=True)
+        (etc / "ssl/certs" / trusted.name).write_text(trusted.read_text())
+        with (etc / "ssl/certs/ca-certificates.crt").open("a") as bundle:
+            bundle.write(trusted.read_text())
     if node_python_bin:
         (etc / "profile.d").mkdir(exist_ok=True)
         line = f"PATH={shlex.quote(node_python_bin)}:$PATH\n"
@@ -137,6 +149,17 @@ def place(path: str, user: str) -> PurePosixPath:
         "read-only on a rehearsed node",
         f"use a path below {', '.join(sorted(places))}",
     )
+
+
+def checked_config(machine: Machine) -> CloudConfig:
+    """Return what cloud-init does on a VM. Raises :class:`~launch.errors.ReplaceNodeError` where it fails."""
+    try:
+        config = parse(machine.user_data, machine.admin_user)
+        for path in (*(file.path for file in config.files), *(mount.target for mount in config.mounts)):
+            place(path, machine.admin_user)
+    except RankliftError as error:
+        raise ReplaceNodeError(machine.name, f"cloud-init: {error}") from error
+    return config
 
 
 def make_disk(disk: Path, image: Path, machine: Machine, config: CloudConfig) -> None:
@@ -208,6 +231,13 @@ def hosts_text(addresses: Mapping[str, str]) -> str:
     """
     lines = [f"{address} {name}\n" for name, address in addresses.items()]
     return "127.0.0.1 localhost\n" + "".join(lines)
+
+
+def share(folder: Path, source: str) -> str:
+    """Return the folder below a network's that is an NFS share: all nodes of the network see it."""
+    name = f"shares/{hashlib.sha256(source.encode()).hexdigest()[:12]}"
+    (folder / name).mkdir(parents=True, exist_ok=True)
+    return name
 
 
 def remove_tree(folder: Path) -> None:

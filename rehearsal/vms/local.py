@@ -13,30 +13,32 @@ import ipaddress
 import json
 import random
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from launch.errors import InputError, RankliftError, ReplaceNodeError
+from launch.errors import InputError, ReplaceNodeError
 from rehearsal.listener import bound
 from rehearsal.run_dir import replace_file
 from rehearsal.vms.api import Machine, VmFault
 from rehearsal.vms.boot import NodeSpec
 from rehearsal.vms.boot_faults import BootFaults, booted_config, booted_devices
 from rehearsal.vms.clock import CLOCK, make_clock
-from rehearsal.vms.cloud_init import CloudConfig, Mount, parse
-from rehearsal.vms.disks import hosts_text, make_disk, make_image, place, remove_tree
+from rehearsal.vms.cloud_init import CloudConfig
+from rehearsal.vms.disks import checked_config, hosts_text, make_disk, make_image, remove_tree, share
 from rehearsal.vms.nat_gateway import own_addresses
 from rehearsal.vms.netns_client import NetnsClient, start_netns
 from rehearsal.vms.rdma_devices import sysfs_folder
 from rehearsal.vms.visible_paths import VisiblePaths
 
-__all__ = ["NETWORK_FILE", "LocalMachines", "MetadataService", "Settings"]
+__all__ = ["METADATA_IP", "NETWORK_FILE", "LocalMachines", "MetadataService", "Settings"]
 
 NETWORK_FILE = "network.json"
 """In each network's disk folder: what ran there, for whoever finds the folder after a crash."""
 
+METADATA_IP = "169.254.169.254"
+"""Address of the Instance Metadata Service in every network of Azure."""
 _RESERVED_PORT = 49999  # held on every public address, so that no other rehearsal takes the address
 _PUBLIC = (int(ipaddress.IPv4Address("127.64.0.1")), int(ipaddress.IPv4Address("127.127.255.254")))
 
@@ -53,6 +55,8 @@ class Settings:
     """Most nodes at a time in all networks together; 300 is the largest InfiniBand domain Azure sells."""
     view: VisiblePaths = field(default_factory=VisiblePaths)
     """Paths of this machine that nodes see."""
+    trusted: Path | None = None
+    """Certificate that nodes trust besides this machine's, named as OpenSSL looks for it."""
 
 
 @dataclass(slots=True)
@@ -62,6 +66,7 @@ class _Network:
     client: NetnsClient
     own_dns: bool = False
     machines: dict[str, Machine] = field(default_factory=dict)
+    names: dict[str, str] = field(default_factory=dict)
     fillers: dict[str, list[socket.socket]] = field(default_factory=dict)
     targets: dict[tuple[str, int], str] = field(default_factory=dict)
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
@@ -109,7 +114,7 @@ class LocalMachines:
             replace_file(folder / "vnet" / "hosts", hosts_text({}))
             python = self._settings.node_python
             node_bin = str(python / "bin") if python is not None else None
-            await asyncio.to_thread(make_image, disks / "image", node_bin)
+            await asyncio.to_thread(make_image, disks / "image", node_bin, self._settings.trusted)
             client = await start_netns(
                 disks,
                 {
@@ -123,7 +128,28 @@ class LocalMachines:
             self._networks[network] = _Network(folder, prefix, client, own_dns)
             self._record(network)
             if self._metadata is not None:
-                await self._metadata.open(network, socket.socket(fileno=await client.request("metadata")))
+                listener = await self.open_port(network, METADATA_IP, 80)
+                assert listener is not None  # noqa: S101 - the network was just made
+                await self._metadata.open(network, listener)
+
+    async def open_port(self, network: str, address: str, port: int) -> socket.socket | None:
+        """Return a socket bound to an address of the network's own; None when there is no such network."""
+        found = self._networks.get(network)
+        if found is None:
+            return None
+        return socket.socket(fileno=await found.client.request("listen", address=address, port=port))
+
+    async def close_port(self, network: str, address: str) -> None:
+        """Take such an address away from the network."""
+        if found := self._networks.get(network):
+            await found.client.request("unlisten", address=address)
+
+    async def set_names(self, network: str, names: Mapping[str, str]) -> None:
+        """Let all VMs with Azure's DNS resolve these names besides their own."""
+        found = self._networks.get(network)
+        if found is not None and found.names != names:
+            found.names = dict(names)
+            self._write_hosts(found)
 
     async def set_outbound(self, network: str, subnets: Sequence[str]) -> None:
         """Let VMs with an address of these subnets reach this machine's network, and no others.
@@ -158,7 +184,7 @@ class LocalMachines:
         found = self._find(network)
         async with found.lock:
             self._check_limit(found, machines)
-            configs = {machine.name: _configure(machine) for machine in machines}
+            configs = {machine.name: checked_config(machine) for machine in machines}
             alive = await self.running(network)
             wanted = [machine for machine in machines if machine.name not in alive]
             for machine in wanted:
@@ -324,7 +350,7 @@ class LocalMachines:
                 gateway=network.gateway,
                 admin_user=machine.admin_user,
                 keep=tuple(str(path) for path in self._settings.view.kept),
-                shared=tuple((_share(network, mount), mount.target) for mount in config.mounts),
+                shared=tuple((share(network.folder, mount.source), mount.target) for mount in config.mounts),
                 devices=self._devices(network, machine),
             )
         )
@@ -343,7 +369,7 @@ class LocalMachines:
 
     def _write_hosts(self, network: _Network) -> None:
         addresses = {name: machine.private_ip for name, machine in network.machines.items()}
-        replace_file(network.folder / "vnet" / "hosts", hosts_text(addresses))
+        replace_file(network.folder / "vnet" / "hosts", hosts_text({**addresses, **network.names}))
 
     def _record(self, network: str) -> None:
         found = self._networks[network]
@@ -371,20 +397,3 @@ class LocalMachines:
 def _drain(network: _Network, name: str) -> None:
     for filler in network.fillers.pop(name, ()):
         filler.close()
-
-
-def _configure(machine: Machine) -> CloudConfig:
-    try:
-        config = parse(machine.user_data, machine.admin_user)
-        for path in (*(file.path for file in config.files), *(mount.target for mount in config.mounts)):
-            place(path, machine.admin_user)
-    except RankliftError as error:
-        raise ReplaceNodeError(machine.name, f"cloud-init: {error}") from error
-    return config
-
-
-def _share(network: _Network, mount: Mount) -> str:
-    """Return the folder, below the network's, that is an NFS share: all nodes of the network see it."""
-    name = f"shares/{hashlib.sha256(mount.source.encode()).hexdigest()[:12]}"
-    (network.folder / name).mkdir(parents=True, exist_ok=True)
-    return name

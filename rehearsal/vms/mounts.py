@@ -26,10 +26,7 @@ from rehearsal.vms.syscalls import (
     set_readonly,
 )
 
-__all__ = ["METADATA_IP", "add_home", "ip", "make_bridge", "prepare"]
-
-METADATA_IP = "169.254.169.254"
-"""Address of the Instance Metadata Service in every network of Azure."""
+__all__ = ["add_home", "ip", "make_bridge", "prepare"]
 
 _DISKS = "boot"
 """Mount point of all disks, with an empty folder over them: an empty ``/boot`` is harmless."""
@@ -164,7 +161,7 @@ def add_home(user: str) -> None:
 
 
 def make_bridge(gateway: str, prefix_length: int) -> None:
-    """Make the network's bridge with the gateway's address, and the metadata service's address behind it."""
+    """Make the network's bridge with the gateway's address."""
     for key, value in {
         "net/ipv4/ip_forward": "1",
         # Nodes reach each other by way of the gateway on purpose: it must not send them redirects.
@@ -179,7 +176,6 @@ def make_bridge(gateway: str, prefix_length: int) -> None:
     ip(
         f"""\
 link set lo up
-addr add {METADATA_IP}/32 dev lo
 link add br0 address {GATEWAY_MAC} type bridge stp_state 0 forward_delay 0 mcast_snooping 0
 link set br0 up
 addr add {gateway}/{prefix_length} dev br0

@@ -25,7 +25,7 @@ from typing import Any
 from rehearsal.vms.boot import NodeSpec, mac, power_on
 from rehearsal.vms.clock import set_clock
 from rehearsal.vms.forward import Forward
-from rehearsal.vms.mounts import METADATA_IP, add_home, ip, make_bridge, prepare
+from rehearsal.vms.mounts import add_home, ip, make_bridge, prepare
 from rehearsal.vms.nat_gateway import set_filter
 
 __all__ = ["PACKET", "NetnsProcess", "main"]
@@ -119,12 +119,17 @@ class NetnsProcess:
         """Let these subnets reach the world outside, and no others."""
         set_filter(subnets, own)
 
-    async def op_metadata(self) -> socket.socket:
-        """Return a socket at the metadata service's address, for the daemon to serve."""
+    async def op_listen(self, address: str, port: int) -> socket.socket:
+        """Return a socket bound to an address that the network takes for its own, for the daemon to serve."""
+        ip(f"addr replace {address}/32 dev lo\n")
         listener = socket.socket()
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        listener.bind((METADATA_IP, 80))
+        listener.bind((address, port))
         return listener
+
+    async def op_unlisten(self, address: str) -> None:
+        """Give up such an address."""
+        ip(f"addr del {address}/32 dev lo\n", force=True)
 
     async def op_status(self) -> dict[str, Any]:
         """Return the names of the nodes that run and of those cut off, and the listening addresses."""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
+import uuid
 from pathlib import Path
 from typing import Any
 
 import pytest
-from azure.core.credentials import AccessToken
-from azure.core.exceptions import ResourceNotFoundError
-from azure.storage.blob import BlobServiceClient
+from azure.core.exceptions import HttpResponseError, ResourceNotFoundError
 
+from infra.arm.clients import blob_service
 from rehearsal import azurite
+from rehearsal.arm.core.subscription import OPERATOR
 from tests.e2e.workplace import Workplace
 
 pytestmark = [
@@ -21,11 +21,25 @@ pytestmark = [
 ]
 
 STACK = "rehearsal"
-TOKEN = (
-    "python3 -c 'import urllib.request as u; print(u.urlopen(u.Request("
-    '"http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01'
-    '&resource=https://storage.azure.com/", headers={"Metadata": "true"})).read().decode())\''
-)
+ON_NODE = """
+import json, os, ssl, urllib.error, urllib.request as u
+metadata = "http://169.254.169.254/metadata/identity/oauth2/token?api-version=2018-02-01"
+asked = u.Request(f"{metadata}&resource=https://storage.azure.com/", headers={"Metadata": "true"})
+token = json.loads(u.urlopen(asked).read())["access_token"]
+headers = {"Authorization": f"Bearer {token}", "x-ms-version": "2021-12-02", "x-ms-blob-type": "BlockBlob"}
+body = os.environ.get("BODY", "").encode() if os.environ["METHOD"] == "PUT" else None
+request = u.Request(os.environ["URL"], body, headers, method=os.environ["METHOD"])
+try:
+    answer = u.urlopen(request, context=ssl.create_default_context())
+except urllib.error.HTTPError as error:
+    answer = error
+print(answer.status, answer.headers.get("x-ms-error-code", ""), answer.read().decode(), end="")
+"""
+CURL = """
+A=http://169.254.169.254/metadata/identity/oauth2/token
+T=$(curl -sfH Metadata:true "$A?api-version=2018-02-01&resource=https://storage.azure.com/" | cut -d '"' -f 4)
+curl -sfH "Authorization: Bearer $T" -H x-ms-version:2021-12-02 "$URL"
+"""
 
 
 @pytest.fixture(scope="module")
@@ -36,34 +50,50 @@ def cluster(workplace: Workplace) -> Workplace:
     return workplace
 
 
-class FromNode:
-    """The credential that a program on the node has: the identity's token, from the node's own metadata."""
-
-    def __init__(self, cluster: Workplace) -> None:
-        (result,) = cluster.fab("exec", TOKEN, "--json").json().values()
-        self._told = json.loads(result["stdout"])
-
-    def get_token(self, *_scopes: str, **_options: Any) -> AccessToken:
-        return AccessToken(self._told["access_token"], int(self._told["expires_on"]))
-
-
 def outputs(cluster: Workplace) -> dict[str, Any]:
     found: dict[str, Any] = cluster.pulumi("stack", "output", "--json", "--stack", STACK).json()
     return found
 
 
-def service(cluster: Workplace) -> BlobServiceClient:
-    """Microsoft's client at the endpoint that the program exports."""
-    certificate = cluster.folder.root / "storage" / "certificate.pem"
-    return BlobServiceClient(
-        outputs(cluster)["blobEndpoint"], credential=FromNode(cluster), connection_verify=str(certificate)
-    )
+def node(cluster: Workplace, method: str, path: str, body: str = "", *, script: str = "") -> str:
+    """What a node prints of a request by its identity; ``script`` for the system's Python's own."""
+    variables = {"METHOD": method, "URL": f"{outputs(cluster)['blobEndpoint']}{path}", "BODY": body}
+    words = ["env", *(f"{name}={value}" for name, value in variables.items())]
+    words += ["sh", "-c", script] if script else ["python3", "-c", ON_NODE]
+    (result,) = cluster.fab("exec", "--json", "--", *words).json().values()
+    return str(result["stdout"])
 
 
-def test_what_is_uploaded_into_the_programs_container_is_read_again(cluster: Workplace) -> None:
-    with service(cluster) as client:
+def allow_operator(cluster: Workplace) -> None:
+    """Assign the operator the role without which nobody's own subscription lets him at data."""
+    (group,) = (one for one in cluster.groups() if one.endswith("-data"))
+    name = outputs(cluster)["storageAccount"]
+    base = f"/subscriptions/{cluster.record.subscription_id}"
+    scope = f"{base}/resourceGroups/{group}/providers/Microsoft.Storage/storageAccounts/{name}"
+    right = f"{scope}/providers/Microsoft.Authorization/roleAssignments/{uuid.uuid4()}"
+    definition = "/providers/Microsoft.Authorization/roleDefinitions/ba92f5b4-2d11-453d-a403-e96b0029c9fe"
+    body = {"properties": {"roleDefinitionId": definition, "principalId": OPERATOR}}
+    cluster.ask("PUT", right, body, version="2022-04-01")
+
+
+def test_a_node_uses_the_programs_container_by_its_own_name_and_trust(cluster: Workplace) -> None:
+    assert outputs(cluster)["blobEndpoint"].endswith(".blob.core.windows.net/")
+    assert node(cluster, "PUT", "data/shards/0.txt", "brought") == "201  "
+    assert node(cluster, "GET", "data/shards/0.txt") == "200  brought"
+    assert node(cluster, "GET", "data/shards/0.txt", script=CURL) == "brought"
+    # Its roles are those of the two containers.
+    assert node(cluster, "GET", "?comp=list").startswith("403 AuthorizationPermissionMismatch ")
+    traffic = cluster.fab("rehearsal.status", "--json").json()["storage"]
+    assert traffic[outputs(cluster)["storageAccount"]]["bytes_in"] == len("brought")
+
+
+def test_the_operators_client_finds_the_account_once_a_role_lets_it(cluster: Workplace) -> None:
+    with blob_service(outputs(cluster)["blobEndpoint"], cluster.folder.environment()) as client:
+        blob = client.get_blob_client("data", "shards/1.bin")
+        with pytest.raises(HttpResponseError, match="AuthorizationPermissionMismatch"):
+            blob.upload_blob(b"")
+        allow_operator(cluster)
         assert {c.name for c in client.list_containers()} == {"data", "results"}
-        blob = client.get_blob_client("data", "shards/0.bin")
         blob.upload_blob(bytes(range(256)) * 4096)
         assert blob.get_blob_properties().size == 1 << 20
         assert blob.download_blob(offset=256, length=256).readall() == bytes(range(256))
@@ -106,8 +136,13 @@ def test_private_endpoint_and_nfs_server_are_made_and_nothing_differs(cluster: W
     cluster.configure(STACK, nodeCount=1, storage="privateEndpoint", nfs="vm", nfsSizeGib=1024)
     cluster.fab("up", "--yes")  # the nodes are made again
     cluster.pulumi("preview", "--stack", STACK, "--refresh", "--expect-no-changes")
-    with service(cluster) as client:
-        assert client.get_blob_client("data", "shards/0.bin").exists()
+    assert node(cluster, "GET", "data/shards/0.txt") == "200  brought"
+    # Nobody else reaches the account any more, the operator included.
+    with (
+        blob_service(outputs(cluster)["blobEndpoint"], cluster.folder.environment()) as client,
+        pytest.raises(HttpResponseError, match="AuthorizationFailure"),
+    ):
+        client.get_blob_client("data", "shards/0.txt").download_blob()
     kinds = {one["type"] for one in cluster.azure("/resources")["value"]}
     assert {"Microsoft.Network/privateEndpoints", "Microsoft.Compute/virtualMachines"} <= kinds
 

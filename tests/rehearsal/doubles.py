@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -24,7 +25,8 @@ from rehearsal.arm.core.registry import ResourceTypes
 from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.resource_types import RESOURCE_TYPES
 from rehearsal.arm.services import Services, SharedState
-from rehearsal.arm.storage.blobs import Blobs
+from rehearsal.azurite import Azurite
+from rehearsal.blobs.blob_server import BlobServer
 from rehearsal.faults.arm_faults import ArmFaults
 from rehearsal.listener import Listener, loopback_port
 from rehearsal.vms.api import Machine, VmFault
@@ -44,6 +46,10 @@ class RecordingMachines:
     networks: dict[str, str] = field(default_factory=dict)
     outbound: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """By network: the subnets that reach the world."""
+    names: dict[str, dict[str, str]] = field(default_factory=dict)
+    """By network: the names that resolve besides those of its VMs."""
+    ports: dict[tuple[str, str], int] = field(default_factory=dict)
+    """By network and address: the loopback port that stands for one of its own."""
     up: dict[str, dict[str, Machine]] = field(default_factory=dict)
     dead: set[str] = field(default_factory=set)
     forwards: dict[tuple[str, tuple[str, int]], tuple[str, int]] = field(default_factory=dict)
@@ -59,6 +65,20 @@ class RecordingMachines:
 
     async def set_outbound(self, network: str, subnets: Sequence[str]) -> None:
         self.outbound[network] = tuple(subnets)
+
+    async def open_port(self, network: str, address: str, port: int) -> socket.socket | None:
+        if network not in self.networks:
+            return None
+        listener = socket.socket()
+        listener.bind((address if address.startswith("127.") else "127.0.0.1", 0))
+        self.ports[network, address] = listener.getsockname()[1]
+        return listener
+
+    async def close_port(self, network: str, address: str) -> None:
+        del self.ports[network, address]
+
+    async def set_names(self, network: str, names: Mapping[str, str]) -> None:
+        self.names[network] = dict(names)
 
     async def delete_network(self, network: str) -> None:
         self.calls.append(("delete_network", network))
@@ -195,9 +215,9 @@ def endpoint(
     machines: RecordingMachines,
     faults: Faults | None = None,
     types: ResourceTypes = RESOURCE_TYPES,
-    blobs: Blobs | None = None,
+    store: Azurite | None = None,
 ) -> Iterator[Endpoint]:
-    """The endpoint on a free loopback port."""
+    """The endpoint on a free loopback port; with a ``store`` blobs are real."""
     loop = asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()
@@ -205,6 +225,9 @@ def endpoint(
 
     async def start() -> tuple[Listener, web.AppRunner, web.Application]:
         scarcity = faults if isinstance(faults, ArmFaults) else None
+        blobs = None
+        if store is not None:
+            blobs = BlobServer(store, shared, machines, TOKEN, scarcity or ArmFaults())
         middlewares = [scarcity.middleware] if scarcity is not None else []
         app = make_app(
             shared, machines, TOKEN, faults=faults, scarcity=scarcity, middlewares=middlewares, blobs=blobs

@@ -5,18 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
-from urllib.parse import urlsplit
 
 import pytest
-from azure.core.credentials import AccessToken, AzureNamedKeyCredential
+from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.exceptions import ResourceNotFoundError
 from azure.storage.blob import BlobServiceClient
 
 from rehearsal import azurite
 from rehearsal.arm.storage.blobs import Blobs
 from rehearsal.azurite import Azurite
-from rehearsal.imds.tokens import Identity, Tokens
+from rehearsal.blobs.blob_server import BlobServer
 from rehearsal.run_dir import start_time
 from tests.rehearsal.arm.storage.test_accounts import ACCOUNT, CONTAINERS, account, settled
 from tests.rehearsal.doubles import BASE, Endpoint, RecordingMachines, endpoint
@@ -28,24 +26,23 @@ needs_azurite = pytest.mark.skipif(
 
 
 @pytest.fixture
-def blobs(tmp_path: Path) -> Azurite:
+def store(tmp_path: Path) -> Azurite:
     return Azurite(tmp_path / "storage")
 
 
 @pytest.fixture
-def azure(recorded: RecordingMachines, blobs: Azurite) -> Iterator[Endpoint]:
+def azure(recorded: RecordingMachines, store: Azurite) -> Iterator[Endpoint]:
     """An endpoint whose storage accounts are real, with an empty resource group."""
-    with endpoint(recorded, blobs=blobs) as running:
+    with endpoint(recorded, store=store) as running:
         assert running.ask("PUT", BASE, {"location": "westeurope"})[0] == 201
         yield running
 
 
-class Given:
-    """The credential of an identity."""
-
-    def get_token(self, *_scopes: str, **_options: Any) -> AccessToken:
-        token = Tokens().issue(Identity("", "oid", "app"), "https://storage.azure.com/")
-        return AccessToken(token.text, token.expires_on)
+def port_of(azure: Endpoint) -> int:
+    """Start to serve the operator; return the port."""
+    blobs = azure.services.blobs
+    assert isinstance(blobs, BlobServer)
+    return int(azure.run(blobs.listen()))
 
 
 def pids(folder: Path) -> list[int]:
@@ -70,15 +67,15 @@ def listening_inodes(table: str) -> list[str]:
 
 
 @needs_azurite
-def test_an_accounts_blobs_are_real_and_end_with_it(azure: Endpoint, tmp_path: Path) -> None:
-    status, made = settled(azure, ACCOUNT, account(allowSharedKeyAccess=False))
+def test_an_accounts_blobs_are_real_and_end_with_it(azure: Endpoint, store: Azurite, tmp_path: Path) -> None:
+    status, made = settled(azure, ACCOUNT, account())
     assert status == 200
-    url = made["properties"]["primaryEndpoints"]["blob"]
-    assert url.startswith("https://127.0.0.1:")
+    assert made["properties"]["primaryEndpoints"]["blob"] == "https://labstore1.blob.core.windows.net/"
     assert azure.ask("PUT", f"{CONTAINERS}/data", {})[0] == 201
-    trust = str(tmp_path / "storage" / "certificate.pem")
-    key = azure.ask("POST", f"{ACCOUNT}/listKeys")[1]["keys"][1]["value"]
-    for credential in (Given(), AzureNamedKeyCredential("labstore1", key)):
+    keys = [one["value"] for one in azure.ask("POST", f"{ACCOUNT}/listKeys")[1]["keys"]]
+    url, trust = f"https://127.0.0.1:{port_of(azure)}/labstore1", str(store.certificate)
+    for key in keys:
+        credential = AzureNamedKeyCredential("labstore1", key)
         with BlobServiceClient(url, credential=credential, connection_verify=trust) as client:
             client.get_blob_client("data", "a").upload_blob(b"here", overwrite=True)
             assert client.get_blob_client("data", "a").download_blob().readall() == b"here"
@@ -87,7 +84,7 @@ def test_an_accounts_blobs_are_real_and_end_with_it(azure: Endpoint, tmp_path: P
 
     assert azure.ask("DELETE", f"{CONTAINERS}/data")[0] == 200
     with (
-        BlobServiceClient(url, credential=Given(), connection_verify=trust) as client,
+        BlobServiceClient(url, credential=credential, connection_verify=trust) as client,
         pytest.raises(ResourceNotFoundError),
     ):
         client.get_blob_client("data", "a").download_blob()
@@ -100,11 +97,10 @@ def test_an_accounts_blobs_are_real_and_end_with_it(azure: Endpoint, tmp_path: P
 @needs_azurite
 @pytest.mark.skipif(not IS_ROOT, reason="only root can call as somebody else")
 def test_another_user_reaches_no_blobs_by_any_way(azure: Endpoint, tmp_path: Path) -> None:
-    status, made = settled(azure, ACCOUNT, account())
+    status, _ = settled(azure, ACCOUNT, account())
     assert status == 200
-    url = urlsplit(made["properties"]["primaryEndpoints"]["blob"])
-    assert url.port is not None
-    assert set(send(url.port, b"\x16\x03\x01", times=5, keep=True).split()) <= {"ConnectionResetError"}
+    said = send(port_of(azure), b"\x16\x03\x01", times=5, keep=True)
+    assert set(said.split()) <= {"ConnectionResetError"}
     (process,) = pids(tmp_path / "storage" / "labstore1")
     listening = {inode for table in ("tcp", "tcp6") for inode in listening_inodes(table)}
     opened = {str(link.readlink()) for link in Path(f"/proc/{process}/fd").iterdir()}
@@ -113,7 +109,7 @@ def test_another_user_reaches_no_blobs_by_any_way(azure: Endpoint, tmp_path: Pat
 
 @needs_azurite
 def test_the_end_of_the_endpoint_ends_what_it_started(recorded: RecordingMachines, tmp_path: Path) -> None:
-    with endpoint(recorded, blobs=Azurite(tmp_path / "storage")) as running:
+    with endpoint(recorded, store=Azurite(tmp_path / "storage")) as running:
         running.ask("PUT", BASE, {"location": "westeurope"})
         settled(running, ACCOUNT, account())
         assert len(pids(tmp_path / "storage" / "labstore1")) == 1
@@ -138,7 +134,7 @@ def test_one_that_does_not_start_fails_the_account_with_its_last_words(
     (home / "bin").mkdir()
     (home / "bin" / "azurite-blob.js").touch()
     assert azurite.installed(home)
-    with endpoint(recorded, blobs=Azurite(tmp_path / "storage", home)) as running:
+    with endpoint(recorded, store=Azurite(tmp_path / "storage", home)) as running:
         running.ask("PUT", BASE, {"location": "westeurope"})
         status, answer = settled(running, ACCOUNT, account())
         assert (status, answer["error"]["code"]) == (500, "InternalServerError")

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from rehearsal.arm.core.errors import ArmError
 from rehearsal.arm.core.hooks import Body, Hooks
 from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.references import reference
 from rehearsal.arm.core.resource_type import ResourceType
+from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.services import Services
 
-__all__ = ["ENTRIES", "RECORDS"]
+__all__ = ["ENTRIES", "RECORDS", "linked_zones"]
 
 _VERSION = "2024-06-01"
 _ZONES = ResourceType(
@@ -78,9 +81,23 @@ class _ZoneLinkHooks(Hooks[Services]):
                 )
         return body
 
+    async def apply(self, record: Record, old: Body | None) -> None:
+        await self.services.blobs.publish()
+
+    async def remove(self, record: Record) -> None:
+        await self.services.blobs.publish()
+
     def show(self, record: Record, shown: Body) -> None:
         shown["properties"].setdefault("registrationEnabled", False)
         shown["properties"]["virtualNetworkLinkState"] = "Completed"
+
+
+def linked_zones(subscription: Subscription, network: ResourceId) -> Iterator[ResourceId]:
+    """Yield the zones that a network resolves names by."""
+    for link in subscription.of_type(_LINKS.type):
+        found = reference(link.body, "properties", "virtualNetwork")
+        if found is not None and found.key == network.key and link.state != "Deleting":
+            yield link.id.parent
 
 
 ENTRIES = ((_ZONES, _ZoneHooks), (_LINKS, _ZoneLinkHooks), (RECORDS, Hooks))

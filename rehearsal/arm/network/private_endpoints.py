@@ -10,13 +10,14 @@ from rehearsal.arm.core.ids import ResourceId
 from rehearsal.arm.core.records import Record
 from rehearsal.arm.core.references import at, reference
 from rehearsal.arm.core.resource_type import ResourceType
+from rehearsal.arm.core.subscription import Subscription
 from rehearsal.arm.network.network_interfaces import INTERFACES, assign_address
-from rehearsal.arm.network.private_dns import RECORDS
+from rehearsal.arm.network.private_dns import RECORDS, linked_zones
 from rehearsal.arm.network.virtual_networks import free_addresses
 from rehearsal.arm.services import Services
 from rehearsal.arm.storage.accounts import SERVICES
 
-__all__ = ["ENTRIES"]
+__all__ = ["ENTRIES", "account_addresses", "resolved_accounts"]
 
 _TTL = 10
 _ENDPOINTS = ResourceType(
@@ -75,9 +76,11 @@ class _EndpointHooks(Hooks[Services]):
         nic = Record(nic_id, INTERFACES, body, "Succeeded", owner=str(record.id))
         assign_address(self.services.subscription, nic)
         self.services.subscription.add(nic)
+        await self.services.blobs.publish()
 
     async def remove(self, record: Record) -> None:
         self.services.subscription.resources.pop(_interface_id(record).key, None)
+        await self.services.blobs.publish()
 
     def show(self, record: Record, shown: Body) -> None:
         """Add the interface, the DNS names and the state of the connection."""
@@ -109,11 +112,39 @@ class _ZoneGroupHooks(Hooks[Services]):
                     body = {"properties": {"ttl": _TTL, "aRecords": [{"ipv4Address": nic.address}]}}
                     found = Record(rid, RECORDS, body, "Succeeded", owner=str(record.id))
                     self.services.subscription.add(found)
+        await self.services.blobs.publish()
 
     async def remove(self, record: Record) -> None:
         for found in list(self.services.subscription.of_type(RECORDS.type)):
             if found.owner == str(record.id):
                 self.services.subscription.resources.pop(found.id.key, None)
+        await self.services.blobs.publish()
+
+
+def account_addresses(subscription: Subscription, network: ResourceId) -> dict[str, str]:
+    """Return the addresses of the private endpoints for blobs in a network, with their accounts' keys."""
+    found: dict[str, str] = {}
+    for record in subscription.of_type(_ENDPOINTS.type):
+        subnet = reference(record.body, "properties", "subnet")
+        nic = subscription.resources.get(_interface_id(record).key)
+        if subnet is None or subnet.parent.key != network.key or nic is None or nic.address is None:
+            continue
+        for connection in _connections(record.body):
+            own = connection.get("properties") or {}
+            if "blob" in (own.get("groupIds") or ()):
+                found[nic.address] = str(own.get("privateLinkServiceId", "")).lower()
+    return found
+
+
+def resolved_accounts(subscription: Subscription, network: ResourceId) -> dict[str, str]:
+    """Return the accounts whose blob endpoint a network's private zones resolve, with the address."""
+    zones = {zone.key for zone in linked_zones(subscription, network)}
+    return {
+        record.id.name: record.properties["aRecords"][0]["ipv4Address"]
+        for record in subscription.of_type(RECORDS.type)
+        if record.id.parent.key in zones
+        and record.id.parent.name.lower() == "privatelink.blob.core.windows.net"
+    }
 
 
 def _connections(body: Body) -> Iterator[Body]:

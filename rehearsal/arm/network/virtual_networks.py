@@ -67,12 +67,15 @@ class _VirtualNetworkHooks(Hooks[Services]):
                     f"IpPrefix {_prefixes(old)[0]} on virtual network {record.id.name} has active "
                     "allocations and cannot be deleted.",
                 )
+            await self.services.blobs.leave(name)
             await self.services.machines.delete_network(name)
         own_dns = bool((record.properties.get("dhcpOptions") or {}).get("dnsServers"))
         await self.services.machines.create_network(name, prefix, own_dns=own_dns)
         await self.services.machines.set_outbound(name, outbound_subnets(self.services.subscription, record))
+        await self.services.blobs.publish()
 
     async def remove(self, record: Record) -> None:
+        await self.services.blobs.leave(str(record.id))
         await self.services.machines.delete_network(str(record.id))
 
 

@@ -53,10 +53,6 @@ def services_of(account: Record) -> tuple[str, ...]:
 class _AccountHooks(Hooks[Services]):
     """Blob services of accounts are processes of this machine, where Azurite is installed."""
 
-    def __init__(self, services: Services) -> None:
-        super().__init__(services)
-        self._endpoints: dict[str, dict[str, str]] = {}
-
     def accept(self, rid: ResourceId, body: Body, old: Body | None) -> Body:
         """Refuse a name that is taken or malformed, a wrong SKU and wrong firewall rules."""
         if not _NAME.fullmatch(rid.name):
@@ -82,16 +78,14 @@ class _AccountHooks(Hooks[Services]):
 
     async def apply(self, record: Record, old: Body | None) -> None:
         if old is None and record.body["kind"] in ("StorageV2", "BlobStorage", "BlockBlobStorage"):
-            self._endpoints[record.id.key] = await self.services.blobs.open(record)
+            await self.services.blobs.open(record)
 
     async def remove(self, record: Record) -> None:
-        self._endpoints.pop(record.id.key, None)
         await self.services.blobs.close_account(record)
 
     def show(self, record: Record, shown: Body) -> None:
         services = services_of(record)
         ends = {s: f"https://{record.id.name}.{s}.core.windows.net/" for s in services}
-        ends.update(self._endpoints.get(record.id.key, {}))
         shown["sku"] = {**record.body["sku"], "tier": record.body["sku"]["name"].partition("_")[0]}
         properties = shown["properties"]
         properties.update(

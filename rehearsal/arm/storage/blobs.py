@@ -14,14 +14,13 @@ _log = logging.getLogger("rehearsal.storage")
 class Blobs:
     """No data plane: accounts and containers exist, nothing can be put into them, and the log says so."""
 
-    async def open(self, account: Record) -> dict[str, str]:
-        """Start the account's blob service; return its endpoints by service, empty when there is none."""
+    async def open(self, account: Record) -> None:
+        """Start the account's blob service."""
         _log.warning(
             "storage account %s has no data plane here: Azurite is not installed (tools/setup --azure); "
             "its containers exist by name only",
             account.id.name,
         )
-        return {}
 
     async def close_account(self, account: Record) -> None:
         """Stop the account's blob service and remove what is in it."""
@@ -31,6 +30,12 @@ class Blobs:
 
     async def delete_container(self, account: Record, name: str) -> None:
         """Delete a container with what is in it."""
+
+    async def publish(self) -> None:
+        """Let accounts' names resolve in every network, by its private endpoints and DNS zones."""
+
+    async def leave(self, network: str) -> None:
+        """Stop serving a network, which is being removed."""
 
     async def close(self) -> None:
         """Stop every blob service."""

@@ -224,7 +224,7 @@ def test_an_order_that_means_nothing_is_refused(kind: str, given: dict[str, Any]
 
 def test_every_kind_can_be_ordered() -> None:
     for kind in KINDS.values():
-        numbers = {"nodes": (0,), "seconds": 60.0, "after": 1, "count": 2}
+        numbers = {"nodes": (0,), "seconds": 60.0, "after": 1, "count": 2, "rate": 3}
         made = fault_spec(kind.name, **{name: numbers[name] for name in kind.takes})
         assert str(made).startswith(kind.name)
 
