@@ -183,9 +183,6 @@ ENVIRONMENT_S = 7200.0
 ENVIRONMENT_REPORT_S = 2.0
 """Interval of reports about a tool that makes an environment."""
 
-STAGE_S = 86400.0
-"""Limit for the nodes of a job to get its data."""
-
 REGISTRY_SILENT_S = 30.0
 """Silence of a container registry after which its connection is given up."""
 
