@@ -80,6 +80,9 @@ _CODES = (
 )
 _MESSAGES = (re.compile(r'Message="((?:[^"\\]|\\.)*)"'), re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)*)"'))
 _SIGNED_OUT = re.compile(r"AADSTS\d+|az login|Please run 'az login'|DefaultAzureCredential")
+_COLOUR = re.compile(r"<\{%.*?%\}>")
+"""Pulumi's marks of colours, which its log has where its output is a terminal."""
+_CANCELLED = ("update canceled", "preview canceled")
 _TOO_MANY = 429
 _IN_AZURE = re.compile(r"azure-native:\w+:\w+::")
 _UNKNOWN_RIGHT = re.compile(
@@ -112,6 +115,9 @@ class Progress:
 
     under_way: dict[str, tuple[str, float]] = field(default_factory=dict)
     """Operation and start (engine's clock) of each resource in progress, by urn; no unchanged ones."""
+    broken_off: dict[str, tuple[str, float]] = field(default_factory=dict)
+    """The same of each operation that has failed: of a cancelled update, Azure may continue them."""
+    is_cancelled: bool = False
     failed: list[Trouble] = field(default_factory=list)
     has_begun: bool = False
     """Whether it has begun to change anything: a preview does not."""
@@ -126,7 +132,11 @@ class Progress:
                 self.under_way[metadata["urn"]] = (metadata["op"], float(event.get("timestamp", 0)))
         for ended in ("resOutputsEvent", "resOpFailedEvent"):
             if ended in event:
-                self.under_way.pop(event[ended]["metadata"]["urn"], None)
+                urn = event[ended]["metadata"]["urn"]
+                operation = self.under_way.pop(urn, None)
+                if operation is not None and ended == "resOpFailedEvent":
+                    self.broken_off[urn] = operation
+        self.is_cancelled |= _text(event.get("diagnosticEvent") or {}) in _CANCELLED
         self.failed += troubles([event])
 
 
@@ -137,10 +147,11 @@ def troubles(events: Iterable[Mapping[str, Any]]) -> list[Trouble]:
         said = event.get("diagnosticEvent")
         if said is None or said.get("severity") != "error":
             continue
-        text = str(said.get("message", "")).strip()
+        text = _text(said)
         urn = str(said.get("urn") or "")
         if not text or text in (
             "update failed",
+            *_CANCELLED,
             "resource monitor shut down while waiting on step's done channel",
         ):
             continue
@@ -148,6 +159,10 @@ def troubles(events: Iterable[Mapping[str, Any]]) -> list[Trouble]:
         # Errors of the program or of Pulumi itself have no code of Azure's, though they may look so.
         found.append(Trouble(name, _code(text) if name else "", _message(text)))
     return found
+
+
+def _text(diagnostic: Mapping[str, Any]) -> str:
+    return _COLOUR.sub("", str(diagnostic.get("message", ""))).strip()
 
 
 def _name(urn: str) -> str:

@@ -94,9 +94,9 @@ def pulumi(
     Of ``up``, ``before`` is called once the update holds the lock, and before it changes anything; what that
     raises ends the update, and is raised here.
 
-    Ctrl-C raises :class:`Interrupted` once Pulumi has ended: the terminal sent it to Pulumi too, which shuts
-    down in order. Killing it would leave its lock, and resources missing in its state. The command that
-    continues from there, where the update had begun, is printed: ``again``, or ``fab up``.
+    Ctrl-C raises :class:`Interrupted` once Pulumi has ended, which gets it too and shuts down in order.
+    Killing it would leave its lock, and resources missing in its state. The command that continues from
+    there, where the update had begun, is printed: ``again``, or ``fab up``.
 
     Raises :class:`UpdateFailed` when something in Azure failed, and :class:`~playbooks.pulumi.locks.InUse`
     when another command has the stack; when Pulumi itself or the program failed, the command ends with
@@ -259,6 +259,9 @@ class _Watch:
                 self._refuse("interrupted")
                 continue
             self._read(from_start=True)
+            if self.progress.is_cancelled and not (self.interrupted or self.is_stopping):
+                # On a terminal Pulumi reads Ctrl-C as a key, and no signal comes here.
+                self.interrupted, self.left = True, self.under_way(broken_off=True)
             return exit_status
 
     def _enforce_limit(self, process: subprocess.Popen[bytes]) -> None:
@@ -280,12 +283,13 @@ class _Watch:
         if self._gate is not None:
             self._gate.refuse(reason)
 
-    def under_way(self) -> list[str]:
-        """Return what Azure works on, as far as Pulumi reports."""
+    def under_way(self, *, broken_off: bool = False) -> list[str]:
+        """Return what Azure works on, as far as Pulumi reports; also what it has ``broken_off``."""
         now = time.time()
+        operations = self.progress.under_way | (self.progress.broken_off if broken_off else {})
         return [
             f"{resource_name(urn)}: Azure has been working on it ({op}) for {max(0.0, now - since):.0f} s"
-            for urn, (op, since) in self.progress.under_way.items()
+            for urn, (op, since) in operations.items()
         ]
 
     def _read(self, *, from_start: bool = False) -> None:

@@ -40,6 +40,11 @@ def diagnosed(message: str, urn: str = URN, severity: str = "error") -> dict[str
             "OS Provisioning for VM 'node000002'",
         ),
         (
+            "<{%reset%}>1 error occurred:\n\t* AllocationFailed: No room.\n\n<{%reset%}>\n",
+            "AllocationFailed",
+            "No room.",
+        ),
+        (
             '{"error":{"code":"DeploymentFailed","message":"See details.",'
             '"details":[{"code":"AllocationFailed"}]}}',
             "AllocationFailed",
@@ -57,6 +62,7 @@ def test_what_a_program_says_has_no_code_and_what_is_no_error_is_left_out() -> N
         [
             diagnosed("FileNotFoundError: no such file", STACK),
             diagnosed("update failed", STACK),
+            diagnosed("<{%reset%}>update canceled<{%reset%}>", STACK),
             diagnosed('Code="Conflict"', severity="warning"),
             {"resourcePreEvent": {"metadata": {"op": "same", "urn": URN}}},
         ]
