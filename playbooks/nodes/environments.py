@@ -37,6 +37,9 @@ def environment(context: Context, stack: str | None = None, json: bool = False) 
     if json:
         output.as_json(found)
         return
+    if not found:
+        output.progress("no job has brought an environment to these nodes")
+        return
     for one in found:
         note_environment(chosen.folder, one.id, one.title)
     columns = ("id", "made of", "size", "last used", "nodes", "used by")
@@ -55,7 +58,7 @@ def _row(one: Held) -> tuple[str, ...]:
     help={"environment-id": "id of an environment, or a unique beginning of it"},
     positional=["environment_id"],
 )
-def remove(context: Context, environment_id: str, stack: str | None = None) -> None:
+def remove(context: Context, environment_id: str, stack: str | None = None, json: bool = False) -> None:
     """Remove an environment from all nodes. One that a job uses is refused."""
     from launch.client.environments import in_use
 
@@ -67,22 +70,24 @@ def remove(context: Context, environment_id: str, stack: str | None = None) -> N
         raise InputError("environment", environment_id, problem, "see `fab environment`")
     if found[0].jobs:
         raise in_use(found[0].id, found[0].jobs)
-    _remove(chosen, inventory, found, cache=False)
+    _remove(chosen, inventory, found, cache=False, json=json)
 
 
 @command("prune", called="environment.prune", example="fab environment.prune --dry-run")
-def prune(context: Context, stack: str | None = None, dry_run: bool = False) -> None:
+def prune(context: Context, stack: str | None = None, json: bool = False, dry_run: bool = False) -> None:
     """Remove environments that no job uses, except the last used, and the packages that heads downloaded."""
     from launch.client.environments import removable
 
     chosen = open_from(context, stack)
     inventory = chosen.saved()
     found = removable(_held(chosen, inventory))
-    if dry_run:
+    if dry_run and json:
+        output.as_json(found)
+    elif dry_run:
         for one in found:
             output.result(f"{one.id} {one.title}: {size(one.bytes)} on {fold(one.nodes)}")
-        return
-    _remove(chosen, inventory, found, cache=True)
+    else:
+        _remove(chosen, inventory, found, cache=True, json=json)
 
 
 def _held(stack: Stack, inventory: Inventory) -> list[Held]:
@@ -93,7 +98,7 @@ def _held(stack: Stack, inventory: Inventory) -> list[Held]:
     return held_on({name: answer for name, answer in answers.items() if answer is not None})
 
 
-def _remove(stack: Stack, inventory: Inventory, found: Sequence[Held], *, cache: bool) -> None:
+def _remove(stack: Stack, inventory: Inventory, found: Sequence[Held], *, cache: bool, json: bool) -> None:
     from launch.client.environments import remove_from
 
     names = [one.id for one in found]
@@ -106,6 +111,10 @@ def _remove(stack: Stack, inventory: Inventory, found: Sequence[Held], *, cache:
     for one in found:
         with suppress(OSError):
             environment_note(stack.folder, one.id).unlink(missing_ok=True)
+    if json:
+        output.as_json(found)
+        return
+    for one in found:
         output.result(f"removed {one.id} {one.title}: {size(one.bytes)} on {counted(len(one.nodes), 'node')}")
     if not found:
         output.result("no environment to remove")
