@@ -29,6 +29,9 @@ def subscription_of(setting: object, environment: Mapping[str, str], send: Send 
         version = api_version("Microsoft.Resources/subscriptions")
         (found,) = management(environment, send).pages("/subscriptions", **{"api-version": version})
         return str(found["subscriptionId"])
+    if isinstance(setting, Mapping):
+        remedy = f"`pulumi config set {KEY} ID`, without --secret: it is an id, not a credential"
+        raise InputError(KEY, None, "is encrypted", remedy)
     named = setting or environment.get(VARIABLE) or _from_cli(environment)
     if not named:
         remedy = f"run `az login`, set {VARIABLE}, or `pulumi config set {KEY} …`"

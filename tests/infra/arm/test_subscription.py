@@ -39,3 +39,12 @@ def test_an_az_that_does_not_say_is_none(script: str, tmp_path: Path) -> None:
 def test_in_a_rehearsal_it_is_the_rehearsals_whatever_else_is_said(tmp_path: Path) -> None:
     variables = rehearsed("http://127.0.0.1:1", tmp_path) | {"ARM_SUBSCRIPTION_ID": "real"}
     assert subscription_of("real", variables, Azure()) == SUBSCRIPTION
+
+
+def test_an_encrypted_setting_is_refused_without_its_ciphertext() -> None:
+    with pytest.raises(InputError) as caught:
+        subscription_of({"secure": "v1:CIPHER"}, {})
+    assert str(caught.value) == (
+        "azure-native:subscriptionId: is encrypted; `pulumi config set azure-native:subscriptionId ID`, "
+        "without --secret: it is an id, not a credential"
+    )
