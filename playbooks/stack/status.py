@@ -86,7 +86,7 @@ def status(context: Context, stack: str | None = None, wide: bool = False, json:
     ]
     if json:
         output.as_json(rows)
-    else:
+    elif rows:
         output.table(
             ("name", "id", "address", "private", "size", "slots", "state", "ssh"),
             [(r.name, r.id, r.address, r.private_ip, r.size, r.slots, r.state, r.ssh) for r in rows],

@@ -66,6 +66,13 @@ def test_one_minute_is_left_in_the_singular(stack: Stack, capsys: pytest.Capture
     assert "1 minute is left until " in capsys.readouterr().out
 
 
+def test_a_cluster_without_nodes_has_no_table(stack: Stack, capsys: pytest.CaptureFixture[str]) -> None:
+    assert ended() == 0
+    assert capsys.readouterr().out == ""
+    assert ended(json=True) == 0
+    assert json.loads(capsys.readouterr().out) == []
+
+
 def test_a_cluster_with_a_time_says_what_is_left_of_it(
     stack: Stack, capsys: pytest.CaptureFixture[str]
 ) -> None:
