@@ -104,17 +104,17 @@ def environment_flag(given: Mapping[str, Any]) -> Environment | NamedEnvironment
 
     Raise :class:`~launch.errors.InputError` for two of them, and for a wrong file.
     """
-    from launch.environment.environment_spec import ImageEnvironment
-    from launch.environment.image_reference import image_reference
-    from launch.environment.requirements import read_requirements
-    from launch.jobfile import read_conda, read_name
-
     chosen = [name for name in _ONE if given[name] is not None]
     if len(chosen) > 1:
         problem = f"cannot be combined with --{chosen[0]}"
         raise InputError(f"--{chosen[1]}", given[chosen[1]], problem, "give one of the two")
     if not chosen:
         return None
+    from launch.environment.environment_spec import ImageEnvironment
+    from launch.environment.image_reference import image_reference
+    from launch.environment.requirements import read_requirements
+    from launch.jobfile import read_conda, read_name
+
     key, text = f"--{chosen[0]}", given[chosen[0]]
     if chosen[0] == "requirements":
         return read_requirements(Path(text).expanduser(), os.environ, key)
@@ -132,6 +132,8 @@ def found_environment(
 
     A name is looked for in ``folders``. Raise :class:`~launch.errors.InputError`.
     """
+    if wanted is None and not given[_FIND_LINKS] and given["runtime"] is None:
+        return None  # without the imports, which take a tenth of a launch's processor time here
     from launch.environment.environment_request import with_runtime
     from launch.environment.requirements import with_wheels
     from launch.jobfile import resolve
@@ -142,9 +144,11 @@ def found_environment(
 
 def registries_flag(path: str | None) -> Mapping[str, dict[str, str]]:
     """Return the credentials in ``--registry-token``'s file. Raise :class:`~launch.errors.InputError`."""
+    if path is None:
+        return {}
     from launch.environment.registry_secrets import read_registry_secrets
 
-    return {} if path is None else read_registry_secrets(Path(path).expanduser())
+    return read_registry_secrets(Path(path).expanduser())
 
 
 def _line(request: Request, nodes: Sequence[Node], argv: tuple[str, ...], source: str | None) -> Line:
