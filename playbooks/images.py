@@ -11,10 +11,10 @@ from launch.errors import InputError
 from playbooks.cli import output
 from playbooks.cli.task import command, limit_help, project_of, seconds, seconds_left
 from playbooks.project import Stack, open_stack
+from playbooks.selection import IMAGE_PROGRAM
 
 __all__ = ["ImageStack", "build"]
 
-_PROGRAM = "images/build"
 _LIMIT = "30m"
 
 
@@ -42,7 +42,7 @@ class ImageStack(Stack):
     "build",
     example="fab image.build --stack gpu-images",
     help={
-        "stack": f"stack of {_PROGRAM} whose configuration describes the image; RANKLIFT_STACK is not used",
+        "stack": f"stack of {IMAGE_PROGRAM} that describes the image; RANKLIFT_STACK does not count",
         "timeout": limit_help(_LIMIT),
     },
 )
@@ -77,7 +77,7 @@ def build(
 
 
 def _open(context: Context, name: str | None) -> ImageStack:
-    folder = project_of(context) / _PROGRAM
+    folder = project_of(context) / IMAGE_PROGRAM
     if name is None:
         remedy = f"give --stack NAME; `pulumi -C {folder} stack ls` lists the names"
         raise InputError("--stack", None, "the image's stack is not named", remedy)

@@ -9,10 +9,22 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["NEWEST", "environment_note", "is_project", "note_environment", "noted_stack", "project_around"]
+__all__ = [
+    "IMAGE_PROGRAM",
+    "NEWEST",
+    "environment_note",
+    "is_project",
+    "note_environment",
+    "noted_stack",
+    "project_around",
+]
 
 NEWEST = "newest"
 """What stands for the newest job wherever a job's id is expected."""
+
+
+IMAGE_PROGRAM = "images/build"
+"""The folder, in the project's, of the Pulumi program that makes an image."""
 
 
 def environment_note(folder: Path, name: str) -> Path:

@@ -17,7 +17,7 @@ from typing import Any
 
 from infra import inventory
 from launch.errors import InputError, RankliftError
-from playbooks.selection import NEWEST, noted_stack, project_around
+from playbooks.selection import IMAGE_PROGRAM, NEWEST, noted_stack, project_around
 
 __all__ = ["FILES", "SHELLS", "answers", "candidates", "fabfile_around", "load", "save", "script", "table_of"]
 
@@ -30,9 +30,9 @@ _SOURCES = {
     **dict.fromkeys(("file", "line", "source", "into", "node_python"), FILES),
     **dict.fromkeys(("requirements", "conda", "find_links", "registry_token"), FILES),
     **{"stack": ":stacks", "job": ":jobs", "nodes": ":nodes", "node": ":nodes", "help": ":tasks"},
-    "environment_id": ":environments",
+    **{"environment_id": ":environments", "image.build.stack": ":image-stacks"},
 }
-"""Where the values of an argument come from, by its name."""
+"""Where the values of an argument come from, by its name, or by task and name where a task means another."""
 
 
 def script(shell: str) -> str:
@@ -105,6 +105,9 @@ def _values(table: Mapping[str, Any], source: Any, typed: str, stack: str | None
     elif source == ":environments":
         notes = (path for folder in _folders(table, stack) for path in folder.glob("environments/*"))
         found = [(path.name, path.read_text()) for path in sorted(notes)]
+    elif source == ":image-stacks":
+        project = _project(table)
+        found = [(name, "") for name in sorted(_configured(project / IMAGE_PROGRAM))] if project else ()
     else:
         found = _stacks(_project(table)) if source == ":stacks" else ()
     return [(value, text) for value, text in found if value.startswith(typed)]
@@ -130,8 +133,12 @@ def _stacks(project: Path | None) -> list[tuple[str, str]]:
     if project is None:
         return []
     up = {path.parent.name for path in (project / ".ranklift").glob(f"*/{inventory.INVENTORY_FILE}")}
-    configured = {path.name[len("Pulumi.") : -len(".yaml")] for path in project.glob("Pulumi.*.yaml")}
-    return [(name, "has nodes" if name in up else "not up") for name in sorted(up | configured)]
+    return [(name, "has nodes" if name in up else "not up") for name in sorted(up | _configured(project))]
+
+
+def _configured(program: Path) -> set[str]:
+    """Return the stacks of a Pulumi program that have a configuration file."""
+    return {path.name[len("Pulumi.") : -len(".yaml")] for path in program.glob("Pulumi.*.yaml")}
 
 
 def _nodes(folders: Iterable[Path], *, by_name: bool) -> list[tuple[str, str]]:
@@ -199,7 +206,8 @@ def table_of(
 def _entry(context: Any, text: str, choices: Mapping[str, Sequence[str]]) -> Any:
     def values(argument: Any) -> Any:
         name = argument.attr_name or argument.name
-        return list(choices[name]) if name in choices else _SOURCES.get(name, "")
+        own = _SOURCES.get(f"{context.name}.{name}", _SOURCES.get(name, ""))
+        return list(choices[name]) if name in choices else own
 
     options = {}
     for flag in context.flag_names():

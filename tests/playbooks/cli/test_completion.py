@@ -42,6 +42,8 @@ def workplace(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (own / "trainings").mkdir(parents=True)
     project.mkdir()
     write_project(project, "dev", "large")
+    (project / "images" / "build").mkdir(parents=True)
+    (project / "images" / "build" / "Pulumi.gpu-images.yaml").write_text("config: {}\n")
     folder = project / ".ranklift" / "dev"
     save_stack(folder, dict.fromkeys((0, 2, 11), 22), make_key(top / "host"), make_key(top / "user"))
     (folder / "jobs").mkdir()
@@ -98,6 +100,7 @@ def offered(table: Any, *words: str) -> list[str]:
         (["status", "--js"], ["--json"]),
         (["status", "-s", ""], ["dev", "large"]),
         (["status", "--stack=l"], ["--stack=large"]),
+        (["image.build", "-s", ""], ["gpu-images"]),
         (["logs", ""], [JOB, OTHER, "newest"]),
         (["logs", "ev"], [OTHER]),
         (["logs", "-f", "--tail", "3", "t"], [JOB]),
