@@ -120,8 +120,8 @@ ARROWS: dict[str, set[str]] = {
     "launch.code": {"launch", "launch.remote.base", "launch.remote.store", "launch.results.layout"},
     "launch.data": {"launch", "launch.remote.base", "launch.remote.data.stage_request"},
     "launch.environment": {
-        *("launch", "launch.remote.base", "launch.remote.environment.image_reference"),
-        "launch.remote.environment.request",
+        *("launch", "launch.remote.base", "launch.remote.environment.dockerfile"),
+        *("launch.remote.environment.image_reference", "launch.remote.environment.request"),
     },
     "launch.job": {
         *("catalogue", "launch", "launch.environment", "launch.launchers", "launch.remote.base"),

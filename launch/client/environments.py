@@ -13,6 +13,7 @@ from launch.code.push import FANOUT, Address
 from launch.code.push_key import make_credential
 from launch.errors import GiveUpError, InputError, ManyNodesError, NodeUnreachable
 from launch.host import Host
+from launch.nodeset import fold
 from launch.remote.base import timing
 from launch.remote.base.payloads import EnvironmentRequest
 from launch.remote.base.records import EnvironmentRecord
@@ -60,6 +61,8 @@ class Held:
     """The last launch that used it."""
     jobs: tuple[str, ...]
     """Jobs that run or wait and use it."""
+    held: tuple[str, ...]
+    """Nodes where a launch makes or sends it, or ranks run in it."""
     nodes: tuple[str, ...]
 
 
@@ -81,6 +84,7 @@ def held_on(answers: Mapping[str, EnvironmentListing]) -> list[Held]:
             bytes=max(one["bytes"] for _, one in there),
             used=datetime.fromtimestamp(max(one["used"] for _, one in there), UTC),
             jobs=tuple(dict.fromkeys(job for _, one in there for job in one["jobs"])),
+            held=tuple(node for node, one in there if one.get("is_held")),
             nodes=tuple(node for node, _ in there),
         )
         for name, there in found.items()
@@ -89,24 +93,30 @@ def held_on(answers: Mapping[str, EnvironmentListing]) -> list[Held]:
 
 
 def removable(held: Sequence[Held]) -> list[Held]:
-    """Return the environments that no job uses, without the one that was used last."""
-    return [one for one in held[1:] if not one.jobs]
+    """Return the environments that nothing uses, without the one that was used last."""
+    return [one for one in held[1:] if not one.jobs and not one.held]
 
 
 def remove_from(host: Host, remote: str, names: Sequence[str], *, cache: bool) -> None:
     """Remove environments from a node; with ``cache`` also the packages that it has downloaded.
 
-    Raise :class:`~launch.errors.InputError` naming the jobs that use one by now.
+    Raise :class:`~launch.errors.InputError` naming what is in use by now.
     """
     words = ["cache" if cache else "", *names]
-    kept = ask(RemovalAnswer, host, remote, "remove-environments", *words)["kept"]
-    if kept:
-        name, jobs = next(iter(kept.items()))
-        raise in_use(name, jobs)
+    answer = ask(RemovalAnswer, host, remote, "remove-environments", *words)
+    if answer["kept"]:
+        name, jobs = next(iter(answer["kept"].items()))
+        raise in_use(name, jobs, [host.name])
+    if answer.get("is_cache_kept"):
+        problem = f"stay on {host.name}: a launch makes an environment of them"
+        raise InputError("downloads", None, problem, "run `fab environment.prune` again once it is made")
 
 
-def in_use(name: str, jobs: Sequence[str]) -> InputError:
-    """Return the refusal to remove an environment that jobs use."""
+def in_use(name: str, jobs: Sequence[str], nodes: Sequence[str]) -> InputError:
+    """Return the refusal to remove an environment that jobs use, or processes on ``nodes``."""
+    if not jobs:
+        problem = f"is in use on {fold(nodes)}: a launch makes or sends it, or ranks run in it"
+        return InputError("environment", name, problem, "try again once they have ended; see `fab jobs`")
     remedy = f"wait for the end of the job, or `fab cancel {jobs[0]}`"
     return InputError("environment", name, f"is in use by {', '.join(jobs)}", remedy)
 

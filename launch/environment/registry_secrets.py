@@ -10,7 +10,8 @@ from pathlib import Path
 
 from launch.environment.environment_spec import BuildEnvironment, Environment, ImageEnvironment
 from launch.errors import InputError
-from launch.remote.environment.image_reference import HUB
+from launch.remote.environment.dockerfile import bases
+from launch.remote.environment.image_reference import HUB, ImageError, parse_reference
 
 __all__ = ["read_registry_secrets", "secrets_for"]
 
@@ -51,25 +52,35 @@ def read_registry_secrets(path: Path) -> Mapping[str, Secret]:
 
 
 def secrets_for(environment: Environment | None, secrets: Mapping[str, Secret]) -> dict[str, Secret]:
-    """Return the credentials that this environment's head gets: for an image, its own registry's alone.
+    """Return the credentials that this environment's head gets: those of the registries that it names.
 
-    Raise :class:`~launch.errors.InputError` where there is none for it.
+    Raise :class:`~launch.errors.InputError` where there is none for an image, and for a credential without
+    the name of its registry where an image is built.
     """
     if not secrets:
         return {}
     if isinstance(environment, ImageEnvironment):
-        host = environment.reference.partition("://")[2] or environment.reference
-        host = host.partition("/")[0]
+        host = parse_reference(environment.reference).registry
         found = secrets.get(host) or secrets.get("")
         if found is None:
             why = f"has no credentials for {host}, only for {', '.join(sorted(secrets))}"
             raise InputError(_KEY, None, why, f"`docker login {host}` adds them")
         return {host: found}
-    if isinstance(environment, BuildEnvironment) and "" not in secrets:
-        return dict(secrets)
-    is_image = isinstance(environment, BuildEnvironment)
-    what = "does not name its registry" if is_image else "is for container images, and this job runs in none"
-    raise InputError(_KEY, None, what, "leave it out, or give Docker's config.json")
+    if not isinstance(environment, BuildEnvironment):
+        raise InputError(_KEY, None, "is for container images, and this job runs in none", "leave it out")
+    if "" in secrets:
+        remedy = "leave it out, or give Docker's config.json"
+        raise InputError(_KEY, None, "does not name its registry", remedy)
+    return {host: secrets[host] for host in sorted(_registries(environment)) if host in secrets}
+
+
+def _registries(environment: BuildEnvironment) -> set[str]:
+    """Return the registries of the images that the Dockerfile names; the head reports what cannot be read."""
+    try:
+        text = (environment.context / environment.dockerfile).read_text(encoding="utf-8")
+        return {parse_reference(base).registry for base in bases(text.splitlines())}
+    except (OSError, UnicodeDecodeError, ImageError):
+        return set()
 
 
 def _host(name: str) -> str:

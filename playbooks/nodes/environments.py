@@ -68,8 +68,8 @@ def remove(context: Context, environment_id: str, stack: str | None = None, json
     if len(found) != 1:
         problem = f"fits {len(found)} environments of stack {chosen.name}"
         raise InputError("environment", environment_id, problem, "see `fab environment`")
-    if found[0].jobs:
-        raise in_use(found[0].id, found[0].jobs)
+    if found[0].jobs or found[0].held:
+        raise in_use(found[0].id, found[0].jobs, found[0].held)
     _remove(chosen, inventory, found, cache=False, json=json)
 
 

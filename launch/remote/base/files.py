@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import errno
+import fcntl
 import os
 
 __all__ = [
     "FICLONE",
     "expand_home",
     "file_in_memory",
+    "hold",
     "keep_name",
     "python_folder",
     "replace_file",
@@ -121,3 +124,20 @@ def keep_name(path: str) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+def hold(folder: str) -> int:
+    """Return a descriptor that keeps a stored folder from being removed until it is closed.
+
+    Raise FileNotFoundError where the folder, or the manifest beside it that makes it count, is not there.
+    """
+    manifest = folder + ".manifest"
+    fd = os.open(manifest, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_SH)
+        if os.path.samestat(os.fstat(fd), os.stat(manifest)) and os.path.isdir(folder):
+            return fd
+    except FileNotFoundError:  # removed while this waited for the lock
+        pass
+    os.close(fd)
+    raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), folder)

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CONTAINERS",
+    "IMAGES",
     "RUNNER_OF",
     "become_subreaper",
     "children_of_job",
@@ -38,6 +39,8 @@ RUNNER_OF = "RANKLIFT_RUNNER_OF"
 """Environment variable that names the job of a runner under mpirun; ranks do not have it."""
 CONTAINERS = "containers"
 """Folder in a job's folder on a node, with a file for each container of Docker's that holds its id."""
+IMAGES = "ranklift"
+"""First part of the names of images that Docker has loaded from environments."""
 _PR_SET_PDEATHSIG = 1
 _PR_SET_CHILD_SUBREAPER = 36
 SIGHUP, SIGINT, SIGKILL, SIGPIPE, SIGTERM, SIGCHLD, SIGCONT, SIGXFSZ = 1, 2, 9, 13, 15, 17, 18, 25

@@ -90,7 +90,7 @@ class EnvironmentRecord(TypedDict):
 
     kind: Literal["bare", "python", "image"]
     id: str
-    """16 hex digits; empty for the nodes themselves."""
+    """Hex digits: 16 of what was asked for, 8 of its own; empty for the nodes themselves."""
     path: str
     """Its folder, the same on every node: ``~/.ranklift/environments/ID``; empty for the nodes themselves."""
     runtime: str

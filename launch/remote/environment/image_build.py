@@ -16,13 +16,14 @@ import os
 import re
 import shutil
 import tarfile
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from launch.remote.base.files import replace_file
 from launch.remote.environment import build
 from launch.remote.environment.build import Report
+from launch.remote.environment.dockerfile import FROM, bases
 from launch.remote.environment.image_pull import Pulled, open_registry, pull, tag_of, unpack, write_archive
 from launch.remote.environment.image_reference import ImageError, parse_reference
 from launch.remote.environment.image_registry import Registry, architecture
@@ -38,7 +39,6 @@ __all__ = ["BUILDERS", "build_image", "check_packages", "packages_of"]
 
 BUILDERS = {"docker": "docker", "charliecloud": "ch-image"}
 """By runtime: the program that builds for it."""
-_FROM = re.compile(r"\s*FROM\s+(?:--\S+\s+)*(?P<image>\S+)(?:\s+AS\s+(?P<stage>\S+))?\s*", re.IGNORECASE)
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH in an image that sets none, as Docker has it."""
 _WORK, _CONTEXT, _STORAGE, _LAYERS = ".build", "context", "storage", "layers"
@@ -76,7 +76,7 @@ def build_image(request: EnvironmentRequest, folder: str, lock: int, report: Rep
         file = _write_context(request, context, report)
     try:
         with open(file, encoding="utf-8") as stream:
-            images = list(dict.fromkeys(_bases(stream)))
+            images = list(dict.fromkeys(bases(stream)))
     except FileNotFoundError:
         why = "the folder of the build, without what .amlignore leaves out, has no such file"
         raise ImageError(f"dockerfile_path = {request['dockerfile']}: {why}") from None
@@ -84,21 +84,6 @@ def build_image(request: EnvironmentRequest, folder: str, lock: int, report: Rep
     config = builder(request, images, context, file, folder, lock, report)
     shutil.rmtree(work, ignore_errors=True)
     return config
-
-
-def _bases(lines: Iterable[str]) -> Iterator[str]:
-    """Yield the images that a Dockerfile names, without its own stages and those named by a variable.
-
-    >>> list(_bases(["FROM --platform=linux/amd64 a.io/base:1 AS one", "FROM one", "FROM $BASE", "RUN x"]))
-    ['a.io/base:1']
-    """
-    stages = {"scratch"}
-    for line in lines:
-        found = _FROM.fullmatch(line)
-        if found:
-            if found["image"].lower() not in stages and "$" not in found["image"]:
-                yield found["image"]
-            stages.add((found["stage"] or "").lower())
 
 
 def _pull(registry: Registry, folder: str, report: Report) -> Pulled:
@@ -112,7 +97,7 @@ def _renamed(file: str, names: Mapping[str, str], folder: str) -> str:
     with open(file, encoding="utf-8") as stream:
         lines = list(stream)
     for number, line in enumerate(lines):
-        found = _FROM.fullmatch(line)
+        found = FROM.fullmatch(line)
         if found and found["image"] in names:
             lines[number] = line[: found.start("image")] + names[found["image"]] + line[found.end("image") :]
     path = os.path.join(folder, _WORK, "Dockerfile")

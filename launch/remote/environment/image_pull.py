@@ -25,6 +25,7 @@ from typing import TYPE_CHECKING
 
 from launch.remote.base.files import replace_file
 from launch.remote.base.messages import size
+from launch.remote.base.processes import IMAGES
 from launch.remote.environment import build
 from launch.remote.environment.azure_registry import identity_secret
 from launch.remote.environment.build import Report
@@ -70,7 +71,7 @@ def tag_of(folder: str) -> str:
     >>> tag_of("/home/azureuser/.ranklift/environments/0123456789abcdef")
     'ranklift/0123456789abcdef'
     """
-    return "ranklift/" + os.path.basename(folder)
+    return f"{IMAGES}/{os.path.basename(folder)}"
 
 
 def open_registry(request: EnvironmentRequest, reference: Reference) -> Registry:

@@ -1,8 +1,11 @@
 """The command ``environment`` on a job's head: make what the job's ranks run in, once, and spread it.
 
 An environment is made at its final path, which many of its files contain; only its manifest, written last,
-makes it count. A lock per environment keeps two launches from making the same one. Every tool inherits the
-lock, so that tools which outlive a killed build are waited for before their debris is removed.
+makes it count. Its id is the hash of what was asked for and a number of its own: another head that makes the
+same from a newer index makes another one, and no tree takes the place of one that a job uses.
+
+A lock per request keeps two launches from making the same one. Every tool inherits the lock, so that tools
+which outlive a killed build are waited for before their debris is removed.
 
 The answer on stdout is made of lines as a push's (:mod:`launch.remote.store.tree_node`).
 """
@@ -20,14 +23,14 @@ from functools import partial
 from typing import BinaryIO
 
 from launch.remote.base import messages, timing
-from launch.remote.base.files import replace_file
+from launch.remote.base.files import hold, replace_file
 from launch.remote.base.payloads import PushHeader
 from launch.remote.base.records import EnvironmentRecord
 from launch.remote.environment.build import Failed, Report
 from launch.remote.environment.conda.conda_activation import activated
 from launch.remote.environment.request import EnvironmentAnswer, EnvironmentCall
 from launch.remote.environment.tree_manifest import manifest_of
-from launch.remote.environment.usage import clear, clear_debris
+from launch.remote.environment.usage import REQUEST_DIGITS, clear, clear_debris, keep_downloads
 from launch.remote.store.locks import locked
 from launch.remote.store.long_call import serve_call
 from launch.remote.store.spread import distribute
@@ -38,7 +41,7 @@ __all__ = ["KINDS", "serve"]
 
 KINDS = {"python": "python_env", "image": "image", "build": "image"}
 """By kind of request, the module of this room with its ``identity`` and ``make``."""
-_DIGITS = 16
+_OWN_BYTES = 4
 _LEAST_FREE = 1 << 30
 """Bytes that must be free before a build; how many it takes is known only at its end."""
 
@@ -61,19 +64,20 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
 
     started = time.monotonic()
     maker = importlib.import_module(f"launch.remote.environment.{KINDS[request['kind']]}")
-    name = hashlib.sha256(maker.identity(request, report).encode()).hexdigest()[:_DIGITS]
+    wanted = hashlib.sha256(maker.identity(request, report).encode()).hexdigest()[:REQUEST_DIGITS]
     store = Store(kind=ENVIRONMENTS)
     waits = partial(report, "waiting for another launch that makes the same environment")
-    with locked(store, name, waits) as lock:
-        is_built = not store.has(name)
+    with keep_downloads(store), locked(store, wanted, waits) as lock:
+        name = _held(store, wanted)
+        is_built = not name
         if is_built:
+            name = wanted + os.urandom(_OWN_BYTES).hex()
             pushed = Store()
             sent = (*request["find_links"], *request["channels"], request["context"])
             lacking = [one for one in dict.fromkeys(sent) if one and not pushed.has(one)]
             if lacking:
                 return {"t": "lacks", "snapshots": lacking}
-            clear_debris(store)
-            clear(store, name)
+            clear_debris(store, wanted)
             _check_disk(store)
             try:
                 maker.make(request, store.path(name), lock, report)
@@ -88,7 +92,9 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
                 if isinstance(error, OSError) and error.errno == errno.ENOSPC:
                     raise Failed(f"the disk of {os.uname().nodename} is full; {_free(store)}") from error
                 raise
-        errors = _spread(store, name, request, up, report)
+        with os.fdopen(hold(store.path(name))):  # until the job can be submitted, the last used one stays
+            store.touch(name)
+            errors = _spread(store, name, request, up, report)
     record: EnvironmentRecord = {
         "kind": "python" if request["kind"] == "python" else "image",
         "id": name,
@@ -104,6 +110,13 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
         "built": is_built,
         "nodes": errors,
     }
+
+
+def _held(store: Store, wanted: str) -> str:
+    """Return the environment made for a request, first one that this head has spread; "" without one."""
+    found = [name for name in store.known() if name.startswith(wanted) and store.has(name)]
+    spread = set(store.relied_on())
+    return next((name for name in found if name in spread), found[0] if found else "")
 
 
 def _check_disk(store: Store) -> None:

@@ -66,6 +66,8 @@ class StoredEnvironment(TypedDict):
     """Unix seconds of the last launch that used it, by this node's clock."""
     jobs: list[str]
     """Unfinished jobs of this head that use it."""
+    is_held: bool
+    """Whether a launch spreads it from or to this node, or ranks run in it here."""
 
 
 class EnvironmentListing(TypedDict):
@@ -78,4 +80,6 @@ class RemovalAnswer(TypedDict):
     """Answer of ``remove-environments``."""
 
     kept: dict[str, list[str]]
-    """By environment that was not removed, the jobs that use it."""
+    """By environment that was not removed, the jobs of this head that use it."""
+    is_cache_kept: bool
+    """Whether the downloads stay, because a build needs them."""

@@ -7,6 +7,7 @@ import os
 from launch.remote.base.files import (
     UNWRITABLE,
     expand_home,
+    hold,
     python_folder,
     replace_file,
     temporary_folder,
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from launch.remote.base.payloads import RunnerSpec
     from launch.remote.base.records import Checks
 
-__all__ = ["Unfit", "lacks", "missing_modules", "modules_argv", "prepare_folder"]
+__all__ = ["Unfit", "hold_environment", "lacks", "missing_modules", "modules_argv", "prepare_folder"]
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's mount point; only its size is queried
 _MEBIBYTE = 1 << 20
@@ -62,6 +63,17 @@ def prepare_folder(spec: RunnerSpec) -> str:
     if reasons:
         raise Unfit(*reasons)
     return folder
+
+
+def hold_environment(spec: RunnerSpec) -> list[int]:
+    """Return descriptors that keep the job's environment on this node until they are closed. Raise Unfit."""
+    name, path = spec["environment"]["id"], spec["environment"]["path"]
+    try:
+        return [hold(expand_home(path))] if name else []
+    except FileNotFoundError as error:
+        raise Unfit(
+            f"environment {name} is not on this node: `fab environment.rm {name}`, then launch again"
+        ) from error
 
 
 def _make_python(folder: str, spec: RunnerSpec) -> None:

@@ -22,7 +22,14 @@ from launch.remote.base.files import expand_home, python_folder, which
 from launch.remote.base.processes import SIGKILL, SIGTERM
 from launch.remote.node import infiniband, rank_env, slots, work_dir
 from launch.remote.node.loop import NO_LOG, NODE, TICK_MS, Loop, Process, open_log
-from launch.remote.node.prepare import Unfit, lacks, missing_modules, modules_argv, prepare_folder
+from launch.remote.node.prepare import (
+    Unfit,
+    hold_environment,
+    lacks,
+    missing_modules,
+    modules_argv,
+    prepare_folder,
+)
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -120,6 +127,7 @@ class Runner(Loop):
         if spec["infiniband"]:
             spec["defaults"].update(infiniband.rank_defaults({**os.environ, **spec["user_env"]}))
         folder = prepare_folder(spec)
+        held += hold_environment(spec)
         self._work = work_dir.make(folder, spec["snapshot"], self._rest)
         processes.become_subreaper()
         if spec["environment"]["runtime"] != "bare":

@@ -10,14 +10,36 @@ from collections.abc import Callable, Iterator
 
 from launch.remote.store.store import Store
 
-__all__ = ["locked", "open_lock"]
+__all__ = ["locked", "locks_of", "open_lock", "try_lock"]
 
 _AGAIN_S = 0.2
+_PREFIX = ".lock-"
 
 
 def open_lock(store: Store, name: str) -> int:
     """Return a descriptor of the file that who makes an environment locks."""
-    return os.open(os.path.join(store.folder, f".lock-{name}"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    path = os.path.join(store.folder, _PREFIX + name)
+    return os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+
+
+def locks_of(store: Store) -> list[str]:
+    """Return the entries that have a lock, held or not."""
+    return [entry[len(_PREFIX) :] for entry in os.listdir(store.folder) if entry.startswith(_PREFIX)]
+
+
+@contextlib.contextmanager
+def try_lock(store: Store, name: str) -> Iterator[bool]:
+    """Hold an entry's lock unless another process does; yield whether this one holds it now."""
+    lock = open_lock(store, name)
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        is_held = True
+    except BlockingIOError:
+        is_held = False
+    try:
+        yield is_held
+    finally:
+        os.close(lock)
 
 
 @contextlib.contextmanager

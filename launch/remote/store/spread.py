@@ -47,6 +47,8 @@ def relay(stdin: BinaryIO, call: Call, up: Up) -> None:
     share = Share(store, manifest, call.header["verify"])
     threading.Thread(target=_undo, args=(up, share, branches), daemon=True).start()
     try:
+        if store.has(manifest.id):
+            store.owe(manifest.id, call.header["head"])  # before another head drops it here
         own = share.start()
         listener = listen(call.header["address"])
         lacking = sorted(branches.lacking().union(own))

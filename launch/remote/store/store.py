@@ -3,10 +3,9 @@
 
 A snapshot is described by its manifest, one JSON array of ``["f", path, sha256, size, executable]`` and
 ``["l", path, target]``; its id is the beginning of the manifest's SHA-256. An environment has a manifest too,
-with ``["d", path]`` for empty folders, and the id of what was asked for: two heads may hold different trees
-of one id. Contents travel as *blobs*: the distinct, non-empty file contents in the order of the manifest, one
-after the other with nothing between them. A receiver that knows the manifest can therefore cut the stream,
-skip what it has and check the rest.
+with ``["d", path]`` for empty folders, and an id that its head gave it. Contents travel as *blobs*: the
+distinct, non-empty file contents in the order of the manifest, one after the other with nothing between them.
+A receiver that knows the manifest can therefore cut the stream, skip what it has and check the rest.
 
 Contents that a node already has come from its older snapshots: shared where the files are as they were made,
 else read, checked and copied (:mod:`launch.remote.store.stored_file`). Jobs work in copies of their own
@@ -19,12 +18,11 @@ import contextlib
 import fcntl
 import json
 import os
-import socket
-import subprocess
 import time
 from collections.abc import Iterable, Iterator
 
 from launch.remote.base.files import replace_file
+from launch.remote.store.removal import is_unknown, is_worked_in, remove, unload
 from launch.remote.store.stored_file import StoredFile, stamp_of
 from launch.remote.store.unfinished import is_abandoned
 
@@ -137,7 +135,7 @@ class Store:
         """Return the ids of the whole snapshots, the most recently pushed first."""
         found = []
         for name in os.listdir(self.folder):
-            if len(name) == _ID_DIGITS and "." not in name:
+            if len(name) >= _ID_DIGITS and "." not in name:
                 try:
                     found.append((os.stat(self.path(name) + ".manifest").st_mtime_ns, name))
                 except OSError:
@@ -268,7 +266,8 @@ class Store:
         if not old:
             return []
         in_jobs = "\n".join(unfinished_jobs(self.root).values())
-        return [name for name in old if os.path.exists(self.path(name) + ".nodes") and name not in in_jobs]
+        spread = (name for name in old if os.path.exists(self.path(name) + ".nodes"))
+        return [name for name in spread if name not in in_jobs and not self.is_held(name)]
 
     def prune(self, snapshots: Iterable[str], head: str, kept: Iterable[str]) -> None:
         """Remove, in the background, the snapshots that ``head`` does not need any more, and old debris.
@@ -278,31 +277,62 @@ class Store:
         process of this node works in. A head's note expires once it is a day old and the head's name does not
         resolve: nodes reach each other by name alone. A younger note may belong to a push that is under way.
         """
-        trash = []
+        gone = []
         for name in sorted(set(snapshots).union(self._void(set(snapshots), head, set(kept)))):
             owners = (entry for entry in os.listdir(self.folder) if entry.startswith(name + "."))
             if any(entry == f"{name}.nodes" or entry.startswith(f"{name}.of-") for entry in owners):
                 continue
-            if self.has(name) and not _worked_in(self.path(name)):
+            if self.has(name) and self.discard(name):
+                gone.append(name)
+        if self.kind == ENVIRONMENTS and gone:
+            unload(gone)
+        trash = self.trash()
+        if trash:
+            remove(trash)
+
+    def trash(self) -> list[str]:
+        """Return the folders that were moved aside, and those that killed processes have left."""
+        found = [(name, os.path.join(self.folder, name)) for name in os.listdir(self.folder)]
+        return [
+            path
+            for name, path in found
+            if name.startswith(".gone-") or is_abandoned(name, _age(path) > _ABANDONED_S)
+        ]
+
+    def discard(self, snapshot: str) -> bool:
+        """Move a whole snapshot to the :meth:`trash`, unless a process uses it; return whether none does."""
+        with self._unused(snapshot) as is_unused:
+            if is_unused and not is_worked_in(self.path(snapshot)):
                 aside = os.path.join(self.folder, f".gone-{os.urandom(8).hex()}")
                 os.mkdir(aside, 0o700)
                 for suffix in _PARTS:
-                    try:
-                        os.rename(self.path(name) + suffix, os.path.join(aside, name + suffix))
-                    except OSError:
-                        continue
-        for name in os.listdir(self.folder):
-            full = os.path.join(self.folder, name)
-            if name.startswith(".gone-") or is_abandoned(name, _age(full) > _ABANDONED_S):
-                trash.append(full)
-        if trash:
-            subprocess.Popen(
-                ["rm", "-rf", "--", *trash],
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
+                    with contextlib.suppress(FileNotFoundError):
+                        os.rename(self.path(snapshot) + suffix, os.path.join(aside, snapshot + suffix))
+                return True
+        return False
+
+    def is_held(self, snapshot: str) -> bool:
+        """Return whether a process of this node keeps a snapshot by :func:`launch.remote.base.files.hold`."""
+        with self._unused(snapshot) as is_unused:
+            return not is_unused
+
+    @contextlib.contextmanager
+    def _unused(self, snapshot: str) -> Iterator[bool]:
+        """Keep a snapshot from being held; yield False where a process holds it already."""
+        try:
+            manifest = os.open(self.path(snapshot) + ".manifest", os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError:
+            yield True
+            return
+        try:
+            fcntl.flock(manifest, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_unused = True
+        except BlockingIOError:
+            is_unused = False
+        try:
+            yield is_unused
+        finally:
+            os.close(manifest)
 
     def _void(self, dropped: set[str], head: str, kept: set[str]) -> set[str]:
         """Remove notes that expired or that ``head`` does not need; return their snapshots."""
@@ -311,24 +341,13 @@ class Store:
             name, _, owner = entry.partition(".of-")
             is_old = owner and _age(os.path.join(self.folder, entry)) > _ABANDONED_S
             if is_old and owner not in gone:
-                gone[owner] = _is_gone(owner)
+                gone[owner] = is_unknown(owner)
             is_unwanted = owner == head and (name in dropped or (is_old and name not in kept))
             if is_unwanted or (is_old and gone[owner]):
                 with contextlib.suppress(OSError):
                     os.unlink(os.path.join(self.folder, entry))
                 void.add(name)
         return void
-
-
-def _is_gone(head: str) -> bool:
-    """Return whether the name of a node does not resolve any more; False when the lookup fails otherwise."""
-    try:
-        socket.getaddrinfo(head, None)
-    except socket.gaierror as error:
-        return error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
-    except OSError:
-        return False
-    return False
 
 
 def digest_of(path: bytes) -> str | None:
@@ -372,15 +391,3 @@ def _text(path: str) -> str:
             return stream.read()
     except OSError:
         return ""
-
-
-def _worked_in(folder: str) -> bool:
-    inside = os.path.realpath(folder)
-    for process in os.listdir("/proc"):
-        if process.isdigit():
-            try:
-                if (os.readlink(f"/proc/{process}/cwd") + "/").startswith(inside + "/"):
-                    return True
-            except OSError:
-                continue
-    return False

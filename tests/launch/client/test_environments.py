@@ -24,6 +24,7 @@ from launch.code.snapshot import Snapshot, plan_data, plan_snapshot
 from launch.environment.environment_request import request_of
 from launch.environment.environment_spec import PythonEnvironment
 from launch.errors import GiveUpError, ManyNodesError, NotPushed
+from launch.remote.environment.usage import REQUEST_DIGITS
 from tests.launch.cluster import ORDINARY, Cluster, LocalHost, Node, contents
 from tests.launch.wheels import make_wheel
 
@@ -57,11 +58,11 @@ class Desk:
         self.sent += snapshots
         push(self.snapshot, self.cluster.head, self.cluster.nodes[:1], ssh=self.cluster.ssh)
 
-    def make(self, requirements: str = "toolkit", python: str = "", head: int = 0) -> Made:
-        environment = PythonEnvironment(
-            f"{requirements}\n--no-index", python=python, title="requirements.txt"
-        )
-        request = request_of(environment, [], wheels=[self.snapshot.id])
+    def make(
+        self, requirements: str = "toolkit", python: str = "", head: int = 0, *, sends: bool = True
+    ) -> Made:
+        asked = PythonEnvironment(f"{requirements}\n--no-index", python=python, title="requirements.txt")
+        request = request_of(asked, [], wheels=[self.snapshot.id] if sends else [])
         assert request is not None
         nodes = [*self.cluster.nodes[head:], *self.cluster.nodes[:head]]
         host = self.cluster.head if head == 0 else LocalHost(nodes[0])
@@ -250,7 +251,7 @@ def test_two_launches_at_once_make_one(desk: Desk) -> None:
 
 def test_a_lock_that_is_held_is_reported(desk: Desk) -> None:
     made = desk.make()
-    lock = environments(desk.cluster.nodes[0]) / f".lock-{made.record['id']}"
+    lock = environments(desk.cluster.nodes[0]) / f".lock-{made.record['id'][:REQUEST_DIGITS]}"
     with subprocess.Popen(["flock", str(lock), "cat"], stdin=subprocess.PIPE) as holder:
         time.sleep(0.3)
         assert holder.stdin is not None
@@ -273,17 +274,35 @@ def test_a_node_that_cannot_take_it_is_named_and_gets_it_later(desk: Desk, fault
     assert contents(folder(bad, made)) == contents(folder(desk.cluster.nodes[0], made))
 
 
-def test_another_head_makes_it_for_its_jobs_where_it_lacks_it(desk: Desk) -> None:
-    made = desk.make()
+def test_another_head_that_makes_the_same_later_leaves_what_the_first_one_made(
+    desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its index has a newer version by then, and jobs of the first one may run."""
+    index = tmp_path / "index"
+    shutil.copytree(desk.wheels, index)
+    monkeypatch.setenv("PIP_FIND_LINKS", str(index))
+    made = desk.make(sends=False)
     other = desk.cluster.nodes[1]
     subprocess.run(["rm", "-rf", f"{folder(other, made)}.manifest"], check=True)
     (folder(other, made) / "debris").touch()
-    push(desk.snapshot, LocalHost(other), [other], ssh=desk.cluster.ssh)
+    make_wheel(index, "toolkit", "9", {"toolkit/__init__.py": b"ANSWER = 9\n"})
+    again = desk.make(head=1, sends=False)
+    assert again.built
+    assert again.record["id"] != made.record["id"]
+    assert not folder(other, made).exists()
+    answer = "import toolkit; print(toolkit.ANSWER)"
+    for node in desk.cluster.nodes:
+        assert run_python(node, again, answer) == "9"
+    for node in (desk.cluster.nodes[0], *desk.cluster.nodes[2:]):
+        assert run_python(node, made, answer) == "42"
+    assert desk.make(sends=False).record == made.record
+    assert desk.make(head=1, sends=False).record == again.record
+
+
+def test_another_head_that_got_it_makes_nothing(desk: Desk) -> None:
+    made = desk.make()
     again = desk.make(head=1)
-    assert (again.built, again.record) == (True, made.record)
-    trees = [contents(folder(node, made)) for node in desk.cluster.nodes]
-    assert all(tree == trees[1] for tree in trees)
-    assert "debris" not in trees[1]
+    assert (again.built, again.record) == (False, made.record)
 
 
 def test_an_operator_who_goes_away_leaves_no_build(desk: Desk, tmp_path: Path) -> None:

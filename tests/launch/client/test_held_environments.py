@@ -6,8 +6,10 @@ from launch.client.environments import held_on, removable
 from launch.remote.environment.request import StoredEnvironment
 
 
-def stored(name: str, used: float, title: str = "", jobs: tuple[str, ...] = ()) -> StoredEnvironment:
-    return {"id": name, "title": title, "bytes": 10, "used": used, "jobs": list(jobs)}
+def stored(
+    name: str, used: float, title: str = "", jobs: tuple[str, ...] = (), is_held: bool = False
+) -> StoredEnvironment:
+    return {"id": name, "title": title, "bytes": 10, "used": used, "jobs": list(jobs), "is_held": is_held}
 
 
 def test_each_environment_is_listed_once_with_its_nodes_and_jobs_the_last_used_first() -> None:
@@ -24,7 +26,8 @@ def test_each_environment_is_listed_once_with_its_nodes_and_jobs_the_last_used_f
 
 
 def test_the_last_used_and_those_in_use_stay() -> None:
-    held = held_on(
-        {"node000000": {"environments": [stored("new", 3), stored("used", 2, jobs=("t",)), stored("old", 1)]}}
-    )
+    here = [stored("new", 3), stored("used", 2, jobs=("t",)), stored("old", 1), stored("sent", 0)]
+    there = [stored("sent", 0, is_held=True)]
+    held = held_on({"node000000": {"environments": here}, "node000001": {"environments": there}})
     assert [one.id for one in removable(held)] == ["old"]
+    assert held[-1].held == ("node000001",)

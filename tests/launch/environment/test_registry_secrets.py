@@ -80,8 +80,20 @@ def test_a_head_gets_the_credential_of_its_images_registry_alone() -> None:
     both = {"me.azurecr.io": ANN, "other.io": {"identitytoken": "t"}}
     assert secrets_for(IMAGE, both) == {"me.azurecr.io": ANN}
     assert secrets_for(IMAGE, {"": ANN}) == {"me.azurecr.io": ANN}
-    assert secrets_for(BUILD, both) == both
     assert secrets_for(None, {}) == {}
+
+
+def test_a_head_that_builds_gets_the_credentials_of_the_images_that_its_dockerfile_names(
+    tmp_path: Path,
+) -> None:
+    every = {"a.io": ANN, "b.io:5000": ANN, "docker.io": ANN, "other.io": ANN}
+    lines = ["ARG OTHER=other.io/x", "FROM a.io/base:1 AS one", "FROM one", "FROM http://b.io:5000/x@sha256:"]
+    lines[-1] += "0" * 64
+    (tmp_path / "Dockerfile").write_text("\n".join([*lines, "RUN echo other.io"]))
+    assert secrets_for(BuildEnvironment(tmp_path), every) == {"a.io": ANN, "b.io:5000": ANN}
+    (tmp_path / "other").write_text("FROM python:3.12\n")
+    assert secrets_for(BuildEnvironment(tmp_path, "other"), every) == {"docker.io": ANN}
+    assert secrets_for(BuildEnvironment(tmp_path, "absent"), every) == {}
 
 
 @pytest.mark.parametrize(

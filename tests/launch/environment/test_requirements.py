@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 
 from launch.environment.environment_spec import Bare, ImageEnvironment, PythonEnvironment
-from launch.environment.requirements import read_requirements, with_wheels
+from launch.environment.requirements import MOST_FOLDERS, read_requirements, with_wheels
 from launch.errors import InputError, InputErrors
+from launch.remote.store.store import KEEP
 
 
 def made(tmp_path: Path, text: str, **environ: str) -> PythonEnvironment:
@@ -128,3 +129,14 @@ def test_wheels_of_an_option_go_with_packages_and_nothing_else(tmp_path: Path) -
             with_wheels(nothing, [str(tmp_path)])
     with pytest.raises(InputError, match=r"--find-links = 'nowhere': is not a folder"):
         with_wheels(packages, ["nowhere"])
+
+
+def test_more_folders_of_wheels_than_a_head_keeps_are_refused(tmp_path: Path) -> None:
+    folders = [tmp_path / str(number) for number in range(MOST_FOLDERS + 1)]
+    for folder in folders:
+        folder.mkdir()
+    asked = PythonEnvironment("toolkit")
+    assert with_wheels(asked, [str(one) for one in folders[1:]]) is not None
+    with pytest.raises(InputError, match=r"names 5 folders of wheels, .*; put the wheels into one folder"):
+        with_wheels(asked, [str(one) for one in folders])
+    assert MOST_FOLDERS < KEEP, "the job's code is among what a head keeps"

@@ -14,7 +14,7 @@ import time
 
 from launch.remote.base import processes, timing
 from launch.remote.base.files import which
-from launch.remote.base.processes import CONTAINERS
+from launch.remote.base.processes import CONTAINERS, IMAGES
 from launch.remote.node.prepare import Unfit
 from launch.remote.node.runtimes.container import Container, last_line
 
@@ -29,8 +29,6 @@ if TYPE_CHECKING:
 __all__ = ["Docker", "docker_argv", "remove_containers"]
 
 _LABEL = "ranklift.job"
-_REPOSITORY = "ranklift"
-"""First part of the names that loaded images have."""
 _CLIENTS = (
     *("DOCKER_API_VERSION", "DOCKER_CERT_PATH", "DOCKER_CONFIG", "DOCKER_CONTEXT", "DOCKER_HOST"),
     *("DOCKER_CONTENT_TRUST", "DOCKER_DEFAULT_PLATFORM", "DOCKER_TLS", "DOCKER_TLS_VERIFY"),
@@ -109,7 +107,7 @@ class Docker(Container):
     def __init__(self, spec: RunnerSpec, node: NodeFacts) -> None:
         super().__init__(spec, node)
         self._docker = _docker()
-        self._tag = f"{_REPOSITORY}/{spec['environment']['id']}"
+        self._tag = f"{IMAGES}/{spec['environment']['id']}"
         self._id_files: dict[int, str] = {}
         """By the pid of ``docker run``, the file with the container's id."""
         self._last = ""
@@ -155,7 +153,7 @@ class Docker(Container):
     def _remove_dropped(self, run: Run) -> None:
         """Remove the images of environments that this node does not keep any more; those in use stay."""
         folder = os.path.dirname(self.image)
-        argv = [self._docker, "image", "ls", "--filter", f"reference={_REPOSITORY}/*"]
+        argv = [self._docker, "image", "ls", "--filter", f"reference={IMAGES}/*"]
         for name in run([*argv, "--format", "{{.Repository}}"], timing.CONTAINER_S)[1].decode().split():
             if not os.path.exists(f"{folder}/{name.rpartition('/')[2]}"):
                 run([self._docker, "image", "rm", name], timing.CONTAINER_S)

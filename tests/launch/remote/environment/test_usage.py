@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
-from launch.remote.environment.usage import clear_debris, remove_environments
+from launch.remote.base.files import hold
+from launch.remote.environment.usage import clear_debris, keep_downloads, remove_environments
+from launch.remote.store.locks import locked
 from launch.remote.store.store import ENVIRONMENTS, Store
 
 WHOLE, HALF = "0123456789abcdef", "00000000000000aa"
@@ -69,3 +73,84 @@ def test_an_environment_of_a_job_stays(store: Store, tmp_path: Path) -> None:
     (job / "job.json").write_text(json.dumps({"environment": {"id": WHOLE}}))
     assert remove_environments([WHOLE], cache=True)["kept"] == {WHOLE: ["train-1"]}
     assert there(store) == {WHOLE}
+
+
+def test_an_environment_that_a_process_holds_stays(store: Store) -> None:
+    with os.fdopen(hold(store.path(WHOLE))):
+        assert remove_environments([WHOLE], cache=False)["kept"] == {WHOLE: []}
+        assert store.has(WHOLE)
+    assert remove_environments([WHOLE], cache=False)["kept"] == {}
+    with pytest.raises(FileNotFoundError):
+        hold(store.path(WHOLE))
+
+
+def test_what_a_launch_makes_or_sends_stays_with_the_downloads_it_needs(store: Store, tmp_path: Path) -> None:
+    package = tmp_path / ".ranklift/cache/uv/package"
+    package.mkdir(parents=True)
+    with keep_downloads(store), locked(store, WHOLE, lambda: None):
+        answer = remove_environments([WHOLE, HALF], cache=True)
+        assert answer == {"kept": {WHOLE: []}, "is_cache_kept": True}
+        assert store.has(WHOLE)
+        assert package.exists()
+    assert remove_environments([WHOLE], cache=True) == {"kept": {}, "is_cache_kept": False}
+    assert not package.exists()
+
+
+def test_downloads_stay_for_a_tool_that_has_outlived_its_build(store: Store, tmp_path: Path) -> None:
+    (tmp_path / ".ranklift/cache").mkdir()
+    with (Path(store.folder) / f".lock-{HALF}").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert remove_environments([], cache=True)["is_cache_kept"]
+    assert not remove_environments([], cache=True)["is_cache_kept"]
+
+
+def test_files_that_others_share_keep_their_modes(store: Store, tmp_path: Path) -> None:
+    """uv's cache and other environments have the same files: writable ones would count as changed."""
+    shared = Path(store.path(WHOLE)) / "lib/shared"
+    shared.write_text("x")
+    shared.chmod(0o444)
+    (tmp_path / "other").hardlink_to(shared)
+    shared.parent.chmod(0o555)
+    remove_environments([WHOLE], cache=False)
+    assert not Path(store.path(WHOLE)).exists()
+    assert (tmp_path / "other").stat().st_mode & 0o777 == 0o444
+
+
+def test_what_a_queued_job_needs_is_neither_removed_nor_pruned(store: Store, tmp_path: Path) -> None:
+    job = tmp_path / ".ranklift/jobs/train-1"
+    job.mkdir(parents=True)
+    (job / "job.json").write_text(json.dumps({"environment": {"id": WHOLE}}))
+    (job / "state.json").write_text(json.dumps({"state": "QUEUED"}))
+    Path(store.path(WHOLE) + ".nodes").write_text("{}")
+    os.utime(store.path(WHOLE) + ".manifest", (1, 1))
+    newer = [f"{number:016}" for number in range(4)]
+    for name in newer:
+        Path(store.path(name)).mkdir()
+        Path(store.path(name) + ".manifest").write_text("[]")
+    assert remove_environments([WHOLE], cache=False)["kept"] == {WHOLE: ["train-1"]}
+    assert store.superfluous(newer[0]) == []
+    (job / "state.json").write_text(json.dumps({"state": "SUCCEEDED"}))
+    assert store.superfluous(newer[0]) == [WHOLE]
+
+
+def test_what_another_launch_of_this_head_is_about_to_use_is_not_pruned(store: Store) -> None:
+    Path(store.path(WHOLE) + ".nodes").write_text("{}")
+    os.utime(store.path(WHOLE) + ".manifest", (1, 1))
+    for number in range(4):
+        Path(store.path(f"{number:016}")).mkdir()
+        Path(store.path(f"{number:016}") + ".manifest").write_text("[]")
+    with os.fdopen(hold(store.path(WHOLE))):
+        assert store.superfluous(f"{3:016}") == []
+        store.prune([WHOLE], "head", [])
+        assert store.has(WHOLE)
+
+
+def test_an_image_that_is_pruned_leaves_docker_too(
+    store: Store, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(subprocess, "Popen", lambda argv, **_: os.spawnvp(os.P_WAIT, argv[0], argv))
+    (tmp_path / "bin/docker").write_text(DOCKER)
+    (tmp_path / "bin/docker").chmod(0o755)
+    store.prune([WHOLE], "head", [])
+    assert there(store) == {HALF}
+    assert (tmp_path / "calls").read_text() == f"image rm ranklift/{WHOLE}\n"

@@ -1,0 +1,67 @@
+"""The removal of what a node's store does not need: by whom it is used, and how it goes."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import subprocess
+from collections.abc import Sequence
+
+from launch.remote.base.processes import IMAGES
+
+__all__ = ["is_unknown", "is_worked_in", "removal_argv", "remove", "unload"]
+
+_SCRIPT = r'find "$@" -type d ! -perm -700 -exec chmod u+rwx {} \; 2>/dev/null; exec rm -rf -- "$@"'
+"""An unpacked image may have folders that its own modes protect. Modes of files stay: other snapshots and the
+cache of uv have the same files."""
+
+
+def removal_argv(paths: Sequence[str]) -> list[str]:
+    """Return the command that removes folders."""
+    return ["sh", "-c", _SCRIPT, "rm", *paths]
+
+
+def remove(paths: Sequence[str]) -> None:
+    """Start to remove folders."""
+    _start(removal_argv(paths))
+
+
+def unload(environments: Sequence[str]) -> None:
+    """Have Docker remove the images that it has loaded from these environments; it keeps those in use."""
+    with contextlib.suppress(FileNotFoundError):  # no Docker, no images
+        _start(["docker", "image", "rm", *(f"{IMAGES}/{name}" for name in environments)])
+
+
+def _start(argv: list[str]) -> None:
+    subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+
+
+def is_worked_in(folder: str) -> bool:
+    """Return whether a process of this node has its working folder in ``folder``."""
+    inside = os.path.realpath(folder)
+    for process in os.listdir("/proc"):
+        if process.isdigit():
+            try:
+                if (os.readlink(f"/proc/{process}/cwd") + "/").startswith(inside + "/"):
+                    return True
+            except OSError:
+                continue
+    return False
+
+
+def is_unknown(node: str) -> bool:
+    """Return whether the name of a node does not resolve any more; False when the lookup fails otherwise."""
+    try:
+        socket.getaddrinfo(node, None)
+    except socket.gaierror as error:
+        return error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
+    except OSError:
+        return False
+    return False
