@@ -14,14 +14,14 @@ from rehearsal.arm.network import (
     security_groups,
     virtual_networks,
 )
-from rehearsal.arm.storage import accounts, contents
+from rehearsal.arm.storage import accounts, container_registries, contents
 
 __all__ = ["ENTRIES", "RESOURCE_TYPES"]
 
 _FAMILIES = (
     *(virtual_networks, security_groups, public_ips, load_balancers, network_interfaces),
     *(private_endpoints, private_dns, scale_sets, virtual_machines, managed_disks, galleries),
-    *(image_templates, identities, role_resources, accounts, contents),
+    *(image_templates, identities, role_resources, accounts, contents, container_registries),
 )
 ENTRIES: tuple[Entry, ...] = tuple(entry for family in _FAMILIES for entry in family.ENTRIES)
 RESOURCE_TYPES = ResourceTypes(ENTRIES)

@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.workplace import Ran, Workplace
 from tests.environments.debian_image import image_archive
+from tests.launch.wheels import make_wheel, uv_wheel
 from tests.rehearsal.registry import PASSWORD, USER, Registry, registry
 
 pytestmark = pytest.mark.environments
@@ -110,3 +111,19 @@ def test_a_dockerfile_is_built_once_on_the_head(cluster: Workplace, images: Regi
     assert built.out.count("image of mine") == 2
     again = run(cluster)
     assert again.out.count("image of mine") == 2
+
+
+def test_packages_of_a_conda_file_are_added_to_an_image(cluster: Workplace, images: Registry) -> None:
+    wheels = cluster.own / "wheels"
+    wheels.mkdir()
+    make_wheel(wheels, "toolkit", "1.2", {"toolkit/__init__.py": b"ANSWER = 42\n"})
+    shutil.copy(uv_wheel(), wheels)
+    (cluster.own / "conda.yml").write_text("dependencies:\n  - pip:\n      - toolkit\n      - --no-index\n")
+    environment = {"image": f"{images.address}/{IMAGE}:1", "conda_file": "conda.yml"}
+    command = "python -c 'import sys, toolkit; print(sys.prefix, toolkit.ANSWER)'; echo $GREETING"
+    job = {"command": command, "environment": environment, "resources": {"instance_count": 2}}
+    job["distribution"] = {"type": "pytorch", "process_count_per_instance": 1}
+    (cluster.own / "job.yml").write_text(json.dumps(job))
+    (cluster.own / "token").write_text(f"{USER}:{PASSWORD}\n")
+    ran = run(cluster, "--find-links", "wheels", "--registry-token", "token")
+    assert ran.out.count("/opt/ranklift/environment 42") == ran.out.count("] image") == 2

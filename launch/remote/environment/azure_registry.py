@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from launch.remote.agent.identity_token import SERVICE, identity_token
 from launch.remote.base import timing
 from launch.remote.environment.image_reference import ImageError, Unreachable
+from launch.remote.environment.image_registry import tls_context
 
 if TYPE_CHECKING:
     from launch.remote.environment.image_registry import Secret
@@ -43,8 +44,9 @@ def identity_secret(registry: str, service: str = SERVICE, scheme: str = "https"
     fields = {"grant_type": "access_token", "service": registry, "access_token": token}
     url = f"{scheme}://{registry}/oauth2/exchange"
     request = urllib.request.Request(url, urllib.parse.urlencode(fields).encode())  # noqa: S310
+    limit, trust = timing.REGISTRY_SILENT_S, tls_context(registry)
     try:
-        with urllib.request.urlopen(request, timeout=timing.REGISTRY_SILENT_S) as answer:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=limit, context=trust) as answer:  # noqa: S310
             document = json.loads(answer.read(_ANSWER_BYTES))
     except urllib.error.HTTPError as error:
         error.close()

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from launch.remote.base import timing
 from launch.remote.environment.image_reference import ImageError, Reference, Unreachable, is_digest
 
-__all__ = ["Blob", "ImageManifest", "Registry", "architecture"]
+__all__ = ["Blob", "ImageManifest", "Registry", "architecture", "tls_context"]
 
 _INDEXES = (
     "application/vnd.oci.image.index.v1+json",
@@ -79,6 +79,23 @@ def architecture() -> str:
     return _MACHINES.get(platform.machine(), platform.machine())
 
 
+def tls_context(registry: str) -> ssl.SSLContext:
+    """Return what a registry's certificate is checked by: the system's CAs, and those given for it alone.
+
+    Raise :class:`ImageError` when one of these cannot be read.
+    """
+    context = ssl.create_default_context()
+    for top in _CERTIFICATES:
+        folder = os.path.join(os.path.expanduser(top), registry)
+        for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
+            if name.endswith(".crt"):
+                try:
+                    context.load_verify_locations(os.path.join(folder, name))
+                except OSError as error:
+                    raise ImageError(f"{folder}/{name} is not a certificate: {error}") from None
+    return context
+
+
 class _Refused(Exception):
     """An answer of a registry other than success."""
 
@@ -95,15 +112,7 @@ class Registry:
         self.reference, self._secret = reference, secret
         self._authorization = ""
         self._lock = threading.Lock()
-        context = ssl.create_default_context()
-        for top in _CERTIFICATES:
-            folder = os.path.join(os.path.expanduser(top), reference.registry)
-            for name in sorted(os.listdir(folder)) if os.path.isdir(folder) else ():
-                if name.endswith(".crt"):
-                    try:
-                        context.load_verify_locations(os.path.join(folder, name))
-                    except OSError as error:
-                        raise ImageError(f"{folder}/{name} is not a certificate: {error}") from None
+        context = tls_context(reference.registry)
         self._opener = urllib.request.build_opener(urllib.request.HTTPSHandler(context=context))
 
     @property

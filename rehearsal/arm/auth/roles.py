@@ -55,6 +55,7 @@ def _role(
     }
 
 
+_REGISTRIES = "Microsoft.ContainerRegistry/registries"
 _STORAGE = "Microsoft.Storage/storageAccounts/blobServices"
 _CONTAINERS = f"{_STORAGE}/containers"
 _DELEGATE = f"{_STORAGE}/generateUserDelegationKey/action"
@@ -81,6 +82,12 @@ BUILT_IN: Mapping[str, Body] = {
     ),
     "2a2b9908-6ea1-4ae2-8e65-a410df84e7d1": _role(
         "Storage Blob Data Reader", [f"{_CONTAINERS}/read", _DELEGATE], data=[f"{_CONTAINERS}/blobs/read"]
+    ),
+    "7f951dda-4ed3-4680-a7ca-43fe172d538d": _role("AcrPull", [f"{_REGISTRIES}/pull/read"]),
+    "b93aa761-3e63-49ed-ac28-beffa264f7ac": _role(
+        "Container Registry Repository Reader",
+        [],
+        data=[f"{_REGISTRIES}/repositories/{what}/read" for what in ("content", "metadata")],
     ),
 }
 """Azure's own roles by id (learn.microsoft.com role-based-access-control/built-in-roles), as far as a

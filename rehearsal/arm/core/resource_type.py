@@ -14,6 +14,7 @@ __all__ = ["API_VERSIONS", "GROUP", "InUse", "ResourceType"]
 API_VERSIONS = {
     "Microsoft.Authorization": "2022-04-01",
     "Microsoft.Compute": "2024-11-01",
+    "Microsoft.ContainerRegistry": "2023-01-01-preview",
     "Microsoft.ManagedIdentity": "2023-01-31",
     "Microsoft.Network": "2024-05-01",
     "Microsoft.Resources": "2024-03-01",
