@@ -7,7 +7,7 @@ PYTHON_FILES := $(PACKAGES) tests tools bench $(wildcard fabfile.py)
 export PATH := $(CURDIR)/.venv/bin:$(PATH)
 export PULUMI_SKIP_UPDATE_CHECK := 1
 
-.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite test-azure soak test-environments test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs clean
+.PHONY: help setup setup-bench frameworks demo test test-chaos test-frameworks test-frameworks-few azurite test-azure soak test-environments test-environments-few test-setup test-setup-few check format lock bench-scale bench-fanout bench-launch bench-jobs clean
 
 help: ## what can be made
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-20s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -44,8 +44,12 @@ test-azure: azurite ## clusters of every form on the rehearsed Azure: request bo
 soak: setup ## a hundred clusters made and removed in a row: nothing may be left of any
 	pytest -m soak tests/azure
 
-test-environments: azurite ## jobs that bring their packages to rehearsed nodes without any
-	pytest -m environments tests/environments
+# Tests wait most of their time here, too; each file, or class, has nodes of its own.
+test-environments: azurite ## jobs that bring their packages and images to rehearsed nodes without any
+	pytest -m environments --numprocesses 3 --dist loadscope tests/environments tests/chaos
+
+test-environments-few: azurite ## of these, one of each kind of environment, runtime and end
+	pytest -m 'environments and for_every_change' --numprocesses 3 --dist loadscope tests/environments tests/chaos
 
 test-setup: azurite ## every set-up in a Debian root that has git, make and python3 alone, killed at some steps and completed
 	pytest -m setup tests/setup
