@@ -110,12 +110,14 @@ def rehearsed(
         made.close()
 
 
+@pytest.mark.for_every_change
 def test_mpi4py_sums_over_three_nodes(rehearsed: Rehearsed) -> None:
     state, events = rehearsed.run(kind="mpi", command=("sum.py",), processes_per_node=2)
     assert state.state == "SUCCEEDED", (state, remarks(events))
     assert sorted(lines(events)) == [(rank, "6 21.0 True True") for rank in range(6)]
 
 
+@pytest.mark.for_every_change
 def test_a_failed_rank_ends_the_job_on_all_nodes(rehearsed: Rehearsed) -> None:
     line = "test $RANK != 3 || exit 7; trap '' TERM; sleep 1000 & while :; do sleep 0.05; done"
     state, _ = rehearsed.run(kind="pytorch", command=("sh", "-c", line), processes_per_node=2, grace_s=1.0)

@@ -42,6 +42,7 @@ def ready(job: object, count: int) -> None:
 
 
 class TestWhatRanksSee:
+    @pytest.mark.for_every_change
     @KINDS
     def test_the_variables_of_a_bare_rank_and_the_images_over_the_nodes(
         self, nodes: ContainerNodes, kind: Kind
@@ -122,6 +123,7 @@ class TestEnds:
         assert state.failure is not None
         assert any("no-such-command" in line for line in state.failure.last_lines)
 
+    @pytest.mark.for_every_change
     @KINDS
     def test_a_cancel_reaches_handlers_and_then_ends_what_ignores_it(
         self, nodes: ContainerNodes, kind: Kind
@@ -145,6 +147,7 @@ class TestEnds:
         assert state.exit_status == 7
         assert_nothing_left(state.job)
 
+    @pytest.mark.for_every_change
     @KINDS
     def test_a_killed_runner(self, nodes: ContainerNodes, kind: Kind) -> None:
         job = start(nodes, shell(STUBBORN, kind, grace_s=1.0))

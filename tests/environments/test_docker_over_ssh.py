@@ -50,6 +50,7 @@ def ready(job: object, count: int) -> None:
     until(lambda: sum(text == "ready" for _, text in lines(job.events)) == count, 40)  # type: ignore[attr-defined]
 
 
+@pytest.mark.for_every_change
 @KINDS
 def test_a_job_sees_its_variables_and_its_logs_and_outputs_are_collected(
     nodes: SshNodes, tmp_path: Path, kind: Kind

@@ -13,6 +13,7 @@ from tests.launch.standin import lines, remarks, shell, start, until
 
 pytestmark = [
     pytest.mark.environments,
+    pytest.mark.for_every_change,
     pytest.mark.timeout(120),
     pytest.mark.usefixtures("nothing_runs_on"),
 ]

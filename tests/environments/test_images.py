@@ -66,6 +66,7 @@ def folders(cluster: Workplace) -> dict[str, set[str]]:
     }
 
 
+@pytest.mark.for_every_change
 def test_a_private_image_is_pulled_once_spread_and_run(cluster: Workplace, images: Registry) -> None:
     name = f"{images.address}/{IMAGE}:1"
     first = run(cluster, "--image", name, "--registry-token", "token")
@@ -99,6 +100,7 @@ def test_a_refused_pull_names_the_remedy_and_leaves_no_job(cluster: Workplace, i
     assert folders(cluster) == before
 
 
+@pytest.mark.for_every_change
 def test_a_dockerfile_is_built_once_on_the_head(cluster: Workplace, images: Registry) -> None:
     context = cluster.own / "context"
     context.mkdir()

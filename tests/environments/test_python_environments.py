@@ -73,6 +73,7 @@ def made(ran: Ran) -> str:
     return found.group(1) if found else ""
 
 
+@pytest.mark.for_every_change
 def test_packages_of_a_file_are_made_once_and_every_rank_has_them(
     cluster: Workplace, launch: list[str]
 ) -> None:
@@ -116,6 +117,7 @@ def test_a_conda_files_packages_are_solved_once_and_every_rank_has_them_activate
     assert "No candidates were found for toolkit" in refused.err
 
 
+@pytest.mark.for_every_change
 def test_jobs_with_different_environments_run_at_once(cluster: Workplace, launch: list[str]) -> None:
     jobs = []
     for module in ("toolkit", "gadget"):
