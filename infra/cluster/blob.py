@@ -20,7 +20,7 @@ from pulumi_azure_native.storage.blob_service_properties import BlobServicePrope
 from pulumi_azure_native.storage.storage_account import StorageAccount
 
 from infra.cluster.groups import Place
-from infra.cluster.identity import BLOB_CONTRIBUTOR, Identity, allow, built_in_role
+from infra.cluster.identity import BLOB_CONTRIBUTOR, Identity, allow, allow_operator, built_in_role
 from infra.cluster.network import NodeNetwork
 from infra.config.cluster_config import ClusterConfig
 from infra.config.storage_settings import firewall_sources
@@ -93,6 +93,9 @@ def build_storage(
         ready += containers.values()
     role = built_in_role(place, BLOB_CONTRIBUTOR)
     ready += [allow(place, identity, container, role, scope) for container, scope in scopes.items()]
+    for operator in config.data_operators:
+        for container, scope in scopes.items():
+            allow_operator(place, container, operator, role, scope)
     if config.storage == "privateEndpoint":
         from infra.cluster.private_endpoint import build_private_endpoint
 

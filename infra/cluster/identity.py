@@ -24,6 +24,7 @@ __all__ = [
     "BLOB_CONTRIBUTOR",
     "Identity",
     "allow",
+    "allow_operator",
     "allow_pull",
     "build_identity",
     "build_watcher_role",
@@ -135,6 +136,21 @@ def allow(
         principal_id=identity.principal_id,
         # Without it Azure looks the identity up in its directory, which may not have it yet.
         principal_type="ServicePrincipal",
+        role_definition_id=role_id,
+        scope=scope,
+        opts=place.opts,
+    )
+
+
+def allow_operator(
+    place: Place, purpose: str, operator: str, role_id: pulumi.Input[str], scope: pulumi.Output[str]
+) -> RoleAssignment:
+    """Assign a role to a person, group or application of the directory, which knows what it is."""
+    name = right_on(f"{purpose}-{operator}")
+    return RoleAssignment(
+        name,
+        role_assignment_name=place.uuid(name),
+        principal_id=operator,
         role_definition_id=role_id,
         scope=scope,
         opts=place.opts,

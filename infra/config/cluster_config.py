@@ -71,6 +71,8 @@ class ClusterConfig:
     storage: Storage = "none"
     storage_account_id: str | None = None
     """An existing storage account with the containers ``data`` and ``results``."""
+    data_operators: tuple[str, ...] = ()
+    """Object ids of those who may read and write the stack's own account beside the nodes."""
     container_registry: str | None = None
     """Id of an existing container registry, whose images the nodes may pull."""
     retain_data: bool = False

@@ -81,6 +81,7 @@ def parse(settings: Mapping[str, object], *, today: date | None = None) -> Clust
         given_subnet_prefix=read.perhaps("subnetPrefix", prefix),
         storage=stored,
         storage_account_id=read.perhaps("storageAccountId", arm_ids.reader(arm_ids.STORAGE_ACCOUNT)),
+        data_operators=read.optional("dataOperators", storage_settings.object_ids, ()),
         container_registry=read.perhaps("containerRegistry", arm_ids.reader(arm_ids.CONTAINER_REGISTRY)),
         retain_data=read.optional("retainData", readers.boolean, False),
         shared=shared_settings.read_shared(read, stored),

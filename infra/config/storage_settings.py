@@ -5,18 +5,19 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import uuid
 from collections.abc import Iterator
 from ipaddress import IPv4Network
 
 from infra.config.cluster_config import ClusterConfig
 from infra.config.collector import Settings
-from infra.config.readers import KEY
+from infra.config.readers import KEY, string_list
 from launch.data.data_address import read_container
 from launch.data.data_spec import BlobAddress
 from launch.data.data_stores import refuse_sas
 from launch.errors import InputError
 
-__all__ = ["firewall_sources", "mismatches", "read_datastores"]
+__all__ = ["firewall_sources", "mismatches", "object_ids", "read_datastores"]
 
 _PRIVATE = [IPv4Network(p) for p in ("10.0.0.0/8", "100.64.0.0/10", "172.16.0.0/12", "192.168.0.0/16")]
 """Ranges that address rules do not take (learn.microsoft.com storage-network-security)."""
@@ -39,6 +40,22 @@ def firewall_sources(ssh_from: tuple[str, ...]) -> tuple[str, ...]:
         else:
             sources.append(str(network))
     return tuple(sources)
+
+
+def object_ids(key: str, value: object) -> tuple[str, ...]:
+    """Read ids of people, groups or applications in the directory.
+
+    >>> object_ids("ranklift:dataOperators", "00000000-0000-0000-0000-00000000000B")
+    ('00000000-0000-0000-0000-00000000000b',)
+    """
+    found = []
+    for given in string_list(key, value):
+        try:
+            found.append(str(uuid.UUID(given)))
+        except ValueError:
+            remedy = "use the output of `az ad signed-in-user show --query id -o tsv`"
+            raise InputError(key, given, "is not an object id", remedy) from None
+    return tuple(dict.fromkeys(found))
 
 
 def read_datastores(key: str, value: object) -> dict[str, BlobAddress]:
@@ -74,6 +91,16 @@ def mismatches(config: ClusterConfig, _settings: Settings) -> Iterator[InputErro
             config.storage_account_id,
             f"is given, but {KEY}storage is none, so the nodes cannot use it",
             f"set {KEY}storage to serviceEndpoint or privateEndpoint, or remove the account",
+        )
+    if config.data_operators and (config.storage == "none" or config.storage_account_id):
+        given = config.storage_account_id is not None
+        yield InputError(
+            f"{KEY}dataOperators",
+            ", ".join(config.data_operators),
+            "is for an account that the stack makes",
+            'assign "Storage Blob Data Contributor" on the existing account yourself, and remove it'
+            if given
+            else f"set {KEY}storage to serviceEndpoint or privateEndpoint, or remove it",
         )
     if config.retain_data and not config.owns_data:
         given = config.storage != "none" and config.storage_account_id is not None

@@ -40,6 +40,8 @@ CONFIGURATIONS: Mapping[str, Mapping[str, str]] = {
         "ephemeralOsDisk": "true",
         "zone": "2",
         "storage": "serviceEndpoint",
+        "dataOperators": "00000000-0000-0000-0000-00000000000b",
+        "datastores": '{"big": "https://acmedata.blob.core.windows.net/sets"}',
     },
     "h200-private-everything": {
         **_PRIVATE,
