@@ -26,14 +26,18 @@ __all__ = ["list_data", "register", "remove"]
     positional=["path"],
 )
 def list_data(
-    context: Context, path: str = "", container: str = "data", stack: str | None = None, json: bool = False
+    context: Context,
+    path: str | None = None,
+    container: str = "data",
+    stack: str | None = None,
+    json: bool = False,
 ) -> None:
     """List what is in the stack's storage, each folder with all that is below it."""
     from launch.data.transfer import by_folder
     from playbooks.data.blob_transfer import list_blobs
 
     chosen = open_from(context, stack)
-    address = data_address(chosen, path, container)
+    address = data_address(chosen, path or "", container)
     rows = by_folder(address, list_blobs(container_of(chosen, address), address))
     if json:
         output.as_json(

@@ -1,0 +1,73 @@
+"""Data from this machine to ranks and back, by the commands that users type, on rehearsed storage."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from rehearsal import azurite
+from rehearsal.arm.core.subscription import OPERATOR
+from tests.e2e.workplace import Workplace
+
+pytestmark = [
+    pytest.mark.azure,
+    pytest.mark.timeout(1800),
+    pytest.mark.skipif(not azurite.installed(), reason="Azurite is not installed: tools/setup --azure"),
+]
+
+STACK = "rehearsal"
+JOB = """
+command: cat ${{inputs.words}}/*/*.txt ${{inputs.one}} && echo ${{inputs.there}}
+inputs:
+  words: {type: uri_folder, path: azureml://datastores/workspaceblobstore/paths/my set/}
+  one: {type: uri_file, path: azureml:one@latest, mode: ro_mount}
+  there: {type: uri_folder, path: azureml://datastores/data/paths/set, mode: direct}
+distribution: {type: pytorch}
+resources: {instance_count: 2}
+"""
+
+
+@pytest.fixture(scope="module")
+def cluster(workplace: Workplace) -> Workplace:
+    workplace.configure(STACK, nodeCount=2, storage="serviceEndpoint", dataOperators=OPERATOR)
+    workplace.fab("up")
+    return workplace
+
+
+@pytest.fixture(scope="module")
+def words(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    root = tmp_path_factory.mktemp("data") / "set"
+    for name, text in (("a b/ä.txt", "one\n"), ("c/d.txt", "two\n")):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text(text)
+    return root
+
+
+def test_local_data_reaches_the_ranks_of_a_job(cluster: Workplace, words: Path, tmp_path: Path) -> None:
+    cluster.fab("data.put", str(words), "my set")
+    listed = cluster.fab("data.ls", "my set", "--json").json()
+    assert [(row["name"], row["files"], row["bytes"]) for row in listed] == [("a b/", 1, 4), ("c/", 1, 4)]
+    (tmp_path / "one.txt").write_text("three\n")
+    (tmp_path / "one.yml").write_text("name: one\ntype: uri_file\npath: one.txt\n")
+    assert "azureml:one:1" in cluster.fab("data.register", str(tmp_path / "one.yml")).out
+    (tmp_path / "job.yml").write_text(JOB)
+    ran = cluster.fab("launch", str(tmp_path / "job.yml"))
+    for rank in ("[0 node000000]", "[1 node000001]"):
+        for text in ("one", "two", "three", "https://"):
+            assert f"{rank} {text}" in ran.out
+    assert "data: 3 files" in ran.err
+    shown = cluster.fab("job", "--json").json()
+    assert {one["name"] for one in shown["data"]} == {"words", "one"}
+
+
+def test_a_second_job_moves_nothing(cluster: Workplace, tmp_path: Path) -> None:
+    (tmp_path / "job.yml").write_text(JOB)
+    assert "held already" in cluster.fab("launch", str(tmp_path / "job.yml")).err
+
+
+def test_a_launch_without_a_job_file_takes_data(cluster: Workplace, tmp_path: Path) -> None:
+    (tmp_path / "read.py").write_text("import sys; print(open(sys.argv[1]).read())")
+    flags = ["--input", "one=azureml:one:1", "--source", str(tmp_path)]
+    ran = cluster.fab("launch.torch", "read.py ${{inputs.one}}", *flags)
+    assert "[0-1 node[000000-000001]] three" in ran.out or ran.out.count("three") == 2
