@@ -22,11 +22,12 @@ _SAMPLE, _HOLDERS = 8, 4
 """Parts that a node could get, and nodes that have such a part, which are compared."""
 _OTHERS = 2
 """Other nodes that are looked at after an event of one: it may have freed a source."""
-_ATTEMPTS, _PAIR_ATTEMPTS = 8, 3
+_ATTEMPTS, _PAIR_ATTEMPTS = 6, 3
 """Failures of a part at storage that end the staging; failures in a row after which a node avoids another."""
-_BACKOFF_S, _LONGEST_BACKOFF_S = 0.5, 30.0
+_PAIR_PAUSE_S = 1.0
+_BACKOFF_S, _LONGEST_BACKOFF_S = 0.25, 30.0
 _BUSY_LIMIT_S = 300.0
-"""Time in which storage may refuse every request before the staging ends."""
+"""Time in which storage may be busy, or silent, without a pause before the staging ends."""
 
 
 class Order(NamedTuple):
@@ -75,8 +76,8 @@ class _Node:
         self.ready: list[int] = []
         """Parts that it could get from others; some may be void."""
         self.downloads = self.takes = self.serves = 0
-        self.failures: dict[str, int] = {}
-        """By other node, failures in a row."""
+        self.failures: dict[str, tuple[int, float]] = {}
+        """By other node, failures in a row, and the time until which it is not asked again."""
 
 
 class Assigner:
@@ -87,6 +88,8 @@ class Assigner:
         self.sizes = sizes
         self.digests: dict[int, str] = {}
         self.failure = ""
+        self.trouble = ""
+        """Why storage is waited for, while it is."""
         self.from_storage = 0
         self.pace = Pace(cap, max(16, min(64, nodes)))
         self._nodes: dict[str, _Node] = {}
@@ -156,7 +159,7 @@ class Assigner:
             self._again.discard(part)
             self.from_storage += self.sizes[part]
             self.pace.on_done(self.sizes[part], now)
-            self._busy_since = None
+            self._busy_since, self.trouble = None, ""
             if self.digests.get(part, digest) != digest:  # what storage says counts
                 for other in list(self._holders[part]):
                     self._nodes[other].held.discard(part)
@@ -178,7 +181,9 @@ class Assigner:
             if self._holders[part]:
                 found.ready.append(part)
             return ""
-        found.failures[source] = found.failures.get(source, 0) + 1
+        count, until = found.failures.get(source, (0, now))
+        if now >= until:  # those at the same time are one
+            found.failures[source] = (count + 1, now + _PAIR_PAUSE_S)
         other = self._nodes.get(source)
         is_wrong = fault == faults.WRONG and other is not None and part in other.held
         if is_wrong and other is not None:
@@ -199,10 +204,10 @@ class Assigner:
         if now >= self._paused_until:
             self._from_storage(orders)
         if about in self._nodes:
-            self._from_peers(about, orders)
+            self._from_peers(about, orders, now)
         for _ in range(min(_OTHERS, len(self._turn)) if about else len(self._turn)):
             self._turn.rotate(-1)
-            self._from_peers(self._turn[0], orders)
+            self._from_peers(self._turn[0], orders, now)
         return orders
 
     def _from_storage(self, orders: list[Order]) -> None:
@@ -227,7 +232,7 @@ class Assigner:
             self._cold.popleft()
             orders.append(self._order(name, part, ""))
 
-    def _from_peers(self, name: str, orders: list[Order]) -> None:
+    def _from_peers(self, name: str, orders: list[Order], now: float) -> None:
         node = self._nodes[name]
         while node.takes < _FROM_PEERS and node.ready:
             best: tuple[int, int, str] | None = None
@@ -241,7 +246,7 @@ class Assigner:
                     if not node.ready:
                         break
                     continue
-                source = self._source(node, holders)
+                source = self._source(node, holders, now)
                 if source is None and part not in self._again:
                     self._again.add(part)
                     node.ready[place] = node.ready[-1]
@@ -255,13 +260,14 @@ class Assigner:
                 return
             orders.append(self._order(name, best[1], best[2]))
 
-    def _source(self, node: _Node, holders: list[str]) -> str | None:
+    def _source(self, node: _Node, holders: list[str], now: float) -> str | None:
         """Return a holder with a free place; "" where none has, None where the node reaches none."""
         some = holders if len(holders) <= _HOLDERS else self._random.choices(holders, k=_HOLDERS)
         if node.failures:
-            some = [name for name in holders if node.failures.get(name, 0) < _PAIR_ATTEMPTS]
+            able = [name for name in holders if node.failures.get(name, (0, 0.0))[0] < _PAIR_ATTEMPTS]
+            some = [name for name in able if node.failures.get(name, (0, 0.0))[1] <= now]
             if not some:
-                return None
+                return "" if able else None
         least = min(some, key=lambda name: self._nodes[name].serves)
         return least if self._nodes[least].serves < _SERVED else ""
 
@@ -304,6 +310,7 @@ class Assigner:
             self.failure = self.failure or reason
         elif fault == faults.BUSY:
             self.pace.on_busy()
+            self.trouble = reason
             self._busy_since = now if self._busy_since is None else self._busy_since
             self._paused_until = max(self._paused_until, now + max(wait, _BACKOFF_S))
             if now - self._busy_since > _BUSY_LIMIT_S:

@@ -26,7 +26,6 @@ from launch.remote.store.store import Store, unfinished_jobs
 
 __all__ = [
     "DATA",
-    "folder_of",
     "list_data",
     "make_room",
     "open_cache",
@@ -41,7 +40,6 @@ _SHARE = 0.9
 """Part of a disk that may be in use once data are staged."""
 _FRESH_S = 600.0
 """Time after a staging in which its job may not have been submitted yet."""
-_PENDING = ".part"
 
 
 def open_cache(disks: Sequence[str] = _DISKS) -> Store:
@@ -68,16 +66,8 @@ def _make_private(folder: str) -> None:
         raise PermissionError(f"{folder} belongs to another user")
 
 
-def folder_of(store: Store, name: str) -> str:
-    """Return the folder that the data's files are in, which is another one until they are whole."""
-    return store.path(name) if store.has(name) else store.path(name) + _PENDING
-
-
 def write_manifest(store: Store, name: str, url: str, files: int, size: int, digests: Sequence[str]) -> None:
     """Make the data count as whole."""
-    pending = store.path(name) + _PENDING
-    if os.path.isdir(pending):
-        os.rename(pending, store.path(name))
     facts = {"url": url, "files": files, "bytes": size, "digests": list(digests)}
     replace_file(store.path(name) + ".manifest", json.dumps(facts).encode())
     with contextlib.suppress(FileNotFoundError):
@@ -185,8 +175,7 @@ def remove(store: Store, name: str) -> bool:
         for entry in os.listdir(store.folder):
             if entry in (f"{name}.manifest", f"{name}.parts") or entry.startswith(f"{name}.of-"):
                 os.unlink(os.path.join(store.folder, entry))
-        for folder in (store.path(name), store.path(name) + _PENDING):
-            shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(store.path(name), ignore_errors=True)
     finally:
         os.close(lock)
     return True
@@ -203,7 +192,7 @@ def _is_idle(store: Store, name: str) -> bool:
 
 
 def _age(store: Store, name: str) -> float:
-    for suffix in (".manifest", ".parts", _PENDING, ""):
+    for suffix in (".manifest", ".parts", ""):
         with contextlib.suppress(OSError):
             return time.time() - os.stat(store.path(name) + suffix).st_mtime
     return 0.0
@@ -214,7 +203,7 @@ def _bytes_of(store: Store, name: str) -> int:
     if store.has(name):
         return int(_facts(store, name).get("bytes", 0))
     total = 0
-    for folder, _, files in os.walk(store.path(name) + _PENDING):
+    for folder, _, files in os.walk(store.path(name)):
         for file in files:
             with contextlib.suppress(OSError):
                 total += os.lstat(os.path.join(folder, file)).st_blocks * 512

@@ -5,9 +5,9 @@ from __future__ import annotations
 __all__ = ["BROKEN", "BUSY", "DISK", "PEER", "REFUSED", "WRONG", "FetchError"]
 
 BUSY = "busy"
-"""Storage asks for fewer requests: later, and fewer at a time."""
+"""Storage asks for fewer requests, or does not answer: later, and fewer at a time."""
 BROKEN = "broken"
-"""The connection to storage broke or said nonsense: again, a bounded number of times."""
+"""The answer of storage was not whole, or nonsense: again, a bounded number of times."""
 REFUSED = "refused"
 """Storage will not answer differently: the staging ends."""
 PEER = "peer"

@@ -33,7 +33,7 @@ class PartFiles:
         self.digests: dict[int, str] = {}
         self.is_whole = False
         self._store, self._url = store, url
-        self._folder = ""
+        self._folder = store.path(name)
 
     @property
     def missing(self) -> int:
@@ -42,7 +42,6 @@ class PartFiles:
 
     def find(self) -> None:
         """Find out which parts are here."""
-        self._folder = cache.folder_of(self._store, self.name)
         if self._store.has(self.name):
             self._find_whole()
         else:
@@ -122,7 +121,6 @@ class PartFiles:
             digests = [self.digests[number] for number in range(len(self.parts))]
             size = sum(file.size for file in self.files)
             cache.write_manifest(self._store, self.name, self._url, len(self.files), size, digests)
-        self._folder = cache.folder_of(self._store, self.name)
         self.is_whole = True
 
     def _path(self, number: int) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 import ssl
 import threading
 from collections.abc import Callable, Mapping
@@ -48,7 +49,7 @@ class Web:
                 connection.close()
                 if not is_new and may_be_stale:  # the server closed it while nothing was asked
                     continue
-                raise FetchError(faults.BROKEN, f"{shown}: {_reason(error)}") from None
+                raise FetchError(_fault(error), f"{shown}: {_reason(error)}") from None
             self._kept()[address.netloc] = (connection, answer)
             if answer.status in _BUSY:
                 why = f"{shown}: the storage answers HTTP {answer.status}"
@@ -100,9 +101,20 @@ def copy_body(answer: http.client.HTTPResponse, size: int, sink: Sink, shown: st
     answer.read(0)  # notices the end, so that the connection can be used again
 
 
+def _fault(error: Exception) -> str:
+    """Return what comes after a request without answer: storage may be back soon, but its name and its
+    certificate stay as they are."""
+    is_wrong = isinstance(error, ssl.SSLCertVerificationError) or (
+        isinstance(error, socket.gaierror) and error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
+    )
+    return faults.REFUSED if is_wrong else faults.BUSY
+
+
 def _reason(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, socket.gaierror):
+        return f"its host cannot be resolved: {error.strerror}"
     if isinstance(error, TimeoutError):
         return f"no answer for {timing.STORAGE_SILENT_S:g} s"
     return str(error) or type(error).__name__

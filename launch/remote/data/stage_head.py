@@ -270,6 +270,8 @@ class _Run:
         held = {name: self.assigner.held(name) for name in self._members}
         done, total = sum(held.values()), self._total * len(held)
         text = f"staging {self._names}: {size_text(self._total)} to {len(held)} nodes"
+        if self.assigner.trouble:
+            text += f"; waiting: {self.assigner.trouble}"
         answer: StageAnswer = {"t": "progress", "text": text, "bytes": done, "total": total, "held": held}
         self._up.send(answer)
 

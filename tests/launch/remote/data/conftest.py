@@ -18,6 +18,14 @@ def storage(tmp_path: Path) -> Iterator[Storage]:
 
 
 @pytest.fixture
-def cluster(tmp_path: Path, storage: Storage) -> Callable[[int], Cluster]:
+def cluster(tmp_path: Path, storage: Storage) -> Iterator[Callable[[int], Cluster]]:
     """Makes nodes, as many as asked for."""
-    return lambda count: Cluster(tmp_path, count, storage)
+    made: list[Cluster] = []
+
+    def make(count: int) -> Cluster:
+        made.append(Cluster(tmp_path, count, storage))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()

@@ -41,6 +41,11 @@ class Staging:
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.communicate()
 
+    def end_anyhow(self) -> None:
+        """Ends it, where a test has not."""
+        if self.process.poll() is None:
+            self.kill()
+
 
 class Cluster:
     """``count`` nodes, the first of which is the head."""
@@ -53,6 +58,7 @@ class Cluster:
         (self._bin / "ssh").write_text(SSH)
         (self._bin / "ssh").chmod(0o755)
         (folder / "down").mkdir()
+        self._stagings: list[Staging] = []
         for node in range(count):
             (self.home(node) / "tmp").mkdir(parents=True)
 
@@ -108,7 +114,13 @@ class Cluster:
         assert process.stdin is not None
         process.stdin.write(b"%010d" % len(data) + data)
         process.stdin.flush()
-        return Staging(process)
+        self._stagings.append(Staging(process))
+        return self._stagings[-1]
+
+    def close(self) -> None:
+        """Ends what still runs."""
+        for staging in self._stagings:
+            staging.end_anyhow()
 
     def stage(self, *sources: StageSource, nodes: Sequence[int] | None = None, **fields: Any) -> StageAnswer:
         """Stages to the end; gives the last line of the answer."""

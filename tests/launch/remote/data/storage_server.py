@@ -1,5 +1,5 @@
-"""A storage service on loopback, over TLS: blobs by container and name, and files of a web server; it counts what
-it sends, and has the faults that tests need."""
+"""A storage service on loopback, over TLS: blobs by container and name, and files of a web server; it counts
+what it sends, and has the faults that tests need."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
 from xml.sax.saxutils import escape
 
@@ -90,6 +91,7 @@ def size_of(content: bytes | Path) -> int:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     server: _Server
 
     def do_HEAD(self) -> None:
@@ -137,8 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
             for name in page
         )
         marker = f"<NextMarker>{escape(page[-1])}</NextMarker>" if more else "<NextMarker />"
-        body = f'<?xml version="1.0" encoding="utf-8"?><EnumerationResults><Blobs>{blobs}</Blobs>{marker}</EnumerationResults>'
-        data = body.encode()
+        data = f"<EnumerationResults><Blobs>{blobs}</Blobs>{marker}</EnumerationResults>".encode()
         self._head(200, len(data), [("Content-Type", "application/xml")])
         self.wfile.write(data)
 
@@ -208,11 +209,11 @@ class _Server(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.storage, self._context = storage, context
 
-    def finish_request(self, request: object, client_address: object) -> None:
-        request.settimeout(60)  # type: ignore[attr-defined]
+    def finish_request(self, request: Any, client_address: Any) -> None:
+        request.settimeout(60)
         try:
-            with self._context.wrap_socket(request, server_side=True) as wrapped:  # type: ignore[arg-type]
-                super().finish_request(wrapped, client_address)  # type: ignore[arg-type]
+            with self._context.wrap_socket(request, server_side=True) as wrapped:
+                super().finish_request(wrapped, client_address)
         except OSError:  # the client has gone, or does not trust the certificate
             pass
 
