@@ -1,7 +1,7 @@
 #compdef fab
 # Completion of fab in zsh, as `fab --print-completion-script zsh` prints it.
 _ranklift_fab() {
-    local line
+    local line text
     local -a lines described
     lines=("${(@f)$("${words[1]}" --complete -- zsh "${(@)words[2,CURRENT-1]}" "$PREFIX" 2>/dev/null)}")
     if [[ ${lines[1]} == :files* ]]; then
@@ -9,7 +9,8 @@ _ranklift_fab() {
         return
     fi
     for line in "${lines[@]}"; do
-        [[ -n $line ]] && described+=("${${line%%$'\t'*}//:/\\:}:${line#*$'\t'}")
+        text="${line#*$'\t'}"
+        [[ -n $line ]] && described+=("${${line%%$'\t'*}//:/\\:}${text:+:$text}")
     done
     (( $#described )) && _describe -V fab described
 }

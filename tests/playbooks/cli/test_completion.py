@@ -306,6 +306,17 @@ def test_a_shell_completes(terminal: Terminal, typed: str, words: list[str] | No
         assert completed == words
 
 
+def test_zsh_lists_a_value_without_help_alone(workplace: Path) -> None:
+    shell = Terminal("zsh", workplace)
+    try:
+        shell.type("fab logs \t")
+        shown = shell.wait("the newest job")
+    finally:
+        shell.close()
+    (listed,) = [line for line in shown.split("\n") if line.startswith(JOB)]
+    assert "--" not in listed.replace("\x08", "")
+
+
 def test_a_home_folder_is_left_alone_but_for_the_cache(terminal: Terminal, workplace: Path) -> None:
     home = workplace.parent / "home"
     fishes = {".config", ".local"}  # fish makes these itself, with or without a script
