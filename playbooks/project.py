@@ -237,7 +237,8 @@ def open_stack(project: Path, flag: str | None) -> Stack:
     is rehearsed and no rehearsal runs.
     """
     own = dict(os.environ)
-    name = flag or os.environ.get("RANKLIFT_STACK") or _selected(project, own)
+    # An empty --stack, as of an unset variable, must not choose another one.
+    name = os.environ.get("RANKLIFT_STACK") or _selected(project, own) if flag is None else flag
     if name is None:
         try:
             rehearsed = own | _rehearsal(project)
@@ -248,7 +249,8 @@ def open_stack(project: Path, flag: str | None) -> Stack:
             remedy = "give --stack NAME, set RANKLIFT_STACK or `pulumi stack select`"
             raise InputError("--stack", None, "no stack is chosen", remedy)
     if _NAME.fullmatch(name) is None:
-        raise InputError("--stack", name, "is not a valid stack name", "see `pulumi stack ls`")
+        remedy = "it has letters of ASCII, digits, '-', '_' and '.'; see `pulumi stack ls`"
+        raise InputError("--stack", name, "is not a stack's name", remedy)
     stack = Stack(name, project, own)
     if stack.short_name == "rehearsal" or stack.short_name.startswith("rehearsal-"):
         return replace(stack, environment=own | _rehearsal(project))

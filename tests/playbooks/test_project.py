@@ -63,9 +63,15 @@ def test_the_flag_wins_over_the_environment(folder: Path, monkeypatch: pytest.Mo
     assert open_stack(folder, "me/ranklift/dev").folder == folder / ".ranklift" / "dev"
 
 
-@pytest.mark.parametrize("name", ["../up", "a b", "..", "x/..", "-x/../y", "a//b", ".hidden"])
-def test_a_name_that_leaves_the_folder_is_refused(folder: Path, name: str) -> None:
-    with pytest.raises(InputError, match="--stack"):
+@pytest.mark.parametrize("name", ["../up", "a b", "..", "x/..", "-x/../y", "a//b", ".hidden", "größe", ""])
+def test_a_name_that_no_stack_can_have_is_refused_whatever_else_is_chosen(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """An empty one too: of an unset variable, it would be another cluster that `fab down` removes."""
+    monkeypatch.setenv("RANKLIFT_STACK", "prod")
+    with pytest.raises(
+        InputError, match=f"--stack = '{name}': is not a stack's name; it has letters of ASCII"
+    ):
         open_stack(folder, name)
 
 
