@@ -16,7 +16,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Mapping, Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -29,6 +29,8 @@ __all__ = ["PulumiError", "Stack", "find_project", "open_stack", "pulumi_program
 
 QUERY_S = 60.0
 """Limit of one query to Pulumi, which is not an update."""
+_SHUTDOWN_S = 5.0
+"""Limit of Pulumi's orderly shutdown after an interrupt."""
 _UPDATES = 20
 """Number of updates in a history: the last that succeeded is among them."""
 _SIGNED_OUT = "PULUMI_ACCESS_TOKEN must be set"
@@ -296,25 +298,46 @@ def pulumi_program(environment: Mapping[str, str]) -> str:
 
 def _query(arguments: list[str], project: Path, environment: Mapping[str, str]) -> str:
     command = [pulumi_program(environment), *arguments, "--non-interactive"]
-    try:
-        answer = subprocess.run(
-            command,
-            cwd=project,
-            env={**environment, "PULUMI_SKIP_UPDATE_CHECK": "1"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=QUERY_S,
-            check=False,
-        )
-    except subprocess.TimeoutExpired:
-        raise StepTimeout("pulumi", " ".join(arguments[:2]), QUERY_S) from None
-    if answer.returncode != 0:
-        text = answer.stderr.strip() or _diagnosed(answer.stdout.strip())
-        if answer.returncode < 0:
-            text = f"was killed by {signal.Signals(-answer.returncode).name}; repeat the command"
+    with subprocess.Popen(
+        command,
+        cwd=project,
+        env={**environment, "PULUMI_SKIP_UPDATE_CHECK": "1"},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        try:
+            out, errors = process.communicate(timeout=QUERY_S)
+        except subprocess.TimeoutExpired:
+            _end(process, is_interrupted=False)
+            raise StepTimeout("pulumi", " ".join(arguments[:2]), QUERY_S) from None
+        except BaseException:
+            _end(process, is_interrupted=True)
+            raise
+    if process.returncode != 0:
+        text = errors.strip() or _diagnosed(out.strip())
+        if process.returncode < 0:
+            text = f"was killed by {signal.Signals(-process.returncode).name}; repeat the command"
         raise PulumiError(f"pulumi {' '.join(arguments[:2])}: {text.removeprefix('error: ')}")
-    return answer.stdout
+    return out
+
+
+def _end(process: subprocess.Popen[str], *, is_interrupted: bool) -> None:
+    """Let Pulumi shut down in order: killed, it leaves its plugins running, in process groups of their own.
+
+    ``is_interrupted``: it has Ctrl-C already, as the terminal's; a second one would end it at once.
+    """
+    try:
+        if is_interrupted:
+            with suppress(subprocess.TimeoutExpired):
+                process.communicate(timeout=_SHUTDOWN_S)
+                return
+        process.send_signal(signal.SIGINT)
+        with suppress(subprocess.TimeoutExpired):
+            process.communicate(timeout=_SHUTDOWN_S)
+    finally:
+        process.kill()
 
 
 def _diagnosed(text: str) -> str:

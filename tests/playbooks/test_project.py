@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -136,6 +140,25 @@ def test_a_question_has_a_time_limit(folder: Path, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(project, "QUERY_S", 0.2)
     with pytest.raises(StepTimeout, match="pulumi: stack output did not end"):
         Stack("dev", folder, fake_pulumi(folder, "exec sleep 5")).outputs()
+
+
+def test_after_ctrl_c_a_question_ends_in_order(folder: Path) -> None:
+    """Killed, Pulumi would leave its plugins running."""
+    script = f"trap 'sleep 0.6; touch {folder}/ended; exit 1' INT; echo $$ > {folder}/pid; sleep 5 & wait"
+    stack = Stack("dev", folder, fake_pulumi(folder, script))
+
+    def interrupt() -> None:
+        while not (folder / "pid").exists() or not (process := (folder / "pid").read_text()):
+            time.sleep(0.01)
+        for one in (int(process), os.getpid()):
+            os.kill(one, signal.SIGINT)
+
+    interrupting = threading.Thread(target=interrupt)
+    interrupting.start()
+    with pytest.raises(KeyboardInterrupt):
+        stack.preview()
+    interrupting.join()
+    assert (folder / "ended").exists()
 
 
 def test_a_rehearsed_stack_gets_the_rehearsals_environment(
