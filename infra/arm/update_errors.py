@@ -82,7 +82,8 @@ _MESSAGES = (re.compile(r'Message="((?:[^"\\]|\\.)*)"'), re.compile(r'"message"\
 _SIGNED_OUT = re.compile(r"AADSTS\d+|az login|Please run 'az login'|DefaultAzureCredential")
 _COLOUR = re.compile(r"<\{%.*?%\}>")
 """Pulumi's marks of colours, which its log has where its output is a terminal."""
-_CANCELLED = ("update canceled", "preview canceled")
+_CANCELLING = "received; cancelling"
+"""In what Pulumi prints when Ctrl-C or SIGTERM comes (its backend/cancellation_scope.go)."""
 _TOO_MANY = 429
 _IN_AZURE = re.compile(r"azure-native:\w+:\w+::")
 _UNKNOWN_RIGHT = re.compile(
@@ -115,9 +116,8 @@ class Progress:
 
     under_way: dict[str, tuple[str, float]] = field(default_factory=dict)
     """Operation and start (engine's clock) of each resource in progress, by urn; no unchanged ones."""
-    broken_off: dict[str, tuple[str, float]] = field(default_factory=dict)
-    """The same of each operation that has failed: of a cancelled update, Azure may continue them."""
-    is_cancelled: bool = False
+    cancelled: dict[str, tuple[str, float]] | None = None
+    """The same at the time at which Pulumi took Ctrl-C or SIGTERM; None if none came."""
     failed: list[Trouble] = field(default_factory=list)
     has_begun: bool = False
     """Whether it has begun to change anything: a preview does not."""
@@ -132,11 +132,9 @@ class Progress:
                 self.under_way[metadata["urn"]] = (metadata["op"], float(event.get("timestamp", 0)))
         for ended in ("resOutputsEvent", "resOpFailedEvent"):
             if ended in event:
-                urn = event[ended]["metadata"]["urn"]
-                operation = self.under_way.pop(urn, None)
-                if operation is not None and ended == "resOpFailedEvent":
-                    self.broken_off[urn] = operation
-        self.is_cancelled |= _text(event.get("diagnosticEvent") or {}) in _CANCELLED
+                self.under_way.pop(event[ended]["metadata"]["urn"], None)
+        if self.cancelled is None and _CANCELLING in str((event.get("stdoutEvent") or {}).get("message")):
+            self.cancelled = dict(self.under_way)
         self.failed += troubles([event])
 
 
@@ -147,11 +145,11 @@ def troubles(events: Iterable[Mapping[str, Any]]) -> list[Trouble]:
         said = event.get("diagnosticEvent")
         if said is None or said.get("severity") != "error":
             continue
-        text = _text(said)
+        text = _COLOUR.sub("", str(said.get("message", ""))).strip()
         urn = str(said.get("urn") or "")
         if not text or text in (
             "update failed",
-            *_CANCELLED,
+            "update canceled",
             "resource monitor shut down while waiting on step's done channel",
         ):
             continue
@@ -159,10 +157,6 @@ def troubles(events: Iterable[Mapping[str, Any]]) -> list[Trouble]:
         # Errors of the program or of Pulumi itself have no code of Azure's, though they may look so.
         found.append(Trouble(name, _code(text) if name else "", _message(text)))
     return found
-
-
-def _text(diagnostic: Mapping[str, Any]) -> str:
-    return _COLOUR.sub("", str(diagnostic.get("message", ""))).strip()
 
 
 def _name(urn: str) -> str:

@@ -259,9 +259,9 @@ class _Watch:
                 self._refuse("interrupted")
                 continue
             self._read(from_start=True)
-            if self.progress.is_cancelled and not (self.interrupted or self.is_stopping):
-                # On a terminal Pulumi reads Ctrl-C as a key, and no signal comes here.
-                self.interrupted, self.left = True, self.under_way(broken_off=True)
+            if self.progress.cancelled is not None and not (self.interrupted or self.is_stopping):
+                # On a terminal Pulumi reads Ctrl-C as a key (its display/tree.go), and no signal comes here.
+                self.interrupted, self.left = True, _under_way(self.progress.cancelled)
             return exit_status
 
     def _enforce_limit(self, process: subprocess.Popen[bytes]) -> None:
@@ -283,14 +283,9 @@ class _Watch:
         if self._gate is not None:
             self._gate.refuse(reason)
 
-    def under_way(self, *, broken_off: bool = False) -> list[str]:
-        """Return what Azure works on, as far as Pulumi reports; also what it has ``broken_off``."""
-        now = time.time()
-        operations = self.progress.under_way | (self.progress.broken_off if broken_off else {})
-        return [
-            f"{resource_name(urn)}: Azure has been working on it ({op}) for {max(0.0, now - since):.0f} s"
-            for urn, (op, since) in operations.items()
-        ]
+    def under_way(self) -> list[str]:
+        """Return what Azure works on, as far as Pulumi reports."""
+        return _under_way(self.progress.under_way)
 
     def _read(self, *, from_start: bool = False) -> None:
         """Process new events of the log; with ``from_start`` all of them, for when Pulumi has ended."""
@@ -311,3 +306,11 @@ class _Watch:
             except ValueError:
                 continue
             self.progress.take(event)
+
+
+def _under_way(operations: Mapping[str, tuple[str, float]]) -> list[str]:
+    now = time.time()
+    return [
+        f"{resource_name(urn)}: Azure has been working on it ({op}) for {max(0.0, now - since):.0f} s"
+        for urn, (op, since) in operations.items()
+    ]

@@ -24,6 +24,11 @@ from playbooks.pulumi.run import Interrupted, UpdateFailed, pulumi, retry_while_
 
 URN = "urn:pulumi:dev::ranklift::a$azure-native:compute:VirtualMachineScaleSet::nodes"
 METADATA = {"op": "create", "urn": URN, "type": "azure-native:compute:VirtualMachineScaleSet"}
+CANCELLING = {
+    "stdoutEvent": {
+        "message": "^C received; cancelling. If you would like to terminate immediately, press ^C"
+    }
+}
 BEGUN = {"timestamp": 0, "resourcePreEvent": {"metadata": METADATA}}
 
 
@@ -145,16 +150,11 @@ def test_ctrl_c_that_pulumi_reads_as_a_key_of_the_terminal_ends_alike(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     """Pulumi's display takes the terminal's keys, so that no signal comes to anybody else."""
-    cancelled = {
-        "diagnosticEvent": {
-            "urn": "",
-            "severity": "error",
-            "message": "<{%reset%}>update canceled<{%reset%}>\n",
-        }
-    }
     ended = {"resOpFailedEvent": {"metadata": METADATA}}
     with pytest.raises(Interrupted) as caught:
-        pulumi(stack(tmp_path, BEGUN, cancelled, ended, then="exit 1"), ["up", "--yes"])
+        pulumi(
+            stack(tmp_path, BEGUN, CANCELLING, ended, failed("", "cancelled"), then="exit 1"), ["up", "--yes"]
+        )
     assert (caught.value.code, caught.value.has_begun) == (130, True)
     _, under_way, then = capfd.readouterr().err.splitlines()
     assert under_way.startswith("VirtualMachineScaleSet nodes: Azure has been working on it (create) for ")
@@ -166,9 +166,8 @@ def test_ctrl_c_that_pulumi_reads_as_a_key_of_the_terminal_ends_alike(
 def test_ctrl_c_that_pulumi_reads_during_its_preview_changes_nothing(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    cancelled = {"diagnosticEvent": {"urn": "", "severity": "error", "message": "preview canceled"}}
     with pytest.raises(Interrupted) as caught:
-        pulumi(stack(tmp_path, cancelled, then="exit 1"), ["up", "--yes"])
+        pulumi(stack(tmp_path, CANCELLING, then="exit 1"), ["up", "--yes"])
     assert (caught.value.code, caught.value.has_begun) == (130, False)
     assert capfd.readouterr().err.endswith("\ninterrupted before anything was changed\n")
 
