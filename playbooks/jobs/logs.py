@@ -67,7 +67,7 @@ def logs(  # noqa: PLR0913, PLR0917
 
     def on_signal(_: int) -> str:
         printer.finish()
-        return f"job {name} keeps running\n{detached_job_commands(chosen, name)}" if follow else "interrupted"
+        return f"job {name} continues\n{detached_job_commands(chosen, name)}" if follow else "interrupted"
 
     with Cluster(inventory, chosen.folder) as cluster, attached(on_signal):
         head = cluster.host(place.head)

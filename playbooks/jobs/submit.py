@@ -279,7 +279,7 @@ class _OnSignal:
                 return f"job {self.job} could not be cancelled: {error}"
         if self.phase == "sent":
             return f"interrupted while job {self.job} was submitted: `fab jobs` shows whether its head has it"
-        return f"job {self.job} keeps running\n{detached_job_commands(self.stack, self.job)}"
+        return f"job {self.job} continues\n{detached_job_commands(self.stack, self.job)}"
 
 
 def _push(

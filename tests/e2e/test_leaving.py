@@ -86,7 +86,7 @@ def test_a_signal_leaves_a_job_in_the_queue_that_can_be_cancelled_without_being_
         assert process.stdout is not None
         shown += process.stdout.read()
     assert process.returncode == 128 + number, shown
-    (job,) = set(re.findall(r"^job (\S+) keeps running$", shown, re.MULTILINE))
+    (job,) = set(re.findall(r"^job (\S+) continues$", shown, re.MULTILINE))
     assert f"  cancel: fab cancel {job} --stack rehearsal\n" in shown
     (row,) = (row for row in code.fab("jobs", "--json").json() if row["job"] == job)
     assert (row["state"], row["place"], row["waits_for"]) == ("QUEUED", 1, [running])

@@ -159,7 +159,7 @@ def test_a_job_whose_place_cannot_be_noted_is_launched_all_the_same(desk: Desk) 
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EPIPE])
-@pytest.mark.parametrize(("now", "words"), [("RUNNING", "keeps running\n"), ("FAILED", "has ended: see")])
+@pytest.mark.parametrize(("now", "words"), [("RUNNING", "continues\n"), ("FAILED", "has ended: see")])
 def test_a_stdout_that_cannot_be_written_ends_the_command_with_how_to_go_on(
     desk: Desk,
     monkeypatch: pytest.MonkeyPatch,
@@ -194,4 +194,4 @@ def test_a_job_whose_id_cannot_be_written_is_named_with_the_error(
     monkeypatch.setattr(output, "result", fail)
     with pytest.raises(OutputFailed):
         desk.launch()
-    assert "job t-1 keeps running\n  follow: fab logs -f t-1 --stack dev\n" in capsys.readouterr().err
+    assert "job t-1 continues\n  follow: fab logs -f t-1 --stack dev\n" in capsys.readouterr().err
