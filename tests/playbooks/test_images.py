@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 from pathlib import Path
 
 import pytest
@@ -29,7 +30,7 @@ class Project:
         pulumi = folder / "bin" / "pulumi"
         pulumi.write_text(
             f'#!/bin/bash\necho "$PWD: $*" >> {folder}/calls\n'
-            '[ "$1 $2" = "stack ls" ] && echo "[]"\n'
+            f'[ "$1 $2" = "stack ls" ] && cat {folder}/stacks\n'
             '[ "$1" = up ] || exit 0\n'
             f"refusal=$(ls {folder}/refusals | head -n 1)\n"
             '[ -z "$refusal" ] && exit 0\n'
@@ -38,6 +39,7 @@ class Project:
         )
         pulumi.chmod(0o755)
         (folder / "refusals").mkdir()
+        (folder / "stacks").write_text("[]")
         monkeypatch.setenv("RANKLIFT_PROJECT", str(folder))
         monkeypatch.setenv("PATH", f"{pulumi.parent}:{os.environ['PATH']}")
         monkeypatch.setenv("RANKLIFT_STACK", "dev")
@@ -93,6 +95,21 @@ def test_what_continues_it_is_its_own_command(project: Project, capsys: pytest.C
     removal = f"pulumi -C {project.program} destroy --stack gpu"
     message = f"`fab image.build --stack gpu` repairs its state and continues, `{removal}` removes all"
     assert message in capsys.readouterr().err
+
+
+def test_it_waits_for_another_command_that_holds_this_programs_lock(
+    project: Project, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project.folder / "stacks").write_text('[{"name": "gpu"}]')
+    monkeypatch.setenv("PULUMI_BACKEND_URL", project.folder.as_uri())
+    locks = project.folder / ".pulumi" / "locks" / "organization" / "ranklift-images" / "gpu"
+    locks.mkdir(parents=True)
+    lock = {"pid": os.getpid(), "hostname": socket.gethostname(), "username": "ann", "timestamp": ""}
+    (locks / "1.json").write_text(json.dumps(lock))
+    with pytest.raises(Exit):
+        images.build(Context(), stack="gpu")
+    assert f"another command is using it (process {os.getpid()} of ann" in capsys.readouterr().err
+    assert project.calls == ["stack ls --json --non-interactive"]
 
 
 @pytest.mark.parametrize(
