@@ -19,7 +19,14 @@ ARROWS: dict[str, set[str]] = {
     "playbooks": {
         *("launch", "launch.launchers", "launch.remote.environment.request", "infra.arm", "infra.inventory"),
         *_REHEARSAL,
-        *("playbooks.cli", "playbooks.jobs", "playbooks.nodes", "playbooks.pulumi", "playbooks.stack"),
+        *(
+            "playbooks.cli",
+            "playbooks.data",
+            "playbooks.jobs",
+            "playbooks.nodes",
+            "playbooks.pulumi",
+            "playbooks.stack",
+        ),
     },
     "playbooks.cli": {
         *("launch", "launch.launchers.shell_line", "launch.remote.base", "infra.inventory"),

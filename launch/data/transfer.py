@@ -19,6 +19,7 @@ __all__ = [
     "blocks_of",
     "by_folder",
     "destinations",
+    "is_same",
     "names_below",
 ]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 from launch.jobfile import ASSETS
 
@@ -25,7 +24,7 @@ def next_version(known: Sequence[str]) -> str:
     return str(max((int(one) for one in known if one.isdecimal()), default=0) + 1)
 
 
-def asset_document(found: Mapping[str, Any], version: str) -> str:
+def asset_document(found: Mapping[str, object], version: str) -> str:
     """Return the text of an asset's file with this version.
 
     >>> print(asset_document({"name": "iris", "path": "azureml://datastores/data/paths/iris"}, "2"))

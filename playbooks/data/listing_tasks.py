@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 from invoke.context import Context
 
@@ -117,7 +116,7 @@ def register(context: Context, file: str, stack: str | None = None) -> None:
     if any(one.version == version for one in known) or target.exists():
         remedy = "give another version, or leave it out for the next number"
         raise InputError("version", version, f"azureml:{asset.name}:{version} is there already", remedy)
-    document: dict[str, Any] = yaml.safe_load(asset.file.read_text(encoding="utf-8"))
+    document = yaml.safe_load(asset.file.read_text(encoding="utf-8"))
     if asset.data.local is not None:
         address = data_address(chosen, f"assets/{asset.name}/{version}", "data")
         root = asset.data.local

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from launch.host import Host
     from launch.job.plan import JobPlan
 
-__all__ = ["Staging", "bring_data", "pushed_path"]
+__all__ = ["Staging", "bring_data", "progress_text", "pushed_path"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,6 +30,7 @@ def sample_plan(job: str = "t-1", **fields: Any) -> Plan:
         "remote": ".ranklift/remote/hash",
         "cwd": f"~/.ranklift/jobs/{job}/work",
         "environment": BARE,
+        "data": [],
         "argv": ["train.py"],
         "expand": [],
         "python": "python3",

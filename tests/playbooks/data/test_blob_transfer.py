@@ -78,7 +78,7 @@ def test_an_upload_that_was_cut_off_goes_on_where_it_stopped(
     container: ContainerClient, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = BlobClient.stage_block
-    staged = []
+    staged: list[str] = []
 
     def once(self: BlobClient, name: str, *rest: Any, **options: Any) -> Any:
         if staged:
