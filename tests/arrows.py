@@ -143,8 +143,7 @@ ARROWS: dict[str, set[str]] = {
     "launch.remote": _NODE_CODE,
     "launch.remote.base": set(),
     "launch.remote.data": {
-        *("launch.remote.agent.identity_token", "launch.remote.base", "launch.remote.environment.request"),
-        "launch.remote.store",
+        *("launch.remote.agent.identity_token", "launch.remote.base", "launch.remote.store"),
     },
     "launch.remote.environment": {
         *("launch.remote.agent.identity_token", "launch.remote.base", "launch.remote.environment.conda"),

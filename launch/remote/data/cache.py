@@ -19,8 +19,7 @@ from launch.remote.base.files import replace_file
 from launch.remote.base.messages import size as size_text
 from launch.remote.data import faults
 from launch.remote.data.faults import FetchError
-from launch.remote.data.stage_request import DataListing, StoredData
-from launch.remote.environment.request import RemovalAnswer
+from launch.remote.data.stage_request import DataListing, DataRemoval, StoredData
 from launch.remote.store.locks import open_lock
 from launch.remote.store.store import Store, unfinished_jobs
 
@@ -149,7 +148,7 @@ def _describe(store: Store, name: str, jobs: dict[str, str]) -> StoredData:
     }
 
 
-def remove_data(names: Sequence[str]) -> RemovalAnswer:
+def remove_data(names: Sequence[str]) -> DataRemoval:
     """Remove data that no unfinished job of this head uses and nobody is staging."""
     store = open_cache()
     jobs = unfinished_jobs(store.root)

@@ -6,6 +6,7 @@ from typing import Literal, TypedDict
 
 __all__ = [
     "DataListing",
+    "DataRemoval",
     "DatasetHeader",
     "Fetch",
     "NodeHeader",
@@ -110,6 +111,13 @@ class DataListing(TypedDict):
     folder: str
     """Where it really is."""
     free: int
+
+
+class DataRemoval(TypedDict):
+    """Answer of ``remove-data``."""
+
+    kept: dict[str, list[str]]
+    """By id of what was not removed, the jobs that use it."""
 
 
 # -- between the head and a node ------------------------------------------------------------------

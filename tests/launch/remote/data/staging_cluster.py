@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
@@ -16,8 +17,9 @@ from launch.code.push_key import make_credential
 from launch.remote.data.stage_request import StageAnswer, StageCall, StageSource
 from launch.remote.store.tree_node import MARK
 from tests.launch.remote.data.storage_server import Storage
-from tests.launch.standin import SSH
+from tests.launch.standin import SSH, until
 
+MiB = 1 << 20
 REMOTE = Path(launch.remote.__file__).parent
 
 
@@ -125,3 +127,55 @@ class Cluster:
     def stage(self, *sources: StageSource, nodes: Sequence[int] | None = None, **fields: Any) -> StageAnswer:
         """Stages to the end; gives the last line of the answer."""
         return self.start(*sources, nodes=nodes, **fields).end()
+
+
+def contents(folder: Path) -> dict[str, str]:
+    """The digests of all files below a folder."""
+    return {
+        str(path.relative_to(folder)): hashlib.sha256(path.read_bytes()).hexdigest()
+        for path in folder.rglob("*")
+        if path.is_file()
+    }
+
+
+def stored(storage: Storage, prefix: str) -> dict[str, str]:
+    return {
+        name[len(prefix) :]: hashlib.sha256(content).hexdigest()
+        for name, content in storage.blobs.items()
+        if name.startswith(prefix) and isinstance(content, bytes)
+    }
+
+
+def fill(storage: Storage, count: int = 8, size: int = MiB) -> None:
+    for number in range(count):
+        storage.put(f"data/set/{number:03}.bin", os.urandom(size))
+
+
+def all_hold(cluster: Cluster, storage: Storage, answer: StageAnswer, prefix: str = "data/set/") -> None:
+    """Every node holds every byte, and reports no error."""
+    assert answer["t"] == "staged", answer
+    assert set(answer["nodes"].values()) == {None}, answer["nodes"]
+    for node in range(len(answer["nodes"])):
+        assert contents(cluster.data(node, answer["data"][0]["id"])) == stored(storage, prefix)
+
+
+def processes_of(cluster: Cluster, node: int) -> list[int]:
+    """The staging's processes on a node: those with its home folder that can receive data."""
+    found = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            variables = (process / "environ").read_bytes().split(b"\0")
+            words = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if f"HOME={cluster.home(node)}".encode() in variables and b"stage_node" in words:
+            found.append(int(process.name))
+    return found
+
+
+def until_bytes(storage: Storage, size: int) -> None:
+    until(lambda: storage.sent >= size, 30)
+
+
+Make = Callable[[int], Cluster]
+"""What makes nodes, as many as asked for."""

@@ -1,0 +1,254 @@
+"""What goes wrong while data are staged: refusals, busy storage, killed processes, lost nodes, full disks."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from tests.launch.remote.data.staging_cluster import (
+    Make,
+    MiB,
+    all_hold,
+    contents,
+    fill,
+    processes_of,
+    stored,
+    until_bytes,
+)
+from tests.launch.remote.data.storage_server import Fault, Storage
+from tests.launch.standin import until
+
+
+@pytest.mark.parametrize(
+    ("path", "why"),
+    [
+        ("data/nothing", "no blob is below nothing/: a single file is a uri_file"),
+        ("nowhere/set", "404 ContainerNotFound: there is no such container"),
+    ],
+)
+def test_a_folder_that_is_not_there_is_refused(storage: Storage, cluster: Make, path: str, why: str) -> None:
+    fill(storage, 1)
+    nodes = cluster(1)
+    answer = nodes.stage(nodes.source(path))
+    assert answer["t"] == "failed"
+    assert why in answer["reason"]
+
+
+def test_a_file_that_is_not_there_is_refused(storage: Storage, cluster: Make) -> None:
+    fill(storage, 1)
+    nodes = cluster(1)
+    answer = nodes.stage(nodes.source("data/other.bin", "file"))
+    assert "other.bin: Azure answers 404 BlobNotFound: there is no such blob" in answer["reason"]
+
+
+def test_a_name_that_leads_out_of_the_folder_is_refused(storage: Storage, cluster: Make) -> None:
+    storage.put("data/set/a/../../../../evil", b"evil")
+    nodes = cluster(2)
+    answer = nodes.stage(nodes.source("data/set"))
+    assert answer["t"] == "failed"
+    assert "'a/../../../../evil' is not a name that a file can have" in answer["reason"]
+    assert not list(nodes.folder.rglob("evil"))
+
+
+@pytest.mark.parametrize(
+    ("code", "remedy"),
+    [
+        ("AuthorizationPermissionMismatch", "give the nodes' identity the role Storage Blob Data Reader"),
+        ("AuthorizationFailure", "the account's firewall refuses the nodes"),
+    ],
+)
+def test_a_refusal_has_azures_code_and_the_remedy(
+    storage: Storage, cluster: Make, code: str, remedy: str
+) -> None:
+    fill(storage)
+    storage.fault = lambda *_: Fault(403, code)
+    nodes = cluster(1)
+    answer = nodes.stage(nodes.source("data/set"))
+    assert answer["t"] == "failed"
+    assert f"403 {code}: {remedy}" in answer["reason"]
+
+
+def test_errors_do_not_show_a_sas(storage: Storage, cluster: Make) -> None:
+    fill(storage)
+    storage.fault = lambda *_: Fault(403, "AuthenticationFailed")
+    nodes = cluster(1)
+    staging = nodes.start(nodes.source("data/set", auth="sas"), sas={"data": "sig=VERYSECRET"})
+    assert "the SAS has expired" in staging.end()["reason"]
+    assert "VERYSECRET" not in str(staging.answers)
+
+
+def test_a_blob_that_changes_meanwhile_ends_the_staging(storage: Storage, cluster: Make) -> None:
+    fill(storage, 48)
+    storage.rate = 8 * MiB
+    nodes = cluster(2)
+    staging = nodes.start(nodes.source("data/set"))
+    until_bytes(storage, 4 * MiB)
+    for name in list(storage.blobs):
+        storage.put(name, os.urandom(MiB))
+    storage.rate = None
+    answer = staging.end()
+    assert answer["t"] == "failed"
+    assert "was changed while it was staged" in answer["reason"]
+    all_hold(nodes, storage, nodes.stage(nodes.source("data/set")))
+
+
+def test_storage_that_is_busy_for_a_while_is_waited_for(storage: Storage, cluster: Make) -> None:
+    fill(storage)
+    ends = time.monotonic() + 3
+    busy = Fault(503, "ServerBusy", (("Retry-After", "1"),))
+    storage.fault = lambda *_: busy if time.monotonic() < ends else None
+    nodes = cluster(2)
+    all_hold(nodes, storage, nodes.stage(nodes.source("data/set")))
+
+
+@pytest.mark.parametrize("fault", [Fault(cut=1000), Fault(lie=17), Fault(lie=-17)], ids=str)
+def test_answers_that_are_not_whole_are_asked_for_again(
+    storage: Storage, cluster: Make, fault: Fault
+) -> None:
+    fill(storage)
+    bad: set[str] = set()
+
+    def sometimes(method: str, path: str, asked: str) -> Fault | None:
+        if method == "GET" and asked and path not in bad:
+            bad.add(path)
+            return fault
+        return None
+
+    storage.fault = sometimes
+    nodes = cluster(2)
+    all_hold(nodes, storage, nodes.stage(nodes.source("data/set")))
+    assert len(bad) == 8
+
+
+def test_answers_that_are_never_whole_end_the_staging(storage: Storage, cluster: Make) -> None:
+    fill(storage, 1)
+    storage.fault = lambda method, path, asked: Fault(cut=10) if asked else None
+    nodes = cluster(1)
+    answer = nodes.stage(nodes.source("data/set"))
+    assert answer["t"] == "failed"
+    assert "breaks off" in answer["reason"]
+    assert "(6 times)" in answer["reason"]
+
+
+def test_a_certificate_that_is_not_trusted_is_refused(
+    storage: Storage, cluster: Make, tmp_path: Path
+) -> None:
+    fill(storage, 1)
+    storage.certificate = tmp_path / "nothing.pem"
+    storage.certificate.touch()
+    nodes = cluster(1)
+    answer = nodes.stage(nodes.source("data/set"))
+    assert "its certificate is not trusted" in answer["reason"]
+
+
+@pytest.mark.parametrize("victim", [1, 0])
+def test_a_killed_process_of_a_node_goes_on_with_what_it_has(
+    storage: Storage, cluster: Make, victim: int
+) -> None:
+    fill(storage, 16)
+    storage.rate = 8 * MiB
+    nodes = cluster(3)
+    staging = nodes.start(nodes.source("data/set"))
+    until_bytes(storage, 6 * MiB)
+    for process in processes_of(nodes, victim):
+        os.kill(process, signal.SIGKILL)
+    storage.rate = None
+    all_hold(nodes, storage, staging.end())
+    assert storage.sent <= storage.total() + 10 * MiB  # what was on its way
+
+
+def test_a_killed_head_leaves_parts_that_are_used(storage: Storage, cluster: Make) -> None:
+    fill(storage, 48)
+    storage.rate = 16 * MiB
+    nodes = cluster(3)
+    staging = nodes.start(nodes.source("data/set"))
+    until_bytes(storage, 32 * MiB)
+    staging.kill()
+    until(lambda: not any(processes_of(nodes, node) for node in range(3)))
+    storage.rate = None
+    before = storage.sent
+    all_hold(nodes, storage, nodes.stage(nodes.source("data/set")))
+    assert storage.sent - before < 40 * MiB
+
+
+def test_a_lost_node_is_named_and_the_others_have_all(storage: Storage, cluster: Make) -> None:
+    fill(storage, 16)
+    storage.rate = 8 * MiB
+    nodes = cluster(3)
+    staging = nodes.start(nodes.source("data/set"))
+    until_bytes(storage, 6 * MiB)
+    (nodes.folder / "down" / nodes.nodes[2][1]).touch()
+    for process in processes_of(nodes, 2):
+        os.kill(process, signal.SIGKILL)
+    storage.rate = None
+    answer = staging.end()
+    assert answer["nodes"] == {
+        "node000000": None,
+        "node000001": None,
+        "node000002": "ssh: connect to host 127.0.1.3 port 22: No route to host",
+    }
+    assert contents(nodes.data(1, answer["data"][0]["id"])) == stored(storage, "data/set/")
+
+
+def test_a_silent_node_is_given_up(storage: Storage, cluster: Make) -> None:
+    fill(storage, 16)
+    storage.rate = 8 * MiB
+    nodes = cluster(3)
+    staging = nodes.start(nodes.source("data/set"), silence=3.0)
+    until_bytes(storage, 6 * MiB)
+    stopped = processes_of(nodes, 2)
+    (nodes.folder / "down" / nodes.nodes[2][1]).touch()
+    for process in stopped:
+        os.kill(process, signal.SIGSTOP)
+    storage.rate = None
+    answer = staging.end()
+    assert answer["nodes"]["node000002"] is not None
+    assert (answer["nodes"]["node000000"], answer["nodes"]["node000001"]) == (None, None)
+
+
+def test_a_nodes_changed_copy_does_not_spread(storage: Storage, cluster: Make) -> None:
+    fill(storage)
+    nodes = cluster(3)
+    answer = nodes.stage(nodes.source("data/set"), nodes=[0, 1])
+    for node in (0, 1):
+        (nodes.data(node, answer["data"][0]["id"]) / "003.bin").write_bytes(os.urandom(MiB))
+    all_hold(nodes, storage, nodes.stage(nodes.source("data/set")))
+    assert storage.sent == storage.total() + MiB
+
+
+def test_a_removed_file_is_brought_back(storage: Storage, cluster: Make) -> None:
+    fill(storage)
+    nodes = cluster(2)
+    answer = nodes.stage(nodes.source("data/set"), nodes=[0])
+    (nodes.data(0, answer["data"][0]["id"]) / "003.bin").unlink()
+    all_hold(nodes, storage, nodes.stage(nodes.source("data/set")))
+    assert storage.sent == storage.total() + MiB
+
+
+def test_a_node_without_room_is_named_and_the_others_have_all(storage: Storage, cluster: Make) -> None:
+    fill(storage)
+    nodes = cluster(2)
+    (nodes.home(1) / ".ranklift/data/0123456789abcdef").mkdir(parents=True)
+    (nodes.home(1) / ".ranklift/data/0123456789abcdef/file").write_bytes(bytes(4 * MiB))
+    (nodes.home(1) / ".ranklift/data/0123456789abcdef.of-node000009").touch()
+    answer = nodes.stage(nodes.source("data/set"), bound=9 * MiB)
+    assert answer["nodes"]["node000000"] is None
+    error = answer["nodes"]["node000001"] or ""
+    assert "its disk has no room for 8.4 MB more" in error
+    assert "0123456789abcdef (4.2 MB)" in error
+    assert "`fab data.prune`" in error
+
+
+def test_a_web_file_that_is_not_there_is_refused(storage: Storage, cluster: Make) -> None:
+    nodes = cluster(1)
+    answer = nodes.stage(nodes.source("files/none", "file", "web"))
+    assert "the server answers HTTP 404" in answer["reason"]
+
+
+def test_a_web_folder_is_refused(storage: Storage, cluster: Make) -> None:
+    nodes = cluster(1)
+    assert "is one file" in nodes.stage(nodes.source("files", "folder", "web"))["reason"]
