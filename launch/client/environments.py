@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -21,7 +22,7 @@ from launch.remote.environment.request import (
     EnvironmentAnswer,
     EnvironmentCall,
     EnvironmentListing,
-    RemovalAnswer,
+    EnvironmentRemoval,
     StoredEnvironment,
 )
 from launch.remote.store.tree_node import MARK
@@ -36,6 +37,10 @@ __all__ = [
     "removable",
     "remove_from",
 ]
+
+
+_SIGNALLED = 128
+"""What a shell adds to the number of the signal that ended a command, for its exit status."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +108,7 @@ def remove_from(host: Host, remote: str, names: Sequence[str], *, cache: bool) -
     Raise :class:`~launch.errors.InputError` naming what is in use by now.
     """
     words = ["cache" if cache else "", *names]
-    answer = ask(RemovalAnswer, host, remote, "remove-environments", *words)
+    answer = ask(EnvironmentRemoval, host, remote, "remove-environments", *words)
     if answer["kept"]:
         name, jobs = next(iter(answer["kept"].items()))
         raise in_use(name, jobs, [host.name])
@@ -190,6 +195,9 @@ def _call(
 
     stdin = io.BytesIO(b"%010d" % len(data) + data)
     done = head.stream(rpc_argv(remote, "environment"), take, stdin=stdin, timeout=timing.ENVIRONMENT_S)
+    if not last and 0 < done.exit_status - _SIGNALLED <= signal.SIGRTMAX:
+        ended = f"signal {done.exit_status - _SIGNALLED} ended it before the environment was made"
+        raise GiveUpError(f"{head.name}: {ended}; launch again")
     check(done, head)
     if not last:
         raise GiveUpError(f"{head.name}: it stopped before the environment was made")

@@ -12,6 +12,7 @@ __all__ = [
     "EnvironmentAnswer",
     "EnvironmentCall",
     "EnvironmentListing",
+    "EnvironmentRemoval",
     "RemovalAnswer",
     "StoredEnvironment",
 ]
@@ -77,9 +78,14 @@ class EnvironmentListing(TypedDict):
 
 
 class RemovalAnswer(TypedDict):
-    """Answer of ``remove-environments``."""
+    """Answer to the removal of what a store holds."""
 
     kept: dict[str, list[str]]
-    """By environment that was not removed, the jobs of this head that use it."""
+    """By entry that was not removed, the jobs of this head that use it."""
+
+
+class EnvironmentRemoval(RemovalAnswer):
+    """Answer of ``remove-environments``."""
+
     is_cache_kept: bool
     """Whether the downloads stay, because a build needs them."""

@@ -13,7 +13,7 @@ from functools import partial
 
 from launch.remote.base import timing
 from launch.remote.base.processes import IMAGES
-from launch.remote.environment.request import EnvironmentListing, RemovalAnswer, StoredEnvironment
+from launch.remote.environment.request import EnvironmentListing, EnvironmentRemoval, StoredEnvironment
 from launch.remote.store.locks import locks_of, try_lock
 from launch.remote.store.removal import removal_argv
 from launch.remote.store.store import ENVIRONMENTS, Store, unfinished_jobs
@@ -55,7 +55,7 @@ def _describe(store: Store, name: str, jobs: dict[str, str]) -> StoredEnvironmen
     }
 
 
-def remove_environments(names: Sequence[str], *, cache: bool) -> RemovalAnswer:
+def remove_environments(names: Sequence[str], *, cache: bool) -> EnvironmentRemoval:
     """Remove environments that nothing on this node uses; with ``cache`` also all downloads."""
     store = Store(kind=ENVIRONMENTS)
     jobs = unfinished_jobs(store.root)
