@@ -7,6 +7,7 @@ left behind is found in the node's own /proc, not in anybody's records. Processe
     kill SIGNAL PID...    sends a signal
     mount FOLDER SIZE     a file system of that size over a folder, made if need be
     seal FOLDER           a file system over a folder, that nobody can write to
+    unmount FOLDER        takes it away again, with what is in it
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
 NEW_USER, NEW_MOUNTS, NEW_PIDS = 0x10000000, 0x00020000, 0x20000000
-READ_ONLY = 1
+READ_ONLY, DETACH = 1, 2
 
 libc = ctypes.CDLL(None, use_errno=True)
 
@@ -99,7 +100,12 @@ def seal(folder: str) -> None:
     mount(folder, "4k", str(READ_ONLY))
 
 
+def unmount(folder: str) -> None:
+    check(libc.umount2(folder.encode(), DETACH), "umount2")
+
+
 if __name__ == "__main__":
     enter(sys.argv[1])
     actions: dict[str, Callable[..., None]] = {"scan": scan, "kill": kill, "mount": mount, "seal": seal}
+    actions["unmount"] = unmount
     actions[sys.argv[2]](*sys.argv[3:])

@@ -75,6 +75,10 @@ class Inside:
         """Puts an empty file system of ``size`` over a folder of the node."""
         self._act("mount", folder, size)
 
+    def unmount(self, folder: str) -> None:
+        """Takes that file system away again."""
+        self._act("unmount", folder)
+
     def seal(self, folder: str) -> None:
         """Makes a folder one that nobody can write to."""
         self._act("seal", folder)

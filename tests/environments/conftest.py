@@ -1,4 +1,4 @@
-"""Stand-in nodes that hold an image, and jobs that run in it."""
+"""Rehearsed nodes without any package, and stand-in nodes that hold an image."""
 
 from __future__ import annotations
 
@@ -8,11 +8,16 @@ from pathlib import Path
 
 import pytest
 
+from tests.e2e.workplace import Workplace
 from tests.environments import docker_engine
 from tests.environments.debian_image import unpack
 from tests.environments.docker_engine import Engine
 from tests.environments.in_containers import TAG, ContainerNodes
+from tests.launch.conda_channel import rattler_wheel
 from tests.launch.standin import Nodes, end_everything
+from tests.launch.wheels import make_wheel, uv_wheel
+
+NODES = 4
 
 
 @pytest.fixture
@@ -79,3 +84,27 @@ def no_container_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
     yield
     if "docker_nodes" in request.fixturenames or "docker" in request.node.name:
         assert request.getfixturevalue("engine").containers() == []
+
+
+@pytest.fixture(scope="session")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
+    """A workplace whose stack ``rehearsal`` is up; nothing of it is left in the end."""
+    made = Workplace(tmp_path_factory.mktemp("environments"))
+    made.start(NODES, None)
+    try:
+        made.configure("rehearsal", nodeCount=NODES)
+        made.fab("up", "--stack", "rehearsal")
+        yield made
+    finally:
+        made.close()
+
+
+@pytest.fixture(scope="session")
+def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Wheels of two packages, of uv and of py-rattler."""
+    folder = tmp_path_factory.mktemp("wheels")
+    make_wheel(folder, "toolkit", "1.2", {"toolkit/__init__.py": b"ANSWER = 42\n"})
+    make_wheel(folder, "gadget", "3.0", {"gadget/__init__.py": b"ANSWER = 7\n"}, ["toolkit>=1"])
+    shutil.copy(uv_wheel(), folder)
+    shutil.copy(rattler_wheel(), folder)
+    return folder

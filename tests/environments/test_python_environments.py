@@ -3,48 +3,20 @@
 from __future__ import annotations
 
 import re
-import shutil
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.e2e.workplace import Ran, Workplace
-from tests.launch.conda_channel import example_channel, rattler_wheel
-from tests.launch.wheels import make_wheel, uv_wheel
+from tests.launch.conda_channel import example_channel
 
 pytestmark = pytest.mark.environments
-NODES = 4
 SCRIPT = """
 import os, sys, {module}
 print(os.environ["RANK"], sys.prefix, {module}.ANSWER)
 """
-
-
-@pytest.fixture(scope="session")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workplace]:
-    """A workplace whose stack ``rehearsal`` is up; nothing of it is left in the end."""
-    made = Workplace(tmp_path_factory.mktemp("environments"))
-    made.start(NODES, None)
-    try:
-        made.configure("rehearsal", nodeCount=NODES)
-        made.fab("up", "--stack", "rehearsal")
-        yield made
-    finally:
-        made.close()
-
-
-@pytest.fixture(scope="session")
-def wheels(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Wheels of two packages, of uv and of py-rattler."""
-    folder = tmp_path_factory.mktemp("wheels")
-    make_wheel(folder, "toolkit", "1.2", {"toolkit/__init__.py": b"ANSWER = 42\n"})
-    make_wheel(folder, "gadget", "3.0", {"gadget/__init__.py": b"ANSWER = 7\n"}, ["toolkit>=1"])
-    shutil.copy(uv_wheel(), folder)
-    shutil.copy(rattler_wheel(), folder)
-    return folder
 
 
 @pytest.fixture(scope="session")

@@ -19,6 +19,7 @@ import json
 import os
 import time
 import zlib
+from collections.abc import Sequence
 from functools import partial
 from typing import BinaryIO
 
@@ -42,6 +43,8 @@ __all__ = ["KINDS", "serve"]
 KINDS = {"python": "python_env", "image": "image", "build": "image"}
 """By kind of request, the module of this room with its ``identity`` and ``make``."""
 _OWN_BYTES = 4
+_NO_SPACE = os.strerror(errno.ENOSPC)
+"""What tools print where a disk is full."""
 _LEAST_FREE = 1 << 30
 """Bytes that must be free before a build; how many it takes is known only at its end."""
 
@@ -90,7 +93,9 @@ def _answer(request: EnvironmentCall, up: Up) -> EnvironmentAnswer:
             except BaseException as error:
                 clear(store, name)
                 if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-                    raise Failed(f"the disk of {os.uname().nodename} is full; {_free(store)}") from error
+                    raise _full(store) from error
+                if isinstance(error, Failed) and any(_NO_SPACE in line for line in error.lines):
+                    raise _full(store, error.lines) from error
                 raise
         with os.fdopen(hold(store.path(name))):  # until the job can be submitted, the last used one stays
             store.touch(name)
@@ -123,6 +128,10 @@ def _check_disk(store: Store) -> None:
     found = os.statvfs(store.folder)
     if found.f_bavail * found.f_frsize < _LEAST_FREE:
         raise Failed(f"the disk of {os.uname().nodename} is nearly full; {_free(store)}")
+
+
+def _full(store: Store, lines: Sequence[str] = ()) -> Failed:
+    return Failed(f"the disk of {os.uname().nodename} is full; {_free(store)}", lines)
 
 
 def _free(store: Store) -> str:

@@ -19,6 +19,16 @@ if TYPE_CHECKING:
     from launch.remote.environment.request import EnvironmentCall
 
 
+def call() -> EnvironmentCall:
+    return {
+        **request("", "", kind="python"),
+        "ssh": [],
+        "fanout": 1,
+        "silence": 1.0,
+        "credential": "",
+    }
+
+
 def test_a_full_disk_is_freed_of_a_killed_build_of_the_same_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -27,13 +37,23 @@ def test_a_full_disk_is_freed_of_a_killed_build_of_the_same_environment(
     monkeypatch.setattr(make, "_LEAST_FREE", 1 << 80)
     half = Path(Store(kind=ENVIRONMENTS).path(hashlib.sha256(b"mine").hexdigest()[:16]))
     half.mkdir()
-    call: EnvironmentCall = {
-        **request("", "", kind="python"),
-        "ssh": [],
-        "fanout": 1,
-        "silence": 1.0,
-        "credential": "",
-    }
     with pytest.raises(Failed, match="is nearly full"):
-        make._answer(call, Up(io.BytesIO()))
+        make._answer(call(), Up(io.BytesIO()))
     assert not half.exists()
+
+
+def test_a_tool_that_finds_the_disk_full_gets_the_remedy_of_a_full_disk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill(request: object, folder: str, lock: int, report: object) -> None:
+        Path(folder).mkdir()
+        raise Failed("installing packages failed", ["error: No space left on device (os error 28)"])
+
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setattr(python_env, "identity", lambda *_: "mine")
+    monkeypatch.setattr(python_env, "make", fill)
+    monkeypatch.setattr(make, "_LEAST_FREE", 0)
+    with pytest.raises(Failed, match=r"the disk of \S+ is full; .*`fab environment.prune`") as refused:
+        make._answer(call(), Up(io.BytesIO()))
+    assert refused.value.lines == ["error: No space left on device (os error 28)"]
+    assert not list(Path(Store(kind=ENVIRONMENTS).folder).glob("[0-9a-f]*"))
