@@ -11,6 +11,7 @@ import pytest
 
 from tests.e2e.workplace import Ran, Workplace
 from tests.environments.debian_image import image_archive
+from tests.launch.conda_channel import example_channel, rattler_wheel
 from tests.launch.wheels import make_wheel, uv_wheel
 from tests.rehearsal.registry import PASSWORD, USER, Registry, registry
 
@@ -129,3 +130,20 @@ def test_packages_of_a_conda_file_are_added_to_an_image(cluster: Workplace, imag
     (cluster.own / "token").write_text(f"{USER}:{PASSWORD}\n")
     ran = run(cluster, "--find-links", "wheels", "--registry-token", "token")
     assert ran.out.count("/opt/ranklift/environment 42") == ran.out.count("] image") == 2
+
+
+def test_a_conda_file_is_installed_over_an_image_without_conda(cluster: Workplace, images: Registry) -> None:
+    channel, wheels = example_channel(cluster.own / "channel").folder, cluster.own / "tools"
+    wheels.mkdir()
+    for wheel in (uv_wheel(), rattler_wheel()):
+        shutil.copy(wheel, wheels)
+    conda = {"channels": [str(channel), "nodefaults"], "dependencies": ["toolkit"]}
+    environment = {"image": f"{images.address}/{IMAGE}:1", "conda_file": conda}
+    line = "import os, sys, toolkit; print(sys.prefix, os.environ['CONDA_PREFIX'], toolkit.ANSWER)"
+    job = JOB.replace(JOB.splitlines()[0], f'command: python -c "{line}" && native-3')
+    (cluster.own / "job.yml").write_text(f"{job}environment: {json.dumps(environment)}\n")
+    built = run(cluster, "--registry-token", "token", "--find-links", str(wheels))
+    prefix = "/opt/ranklift/environment"
+    assert built.out.count(f"{prefix} {prefix} 42\n") == 2
+    assert built.out.count(f"{prefix}/share\n") == 2
+    assert "note: ranks in this image do not get what " in built.err

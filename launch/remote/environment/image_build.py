@@ -18,16 +18,18 @@ import shutil
 import tarfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from launch.remote.base.files import replace_file
 from launch.remote.environment import build
 from launch.remote.environment.build import Report
+from launch.remote.environment.conda.conda_packages import COMPILE, PROGRAM, cuda_version, rattler_request
+from launch.remote.environment.conda.conda_tools import PYTHON, rattler_wheel
 from launch.remote.environment.dockerfile import FROM, bases
 from launch.remote.environment.image_pull import Pulled, open_registry, pull, tag_of, unpack, write_archive
-from launch.remote.environment.image_reference import ImageError, parse_reference
+from launch.remote.environment.image_reference import ImageError, Reference, parse_reference
 from launch.remote.environment.image_registry import Registry, architecture
-from launch.remote.environment.index import read_index
+from launch.remote.environment.index import certificates, read_index
 from launch.remote.environment.request import FORMS
 from launch.remote.environment.uv import find_uv
 from launch.remote.store.store import Store
@@ -43,7 +45,9 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 """PATH in an image that sets none, as Docker has it."""
 _WORK, _CONTEXT, _STORAGE, _LAYERS = ".build", "context", "storage", "layers"
 _ENVIRONMENT, _PYTHONS = "/opt/ranklift/environment", "/opt/ranklift/python"
-_SENT = "/opt/ranklift/packages"
+_SENT, _CACHE = "/opt/ranklift/packages", "/opt/ranklift/cache"
+_CERTIFICATES = "certificates.pem"
+"""Those of this node: py-rattler does not start in an image without any."""
 _PASSWORD = re.compile(r"://[^/\s@]+@")
 _PACKAGES = ("requirements", "constraints", "python", "conda")
 
@@ -51,7 +55,10 @@ _PACKAGES = ("requirements", "constraints", "python", "conda")
 def packages_of(request: EnvironmentRequest) -> list[str]:
     """Return what the request adds to an image; nothing where it adds nothing."""
     parts = [str(request[key]) for key in _PACKAGES]  # type: ignore[literal-required]
-    return [*parts, *request["find_links"]] if any(parts) else []
+    if not any(parts):
+        return []
+    driver = [cuda_version()] if request["conda"] else []
+    return [*parts, *request["find_links"], *request["channels"], *driver]
 
 
 def check_packages(request: EnvironmentRequest) -> None:
@@ -92,6 +99,12 @@ def _pull(registry: Registry, folder: str, report: Report) -> Pulled:
     return pull(registry, layers, report)
 
 
+def _local_name(reference: Reference) -> str:
+    """Return the name of an image that is loaded: it has no digest but in the tag."""
+    tag = reference.digest.partition(":")[2] or reference.tag
+    return f"{reference.registry}/{reference.repository}:{tag}"
+
+
 def _renamed(file: str, names: Mapping[str, str], folder: str) -> str:
     """Write the Dockerfile with other names of its images; return its path."""
     with open(file, encoding="utf-8") as stream:
@@ -119,10 +132,7 @@ def _build_docker(
     for image in images:
         registry = open_registry(request, parse_reference(image))
         if registry.has_secret:
-            reference = registry.reference
-            # An image that is loaded has no digest of its registry: there it stands in the tag.
-            base_tag = reference.digest.partition(":")[2] or reference.tag
-            loaded[image] = f"{reference.registry}/{reference.repository}:{base_tag}"
+            loaded[image] = _local_name(registry.reference)
             write_archive(_pull(registry, folder, report), loaded[image], form)
             build.run("loading an image", ["docker", "load", "--quiet", "--input", form], os.environ, report)
             os.unlink(form)
@@ -158,14 +168,18 @@ def _build_charliecloud(
     os.makedirs(work, exist_ok=True)
     env = {**os.environ, "USER": os.environ.get("USER", "user")}  # without which its programs do not start
     program = ["ch-image", "--no-cache", "--storage", storage]
+    # ch-image parses no digest in FROM.
+    names = {image: _local_name(parse_reference(image)) for image in images if "@" in image}
     for image in images:
         pulled = _pull(open_registry(request, parse_reference(image)), folder, report)
         unpacked = unpack(pulled, os.path.join(work, "image"), report)
         _write_metadata(unpacked.folder("ch"), pulled.config)
-        argv = [*program, "import", unpacked.path, image]
+        argv = [*program, "import", unpacked.path, names.get(image, image)]
         build.run("importing an image", argv, env, report, keep_open=[lock])
         shutil.rmtree(unpacked.path)
         shutil.rmtree(os.path.join(work, _LAYERS))
+    if names:
+        file = _renamed(file, names, folder)
     argv = [*program, "build", "--force", "--tag", "ranklift", "--file", file, context]
     build.run("ch-image build", argv, env, report, keep_open=[lock])
     root = os.path.join(folder, FORMS["charliecloud"])
@@ -203,13 +217,20 @@ def _write_context(request: EnvironmentRequest, context: str, report: Report) ->
         shutil.copytree(store.path(snapshot), os.path.join(context, "packages", f"wheels{number}"))
     os.makedirs(os.path.join(context, "packages"), exist_ok=True)
     texts = {"requirements.txt": request["requirements"], "constraints.txt": request["constraints"]}
+    index = read_index(request["requirements"], os.environ)
+    indexes = [read_index("", os.environ), index]
+    sent = [store.path(snapshot) for snapshot in request["find_links"]]
+    uv = find_uv(os.path.join(store.root, "tools"), indexes, sent, report)
+    shutil.copy(uv, os.path.join(context, "packages", "uv"))
     if request["conda"]:
-        texts["conda.yml"] = _conda_file(request)
-    else:
-        index = read_index(request["requirements"], os.environ)
-        sent = [store.path(snapshot) for snapshot in request["find_links"]]
-        uv = find_uv(os.path.join(store.root, "tools"), [read_index("", os.environ), index], sent, report)
-        shutil.copy(uv, os.path.join(context, "packages", "uv"))
+        folders = [f"{_SENT}/channel{number}" for number in range(len(request["channels"]))]
+        for snapshot, folder in zip(request["channels"], folders):  # noqa: B905  (Python 3.8)
+            shutil.copytree(store.path(snapshot), os.path.join(context, "packages", os.path.basename(folder)))
+        texts["conda.json"] = rattler_request(request, folders, _ENVIRONMENT, _CACHE).decode()
+        name, wheel = rattler_wheel(indexes, sent, report)
+        replace_file(os.path.join(context, "packages", name), wheel, mode=0o644)
+        shutil.copy(PROGRAM, os.path.join(context, "packages"))
+        shutil.copy(certificates(index), os.path.join(context, "packages", _CERTIFICATES))
     for name, text in texts.items():
         replace_file(os.path.join(context, "packages", name), text.encode() + b"\n", mode=0o644)
     file = os.path.join(context, "Dockerfile")
@@ -217,43 +238,42 @@ def _write_context(request: EnvironmentRequest, context: str, report: Report) ->
     return file
 
 
-def _conda_file(request: Mapping[str, Any]) -> str:
-    """Return conda's environment file: JSON is YAML."""
-    given = json.loads(str(request["conda"]))
-    python = str(request["python"])
-    wanted = f"python{python}" if python[:1] in "<>=!~" and python else f"python={python}"
-    extra = [wanted] if python else []
-    lines = [f"-r {_SENT}/requirements.txt", *_pip_options(request)]
-    pip = [{"pip": lines}] if request["requirements"] else []
-    return json.dumps({**given, "dependencies": [*given["dependencies"], *extra, "pip", *pip]})
-
-
-def _pip_options(request: Mapping[str, Any]) -> list[str]:
-    """Return what pip and uv get beside the requirements."""
-    wheels = [f"--find-links {_SENT}/wheels{number}" for number in range(len(request["find_links"]))]
-    return [*wheels, *([f"--constraint {_SENT}/constraints.txt"] if request["constraints"] else [])]
-
-
 def _dockerfile(request: EnvironmentRequest) -> str:
     """Return the Dockerfile that adds packages to an image."""
     reference = parse_reference(request["reference"])
+    uv, python = f"{_SENT}/uv", f"{_ENVIRONMENT}/bin/python"
+    venv = f"UV_PYTHON_INSTALL_DIR={_PYTHONS} {uv} venv --quiet --no-project --python"
+    pip = f"{uv} pip install --no-cache --python"
     if request["conda"]:
-        make = [f"conda env create --quiet --prefix {_ENVIRONMENT} --file {_SENT}/conda.yml"]
-    else:
-        uv = f"{_SENT}/uv"
-        python = f"--python '{request['python']}'" if request["python"] else "--python python3"
-        options = "".join(f" {option}" for option in _pip_options(request))
+        own = f"{_PYTHONS}/py-rattler"
+        notice = (
+            f"for file in {_ENVIRONMENT}/etc/conda/activate.d/*.sh; do [ ! -e $file ] || "
+            "echo note: ranks in this image do not get what $file sets; done"
+        )
         make = [
-            f"UV_PYTHON_INSTALL_DIR={_PYTHONS} {uv} venv --quiet --no-project {python} {_ENVIRONMENT}",
-            f"{uv} pip install --no-cache --python {_ENVIRONMENT}/bin/python --compile-bytecode"
-            f"{options} --requirement {_SENT}/requirements.txt",
+            f"{venv} '{PYTHON}' {own}",
+            f"{pip} {own}/bin/python --quiet --offline --no-deps {_SENT}/py_rattler-*.whl",
+            f"SSL_CERT_FILE={_SENT}/{_CERTIFICATES} CONDA_OVERRIDE_CUDA='{cuda_version()}' {own}/bin/python "
+            f"-I {_SENT}/{os.path.basename(PROGRAM)} < {_SENT}/conda.json && rm -rf {_CACHE}",
+            notice,
         ]
+        named, options = "CONDA_PREFIX", "--break-system-packages"
+    else:
+        make = [f"{venv} {repr(request['python']) if request['python'] else 'python3'} {_ENVIRONMENT}"]
+        named, options = "VIRTUAL_ENV", "--compile-bytecode"
+    if request["requirements"] or not request["conda"]:
+        links = (f" --find-links {_SENT}/wheels{number}" for number in range(len(request["find_links"])))
+        constraint = f" --constraint {_SENT}/constraints.txt" if request["constraints"] else ""
+        more = "".join(links) + constraint
+        make.append(f"{pip} {python} {options}{more} --requirement {_SENT}/requirements.txt")
+    if request["conda"]:
+        make.append(f"{python} -I -c '{COMPILE}' {_ENVIRONMENT}/lib")
     return "\n".join(
         [
             f"FROM {replace(reference, tag='') if reference.digest else reference}",
             f"COPY packages {_SENT}",
             *(f"RUN {line}" for line in make),
-            f"ENV VIRTUAL_ENV={_ENVIRONMENT} PATH={_ENVIRONMENT}/bin:$PATH",
+            f"ENV {named}={_ENVIRONMENT} PATH={_ENVIRONMENT}/bin:$PATH",
             "",
         ]
     )

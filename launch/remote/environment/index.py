@@ -17,12 +17,13 @@ from typing import Any, NamedTuple
 
 from launch.remote.environment.build import Failed
 
-__all__ = ["PUBLIC", "Index", "download", "read_index", "without_login"]
+__all__ = ["PUBLIC", "Index", "certificates", "download", "read_index", "without_login"]
 
 PUBLIC = "https://pypi.org/simple"
 _FILES = ("/etc/xdg/pip/pip.conf", "/etc/pip.conf", "~/.pip/pip.conf", "~/.config/pip/pip.conf")
 """pip's configuration files of a machine and a user, as listed in
 https://pip.pypa.io/en/stable/topics/configuration/; later ones win."""
+_CERTIFICATES = ("/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt")
 _LINE = re.compile(r"^\s*(?:--(index-url|extra-index-url|find-links|no-index)|(-i|-f))(?:[\s=]+(\S+))?", re.M)
 _SHORT = {"-i": "index-url", "-f": "find-links"}
 _WAIT_S = 30
@@ -79,6 +80,17 @@ def read_index(requirements: str, environ: Mapping[str, str], files: Sequence[st
         tuple(first("find-links", "UV_FIND_LINKS", "PIP_FIND_LINKS")),
         environ.get("SSL_CERT_FILE") or environ.get("PIP_CERT") or pip.get("cert", ""),
     )
+
+
+def certificates(index: Index) -> str:
+    """Return the file of this node's trusted certificates. Raise :class:`Failed`.
+
+    The places of Debian and of Red Hat: https://go.dev/src/crypto/x509/root_linux.go lists them.
+    """
+    for path in (index.certificates, *_CERTIFICATES):
+        if path and os.path.exists(path):
+            return path
+    raise Failed(f"this node has none of {', '.join(_CERTIFICATES)}: install ca-certificates")
 
 
 def _pip_settings(environ: Mapping[str, str], files: Sequence[str]) -> dict[str, str]:

@@ -78,7 +78,7 @@ def make(request: EnvironmentRequest, folder: str, lock: int, report: Report) ->
             return find_rattler(tools, uv(), env, indexes, sent, report)
 
         channels = [store.path(snapshot) for snapshot in request["channels"]]
-        install_conda(request, folder, channels, store.root, rattler, [lock], report)
+        install_conda(request, folder, channels, store.root, rattler, index.certificates, [lock], report)
     else:
         _make_venv(uv(), request["python"], folder, env, lock, report)
     if request["requirements"]:

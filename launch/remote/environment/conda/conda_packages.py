@@ -97,11 +97,13 @@ def install_conda(
     folders: list[str],
     root: str,
     find_python: Callable[[], str],
+    certificates: str,
     keep_open: Iterable[int],
     report: Report,
 ) -> None:
     """Install the packages into ``folder``; ``folders`` are the channels that were sent along,
-    ``find_python`` returns a Python with py-rattler. Raise :class:`Failed`."""
+    ``find_python`` returns a Python with py-rattler, ``certificates`` is a file, if the node's settings name
+    one. Raise :class:`Failed`."""
     env = {
         **{
             name: value
@@ -113,6 +115,7 @@ def install_conda(
         "CONDA_PKGS_DIRS": os.path.join(root, "cache", "conda", "packages"),
         "MAMBA_ROOT_PREFIX": os.path.join(root, "cache", "conda", "micromamba"),
         "CONDA_REGISTER_ENVS": "false",
+        **({"SSL_CERT_FILE": certificates} if certificates else {}),
     }
     program = find_conda(os.environ)
     stdin = b""

@@ -13,7 +13,7 @@ from launch.remote.environment.build import Report
 from launch.remote.environment.index import Index
 from launch.remote.environment.uv import find_wheel
 
-__all__ = ["RATTLER", "WHEELS", "create_argv", "find_conda", "find_rattler", "rattler_wheel"]
+__all__ = ["PYTHON", "RATTLER", "WHEELS", "create_argv", "find_conda", "find_rattler", "rattler_wheel"]
 
 RATTLER = "0.28.0"
 WHEELS = {

@@ -13,7 +13,9 @@ import pytest
 
 from launch.remote.environment import image_build
 from launch.remote.environment.build import Failed
+from launch.remote.environment.conda.conda_packages import COMPILE
 from launch.remote.environment.image import identity
+from tests.launch.conda_channel import rattler_wheel
 from tests.launch.remote.environment.image_requests import ID, install, made, request, unreported
 from tests.launch.remote.environment.oci_registry import OciRegistry, image, layer, member
 
@@ -182,13 +184,6 @@ DIGEST = "sha256:" + "0" * 64
                 "/opt/ranklift/packages/requirements.txt",
             ],
         ),
-        (
-            {"conda": '{"channels": ["c"], "dependencies": ["openmpi"]}', "python": "3.10"},
-            [
-                "RUN conda env create --quiet --prefix /opt/ranklift/environment --file "
-                "/opt/ranklift/packages/conda.yml"
-            ],
-        ),
     ],
 )
 def test_packages_on_top_of_an_image_become_a_dockerfile(fields: dict[str, Any], expected: list[str]) -> None:
@@ -201,27 +196,52 @@ def test_packages_on_top_of_an_image_become_a_dockerfile(fields: dict[str, Any],
     ]
 
 
-def test_condas_file_has_python_and_pips_part() -> None:
-    conda = '{"channels": ["c"], "dependencies": ["openmpi"]}'
-    more: dict[str, Any] = {"find_links": ["a"], "constraints": "numpy<2"}
-    wanted = request("train", conda=conda, python="3.10", requirements="torch", **more)
-    sent = "/opt/ranklift/packages"
-    files = [
-        f"-r {sent}/requirements.txt",
-        f"--find-links {sent}/wheels0",
-        f"--constraint {sent}/constraints.txt",
+def test_conda_packages_are_installed_in_the_image_by_py_rattler(programs: Path, tmp_path: Path) -> None:
+    install(programs, "uv", "echo uv 9.9.9")
+    channel = tmp_path / ".ranklift/snapshots/00c1"
+    (channel / "noarch").mkdir(parents=True)
+    (channel / "noarch/repodata.json").touch()
+    wheels = tmp_path / ".ranklift/snapshots/00c2"
+    wheels.mkdir()
+    (wheels / rattler_wheel().name).symlink_to(rattler_wheel())
+    conda = json.dumps({"channels": ["folder:0", "nodefaults"], "dependencies": ["openmpi"]})
+    wanted = request(
+        f"me.azurecr.io/train:1@{DIGEST}",
+        conda=conda,
+        python="3.10",
+        requirements="torch",
+        constraints="numpy<2",
+        channels=["00c1"],
+        find_links=["00c2"],
+    )
+    context = tmp_path / "context"
+    context.mkdir()
+    file = Path(image_build._write_context(wanted, str(context), unreported))
+    sent, own = "/opt/ranklift/packages", "/opt/ranklift/python/py-rattler"
+    assert file.read_text().splitlines() == [
+        f"FROM me.azurecr.io/train@{DIGEST}",
+        f"COPY packages {sent}",
+        f"RUN UV_PYTHON_INSTALL_DIR=/opt/ranklift/python {sent}/uv venv --quiet --no-project --python "
+        f"'>=3.10' {own}",
+        f"RUN {sent}/uv pip install --no-cache --python {own}/bin/python --quiet --offline --no-deps "
+        f"{sent}/py_rattler-*.whl",
+        f"RUN SSL_CERT_FILE={sent}/certificates.pem CONDA_OVERRIDE_CUDA='' {own}/bin/python -I "
+        f"{sent}/rattler_install.py < {sent}/conda.json && rm -rf /opt/ranklift/cache",
+        "RUN for file in /opt/ranklift/environment/etc/conda/activate.d/*.sh; do [ ! -e $file ] || "
+        "echo note: ranks in this image do not get what $file sets; done",
+        f"RUN {sent}/uv pip install --no-cache --python /opt/ranklift/environment/bin/python "
+        f"--break-system-packages --find-links {sent}/wheels0 --constraint {sent}/constraints.txt "
+        f"--requirement {sent}/requirements.txt",
+        f"RUN /opt/ranklift/environment/bin/python -I -c '{COMPILE}' /opt/ranklift/environment/lib",
+        "ENV CONDA_PREFIX=/opt/ranklift/environment PATH=/opt/ranklift/environment/bin:$PATH",
     ]
-    pip = {"pip": files}
-    assert json.loads(image_build._conda_file(wanted)) == {
-        "channels": ["c"],
-        "dependencies": ["openmpi", "python=3.10", "pip", pip],
+    assert json.loads((context / "packages/conda.json").read_text()) == {
+        **{"channels": [f"file://{sent}/channel0"], "specs": ["openmpi", "python=3.10"]},
+        **{"priority": "flexible", "platform": "linux-64", "prefix": "/opt/ranklift/environment"},
+        "cache": "/opt/ranklift/cache",
     }
-    wanted = request("train", conda=conda, python=">=3.9,<3.12")
-    assert json.loads(image_build._conda_file(wanted))["dependencies"] == [
-        "openmpi",
-        "python>=3.9,<3.12",
-        "pip",
-    ]
+    assert (context / "packages/channel0/noarch/repodata.json").exists()
+    assert (context / "packages" / rattler_wheel().name).exists()
 
 
 def test_packages_are_part_of_an_images_identity(programs: Path) -> None:
