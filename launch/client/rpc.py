@@ -11,7 +11,7 @@ from typing import TypeVar
 from launch.errors import GiveUpError, InputError, NoSuchJob, NotPushed
 from launch.host import Completed, Host
 from launch.remote.base import frames, job_dir, timing
-from launch.remote.cli import NO_RECORDS, REFUSED, UNPUSHED
+from launch.remote.cli import NO_COMMAND, NO_RECORDS, REFUSED, UNPUSHED
 
 __all__ = ["ask", "check", "code_of", "readable", "rpc_argv", "version_there"]
 
@@ -96,6 +96,8 @@ def check(done: Completed, head: Host, job: str | None = None) -> None:
     last = lines[-1].decode("utf-8", "replace") if lines else f"exit status {done.exit_status}"
     if done.exit_status == NO_RECORDS:
         raise NoSuchJob(job, last)
+    if done.exit_status == REFUSED and last.startswith(NO_COMMAND):
+        raise GiveUpError(f"{head.name}: its node code is older than this command: `fab push` renews it")
     if done.exit_status == REFUSED:
         raise InputError("job", job, last, "see `fab jobs`")
     if done.exit_status == _NO_SUCH_FILE and job is not None:

@@ -19,8 +19,10 @@ from launch.remote.base.files import write_all
 from launch.remote.base.payloads import Handover, LogQuery, MpiAnswer, MpiRequest
 from launch.remote.base.records import Plan
 
-__all__ = ["NO_RECORDS", "OTHER_VERSION", "REFUSED", "TORN", "UNPUSHED", "main"]
+__all__ = ["NO_COMMAND", "NO_RECORDS", "OTHER_VERSION", "REFUSED", "TORN", "UNPUSHED", "main"]
 
+NO_COMMAND = "no such command"
+"""Beginning of the line for a command that a newer operator sends to older node code."""
 _FAILED = 1
 REFUSED = 3
 """Exit status when the request itself is at fault; stderr holds one line for the user."""
@@ -51,7 +53,7 @@ def main(arguments: list[str]) -> int:
     what, *rest = arguments or [""]
     command = _COMMANDS.get(what)
     if command is None:
-        return _refuse(f"no such command: {what!r}")
+        return _refuse(f"{NO_COMMAND}: {what!r}")
     try:
         return command(*rest)
     except FileNotFoundError as error:

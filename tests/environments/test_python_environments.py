@@ -155,6 +155,7 @@ def test_a_node_that_lost_it_is_named_and_one_replaced_under_its_name_gets_it(
     cluster.fab("exec", "--nodes", "2", f"rm -rf .ranklift/environments/{one['id']}*")
     lost = cluster.fab(*words, status=None)
     assert "node000002" in lost.err
+    assert f"`fab environment.rm {one['id']}` removes the environment from all nodes" in lost.err
     assert lost.status != 0
     cluster.fab("replace", "2", "--reimage")
     assert sorted(prefixes(cluster.fab(*words))) == ["0", "1", "2", "3"]

@@ -22,9 +22,18 @@ if TYPE_CHECKING:
     from launch.remote.base.payloads import RunnerSpec
     from launch.remote.base.records import Checks
 
-__all__ = ["Unfit", "hold_environment", "lacks", "missing_modules", "modules_argv", "prepare_folder"]
+__all__ = [
+    "Unfit",
+    "hold_environment",
+    "lacks",
+    "missing_modules",
+    "modules_argv",
+    "not_here",
+    "prepare_folder",
+]
 
 _SHARED_MEMORY = "/dev/shm"  # noqa: S108  the kernel's mount point; only its size is queried
+_ENVIRONMENTS = "~/.ranklift/environments/"
 _MEBIBYTE = 1 << 20
 _SEEK = """\
 import importlib.util, sys
@@ -104,7 +113,12 @@ def lacks(checks: Checks, is_found: Callable[[str], bool]) -> list[str]:
     folder = python_folder(python)
     if folder:
         if not is_found(folder + "/bin/python"):
-            reasons.append(f"python = {python}: the folder has no bin/python")
+            lost = python.startswith(_ENVIRONMENTS)
+            reasons.append(
+                not_here(folder + "/bin/python", os.path.basename(folder))
+                if lost
+                else f"python = {python}: the folder has no bin/python"
+            )
     elif checks["needs_python"] and not is_found(expand_home(python)):
         reasons.append(f"python = {python}: command not found")
     wanted = checks["shm_bytes"]
@@ -113,6 +127,15 @@ def lacks(checks: Checks, is_found: Callable[[str], bool]) -> list[str]:
         if there < wanted:
             reasons.append(f"{_SHARED_MEMORY} holds {_size(there)}, the job asks for {_size(wanted)}")
     return reasons
+
+
+def not_here(path: str, environment: str) -> str:
+    """Return why this node cannot run a job whose environment it had, and the remedy: a launch alone would
+    rely on the head's note that the node has it."""
+    return (
+        f"{path} is not on this node any more: `fab environment.rm {environment}` removes the environment "
+        "from all nodes, and the next launch makes it again"
+    )
 
 
 def _shared_memory(path: str) -> int:

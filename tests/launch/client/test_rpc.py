@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr
+from io import StringIO
 from typing import IO
 
 import pytest
@@ -15,7 +17,8 @@ from launch.job.plan import plan
 from launch.job.spec import JobNode, JobSpec
 from launch.remote.base import frames
 from launch.remote.base.payloads import JobListing
-from launch.remote.cli import REFUSED
+from launch.remote.cli import REFUSED, main
+from launch.remote.environment.request import EnvironmentListing
 
 PLAN = plan(
     JobSpec("t", "mpi", ("true",)),
@@ -54,6 +57,16 @@ class Head:
 def test_no_answer_names_the_question() -> None:
     with pytest.raises(GiveUpError, match=r"^node000000: no answer to cancel t-1 10$"):
         ask(JobListing, Head(Completed(0, b"", b"")), "abc", "cancel", "t-1", "10")
+
+
+def test_a_node_with_older_code_names_the_push() -> None:
+    with redirect_stderr(StringIO()) as words:
+        status = main(["environments-of-tomorrow"])
+    head = Head(Completed(status, b"", words.getvalue().encode()))
+    with pytest.raises(
+        GiveUpError, match=r"^node000000: its node code is older than this command: `fab push` "
+    ):
+        ask(EnvironmentListing, head, "abc", "environments-of-tomorrow")
 
 
 def test_a_refusal_says_where_to_look() -> None:

@@ -17,6 +17,7 @@ from launch.errors import InputError
 from launch.job.plan import JobPlan, plan
 from launch.job.spec import JobNode, JobSpec, Kind
 from launch.launchers.pytorch import torchrun_argv
+from launch.remote.base.records import BARE, EnvironmentRecord
 
 GOLDEN = Path(__file__).parent / "golden"
 NODES = (
@@ -64,6 +65,22 @@ def test_the_environment_of_a_rank(kind: str) -> None:
     planned = made(SPECS[kind])
     env = planned.environment(planned.world_size - 1)
     golden(f"environment-{kind}.txt", "".join(f"{name}={env[name]!r}\n" for name in sorted(env)))
+
+
+def test_what_an_environment_sets_is_the_jobs_and_the_job_wins() -> None:
+    record: EnvironmentRecord = {
+        **BARE,
+        "kind": "python",
+        "id": "5eed",
+        "path": "~/.ranklift/environments/5eed",
+    }
+    before = made(SPECS["pytorch"])
+    venv = before.in_environment(record, {})
+    assert (venv.python, venv.env) == (record["path"], before.env)
+    assert venv.paths == {**before.paths, "VIRTUAL_ENV": record["path"]}
+    conda = before.in_environment(record, {"CONDA_PREFIX": "/home/me/e", "MASTER_PORT": "1"})
+    assert conda.env == {"CONDA_PREFIX": "/home/me/e", **before.env}
+    assert (conda.env["MASTER_PORT"], conda.paths) == (before.env["MASTER_PORT"], before.paths)
 
 
 def test_the_hostfile_gives_every_node_its_ranks() -> None:

@@ -187,6 +187,12 @@ class TestWhatNodesMustHave:
         assert "node[000000-000002]: python = ~/env: the folder has no bin/python" in state.reason
         assert ran(nodes) == []
 
+    def test_an_environment_that_is_not_there_any_more(self, nodes: Nodes) -> None:
+        state, _ = nodes.run(shell(MARK, python="~/.ranklift/environments/5eed"))
+        path = ".ranklift/environments/5eed/bin/python is not on this node any more"
+        assert f"{path}: `fab environment.rm 5eed` removes the environment" in state.reason
+        assert ran(nodes) == []
+
     def test_the_command_that_python_names(self, nodes: Nodes) -> None:
         nodes.code("a.py", "")
         state, _ = nodes.run(JobSpec("t", "pytorch", ("a.py",), snapshot="code", python="python9.9"))

@@ -18,7 +18,7 @@ import time
 
 from launch.remote.base import processes, timing
 from launch.remote.base.files import which
-from launch.remote.node.prepare import Unfit
+from launch.remote.node.prepare import Unfit, not_here
 from launch.remote.node.runtimes.container import Container, last_line, refuse_colons
 
 TYPE_CHECKING = False
@@ -125,7 +125,7 @@ class Charliecloud(Container):
         refuse_colons(self.name, self.node)
         root = f"{self.image}/root"
         if not os.path.isdir(root):
-            raise Unfit(f"{root} is not on this node: launch the job again")
+            raise Unfit(not_here(root, os.path.basename(self.image)))
         folders = [*_BASIC, *(path for path in (*self.node.folders, *self.node.files) if os.path.isdir(path))]
         files = [*_FILES, *(path for path in self.node.files if not os.path.isdir(path))]
         try:

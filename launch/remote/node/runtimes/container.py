@@ -7,7 +7,7 @@ import os
 
 from launch.remote.base import processes
 from launch.remote.base.files import expand_home
-from launch.remote.node.prepare import Unfit
+from launch.remote.node.prepare import Unfit, not_here
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -59,9 +59,12 @@ def read_image_variables(folder: str) -> dict[str, str]:
             config = json.load(file)
         pairs = [one.partition("=") for one in (config.get("config") or config).get("Env") or ()]
     except FileNotFoundError as error:
-        raise Unfit(f"the image {folder} is not on this node: launch the job again") from error
+        raise Unfit(not_here(folder, os.path.basename(folder))) from error
     except (OSError, ValueError, AttributeError) as error:
-        raise Unfit(f"{path} cannot be read: {error}; remove {folder} and launch the job again") from error
+        raise Unfit(
+            f"{path} cannot be read: {error}; run `fab environment.rm {os.path.basename(folder)}` and launch "
+            "the job again"
+        ) from error
     return {name: value for name, _, value in pairs}
 
 

@@ -15,7 +15,7 @@ import time
 from launch.remote.base import processes, timing
 from launch.remote.base.files import which
 from launch.remote.base.processes import CONTAINERS, IMAGES
-from launch.remote.node.prepare import Unfit
+from launch.remote.node.prepare import Unfit, not_here
 from launch.remote.node.runtimes.container import Container, last_line
 
 TYPE_CHECKING = False
@@ -144,7 +144,7 @@ class Docker(Container):
         if run([self._docker, "image", "inspect", "--format", "{{.Id}}", self._tag], timing.CONTAINER_S)[0]:
             file = f"{self.image}/image.tar"
             if not os.path.exists(file):
-                raise Unfit(f"{file} is not on this node: launch the job again")
+                raise Unfit(not_here(file, os.path.basename(self.image)))
             self._remove_dropped(run)
             status, output = run([self._docker, "load", "--quiet", "--input", file], float("inf"))
             if status:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from launch.remote.base.files import replace_file, which
-from launch.remote.node.prepare import Unfit
+from launch.remote.node.prepare import Unfit, not_here
 from launch.remote.node.runtimes.container import Container, refuse_colons
 
 TYPE_CHECKING = False
@@ -104,7 +104,7 @@ class Enroot(Container):
                     "or in quotes; change it, or use --runtime docker"
                 )
         if not os.path.exists(self._file):
-            raise Unfit(f"{self._file} is not on this node: launch the job again")
+            raise Unfit(not_here(self._file, os.path.basename(self.image)))
         replace_file(self._rc, _RC, mode=0o700, outlives_machine=False)
 
     def command(

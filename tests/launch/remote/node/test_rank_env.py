@@ -46,6 +46,19 @@ def test_who_wins_in_the_environment(home: Path) -> None:
 
 
 @pytest.mark.parametrize(
+    ("env", "named"),
+    [({}, {"VIRTUAL_ENV": "/envs/e"}), ({"CONDA_PREFIX": "/envs/e"}, {"CONDA_PREFIX": "/envs/e"})],
+)
+def test_an_environment_of_venv_or_conda_is_first_on_path_and_named(
+    home: Path, env: dict[str, str], named: dict[str, str]
+) -> None:
+    spec = {**SPEC, "python": "/envs/e", "env": env}
+    found = rank_env.environment(spec, {}, {"PATH": "/bin", "VIRTUAL_ENV": "/other", "PYTHONHOME": "/usr"})
+    assert found["PATH"] == "/envs/e/bin:/bin"
+    assert {name: found[name] for name in found if name.endswith(("_ENV", "_PREFIX", "HOME"))} == named
+
+
+@pytest.mark.parametrize(
     ("text", "expanded"),
     [
         ("$RANK", "3"),

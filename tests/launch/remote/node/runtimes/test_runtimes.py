@@ -135,13 +135,18 @@ class TestImageVariables:
         assert read_image_variables(str(tmp_path)) == {}
 
     def test_an_image_that_is_not_there_is_refused_by_its_folder(self, tmp_path: Path) -> None:
-        with pytest.raises(Unfit, match=f"the image {tmp_path} is not on this node: launch the job again"):
+        with pytest.raises(
+            Unfit, match=f"{tmp_path} is not on this node any more: `fab environment.rm {tmp_path.name}`"
+        ):
             read_image_variables(str(tmp_path))
 
     @pytest.mark.parametrize("text", ["{", "[]", '{"config": 3}', '{"Env": [3]}'])
     def test_a_torn_configuration_is_refused_by_its_file(self, tmp_path: Path, text: str) -> None:
         (tmp_path / "config.json").write_text(text)
-        with pytest.raises(Unfit, match=f"{tmp_path}/config.json cannot be read: .*; remove {tmp_path}"):
+        with pytest.raises(
+            Unfit,
+            match=f"{tmp_path}/config.json cannot be read: .*; run `fab environment.rm {tmp_path.name}`",
+        ):
             read_image_variables(str(tmp_path))
 
 
@@ -231,7 +236,8 @@ class TestRefusals:
     ) -> None:
         self.command(tmp_path, command, *ENROOT)
         words = self.refused(CONTAINERS[runtime](spec(tmp_path, runtime), PLAIN), *answers)
-        assert words == f"{tmp_path}/{file} is not on this node: launch the job again"
+        assert words.startswith(f"{tmp_path}/{file} is not on this node any more: `fab environment.rm ")
+        assert f"`fab environment.rm {tmp_path.name}` removes the environment from all nodes" in words
 
     @staticmethod
     def command(tmp_path: Path, *names: str) -> None:
