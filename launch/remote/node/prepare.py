@@ -80,9 +80,7 @@ def hold_environment(spec: RunnerSpec) -> list[int]:
     try:
         return [hold(expand_home(path))] if name else []
     except FileNotFoundError as error:
-        raise Unfit(
-            f"environment {name} is not on this node: `fab environment.rm {name}`, then launch again"
-        ) from error
+        raise Unfit(not_here(path, name)) from error
 
 
 def _make_python(folder: str, spec: RunnerSpec) -> None:
