@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
+import shutil
 from pathlib import Path
 
 import pytest
 
 from rehearsal import azurite
 from rehearsal.arm.core.subscription import OPERATOR
-from tests.e2e.workplace import Workplace
+from tests.e2e.workplace import ROOT, Workplace
 
 pytestmark = [
     pytest.mark.azure,
@@ -71,3 +74,39 @@ def test_a_launch_without_a_job_file_takes_data(cluster: Workplace, tmp_path: Pa
     flags = ["--input", "one=azureml:one:1", "--source", str(tmp_path)]
     ran = cluster.fab("launch.torch", "read.py ${{inputs.one}}", *flags)
     assert "[0-1 node[000000-000001]] three" in ran.out or ran.out.count("three") == 2
+
+
+def test_the_seven_steps_work_as_they_stand(cluster: Workplace) -> None:
+    shutil.copytree(ROOT / "examples" / "data", cluster.own / "seven")
+    ran = cluster.run("sh", "seven/steps.sh")
+    assert "1. " not in ran.err
+    (job,) = re.findall(r"^results/(train-[\w-]+): ", ran.out, re.MULTILINE)
+    accuracy = re.search(r"accuracy ([\d.]+) on 1000 points", cluster.fab("logs", job).out)
+    assert accuracy and float(accuracy[1]) >= 0.9
+    cluster.fab("data.get", "models/points", "model", "--container", "results")
+    (model,) = (cluster.own / "model").rglob("model.json")
+    assert len(json.loads(model.read_text())["centres"]) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "problem"),
+    [
+        (["data.ls", "--container", "nowhere"], "has no container nowhere"),
+        (["data.ls", "azureml://datastores/My_Store/paths/x"], "no container can have this name"),
+        (["data.get", "not-there"], "there is no data; see `fab data.ls`"),
+        (["data.put", "no-such-folder"], "cannot be read: No such file"),
+        (["data.rm", "my set"], "was not given"),
+        (["data.rm", ""], "is a whole container"),
+    ],
+)
+def test_what_cannot_be_is_refused(cluster: Workplace, words: list[str], problem: str) -> None:
+    ran = cluster.fab(*words, status=2)
+    assert problem in ran.err
+
+
+def test_an_operator_without_the_role_is_told_how_to_get_it(cluster: Workplace) -> None:
+    cluster.configure(STACK, nodeCount=2, storage="serviceEndpoint")
+    cluster.fab("up", "--yes")
+    ran = cluster.fab("data.ls", status=1)
+    assert "AuthorizationPermissionMismatch: you lack the role Storage Blob Data Contributor" in ran.err
+    assert "ranklift:dataOperators" in ran.err

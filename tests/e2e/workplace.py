@@ -89,6 +89,10 @@ class Workplace:
         """A task in the operator's repository; ``status`` is what it has to end with, None for anything."""
         return self._run(["fab", *words], self.own, status)
 
+    def run(self, *argv: str, status: int | None = 0) -> Ran:
+        """A command in the operator's repository."""
+        return self._run([*argv], self.own, status)
+
     def python(self, script: Path, status: int | None = 0) -> Ran:
         """A script of the operator's, run in its folder."""
         return self._run([sys.executable, script.name], script.parent, status)
