@@ -17,7 +17,7 @@ from launch.client.environments import Held
 from playbooks.nodes import environments
 from playbooks.project import Stack
 
-HELD = Held("1e5f0409602567e6", "reqs.txt", 2_000_000, datetime(2026, 3, 1, tzinfo=UTC), (), ("n0", "n1"))
+HELD = Held("1e5f0409602567e6", "reqs.txt", 2_000_000, datetime(2026, 3, 1, tzinfo=UTC), (), (), ("n0", "n1"))
 
 
 class Opened:

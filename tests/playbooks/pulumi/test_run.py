@@ -20,15 +20,10 @@ from launch.errors import RetryError
 from playbooks.project import Stack
 from playbooks.pulumi import run
 from playbooks.pulumi.locks import InUse
-from playbooks.pulumi.run import Interrupted, UpdateFailed, pulumi, retry_while_busy
+from playbooks.pulumi.run import UpdateFailed, pulumi, retry_while_busy
 
 URN = "urn:pulumi:dev::ranklift::a$azure-native:compute:VirtualMachineScaleSet::nodes"
 METADATA = {"op": "create", "urn": URN, "type": "azure-native:compute:VirtualMachineScaleSet"}
-CANCELLING = {
-    "stdoutEvent": {
-        "message": "^C received; cancelling. If you would like to terminate immediately, press ^C"
-    }
-}
 BEGUN = {"timestamp": 0, "resourcePreEvent": {"metadata": METADATA}}
 
 
@@ -106,81 +101,6 @@ def test_a_pulumi_that_a_signal_ended_is_named_with_what_azure_may_continue(
     assert (
         third == "`fab up --stack dev` repairs its state and continues, `fab down --stack dev` removes all\n"
     )
-
-
-def test_ctrl_c_names_what_is_under_way_in_azure(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    def interrupt() -> None:
-        while not (tmp_path / "begun").exists():
-            time.sleep(0.01)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    ended = {"resOpFailedEvent": {"metadata": METADATA}}
-    then = (
-        f"echo '{json.dumps(ended)}' > {tmp_path}/ended; log=$(ls {tmp_path}/.ranklift/.command-*/events); "
-        f"touch {tmp_path}/begun; sleep 1; cat {tmp_path}/ended >> $log; exit 1"
-    )
-    interrupting = threading.Thread(target=interrupt)
-    interrupting.start()
-    with pytest.raises(Interrupted) as caught:
-        pulumi(stack(tmp_path, BEGUN, then=then), ["up", "--yes"])
-    interrupting.join()
-    assert (caught.value.code, caught.value.has_begun) == (130, True)
-    under_way, then_what = capfd.readouterr().err.splitlines()[-2:]
-    assert under_way.startswith("VirtualMachineScaleSet nodes: Azure has been working on it (create) for ")
-    assert under_way.endswith(" s, and may continue")
-    assert then_what.startswith(
-        "interrupted; Pulumi's state has what it had begun: `fab up --stack dev` continu"
-    )
-
-
-@pytest.mark.parametrize("op", ["create", "same", "read"])
-def test_ctrl_c_before_anything_was_begun_claims_nothing_of_azure(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str], op: str
-) -> None:
-    """While Pulumi previews, and while it still compares what it has."""
-    event = {"metadata": {**METADATA, "op": op}, "planning": op == "create"}
-    then = f"kill -INT {os.getpid()}; sleep 1; exit 1"
-    with pytest.raises(Interrupted) as caught:
-        pulumi(stack(tmp_path, {"timestamp": 0, "resourcePreEvent": event}, then=then), ["up", "--yes"])
-    assert (caught.value.code, caught.value.has_begun) == (130, False)
-    assert capfd.readouterr().err == "$ pulumi up --yes\ninterrupted before anything was changed\n"
-
-
-def test_ctrl_c_that_pulumi_reads_as_a_key_of_the_terminal_ends_alike(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    """Pulumi's display takes the terminal's keys, so that no signal comes to anybody else."""
-    ended = {"resOpFailedEvent": {"metadata": METADATA}}
-    with pytest.raises(Interrupted) as caught:
-        pulumi(
-            stack(tmp_path, BEGUN, CANCELLING, ended, failed("", "cancelled"), then="exit 1"), ["up", "--yes"]
-        )
-    assert (caught.value.code, caught.value.has_begun) == (130, True)
-    _, under_way, then = capfd.readouterr().err.splitlines()
-    assert under_way.startswith("VirtualMachineScaleSet nodes: Azure has been working on it (create) for ")
-    assert then.startswith(
-        "interrupted; Pulumi's state has what it had begun: `fab up --stack dev` continues"
-    )
-
-
-def test_ctrl_c_that_pulumi_reads_during_its_preview_changes_nothing(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(Interrupted) as caught:
-        pulumi(stack(tmp_path, CANCELLING, then="exit 1"), ["up", "--yes"])
-    assert (caught.value.code, caught.value.has_begun) == (130, False)
-    assert capfd.readouterr().err.endswith("\ninterrupted before anything was changed\n")
-
-
-def test_ctrl_c_names_the_command_that_continues_once(
-    tmp_path: Path, capfd: pytest.CaptureFixture[str]
-) -> None:
-    then = f"kill -INT {os.getpid()}; sleep 1; exit 1"
-    with pytest.raises(Interrupted):
-        pulumi(stack(tmp_path, BEGUN, then=then), ["up", "--yes"], again="fab scale 5 --stack dev")
-    last = capfd.readouterr().err.splitlines()[-1]
-    had = "interrupted; Pulumi's state has what it had begun"
-    assert last == f"{had}: `fab scale 5 --stack dev` continues from there"
 
 
 LOCKED = (

@@ -52,7 +52,7 @@ def test_who_wins_in_the_environment(home: Path) -> None:
 def test_an_environment_of_venv_or_conda_is_first_on_path_and_named(
     home: Path, env: dict[str, str], named: dict[str, str]
 ) -> None:
-    spec = {**SPEC, "python": "/envs/e", "env": env}
+    spec: Any = {**SPEC, "python": "/envs/e", "env": env}
     found = rank_env.environment(spec, {}, {"PATH": "/bin", "VIRTUAL_ENV": "/other", "PYTHONHOME": "/usr"})
     assert found["PATH"] == "/envs/e/bin:/bin"
     assert {name: found[name] for name in found if name.endswith(("_ENV", "_PREFIX", "HOME"))} == named
