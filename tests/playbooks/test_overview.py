@@ -47,6 +47,21 @@ def test_a_letter_means_the_same_in_every_task() -> None:
     assert {"s", "j", "f"} <= set(meanings)
 
 
+WITHOUT_JSON = {"ssh", "data.register", "data.rm", "image.build"}
+"""Tasks that hand the terminal over, or whose one line is that it is done; those of the rehearsal likewise."""
+
+
+def test_every_task_that_reports_does_so_as_json_too() -> None:
+    without = {task for task in ns.task_names if "json" not in {one.name for one in arguments(task)}}
+    assert {task for task in without if not task.startswith("rehearsal.")} <= WITHOUT_JSON
+    assert "rehearsal.status" not in without
+
+
+@pytest.mark.parametrize("task", ["cancel", "data.rm", "down", "plan", "up"])
+def test_what_a_task_asks_can_be_answered_on_its_command_line(task: str) -> None:
+    assert "yes" in {one.name for one in arguments(task)}
+
+
 def test_fab_alone_shows_what_to_do_first_and_then_every_task_by_group(workplace: Path) -> None:
     ran = fab(workplace)
     assert (ran.returncode, ran.stderr) == (0, "")
