@@ -5,8 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.config.readers import KEY
-from infra.config.storage_settings import read_datastores
 from infra.inventory import Inventory
 from launch.data.data_address import is_address, read_address, without_query
 from launch.data.data_spec import BlobAddress, DatastorePath
@@ -35,13 +33,18 @@ SAS_HELP = (
     "container, folder or blob with its SAS"
 )
 
+_DATASTORES = "ranklift:datastores"
+
 
 def storage_of(stack: Stack, inventory: Inventory) -> Storage:
     """Return the stack's storage. Raise :class:`~launch.errors.InputError` for a wrong setting."""
-    key = f"{KEY}datastores"
-    given = stack.settings().get(key) if stack.configuration.exists() else None
-    account = inventory.blob_endpoint
-    return Storage(account.rstrip("/") if account else None, read_datastores(key, given) if given else {})
+    given = stack.settings().get(_DATASTORES) if stack.configuration.exists() else None
+    account = inventory.blob_endpoint.rstrip("/") if inventory.blob_endpoint else None
+    if not given:
+        return Storage(account, {})
+    from infra.config.storage_settings import read_datastores  # every start of fab would import all settings
+
+    return Storage(account, read_datastores(_DATASTORES, given))
 
 
 def data_address(stack: Stack, text: str, container: str) -> BlobAddress:

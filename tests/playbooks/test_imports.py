@@ -55,7 +55,7 @@ def test_a_launch_of_a_command_line_imports_nothing_that_job_files_and_environme
     imported = imports_of(tmp_path, "launch.mpi", "hostname", "--dry-run")
     assert "launch.job.plan" in imported
     alone = {"launch.jobfile", "launch.environment.requirements", "launch.environment.registry_secrets"}
-    assert (alone | {"yaml"}) & imported == set()
+    assert (alone | {"infra.config", "yaml"}) & imported == set()
 
 
 @pytest.mark.parametrize(
