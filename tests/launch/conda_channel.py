@@ -18,7 +18,7 @@ from typing import Any
 
 from launch.remote.environment.conda.conda_tools import RATTLER, WHEELS
 
-__all__ = ["PREFIX", "Channel", "example_channel", "rattler_wheel"]
+__all__ = ["PREFIX", "Channel", "example_channel", "make_tar", "python_files", "rattler_wheel"]
 
 PREFIX = (
     "/opt/build_placehold_placehold_placehold_placehold_placehold_placehold_placehold_placehold_placehold"
@@ -26,7 +26,7 @@ PREFIX = (
 """Where a package's files say that they are; installing replaces it."""
 _CACHE = Path.home() / ".cache" / "ranklift" / "wheels"
 _SYSTEM = Path("/usr/bin/python3")
-_SITE = """\
+_SITE = b"""\
 import os, site
 site.addsitedir(os.path.join(os.path.dirname(__file__), "site-packages"))
 """
@@ -79,13 +79,13 @@ class Channel:
         }
         path = self.folder / subdir / f"{name}-{version}-0{form}"
         if form == ".tar.bz2":
-            path.write_bytes(_tar({**described, **texts}, mode or {}, links or {}, "w:bz2"))
+            path.write_bytes(make_tar({**described, **texts}, mode or {}, links or {}, "w:bz2"))
         else:
             with zipfile.ZipFile(path, "w") as archive:
                 archive.writestr("metadata.json", '{"conda_pkg_format_version": 2}')
                 for part, inside in (("pkg", texts), ("info", described)):
                     more = links or {} if part == "pkg" else {}
-                    packed = _zstd(_tar(inside, mode or {}, more, "w"))
+                    packed = _zstd(make_tar(inside, mode or {}, more, "w"))
                     archive.writestr(f"{part}-{name}-{version}-0.tar.zst", packed)
         self._write({path.name: {**about, **_digests(path)}}, subdir)
         return path
@@ -93,21 +93,12 @@ class Channel:
     def add_python(self) -> None:
         """This machine's own Python, with packages in ``site-packages``, unlike Debian's."""
         binary = _SYSTEM.resolve()
-        version = binary.name.removeprefix("python")
-        library = Path(f"/usr/lib/{binary.name}")
-        files: dict[str, bytes | str] = {f"bin/{binary.name}": binary.read_bytes()}
-        left_out = ("test", "tests", "idlelib", "lib2to3", "ensurepip", "__pycache__", "dist-packages")
-        for path in sorted(library.rglob("*")):
-            parts = path.relative_to(library).parts
-            if path.is_file() and not any(one in left_out or one.startswith("config-") for one in parts):
-                files[f"lib/{binary.name}/{path.relative_to(library)}"] = path.read_bytes()
-        scheme = (library / "sysconfig.py").read_text().replace("= 'posix_local'", "= 'posix_prefix'")
-        files[f"lib/{binary.name}/sysconfig.py"] = scheme
-        files[f"lib/{binary.name}/sitecustomize.py"] = _SITE  # site itself is part of the binary
-        files.pop(f"lib/{binary.name}/EXTERNALLY-MANAGED", None)
+        files = {
+            path: text for path, text in python_files().items() if not path.endswith("EXTERNALLY-MANAGED")
+        }
         self.add(
             "python",
-            version,
+            binary.name.removeprefix("python"),
             files,
             noarch=False,
             mode={f"bin/{binary.name}": 0o755},
@@ -156,7 +147,26 @@ def _path(path: str, text: bytes) -> dict[str, Any]:
     return found
 
 
-def _tar(files: Mapping[str, bytes], modes: Mapping[str, int], links: Mapping[str, str], how: Any) -> bytes:
+def python_files() -> dict[str, bytes]:
+    """This machine's Python by path below its prefix, with packages in ``site-packages``, unlike Debian's."""
+    binary = _SYSTEM.resolve()
+    library = Path(f"/usr/lib/{binary.name}")
+    files = {f"bin/{binary.name}": binary.read_bytes()}
+    left_out = ("test", "tests", "idlelib", "lib2to3", "ensurepip", "__pycache__", "dist-packages")
+    for path in sorted(library.rglob("*")):
+        parts = path.relative_to(library).parts
+        if path.is_file() and not any(one in left_out or one.startswith("config-") for one in parts):
+            files[f"lib/{binary.name}/{path.relative_to(library)}"] = path.read_bytes()
+    scheme = (library / "sysconfig.py").read_text().replace("= 'posix_local'", "= 'posix_prefix'")
+    files[f"lib/{binary.name}/sysconfig.py"] = scheme.encode()
+    files[f"lib/{binary.name}/sitecustomize.py"] = _SITE  # site itself is part of the binary
+    return files
+
+
+def make_tar(
+    files: Mapping[str, bytes], modes: Mapping[str, int], links: Mapping[str, str], how: Any
+) -> bytes:
+    """An archive, opened in mode ``how``, with files, their modes where not 0644, and symbolic links."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode=how) as archive:
         for path, text in files.items():

@@ -14,7 +14,12 @@ from launch.remote.base.files import file_in_memory, which
 from launch.remote.base.payloads import EnvironmentRequest
 from launch.remote.environment import build
 from launch.remote.environment.build import Failed, Report
-from launch.remote.environment.conda.conda_packages import cuda_version, finish_conda, install_conda
+from launch.remote.environment.conda.conda_packages import (
+    compile_modules,
+    cuda_version,
+    finish_conda,
+    install_conda,
+)
 from launch.remote.environment.conda.conda_tools import find_rattler
 from launch.remote.environment.index import Index, read_index
 from launch.remote.environment.uv import find_uv
@@ -102,6 +107,8 @@ def _make_venv(uv: str, wanted: str, folder: str, env: Mapping[str, str], lock: 
             f"Python {python.version} is not on this node and cannot be downloaded; this node has {there}"
         )
         raise Failed(reason, error.lines) from error
+    if not python.path:
+        compile_modules(f"{folder}/bin/python", f"{folder}/python", report)
 
 
 def _install_packages(

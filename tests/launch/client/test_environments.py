@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import shutil
@@ -26,6 +27,7 @@ from launch.environment.environment_spec import PythonEnvironment
 from launch.errors import GiveUpError, ManyNodesError, NotPushed
 from launch.remote.environment.usage import REQUEST_DIGITS
 from tests.launch.cluster import ORDINARY, Cluster, LocalHost, Node, contents
+from tests.launch.conda_channel import make_tar, python_files
 from tests.launch.wheels import make_wheel
 
 SLOW_BUILD = """
@@ -177,23 +179,35 @@ def test_a_python_alone_is_an_environment(desk: Desk) -> None:
 def test_a_python_that_uv_downloads_is_part_of_the_environment(
     desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """uv puts it into the environment's folder before it makes the environment around it."""
-    uv = tmp_path / "bin" / "uv"
-    uv.parent.mkdir()
-    uv.write_text(
-        f"""#!/bin/bash
-case $1 in
---version) echo uv 9.9.9; exit ;;
-venv) mkdir -p "$UV_PYTHON_INSTALL_DIR/cpython"; set -- "${{@/#3.7/{sys.executable}}}" ;;
-esac
-exec {shutil.which("uv")} "$@"
-"""
-    )
-    uv.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{uv.parent}:/usr/bin:/bin")
-    made = desk.make(python="3.7")
-    assert (folder(desk.cluster.nodes[3], made) / "python/cpython").is_dir()
-    assert run_python(desk.cluster.nodes[3], made, "import toolkit; print(toolkit.ANSWER)") == "42"
+    """This machine's Python, which a list of downloads gives another version."""
+    own = Path("/usr/bin/python3").resolve().name
+    version = subprocess.run([own, "-V"], check=True, capture_output=True, text=True).stdout.split()[1]
+    links = {"python/bin/python3": own, "python/bin/python": own}
+    files = {f"python/{path}": text for path, text in python_files().items()}
+    data = make_tar(files, {f"python/bin/{own}": 0o755}, links, "w:gz")
+    (tmp_path / "mirror/1").mkdir(parents=True)
+    (tmp_path / "mirror/1/python.tar.gz").write_bytes(data)
+    major, minor, _ = map(int, version.split("."))
+    offer = {
+        **{"name": "cpython", "arch": {"family": "x86_64", "variant": None}, "os": "linux", "libc": "gnu"},
+        **{"major": major, "minor": minor, "patch": 99, "prerelease": "", "variant": None, "build": "1"},
+        "url": "https://github.com/astral-sh/python-build-standalone/releases/download/1/python.tar.gz",
+        "sha256": hashlib.sha256(data).hexdigest(),
+    }
+    key = f"cpython-{major}.{minor}.99-linux-x86_64-gnu"
+    (tmp_path / "downloads.json").write_text(json.dumps({key: offer}))
+    monkeypatch.setenv("UV_PYTHON_DOWNLOADS_JSON_URL", (tmp_path / "downloads.json").as_uri())
+    monkeypatch.setenv("UV_PYTHON_INSTALL_MIRROR", (tmp_path / "mirror").as_uri())
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/uv").symlink_to(shutil.which("uv") or "")
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    made = desk.make(python=f">={major}.{minor},!={version}")
+    for node in desk.cluster.nodes:
+        assert run_python(node, made, "import toolkit; print(toolkit.ANSWER)") == "42"
+        (module,) = (folder(node, made) / f"python/{key}").glob("lib/*/__pycache__/decimal.*.pyc")
+        assert module.read_bytes()[4:8] == (1).to_bytes(4, "little"), "by hash, which is not checked"
+    prefix = run_python(desk.cluster.nodes[0], made, "import sys; print(sys.base_prefix)")
+    assert Path(prefix).resolve() == folder(desk.cluster.nodes[0], made) / "python" / key
 
 
 def test_a_head_without_the_node_code_asks_for_a_push(desk: Desk) -> None:

@@ -23,6 +23,7 @@ from launch.remote.environment.index import without_login
 __all__ = [
     "COMPILE",
     "PROGRAM",
+    "compile_modules",
     "cuda_version",
     "finish_conda",
     "install_conda",
@@ -133,15 +134,17 @@ def install_conda(
         raise Failed(f"{what} left no bin/python: its package python is not a Python for Linux")
 
 
+def compile_modules(python: str, folder: str, report: Report) -> None:
+    """Compile all modules below ``folder`` by the Python at ``python``. Raise :class:`Failed`."""
+    what = "compiling modules"
+    report(what)
+    build.run(what, [python, "-I", "-c", COMPILE, folder], os.environ, report, steps=("note:",))
+
+
 def finish_conda(folder: str, report: Report) -> None:
     """Compile all modules, and write what activation sets and which packages were installed. Raise
     :class:`Failed`."""
-    python = os.path.join(folder, "bin", "python")
-    what = "compiling modules"
-    report(what)
-    build.run(
-        what, [python, "-I", "-c", COMPILE, os.path.join(folder, "lib")], os.environ, report, steps=("note:",)
-    )
+    compile_modules(os.path.join(folder, "bin", "python"), os.path.join(folder, "lib"), report)
     write_activation(folder, report)
     replace_file(os.path.join(folder, _EXPLICIT), _explicit(folder).encode(), mode=0o644)
 
