@@ -6,7 +6,7 @@ import random
 import shutil
 import time
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from launch.client.cancel import end_job
@@ -16,10 +16,10 @@ from tests.chaos import faults
 from tests.chaos.engine import STACK, Beside, Engine, Launch, until
 from tests.chaos.faults import Scene
 from tests.chaos.inside import Process
-from tests.chaos.rows import EACH, NODES, Expected, Kind, Row
+from tests.chaos.rows import EACH, NODES, Expected, Kind, Row, in_container
 from tests.e2e.workplace import Ran
 
-__all__ = ["INTERRUPTIONS", "Interruption", "Seen", "interrupt"]
+__all__ = ["INTERRUPTIONS", "INTERRUPTIONS_IN_CONTAINERS", "Interruption", "Seen", "interrupt"]
 
 Phase = Literal["begins", "pushes", "hands over", "waits", "starts", "runs", "ends"]
 WEIGHT = 24_000_000
@@ -88,6 +88,9 @@ INTERRUPTIONS = [
     _interruption("runs", "mpi"),
     _ending("pytorch"),
     _ending("mpi"),
+]
+INTERRUPTIONS_IN_CONTAINERS = [
+    replace(one, row=in_container(one.row)) for one in INTERRUPTIONS if one.phase == "runs"
 ]
 
 

@@ -9,10 +9,10 @@ from typing import Any
 
 from tests.chaos.engine import Engine, Outcome
 from tests.chaos.inside import is_of_the_watch, nodes
-from tests.chaos.interruptions import Interruption
+from tests.chaos.interruptions import Interruption, Seen
 from tests.chaos.rows import ANY, Row
 
-__all__ = ["check_row", "processes_left"]
+__all__ = ["check_interruption", "check_row", "processes_left"]
 
 
 def check_row(seen: Outcome, figures: list[tuple[str, ...]]) -> None:
@@ -61,6 +61,43 @@ def named(seen: Outcome) -> tuple[int, str]:
 def place_of(rank: int) -> int:
     """Which of its job's nodes a rank runs on."""
     return rank // 2
+
+
+def check_interruption(row: Interruption, seen: Seen, figures: list[tuple[str, ...]]) -> None:
+    """Compare what became of both launches with what is expected; add its line to the table."""
+    expected = row.row.expected
+    shown = f"{seen.killed}\n\n{seen.again}\n{seen.states}"
+    wanted = dict.fromkeys([*seen.first, seen.second], expected.state)
+    kinds = ", ".join(sorted(set(seen.states.values())))
+    figures.append(
+        (
+            row.row.name,
+            f"{expected.state} {expected.status}, twice at most",
+            f"{len(seen.states)} x {kinds} {seen.status}",
+            *[""] * 4,
+        )
+    )
+    assert len(seen.first) in row.jobs, shown
+    assert seen.strangers == [], shown
+    assert seen.second not in ("", *seen.first), shown
+    assert seen.status == expected.status, shown
+    assert seen.states == wanted, shown
+    assert [ran.status for ran in seen.watched] == [expected.status] * len(seen.first), shown
+    if expected.state == "SUCCEEDED":
+        for ran in seen.watched:
+            lines = [line for line in ran.out.splitlines() if not line.startswith("[launcher ")]
+            assert sorted(lines) == sorted(_all_lines(lines)), ran
+    assert seen.left == []
+    assert seen.kept
+
+
+def _all_lines(lines: list[str]) -> list[str]:
+    """What the four ranks say, from the first line, each with the node in front of it as it was there."""
+    nodes = sorted({line.partition("]")[0].split()[1] for line in lines})
+    printed = ((rank, f"[{rank} {nodes[rank // 2]}]") for rank in range(4))
+    return [
+        f"{front} {text}" for rank, front in printed for text in (f"ready {rank}", f"rank {rank} has worked")
+    ]
 
 
 def processes_left(

@@ -8,7 +8,7 @@ from typing import Literal
 from tests.chaos import faults
 from tests.chaos.faults import Fault
 
-__all__ = ["ANY", "ROWS", "ROWS_IN_CONTAINERS", "Expected", "Kind", "Row", "When"]
+__all__ = ["ANY", "ROWS", "ROWS_IN_CONTAINERS", "Expected", "Kind", "Row", "When", "in_container"]
 
 Kind = Literal["mpi", "pytorch", "torchrun", "tensorflow"]
 When = Literal["running", "queued", "starting", "refused"]
@@ -299,12 +299,11 @@ IN_CONTAINERS = {
 }
 """The rows that are also played with ranks in containers, each with its kinds of job."""
 
-ROWS_IN_CONTAINERS = [
-    replace(
-        row,
-        what=f"{row.what} in a container",
-        options=(*row.options, "--environment", "boxed", "--runtime", "charliecloud"),
-    )
-    for row in ROWS
-    if row.kind in IN_CONTAINERS.get(row.what, ())
-]
+
+def in_container(row: Row) -> Row:
+    """The row with its ranks in containers of the image that ``environments/boxed.yml`` names."""
+    options = (*row.options, "--environment", "boxed", "--runtime", "charliecloud")
+    return replace(row, what=f"{row.what} in a container", options=options)
+
+
+ROWS_IN_CONTAINERS = [in_container(row) for row in ROWS if row.kind in IN_CONTAINERS.get(row.what, ())]

@@ -14,8 +14,8 @@ import pytest
 from tests.chaos.conftest import Figures
 from tests.chaos.engine import STACK, Engine, Outcome
 from tests.chaos.inside import nodes
-from tests.chaos.interruptions import Interruption
-from tests.chaos.row_checks import check_row, processes_left
+from tests.chaos.interruptions import INTERRUPTIONS_IN_CONTAINERS, Interruption, Seen
+from tests.chaos.row_checks import check_interruption, check_row, processes_left
 from tests.chaos.rows import ROWS_IN_CONTAINERS, Row
 from tests.e2e.workplace import Workplace
 from tests.environments.debian_image import image_archive
@@ -69,6 +69,13 @@ def test_a_fault_ends_a_job_in_containers_as_it_should(
     row: Row, mounts: Mounts, outcomes: dict[Row, Future[Outcome]], figures: Figures
 ) -> None:
     check_row(outcomes[row].result(), figures)
+
+
+@pytest.mark.parametrize("row", INTERRUPTIONS_IN_CONTAINERS, ids=lambda what: what.row.name)
+def test_an_operator_who_is_lost_may_launch_again(
+    row: Interruption, mounts: Mounts, outcomes: dict[Interruption, Future[Seen]], figures: Figures
+) -> None:
+    check_interruption(row, outcomes[row].result(), figures)
 
 
 def test_no_process_and_no_mount_of_a_container_is_left_on_any_node(
