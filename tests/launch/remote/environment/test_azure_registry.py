@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ssl
+import subprocess
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
@@ -10,7 +15,7 @@ import pytest
 from launch.remote.agent.imds import IDENTITY
 from launch.remote.environment import azure_registry
 from launch.remote.environment.azure_registry import identity_secret
-from launch.remote.environment.image_reference import ImageError, parse_reference
+from launch.remote.environment.image_reference import ImageError, Unreachable, parse_reference
 from launch.remote.environment.image_registry import Registry
 from tests.launch.remote.environment.oci_registry import OciRegistry, image, layer, member, serve
 from tests.launch.remote.metadata_service import MetadataService
@@ -75,3 +80,42 @@ def test_a_metadata_service_that_fails_is_named(registry: OciRegistry, service: 
     service.instead[TOKEN] = (500, {}, {})
     with pytest.raises(ImageError, match=r"metadata service does not answer.*HTTP 500"):
         identity_secret(registry.host, service.url, "http")
+
+
+class _Exchange(BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(b'{"refresh_token": "of-the-registry"}')
+
+    def log_message(self, *_words: object) -> None: ...
+
+
+def test_the_exchange_trusts_the_registrys_own_ca(
+    service: MetadataService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key, certificate = tmp_path / "key", tmp_path / "ca.crt"
+    argv = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes"]
+    argv += ["-subj", "/CN=ca", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(key)]
+    subprocess.run([*argv, "-out", str(certificate)], check=True, capture_output=True)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(certificate, key)
+    monkeypatch.setattr(azure_registry, "_DOMAINS", ("127.0.0.1",))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    service.tags = {IDENTITY: "1b4e28ba"}
+    with HTTPServer(("127.0.0.1", 0), _Exchange) as server:
+        server.socket = context.wrap_socket(server.socket, server_side=True)
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        try:
+            host = f"127.0.0.1:{server.server_port}"
+            with pytest.raises(Unreachable, match="CERTIFICATE_VERIFY_FAILED"):
+                identity_secret(host, service.url)
+            folder = tmp_path / ".config/containers/certs.d" / host
+            folder.mkdir(parents=True)
+            certificate.rename(folder / "ca.crt")
+            assert identity_secret(host, service.url) == {"identitytoken": "of-the-registry"}
+        finally:
+            server.shutdown()
+            thread.join()
