@@ -84,7 +84,7 @@ def find_asset(wanted: AssetName, where: str, folders: Sequence[Path]) -> DataAs
     Raise :class:`~launch.errors.InputError` naming ``where`` for an unknown one, and for a wrong file.
     """
     written = f"azureml:{wanted.name}" + (f":{wanted.version}" if wanted.version else "")
-    listed = [list_assets(folder) for folder in folders]
+    listed = [list_assets(folder) for folder in dict.fromkeys(folder.resolve() for folder in folders)]
     versions: list[str] = []
     for there in listed:
         assets = [read_asset(path) for path in there.get(wanted.name, ())]
@@ -96,10 +96,9 @@ def find_asset(wanted: AssetName, where: str, folders: Sequence[Path]) -> DataAs
         if chosen:
             return max(chosen, key=lambda one: _order(one.version))
     if versions:
-        there_are = ", ".join(versions)
-        raise InputError(
-            where, written, f"there is version {there_are} only", "use it, or `fab data.register`"
-        )
+        known = ", ".join(versions)
+        remedy = "name one of these, or `fab data.register` it"
+        raise InputError(where, written, f"has no such version, only {known}", remedy)
     close = values.nearest(wanted.name, [name for there in listed for name in there])
     places = " or ".join(dict.fromkeys(str(folder / ASSETS) for folder in folders))
     meant = f"did you mean azureml:{close}? Else write" if close else "write"

@@ -13,6 +13,7 @@ import pytest
 from azure.storage.blob import BlobServiceClient, ContainerClient
 
 from rehearsal.azurite import HOME, installed
+from tests.playbooks.jobs.test_launch_file import fab, own  # noqa: F401  (fixtures)
 
 _KEY = "a2V5" * 22
 _LISTENS = re.compile(rb"successfully listens on http://127\.0\.0\.1:(\d+)")
