@@ -138,17 +138,21 @@ def _submit(*words: str) -> int:
 
 def _unpushed(plan: Plan, snapshots: list[str]) -> list[str]:
     """Return the snapshots, and the environment, that a node of the plan is not known to hold."""
-    from launch.remote.store.store import ENVIRONMENTS, SNAPSHOTS, Store
+    from launch.remote.store.store import DATA, ENVIRONMENTS, SNAPSHOTS, Store
 
     names = {node["name"] for node in plan["nodes"][1:]}
     code = os.path.basename(plan["remote"])
     environment = plan["environment"]["id"]
-    wanted = {SNAPSHOTS: snapshots, ENVIRONMENTS: [environment] if environment else []}
+    wanted = {
+        SNAPSHOTS: snapshots,
+        ENVIRONMENTS: [environment] if environment else [],
+        DATA: [one["id"] for one in plan["data"]],
+    }
     lacking = []
     for kind, ids in wanted.items():
         store = Store(kind=kind)
         for name in ids:
-            if store.has(name) and names <= set(store.confirmed(name, code)):
+            if store.has(name) and names <= set(store.confirmed(name, "" if kind == DATA else code)):
                 store.touch(name)
             else:
                 lacking.append(name)

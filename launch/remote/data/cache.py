@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
+import subprocess
 import time
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -20,8 +20,9 @@ from launch.remote.base.messages import size as size_text
 from launch.remote.data import faults
 from launch.remote.data.faults import FetchError
 from launch.remote.data.stage_request import DataListing, DataRemoval, StoredData
-from launch.remote.store.locks import open_lock
-from launch.remote.store.store import Store, unfinished_jobs
+from launch.remote.store.locks import try_lock
+from launch.remote.store.removal import removal_argv
+from launch.remote.store.store import DATA, Store, unfinished_jobs
 
 __all__ = [
     "DATA",
@@ -33,7 +34,6 @@ __all__ = [
     "write_manifest",
 ]
 
-DATA = "data"
 _DISKS = ("/mnt/resource_nvme", "/mnt/resource")
 _SHARE = 0.9
 """Part of a disk that may be in use once data are staged."""
@@ -94,8 +94,9 @@ def make_room(
     while _lacking(store, needed, sizes, bound) > 0:
         if not idle:
             raise FetchError(faults.DISK, _full(store, needed, bound))
-        removed.append(idle.pop(0))
-        remove(store, removed[-1])
+        name = idle.pop(0)
+        if remove(store, name):
+            removed.append(name)
     return removed
 
 
@@ -155,28 +156,23 @@ def remove_data(names: Sequence[str]) -> DataRemoval:
     kept = {name: [job for job, plan in jobs.items() if name in plan] for name in names}
     for name in names:
         if not kept[name] and not remove(store, name):
-            kept[name] = ["a staging"]
+            kept[name] = ["a staging, or ranks of another head's job"]
     return {"kept": {name: found for name, found in kept.items() if found}}
 
 
 def remove(store: Store, name: str) -> bool:
-    """Remove data, the manifest first, without which the rest does not count; return False where somebody is
-    staging them."""
-    import fcntl
+    """Remove data, the manifest first, without which the rest does not count.
 
-    lock = open_lock(store, name)
-    try:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    Return False where ranks of this node read them, or somebody stages them.
+    """
+    with try_lock(store, name) as is_held:
+        if not is_held or store.is_held(name):
             return False
         store.forget([name])
         for entry in os.listdir(store.folder):
             if entry in (f"{name}.manifest", f"{name}.parts") or entry.startswith(f"{name}.of-"):
                 os.unlink(os.path.join(store.folder, entry))
-        shutil.rmtree(store.path(name), ignore_errors=True)
-    finally:
-        os.close(lock)
+        subprocess.run(removal_argv([store.path(name)]), check=False, capture_output=True)
     return True
 
 

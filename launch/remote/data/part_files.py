@@ -13,6 +13,7 @@ import json
 import os
 from collections.abc import Iterator, Sequence
 
+from launch.remote.base.files import replace_file
 from launch.remote.data import cache, faults
 from launch.remote.data.faults import FetchError
 from launch.remote.data.parts import File, Part, cut
@@ -21,7 +22,9 @@ from launch.remote.store.store import Store
 __all__ = ["PartFiles", "PartWriter"]
 
 _PIECE = 1 << 20
-_MODE = 0o644
+_MODE, _FOLDER_MODE = 0o644, 0o755
+_WHOLE_MODE, _WHOLE_FOLDER_MODE = 0o444, 0o555
+"""Whole data are not to be changed: a job that wrote into its input would change that of all later jobs."""
 
 
 class PartFiles:
@@ -53,7 +56,24 @@ class PartFiles:
         for number, part in enumerate(self.parts):
             if all(here[extent.file] for extent in part.extents):
                 self.digests[number] = listed[number]
-        self.is_whole = all(here) and len(self.digests) == len(self.parts)
+        self.is_whole = all(here)
+        if not self.is_whole:
+            self._reopen()
+
+    def void(self, number: int) -> None:
+        """Let a part be fetched again. Raise :class:`FetchError`."""
+        self.digests.pop(number, None)
+        if self.is_whole:
+            self.is_whole = False
+            self._reopen()
+            self.prepare()
+
+    def _reopen(self) -> None:
+        """Make whole data count part by part again, so that a killed staging does not leave them as whole."""
+        with _disk_errors():
+            lines = "".join(f"{number} {digest}\n" for number, digest in self.digests.items())
+            replace_file(self._store.path(self.name) + ".parts", lines.encode())
+            os.unlink(self._store.path(self.name) + ".manifest")
 
     def _find_parts(self) -> None:
         for number, digest in self._journal():
@@ -76,14 +96,27 @@ class PartFiles:
     def prepare(self) -> None:
         """Make every folder and every file, of its final size. Raise :class:`FetchError`."""
         with _disk_errors():
-            os.makedirs(self._folder, exist_ok=True)
-            folders = {os.path.dirname(self._path(number)) for number in range(len(self.files))}
-            for folder in sorted(folders):
-                os.makedirs(folder, exist_ok=True)
+            self._make_folders()
             for number, file in enumerate(self.files):
-                if self._size(number) != file.size:
-                    with open(os.open(self._path(number), os.O_WRONLY | os.O_CREAT, _MODE), "wb") as stream:
+                path, size = self._path(number), self._size(number)
+                if size >= 0:
+                    os.chmod(path, _MODE)
+                if size != file.size:
+                    with open(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, _MODE), "wb") as stream:
                         stream.truncate(file.size)
+
+    def _make_folders(self) -> None:
+        for folder in self._folders():
+            os.makedirs(folder, exist_ok=True)
+            os.chmod(folder, _FOLDER_MODE)
+
+    def _folders(self) -> list[str]:
+        """Return the folders of all files, parents first."""
+        found = {self._folder}
+        for file in self.files:
+            names = file.path.split("/")[:-1]
+            found.update(os.path.join(self._folder, *names[:depth]) for depth in range(1, len(names) + 1))
+        return sorted(found)
 
     def read(self, number: int) -> Iterator[bytes]:
         """Yield the content of a part in pieces. Raise OSError."""
@@ -117,7 +150,10 @@ class PartFiles:
     def finish(self) -> None:
         """Make the dataset whole. Raise :class:`FetchError`."""
         with _disk_errors():
-            self.prepare()  # the empty files of a dataset without parts
+            for number in range(len(self.files)):
+                os.chmod(self._path(number), _WHOLE_MODE)
+            for folder in self._folders():
+                os.chmod(folder, _WHOLE_FOLDER_MODE)
             digests = [self.digests[number] for number in range(len(self.parts))]
             size = sum(file.size for file in self.files)
             cache.write_manifest(self._store, self.name, self._url, len(self.files), size, digests)

@@ -135,7 +135,9 @@ class _Staging:
                 self._finish(place)
 
     def order(self, fetch: Fetch) -> None:
-        """Start to fetch a part; its end is reported."""
+        """Start to fetch a part; its end is reported. Raise :class:`FetchError`."""
+        place, number = self._place(fetch["part"])
+        self._sets[place].void(number)
         self._pool.submit(self._fetch, fetch)
 
     def _place(self, part: int) -> tuple[int, int]:

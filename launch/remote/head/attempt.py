@@ -40,6 +40,7 @@ from launch.remote.head.shutdown import (
     start_sweep,
     sweep_nodes,
 )
+from launch.remote.head.staged_data import forget_staged
 from launch.remote.head.start_barrier import StartBarrier
 from launch.remote.log.writer import LAUNCHER, last_lines
 from launch.remote.mpi.detect import CannotLaunch
@@ -173,7 +174,10 @@ class Attempt:
         if not barrier.has_rejected:
             for index in self._overdue:
                 barrier.reject(index, [f"did not answer within {self._plan['start_limit_s']:g} s"], now)
-        return barrier.outcome(self._order.stream) if barrier.has_rejected else None
+        if not barrier.has_rejected:
+            return None
+        forget_staged(one["id"] for one in self._plan.get("data", []))
+        return barrier.outcome(self._order.stream)
 
     # -- the loop -----------------------------------------------------------------------------------
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Unfit",
-    "hold_environment",
+    "hold_stored",
     "lacks",
     "missing_modules",
     "modules_argv",
@@ -74,13 +74,25 @@ def prepare_folder(spec: RunnerSpec) -> str:
     return folder
 
 
-def hold_environment(spec: RunnerSpec) -> list[int]:
-    """Return descriptors that keep the job's environment on this node until they are closed. Raise Unfit."""
+def hold_stored(spec: RunnerSpec) -> list[int]:
+    """Return descriptors that keep the job's environment and data on this node until they are closed. Raise
+    Unfit."""
+    held = []
     name, path = spec["environment"]["id"], spec["environment"]["path"]
     try:
-        return [hold(expand_home(path))] if name else []
+        if name:
+            held.append(hold(expand_home(path)))
     except FileNotFoundError as error:
         raise Unfit(not_here(path, name)) from error
+    for name in spec["data"]:
+        try:
+            held.append(hold(expand_home(f"~/.ranklift/data/{name}")))
+        except FileNotFoundError as error:
+            raise Unfit(
+                f"data {name} is not on this node: its local disk was emptied, or somebody removed it there; "
+                "launch again, which stages it again"
+            ) from error
+    return held
 
 
 def _make_python(folder: str, spec: RunnerSpec) -> None:

@@ -24,7 +24,7 @@ from launch.remote.node import infiniband, rank_env, slots, work_dir
 from launch.remote.node.loop import NO_LOG, NODE, TICK_MS, Loop, Process, open_log
 from launch.remote.node.prepare import (
     Unfit,
-    hold_environment,
+    hold_stored,
     lacks,
     missing_modules,
     modules_argv,
@@ -127,7 +127,7 @@ class Runner(Loop):
         if spec["infiniband"]:
             spec["defaults"].update(infiniband.rank_defaults({**os.environ, **spec["user_env"]}))
         folder = prepare_folder(spec)
-        held += hold_environment(spec)
+        held += hold_stored(spec)
         self._work = work_dir.make(folder, spec["snapshot"], self._rest)
         processes.become_subreaper()
         if spec["environment"]["runtime"] != "bare":

@@ -26,9 +26,19 @@ from launch.remote.store.removal import is_unknown, is_worked_in, remove, unload
 from launch.remote.store.stored_file import StoredFile, stamp_of
 from launch.remote.store.unfinished import is_abandoned
 
-__all__ = ["CHUNK", "ENVIRONMENTS", "KEEP", "SNAPSHOTS", "Manifest", "Store", "digest_of", "unfinished_jobs"]
+__all__ = [
+    "CHUNK",
+    "DATA",
+    "ENVIRONMENTS",
+    "KEEP",
+    "SNAPSHOTS",
+    "Manifest",
+    "Store",
+    "digest_of",
+    "unfinished_jobs",
+]
 
-SNAPSHOTS, ENVIRONMENTS = "snapshots", "environments"
+SNAPSHOTS, ENVIRONMENTS, DATA = "snapshots", "environments", "data"
 KEEP = 5
 """Number of snapshots kept on a node beside those that a job still uses."""
 _KEPT = {SNAPSHOTS: KEEP, ENVIRONMENTS: 3}

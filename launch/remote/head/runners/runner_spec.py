@@ -42,6 +42,7 @@ def runner_spec(
         "job": plan["id"],
         "folder": f"{ROOT}/{plan['id']}",
         "environment": plan.get("environment", BARE),
+        "data": sorted({one["id"] for one in plan.get("data", [])}),
         "cwd": plan["cwd"],
         "snapshot": f"{_SNAPSHOTS}/{plan['snapshot']}" if plan["snapshot"] else "",
         "keep": int(plan["max_restarts"] > 0),

@@ -169,3 +169,13 @@ def test_nothing_is_left_running(storage: Storage, cluster: Make) -> None:
     nodes = cluster(2)
     nodes.stage(nodes.source("data/set"))
     until(lambda: not any(processes_of(nodes, node) for node in range(2)))
+
+
+def test_whole_data_are_read_only(storage: Storage, cluster: Make) -> None:
+    fill(storage, 2)
+    storage.put("data/set/deep/er.bin", b"deep")
+    nodes = cluster(2)
+    folder = nodes.data(1, nodes.stage(nodes.source("data/set"))["data"][0]["id"])
+    modes = {path.stat().st_mode & 0o777 for path in folder.rglob("*") if path.is_file()}
+    assert modes == {0o444}
+    assert {path.stat().st_mode & 0o777 for path in (folder, folder / "deep")} == {0o555}

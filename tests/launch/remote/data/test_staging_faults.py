@@ -215,7 +215,9 @@ def test_a_nodes_changed_copy_does_not_spread(storage: Storage, cluster: Make) -
     nodes = cluster(3)
     answer = nodes.stage(nodes.source("data/set"), nodes=[0, 1])
     for node in (0, 1):
-        (nodes.data(node, answer["data"][0]["id"]) / "003.bin").write_bytes(os.urandom(MiB))
+        changed = nodes.data(node, answer["data"][0]["id"]) / "003.bin"
+        changed.chmod(0o644)
+        changed.write_bytes(os.urandom(MiB))
     all_hold(nodes, storage, nodes.stage(nodes.source("data/set")))
     assert storage.sent == storage.total() + MiB
 
