@@ -8,7 +8,7 @@ from launch.launchers.registry import LAUNCHERS
 from launch.remote.environment.request import FORMS
 from playbooks import images, rehearsal
 from playbooks.cli.invoke_patches import improve_command_line
-from playbooks.data import listing_tasks
+from playbooks.data import listing_tasks, upload
 from playbooks.data import put as transfers
 from playbooks.jobs import cancel, collect, launch_file, logs, show
 from playbooks.jobs.launch import launch_task
@@ -26,7 +26,7 @@ def make_collection() -> Collection:
         *(plan.plan, account.account, up.up, down.down, status.status, wait_nodes.wait),
         *(scale.scale, replace.replace, check.check),
         *(exec.execute, ssh_task.ssh, push.push),
-        *(show.jobs, show.job, logs.logs, cancel.cancel, collect.collect),
+        *(show.jobs, show.job, logs.logs, cancel.cancel, collect.collect, upload.upload),
     ):
         ns.add_task(task)
     launch = Collection("launch", *map(launch_task, LAUNCHERS.values()))

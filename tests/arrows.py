@@ -53,7 +53,7 @@ ARROWS: dict[str, set[str]] = {
     "playbooks.data": {
         *("launch", "launch.client", "launch.data", "launch.job", "launch.jobfile", "launch.remote.base"),
         *("infra.arm", "infra.config", "infra.inventory", "playbooks", "playbooks.cli", "playbooks.nodes"),
-        "playbooks.ssh",
+        *("playbooks.jobs", "playbooks.ssh"),
     },
     "playbooks.stack": {
         *("launch", "launch.client", "launch.code", "launch.remote.node", "playbooks", "playbooks.cli"),

@@ -124,6 +124,8 @@ class JobPlan:
             "remote": self.remote,
             "environment": self.runs_in,
             "data": list(self.data),
+            "uploads": list(spec.uploads),
+            "upload_every_s": spec.upload_every_s,
             "cwd": self.cwd,
             "argv": list(self.argv),
             "expand": [] if spec.shell else list(EXPANDED),

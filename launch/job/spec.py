@@ -16,6 +16,7 @@ from launch.job.runtime import RUNTIMES
 from launch.launchers.base import JobNode, either, wrong
 from launch.launchers.registry import LAUNCHERS, launcher_of
 from launch.numbers import MOST
+from launch.remote.base.records import UploadRecord
 from launch.remote.base.timing import GRACE_S
 
 __all__ = [
@@ -113,6 +114,10 @@ class JobSpec:
     """What /dev/shm of every node must hold at least."""
     outputs: Mapping[str, str] = field(default_factory=lambda: _NOTHING)
     """Type of each output by name (:data:`OutputType`); all but files get a folder on every node."""
+    uploads: tuple[UploadRecord, ...] = ()
+    """Where outputs go when the job has ended."""
+    upload_every_s: float | None = None
+    """Seconds between two uploads while the job runs; None for one at its end."""
     port: int = MASTER_PORT
     """MASTER_PORT; the next free one when it is taken on the head."""
     timeout_s: float | None = None

@@ -70,6 +70,9 @@ class Own:
     chief: bool = False
     max_restarts: int = 0
     grace_s: float | None = None
+    upload: bool = False
+    """Whether all that the job leaves goes to storage when it has ended."""
+    upload_every_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

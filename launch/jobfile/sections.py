@@ -166,7 +166,19 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
     """Return the ``ranklift:`` block."""
     found = reader.block(
         place,
-        ("mpi", "mpirun_args", "nodes", "setup", "python", "environment", "chief", "max_restarts", "grace"),
+        (
+            "mpi",
+            "mpirun_args",
+            "nodes",
+            "setup",
+            "python",
+            "environment",
+            "chief",
+            "max_restarts",
+            "grace",
+            "upload",
+            "upload_every",
+        ),
     )
     return Own(
         mpi=reader.get(found, "mpi", lambda place: values.one_of(place, MPIS), None),
@@ -178,6 +190,8 @@ def read_own(reader: Reader, place: Place, folder: Path) -> Own:
         chief=reader.get(found, "chief", values.flag, False),
         max_restarts=reader.get(found, "max_restarts", _RESTARTS, 0),
         grace_s=reader.get(found, "grace", values.span, None),
+        upload=reader.get(found, "upload", values.flag, False),
+        upload_every_s=reader.get(found, "upload_every", values.span, None),
     )
 
 

@@ -273,6 +273,32 @@ def _relay(job: str, what: str) -> int:
     return relay.relay(job, what)
 
 
+def _upload(job: str) -> int:
+    from launch.remote.data import upload
+
+    return upload.serve(job, sys.stdin.buffer)
+
+
+def _upload_job(job: str) -> int:
+    """Upload a job's outputs from all its nodes, to where its plan or the request on stdin says."""
+    from launch.remote.head import uploads
+
+    folder = job_dir.Folder(job)
+    plan = folder.plan()
+    wanted = plan.get("uploads") or json.loads(sys.stdin.buffer.readline())
+    spoken = [time.monotonic()]
+
+    def report(files: int, size: int) -> None:
+        if time.monotonic() - spoken[0] > timing.FOLLOW_BEAT_S:
+            spoken[0] = time.monotonic()
+            frames.send_answer(frames.BEAT, json.dumps({"files": files, "bytes": size}).encode())
+
+    event = uploads.upload_outputs(folder, plan, wanted, lambda: False, report)
+    if folder.state()["state"] in job_dir.TERMINAL:
+        uploads.note_kept(job, wanted, event)
+    return _answer(event)
+
+
 _COMMANDS: dict[str, Callable[..., int]] = {
     "cancel": _cancel,
     "data": _data,
@@ -292,5 +318,7 @@ _COMMANDS: dict[str, Callable[..., int]] = {
     "stage": _stage,
     "submit": _submit,
     "sweep": _sweep,
+    "upload": _upload,
+    "upload-job": _upload_job,
     "wait": _wait,
 }

@@ -18,6 +18,7 @@ from launch.data.data_stores import Storage
 from launch.errors import InputError, InputErrors
 from launch.launchers.registry import LAUNCHERS
 from launch.numbers import counted
+from launch.remote.base.records import UploadRecord
 from playbooks.cli.options import processes_flag, restarts_flag, variables
 from playbooks.cli.task import command, open_from, seconds
 from playbooks.data.stack_storage import SAS_HELP, sas_flag, storage_of
@@ -217,7 +218,10 @@ def _launch(
 
     def plan_with(paths: Mapping[str, str]) -> JobPlan:
         try:
-            return planned_as(identity, make_with(paths).spec, inventory.size, nodes)
+            spec = make_with(paths).spec
+            uploads = _uploads(job, identity.of(name_of(job, flags)), options.storage)
+            spec = dataclasses.replace(spec, uploads=uploads, upload_every_s=job.own.upload_every_s)
+            return planned_as(identity, spec, inventory.size, nodes)
         except InputError as error:
             raise located(job, flags, error) from None
 
@@ -249,6 +253,27 @@ def _sources(job: JobFile, storage: Storage, signed: Sequence[BlobAddress]) -> d
     if errors:
         raise errors[0] if len(errors) == 1 else InputErrors(errors)
     return found
+
+
+def _uploads(job: JobFile, identifier: str, storage: Storage) -> tuple[UploadRecord, ...]:
+    """Return where the job's outputs go. Raise :class:`~launch.errors.InputError`."""
+    from launch.data.output_places import output_places, whole_place
+
+    places = {name: job.places[f"outputs.{name}.path"] for name, one in job.outputs.items() if one.address}
+    written = {
+        name: (one.address, f"{places[name].where}: {places[name].key}")
+        for name, one in job.outputs.items()
+        if one.address is not None
+    }
+    found = output_places(written, storage)
+    if job.own.upload:
+        place = job.places["ranklift.upload"]
+        found.append(whole_place(identifier, storage, f"{place.where}: {place.key}"))
+    if job.own.upload_every_s is not None and not found:
+        raise job.places["ranklift.upload_every"].wrong(
+            "has nothing to upload", "set ranklift.upload: true, or give an output a path in storage"
+        )
+    return tuple(found)
 
 
 def _load(stack: Stack, job: JobFile) -> Load:

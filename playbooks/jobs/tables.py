@@ -6,6 +6,7 @@ import re
 import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from launch.client.events import JobState
 from launch.client.query import Happening, JobReport, RankEnd
@@ -219,10 +220,20 @@ def _history(events: Iterable[Happening]) -> str:
             words = f"{fields['node']} {fields['reason']}"
         elif event.event == "failure" and fields["rank"] is not None:
             words = f"rank {fields['rank']} on {fields['node']} failed with {fields['status']}"
+        elif event.event == "upload":
+            words = _upload(fields)
         else:
             continue
         lines.append(f"  {moment(event.time)}  {words}\n")
     return "".join(["history\n", *lines]) if lines else ""
+
+
+def _upload(fields: Mapping[str, Any]) -> str:
+    """Return an upload in words: where to, how much of it, and which nodes have more."""
+    sent = f"{counted(fields['files'], 'file')} and {size(fields['bytes'])} in {fields['seconds']:.1f} s"
+    kept = f", {fields['kept']} there already" if fields["kept"] else ""
+    failed = f"; not all of {fold(fields['errors'])}" if fields["errors"] else ""
+    return f"uploaded to {', '.join(fields['urls'].values())}: {sent}{kept}{failed}"
 
 
 def _failure(report: JobReport) -> str:

@@ -32,6 +32,8 @@ __all__ = [
     "ShownPlan",
     "State",
     "StateEvent",
+    "UploadEvent",
+    "UploadRecord",
 ]
 
 StateName = Literal["QUEUED", "STARTING", "RUNNING", "SUCCEEDED", "FAILED", "CANCELLED", "LOST"]
@@ -116,6 +118,15 @@ class DataRecord(TypedDict):
     """Duration of the staging; 0 where the nodes held the data."""
 
 
+class UploadRecord(TypedDict):
+    """Where outputs of a job go."""
+
+    name: str
+    """Name of the output; empty for all that the job leaves."""
+    url: str
+    """Folder in storage, or the blob of an output that is a file."""
+
+
 BARE: EnvironmentRecord = {"kind": "bare", "id": "", "path": "", "runtime": "bare", "title": ""}
 """The nodes themselves, also where a plan of older code does not name an environment."""
 
@@ -140,6 +151,9 @@ class ForRanks(TypedDict):
 class _Plan(ForRanks):
     environment: EnvironmentRecord
     data: list[DataRecord]
+    uploads: list[UploadRecord]
+    upload_every_s: float | None
+    """Seconds between two uploads while the job runs; None for one at its end."""
     version: Version
     id: str
     name: str
@@ -289,7 +303,24 @@ class NodeEvent(_Timed):
     reason: str
 
 
-Event = Union[StateEvent, ExitEvent, FailureEvent, RestartEvent, NodeEvent]  # noqa: UP007  (evaluated)
+class UploadEvent(_Timed):
+    """An upload of the job's outputs."""
+
+    event: Literal["upload"]
+    urls: dict[str, str]
+    """By output, empty for the whole, where it is."""
+    files: int
+    kept: int
+    """Number of files that storage had already."""
+    bytes: int
+    seconds: float
+    errors: dict[str, list[str]]
+    """By node, what is not in storage and why."""
+
+
+Event = Union[  # noqa: UP007  (evaluated)
+    StateEvent, ExitEvent, FailureEvent, RestartEvent, NodeEvent, UploadEvent
+]
 """A line of events.jsonl."""
 
 

@@ -7,7 +7,7 @@ import time
 from typing import NamedTuple
 
 from launch.remote.base import job_dir
-from launch.remote.base.records import Plan
+from launch.remote.base.records import Plan, UploadRecord
 from launch.remote.head import queue
 from launch.remote.head.outcome import Outcome
 from launch.remote.log.writer import StreamWriter
@@ -73,6 +73,11 @@ class JobState:
     def set_running(self, port: int, reason: str) -> None:
         """Record that every expected rank runs."""
         self._state.update({"state": "RUNNING", "reason": reason, "port": port})
+        self._write()
+
+    def set_uploading(self, uploads: list[UploadRecord]) -> None:
+        """Record that the ranks have ended, and that the outputs are on their way to storage."""
+        self._state["reason"] = f"uploading to {', '.join(one['url'] for one in uploads)}"
         self._write()
 
     def set_restarting(self, outcome: Outcome) -> str:

@@ -8,7 +8,7 @@ import time
 from contextlib import suppress
 
 from launch.remote.base import job_dir, timing
-from launch.remote.base.records import Plan
+from launch.remote.base.records import Plan, UploadEvent, UploadRecord
 from launch.remote.head import outcome, queue
 from launch.remote.head.attempt import Attempt
 from launch.remote.head.cancel import cancel_request
@@ -16,6 +16,7 @@ from launch.remote.head.job_state import JobState, LaunchOrder
 from launch.remote.head.outcome import Outcome
 from launch.remote.head.queue import SlotQuery
 from launch.remote.head.shutdown import clear_work_dirs
+from launch.remote.head.uploads import no_upload, note_kept, upload_outputs
 from launch.remote.log.writer import LAUNCHER, StreamWriter
 
 __all__ = ["detach", "supervise"]
@@ -74,11 +75,55 @@ def supervise(folder: job_dir.Folder, plan: Plan, ready: int) -> None:
 
         traceback.print_exc()
         result = Outcome("FAILED", outcome.LOST_RANK, f"the supervisor failed: {error!r}")
-    queue.leave(plan["id"])
     with suppress(FileNotFoundError):  # the job's folder was removed: its end has no reader
-        state.set_ended(result)
+        _end(folder, plan, state, result)
+    queue.leave(plan["id"])
     if plan["max_restarts"] and supervisor.has_launched:
         clear_work_dirs(plan)
+
+
+def _end(folder: job_dir.Folder, plan: Plan, state: JobState, result: Outcome) -> None:
+    """Record how the job ended, its outputs in storage where they are to go there.
+
+    Its nodes are not idle, nor free for others, before the upload has ended. A job that was cancelled has
+    ended for whoever waits before that.
+    """
+    uploads = plan.get("uploads", []) if result.ran else []
+    event = None
+    if uploads and result.state != "CANCELLED":
+        state.set_uploading(uploads)
+        event = _upload(folder, plan, uploads)
+        result.reason = "; ".join(filter(None, (result.reason, _arrival(plan["id"], event))))
+    if not uploads:
+        queue.leave(plan["id"])
+    state.set_ended(result)
+    if uploads:
+        note_kept(plan["id"], uploads, event or _upload(folder, plan, uploads))
+
+
+def _arrival(job: str, event: UploadEvent) -> str:
+    """Return where a job's outputs are, or why not all of them are there."""
+    for node, problems in event["errors"].items():
+        why = f"{node}: {problems[0]}"
+        return f"not all of its outputs are in storage, `fab upload {job}` goes on: {why}"
+    return f"outputs in {', '.join(event['urls'].values())}"
+
+
+def _upload(folder: job_dir.Folder, plan: Plan, uploads: list[UploadRecord]) -> UploadEvent:
+    """Upload the outputs until somebody cancels the job, once more if it is cancelled; return the event."""
+    before = _cancelled_at(folder)
+    try:
+        return upload_outputs(folder, plan, uploads, lambda: _cancelled_at(folder) != before)
+    except OSError as error:
+        return no_upload(folder, plan, uploads, str(error))
+
+
+def _cancelled_at(folder: job_dir.Folder) -> int:
+    """Return when the job's end was last requested, in nanoseconds; 0 without a request."""
+    try:
+        return os.stat(folder.file("cancel")).st_mtime_ns
+    except OSError:
+        return 0
 
 
 class _Supervisor:

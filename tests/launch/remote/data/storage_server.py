@@ -3,6 +3,7 @@ what it sends, and has the faults that tests need."""
 
 from __future__ import annotations
 
+import base64
 import datetime
 import hashlib
 import ipaddress
@@ -19,6 +20,7 @@ from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, quote, unquote, urlsplit
+from xml.etree import ElementTree
 from xml.sax.saxutils import escape
 
 from cryptography import x509
@@ -50,6 +52,13 @@ class Storage:
     blobs: dict[str, bytes | Path] = field(default_factory=dict)
     """By ``CONTAINER/NAME``: the content, or the file that has it."""
     etags: dict[str, str] = field(default_factory=dict)
+    containers: set[str] = field(default_factory=set)
+    """Those that exist although they are empty."""
+    digests: dict[str, str] = field(default_factory=dict)
+    """Content-MD5 of what was uploaded."""
+    blocks: dict[str, dict[str, bytes]] = field(default_factory=dict)
+    """By blob, the blocks that are not committed."""
+    received: int = 0
     fault: Callable[[str, str, str], Fault | None] = lambda *_: None
     """Function of method, path and range that returns the fault of this request."""
     rate: float | None = None
@@ -100,6 +109,33 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self._answer()
 
+    def do_PUT(self) -> None:
+        storage = self.server.storage
+        address = urlsplit(self.path)
+        path, query = unquote(address.path).lstrip("/"), parse_qs(address.query)
+        data = self.rfile.read(int(self.headers["Content-Length"]))
+        storage.queries.append(address.query)
+        fault = storage.fault(self.command, path, address.query)
+        digest = base64.b64encode(hashlib.md5(data).digest()).decode()
+        what = query.get("comp", [""])[0]
+        if fault is not None:
+            self._head(fault.status, 0, [("x-ms-error-code", fault.code), *fault.headers])
+        elif what != "blocklist" and self.headers.get("Content-MD5") != digest:
+            self._head(400, 0, [("x-ms-error-code", "Md5Mismatch")])
+        else:
+            storage.received += len(data)
+            if what == "block":
+                storage.blocks.setdefault(path, {})[query["blockid"][0]] = data
+            elif what == "blocklist":
+                names = [one.text or "" for one in ElementTree.fromstring(data)]
+                held = storage.blocks.pop(path)
+                storage.put(path, b"".join(held[name] for name in names))
+                storage.digests[path] = self.headers["x-ms-blob-content-md5"]
+            else:
+                storage.put(path, data)
+                storage.digests[path] = digest
+            self._head(201, 0, [])
+
     def _answer(self) -> None:
         storage = self.server.storage
         address = urlsplit(self.path)
@@ -112,6 +148,11 @@ class _Handler(BaseHTTPRequestHandler):
             self._head(fault.status, 0, [("x-ms-error-code", fault.code), *fault.headers])
         elif query.get("comp") == ["list"]:
             self._list(path, query)
+        elif query.get("comp") == ["blocklist"]:
+            blocks = "".join(f"<Block><Name>{name}</Name></Block>" for name in storage.blocks.get(path, ()))
+            data = f"<BlockList><UncommittedBlocks>{blocks}</UncommittedBlocks></BlockList>".encode()
+            self._head(200 if blocks else 404, len(data), [])
+            self.wfile.write(data)
         elif path not in storage.blobs:
             code = "BlobNotFound" if self._has_container(path) else "ContainerNotFound"
             self._head(404, 0, [("x-ms-error-code", code)])
@@ -122,7 +163,10 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _has_container(self, path: str) -> bool:
         container = path.partition("/")[0]
-        return any(name.startswith(f"{container}/") for name in self.server.storage.blobs)
+        storage = self.server.storage
+        return container in storage.containers or any(
+            name.startswith(f"{container}/") for name in storage.blobs
+        )
 
     def _list(self, container: str, query: dict[str, list[str]]) -> None:
         storage = self.server.storage
@@ -135,7 +179,8 @@ class _Handler(BaseHTTPRequestHandler):
         page, more = found[: storage.page], found[storage.page :]
         blobs = "".join(
             f"<Blob>{_name(name)}<Properties><Etag>{storage.etags[f'{container}/{name}'].strip(chr(34))}</Etag>"
-            f"<Content-Length>{size_of(storage.blobs[f'{container}/{name}'])}</Content-Length></Properties></Blob>"
+            f"<Content-Length>{size_of(storage.blobs[f'{container}/{name}'])}</Content-Length>"
+            f"<Content-MD5>{storage.digests.get(f'{container}/{name}', '')}</Content-MD5></Properties></Blob>"
             for name in page
         )
         marker = f"<NextMarker>{escape(page[-1])}</NextMarker>" if more else "<NextMarker />"

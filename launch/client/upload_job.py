@@ -1,0 +1,47 @@
+"""The upload of a job's outputs by hand: one that was cut off goes on."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Sequence
+
+from launch.client.rpc import check, readable, rpc_argv
+from launch.errors import GiveUpError
+from launch.host import Host
+from launch.remote.base import frames, timing
+from launch.remote.base.records import UploadEvent, UploadRecord
+
+__all__ = ["upload_job"]
+
+
+def upload_job(
+    job: str,
+    head: Host,
+    uploads: Sequence[UploadRecord],
+    show: Callable[[int, int], object],
+    *,
+    remote: str,
+) -> UploadEvent:
+    """Have a job's nodes send their outputs to where its plan says, without that to ``uploads``.
+
+    ``show`` takes the numbers of files and bytes that were sent. Raise as :func:`launch.client.rpc.ask`.
+    """
+    last: list[UploadEvent] = []
+    decoder = frames.Decoder()
+
+    def take(piece: bytes) -> None:
+        with readable(head):
+            for kind, payload in decoder.feed(piece):
+                answer = json.loads(payload)
+                if kind == frames.STATE:
+                    last.append(answer)
+                elif kind == frames.BEAT:
+                    show(answer["files"], answer["bytes"])
+
+    stdin = io.BytesIO(json.dumps(list(uploads)).encode() + b"\n")
+    done = head.stream(rpc_argv(remote, "upload-job", job), take, stdin=stdin, timeout=timing.STAGE_S)
+    check(done, head, job)
+    if not last:
+        raise GiveUpError(f"{head.name}: the upload of job {job} broke off; repeat the command")
+    return last[-1]

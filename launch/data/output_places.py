@@ -1,0 +1,46 @@
+"""Places in storage of what a job leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from launch.data.data_spec import BlobAddress, DatastorePath
+from launch.data.data_stores import DEFAULT_DATASTORE, Storage
+from launch.errors import InputError
+from launch.remote.base.records import UploadRecord
+
+__all__ = ["output_places", "whole_place"]
+
+
+def output_places(
+    outputs: Mapping[str, tuple[DatastorePath | BlobAddress, str]], storage: Storage
+) -> list[UploadRecord]:
+    """Return where each output goes; with its address comes what errors name.
+
+    Raise :class:`~launch.errors.InputError` for an address without a path, and for two that overlap.
+    """
+    found: dict[str, str] = {}
+    for name, (written, where) in outputs.items():
+        address = (
+            storage.locate(written, where, output=True) if isinstance(written, DatastorePath) else written
+        )
+        if not address.path:
+            raise InputError(where, address.url, "is a container", "name a folder in it")
+        for other, url in found.items():
+            if f"{url}/".startswith(f"{address.url}/") or f"{address.url}/".startswith(f"{url}/"):
+                raise InputError(
+                    where, address.url, f"overlaps with that of output {other}, {url}", "give each its own"
+                )
+        found[name] = address.url
+    return [{"name": name, "url": url} for name, url in found.items()]
+
+
+def whole_place(job: str, storage: Storage, where: str) -> UploadRecord:
+    """Return where all that a job leaves goes: a folder of its name in the container of results.
+
+    >>> whole_place("train-1", Storage("https://acme.blob.core.windows.net"), "ranklift.upload")["url"]
+    'https://acme.blob.core.windows.net/results/train-1'
+
+    Raise :class:`~launch.errors.InputError` without storage.
+    """
+    return {"name": "", "url": storage.locate(DatastorePath(DEFAULT_DATASTORE, job), where, output=True).url}

@@ -1,0 +1,194 @@
+"""The upload of a job's outputs to storage from all its nodes at once, and the record of it.
+
+Every node sends its own files (:mod:`launch.remote.data.upload`). The head gives each path to the first node
+that has it; another node's file of that path is stored under the node's name.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import subprocess
+import time
+from collections.abc import Callable
+
+from launch.remote.base import job_dir, timing
+from launch.remote.base.node_command import start_on_node
+from launch.remote.base.records import Plan, UploadEvent, UploadRecord
+from launch.remote.log.writer import last_lines
+
+__all__ = ["no_upload", "note_kept", "upload_outputs"]
+
+_COLLECTED = "~/.ranklift/collected"
+"""Folder of :data:`playbooks.nodes.busy.COLLECTED`: what is in storage as a whole is as good as collected."""
+_CHUNK = 1 << 16
+_POLL_S = 0.2
+
+Report = Callable[[int, int], object]
+"""Takes the numbers of files and bytes that were sent so far."""
+
+
+def upload_outputs(
+    folder: job_dir.Folder,
+    plan: Plan,
+    uploads: list[UploadRecord],
+    is_cancelled: Callable[[], bool],
+    report: Report = lambda _files, _bytes: None,
+) -> UploadEvent:
+    """Upload a job's outputs; record and return the event. A node that cannot send keeps no other from it."""
+    started = time.monotonic()
+    nodes = [_Node(plan, index, uploads) for index in range(len(plan["nodes"]))]
+    with selectors.DefaultSelector() as selector:
+        for node in nodes:
+            selector.register(node.stdout, selectors.EVENT_READ, node)
+        is_named = False
+        try:
+            while any(node.is_open for node in nodes):
+                for key, _ in selector.select(_POLL_S):
+                    if not key.data.read():
+                        selector.unregister(key.fd)
+                for node in nodes:
+                    if node.is_open and node.is_silent():
+                        selector.unregister(node.stdout)
+                        node.end(f"sent nothing for {timing.COLLECT_SILENT_S:g} s")
+                    elif node.is_open and is_cancelled():
+                        selector.unregister(node.stdout)
+                        node.end("the upload was cancelled")
+                if not is_named and all(node.files is not None or not node.is_open for node in nodes):
+                    is_named = True
+                    _name_files(nodes)
+                report(
+                    sum(node.counts["files"] for node in nodes), sum(node.counts["bytes"] for node in nodes)
+                )
+        finally:
+            for node in nodes:
+                node.end("the upload was cut off")
+    event: UploadEvent = {
+        "event": "upload",
+        "urls": {one["name"]: one["url"] for one in uploads},
+        "files": sum(node.counts["files"] for node in nodes),
+        "kept": sum(node.counts["kept"] for node in nodes),
+        "bytes": sum(node.counts["bytes"] for node in nodes),
+        "seconds": time.monotonic() - started,
+        "errors": {node.name: node.errors for node in nodes if node.errors},
+    }
+    return _recorded(folder, event)
+
+
+def no_upload(folder: job_dir.Folder, plan: Plan, uploads: list[UploadRecord], reason: str) -> UploadEvent:
+    """Record and return the event of an upload that the head could not begin."""
+    event: UploadEvent = {
+        "event": "upload",
+        "files": 0,
+        "kept": 0,
+        "bytes": 0,
+        "seconds": 0.0,
+        "urls": {one["name"]: one["url"] for one in uploads},
+        "errors": {plan["nodes"][0]["name"]: [reason]},
+    }
+    return _recorded(folder, event)
+
+
+def _recorded(folder: job_dir.Folder, event: UploadEvent) -> UploadEvent:
+    folder.event("upload", **{name: value for name, value in event.items() if name != "event"})
+    return event
+
+
+def note_kept(job: str, uploads: list[UploadRecord], event: UploadEvent) -> None:
+    """Note that nothing of a job is lost with its nodes, where all of it is in storage."""
+    if event["errors"] or not any(not one["name"] for one in uploads):
+        return
+    folder = os.path.expanduser(_COLLECTED)
+    os.makedirs(folder, exist_ok=True)
+    with open(os.path.join(folder, job), "wb"):
+        pass
+
+
+def _name_files(nodes: list[_Node]) -> None:
+    """Tell every node which of its paths an earlier node has."""
+    taken: set[tuple[int, str]] = set()
+    for node in nodes:
+        if node.is_open and node.files is not None:
+            own = {(upload, path) for upload, path in node.files}
+            node.name_files(sorted(own & taken))
+            taken |= own
+
+
+class _Node:
+    """The upload of one node."""
+
+    def __init__(self, plan: Plan, index: int, uploads: list[UploadRecord]) -> None:
+        self.name = plan["nodes"][index]["name"]
+        self.files: list[tuple[int, str]] | None = None
+        """What the node has; None until it has listed it."""
+        self.errors: list[str] = []
+        self.counts = {"files": 0, "kept": 0, "bytes": 0}
+        self._is_whole = False
+        self._buffer = b""
+        self._heard = time.monotonic()
+        pipe = subprocess.PIPE
+        self._process = start_on_node(plan, index, f"upload {plan['id']}", stdin=pipe, stderr=pipe)
+        assert self._process.stdout is not None  # noqa: S101  a pipe by construction
+        self.stdout = self._process.stdout.fileno()
+        self.is_open = True
+        self._write({"node": self.name, "uploads": uploads})
+
+    def read(self) -> bool:
+        """Read what the node has sent; return False at its end."""
+        data = os.read(self.stdout, _CHUNK)
+        self._heard = time.monotonic()
+        if not data:
+            self.end("")
+            return False
+        *lines, self._buffer = (self._buffer + data).split(b"\n")
+        for line in lines:
+            self._on_answer(json.loads(line))
+        return True
+
+    def is_silent(self) -> bool:
+        """Return whether the node has sent nothing for too long; it has nothing to send before its turn."""
+        waits = self.files is not None and self.counts["files"] + self.counts["kept"] == 0
+        return not waits and time.monotonic() - self._heard > timing.COLLECT_SILENT_S
+
+    def name_files(self, renamed: list[tuple[int, str]]) -> None:
+        """Let the node begin to send, these files under its own name."""
+        self._heard = time.monotonic()
+        self._write(renamed)
+
+    def end(self, reason: str) -> None:
+        """End the node's upload, if it has not ended; ``reason`` is why it is not whole."""
+        if not self.is_open:
+            return
+        self.is_open = False
+        if reason:
+            self._process.kill()
+        _, errors = self._process.communicate()
+        if not self._is_whole:
+            lines = last_lines(errors, 1)
+            self.errors.append(reason or (lines[0] if lines else "its upload broke off"))
+
+    def _on_answer(self, answer: dict[str, object]) -> None:
+        if answer["t"] == "files":
+            found = answer["files"]
+            assert isinstance(found, list)  # noqa: S101
+            self.files = [(upload, path) for upload, path in found]
+            return
+        if answer["t"] == "failed":
+            self.errors.append(str(answer["reason"]))
+            self._is_whole = True
+            return
+        self.counts = {name: int(str(answer[name])) for name in self.counts}
+        if answer["t"] == "uploaded":
+            self._is_whole = True
+            errors = answer["errors"]
+            assert isinstance(errors, list)  # noqa: S101
+            self.errors += [str(error) for error in errors]
+
+    def _write(self, value: object) -> None:
+        assert self._process.stdin is not None  # noqa: S101  a pipe by construction
+        try:
+            self._process.stdin.write(json.dumps(value).encode() + b"\n")
+            self._process.stdin.flush()
+        except BrokenPipeError:
+            return  # its end has the reason

@@ -1,0 +1,191 @@
+"""A node's files on their way to storage: whole, verified, and not twice."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from launch.remote.data.upload import blob_name, local_files
+from tests.launch.remote.data.storage_server import Fault, Storage
+
+JOB = "train-1"
+BIG = os.urandom(1 << 20) * 20
+ROOT = Path(__file__).resolve().parents[4]
+NODE = """
+import sys, time
+from launch.remote.data import upload
+upload.identity_token = lambda _resource: ("a token", time.time() + 3600)
+time.sleep = lambda _seconds: None
+sys.exit(upload.serve(sys.argv[1], sys.stdin.buffer))
+"""
+"""The node's command, with another identity than the metadata service's and without pauses."""
+Node = Callable[..., dict[str, Any]]
+
+
+@pytest.fixture
+def outputs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of the job's outputs on this node."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = tmp_path / ".ranklift/jobs" / JOB / "outputs"
+    found.mkdir(parents=True)
+    return found
+
+
+@pytest.fixture
+def node(outputs: Path, storage: Storage) -> Node:
+    """Uploads as the node does; gives the last line of its answer."""
+    storage.containers.add("results")
+
+    def run(path: str = f"results/{JOB}", name: str = "", renamed: Any = ()) -> dict[str, Any]:
+        request = {"node": "node000001", "uploads": [{"name": name, "url": f"{storage.url}/{path}"}]}
+        lines = [json.dumps(request), json.dumps(list(renamed)), ""]
+        with subprocess.Popen(
+            [sys.executable, "-c", NODE, JOB],
+            cwd=ROOT,
+            env={**os.environ, "SSL_CERT_FILE": str(storage.certificate)},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        ) as process:
+            assert process.stdin is not None and process.stdout is not None
+            process.stdin.write("\n".join(lines).encode())
+            process.stdin.flush()
+            answer: dict[str, Any] = json.loads(process.stdout.read().splitlines()[-1])
+        assert process.returncode == 0
+        return answer
+
+    return run
+
+
+def test_files_become_blobs_with_their_digests(node: Node, outputs: Path, storage: Storage) -> None:
+    (outputs / "a b").mkdir()
+    (outputs / "a b/é.bin").write_bytes(b"small")
+    (outputs / "empty").touch()
+    (outputs / "model.bin").write_bytes(BIG)
+    (outputs.parent / "logs").mkdir()
+    (outputs.parent / "logs/rank-0.log").write_text("line\n")
+    found = node()
+    assert (found["t"], found["errors"], found["files"], found["kept"]) == ("uploaded", [], 4, 0)
+    base = f"results/{JOB}"
+    assert storage.blobs == {
+        f"{base}/outputs/a b/é.bin": b"small",
+        f"{base}/outputs/empty": b"",
+        f"{base}/outputs/model.bin": BIG,
+        f"{base}/logs/rank-0.log": b"line\n",
+    }
+    assert storage.authorizations <= {"Bearer a token"}
+
+
+def test_what_storage_has_is_not_sent_again(node: Node, outputs: Path, storage: Storage) -> None:
+    (outputs / "small").write_bytes(b"small")
+    (outputs / "model.bin").write_bytes(BIG)
+    node()
+    before = storage.received
+    assert {key: node()[key] for key in ("files", "kept", "bytes")} == {"files": 0, "kept": 2, "bytes": 0}
+    assert storage.received == before
+    (outputs / "small").write_bytes(b"other")
+    assert (node()["files"], storage.blobs[f"results/{JOB}/outputs/small"]) == (1, b"other")
+
+
+def test_blocks_that_an_interrupted_upload_left_are_not_sent_again(
+    node: Node, outputs: Path, storage: Storage
+) -> None:
+    (outputs / "model.bin").write_bytes(BIG)
+    storage.fault = lambda method, _path, query: (
+        Fault(403, "AuthorizationPermissionMismatch") if method == "PUT" and "blocklist" in query else None
+    )
+    refused = node()
+    assert refused["files"] == 0
+    assert "answers 403 AuthorizationPermissionMismatch: give the nodes' identity" in refused["errors"][0]
+    storage.fault = lambda *_: None
+    before = storage.received
+    assert node()["files"] == 1
+    assert storage.received - before < 1000
+    assert storage.blobs[f"results/{JOB}/outputs/model.bin"] == BIG
+
+
+def test_a_busy_storage_is_asked_again(node: Node, outputs: Path, storage: Storage) -> None:
+    (outputs / "small").write_bytes(b"small")
+    asked: list[str] = []
+
+    def busy(method: str, _path: str, _query: str) -> Fault | None:
+        asked.append(method)
+        return Fault(503, "ServerBusy") if len(asked) % 3 else None
+
+    storage.fault = busy
+    assert node()["errors"] == []
+    assert storage.blobs[f"results/{JOB}/outputs/small"] == b"small"
+
+
+def test_an_output_goes_to_its_own_place_and_not_with_the_whole(outputs: Path) -> None:
+    (outputs / "model").mkdir()
+    (outputs / "model/a").touch()
+    (outputs / "model.pt").touch()
+    whole, model = {"name": "", "url": "https://h/results/x"}, {"name": "model", "url": "https://h/results/m"}
+    found, skipped = local_files(str(outputs.parent), [whole, model])  # type: ignore[list-item]
+    assert [(one.upload, one.path) for one in found] == [(0, "outputs/model.pt"), (1, "a")]
+    assert skipped == []
+
+
+def test_an_output_that_is_a_file_is_one_blob(node: Node, outputs: Path, storage: Storage) -> None:
+    (outputs / "model").write_bytes(b"weights")
+    assert node("results/models/best.pt", "model")["files"] == 1
+    assert storage.blobs == {"results/models/best.pt": b"weights"}
+
+
+def test_another_nodes_file_of_the_same_path_stays_beside_it(
+    node: Node, outputs: Path, storage: Storage
+) -> None:
+    (outputs / "config.json").write_text("{}")
+    node(renamed=[[0, "outputs/config.json"]])
+    assert set(storage.blobs) == {f"results/{JOB}/node000001/outputs/config.json"}
+    assert blob_name("models/m.pt", "", "node000001") == "models/m.pt.node000001"
+
+
+def test_what_storage_cannot_hold_is_named(node: Node, outputs: Path) -> None:
+    (outputs / "good").touch()
+    (outputs / "latest").symlink_to("good")
+    os.mkfifo(outputs / "pipe")
+    (outputs / "folder").symlink_to(".")
+    Path(os.fsdecode(os.fsencode(outputs) + b"/\xff")).touch()
+    found = node()
+    assert found["files"] == 1
+    assert sorted(one.partition(": ")[2].split(",")[0] for one in found["errors"]) == [
+        "has a name that is not UTF-8",
+        "is a link",
+        "is a link",
+        "is a socket",
+    ]
+
+
+def test_a_file_that_changes_while_it_is_sent_is_named(node: Node, outputs: Path, storage: Storage) -> None:
+    (outputs / "model.bin").write_bytes(BIG)
+
+    def change(method: str, _path: str, _query: str) -> None:
+        if method == "PUT":
+            os.truncate(outputs / "model.bin", 9 << 20)
+
+    storage.fault = change
+    assert node()["errors"] == ["outputs/model.bin: was changed while it was uploaded"]
+    assert storage.blobs == {}
+
+
+def test_many_small_files_go_several_at_a_time(node: Node, outputs: Path, storage: Storage) -> None:
+    for number in range(300):
+        (outputs / f"{number:04}").write_text(str(number))
+    storage.page = 100
+    assert node()["files"] == 300
+    assert node()["kept"] == 300
+    assert len(storage.blobs) == 300
+
+
+def test_a_container_that_is_not_there_is_named(node: Node, outputs: Path) -> None:
+    (outputs / "small").touch()
+    (why,) = node("other/x")["errors"]
+    assert "ContainerNotFound" in why
